@@ -1,0 +1,80 @@
+//! A block as it is ingested: its clock, its transactions, its logs and what else is kept of it.
+
+use bytes::Bytes;
+
+use crate::{Hash32, Log};
+
+/// A block's number and hash.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct BlockRef {
+    /// Height.
+    pub number: u64,
+    /// Hash.
+    pub hash: Hash32,
+}
+
+/// What is always kept of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct BlockClock {
+    /// Height.
+    pub number: u64,
+    /// Hash.
+    pub hash: Hash32,
+    /// Hash of the block before.
+    pub parent_hash: Hash32,
+    /// The chain's own time of the block, in its own unit (seconds on every chain known so far).
+    pub timestamp: u64,
+}
+
+impl BlockClock {
+    /// Number and hash.
+    #[must_use]
+    pub fn block_ref(&self) -> BlockRef {
+        BlockRef {
+            number: self.number,
+            hash: self.hash,
+        }
+    }
+}
+
+/// A transaction's place in its block.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Tx {
+    /// Position in the block.
+    pub index: u32,
+    /// Hash.
+    pub hash: Hash32,
+}
+
+/// Payload that filters never look at. Each part comes back byte for byte as it went in.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Payload {
+    /// The whole header in the chain's own encoding, where the dataset `headers` is kept.
+    pub header: Option<Bytes>,
+    /// One body for each entry of [`Block::txs`], where `transactions` is kept.
+    pub bodies: Option<Vec<Bytes>>,
+    /// The whole block as it came (a Stellar ledger frame), where `payload` is kept.
+    pub raw: Option<Bytes>,
+}
+
+/// A finalized block on its way into the archive, or on its way out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Block {
+    /// Number, hash, parent and time.
+    pub clock: BlockClock,
+    /// Transactions in order: all of them where `tx_hashes` is kept, else those that logs name.
+    pub txs: Vec<Tx>,
+    /// Logs in order.
+    pub logs: Vec<Log>,
+    /// Headers, bodies and whole blocks.
+    pub payload: Payload,
+}
+
+impl Block {
+    /// The hash of the transaction at a position of the block.
+    #[must_use]
+    pub fn tx_hash(&self, index: u32) -> Option<Hash32> {
+        let found = self.txs.binary_search_by_key(&index, |tx| tx.index).ok()?;
+        self.txs.get(found).map(|tx| tx.hash)
+    }
+}

@@ -1,0 +1,259 @@
+//! What is kept of a block, which of its logs, and how sure we are of it.
+
+use bytes::Bytes;
+
+use crate::{Clause, LogFilter};
+
+/// One thing that may be kept of a block. The clock is always kept.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Dataset {
+    /// Number, hash, parent, time.
+    Clock = 0,
+    /// The whole header.
+    Headers = 1,
+    /// Logs with their terms.
+    Logs = 2,
+    /// The hash of every transaction.
+    TxHashes = 3,
+    /// The body of every transaction.
+    Transactions = 4,
+    /// The whole block as it came.
+    Payload = 5,
+}
+
+impl Dataset {
+    /// All of them, in the order of their bits.
+    pub const ALL: [Self; 6] = [
+        Self::Clock,
+        Self::Headers,
+        Self::Logs,
+        Self::TxHashes,
+        Self::Transactions,
+        Self::Payload,
+    ];
+
+    /// Its name in settings and answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Clock => "clock",
+            Self::Headers => "headers",
+            Self::Logs => "logs",
+            Self::TxHashes => "tx_hashes",
+            Self::Transactions => "transactions",
+            Self::Payload => "payload",
+        }
+    }
+}
+
+/// A set of datasets; the clock is always in it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DatasetSet(u8);
+
+impl DatasetSet {
+    /// Just the clock.
+    pub const CLOCK: Self = Self(1);
+
+    /// The clock and these.
+    #[must_use]
+    pub fn of(datasets: &[Dataset]) -> Self {
+        Self(
+            datasets
+                .iter()
+                .fold(1, |bits, &dataset| bits | (1 << dataset as u8)),
+        )
+    }
+
+    /// Whether the dataset is in it.
+    #[must_use]
+    pub const fn contains(self, dataset: Dataset) -> bool {
+        self.0 & (1 << dataset as u8) != 0
+    }
+
+    /// Whether all of `other` is in it.
+    #[must_use]
+    pub const fn covers(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// One bit a dataset.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// From bits; none where a bit is unknown or the clock is missing.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Option<Self> {
+        if bits & 1 == 1 && bits < 1 << Dataset::ALL.len() {
+            Some(Self(bits))
+        } else {
+            None
+        }
+    }
+
+    /// The datasets in it.
+    pub fn iter(self) -> impl Iterator<Item = Dataset> {
+        Dataset::ALL
+            .into_iter()
+            .filter(move |&dataset| self.contains(dataset))
+    }
+}
+
+impl std::fmt::Debug for DatasetSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set()
+            .entries(self.iter().map(Dataset::name))
+            .finish()
+    }
+}
+
+/// How far a block was proven before it was archived. Higher is surer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Verification {
+    /// Its parent link holds; its content is what one source said.
+    Linked = 0,
+    /// The logs bloom of its header was recomputed from its logs.
+    Bloom = 1,
+    /// The root over its receipts (or its result set) was recomputed.
+    Receipts = 2,
+}
+
+impl Verification {
+    /// From the stored number.
+    #[must_use]
+    pub const fn from_u8(level: u8) -> Option<Self> {
+        match level {
+            0 => Some(Self::Linked),
+            1 => Some(Self::Bloom),
+            2 => Some(Self::Receipts),
+            _ => None,
+        }
+    }
+}
+
+/// One part of a narrower scope: logs of this emitter with this first topic. A missing half
+/// stands for any.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ScopeEntry {
+    /// The emitter, or any.
+    pub emitter: Option<Bytes>,
+    /// The first topic, or any (also none at all).
+    pub topic0: Option<Bytes>,
+}
+
+/// Which logs of a block are kept.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Scope {
+    /// Every log.
+    All,
+    /// The logs that any of these entries lets in; sorted, without duplicates.
+    Only(Vec<ScopeEntry>),
+}
+
+impl Scope {
+    /// A narrower scope from its entries, in canonical order.
+    #[must_use]
+    pub fn only(mut entries: Vec<ScopeEntry>) -> Self {
+        entries.sort();
+        entries.dedup();
+        Self::Only(entries)
+    }
+
+    /// Whether a log with this emitter and first topic is kept.
+    #[must_use]
+    pub fn admits(&self, emitter: &[u8], topic0: Option<&[u8]>) -> bool {
+        let entry_admits = |entry: &ScopeEntry| {
+            entry
+                .emitter
+                .as_deref()
+                .is_none_or(|wanted| wanted == emitter)
+                && entry
+                    .topic0
+                    .as_deref()
+                    .is_none_or(|wanted| Some(wanted) == topic0)
+        };
+        match self {
+            Self::All => true,
+            Self::Only(entries) => entries.iter().any(entry_admits),
+        }
+    }
+
+    /// Whether everything that `filter` could match is provably kept.
+    #[must_use]
+    pub fn proves(&self, filter: &LogFilter) -> bool {
+        let Self::Only(entries) = self else {
+            return true;
+        };
+        let topic0 = filter.topics.first().unwrap_or(&Clause::Any);
+        // A missing value stands for "any": only an entry that leaves that half open covers it.
+        let values = |clause: &Clause| match clause {
+            Clause::Any => vec![None],
+            Clause::OneOf(values) => values.iter().cloned().map(Some).collect(),
+        };
+        let topics = values(topic0);
+        values(&filter.emitters).iter().all(|emitter| {
+            topics.iter().all(|topic| {
+                let half = |kept: &Option<Bytes>, asked: &Option<Bytes>| {
+                    kept.is_none() || (asked.is_some() && kept == asked)
+                };
+                entries
+                    .iter()
+                    .any(|entry| half(&entry.emitter, emitter) && half(&entry.topic0, topic))
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(emitter: Option<&'static [u8]>, topic0: Option<&'static [u8]>) -> ScopeEntry {
+        let bytes = |part: Option<&'static [u8]>| part.map(Bytes::from_static);
+        ScopeEntry {
+            emitter: bytes(emitter),
+            topic0: bytes(topic0),
+        }
+    }
+
+    fn one_of(values: &[&'static [u8]]) -> Clause {
+        Clause::OneOf(
+            values
+                .iter()
+                .map(|value| Bytes::from_static(value))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn a_scope_proves_only_what_it_holds() {
+        let scope = Scope::only(vec![entry(Some(b"A"), None), entry(None, Some(b"t"))]);
+        let case = |emitters: Clause, topic0: Option<Clause>| {
+            let mut filter = LogFilter::over(crate::BlockRange::new(0, 1));
+            filter.emitters = emitters;
+            filter.topics = topic0.into_iter().collect();
+            scope.proves(&filter)
+        };
+        assert!(case(one_of(&[b"A"]), None));
+        assert!(case(one_of(&[b"A"]), Some(one_of(&[b"x"]))));
+        assert!(case(Clause::Any, Some(one_of(&[b"t"]))));
+        assert!(case(one_of(&[b"B"]), Some(one_of(&[b"t"]))));
+        assert!(!case(Clause::Any, None));
+        assert!(!case(one_of(&[b"A", b"B"]), None));
+        assert!(!case(one_of(&[b"B"]), Some(one_of(&[b"t", b"u"]))));
+        assert!(scope.admits(b"A", None) && scope.admits(b"B", Some(b"t")));
+        assert!(!scope.admits(b"B", None) && !scope.admits(b"B", Some(b"u")));
+    }
+
+    #[test]
+    fn dataset_bits_round_trip() {
+        let set = DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]);
+        assert!(set.contains(Dataset::Clock) && !set.contains(Dataset::Headers));
+        assert_eq!(DatasetSet::from_bits(set.bits()), Some(set));
+        assert_eq!(DatasetSet::from_bits(0), None);
+        assert_eq!(DatasetSet::from_bits(0x41), None);
+    }
+}

@@ -1,0 +1,148 @@
+//! What a chain family lets its blocks look like. Checked before anything is archived.
+
+use crate::{Block, TOPICS_MAX};
+
+/// How the number of topics in a filter relates to the number in a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TopicArity {
+    /// A filter with N positions matches logs with at least N topics (EVM).
+    AtLeast,
+    /// It matches logs with exactly N (Stellar events).
+    Exact,
+}
+
+/// The limits and rules of a chain family.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChainProfile {
+    /// Exact length of an emitter in bytes, or any up to 32.
+    pub emitter_bytes: Option<usize>,
+    /// Exact length of a topic in bytes, or any up to `topic_bytes_max`.
+    pub topic_bytes: Option<usize>,
+    /// Longest topic.
+    pub topic_bytes_max: usize,
+    /// Longest data and longest suffix.
+    pub data_bytes_max: usize,
+    /// Whether log indexes of a block are 0, 1, 2 … when all logs are kept.
+    pub log_index_contiguous: bool,
+    /// How filters count topics.
+    pub topic_arity: TopicArity,
+}
+
+impl ChainProfile {
+    /// Ethereum and its kin.
+    pub const EVM: Self = Self {
+        emitter_bytes: Some(20),
+        topic_bytes: Some(32),
+        topic_bytes_max: 32,
+        data_bytes_max: 32 << 20,
+        log_index_contiguous: true,
+        topic_arity: TopicArity::AtLeast,
+    };
+
+    /// Stellar: contract events with XDR topics.
+    pub const STELLAR: Self = Self {
+        emitter_bytes: None,
+        topic_bytes: None,
+        topic_bytes_max: 64 << 10,
+        data_bytes_max: 32 << 20,
+        log_index_contiguous: true,
+        topic_arity: TopicArity::Exact,
+    };
+
+    /// Checks one block's shape: lengths, orders, and that every log names a known transaction.
+    /// `complete` says that all logs of the block are there.
+    ///
+    /// # Errors
+    /// The first fault found.
+    pub fn check(&self, block: &Block, complete: bool) -> Result<(), BlockFault> {
+        self.check_txs(block)?;
+        let mut before: Option<(u32, u32)> = None;
+        for (position, log) in block.logs.iter().enumerate() {
+            let at = log.log_index();
+            if let Some(len) = self.emitter_bytes.filter(|&len| len != log.emitter().len()) {
+                return Err(BlockFault::EmitterLength {
+                    log_index: at,
+                    expected: len,
+                });
+            }
+            if log.topic_count() > TOPICS_MAX || !log.topics().all(|topic| self.topic_fits(topic)) {
+                return Err(BlockFault::Topics { log_index: at });
+            }
+            if log.data().len().max(log.suffix().len()) > self.data_bytes_max {
+                return Err(BlockFault::DataLength { log_index: at });
+            }
+            let ordered = before.is_none_or(|(tx, index)| tx <= log.tx_index() && index < at);
+            let contiguous = !(self.log_index_contiguous && complete) || at as usize == position;
+            if !ordered || !contiguous {
+                return Err(BlockFault::LogOrder { log_index: at });
+            }
+            if block.tx_hash(log.tx_index()).is_none() {
+                return Err(BlockFault::UnknownTx {
+                    log_index: at,
+                    tx_index: log.tx_index(),
+                });
+            }
+            before = Some((log.tx_index(), at));
+        }
+        Ok(())
+    }
+
+    fn check_txs(&self, block: &Block) -> Result<(), BlockFault> {
+        if !block.txs.is_sorted_by(|a, b| a.index < b.index) {
+            return Err(BlockFault::TxOrder);
+        }
+        match &block.payload.bodies {
+            Some(bodies) if bodies.len() != block.txs.len() => Err(BlockFault::BodyCount),
+            _ => Ok(()),
+        }
+    }
+
+    fn topic_fits(&self, topic: &[u8]) -> bool {
+        topic.len() <= self.topic_bytes_max && self.topic_bytes.is_none_or(|len| len == topic.len())
+    }
+}
+
+/// What is wrong with a block's shape.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BlockFault {
+    /// An emitter of the wrong length.
+    #[error("emitter has the wrong length (log_index={log_index}, expected={expected})")]
+    EmitterLength {
+        /// Which log.
+        log_index: u32,
+        /// How many bytes the chain wants.
+        expected: usize,
+    },
+    /// Too many topics, or one of the wrong length.
+    #[error("topics break the chain's limits (log_index={log_index})")]
+    Topics {
+        /// Which log.
+        log_index: u32,
+    },
+    /// Data or suffix too long.
+    #[error("data too long (log_index={log_index})")]
+    DataLength {
+        /// Which log.
+        log_index: u32,
+    },
+    /// Log indexes do not rise by one, or transaction indexes fall.
+    #[error("logs out of order or incomplete (log_index={log_index})")]
+    LogOrder {
+        /// Which log.
+        log_index: u32,
+    },
+    /// A log names a transaction that the block does not list.
+    #[error("log of an unlisted transaction (log_index={log_index}, tx_index={tx_index})")]
+    UnknownTx {
+        /// Which log.
+        log_index: u32,
+        /// Which transaction.
+        tx_index: u32,
+    },
+    /// Transaction indexes do not rise.
+    #[error("transactions out of order")]
+    TxOrder,
+    /// Not one body for each transaction.
+    #[error("bodies and transactions differ in number")]
+    BodyCount,
+}
