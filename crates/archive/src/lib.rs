@@ -1,1 +1,21 @@
-//! x
+//! Finalized history in immutable segments, with a log query engine on it.
+
+mod archive;
+mod catalog;
+mod collect;
+mod error;
+mod format;
+mod read;
+mod settings;
+mod state;
+mod view;
+mod write;
+
+pub use archive::Archive;
+pub use error::{Budget, Error, Result};
+pub use read::lookup::{TimeSide, TxPlace};
+pub use read::query::{LogPage, QueryCost};
+pub use read::rows::LogRecord;
+pub use settings::{GarbageSettings, OrPolicy, QueryLimits, SealSettings, Settings};
+pub use state::{AuditEntry, Halt};
+pub use write::append::{IngestOutcome, Provenance};

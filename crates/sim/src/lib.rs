@@ -1,1 +1,20 @@
-//! x
+//! What the tests and benches run on: seeded chains, a naive oracle, and stores that fail on
+//! command.
+//!
+//! Everything here is a pure function of its seed: the same seed gives the same bytes on every
+//! run and platform, so a failing seed is a bug report. Nothing here is part of the product.
+
+mod chain;
+mod corrupt;
+mod faults;
+mod oracle;
+mod queries;
+mod rng;
+
+pub use chain::{ChainSpec, Shape, SimChain};
+pub use corrupt::flip_byte;
+pub use faults::{
+    CountingBlobs, Fault, FaultPlan, FaultyBlobs, FaultyMeta, IoCount, Odds, Operation, Tally,
+};
+pub use oracle::Oracle;
+pub use queries::{QueryClass, QueryMix};

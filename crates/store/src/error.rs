@@ -1,5 +1,7 @@
 //! What can go wrong in a store. Four kinds, no domain words.
 
+use crate::Version;
+
 /// A store's result.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -46,5 +48,21 @@ impl Error {
             context: context.into(),
             source: Some(source.into()),
         }
+    }
+
+    /// There is no object of this name.
+    pub(crate) fn not_found(name: &str) -> Self {
+        Self::NotFound {
+            name: name.to_owned(),
+        }
+    }
+
+    /// The record is not, or no longer, at the version that a swap expected.
+    pub(crate) fn stale(expected: Option<Version>) -> Self {
+        let reason = match expected {
+            Some(version) => format!("the record is at another version (expected={})", version.0),
+            None => "there is a record already".to_owned(),
+        };
+        Self::Conflict { reason }
     }
 }

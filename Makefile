@@ -1,0 +1,73 @@
+# `make` lists the targets. Each installs or names what it needs.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+# One feature set for every phase, so that nothing is compiled twice. That is also why the
+# documentation includes examples: without them cargo would leave out the features of
+# dev-dependencies and build the dependencies once more.
+SCOPE := --workspace --all-features --locked
+SHARED := ../shared
+PERF_ARGS ?= --blocks 40000 --logs-per-block 250
+
+.PHONY: help test check fmt clippy doc tidy bench demo test-s3 test-fixtures torture fuzz deny
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: ## run every test, after checking or installing what they need
+	@scripts/need cargo cc postgres
+	@scripts/phase "tests" scripts/test
+
+check: ## everything that must hold before a change lands: fmt, clippy, doc, tidy, test
+	@scripts/need cargo lints cc postgres
+	@$(MAKE) --no-print-directory fmt
+	@$(MAKE) --no-print-directory clippy
+	@$(MAKE) --no-print-directory doc
+	@$(MAKE) --no-print-directory tidy
+	@$(MAKE) --no-print-directory test
+
+fmt: ## is the code formatted?
+	@scripts/phase "fmt" cargo fmt --all --check
+
+clippy: ## lints, all of them errors
+	@scripts/phase "clippy" cargo clippy $(SCOPE) --all-targets --quiet -- -D warnings
+
+doc: ## build the documentation, warnings are errors
+	@RUSTDOCFLAGS="-D warnings" scripts/phase "doc" cargo doc $(SCOPE) --no-deps --quiet --lib --bins --examples
+
+tidy: ## checks on the repository itself: edges, lengths, words, paths, licences, traceability
+	@scripts/phase "tidy" cargo test $(SCOPE) --quiet --test tidy
+
+bench: ## criterion suites, then the stress run beside PostgreSQL (PERF_ARGS="--blocks ..." changes it)
+	@scripts/need cargo cc postgres
+	cargo bench --locked -p chronolith-archive
+	cargo run --locked --release -p chronolith-archive --example perf_stress -- $(PERF_ARGS)
+
+demo: ## fill an archive with a simulated chain and ask it a few questions
+	@scripts/need cargo cc
+	@cargo run --locked --release --quiet -p chronolith-archive --example demo
+
+test-s3: ## the store contract on a real S3 gateway
+	@scripts/need cargo cc
+	@bash crates/store/tests/s3.sh
+
+test-fixtures: ## every test, none may skip: fails where ../shared is absent
+	@test -d $(SHARED)/fixtures || { echo "test-fixtures: $(SHARED)/fixtures is absent" >&2; exit 1; }
+	@scripts/need cargo cc postgres
+	@CHRONOLITH_REQUIRE_FIXTURES=1 scripts/phase "tests with fixtures" scripts/test
+
+torture: ## the long forms of crash, property and simulation tests
+	@scripts/need cargo cc postgres
+	@CHRONOLITH_TORTURE=1 scripts/phase "torture" scripts/test --profile torture
+
+fuzz: ## hostile bytes to every decoder, for longer
+	@scripts/need cargo cc
+	@scripts/phase "fuzz" scripts/fuzz
+
+deny: ## licences, bans and advisories with cargo-deny (not part of check: it fetches its database)
+	@cargo deny --version >/dev/null 2>&1 || { echo "cargo-deny is missing; run: cargo install --locked cargo-deny" >&2; exit 1; }
+	@cargo deny --log-level error check licenses bans sources
+	@cargo deny --log-level error check advisories

@@ -1,0 +1,252 @@
+//! The catalog: the immutable list of everything sealed that the state names.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chronolith_model::{BlockRange, DatasetSet};
+
+use crate::format::container::{Container, ContainerBuilder, ObjectKind, Section};
+use crate::format::facts::SegmentFacts;
+use crate::format::wire::{Put, Reader};
+use crate::format::{Damage, Decoded};
+
+/// Where a stored object lies and how long it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ObjectRef {
+    pub(crate) name: String,
+    pub(crate) len: u64,
+    /// Where its tables begin: one read from here to the end opens it.
+    pub(crate) tables_start: u64,
+}
+
+impl ObjectRef {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_bytes(self.name.as_bytes());
+        out.put_varint(self.len);
+        out.put_varint(self.tables_start);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Decoded<Self> {
+        let name = std::str::from_utf8(reader.bytes()?).map_err(|_| Damage("name is no text"))?;
+        let object = Self {
+            name: name.to_owned(),
+            len: reader.varint()?,
+            tables_start: reader.varint()?,
+        };
+        if object.tables_start <= object.len {
+            Ok(object)
+        } else {
+            Err(Damage("impossible object"))
+        }
+    }
+}
+
+/// A segment that the state names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SegmentEntry {
+    pub(crate) object: ObjectRef,
+    /// 0 for a batch, 1 for a sealed segment, more for merged ones.
+    pub(crate) tier: u8,
+    pub(crate) facts: SegmentFacts,
+}
+
+impl SegmentEntry {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.object.encode(out);
+        out.put_u8(self.tier);
+        self.facts.encode(out);
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Decoded<Self> {
+        let object = ObjectRef::decode(reader)?;
+        Ok(Self {
+            object,
+            tier: reader.u8()?,
+            facts: SegmentFacts::decode(reader)?,
+        })
+    }
+}
+
+/// A run: a table from hash to block over several segments.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct RunEntry {
+    pub(crate) object: ObjectRef,
+    pub(crate) tier: u8,
+    pub(crate) range: BlockRange,
+    pub(crate) entries: u64,
+}
+
+/// A pack: payload of consecutive blocks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PackEntry {
+    pub(crate) object: ObjectRef,
+    pub(crate) range: BlockRange,
+    pub(crate) datasets: DatasetSet,
+}
+
+fn encode_range(range: &BlockRange, out: &mut Vec<u8>) {
+    out.put_varint(range.start);
+    out.put_varint(range.len());
+}
+
+fn decode_range(reader: &mut Reader<'_>) -> Decoded<BlockRange> {
+    let (start, len) = (reader.varint()?, reader.varint()?);
+    let end = start
+        .checked_add(len)
+        .filter(|_| len > 0)
+        .ok_or(Damage("impossible range"))?;
+    Ok(BlockRange::new(start, end))
+}
+
+impl PackEntry {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.object.encode(out);
+        encode_range(&self.range, out);
+        out.put_u8(self.datasets.bits());
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Decoded<Self> {
+        Ok(Self {
+            object: ObjectRef::decode(reader)?,
+            range: decode_range(reader)?,
+            datasets: DatasetSet::from_bits(reader.u8()?).ok_or(Damage("unknown dataset"))?,
+        })
+    }
+}
+
+/// Everything sealed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Catalog {
+    /// By their first block.
+    pub(crate) segments: Vec<Arc<SegmentEntry>>,
+    pub(crate) runs: Vec<Arc<RunEntry>>,
+    pub(crate) packs: Vec<Arc<PackEntry>>,
+}
+
+impl Catalog {
+    /// The bytes of the catalog as an object.
+    pub(crate) fn encode(&self) -> (Bytes, u64) {
+        let mut out = Vec::new();
+        out.put_varint(self.segments.len() as u64);
+        self.segments
+            .iter()
+            .for_each(|segment| segment.encode(&mut out));
+        out.put_varint(self.runs.len() as u64);
+        for run in &self.runs {
+            run.object.encode(&mut out);
+            out.put_u8(run.tier);
+            encode_range(&run.range, &mut out);
+            out.put_varint(run.entries);
+        }
+        out.put_varint(self.packs.len() as u64);
+        self.packs.iter().for_each(|pack| pack.encode(&mut out));
+        let mut container = ContainerBuilder::new(ObjectKind::Catalog);
+        container.table(Section::Catalog, out);
+        let finished = container.finish();
+        (container.drain(), finished.tables_start)
+    }
+
+    pub(crate) fn decode(object: &Bytes, tables_start: u64) -> Decoded<Self> {
+        let at = usize::try_from(tables_start)
+            .ok()
+            .filter(|&at| at <= object.len());
+        let tail = object.slice(at.ok_or(Damage("object too short"))?..);
+        let container = Container::parse(tail, tables_start, ObjectKind::Catalog)?;
+        let table = container.table(Section::Catalog)?;
+        let mut reader = Reader::new(&table);
+        let count = reader.count(100)?;
+        let segments = (0..count).map(|_| SegmentEntry::decode(&mut reader).map(Arc::new));
+        let segments = segments.collect::<Decoded<Vec<_>>>()?;
+        let count = reader.count(6)?;
+        let mut runs = Vec::with_capacity(count);
+        for _ in 0..count {
+            runs.push(Arc::new(RunEntry {
+                object: ObjectRef::decode(&mut reader)?,
+                tier: reader.u8()?,
+                range: decode_range(&mut reader)?,
+                entries: reader.varint()?,
+            }));
+        }
+        let count = reader.count(6)?;
+        let packs = (0..count).map(|_| PackEntry::decode(&mut reader).map(Arc::new));
+        let packs = packs.collect::<Decoded<Vec<_>>>()?;
+        reader.finish()?;
+        Ok(Self {
+            segments,
+            runs,
+            packs,
+        })
+    }
+
+    /// Puts everything in its order.
+    pub(crate) fn sort(&mut self) {
+        self.segments.sort_by(|a, b| order(a, b));
+        self.runs
+            .sort_by_key(|run| (run.range.start, run.range.end));
+        self.packs
+            .sort_by_key(|pack| (pack.range.start, pack.range.end));
+    }
+}
+
+/// Segments by first block; of those that begin together the longest first.
+pub(crate) fn order(a: &SegmentEntry, b: &SegmentEntry) -> std::cmp::Ordering {
+    let key = |entry: &SegmentEntry| (entry.facts.range.start, u64::MAX - entry.facts.range.end);
+    key(a)
+        .cmp(&key(b))
+        .then_with(|| a.object.name.cmp(&b.object.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::facts::tests::sample;
+    use proptest::prelude::*;
+
+    #[test]
+    fn catalogs_round_trip() {
+        let object = ObjectRef {
+            name: "seg/x".into(),
+            len: 9,
+            tables_start: 4,
+        };
+        let range = BlockRange::new(3, 7);
+        let segment = SegmentEntry {
+            object: object.clone(),
+            tier: 2,
+            facts: sample(range),
+        };
+        let run = RunEntry {
+            object: object.clone(),
+            tier: 1,
+            range,
+            entries: 88,
+        };
+        let pack = PackEntry {
+            object,
+            range,
+            datasets: DatasetSet::CLOCK,
+        };
+        let catalog = Catalog {
+            segments: vec![Arc::new(segment)],
+            runs: vec![Arc::new(run)],
+            packs: vec![Arc::new(pack)],
+        };
+        let (bytes, tables_start) = catalog.encode();
+        assert_eq!(Catalog::decode(&bytes, tables_start), Ok(catalog));
+        for at in 8..bytes.len() {
+            let mut broken = bytes.to_vec();
+            broken[at] ^= 1;
+            assert!(
+                Catalog::decode(&broken.into(), tables_start).is_err(),
+                "byte {at}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_catalogs_are_damage(bytes: Vec<u8>, at: u64) {
+            prop_assert!(Catalog::decode(&bytes.into(), at).is_err());
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What can go wrong, and what the caller does about it.
+
+use chronolith_model::{BlockFault, BlockRange, BlockRef, ErrorKind, Hash32};
+
+use crate::format::Damage;
+
+/// The archive's result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong in the archive.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A request or a setting that makes no sense.
+    #[error("invalid request: {0}")]
+    Invalid(String),
+    /// The next block to ingest is another one.
+    #[error("blocks are missing before the batch (expected={expected}, got={got})")]
+    Gap {
+        /// The block that ingest waits for.
+        expected: u64,
+        /// The first block of the batch.
+        got: u64,
+    },
+    /// A block does not name the block before it as its parent.
+    #[error(
+        "block does not link to its parent (block={number}, names={names}, expected={expected})"
+    )]
+    BadParent {
+        /// Which block.
+        number: u64,
+        /// The parent it names.
+        names: Hash32,
+        /// The hash of the block before it.
+        expected: Hash32,
+    },
+    /// A block breaks the rules of its chain.
+    #[error("block breaks the chain's rules (block={number}): {fault}")]
+    BadBlock {
+        /// Which block.
+        number: u64,
+        /// What is wrong with it.
+        fault: BlockFault,
+    },
+    /// A finalized block was replaced. The archive is halted until an operator acts.
+    #[error("a finalized block was replaced (block={}, archived={}, offered={offered})", archived.number, archived.hash)]
+    FinalityViolation {
+        /// The block as it is archived.
+        archived: BlockRef,
+        /// The hash that was offered instead.
+        offered: Hash32,
+    },
+    /// Ingest is halted. Serving goes on.
+    #[error("ingest is halted: {reason}; end it with `resume` or `rewind`")]
+    Halted {
+        /// Why.
+        reason: String,
+    },
+    /// Too much garbage: ingest waits for collection.
+    #[error("ingest is throttled: {guardrail} is {value}, limit {limit}; run garbage collection")]
+    Throttled {
+        /// Which guardrail.
+        guardrail: &'static str,
+        /// Its value.
+        value: u64,
+        /// Its limit.
+        limit: u64,
+    },
+    /// Another writer took over. This one must stop.
+    #[error("fenced by a newer writer (our_epoch={ours}, epoch={theirs})")]
+    Fenced {
+        /// The epoch this writer holds.
+        ours: u64,
+        /// The epoch that the state holds.
+        theirs: u64,
+    },
+    /// The archive was opened for reading.
+    #[error("the archive is open for reading only")]
+    ReadOnly,
+    /// Not provably all there: neither an empty nor a shorter answer would be the truth.
+    #[error("blocks {missing} are not covered for this request; covered from {} to {}", covered.start, covered.end)]
+    NotCovered {
+        /// The first blocks that are missing.
+        missing: BlockRange,
+        /// What is covered around or before them.
+        covered: BlockRange,
+    },
+    /// A block hash that the archive does not know.
+    #[error("unknown block (hash={hash})")]
+    UnknownBlock {
+        /// The hash.
+        hash: Hash32,
+    },
+    /// The cursor's block is not the archived one.
+    #[error("the cursor's block was replaced (block={}, cursor={}, archived={archived})", cursor.number, cursor.hash)]
+    CursorConflict {
+        /// The block that the cursor names.
+        cursor: BlockRef,
+        /// The archived hash at that height.
+        archived: Hash32,
+    },
+    /// A budget was used up.
+    #[error("query exceeds {budget} ({limit}); {}", suggest(fits.as_ref()))]
+    TooLarge {
+        /// Which budget.
+        budget: Budget,
+        /// Its limit.
+        limit: u64,
+        /// The largest range from the query's beginning that fits, if one does.
+        fits: Option<BlockRange>,
+    },
+    /// A list of alternatives is too long.
+    #[error("query too broad (alternatives={actual}, max={max})")]
+    TooBroad {
+        /// How many there are.
+        actual: usize,
+        /// How many there may be.
+        max: usize,
+    },
+    /// A stored object is damaged or gone.
+    #[error("stored object is damaged (object={object}): {reason}")]
+    Corrupt {
+        /// Which object.
+        object: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The store failed.
+    #[error("store failed to {context}: {source}")]
+    Store {
+        /// What was being done.
+        context: &'static str,
+        /// Why it failed.
+        source: chronolith_store::Error,
+    },
+}
+
+fn suggest(fits: Option<&BlockRange>) -> String {
+    match fits {
+        Some(range) => format!("retry with blocks {}-{}", range.start, range.end - 1),
+        None => "no smaller range fits, narrow the filter".to_owned(),
+    }
+}
+
+/// A limit on what one query may cost.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Budget {
+    /// Logs in an answer.
+    Results,
+    /// Bytes in an answer.
+    Bytes,
+    /// Logs looked at.
+    Candidates,
+    /// Time.
+    Deadline,
+}
+
+impl std::fmt::Display for Budget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Results => "max results",
+            Self::Bytes => "max bytes",
+            Self::Candidates => "max candidates",
+            Self::Deadline => "its deadline in ms",
+        })
+    }
+}
+
+impl Error {
+    /// What the caller must do.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Invalid(_)
+            | Self::Gap { .. }
+            | Self::BadParent { .. }
+            | Self::BadBlock { .. } => ErrorKind::Invalid,
+            Self::ReadOnly | Self::TooBroad { .. } => ErrorKind::Invalid,
+            Self::NotCovered { .. } | Self::UnknownBlock { .. } => ErrorKind::NotFound,
+            Self::TooLarge { .. } => ErrorKind::TooLarge,
+            Self::FinalityViolation { .. } | Self::Halted { .. } | Self::CursorConflict { .. } => {
+                ErrorKind::Disagreement
+            }
+            Self::Fenced { .. } => ErrorKind::Fenced,
+            Self::Throttled { .. } | Self::Store { .. } => ErrorKind::Unavailable,
+            Self::Corrupt { .. } => ErrorKind::Corrupt,
+        }
+    }
+
+    pub(crate) fn damaged(object: &str, damage: Damage) -> Self {
+        Self::Corrupt {
+            object: object.to_owned(),
+            reason: damage.0.to_owned(),
+        }
+    }
+
+    /// A store's error while it was asked for an object that the state names.
+    pub(crate) fn reading(object: &str, source: chronolith_store::Error) -> Self {
+        match source {
+            chronolith_store::Error::NotFound { .. } => Self::Corrupt {
+                object: object.to_owned(),
+                reason: "it is gone".to_owned(),
+            },
+            chronolith_store::Error::Corrupt { reason } => Self::Corrupt {
+                object: object.to_owned(),
+                reason,
+            },
+            source => Self::Store {
+                context: "read an object",
+                source,
+            },
+        }
+    }
+
+    pub(crate) fn store(context: &'static str) -> impl FnOnce(chronolith_store::Error) -> Self {
+        move |source| Self::Store { context, source }
+    }
+}

@@ -1,0 +1,170 @@
+//! Compression of frames with a dictionary that travels inside the segment.
+
+use bytes::Bytes;
+use zstd::zstd_safe::{self, CCtx, CDict, CParameter, DCtx, DDict};
+
+use super::frame::FRAME_BYTES_MAX;
+use super::{Damage, Decoded};
+
+/// Size of a trained dictionary.
+pub(crate) const DICTIONARY_BYTES: usize = 16 << 10;
+/// A byte of input unpacks to at most this many: keeps a damaged length from allocating.
+const RATIO_MAX: usize = 1 << 16;
+
+/// A dictionary, ready to pack with.
+pub(crate) struct Packer {
+    dictionary: Bytes,
+    prepared: Option<CDict<'static>>,
+    level: i32,
+}
+
+impl std::fmt::Debug for Packer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Packer(level {}, dictionary of {} bytes)",
+            self.level,
+            self.dictionary.len()
+        )
+    }
+}
+
+impl Packer {
+    /// An empty dictionary is none.
+    pub(crate) fn new(dictionary: Bytes, level: i32) -> Self {
+        let prepared = (!dictionary.is_empty()).then(|| CDict::create(&dictionary, level));
+        Self {
+            dictionary,
+            prepared,
+            level,
+        }
+    }
+
+    pub(crate) fn dictionary(&self) -> &Bytes {
+        &self.dictionary
+    }
+
+    /// A context for one thread.
+    pub(crate) fn context(&self) -> PackContext<'_> {
+        let mut context = CCtx::create();
+        // The stretch names its dictionary, and the frame table has a checksum: four bytes each
+        // that a frame need not carry. Setting these parameters cannot fail.
+        let _ = context.set_parameter(CParameter::DictIdFlag(false));
+        let _ = context.set_parameter(CParameter::ChecksumFlag(false));
+        let _ = context.set_parameter(CParameter::CompressionLevel(self.level));
+        if let Some(prepared) = &self.prepared {
+            let _ = context.ref_cdict(prepared);
+        }
+        PackContext(context)
+    }
+}
+
+/// Packs one frame after the other.
+pub(crate) struct PackContext<'a>(CCtx<'a>);
+
+impl PackContext<'_> {
+    /// Appends the packed bytes and returns their number.
+    pub(crate) fn pack(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
+        let start = out.len();
+        out.resize(start + zstd_safe::compress_bound(bytes.len()), 0);
+        let target = out.get_mut(start..).unwrap_or_default();
+        // Cannot fail: the target is as large as the worst case.
+        let written = self.0.compress2(target, bytes).unwrap_or_default();
+        out.truncate(start + written);
+        written
+    }
+}
+
+/// Learns a dictionary from samples laid end to end; empty where there is too little to learn from.
+pub(crate) fn train(samples: &[u8], sizes: &[usize]) -> Bytes {
+    if samples.len() < DICTIONARY_BYTES * 4 {
+        return Bytes::new();
+    }
+    zstd::dict::from_continuous(samples, sizes, DICTIONARY_BYTES)
+        .unwrap_or_default()
+        .into()
+}
+
+/// A dictionary, ready to unpack with.
+pub(crate) struct Unpacker(Option<DDict<'static>>);
+
+impl std::fmt::Debug for Unpacker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Unpacker")
+    }
+}
+
+thread_local! {
+    /// Making a context costs more than unpacking a frame.
+    static CONTEXT: std::cell::RefCell<DCtx<'static>> = std::cell::RefCell::new(DCtx::create());
+}
+
+impl Unpacker {
+    /// An empty dictionary is none.
+    pub(crate) fn new(dictionary: &[u8]) -> Self {
+        Self((!dictionary.is_empty()).then(|| DDict::create(dictionary)))
+    }
+
+    /// The unpacked bytes.
+    pub(crate) fn unpack(&self, packed: &[u8]) -> Decoded<Vec<u8>> {
+        let len = zstd_safe::get_frame_content_size(packed).ok().flatten();
+        let len = len
+            .and_then(|len| usize::try_from(len).ok())
+            .ok_or(Damage("no frame length"))?;
+        if len > FRAME_BYTES_MAX.min(packed.len().saturating_mul(RATIO_MAX)) {
+            return Err(Damage("frame length beyond reason"));
+        }
+        let mut out = Vec::with_capacity(len);
+        let result = CONTEXT.with_borrow_mut(|context| match &self.0 {
+            Some(dictionary) => context.decompress_using_ddict(&mut out, packed, dictionary),
+            None => context.decompress(&mut out, packed),
+        });
+        match result {
+            Ok(written) if written == len => Ok(out),
+            _ => Err(Damage("frame does not unpack")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample(seed: u8) -> Vec<u8> {
+        (0..4000_u32)
+            .map(|at| (at / 7 * u32::from(seed) >> 3) as u8)
+            .collect()
+    }
+
+    #[test]
+    fn packs_and_unpacks_with_and_without_a_dictionary() {
+        let samples: Vec<Vec<u8>> = (1..60).map(sample).collect();
+        let sizes: Vec<usize> = samples.iter().map(Vec::len).collect();
+        let trained = train(&samples.concat(), &sizes);
+        assert!(!trained.is_empty());
+        assert!(
+            train(&samples[0], &sizes[..1]).is_empty(),
+            "too little to learn from"
+        );
+        for dictionary in [Bytes::new(), trained] {
+            let packer = Packer::new(dictionary.clone(), 3);
+            let mut out = b"before".to_vec();
+            let written = packer.context().pack(&sample(9), &mut out);
+            let packed = &out[6..];
+            assert_eq!(packed.len(), written);
+            let unpacker = Unpacker::new(&dictionary);
+            assert_eq!(unpacker.unpack(packed).as_deref(), Ok(&sample(9)[..]));
+            assert!(unpacker.unpack(&packed[..written - 1]).is_err());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_frames_do_not_unpack(bytes: Vec<u8>) {
+            if let Ok(out) = Unpacker::new(&[]).unpack(&bytes) {
+                prop_assert!(out.len() <= bytes.len() * RATIO_MAX);
+            }
+        }
+    }
+}

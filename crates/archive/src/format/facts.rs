@@ -1,0 +1,240 @@
+//! What a segment is about: its blocks, what is kept of them, and its identity.
+
+use bytes::Bytes;
+use chronolith_model::{
+    BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Scope, ScopeEntry, Verification,
+};
+
+use super::wire::{Put, Reader};
+use super::{Damage, Decoded};
+
+/// The facts of a segment that its catalog entry and its own summary both hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SegmentFacts {
+    pub(crate) range: BlockRange,
+    /// The parent that the first block names.
+    pub(crate) parent_hash: Hash32,
+    /// Hash of the last block.
+    pub(crate) last_hash: Hash32,
+    pub(crate) first_timestamp: u64,
+    pub(crate) last_timestamp: u64,
+    pub(crate) logs: u64,
+    pub(crate) txs: u64,
+    /// Unpacked bytes of all logs.
+    pub(crate) log_bytes: u64,
+    pub(crate) datasets: DatasetSet,
+    pub(crate) scope: Scope,
+    /// Verification level up to each block, rising; the last ends where the range does.
+    pub(crate) levels: Vec<(u64, Verification)>,
+    /// Hash over the digests of all blocks: equal content, equal root, however it was cut.
+    pub(crate) root: Hash32,
+}
+
+impl SegmentFacts {
+    /// What counts against a tier's limit.
+    pub(crate) fn weight(&self) -> u64 {
+        self.logs + self.range.len()
+    }
+
+    pub(crate) fn last_block(&self) -> BlockRef {
+        BlockRef {
+            number: self.range.end - 1,
+            hash: self.last_hash,
+        }
+    }
+
+    /// Whether two neighbours may become one segment.
+    pub(crate) fn joins(&self, next: &Self) -> bool {
+        self.range.end == next.range.start
+            && self.last_hash == next.parent_hash
+            && self.datasets == next.datasets
+            && self.scope == next.scope
+    }
+
+    /// The lowest level among the blocks that both ranges hold.
+    pub(crate) fn level_within(&self, range: &BlockRange) -> Option<Verification> {
+        let mut start = self.range.start;
+        let mut lowest = None;
+        for &(end, level) in &self.levels {
+            if BlockRange::new(start, end).intersect(range).is_some() {
+                lowest = Some(lowest.map_or(level, |so_far: Verification| so_far.min(level)));
+            }
+            start = end;
+        }
+        lowest
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_varint(self.range.start);
+        out.put_varint(self.range.len());
+        out.put(&self.parent_hash.0);
+        out.put(&self.last_hash.0);
+        out.put_varint(self.first_timestamp);
+        out.put_varint(self.last_timestamp);
+        out.put_varint(self.logs);
+        out.put_varint(self.txs);
+        out.put_varint(self.log_bytes);
+        out.put_u8(self.datasets.bits());
+        encode_scope(&self.scope, out);
+        out.put_varint(self.levels.len() as u64);
+        for &(end, level) in &self.levels {
+            out.put_varint(end - self.range.start);
+            out.put_u8(level as u8);
+        }
+        out.put(&self.root.0);
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Decoded<Self> {
+        let start = reader.varint()?;
+        let len = reader.varint()?;
+        let end = start
+            .checked_add(len)
+            .filter(|_| len > 0)
+            .ok_or(Damage("impossible range"))?;
+        let range = BlockRange::new(start, end);
+        let facts = Self {
+            range,
+            parent_hash: Hash32(reader.array()?),
+            last_hash: Hash32(reader.array()?),
+            first_timestamp: reader.varint()?,
+            last_timestamp: reader.varint()?,
+            logs: reader.varint()?,
+            txs: reader.varint()?,
+            log_bytes: reader.varint()?,
+            datasets: DatasetSet::from_bits(reader.u8()?).ok_or(Damage("unknown dataset"))?,
+            scope: decode_scope(reader)?,
+            levels: decode_levels(reader, range)?,
+            root: Hash32(reader.array()?),
+        };
+        if facts.logs > 0 && !facts.datasets.contains(Dataset::Logs) {
+            return Err(Damage("logs in a segment without logs"));
+        }
+        Ok(facts)
+    }
+}
+
+fn decode_levels(reader: &mut Reader<'_>, range: BlockRange) -> Decoded<Vec<(u64, Verification)>> {
+    let count = reader.count(2)?;
+    let mut levels = Vec::with_capacity(count);
+    let mut before = range.start;
+    for _ in 0..count {
+        let end = range.start.saturating_add(reader.varint()?);
+        let level = Verification::from_u8(reader.u8()?).ok_or(Damage("unknown level"))?;
+        if end <= before || end > range.end {
+            return Err(Damage("levels out of order"));
+        }
+        levels.push((end, level));
+        before = end;
+    }
+    if before == range.end {
+        Ok(levels)
+    } else {
+        Err(Damage("levels do not fill the range"))
+    }
+}
+
+pub(crate) fn encode_scope(scope: &Scope, out: &mut Vec<u8>) {
+    let half = |part: &Option<Bytes>, out: &mut Vec<u8>| match part {
+        None => out.put_u8(0),
+        Some(bytes) => {
+            out.put_u8(1);
+            out.put_bytes(bytes);
+        }
+    };
+    match scope {
+        Scope::All => out.put_u8(0),
+        Scope::Only(entries) => {
+            out.put_u8(1);
+            out.put_varint(entries.len() as u64);
+            for entry in entries {
+                half(&entry.emitter, out);
+                half(&entry.topic0, out);
+            }
+        }
+    }
+}
+
+pub(crate) fn decode_scope(reader: &mut Reader<'_>) -> Decoded<Scope> {
+    fn half(reader: &mut Reader<'_>) -> Decoded<Option<Bytes>> {
+        match reader.u8()? {
+            0 => Ok(None),
+            1 => reader
+                .bytes()
+                .map(|bytes| Some(Bytes::copy_from_slice(bytes))),
+            _ => Err(Damage("unknown scope entry")),
+        }
+    }
+    match reader.u8()? {
+        0 => Ok(Scope::All),
+        1 => {
+            let count = reader.count(2)?;
+            let entries = (0..count)
+                .map(|_| {
+                    Ok(ScopeEntry {
+                        emitter: half(reader)?,
+                        topic0: half(reader)?,
+                    })
+                })
+                .collect::<Decoded<Vec<_>>>()?;
+            Ok(Scope::only(entries))
+        }
+        _ => Err(Damage("unknown scope")),
+    }
+}
+
+/// The root over block digests. Digests name their blocks, so their order and number are fixed.
+pub(crate) fn content_root<'a>(digests: impl Iterator<Item = &'a Hash32>) -> Hash32 {
+    let mut hasher = blake3::Hasher::new();
+    digests.for_each(|digest| {
+        hasher.update(&digest.0);
+    });
+    Hash32(*hasher.finalize().as_bytes())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    pub(crate) fn sample(range: BlockRange) -> SegmentFacts {
+        SegmentFacts {
+            range,
+            parent_hash: Hash32([1; 32]),
+            last_hash: Hash32([2; 32]),
+            first_timestamp: 5,
+            last_timestamp: 9,
+            logs: 3,
+            txs: 2,
+            log_bytes: 700,
+            datasets: DatasetSet::of(&[Dataset::Logs]),
+            scope: Scope::only(vec![ScopeEntry {
+                emitter: Some(Bytes::from_static(b"emitter")),
+                topic0: None,
+            }]),
+            levels: vec![(range.end, Verification::Linked)],
+            root: Hash32([3; 32]),
+        }
+    }
+
+    #[test]
+    fn facts_round_trip() {
+        let mut facts = sample(BlockRange::new(10, 20));
+        facts.levels = vec![(15, Verification::Receipts), (20, Verification::Linked)];
+        let mut out = Vec::new();
+        facts.encode(&mut out);
+        let mut reader = Reader::new(&out);
+        assert_eq!(SegmentFacts::decode(&mut reader), Ok(facts.clone()));
+        assert!(reader.is_empty());
+        let level = |start, end| facts.level_within(&BlockRange::new(start, end));
+        assert_eq!(level(10, 15), Some(Verification::Receipts));
+        assert_eq!(level(14, 16), Some(Verification::Linked));
+        assert_eq!(level(20, 30), None);
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_facts_are_damage(bytes: Vec<u8>) {
+            let _ = SegmentFacts::decode(&mut Reader::new(&bytes));
+        }
+    }
+}

@@ -1,0 +1,521 @@
+//! A segment's tables: where each block's rows and transactions are, and where each frame lies.
+//!
+//! Rows have ids. A *stretch* is what was sealed at once; its ids begin at a multiple of 64 Ki, so
+//! that merging segments moves neither a frame nor a page of postings, it only numbers them anew.
+
+use bytes::Bytes;
+use chronolith_model::{BlockClock, BlockRange, Hash32};
+
+use super::container::{Container, ObjectKind, Section};
+use super::facts::SegmentFacts;
+use super::frame::FRAME_ROWS;
+use super::page::PAGE_IDS;
+use super::table::TableDirectory;
+use super::wire::{Put, Reader};
+use super::{Damage, Decoded, checksum};
+
+/// Bytes of a block of the hash sections: 64 hashes.
+pub(crate) const HASH_BLOCK_BYTES: usize = 2048;
+/// Bytes of a block of the postings section.
+pub(crate) const POSTING_BLOCK_BYTES: usize = 4096;
+
+/// A part of a segment that was sealed at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stretch {
+    pub(crate) blocks: u32,
+    pub(crate) rows: u32,
+    pub(crate) txs: u32,
+    pub(crate) frames: u32,
+    /// Which dictionary its frames need, counted from one; 0 for none.
+    pub(crate) dictionary: u32,
+}
+
+impl Stretch {
+    /// How many pages of ids it takes.
+    pub(crate) fn pages(&self) -> u32 {
+        self.rows.div_ceil(PAGE_IDS)
+    }
+}
+
+/// A stretch with everything that lies before it counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlacedStretch {
+    pub(crate) stretch: Stretch,
+    pub(crate) first_block: u32,
+    pub(crate) first_id: u32,
+    pub(crate) first_tx: u32,
+    pub(crate) first_frame: u32,
+}
+
+/// A frame's place in the frames section.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FramePlace {
+    pub(crate) start: u64,
+    pub(crate) len: u32,
+    /// Ordinal, in the stretch, of the first row's transaction.
+    pub(crate) first_tx: u32,
+    checksum: u32,
+}
+
+impl FramePlace {
+    pub(crate) fn verify(&self, bytes: &[u8], index: u32) -> Decoded<()> {
+        if checksum(bytes, u64::from(index)) == self.checksum {
+            Ok(())
+        } else {
+            Err(Damage("frame checksum mismatch"))
+        }
+    }
+}
+
+/// One block of the block table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BlockEntry {
+    pub(crate) hash: Hash32,
+    pub(crate) timestamp: u64,
+    pub(crate) logs: u32,
+    pub(crate) txs: u32,
+    /// Whether positions of transactions are 0, 1, 2 … and so need not be stored.
+    pub(crate) txs_in_sequence: bool,
+    /// Id of the first row and ordinal of the first transaction in the segment.
+    pub(crate) first_id: u32,
+    pub(crate) first_tx: u32,
+}
+
+/// Checksums of a section that is read in blocks of a fixed size.
+#[derive(Debug, Default)]
+pub(crate) struct BlockedSection {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    pub(crate) block_bytes: u64,
+    sums: Vec<u32>,
+}
+
+impl BlockedSection {
+    fn decode(reader: &mut Reader<'_>, (offset, len): (u64, u64)) -> Decoded<Self> {
+        let block_bytes = reader.varint()?;
+        let count = reader.count(4)?;
+        if block_bytes == 0 || len.div_ceil(block_bytes) != count as u64 {
+            return Err(Damage("block checksums do not fit their section"));
+        }
+        let sums = (0..count)
+            .map(|_| reader.u32())
+            .collect::<Decoded<Vec<_>>>()?;
+        Ok(Self {
+            offset,
+            len,
+            block_bytes,
+            sums,
+        })
+    }
+
+    /// Where a block lies in the section.
+    pub(crate) fn block(&self, index: u64) -> (u64, u64) {
+        let start = index * self.block_bytes;
+        (start, (start + self.block_bytes).min(self.len))
+    }
+
+    pub(crate) fn verify(&self, index: u64, bytes: &[u8]) -> Decoded<()> {
+        let expected = usize::try_from(index)
+            .ok()
+            .and_then(|index| self.sums.get(index));
+        if expected == Some(&checksum(bytes, index)) {
+            Ok(())
+        } else {
+            Err(Damage("block checksum mismatch"))
+        }
+    }
+}
+
+/// Everything of a segment that stays in memory while it is open.
+#[derive(Debug)]
+pub(crate) struct SegmentTables {
+    pub(crate) facts: SegmentFacts,
+    pub(crate) blocks: Vec<BlockEntry>,
+    pub(crate) stretches: Vec<PlacedStretch>,
+    /// Which stretch each page of ids belongs to.
+    page_owner: Vec<u32>,
+    pub(crate) frames: Vec<FramePlace>,
+    pub(crate) frames_offset: u64,
+    pub(crate) dictionaries: Vec<Bytes>,
+    /// Positions of transactions of the blocks that do not list all of theirs, by block.
+    odd_tx_indexes: Vec<(u32, Vec<u32>)>,
+    pub(crate) tx_hashes: BlockedSection,
+    pub(crate) digests: BlockedSection,
+    pub(crate) postings: BlockedSection,
+    pub(crate) terms: TableDirectory,
+    pub(crate) terms_offset: u64,
+    /// Hashes of transactions and blocks, in segments that no run covers yet.
+    pub(crate) hashes: Option<(TableDirectory, u64)>,
+}
+
+impl SegmentTables {
+    pub(crate) fn decode(tail: Bytes, tail_offset: u64) -> Decoded<Self> {
+        let container = Container::parse(tail, tail_offset, ObjectKind::Segment)?;
+        let summary = container.table(Section::Summary)?;
+        let mut reader = Reader::new(&summary);
+        let facts = SegmentFacts::decode(&mut reader)?;
+        reader.finish()?;
+        let stretches = decode_stretches(&container.table(Section::Stretches)?)?;
+        let blocks = decode_blocks(&container.table(Section::Blocks)?, &facts, &stretches)?;
+        let frames_at = container.data(Section::Frames)?;
+        let frames = decode_frames(
+            &container.table(Section::FrameTable)?,
+            &stretches,
+            frames_at.1,
+        )?;
+        let dictionaries = decode_dictionaries(&container.table(Section::Dictionaries)?)?;
+        let enough =
+            |placed: &PlacedStretch| placed.stretch.dictionary as usize <= dictionaries.len();
+        if !stretches.iter().all(enough) {
+            return Err(Damage("a dictionary is missing"));
+        }
+        let sums = container.table(Section::BlockChecksums)?;
+        let mut reader = Reader::new(&sums);
+        let tx_hashes = BlockedSection::decode(&mut reader, container.data(Section::TxHashes)?)?;
+        let digests = BlockedSection::decode(&mut reader, container.data(Section::Digests)?)?;
+        let postings = BlockedSection::decode(&mut reader, container.data(Section::Postings)?)?;
+        reader.finish()?;
+        if tx_hashes.len != facts.txs * 32 || digests.len != facts.range.len() * 32 {
+            return Err(Damage("hash sections do not fit the counts"));
+        }
+        let (terms_offset, terms_len) = container.data(Section::Terms)?;
+        let terms = TableDirectory::decode(&container.table(Section::TermDirectory)?, terms_len)?;
+        let hashes = match container.data(Section::Hashes) {
+            Err(_) => None,
+            Ok((offset, len)) => {
+                let directory = container.table(Section::HashDirectory)?;
+                Some((TableDirectory::decode(&directory, len)?, offset))
+            }
+        };
+        let odd_tx_indexes = decode_tx_indexes(&container.table(Section::TxIndexes)?, &blocks)?;
+        let pages = stretches
+            .iter()
+            .map(|placed| placed.stretch.pages() as usize);
+        let page_owner = pages
+            .enumerate()
+            .flat_map(|(at, n)| std::iter::repeat_n(at as u32, n));
+        Ok(Self {
+            page_owner: page_owner.collect(),
+            facts,
+            blocks,
+            stretches,
+            frames,
+            frames_offset: frames_at.0,
+            dictionaries,
+            odd_tx_indexes,
+            tx_hashes,
+            digests,
+            postings,
+            terms,
+            terms_offset,
+            hashes,
+        })
+    }
+
+    /// Bytes they take in memory.
+    pub(crate) fn weight(&self) -> usize {
+        self.blocks.len() * size_of::<BlockEntry>()
+            + self.frames.len() * size_of::<FramePlace>()
+            + self.dictionaries.iter().map(Bytes::len).sum::<usize>()
+            + self.terms.weight()
+            + self
+                .hashes
+                .as_ref()
+                .map_or(0, |(directory, _)| directory.weight())
+            + (self.tx_hashes.sums.len() + self.postings.sums.len() + self.digests.sums.len()) * 4
+            + 1024
+    }
+
+    /// The table's entry of a block of the range.
+    pub(crate) fn block(&self, number: u64) -> Option<&BlockEntry> {
+        let at = number.checked_sub(self.facts.range.start)?;
+        self.blocks.get(usize::try_from(at).ok()?)
+    }
+
+    /// A block's clock.
+    pub(crate) fn clock(&self, number: u64) -> Option<BlockClock> {
+        let entry = self.block(number)?;
+        let parent_hash = match number.checked_sub(1).and_then(|before| self.block(before)) {
+            Some(before) => before.hash,
+            None => self.facts.parent_hash,
+        };
+        Some(BlockClock {
+            number,
+            hash: entry.hash,
+            parent_hash,
+            timestamp: entry.timestamp,
+        })
+    }
+
+    /// The ids that rows of these blocks can have: from the first row to behind the last.
+    pub(crate) fn ids_of(&self, range: &BlockRange) -> (u32, u32) {
+        let Some(inside) = range.intersect(&self.facts.range) else {
+            return (0, 0);
+        };
+        let first = self.block(inside.start).map_or(0, |entry| entry.first_id);
+        let last = self
+            .block(inside.end - 1)
+            .map_or(0, |entry| entry.first_id + entry.logs);
+        (first, last.max(first))
+    }
+
+    /// Which block a row belongs to.
+    pub(crate) fn block_of(&self, id: u32) -> Option<(u64, &BlockEntry)> {
+        let behind = self.blocks.partition_point(|entry| entry.first_id <= id);
+        // Empty blocks share the first id of the next block with rows: the last of them owns it.
+        let at = behind.checked_sub(1)?;
+        let entry = self.blocks.get(at)?;
+        (id - entry.first_id < entry.logs).then_some((self.facts.range.start + at as u64, entry))
+    }
+
+    /// Which frame holds a row, which stretch it belongs to, and the row's place in it.
+    pub(crate) fn frame_of(&self, id: u32) -> Option<(u32, &PlacedStretch, usize)> {
+        let owner = *self.page_owner.get((id / PAGE_IDS) as usize)?;
+        let placed = self.stretches.get(owner as usize)?;
+        let local = id - placed.first_id;
+        let frame = placed.first_frame + local / FRAME_ROWS as u32;
+        (local < placed.stretch.rows).then_some((frame, placed, local as usize % FRAME_ROWS))
+    }
+
+    /// The position in its block of the transaction with this place in the block's list.
+    pub(crate) fn tx_index(&self, block: u64, entry: &BlockEntry, place: u32) -> Option<u32> {
+        if entry.txs_in_sequence {
+            return Some(place);
+        }
+        let at = (block - self.facts.range.start) as u32;
+        let found = self
+            .odd_tx_indexes
+            .binary_search_by_key(&at, |(block, _)| *block)
+            .ok()?;
+        self.odd_tx_indexes
+            .get(found)?
+            .1
+            .get(place as usize)
+            .copied()
+    }
+}
+
+/// Stretches, with what lies before each counted.
+pub(crate) fn place_stretches(stretches: &[Stretch]) -> Decoded<Vec<PlacedStretch>> {
+    let damage = Damage("stretch too large");
+    let (mut block, mut page, mut tx, mut frame) = (0_u32, 0_u32, 0_u32, 0_u32);
+    let mut placed = Vec::with_capacity(stretches.len());
+    for &stretch in stretches {
+        let first_id = page.checked_mul(PAGE_IDS).ok_or(damage)?;
+        first_id.checked_add(stretch.rows).ok_or(damage)?;
+        placed.push(PlacedStretch {
+            stretch,
+            first_block: block,
+            first_id,
+            first_tx: tx,
+            first_frame: frame,
+        });
+        block = block.checked_add(stretch.blocks).ok_or(damage)?;
+        page = page.checked_add(stretch.pages()).ok_or(damage)?;
+        tx = tx.checked_add(stretch.txs).ok_or(damage)?;
+        frame = frame.checked_add(stretch.frames).ok_or(damage)?;
+    }
+    Ok(placed)
+}
+
+pub(crate) fn encode_stretches(stretches: &[Stretch]) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_varint(stretches.len() as u64);
+    for stretch in stretches {
+        out.put_varint(u64::from(stretch.blocks));
+        out.put_varint(u64::from(stretch.rows));
+        out.put_varint(u64::from(stretch.txs));
+        out.put_varint(u64::from(stretch.frames));
+        out.put_varint(u64::from(stretch.dictionary));
+    }
+    out
+}
+
+fn decode_stretches(bytes: &[u8]) -> Decoded<Vec<PlacedStretch>> {
+    let mut reader = Reader::new(bytes);
+    let count = reader.count(5)?;
+    let mut stretches = Vec::with_capacity(count);
+    for _ in 0..count {
+        let stretch = Stretch {
+            blocks: reader.varint_u32()?,
+            rows: reader.varint_u32()?,
+            txs: reader.varint_u32()?,
+            frames: reader.varint_u32()?,
+            dictionary: reader.varint_u32()?,
+        };
+        if stretch.frames != stretch.rows.div_ceil(FRAME_ROWS as u32) {
+            return Err(Damage("frames do not fit the rows"));
+        }
+        stretches.push(stretch);
+    }
+    reader.finish()?;
+    place_stretches(&stretches)
+}
+
+/// One block as the block table stores it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockRecord {
+    pub(crate) hash: Hash32,
+    pub(crate) timestamp: u64,
+    pub(crate) logs: u32,
+    pub(crate) txs: u32,
+    pub(crate) txs_in_sequence: bool,
+}
+
+pub(crate) fn encode_blocks(blocks: impl Iterator<Item = BlockRecord>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut before = 0_u64;
+    for block in blocks {
+        out.put(&block.hash.0);
+        out.put_signed(block.timestamp.wrapping_sub(before) as i64);
+        out.put_varint(u64::from(block.logs) << 1 | u64::from(!block.txs_in_sequence));
+        out.put_varint(u64::from(block.txs));
+        before = block.timestamp;
+    }
+    out
+}
+
+fn decode_blocks(
+    bytes: &[u8],
+    facts: &SegmentFacts,
+    stretches: &[PlacedStretch],
+) -> Decoded<Vec<BlockEntry>> {
+    let mut reader = Reader::new(bytes);
+    let expected: u64 = stretches
+        .iter()
+        .map(|placed| u64::from(placed.stretch.blocks))
+        .sum();
+    if expected != facts.range.len() || expected > bytes.len() as u64 / 35 {
+        return Err(Damage("block table does not fit the range"));
+    }
+    let mut blocks = Vec::with_capacity(expected as usize);
+    let (mut timestamp, mut logs, mut txs) = (0_u64, 0_u64, 0_u64);
+    for placed in stretches {
+        let (mut id, mut tx) = (placed.first_id, placed.first_tx);
+        for _ in 0..placed.stretch.blocks {
+            let hash = Hash32(reader.array()?);
+            timestamp = timestamp.wrapping_add(reader.signed()? as u64);
+            let packed = reader.varint()?;
+            let count = u32::try_from(packed >> 1).map_err(|_| Damage("too many logs"))?;
+            let tx_count = reader.varint_u32()?;
+            blocks.push(BlockEntry {
+                hash,
+                timestamp,
+                logs: count,
+                txs: tx_count,
+                txs_in_sequence: packed & 1 == 0,
+                first_id: id,
+                first_tx: tx,
+            });
+            id = id.checked_add(count).ok_or(Damage("too many logs"))?;
+            tx = tx
+                .checked_add(tx_count)
+                .ok_or(Damage("too many transactions"))?;
+            (logs, txs) = (logs + u64::from(count), txs + u64::from(tx_count));
+        }
+        let rows_fit = id - placed.first_id == placed.stretch.rows;
+        if !rows_fit || tx - placed.first_tx != placed.stretch.txs {
+            return Err(Damage("block table does not fit its stretch"));
+        }
+    }
+    reader.finish()?;
+    let last = blocks.last().map(|entry| entry.hash);
+    if (logs, txs, last) != (facts.logs, facts.txs, Some(facts.last_hash)) {
+        return Err(Damage("block table does not fit the summary"));
+    }
+    Ok(blocks)
+}
+
+/// Appends a frame to the frame table.
+pub(crate) fn encode_frame_place(bytes: &[u8], index: u32, first_tx: u32, out: &mut Vec<u8>) {
+    out.put_varint(bytes.len() as u64);
+    out.put_varint(u64::from(first_tx));
+    out.put_u32(checksum(bytes, u64::from(index)));
+}
+
+fn decode_frames(
+    bytes: &[u8],
+    stretches: &[PlacedStretch],
+    section_len: u64,
+) -> Decoded<Vec<FramePlace>> {
+    let mut reader = Reader::new(bytes);
+    let count: usize = stretches
+        .iter()
+        .map(|placed| placed.stretch.frames as usize)
+        .sum();
+    if count > bytes.len() / 6 {
+        return Err(Damage("frame table too short"));
+    }
+    let mut frames = Vec::with_capacity(count);
+    let mut start = 0_u64;
+    for _ in 0..count {
+        let len = reader.varint_u32()?;
+        let first_tx = reader.varint_u32()?;
+        frames.push(FramePlace {
+            start,
+            len,
+            first_tx,
+            checksum: reader.u32()?,
+        });
+        start += u64::from(len);
+    }
+    reader.finish()?;
+    if start == section_len {
+        Ok(frames)
+    } else {
+        Err(Damage("frames do not fill their section"))
+    }
+}
+
+pub(crate) fn encode_dictionaries<'a>(dictionaries: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut out = Vec::new();
+    dictionaries.for_each(|dictionary| out.put_bytes(dictionary));
+    out
+}
+
+fn decode_dictionaries(bytes: &Bytes) -> Decoded<Vec<Bytes>> {
+    let mut reader = Reader::new(bytes);
+    let mut dictionaries = Vec::new();
+    while !reader.is_empty() {
+        dictionaries.push(bytes.slice_ref(reader.bytes()?));
+    }
+    Ok(dictionaries)
+}
+
+/// Positions of transactions, for the blocks that need them: `(block, positions)`.
+pub(crate) fn encode_tx_indexes<'a>(blocks: impl Iterator<Item = (u32, &'a [u32])>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (block, indexes) in blocks {
+        out.put_varint(u64::from(block));
+        let mut next = 0;
+        for &index in indexes {
+            out.put_varint(u64::from(index) - next);
+            next = u64::from(index) + 1;
+        }
+    }
+    out
+}
+
+fn decode_tx_indexes(bytes: &[u8], blocks: &[BlockEntry]) -> Decoded<Vec<(u32, Vec<u32>)>> {
+    let mut reader = Reader::new(bytes);
+    let mut found = Vec::new();
+    for (at, entry) in blocks
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| !entry.txs_in_sequence)
+    {
+        if reader.varint_u32()? != at as u32 || entry.txs as usize > reader.rest().len() {
+            return Err(Damage("transaction positions do not fit the blocks"));
+        }
+        let mut indexes = Vec::with_capacity(entry.txs as usize);
+        let mut next = 0_u64;
+        for _ in 0..entry.txs {
+            let index = next.saturating_add(reader.varint()?);
+            indexes.push(u32::try_from(index).map_err(|_| Damage("position too large"))?);
+            next = index + 1;
+        }
+        found.push((at as u32, indexes));
+    }
+    reader.finish()?;
+    Ok(found)
+}

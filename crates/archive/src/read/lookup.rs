@@ -1,0 +1,197 @@
+//! Blocks by number, hash and time; transactions by hash.
+
+use chronolith_model::{BlockClock, BlockRange, Dataset, DatasetSet, Hash32};
+
+use super::objects::{Objects, Part};
+use super::snapshot::{Need, Snapshot};
+use crate::error::{Error, Result};
+use crate::write::seal::hash_key;
+
+const CLOCK: Need<'static> = Need {
+    datasets: DatasetSet::CLOCK,
+    filter: None,
+};
+
+/// Which block is wanted for a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimeSide {
+    /// The last block not after the time.
+    AtOrBefore,
+    /// The first block not before the time.
+    AtOrAfter,
+}
+
+/// Where a transaction is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TxPlace {
+    /// Its block.
+    pub block: BlockClock,
+    /// Its position in the block.
+    pub index: u32,
+}
+
+/// The clock of a block.
+pub(crate) async fn block_by_number(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    number: u64,
+) -> Result<BlockClock> {
+    let pieces = snapshot.select(&BlockRange::one(number), &CLOCK)?;
+    let piece = pieces
+        .first()
+        .ok_or(Error::Invalid("empty range".to_owned()))?;
+    let segment = objects.open(&piece.entry.object).await?;
+    segment.tables.clock(number).ok_or_else(|| Error::Corrupt {
+        object: segment.name.clone(),
+        reason: format!("block {number} is missing from its table"),
+    })
+}
+
+/// The block with this hash.
+pub(crate) async fn block_by_hash(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    hash: &Hash32,
+) -> Result<Option<BlockClock>> {
+    for number in places(objects, snapshot, hash, &CLOCK).await? {
+        let clock = block_by_number(objects, snapshot, number).await?;
+        if clock.hash == *hash {
+            return Ok(Some(clock));
+        }
+    }
+    Ok(None)
+}
+
+/// The transaction with this hash. Only where all hashes are kept is `None` an answer.
+pub(crate) async fn tx_by_hash(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    hash: &Hash32,
+) -> Result<Option<TxPlace>> {
+    let need = Need {
+        datasets: DatasetSet::CLOCK,
+        filter: None,
+    };
+    for number in places(objects, snapshot, hash, &need).await? {
+        let pieces = snapshot.select(&BlockRange::one(number), &need)?;
+        for piece in pieces {
+            let segment = objects.open(&piece.entry.object).await?;
+            let txs = objects.txs(&segment, number).await?;
+            if let Some(tx) = txs.iter().find(|tx| tx.hash == *hash) {
+                let block = block_by_number(objects, snapshot, number).await?;
+                return Ok(Some(TxPlace {
+                    block,
+                    index: tx.index,
+                }));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Whether every block of the live run lists all of its transactions.
+pub(crate) fn all_tx_hashes_kept(snapshot: &Snapshot) -> bool {
+    snapshot
+        .segments
+        .iter()
+        .all(|entry| entry.facts.datasets.contains(Dataset::TxHashes))
+}
+
+/// Blocks that may hold the hash: one page of each table, all asked for at once.
+async fn places(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    hash: &Hash32,
+    _need: &Need<'_>,
+) -> Result<Vec<u64>> {
+    let key = hash_key(hash);
+    let in_segment = |entry: std::sync::Arc<crate::catalog::SegmentEntry>| async move {
+        let segment = objects.open(&entry.object).await?;
+        let start = segment.tables.facts.range.start;
+        let Some((directory, offset)) = &segment.tables.hashes else {
+            return Ok(Vec::new());
+        };
+        let Some(place) = directory.place_of(key) else {
+            return Ok(Vec::new());
+        };
+        let pages = objects
+            .table_pages(&segment, Part::HashPage, *offset, &[place])
+            .await?;
+        let page = pages.first().cloned().unwrap_or_default();
+        let found = directory.find(key, &page);
+        let found = found.map_err(|damage| Error::damaged(&segment.name, damage))?;
+        Ok::<Vec<u64>, Error>(found.map(|offset| start + offset).collect())
+    };
+    let all = snapshot.segments.iter().cloned().map(in_segment);
+    let found = futures::future::try_join_all(all).await?;
+    let mut numbers: Vec<u64> = found.into_iter().flatten().collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    Ok(numbers)
+}
+
+/// The block at a time. It is an answer only when the block across the time is covered too: the
+/// newest block of an interval says nothing about what comes behind it.
+pub(crate) async fn block_at(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    time: u64,
+    side: TimeSide,
+) -> Result<Option<BlockClock>> {
+    let coverage = snapshot.coverage(&CLOCK);
+    let mut intervals: Vec<BlockRange> = Vec::new();
+    for (range, _) in coverage {
+        match intervals.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => intervals.push(range),
+        }
+    }
+    for interval in &intervals {
+        let first_later = first_at_or_after(objects, snapshot, interval, time, side).await?;
+        let Some(first_later) = first_later else {
+            continue;
+        };
+        let answer = match side {
+            TimeSide::AtOrAfter if first_later > interval.start => Some(first_later),
+            // The first block of all, with nothing before it.
+            TimeSide::AtOrAfter if interval.start == 0 => Some(first_later),
+            TimeSide::AtOrBefore if first_later > interval.start => Some(first_later - 1),
+            TimeSide::AtOrBefore if interval.start == 0 => return Ok(None),
+            _ => None,
+        };
+        if let Some(number) = answer {
+            return block_by_number(objects, snapshot, number).await.map(Some);
+        }
+    }
+    let end = intervals.last().map_or(0, |interval| interval.end);
+    let covered = intervals.last().copied().unwrap_or(BlockRange::new(0, 0));
+    Err(Error::NotCovered {
+        missing: BlockRange::one(end),
+        covered,
+    })
+}
+
+/// The first block of the interval that lies behind the time (for `AtOrBefore`) or not before it.
+async fn first_at_or_after(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    interval: &BlockRange,
+    time: u64,
+    side: TimeSide,
+) -> Result<Option<u64>> {
+    let later = |timestamp: u64| match side {
+        TimeSide::AtOrAfter => timestamp >= time,
+        TimeSide::AtOrBefore => timestamp > time,
+    };
+    let pieces = snapshot.select(interval, &CLOCK)?;
+    let at = pieces.partition_point(|piece| !later(piece.entry.facts.last_timestamp));
+    let Some(piece) = pieces.get(at) else {
+        return Ok(None);
+    };
+    let segment = objects.open(&piece.entry.object).await?;
+    let start = segment.tables.facts.range.start;
+    let skip = (piece.range.start - start) as usize;
+    let blocks = segment.tables.blocks.get(skip..).unwrap_or_default();
+    let place = blocks.partition_point(|entry| !later(entry.timestamp));
+    Ok(Some(piece.range.start + place as u64).filter(|number| interval.contains(*number)))
+}

@@ -1,0 +1,134 @@
+//! A filter made ready: its terms for the index, its values for the exact check.
+
+use bytes::Bytes;
+use chronolith_model::{Clause, Log, LogFilter, TOPICS_MAX, TopicArity};
+
+use crate::error::{Error, Result};
+use crate::format::term::Term;
+use crate::settings::{OrPolicy, QueryLimits};
+
+/// Lists up to this length are searched one by one.
+const LINEAR_MAX: usize = 8;
+
+/// A clause's values, sorted.
+#[derive(Debug)]
+struct Values(Vec<Bytes>);
+
+impl Values {
+    fn admits(&self, value: &[u8]) -> bool {
+        if self.0.len() <= LINEAR_MAX {
+            return self.0.iter().any(|wanted| wanted == value);
+        }
+        self.0
+            .binary_search_by(|wanted| wanted.as_ref().cmp(value))
+            .is_ok()
+    }
+}
+
+/// A filter made ready.
+#[derive(Debug)]
+pub(crate) struct Matcher {
+    emitters: Option<Values>,
+    topics: Vec<Option<Values>>,
+    arity: TopicArity,
+    /// Each clause's terms; a log must carry one of each. Not for clauses that are only checked.
+    pub(crate) clauses: Vec<Vec<Term>>,
+    /// Whether some clause can match nothing.
+    pub(crate) matches_nothing: bool,
+}
+
+impl Matcher {
+    pub(crate) fn new(filter: &LogFilter, arity: TopicArity, limits: &QueryLimits) -> Result<Self> {
+        if filter.topics.len() > TOPICS_MAX {
+            let message = format!(
+                "too many topic positions (got={}, max=4)",
+                filter.topics.len()
+            );
+            return Err(Error::Invalid(message));
+        }
+        let values = |clause: &Clause| match clause {
+            Clause::Any => None,
+            Clause::OneOf(values) => {
+                let mut values = values.clone();
+                values.sort_unstable();
+                values.dedup();
+                Some(Values(values))
+            }
+        };
+        let emitters = values(&filter.emitters);
+        let topics: Vec<_> = filter.topics.iter().map(values).collect();
+        let mut matcher = Self {
+            emitters,
+            topics,
+            arity,
+            clauses: Vec::new(),
+            matches_nothing: false,
+        };
+        matcher.add_clauses(limits)?;
+        Ok(matcher)
+    }
+
+    fn add_clauses(&mut self, limits: &QueryLimits) -> Result<()> {
+        let mut clauses: Vec<Vec<Term>> = Vec::new();
+        if let Some(Values(values)) = &self.emitters {
+            clauses.push(values.iter().map(|value| Term::emitter(value)).collect());
+        }
+        for (position, values) in self.topics.iter().enumerate() {
+            if let Some(Values(values)) = values {
+                clauses.push(
+                    values
+                        .iter()
+                        .map(|value| Term::topic(position, value))
+                        .collect(),
+                );
+            }
+        }
+        self.matches_nothing = clauses.iter().any(Vec::is_empty);
+        if let Some(wide) = clauses
+            .iter()
+            .map(Vec::len)
+            .find(|&len| len > limits.or_terms_max)
+        {
+            match limits.or_policy {
+                OrPolicy::Refuse => {
+                    return Err(Error::TooBroad {
+                        actual: wide,
+                        max: limits.or_terms_max,
+                    });
+                }
+                OrPolicy::BlockScan => clauses.retain(|terms| terms.len() <= limits.or_terms_max),
+            }
+        }
+        // The number of topics narrows little, so it is looked up only where nothing else is.
+        let positions = self.topics.len();
+        if clauses.is_empty() && positions > 0 {
+            let most = if self.arity == TopicArity::Exact {
+                positions
+            } else {
+                TOPICS_MAX
+            };
+            clauses.push((positions..=most).map(Term::topic_count).collect());
+        }
+        self.clauses = clauses;
+        Ok(())
+    }
+
+    /// Whether the log is wanted: the exact check behind every index.
+    pub(crate) fn matches(&self, log: &Log) -> bool {
+        let positions = self.topics.len();
+        let count_fits = match self.arity {
+            TopicArity::AtLeast => positions <= log.topic_count(),
+            TopicArity::Exact => positions == 0 || positions == log.topic_count(),
+        };
+        let admits = |values: &Option<Values>, value: &[u8]| {
+            values.as_ref().is_none_or(|values| values.admits(value))
+        };
+        count_fits
+            && admits(&self.emitters, log.emitter())
+            && self
+                .topics
+                .iter()
+                .zip(log.topics())
+                .all(|(values, topic)| admits(values, topic))
+    }
+}

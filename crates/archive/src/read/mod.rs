@@ -1,0 +1,10 @@
+//! Answering: pinned snapshots, bounded caches, and the log query engine.
+
+pub(crate) mod candidates;
+pub(crate) mod lookup;
+pub(crate) mod matcher;
+pub(crate) mod objects;
+pub(crate) mod postings;
+pub(crate) mod query;
+pub(crate) mod rows;
+pub(crate) mod snapshot;

@@ -1,0 +1,383 @@
+//! Reading stored objects through one cache, bounded in bytes.
+//!
+//! What is cached is decoded and verified. Several readers that miss the same thing wait for one
+//! read. All reads of a step go to the store at once, neighbours joined into one.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chronolith_store::BlobStore;
+use quick_cache::sync::Cache;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::catalog::ObjectRef;
+use crate::error::{Error, Result};
+use crate::format::Decoded;
+use crate::format::compress::Unpacker;
+use crate::format::frame::Frame;
+use crate::format::page::Ids;
+use crate::format::segment::{BlockedSection, SegmentTables};
+use crate::read::postings::Postings;
+
+/// Reads closer to each other than this become one.
+const JOIN_GAP_BYTES: u64 = 4 << 10;
+/// A joined read is at most this long.
+const JOINED_BYTES_MAX: u64 = 1 << 20;
+
+/// What part of an object a cached value is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Part {
+    Tables,
+    Frame,
+    TxHashes,
+    Digests,
+    PostingBlock,
+    Postings,
+    PostingPage,
+    TermPage,
+    HashPage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Key {
+    object: u64,
+    part: Part,
+    at: u64,
+}
+
+/// A cached value.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Segment(Arc<OpenSegment>),
+    Frame(Arc<Frame>),
+    Bytes(Bytes),
+    Ids(Arc<Ids>),
+    Postings(Arc<Postings>),
+}
+
+#[derive(Clone, Debug)]
+struct ByBytes;
+
+impl quick_cache::Weighter<Key, Value> for ByBytes {
+    fn weight(&self, _key: &Key, value: &Value) -> u64 {
+        let bytes = match value {
+            Value::Segment(segment) => segment.tables.weight(),
+            Value::Frame(frame) => frame.weight(),
+            Value::Bytes(bytes) => bytes.len(),
+            Value::Ids(ids) => ids.weight(),
+            Value::Postings(postings) => postings.weight(),
+        };
+        bytes as u64 + 96
+    }
+}
+
+/// A segment with its tables in memory.
+#[derive(Debug)]
+pub(crate) struct OpenSegment {
+    id: u64,
+    pub(crate) name: String,
+    pub(crate) tables: SegmentTables,
+    /// For frames without a dictionary, then one for each dictionary.
+    pub(crate) unpackers: Vec<Unpacker>,
+}
+
+/// One thing to load: which part, and where its bytes lie in the object.
+#[derive(Clone, Debug)]
+pub(crate) struct Want {
+    pub(crate) at: u64,
+    pub(crate) range: Range<u64>,
+}
+
+/// The store behind the cache.
+#[derive(Debug)]
+pub(crate) struct Objects {
+    blobs: Arc<dyn BlobStore>,
+    cache: Cache<Key, Value, ByBytes>,
+}
+
+impl Objects {
+    pub(crate) fn new(blobs: Arc<dyn BlobStore>, cache_bytes: u64) -> Self {
+        let items = (cache_bytes / 4096).max(64) as usize;
+        Self {
+            blobs,
+            cache: Cache::with_weighter(items, cache_bytes, ByBytes),
+        }
+    }
+
+    pub(crate) fn blobs(&self) -> &Arc<dyn BlobStore> {
+        &self.blobs
+    }
+
+    /// Bytes that the cache holds.
+    pub(crate) fn cache_bytes(&self) -> u64 {
+        self.cache.weight()
+    }
+
+    /// Opens a segment, or finds it open.
+    pub(crate) async fn open(&self, object: &ObjectRef) -> Result<Arc<OpenSegment>> {
+        let id = xxh3_64(object.name.as_bytes());
+        let key = Key {
+            object: id,
+            part: Part::Tables,
+            at: 0,
+        };
+        let open = async {
+            let range = object.tables_start..object.len;
+            let tail = self.blobs.range(&object.name, range).await;
+            let tail = tail.map_err(|error| Error::reading(&object.name, error))?;
+            let tables = SegmentTables::decode(tail, object.tables_start)
+                .map_err(|damage| Error::damaged(&object.name, damage))?;
+            let dictionaries = tables.dictionaries.iter().map(|bytes| Unpacker::new(bytes));
+            let unpackers = std::iter::once(Unpacker::new(&[]))
+                .chain(dictionaries)
+                .collect();
+            let name = object.name.clone();
+            Ok::<_, Error>(Value::Segment(Arc::new(OpenSegment {
+                id,
+                name,
+                tables,
+                unpackers,
+            })))
+        };
+        match self.cache.get_or_insert_async(&key, open).await? {
+            // Names are random enough never to share an id; if two did, nothing would go wrong.
+            Value::Segment(segment) if segment.name == object.name => Ok(segment),
+            _ => Err(Error::Corrupt {
+                object: object.name.clone(),
+                reason: "its id is taken by another object".to_owned(),
+            }),
+        }
+    }
+
+    /// Loads parts of a segment: those that are cached at once, the others together. `wants` must
+    /// rise, so that two readers never wait for each other.
+    pub(crate) async fn load(
+        &self,
+        segment: &OpenSegment,
+        part: Part,
+        wants: &[Want],
+        decode: impl Fn(usize, Bytes) -> Decoded<Value>,
+    ) -> Result<Vec<Value>> {
+        let mut values: Vec<Option<Value>> = Vec::with_capacity(wants.len());
+        let mut missing = Vec::new();
+        for (slot, want) in wants.iter().enumerate() {
+            let key = Key {
+                object: segment.id,
+                part,
+                at: want.at,
+            };
+            values.push(self.cache.get(&key));
+            if values.last().is_some_and(Option::is_none) {
+                match self.cache.get_value_or_guard_async(&key).await {
+                    Ok(value) => values
+                        .last_mut()
+                        .into_iter()
+                        .for_each(|last| *last = Some(value.clone())),
+                    Err(guard) => missing.push((slot, guard)),
+                }
+            }
+        }
+        if !missing.is_empty() {
+            let ranges: Vec<Range<u64>> = missing
+                .iter()
+                .filter_map(|(slot, _)| wants.get(*slot))
+                .map(|want| want.range.clone())
+                .collect();
+            let read = self.read(&segment.name, &ranges).await?;
+            for ((slot, guard), bytes) in missing.into_iter().zip(read) {
+                let value =
+                    decode(slot, bytes).map_err(|damage| Error::damaged(&segment.name, damage))?;
+                // A full cache may refuse the value; the reader has it all the same.
+                let _ = guard.insert(value.clone());
+                values
+                    .get_mut(slot)
+                    .into_iter()
+                    .for_each(|place| *place = Some(value.clone()));
+            }
+        }
+        Ok(values.into_iter().flatten().collect())
+    }
+
+    /// What is cached of these, without waiting.
+    pub(crate) fn cached(
+        &self,
+        segment: &OpenSegment,
+        part: Part,
+        wants: &[Want],
+    ) -> Vec<Option<Value>> {
+        let key = |want: &Want| Key {
+            object: segment.id,
+            part,
+            at: want.at,
+        };
+        wants
+            .iter()
+            .map(|want| self.cache.get(&key(want)))
+            .collect()
+    }
+
+    /// Keeps a value that was made from loaded parts.
+    pub(crate) fn keep(&self, segment: &OpenSegment, part: Part, at: u64, value: Value) {
+        self.cache.insert(
+            Key {
+                object: segment.id,
+                part,
+                at,
+            },
+            value,
+        );
+    }
+
+    /// Reads ranges of an object, neighbours joined. Ranges must rise.
+    pub(crate) async fn read(&self, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let joined = join_ranges(ranges);
+        let read = self.blobs.ranges(name, &joined).await;
+        let read = read.map_err(|error| Error::reading(name, error))?;
+        let mut parts = Vec::with_capacity(ranges.len());
+        let mut at = 0;
+        for range in ranges {
+            while joined.get(at).is_some_and(|whole| whole.end < range.end) {
+                at += 1;
+            }
+            let part = joined.get(at).zip(read.get(at)).and_then(|(whole, bytes)| {
+                let start = usize::try_from(range.start.checked_sub(whole.start)?).ok()?;
+                let end = start + usize::try_from(range.end - range.start).ok()?;
+                (end <= bytes.len()).then(|| bytes.slice(start..end))
+            });
+            parts.push(part.ok_or_else(|| Error::Corrupt {
+                object: name.to_owned(),
+                reason: "the store answered short".to_owned(),
+            })?);
+        }
+        Ok(parts)
+    }
+
+    /// Frames by their numbers, which must rise.
+    pub(crate) async fn frames(
+        &self,
+        segment: &OpenSegment,
+        numbers: &[u32],
+    ) -> Result<Vec<Arc<Frame>>> {
+        let tables = &segment.tables;
+        let missing = || Error::damaged(&segment.name, crate::format::Damage("no such frame"));
+        let mut wants = Vec::with_capacity(numbers.len());
+        for &number in numbers {
+            let place = tables.frames.get(number as usize).ok_or_else(missing)?;
+            let start = tables.frames_offset + place.start;
+            wants.push(Want {
+                at: u64::from(number),
+                range: start..start + u64::from(place.len),
+            });
+        }
+        let decode = |slot: usize, bytes: Bytes| {
+            let number = numbers.get(slot).copied().unwrap_or_default();
+            decode_frame(segment, number, &bytes).map(|frame| Value::Frame(Arc::new(frame)))
+        };
+        let values = self.load(segment, Part::Frame, &wants, decode).await?;
+        Ok(values
+            .into_iter()
+            .filter_map(|value| match value {
+                Value::Frame(frame) => Some(frame),
+                _ => None,
+            })
+            .collect())
+    }
+
+    /// Blocks of a section that is read in blocks; their numbers must rise.
+    pub(crate) async fn blocks(
+        &self,
+        segment: &OpenSegment,
+        part: Part,
+        numbers: &[u64],
+    ) -> Result<Vec<Bytes>> {
+        let section = section_of(segment, part);
+        let wants: Vec<Want> = numbers
+            .iter()
+            .map(|&number| {
+                let (start, end) = section.block(number);
+                Want {
+                    at: number,
+                    range: section.offset + start..section.offset + end.max(start),
+                }
+            })
+            .collect();
+        let decode = |slot: usize, bytes: Bytes| {
+            section.verify(numbers.get(slot).copied().unwrap_or_default(), &bytes)?;
+            Ok(Value::Bytes(bytes))
+        };
+        let values = self.load(segment, part, &wants, decode).await?;
+        Ok(values.into_iter().filter_map(into_bytes).collect())
+    }
+}
+
+pub(crate) fn into_bytes(value: Value) -> Option<Bytes> {
+    match value {
+        Value::Bytes(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+pub(crate) fn section_of(segment: &OpenSegment, part: Part) -> &BlockedSection {
+    match part {
+        Part::TxHashes => &segment.tables.tx_hashes,
+        Part::Digests => &segment.tables.digests,
+        _ => &segment.tables.postings,
+    }
+}
+
+pub(crate) fn decode_frame(segment: &OpenSegment, number: u32, bytes: &[u8]) -> Decoded<Frame> {
+    let tables = &segment.tables;
+    let missing = crate::format::Damage("no such frame");
+    let place = tables.frames.get(number as usize).ok_or(missing)?;
+    place.verify(bytes, number)?;
+    let behind = tables
+        .stretches
+        .partition_point(|placed| placed.first_frame <= number);
+    let placed = behind
+        .checked_sub(1)
+        .and_then(|at| tables.stretches.get(at))
+        .ok_or(missing)?;
+    let unpacker = segment
+        .unpackers
+        .get(placed.stretch.dictionary as usize)
+        .ok_or(missing)?;
+    Frame::decode(&unpacker.unpack(bytes)?, place.first_tx)
+}
+
+fn join_ranges(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last)
+                if range.start <= last.end + JOIN_GAP_BYTES
+                    && range.end - last.start <= JOINED_BYTES_MAX =>
+            {
+                last.end = last.end.max(range.end);
+            }
+            _ => joined.push(range.clone()),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_read_together() {
+        let far = 10 << 20;
+        let ranges = [0..10, 10..20, 5000..5010, far..far + 1, far + 1..far + 1];
+        assert_eq!(
+            join_ranges(&ranges),
+            [0..20, 5000..5010, far..far + 1].map(|range| {
+                // 20 to 5000 is just beyond the gap.
+                range
+            })
+        );
+        assert_eq!(join_ranges(&[0..10, 4000..4001]), [0..4001]);
+        let whole = JOINED_BYTES_MAX;
+        assert_eq!(join_ranges(&[0..whole, whole..whole + 1]).len(), 2);
+    }
+}

@@ -1,0 +1,309 @@
+//! Finding terms in an open segment.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::objects::{Objects, OpenSegment, Part, Value, Want, into_bytes};
+use crate::error::{Error, Result};
+use crate::format::page::{self, Ids};
+use crate::format::postings::{HEAD_BYTES_MAX, PageRef, Pointer, RecordHead};
+use crate::format::table::PagePlace;
+use crate::format::term::Term;
+use crate::format::{Damage, Decoded};
+
+/// The logs of one segment that carry a term.
+#[derive(Debug)]
+pub(crate) enum Postings {
+    /// A few ids, rising.
+    Short(Vec<u32>),
+    /// Many ids, page by page.
+    Long { count: u32, pages: Vec<PageRef> },
+}
+
+impl Postings {
+    /// How many logs carry the term.
+    pub(crate) fn count(&self) -> u64 {
+        match self {
+            Self::Short(ids) => ids.len() as u64,
+            Self::Long { count, .. } => u64::from(*count),
+        }
+    }
+
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Self::Short(ids) => ids.len() * 4,
+            Self::Long { pages, .. } => pages.len() * size_of::<PageRef>(),
+        }
+    }
+
+    /// The list's page with this number.
+    pub(crate) fn page(&self, number: u32) -> Option<&PageRef> {
+        match self {
+            Self::Short(_) => None,
+            Self::Long { pages, .. } => {
+                let found = pages
+                    .binary_search_by_key(&number, |place| place.page)
+                    .ok()?;
+                pages.get(found)
+            }
+        }
+    }
+}
+
+impl Objects {
+    /// The lists of these terms; none for a term that no log carries. A term that the directory
+    /// alone rules out costs no read.
+    pub(crate) async fn postings(
+        &self,
+        segment: &OpenSegment,
+        terms: &[Term],
+    ) -> Result<Vec<Option<Arc<Postings>>>> {
+        let pointers = self.pointers(segment, terms).await?;
+        let mut offsets: Vec<u64> = pointers
+            .iter()
+            .filter_map(|pointer| match pointer {
+                Some(Pointer::Record(offset)) => Some(*offset),
+                _ => None,
+            })
+            .collect();
+        offsets.sort_unstable();
+        offsets.dedup();
+        let records = self.record_lists(segment, &offsets).await?;
+        let resolve = |pointer: Option<Pointer>| match pointer? {
+            Pointer::One(id) => Some(Arc::new(Postings::Short(vec![id]))),
+            Pointer::Record(offset) => {
+                let at = offsets.binary_search(&offset).ok()?;
+                records.get(at).cloned()
+            }
+        };
+        Ok(pointers.into_iter().map(resolve).collect())
+    }
+
+    async fn pointers(
+        &self,
+        segment: &OpenSegment,
+        terms: &[Term],
+    ) -> Result<Vec<Option<Pointer>>> {
+        let directory = &segment.tables.terms;
+        let mut places: Vec<PagePlace> = terms
+            .iter()
+            .filter_map(|term| directory.place_of(term.0))
+            .collect();
+        places.sort_unstable_by_key(|place| place.index);
+        places.dedup_by_key(|place| place.index);
+        let offset = segment.tables.terms_offset;
+        let pages = self
+            .table_pages(segment, Part::TermPage, offset, &places)
+            .await?;
+        let find = |term: &Term| {
+            let Some(place) = directory.place_of(term.0) else {
+                return Ok(None);
+            };
+            let at = places.binary_search_by_key(&place.index, |place| place.index);
+            let page = at
+                .ok()
+                .and_then(|at| pages.get(at))
+                .ok_or(Damage("page not loaded"))?;
+            // Terms are unique in a dictionary: a second entry cannot follow.
+            directory
+                .find(term.0, page)?
+                .next()
+                .map(Pointer::decode)
+                .transpose()
+        };
+        let found: Decoded<Vec<_>> = terms.iter().map(find).collect();
+        found.map_err(|damage| Error::damaged(&segment.name, damage))
+    }
+
+    /// Verified pages of a quotient table; their numbers must rise.
+    pub(crate) async fn table_pages(
+        &self,
+        segment: &OpenSegment,
+        part: Part,
+        offset: u64,
+        places: &[PagePlace],
+    ) -> Result<Vec<Bytes>> {
+        let wants: Vec<Want> = places
+            .iter()
+            .map(|place| Want {
+                at: u64::from(place.index),
+                range: offset + place.start..offset + place.end,
+            })
+            .collect();
+        let decode = |slot: usize, bytes: Bytes| {
+            places
+                .get(slot)
+                .ok_or(Damage("page not asked for"))?
+                .verify(&bytes)?;
+            Ok(Value::Bytes(bytes))
+        };
+        let values = self.load(segment, part, &wants, decode).await?;
+        Ok(values.into_iter().filter_map(into_bytes).collect())
+    }
+
+    /// The records at these offsets, which must rise. Lists are cached decoded.
+    async fn record_lists(
+        &self,
+        segment: &OpenSegment,
+        offsets: &[u64],
+    ) -> Result<Vec<Arc<Postings>>> {
+        let heads: Vec<(u64, u64)> = offsets
+            .iter()
+            .map(|&at| (at, at + HEAD_BYTES_MAX as u64))
+            .collect();
+        let mut found = Vec::with_capacity(offsets.len());
+        // A list that is cached needs none of its blocks.
+        let wants: Vec<Want> = offsets.iter().map(|&at| Want { at, range: 0..0 }).collect();
+        let cached = self.cached(segment, Part::Postings, &wants);
+        let open: Vec<(u64, u64)> = heads
+            .iter()
+            .zip(&cached)
+            .filter(|(_, hit)| hit.is_none())
+            .map(|(head, _)| *head)
+            .collect();
+        let blocks = self.posting_blocks(segment, &open).await?;
+        let mut bodies = Vec::with_capacity(open.len());
+        for &(start, end) in &open {
+            let bytes = blocks.slice(start, end.min(segment.tables.postings.len));
+            let head = bytes.and_then(|bytes| RecordHead::decode(&bytes, start));
+            bodies.push(head.map_err(|damage| Error::damaged(&segment.name, damage))?);
+        }
+        let places: Vec<(u64, u64)> = bodies.iter().map(|head| head.body).collect();
+        let blocks = self.posting_blocks(segment, &places).await?;
+        let mut heads = bodies.iter();
+        for (hit, &offset) in cached.into_iter().zip(offsets) {
+            if let Some(Value::Postings(postings)) = hit {
+                found.push(postings);
+                continue;
+            }
+            let postings = heads.next().ok_or(Damage("record not loaded"));
+            let postings = postings.and_then(|head| decode_record(head, &blocks));
+            let postings = postings.map_err(|damage| Error::damaged(&segment.name, damage))?;
+            let postings = Arc::new(postings);
+            self.keep(
+                segment,
+                Part::Postings,
+                offset,
+                Value::Postings(postings.clone()),
+            );
+            found.push(postings);
+        }
+        Ok(found)
+    }
+
+    /// All blocks of the postings section that these places touch, read together.
+    async fn posting_blocks(
+        &self,
+        segment: &OpenSegment,
+        places: &[(u64, u64)],
+    ) -> Result<LoadedBlocks> {
+        let section = &segment.tables.postings;
+        let mut numbers: Vec<u64> = places
+            .iter()
+            .filter(|(start, _)| *start < section.len)
+            .flat_map(|&(start, end)| {
+                let last = end.min(section.len).saturating_sub(1).max(start);
+                start / section.block_bytes..=last / section.block_bytes
+            })
+            .collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let blocks = self.blocks(segment, Part::PostingBlock, &numbers).await?;
+        Ok(LoadedBlocks {
+            block_bytes: section.block_bytes,
+            numbers,
+            blocks,
+        })
+    }
+
+    /// Pages of long lists, decoded. Places must rise by their offset.
+    pub(crate) async fn posting_pages(
+        &self,
+        segment: &OpenSegment,
+        places: &[PageRef],
+    ) -> Result<Vec<Arc<Ids>>> {
+        let wants: Vec<Want> = places
+            .iter()
+            .map(|place| Want {
+                at: place.start,
+                range: 0..0,
+            })
+            .collect();
+        let cached = self.cached(segment, Part::PostingPage, &wants);
+        let open = places.iter().zip(&cached).filter(|(_, hit)| hit.is_none());
+        let open: Vec<(u64, u64)> = open.map(|(place, _)| (place.start, place.end)).collect();
+        let blocks = self.posting_blocks(segment, &open).await?;
+        let mut pages = Vec::with_capacity(places.len());
+        for (place, hit) in places.iter().zip(cached) {
+            if let Some(Value::Ids(ids)) = hit {
+                pages.push(ids);
+                continue;
+            }
+            let bytes = blocks.slice(place.start, place.end);
+            let ids = bytes.and_then(|bytes| page::decode(&bytes, place.count));
+            let ids = Arc::new(ids.map_err(|damage| Error::damaged(&segment.name, damage))?);
+            self.keep(
+                segment,
+                Part::PostingPage,
+                place.start,
+                Value::Ids(ids.clone()),
+            );
+            pages.push(ids);
+        }
+        Ok(pages)
+    }
+}
+
+fn decode_record(head: &RecordHead, blocks: &LoadedBlocks) -> Decoded<Postings> {
+    let body = blocks.slice(head.body.0, head.body.1)?;
+    if head.is_short() {
+        return head.short_ids(&body).map(Postings::Short);
+    }
+    Ok(Postings::Long {
+        count: head.count,
+        pages: head.pages(&body)?,
+    })
+}
+
+/// Blocks of a section, from which slices that may cross their borders are taken.
+struct LoadedBlocks {
+    block_bytes: u64,
+    numbers: Vec<u64>,
+    blocks: Vec<Bytes>,
+}
+
+impl LoadedBlocks {
+    fn slice(&self, start: u64, end: u64) -> Decoded<Bytes> {
+        let damage = Damage("record outside its section");
+        if start >= end {
+            return if start == end {
+                Ok(Bytes::new())
+            } else {
+                Err(damage)
+            };
+        }
+        let first = start / self.block_bytes;
+        let at = self.numbers.binary_search(&first).map_err(|_| damage)?;
+        let skip = (start - first * self.block_bytes) as usize;
+        let len = usize::try_from(end - start).map_err(|_| damage)?;
+        let block = self.blocks.get(at).ok_or(damage)?;
+        if skip + len <= block.len() {
+            return Ok(block.slice(skip..skip + len));
+        }
+        let mut whole = Vec::new();
+        for (place, block) in self.blocks.iter().enumerate().skip(at) {
+            let expected = first + (place - at) as u64;
+            if self.numbers.get(place) != Some(&expected) {
+                break;
+            }
+            let skip = if place == at { skip } else { 0 };
+            whole.extend_from_slice(block.get(skip..).unwrap_or_default());
+            if whole.len() >= len {
+                whole.truncate(len);
+                return Ok(whole.into());
+            }
+        }
+        Err(damage)
+    }
+}

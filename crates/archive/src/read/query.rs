@@ -1,0 +1,294 @@
+//! The log query engine: segments in order, candidates of each, the exact check, the limits.
+
+use std::sync::Arc;
+
+use chronolith_model::{
+    BlockRange, BlockRef, Cursor, Dataset, DatasetSet, Log, LogFilter, Order, Select, TopicArity,
+    Verification,
+};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use tokio::time::Instant;
+
+use super::candidates::Candidates;
+use super::matcher::Matcher;
+use super::objects::{Objects, OpenSegment};
+use super::rows::LogRecord;
+use super::snapshot::{Need, Piece, Snapshot};
+use crate::error::{Budget, Error, Result};
+use crate::settings::QueryLimits;
+
+/// Rows that are unpacked together at the most.
+const ROWS_PER_STEP: usize = 8192;
+
+/// The answer to a log query.
+#[derive(Clone, Debug)]
+pub struct LogPage {
+    /// The logs, in the order asked for.
+    pub logs: Vec<LogRecord>,
+    /// Whether there are more behind the last one.
+    pub has_more: bool,
+    /// Where the next page begins, where there is one.
+    pub next: Option<Cursor>,
+    /// The blocks that were looked at.
+    pub range: BlockRange,
+    /// The newest archived block at the time.
+    pub head: Option<BlockRef>,
+    /// The lowest verification level among the blocks looked at.
+    pub level: Option<Verification>,
+    /// What it cost.
+    pub cost: QueryCost,
+}
+
+/// What a query cost.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct QueryCost {
+    /// Segments that were planned.
+    pub segments: u64,
+    /// Rows that were unpacked and checked.
+    pub candidates: u64,
+    /// Bytes of logs in the answer.
+    pub bytes: u64,
+}
+
+/// A query on its way.
+struct Run<'a> {
+    objects: &'a Objects,
+    limits: &'a QueryLimits,
+    matcher: Matcher,
+    order: Order,
+    cursor: Option<Cursor>,
+    range: BlockRange,
+    /// How many logs may be returned, and whether more than that is an error.
+    limit: usize,
+    strict: bool,
+    deadline: Instant,
+    logs: Vec<LogRecord>,
+    cost: QueryCost,
+}
+
+/// Answers a filter from a snapshot.
+pub(crate) async fn query(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    filter: &LogFilter,
+    arity: TopicArity,
+    limits: &QueryLimits,
+) -> Result<LogPage> {
+    let range = resolve(objects, snapshot, filter).await?;
+    let matcher = Matcher::new(filter, arity, limits)?;
+    if filter.limit == Some(0) {
+        return Err(Error::Invalid("limit must be at least 1".to_owned()));
+    }
+    let need = Need {
+        datasets: DatasetSet::of(&[Dataset::Logs]),
+        filter: Some(filter),
+    };
+    let mut pieces = snapshot.select(&range, &need)?;
+    let level = pieces
+        .iter()
+        .filter_map(|piece| piece.entry.facts.level_within(&piece.range))
+        .min();
+    if let Some(cursor) = filter.cursor {
+        check_cursor(objects, snapshot, &cursor, &range).await?;
+        let keep = behind(&range, &cursor, filter.order);
+        let clip = |piece: Piece| {
+            piece
+                .range
+                .intersect(&keep)
+                .map(|range| Piece { range, ..piece })
+        };
+        pieces = pieces.into_iter().filter_map(clip).collect();
+    }
+    if filter.order == Order::Descending {
+        pieces.reverse();
+    }
+    let mut run = Run {
+        objects,
+        limits,
+        order: filter.order,
+        cursor: filter.cursor,
+        range,
+        limit: filter.limit.unwrap_or(limits.results_max),
+        strict: filter.limit.is_none(),
+        deadline: Instant::now() + limits.timeout,
+        logs: Vec::new(),
+        cost: QueryCost::default(),
+        matcher,
+    };
+    let has_more = if run.matcher.matches_nothing {
+        false
+    } else {
+        run.all(pieces).await?
+    };
+    let last = run.logs.last().filter(|_| has_more);
+    let next = last.map(|last| Cursor {
+        block: last.block,
+        log_index: last.log.log_index(),
+    });
+    let (logs, cost) = (run.logs, run.cost);
+    Ok(LogPage {
+        logs,
+        has_more,
+        next,
+        range,
+        head: snapshot.head(),
+        level,
+        cost,
+    })
+}
+
+async fn resolve(objects: &Objects, snapshot: &Snapshot, filter: &LogFilter) -> Result<BlockRange> {
+    match &filter.select {
+        Select::Range(range) => Ok(*range),
+        Select::Block(hash) => {
+            let found = super::lookup::block_by_hash(objects, snapshot, hash).await?;
+            let found = found.ok_or(Error::UnknownBlock { hash: *hash })?;
+            Ok(BlockRange::one(found.number))
+        }
+    }
+}
+
+async fn check_cursor(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    cursor: &Cursor,
+    range: &BlockRange,
+) -> Result<()> {
+    if !range.contains(cursor.block.number) {
+        return Err(Error::Invalid(format!(
+            "cursor outside the range (block={})",
+            cursor.block.number
+        )));
+    }
+    let clock = super::lookup::block_by_number(objects, snapshot, cursor.block.number).await?;
+    if clock.hash == cursor.block.hash {
+        return Ok(());
+    }
+    Err(Error::CursorConflict {
+        cursor: cursor.block,
+        archived: clock.hash,
+    })
+}
+
+/// The blocks that can hold logs behind the cursor.
+fn behind(range: &BlockRange, cursor: &Cursor, order: Order) -> BlockRange {
+    match order {
+        Order::Ascending => BlockRange::new(cursor.block.number, range.end),
+        Order::Descending => BlockRange::new(range.start, cursor.block.number + 1),
+    }
+}
+
+impl Run<'_> {
+    /// Goes through the pieces; returns whether there are more logs than were wanted.
+    async fn all(&mut self, pieces: Vec<Piece>) -> Result<bool> {
+        let objects = self.objects;
+        let order = self.order;
+        let clauses = self.matcher.clauses.clone();
+        let plan = |piece: Piece| {
+            let clauses = &clauses;
+            async move {
+                let segment = objects.open(&piece.entry.object).await?;
+                let bounds = segment.tables.ids_of(&piece.range);
+                let found = Candidates::plan(objects, &segment, clauses, bounds, order).await?;
+                Ok::<_, Error>((segment, found))
+            }
+        };
+        // Plans run ahead of the piece being read, so that their reads overlap.
+        let planned = stream::iter(pieces)
+            .map(plan)
+            .buffered(self.limits.concurrency.max(1));
+        let mut planned = std::pin::pin!(planned);
+        while let Some((segment, mut candidates)) = planned.try_next().await? {
+            self.cost.segments += 1;
+            while let Some(ids) = candidates.next(objects, &segment).await? {
+                if self.take(&segment, &ids).await? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Checks candidates until one too many matches; returns whether that happened.
+    async fn take(&mut self, segment: &Arc<OpenSegment>, ids: &[u32]) -> Result<bool> {
+        let mut rest = ids;
+        while !rest.is_empty() {
+            let wanted = (self.limit + 1 - self.logs.len()).clamp(1, ROWS_PER_STEP);
+            let (step, behind) = rest.split_at(wanted.min(rest.len()));
+            rest = behind;
+            self.cost.candidates += step.len() as u64;
+            let (matcher, cursor, order) = (&self.matcher, self.cursor, self.order);
+            let keep = |number: u64, log: &Log| {
+                matcher.matches(log)
+                    && cursor.is_none_or(|cursor| is_behind(number, log, &cursor, order))
+            };
+            let found = self.objects.records(segment, step, keep).await?;
+            for record in found {
+                if self.logs.len() == self.limit && !(self.strict && self.range.len() == 1) {
+                    return self.full(record.block.number);
+                }
+                self.cost.bytes += record.log.byte_len() as u64;
+                self.logs.push(record);
+                self.check_bytes()?;
+            }
+            self.check_cost(segment, step)?;
+        }
+        Ok(false)
+    }
+
+    fn full(&self, number: u64) -> Result<bool> {
+        if self.strict {
+            return Err(self.too_large(Budget::Results, self.limit as u64, number));
+        }
+        Ok(true)
+    }
+
+    fn check_bytes(&self) -> Result<()> {
+        if self.cost.bytes <= self.limits.bytes_max || self.range.len() == 1 {
+            return Ok(());
+        }
+        let at = self
+            .logs
+            .last()
+            .map_or(self.range.start, |record| record.block.number);
+        Err(self.too_large(Budget::Bytes, self.limits.bytes_max, at))
+    }
+
+    fn check_cost(&self, segment: &OpenSegment, step: &[u32]) -> Result<()> {
+        let late = Instant::now() > self.deadline;
+        if !late && self.cost.candidates <= self.limits.candidates_max {
+            return Ok(());
+        }
+        let at = step.last().and_then(|&id| segment.tables.block_of(id));
+        let at = at.map_or(self.range.start, |(number, _)| number);
+        if late {
+            let limit = self.limits.timeout.as_millis() as u64;
+            return Err(self.too_large(Budget::Deadline, limit, at));
+        }
+        Err(self.too_large(Budget::Candidates, self.limits.candidates_max, at))
+    }
+
+    /// The error for a budget that ran out in this block, with the range before it. A single block
+    /// has no budget for results and bytes, so there is always one that fits.
+    fn too_large(&self, budget: Budget, limit: u64, at: u64) -> Error {
+        let fits = match self.order {
+            Order::Ascending => BlockRange::new(self.range.start, at.max(self.range.start + 1)),
+            Order::Descending => BlockRange::new((at + 1).min(self.range.end - 1), self.range.end),
+        };
+        let fits = Some(fits).filter(|fits| fits.len() < self.range.len());
+        Error::TooLarge {
+            budget,
+            limit,
+            fits,
+        }
+    }
+}
+
+fn is_behind(number: u64, log: &Log, cursor: &Cursor, order: Order) -> bool {
+    let here = (number, log.log_index());
+    let there = (cursor.block.number, cursor.log_index);
+    match order {
+        Order::Ascending => here > there,
+        Order::Descending => here < there,
+    }
+}

@@ -1,0 +1,157 @@
+//! A snapshot: one state and everything it names. A reader keeps the one it began with.
+
+use std::sync::Arc;
+
+use chronolith_model::{BlockRange, BlockRef, DatasetSet, LogFilter, Verification};
+use chronolith_store::Version;
+
+use crate::catalog::{Catalog, PackEntry, SegmentEntry, order};
+use crate::error::{Error, Result};
+use crate::state::State;
+
+/// One state and everything it names.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) version: Version,
+    pub(crate) state: State,
+    pub(crate) catalog: Arc<Catalog>,
+    /// Sealed segments and batches, by their first block.
+    pub(crate) segments: Vec<Arc<SegmentEntry>>,
+}
+
+/// What a request needs of each block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Need<'a> {
+    pub(crate) datasets: DatasetSet,
+    pub(crate) filter: Option<&'a LogFilter>,
+}
+
+impl Need<'_> {
+    fn met_by(&self, entry: &SegmentEntry) -> bool {
+        entry.facts.datasets.covers(self.datasets)
+            && self
+                .filter
+                .is_none_or(|filter| entry.facts.scope.proves(filter))
+    }
+}
+
+/// A segment and the blocks of it that a request looks at.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub(crate) entry: Arc<SegmentEntry>,
+    pub(crate) range: BlockRange,
+}
+
+impl Snapshot {
+    pub(crate) fn new(version: Version, state: State, catalog: Arc<Catalog>) -> Self {
+        let mut segments: Vec<_> = catalog
+            .segments
+            .iter()
+            .chain(&state.batches)
+            .cloned()
+            .collect();
+        segments.sort_by(|a, b| order(a, b));
+        Self {
+            version,
+            state,
+            catalog,
+            segments,
+        }
+    }
+
+    /// The newest block of the live run.
+    pub(crate) fn head(&self) -> Option<BlockRef> {
+        self.state.live.map(|live| live.head)
+    }
+
+    /// Packs, sealed and not.
+    pub(crate) fn packs(&self) -> impl Iterator<Item = &Arc<PackEntry>> {
+        self.catalog.packs.iter().chain(&self.state.batch_packs)
+    }
+
+    /// The pieces that hold every block of the range with what is needed, in order.
+    ///
+    /// # Errors
+    /// `NotCovered` where any block is missing: a shorter answer would be a lie.
+    pub(crate) fn select(&self, range: &BlockRange, need: &Need<'_>) -> Result<Vec<Piece>> {
+        let mut pieces = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let Some(entry) = self.best_at(at, need) else {
+                return Err(self.not_covered(range, at, need));
+            };
+            let end = entry.facts.range.end.min(range.end);
+            pieces.push(Piece {
+                entry: entry.clone(),
+                range: BlockRange::new(at, end),
+            });
+            at = end;
+        }
+        Ok(pieces)
+    }
+
+    /// Of the segments that hold the block and meet the need, the one that reaches furthest.
+    pub(crate) fn best_at(&self, number: u64, need: &Need<'_>) -> Option<&Arc<SegmentEntry>> {
+        let behind = self
+            .segments
+            .partition_point(|entry| entry.facts.range.start <= number);
+        // Segments that begin before the block and still hold it may lie anywhere to the left, but
+        // they are few: what a narrower scope or an older dataset left beside the newer ones.
+        let before = self.segments.iter().take(behind).rev();
+        before
+            .take_while(|entry| {
+                entry.facts.range.end > number || entry.facts.range.start + MAX_SPAN > number
+            })
+            .filter(|entry| entry.facts.range.contains(number) && need.met_by(entry))
+            .max_by_key(|entry| entry.facts.range.end)
+    }
+
+    /// Intervals in which the need is met, with the lowest verification level of each.
+    pub(crate) fn coverage(&self, need: &Need<'_>) -> Vec<(BlockRange, Verification)> {
+        let mut covered: Vec<(BlockRange, Verification)> = Vec::new();
+        for entry in self.segments.iter().filter(|entry| need.met_by(entry)) {
+            let mut start = entry.facts.range.start;
+            for &(end, level) in &entry.facts.levels {
+                let reached = covered.last().map_or(0, |(last, _)| last.end);
+                match covered.last_mut() {
+                    Some((last, known)) if *known == level && start <= last.end => {
+                        last.end = last.end.max(end);
+                    }
+                    _ if end <= reached => {}
+                    _ => covered.push((BlockRange::new(start.max(reached), end), level)),
+                }
+                start = end;
+            }
+        }
+        covered
+    }
+
+    fn not_covered(&self, range: &BlockRange, at: u64, need: &Need<'_>) -> Error {
+        let next = self.segments.iter().filter(|entry| need.met_by(entry));
+        let next = next
+            .map(|entry| entry.facts.range.start)
+            .filter(|&start| start > at)
+            .min();
+        let missing = BlockRange::new(at, next.unwrap_or(range.end).min(range.end));
+        let mut covered = BlockRange::new(at, at);
+        for (interval, _) in self.coverage(need) {
+            if interval.start <= at {
+                let joined = covered.end == interval.start && !covered.is_empty();
+                covered = BlockRange::new(
+                    if joined {
+                        covered.start
+                    } else {
+                        interval.start
+                    },
+                    interval.end,
+                );
+            } else if covered.is_empty() {
+                covered = interval;
+            }
+        }
+        Error::NotCovered { missing, covered }
+    }
+}
+
+/// No segment holds more blocks than this; the seal settings are checked against it.
+pub(crate) const MAX_SPAN: u64 = 1 << 24;

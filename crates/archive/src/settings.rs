@@ -1,0 +1,159 @@
+//! What can be set. Plain data; everything has a default that most archives never change.
+
+use std::time::Duration;
+
+use chronolith_model::{ChainId, ChainProfile, Dataset, DatasetSet, Scope};
+
+/// Settings of one archive.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Which chain.
+    pub chain: ChainId,
+    /// What its blocks look like.
+    pub profile: ChainProfile,
+    /// What is kept of each block.
+    pub datasets: DatasetSet,
+    /// Which logs are kept.
+    pub scope: Scope,
+    /// The first block, where the archive must begin with a certain one.
+    pub start_block: Option<u64>,
+    /// When segments are cut and merged.
+    pub seal: SealSettings,
+    /// What queries may cost.
+    pub limits: QueryLimits,
+    /// How much garbage may lie around.
+    pub garbage: GarbageSettings,
+    /// Bytes of decoded frames, pages and tables that are kept in memory.
+    pub cache_bytes: u64,
+    /// Names this process; the same name takes over its own lease at once.
+    pub instance: String,
+    /// How long a silent writer on shared storage keeps its lease.
+    pub lease_ttl: Duration,
+}
+
+impl Settings {
+    /// Defaults for a chain of the EVM family: logs and all transaction hashes.
+    #[must_use]
+    pub fn evm(chain: ChainId) -> Self {
+        Self {
+            chain,
+            profile: ChainProfile::EVM,
+            datasets: DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]),
+            scope: Scope::All,
+            start_block: None,
+            seal: SealSettings::default(),
+            limits: QueryLimits::default(),
+            garbage: GarbageSettings::default(),
+            cache_bytes: 128 << 20,
+            instance: "default".to_owned(),
+            lease_ttl: Duration::from_secs(15),
+        }
+    }
+}
+
+/// When segments are cut and merged. Cuts depend on content alone, so that the same blocks give the
+/// same segments however they arrive.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SealSettings {
+    /// No segment crosses a multiple of this many blocks. Ranges are multiples of it.
+    pub grid_blocks: u64,
+    /// A segment is sealed at the first block end at which logs and blocks together reach this.
+    /// Somewhat under 64 Ki, so that a sealed segment fits one page of ids.
+    pub weight: u64,
+    /// Or at which its logs reach this many bytes.
+    pub bytes: u64,
+    /// A merged segment is this many times heavier than what it is made of.
+    pub fan_in: u64,
+    /// How many times segments are merged.
+    pub merge_tiers: u8,
+    /// Batches that may lie unsealed before they are put together.
+    pub batches_max: usize,
+    /// Packs are put together until they hold this many bytes.
+    pub pack_bytes: u64,
+    /// Compression level of sealed frames.
+    pub level: i32,
+    /// A new dictionary is learnt after this many seals.
+    pub seals_per_dictionary: u32,
+}
+
+impl Default for SealSettings {
+    fn default() -> Self {
+        Self {
+            grid_blocks: 1_000_000,
+            weight: 57_344,
+            bytes: 24 << 20,
+            fan_in: 16,
+            merge_tiers: 2,
+            batches_max: 16,
+            pack_bytes: 32 << 20,
+            level: 3,
+            seals_per_dictionary: 16,
+        }
+    }
+}
+
+/// What one query may cost.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QueryLimits {
+    /// Logs in an answer that asked for no limit of its own.
+    pub results_max: usize,
+    /// Bytes of logs in an answer.
+    pub bytes_max: u64,
+    /// Logs that may be looked at.
+    pub candidates_max: u64,
+    /// Alternatives in one clause.
+    pub or_terms_max: usize,
+    /// What happens above that.
+    pub or_policy: OrPolicy,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// Segments that are read at the same time.
+    pub concurrency: usize,
+}
+
+impl Default for QueryLimits {
+    fn default() -> Self {
+        Self {
+            results_max: 10_000,
+            bytes_max: 64 << 20,
+            candidates_max: 50_000_000,
+            or_terms_max: 1_000,
+            or_policy: OrPolicy::Refuse,
+            timeout: Duration::from_secs(10),
+            concurrency: 8,
+        }
+    }
+}
+
+/// What happens to a clause with too many alternatives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OrPolicy {
+    /// The query is refused.
+    Refuse,
+    /// The clause is not looked up but checked on every log of the range.
+    BlockScan,
+}
+
+/// How much garbage may lie around, and how long.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GarbageSettings {
+    /// Objects stay this long after nothing names them, for readers in other processes.
+    pub grace: Duration,
+    /// Bytes of segments, packs and runs that nothing names.
+    pub orphan_segment_bytes_max: u64,
+    /// Catalogs that nothing names.
+    pub orphan_state_records_max: u64,
+    /// Batches that were sealed since and not yet removed.
+    pub stale_batch_keys_max: u64,
+}
+
+impl Default for GarbageSettings {
+    fn default() -> Self {
+        Self {
+            grace: Duration::from_secs(300),
+            orphan_segment_bytes_max: 32 << 30,
+            orphan_state_records_max: 500_000,
+            stale_batch_keys_max: 1_000_000,
+        }
+    }
+}

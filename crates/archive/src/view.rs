@@ -1,0 +1,105 @@
+//! What this process sees of an archive: the newest snapshot it knows, and how it learns of newer.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use chronolith_store::{MetaStore, Version, Versioned};
+
+use crate::catalog::Catalog;
+use crate::error::{Error, Result};
+use crate::read::objects::Objects;
+use crate::read::snapshot::Snapshot;
+use crate::state::{CatalogRef, State};
+
+/// The stores and the newest known snapshot.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) meta: Arc<dyn MetaStore>,
+    pub(crate) objects: Objects,
+    current: RwLock<Option<Arc<Snapshot>>>,
+}
+
+impl View {
+    pub(crate) fn new(meta: Arc<dyn MetaStore>, objects: Objects) -> Self {
+        Self {
+            meta,
+            objects,
+            current: RwLock::new(None),
+        }
+    }
+
+    /// The newest snapshot known here; none while the archive does not exist.
+    pub(crate) fn current(&self) -> Option<Arc<Snapshot>> {
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Makes a snapshot the current one, unless a newer one is.
+    pub(crate) fn adopt(&self, snapshot: Arc<Snapshot>) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        if current
+            .as_ref()
+            .is_none_or(|known| known.version <= snapshot.version)
+        {
+            *current = Some(snapshot);
+        }
+    }
+
+    /// Loads the newest state and what it names.
+    pub(crate) async fn refresh(&self) -> Result<Option<Arc<Snapshot>>> {
+        match self
+            .meta
+            .load()
+            .await
+            .map_err(Error::store("load the state"))?
+        {
+            Some(found) => self.take(found).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Takes a loaded state as the current one.
+    pub(crate) async fn take(&self, found: Versioned) -> Result<Arc<Snapshot>> {
+        if let Some(known) = self
+            .current()
+            .filter(|known| known.version == found.version)
+        {
+            return Ok(known);
+        }
+        let state = decode_state(&found)?;
+        self.take_state(found.version, state).await
+    }
+
+    pub(crate) async fn take_state(&self, version: Version, state: State) -> Result<Arc<Snapshot>> {
+        let known = self
+            .current()
+            .filter(|known| known.state.catalog == state.catalog);
+        let catalog = match (known, &state.catalog) {
+            (Some(known), _) => known.catalog.clone(),
+            (None, None) => Arc::new(Catalog::default()),
+            (None, Some(place)) => Arc::new(self.load_catalog(place).await?),
+        };
+        let snapshot = Arc::new(Snapshot::new(version, state, catalog));
+        self.adopt(snapshot.clone());
+        Ok(snapshot)
+    }
+
+    async fn load_catalog(&self, place: &CatalogRef) -> Result<Catalog> {
+        let bytes = self.objects.blobs().get(&place.name).await;
+        let bytes = bytes.map_err(|error| Error::reading(&place.name, error))?;
+        if *blake3::hash(&bytes).as_bytes() != place.hash.0 {
+            let reason = "it is not the catalog that the state names".to_owned();
+            return Err(Error::Corrupt {
+                object: place.name.clone(),
+                reason,
+            });
+        }
+        Catalog::decode(&bytes, place.tables_start)
+            .map_err(|damage| Error::damaged(&place.name, damage))
+    }
+}
+
+pub(crate) fn decode_state(found: &Versioned) -> Result<State> {
+    State::decode(&found.bytes).map_err(|damage| Error::damaged("state", damage))
+}

@@ -1,0 +1,554 @@
+//! Appending: finalized blocks at the end of the live run.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chronolith_model::{Block, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Verification};
+use rayon::prelude::*;
+
+use super::cut;
+use super::edit::Edit;
+use super::publish::{Applied, Uploading};
+use super::rows::{self, Rows};
+use super::seal::{self, Built, Cut, Kept};
+use super::writer::Writer;
+use crate::catalog::{ObjectRef, SegmentEntry};
+use crate::error::{Error, Result};
+use crate::format::compress::Packer;
+use crate::read::snapshot::{Need, Snapshot};
+use crate::state::{Halt, LiveRun};
+
+/// Batches are rewritten soon: they are packed fast and without a dictionary.
+const BATCH_LEVEL: i32 = 1;
+
+/// Where blocks come from and how far they were proven.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Provenance {
+    /// How far they were proven.
+    pub level: Verification,
+    /// Who delivered them; named in a halt.
+    pub source: String,
+    /// Now, in seconds since 1970; recorded in a halt.
+    pub now: u64,
+}
+
+impl Default for Provenance {
+    fn default() -> Self {
+        Self {
+            level: Verification::Linked,
+            source: "unnamed".to_owned(),
+            now: 0,
+        }
+    }
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IngestOutcome {
+    /// New blocks are durable and visible; this is the head now.
+    Appended {
+        /// The newest block.
+        head: BlockRef,
+        /// How many blocks were new.
+        blocks: u64,
+    },
+    /// Every block was there already, with the same content.
+    AlreadyIndexed,
+    /// A block is archived with the same hash and other content. Nothing of the batch was taken.
+    ContentConflict {
+        /// Which block.
+        block: BlockRef,
+        /// The digest of what is archived.
+        archived: Hash32,
+        /// The digest of what was offered.
+        offered: Hash32,
+    },
+}
+
+/// The unsealed blocks, as the appender keeps them between batches.
+#[derive(Debug, Default)]
+pub(crate) struct Appender {
+    /// None after a failure: they are read back before the next batch.
+    rows: Option<Rows>,
+    packer: Option<Arc<Packer>>,
+    seals_with_packer: u32,
+}
+
+impl Appender {
+    /// Forgets what is in memory: the state is the truth.
+    pub(crate) fn forget(&mut self) {
+        self.rows = None;
+    }
+}
+
+impl Writer {
+    /// Appends finalized blocks. Durable and visible when it returns `Appended`.
+    pub(crate) async fn append(
+        &self,
+        mut blocks: Vec<Block>,
+        provenance: &Provenance,
+    ) -> Result<IngestOutcome> {
+        let mut appender = self.appender.lock().await;
+        let snapshot = self.publisher.settled().await?;
+        self.check_may_ingest(&snapshot)?;
+        let kept = self.kept();
+        check_links(&blocks)?;
+        let Some(first) = blocks.first().map(|block| block.clock) else {
+            return Err(Error::Invalid("empty batch".to_owned()));
+        };
+        let mut known = 0;
+        match snapshot.state.live {
+            Some(live) => {
+                if first.number > live.head.number + 1 {
+                    return Err(Error::Gap {
+                        expected: live.head.number + 1,
+                        got: first.number,
+                    });
+                }
+                if let Some(conflict) = self
+                    .compare_known(&snapshot, &blocks, &live, provenance)
+                    .await?
+                {
+                    return Ok(conflict);
+                }
+                known = usize::try_from(live.head.number + 1 - first.number).unwrap_or(usize::MAX);
+                if known >= blocks.len() {
+                    return Ok(IngestOutcome::AlreadyIndexed);
+                }
+                if known == 0 && first.parent_hash != live.head.hash {
+                    let (number, names) = (first.number, first.parent_hash);
+                    return Err(Error::BadParent {
+                        number,
+                        names,
+                        expected: live.head.hash,
+                    });
+                }
+            }
+            None => {
+                if let Some(expected) = self
+                    .settings
+                    .start_block
+                    .filter(|&start| start != first.number)
+                {
+                    return Err(Error::Gap {
+                        expected,
+                        got: first.number,
+                    });
+                }
+            }
+        }
+        blocks.drain(..known);
+        for block in &mut blocks {
+            normalise(block, &kept);
+            let complete = kept.scope == chronolith_model::Scope::All;
+            self.settings
+                .profile
+                .check(block, complete)
+                .map_err(|fault| Error::BadBlock {
+                    number: block.clock.number,
+                    fault,
+                })?;
+        }
+        self.append_new(&mut appender, &snapshot, blocks, (kept, provenance.level))
+            .await
+    }
+
+    fn check_may_ingest(&self, snapshot: &Snapshot) -> Result<()> {
+        match &snapshot.state.halt {
+            Some(halt) => Err(Error::Halted {
+                reason: halt.reason.clone(),
+            }),
+            None => self.guardrails.check(),
+        }
+    }
+
+    /// Compares the blocks at or below the head with what is archived.
+    async fn compare_known(
+        &self,
+        snapshot: &Snapshot,
+        blocks: &[Block],
+        live: &LiveRun,
+        provenance: &Provenance,
+    ) -> Result<Option<IngestOutcome>> {
+        let need = Need {
+            datasets: DatasetSet::CLOCK,
+            filter: None,
+        };
+        let objects = &self.view.objects;
+        for block in blocks
+            .iter()
+            .take_while(|block| block.clock.number <= live.head.number)
+        {
+            let number = block.clock.number;
+            let pieces = snapshot.select(&BlockRange::one(number), &need)?;
+            for piece in pieces {
+                let segment = objects.open(&piece.entry.object).await?;
+                let archived = segment
+                    .tables
+                    .clock(number)
+                    .map_or(Hash32::ZERO, |clock| clock.hash);
+                if archived != block.clock.hash {
+                    let archived = BlockRef {
+                        number,
+                        hash: archived,
+                    };
+                    return self.violated(archived, block.clock.hash, provenance).await;
+                }
+                let facts = &piece.entry.facts;
+                let kept = Kept {
+                    datasets: facts.datasets,
+                    scope: facts.scope.clone(),
+                };
+                let mut same = block.clone();
+                normalise(&mut same, &kept);
+                let offered = rows::digest_of(&same);
+                let archived = objects.digest(&segment, number).await?;
+                if offered != archived {
+                    let block = block.clock.block_ref();
+                    return Ok(Some(IngestOutcome::ContentConflict {
+                        block,
+                        archived,
+                        offered,
+                    }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// A finalized block was replaced: halts the archive for good, then says so.
+    async fn violated(
+        &self,
+        archived: BlockRef,
+        offered: Hash32,
+        provenance: &Provenance,
+    ) -> Result<Option<IngestOutcome>> {
+        let halt = Halt {
+            reason: format!("finalized block {} was replaced", archived.number),
+            archived: Some(archived),
+            offered: Some(offered),
+            source: provenance.source.clone(),
+            at: provenance.now,
+        };
+        self.publisher
+            .publish(Edit {
+                halt: Some(Some(halt)),
+                ..Edit::default()
+            })
+            .await?;
+        Err(Error::FinalityViolation { archived, offered })
+    }
+
+    async fn append_new(
+        &self,
+        appender: &mut Appender,
+        snapshot: &Snapshot,
+        blocks: Vec<Block>,
+        (kept, level): (Kept, Verification),
+    ) -> Result<IngestOutcome> {
+        let rows = match appender.rows.take() {
+            Some(rows) => rows,
+            None => self.read_unsealed(snapshot).await?,
+        };
+        let count = blocks.len() as u64;
+        let job = SealJob {
+            rows,
+            blocks,
+            level,
+            kept: kept.clone(),
+            settings: self.settings.seal.clone(),
+            packer: appender.packer.clone(),
+            seals_with_packer: appender.seals_with_packer,
+            batches: snapshot
+                .state
+                .batches
+                .iter()
+                .map(|batch| batch.facts.range.start)
+                .collect(),
+            weights: snapshot
+                .state
+                .batches
+                .iter()
+                .map(|batch| batch.facts.weight())
+                .collect(),
+        };
+        let done = tokio::task::spawn_blocking(move || job.run()).await;
+        let mut done = done.map_err(|error| Error::Corrupt {
+            object: "seal".to_owned(),
+            reason: format!("sealing failed: {error}"),
+        })?;
+        let Some(last) = done.rows.blocks.last().map(|block| block.clock) else {
+            return Err(Error::Invalid("empty batch".to_owned()));
+        };
+        let head = last.block_ref();
+        let start = snapshot
+            .state
+            .live
+            .map_or(last.number + 1 - count, |live| live.start);
+        let live = LiveRun {
+            start,
+            head,
+            head_timestamp: last.timestamp,
+        };
+        let mut edit = Edit {
+            expected_head: Some(snapshot.head()),
+            remove: snapshot
+                .state
+                .batches
+                .iter()
+                .skip(done.first_replaced)
+                .map(|batch| batch.object.name.clone())
+                .collect(),
+            live: Some(Some(live)),
+            kept: Some(kept),
+            ..Edit::default()
+        };
+        let mut uploads = Vec::new();
+        for built in done.sealed.drain(..) {
+            edit.segments.push(self.upload(built, 1, &mut uploads));
+        }
+        for built in done.batch.take() {
+            edit.batches.push(self.upload(built, 0, &mut uploads));
+        }
+        if let Some(pack) = done.pack.take() {
+            edit.batch_packs.push(self.upload_pack(pack, &mut uploads));
+        }
+        let names = self.put_all(uploads).await?;
+        let applied = self.publisher.publish(edit).await?;
+        drop(names);
+        match applied {
+            Applied::Dropped => Err(Error::Invalid(
+                "the head moved under the appender".to_owned(),
+            )),
+            Applied::Published(_) => {
+                done.rows.drop_front(done.sealed_blocks);
+                appender.rows = Some(done.rows);
+                (appender.packer, appender.seals_with_packer) =
+                    (done.packer, done.seals_with_packer);
+                Ok(IngestOutcome::Appended {
+                    head,
+                    blocks: count,
+                })
+            }
+        }
+    }
+
+    /// Names a built segment and queues its upload.
+    pub(crate) fn upload(
+        &self,
+        built: Built,
+        tier: u8,
+        uploads: &mut Vec<(Uploading, Bytes)>,
+    ) -> SegmentEntry {
+        let range = built.facts.range;
+        let [a, b, c, d, ..] = built.facts.root.0;
+        let about = format!(
+            "{:012}-{}-{a:02x}{b:02x}{c:02x}{d:02x}",
+            range.start, range.end
+        );
+        let uploading = self.publisher.name("seg", &about);
+        let object = ObjectRef {
+            name: uploading.name.clone(),
+            len: built.finished.len,
+            tables_start: built.finished.tables_start,
+        };
+        uploads.push((uploading, built.bytes));
+        SegmentEntry {
+            object,
+            tier,
+            facts: built.facts,
+        }
+    }
+
+    /// Stores objects, all at once. They are safe from collection as long as the names live.
+    pub(crate) async fn put_all(&self, uploads: Vec<(Uploading, Bytes)>) -> Result<Vec<Uploading>> {
+        let blobs = self.view.objects.blobs();
+        let put = |(uploading, bytes): (Uploading, Bytes)| async move {
+            let stored = blobs.put(&uploading.name, bytes).await;
+            stored
+                .map_err(Error::store("store an object"))
+                .map(|()| uploading)
+        };
+        futures::future::try_join_all(uploads.into_iter().map(put)).await
+    }
+
+    /// Reads the unsealed blocks back from their batches.
+    async fn read_unsealed(&self, snapshot: &Snapshot) -> Result<Rows> {
+        let mut rows = Rows::default();
+        for batch in &snapshot.state.batches {
+            self.read_rows(batch, batch.facts.range, &mut rows).await?;
+        }
+        Ok(rows)
+    }
+
+    /// Reads blocks of a segment to the end of the rows.
+    pub(crate) async fn read_rows(
+        &self,
+        entry: &SegmentEntry,
+        range: BlockRange,
+        rows: &mut Rows,
+    ) -> Result<()> {
+        let objects = &self.view.objects;
+        let segment = objects.open(&entry.object).await?;
+        for number in range.start..range.end {
+            let block = objects.block(&segment, number).await?;
+            let digest = objects.digest(&segment, number).await?;
+            let level = entry.facts.level_within(&BlockRange::one(number));
+            rows.push_known(&block, level.unwrap_or(Verification::Linked), digest);
+        }
+        Ok(())
+    }
+}
+
+/// Blocks follow each other and name each other as parents.
+pub(crate) fn check_links(blocks: &[Block]) -> Result<()> {
+    for pair in blocks.windows(2) {
+        let [before, block] = pair else { continue };
+        if block.clock.number != before.clock.number + 1 {
+            return Err(Error::Gap {
+                expected: before.clock.number + 1,
+                got: block.clock.number,
+            });
+        }
+        if block.clock.parent_hash != before.clock.hash {
+            return Err(Error::BadParent {
+                number: block.clock.number,
+                names: block.clock.parent_hash,
+                expected: before.clock.hash,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Drops whatever is not kept, so that what remains is what the digest is about.
+pub(crate) fn normalise(block: &mut Block, kept: &Kept) {
+    if !kept.datasets.contains(Dataset::Logs) {
+        block.logs.clear();
+    }
+    block
+        .logs
+        .retain(|log| kept.scope.admits(log.emitter(), log.topic(0)));
+    if !kept.datasets.contains(Dataset::TxHashes) && !kept.datasets.contains(Dataset::Transactions)
+    {
+        let mut logs = block.logs.iter().peekable();
+        block.txs.retain(|tx| {
+            while logs.peek().is_some_and(|log| log.tx_index() < tx.index) {
+                logs.next();
+            }
+            logs.peek().is_some_and(|log| log.tx_index() == tx.index)
+        });
+    }
+    if !kept.datasets.contains(Dataset::Headers) {
+        block.payload.header = None;
+    }
+    if !kept.datasets.contains(Dataset::Transactions) {
+        block.payload.bodies = None;
+    }
+    if !kept.datasets.contains(Dataset::Payload) {
+        block.payload.raw = None;
+    }
+}
+
+/// Everything that packing and sealing a batch needs, so that it can run on its own thread.
+struct SealJob {
+    rows: Rows,
+    blocks: Vec<Block>,
+    level: Verification,
+    kept: Kept,
+    settings: crate::settings::SealSettings,
+    packer: Option<Arc<Packer>>,
+    seals_with_packer: u32,
+    /// First block and weight of each unsealed batch.
+    batches: Vec<u64>,
+    weights: Vec<u64>,
+}
+
+/// What came of it.
+struct Sealed {
+    rows: Rows,
+    sealed: Vec<Built>,
+    /// How many blocks of the rows are sealed now.
+    sealed_blocks: usize,
+    batch: Option<Built>,
+    pack: Option<super::pack::BuiltPack>,
+    /// The batches from here on are replaced.
+    first_replaced: usize,
+    packer: Option<Arc<Packer>>,
+    seals_with_packer: u32,
+}
+
+impl SealJob {
+    fn run(mut self) -> Sealed {
+        let before = self.rows.blocks.len();
+        self.blocks
+            .iter()
+            .for_each(|block| self.rows.push(block, self.level));
+        let pack = super::pack::build(&self.blocks, self.kept.datasets);
+        self.blocks.clear();
+        let cuts = cut::due(&self.rows, &self.settings);
+        let sealed_blocks = cuts.last().map_or(0, |cut| cut.end);
+        let packers = self.packers(&cuts);
+        let (rows, kept) = (&self.rows, &self.kept);
+        let sealed: Vec<Built> = cuts
+            .par_iter()
+            .zip(&packers)
+            .map(|(&cut, packer)| seal::seal(rows, cut, kept, packer))
+            .collect();
+        let (start, first_replaced) = self.batch_start(before, sealed_blocks);
+        let end = self.rows.blocks.len();
+        let plain = Packer::new(Bytes::new(), BATCH_LEVEL);
+        let batch =
+            (start < end).then(|| seal::seal(&self.rows, Cut { start, end }, &self.kept, &plain));
+        Sealed {
+            sealed,
+            sealed_blocks,
+            batch,
+            pack,
+            first_replaced,
+            packer: self.packer,
+            seals_with_packer: self.seals_with_packer,
+            rows: self.rows,
+        }
+    }
+
+    /// A packer for each cut; a new dictionary is learnt now and then.
+    fn packers(&mut self, cuts: &[Cut]) -> Vec<Arc<Packer>> {
+        let mut packers = Vec::with_capacity(cuts.len());
+        for &cut in cuts {
+            let worn = self.seals_with_packer >= self.settings.seals_per_dictionary;
+            let empty = self
+                .packer
+                .as_ref()
+                .is_none_or(|packer| packer.dictionary().is_empty());
+            if worn || empty {
+                let dictionary = seal::train(&self.rows, cut);
+                self.packer = Some(Arc::new(Packer::new(dictionary, self.settings.level)));
+                self.seals_with_packer = 0;
+            }
+            self.seals_with_packer += 1;
+            packers.extend(self.packer.clone());
+        }
+        packers
+    }
+
+    /// Where the new batch begins among the rows, and which old batches it replaces.
+    fn batch_start(&self, before: usize, sealed_blocks: usize) -> (usize, usize) {
+        if sealed_blocks > 0 {
+            return (sealed_blocks, 0);
+        }
+        if self.batches.len() + 1 < self.settings.batches_max.max(2) {
+            return (before, self.batches.len());
+        }
+        let from = cut::tail_to_join(&self.weights);
+        let first = self
+            .rows
+            .blocks
+            .first()
+            .map_or(0, |block| block.clock.number);
+        match self.batches.get(from) {
+            Some(start) => ((start - first) as usize, from),
+            None => (before, self.batches.len()),
+        }
+    }
+}

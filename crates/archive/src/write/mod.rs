@@ -1,0 +1,10 @@
+//! Making history durable: rows from blocks, segments from rows, bigger segments from smaller.
+
+pub(crate) mod append;
+pub(crate) mod cut;
+pub(crate) mod edit;
+pub(crate) mod pack;
+pub(crate) mod publish;
+pub(crate) mod rows;
+pub(crate) mod seal;
+pub(crate) mod writer;

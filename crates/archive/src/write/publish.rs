@@ -1,0 +1,301 @@
+//! Publishing: edits applied to the newest state, grouped, and made visible with one swap.
+//!
+//! A swap whose outcome is unknown is settled before anything else: our nonce is there, so it took
+//! effect; a higher epoch is there, so we are fenced; the old version is there, so we try again.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use chronolith_model::Hash32;
+use rand::rngs::StdRng;
+use rand::{RngCore, SeedableRng};
+use tokio::sync::oneshot;
+
+use super::edit::Edit;
+use crate::catalog::Catalog;
+use crate::error::{Error, Result};
+use crate::read::snapshot::Snapshot;
+use crate::state::{CatalogRef, State};
+use crate::view::{View, decode_state};
+
+/// Swaps and settlings that are tried before the caller is told.
+const ATTEMPTS: u32 = 6;
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+
+/// What became of an edit.
+#[derive(Clone, Debug)]
+pub(crate) enum Applied {
+    /// It is visible in this snapshot.
+    Published(Arc<Snapshot>),
+    /// What it wanted to replace is gone: it was dropped.
+    Dropped,
+}
+
+/// Why nothing was published. One failure may answer several edits.
+#[derive(Clone, Debug)]
+enum Failure {
+    Fenced { theirs: u64 },
+    Unavailable(String),
+}
+
+/// The only one who swaps the state.
+#[derive(Debug)]
+pub(crate) struct Publisher {
+    view: Arc<View>,
+    epoch: u64,
+    queue: Mutex<Vec<(Edit, oneshot::Sender<std::result::Result<Applied, Failure>>)>>,
+    turn: tokio::sync::Mutex<Turn>,
+    random: Mutex<StdRng>,
+    uploading: Mutex<HashMap<String, u32>>,
+}
+
+#[derive(Debug, Default)]
+struct Turn {
+    /// A swap whose outcome is not known yet.
+    doubt: bool,
+    fenced: Option<u64>,
+}
+
+impl Publisher {
+    pub(crate) fn new(view: Arc<View>, epoch: u64) -> Self {
+        Self {
+            view,
+            epoch,
+            queue: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+            random: Mutex::new(StdRng::from_os_rng()),
+            uploading: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    pub(crate) fn nonce(&self) -> u64 {
+        self.random
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .next_u64()
+    }
+
+    /// A name for a new object. It is safe from collection as long as the guard lives.
+    pub(crate) fn name(self: &Arc<Self>, folder: &str, about: &str) -> Uploading {
+        let name = format!("{folder}/{about}-{:x}-{:016x}", self.epoch, self.nonce());
+        let mut uploading = self
+            .uploading
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        uploading.insert(name.clone(), 1);
+        Uploading {
+            name,
+            publisher: self.clone(),
+        }
+    }
+
+    /// Names of objects that are being uploaded or wait for their edit.
+    pub(crate) fn uploading(&self) -> HashSet<String> {
+        let uploading = self
+            .uploading
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        uploading.keys().cloned().collect()
+    }
+
+    /// The newest snapshot, with every doubt settled.
+    pub(crate) async fn settled(&self) -> Result<Arc<Snapshot>> {
+        let mut turn = self.turn.lock().await;
+        self.settle(&mut turn)
+            .await
+            .map_err(|failure| self.error(failure))
+    }
+
+    /// Publishes an edit, together with those that others have waiting.
+    pub(crate) async fn publish(&self, edit: Edit) -> Result<Applied> {
+        let (sender, mut receiver) = oneshot::channel();
+        self.queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((edit, sender));
+        let mut turn = self.turn.lock().await;
+        if let Ok(answer) = receiver.try_recv() {
+            return answer.map_err(|failure| self.error(failure));
+        }
+        let waiting =
+            std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner));
+        let (edits, senders): (Vec<_>, Vec<_>) = waiting.into_iter().unzip();
+        let outcome = self.publish_all(&mut turn, &edits).await;
+        for (place, sender) in senders.into_iter().enumerate() {
+            let answer = match &outcome {
+                Ok((_, dropped)) if dropped.contains(&place) => Ok(Applied::Dropped),
+                Ok((snapshot, _)) => Ok(Applied::Published(snapshot.clone())),
+                Err(failure) => Err(failure.clone()),
+            };
+            // A caller that went away needs no answer.
+            let _ = sender.send(answer);
+        }
+        drop(turn);
+        let answer = receiver
+            .try_recv()
+            .unwrap_or_else(|_| Err(Failure::Unavailable("the edit got no answer".to_owned())));
+        answer.map_err(|failure| self.error(failure))
+    }
+
+    fn error(&self, failure: Failure) -> Error {
+        match failure {
+            Failure::Fenced { theirs } => Error::Fenced {
+                ours: self.epoch,
+                theirs,
+            },
+            Failure::Unavailable(context) => Error::Store {
+                context: "publish",
+                source: chronolith_store::Error::Unavailable {
+                    context,
+                    source: None,
+                },
+            },
+        }
+    }
+
+    async fn settle(&self, turn: &mut Turn) -> std::result::Result<Arc<Snapshot>, Failure> {
+        if let Some(theirs) = turn.fenced {
+            return Err(Failure::Fenced { theirs });
+        }
+        let unavailable = |error: Error| Failure::Unavailable(error.to_string());
+        if let Some(known) = self.view.current().filter(|_| !turn.doubt) {
+            return Ok(known);
+        }
+        let newest = self.view.refresh().await.map_err(unavailable)?;
+        let newest = newest.ok_or_else(|| Failure::Unavailable("the state is gone".to_owned()))?;
+        if newest.state.epoch != self.epoch {
+            turn.fenced = Some(newest.state.epoch);
+            return Err(Failure::Fenced {
+                theirs: newest.state.epoch,
+            });
+        }
+        turn.doubt = false;
+        Ok(newest)
+    }
+
+    /// Applies what applies and swaps once. Returns the new snapshot and which edits were dropped.
+    async fn publish_all(
+        &self,
+        turn: &mut Turn,
+        edits: &[Edit],
+    ) -> std::result::Result<(Arc<Snapshot>, HashSet<usize>), Failure> {
+        let base = self.settle(turn).await?;
+        let mut state = base.state.clone();
+        let mut catalog = (*base.catalog).clone();
+        let mut dropped = HashSet::new();
+        let mut changed = false;
+        for (place, edit) in edits.iter().enumerate() {
+            match edit.apply(&mut state, &mut catalog) {
+                Some(catalog_changed) => changed |= catalog_changed,
+                None => {
+                    dropped.insert(place);
+                }
+            }
+        }
+        if dropped.len() == edits.len() && !edits.is_empty() {
+            return Ok((base, dropped));
+        }
+        state.sequence += 1;
+        state.nonce = self.nonce();
+        let mut catalog_arc = base.catalog.clone();
+        if changed {
+            catalog.sort();
+            state.catalog = Some(self.put_catalog(&catalog, &state).await?);
+            catalog_arc = Arc::new(catalog);
+        }
+        turn.doubt = true;
+        let version = self.swap(turn, &base, &state).await?;
+        turn.doubt = false;
+        let snapshot = Arc::new(Snapshot::new(version, state, catalog_arc));
+        self.view.adopt(snapshot.clone());
+        Ok((snapshot, dropped))
+    }
+
+    async fn put_catalog(
+        &self,
+        catalog: &Catalog,
+        state: &State,
+    ) -> std::result::Result<CatalogRef, Failure> {
+        let (bytes, tables_start) = catalog.encode();
+        let name = format!(
+            "cat/{:016x}-{:x}-{:016x}",
+            state.sequence, self.epoch, state.nonce
+        );
+        let (len, hash) = (bytes.len() as u64, Hash32(*blake3::hash(&bytes).as_bytes()));
+        let put = self.view.objects.blobs().put(&name, bytes).await;
+        put.map_err(|error| Failure::Unavailable(error.to_string()))?;
+        Ok(CatalogRef {
+            name,
+            len,
+            tables_start,
+            hash,
+        })
+    }
+
+    async fn swap(
+        &self,
+        turn: &mut Turn,
+        base: &Snapshot,
+        state: &State,
+    ) -> std::result::Result<chronolith_store::Version, Failure> {
+        let bytes = Bytes::from(state.encode());
+        let mut pause = FIRST_PAUSE;
+        let mut reason = String::new();
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
+                metrics::counter!("chronolith_archive_swap_retries_total").increment(1);
+                tokio::time::sleep(pause).await;
+                pause *= 2;
+            }
+            let error = match self.view.meta.swap(Some(base.version), bytes.clone()).await {
+                Ok(version) => return Ok(version),
+                Err(error) => error,
+            };
+            reason = error.to_string();
+            let found = match self.view.meta.load().await {
+                Ok(Some(found)) => found,
+                Ok(None) => continue,
+                Err(error) => {
+                    reason = error.to_string();
+                    continue;
+                }
+            };
+            let Ok(theirs) = decode_state(&found) else {
+                continue;
+            };
+            if (theirs.epoch, theirs.nonce) == (state.epoch, state.nonce) {
+                return Ok(found.version);
+            }
+            if theirs.epoch != self.epoch || found.version != base.version {
+                metrics::counter!("chronolith_archive_lease_lost_total").increment(1);
+                turn.fenced = Some(theirs.epoch);
+                return Err(Failure::Fenced {
+                    theirs: theirs.epoch,
+                });
+            }
+        }
+        Err(Failure::Unavailable(reason))
+    }
+}
+
+/// The name of an object that nothing names yet.
+#[derive(Debug)]
+pub(crate) struct Uploading {
+    pub(crate) name: String,
+    publisher: Arc<Publisher>,
+}
+
+impl Drop for Uploading {
+    fn drop(&mut self) {
+        let uploading = self.publisher.uploading.lock();
+        uploading
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.name);
+    }
+}

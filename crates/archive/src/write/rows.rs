@@ -1,0 +1,199 @@
+//! Rows: blocks on their way into a segment, in the form that sealing needs.
+//!
+//! Each log is packed once, when its block arrives. Sealing then only cuts, compresses and sorts.
+
+use chronolith_model::{Block, BlockClock, BlockRange, Hash32, Tx, Verification};
+
+use crate::format::row::{self, RowNumbers};
+use crate::format::term::Term;
+use crate::format::wire::Put;
+
+/// A block among the rows. Ends count from the beginning of the rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowBlock {
+    pub(crate) clock: BlockClock,
+    pub(crate) level: Verification,
+    pub(crate) digest: Hash32,
+    pub(crate) txs_in_sequence: bool,
+    pub(crate) tx_end: usize,
+    pub(crate) row_end: usize,
+    /// Unpacked bytes of all logs so far.
+    pub(crate) log_bytes_end: u64,
+}
+
+/// Consecutive blocks, packed.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    pub(crate) blocks: Vec<RowBlock>,
+    pub(crate) txs: Vec<Tx>,
+    pub(crate) numbers: Vec<RowNumbers>,
+    /// Packed bodies, one behind the other, and where each ends.
+    pub(crate) bodies: Vec<u8>,
+    pub(crate) body_ends: Vec<usize>,
+    /// Terms of each row, one behind the other, and where each row's end.
+    pub(crate) terms: Vec<Term>,
+    pub(crate) term_ends: Vec<usize>,
+}
+
+impl Rows {
+    /// The blocks that are here.
+    pub(crate) fn range(&self) -> Option<BlockRange> {
+        let first = self.blocks.first()?.clock.number;
+        Some(BlockRange::new(first, first + self.blocks.len() as u64))
+    }
+
+    /// Adds the block behind those that are here. It must already be checked and hold nothing but
+    /// what is kept.
+    pub(crate) fn push(&mut self, block: &Block, level: Verification) {
+        let first_body = self.bodies.len();
+        self.push_known(block, level, Hash32::ZERO);
+        let bodies = self.bodies.get(first_body..).unwrap_or_default();
+        let digest = digest(block, bodies);
+        self.blocks
+            .last_mut()
+            .into_iter()
+            .for_each(|last| last.digest = digest);
+    }
+
+    /// Adds a block whose digest is known.
+    pub(crate) fn push_known(&mut self, block: &Block, level: Verification, digest: Hash32) {
+        let first_tx = self.txs.len();
+        let first_row = self.numbers.len();
+        self.txs.extend_from_slice(&block.txs);
+        let mut log_bytes = self.blocks.last().map_or(0, |block| block.log_bytes_end);
+        let mut place = 0;
+        for log in &block.logs {
+            while block
+                .txs
+                .get(place)
+                .is_some_and(|tx| tx.index < log.tx_index())
+            {
+                place += 1;
+            }
+            let tx_ordinal = (first_tx + place) as u32;
+            self.numbers.push(RowNumbers {
+                tx_ordinal,
+                log_index: log.log_index(),
+            });
+            row::encode(log, &mut self.bodies);
+            self.body_ends.push(self.bodies.len());
+            self.terms.push(Term::emitter(log.emitter()));
+            let topics = log.topics().enumerate();
+            self.terms
+                .extend(topics.map(|(at, topic)| Term::topic(at, topic)));
+            self.terms.push(Term::topic_count(log.topic_count()));
+            self.term_ends.push(self.terms.len());
+            log_bytes += log.byte_len() as u64;
+        }
+        let in_sequence = block
+            .txs
+            .iter()
+            .enumerate()
+            .all(|(at, tx)| tx.index as usize == at);
+        self.blocks.push(RowBlock {
+            clock: block.clock,
+            level,
+            digest,
+            txs_in_sequence: in_sequence,
+            tx_end: self.txs.len(),
+            row_end: first_row + block.logs.len(),
+            log_bytes_end: log_bytes,
+        });
+    }
+
+    /// How many transactions, rows and log bytes lie before the block at this place.
+    pub(crate) fn before(&self, place: usize) -> (usize, usize, u64) {
+        let before = place
+            .checked_sub(1)
+            .and_then(|before| self.blocks.get(before));
+        before.map_or((0, 0, 0), |block| {
+            (block.tx_end, block.row_end, block.log_bytes_end)
+        })
+    }
+
+    /// Forgets the first blocks.
+    pub(crate) fn drop_front(&mut self, count: usize) {
+        let (txs, rows, log_bytes) = self.before(count);
+        let end_of = |ends: &[usize]| rows.checked_sub(1).and_then(|at| ends.get(at)).copied();
+        let (bodies, terms) = (end_of(&self.body_ends), end_of(&self.term_ends));
+        let (bodies, terms) = (bodies.unwrap_or(0), terms.unwrap_or(0));
+        self.blocks.drain(..count);
+        self.txs.drain(..txs);
+        self.numbers.drain(..rows);
+        self.body_ends.drain(..rows);
+        self.term_ends.drain(..rows);
+        self.bodies.drain(..bodies);
+        self.terms.drain(..terms);
+        for block in &mut self.blocks {
+            block.tx_end -= txs;
+            block.row_end -= rows;
+            block.log_bytes_end -= log_bytes;
+        }
+        self.numbers
+            .iter_mut()
+            .for_each(|row| row.tx_ordinal -= txs as u32);
+        self.body_ends.iter_mut().for_each(|end| *end -= bodies);
+        self.term_ends.iter_mut().for_each(|end| *end -= terms);
+    }
+
+    /// Forgets all blocks from this place on.
+    pub(crate) fn truncate(&mut self, count: usize) {
+        let (txs, rows, _) = self.before(count);
+        self.blocks.truncate(count);
+        self.txs.truncate(txs);
+        self.numbers.truncate(rows);
+        self.body_ends.truncate(rows);
+        self.term_ends.truncate(rows);
+        self.bodies
+            .truncate(self.body_ends.last().copied().unwrap_or(0));
+        self.terms
+            .truncate(self.term_ends.last().copied().unwrap_or(0));
+    }
+}
+
+/// The digest of everything that is kept of a block: the same block gives the same digest however
+/// it is batched, and a block with the same hash and other content gives another.
+pub(crate) fn digest(block: &Block, bodies: &[u8]) -> Hash32 {
+    let mut numbers = Vec::with_capacity(96 + block.txs.len() * 36 + block.logs.len() * 8);
+    numbers.put_u64(block.clock.number);
+    numbers.put(&block.clock.hash.0);
+    numbers.put(&block.clock.parent_hash.0);
+    numbers.put_u64(block.clock.timestamp);
+    numbers.put_varint(block.txs.len() as u64);
+    for tx in &block.txs {
+        numbers.put_u32(tx.index);
+        numbers.put(&tx.hash.0);
+    }
+    numbers.put_varint(block.logs.len() as u64);
+    for log in &block.logs {
+        numbers.put_u32(log.tx_index());
+        numbers.put_u32(log.log_index());
+    }
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&numbers);
+    hasher.update(bodies);
+    let mut part = |bytes: Option<&[u8]>| {
+        let len = bytes.map_or(0, |bytes| bytes.len() as u64 + 1);
+        hasher.update(&len.to_le_bytes());
+        hasher.update(bytes.unwrap_or_default());
+    };
+    part(block.payload.header.as_deref());
+    part(block.payload.raw.as_deref());
+    let bodies = block.payload.bodies.as_deref();
+    part(bodies.map(|_| &b"bodies"[..]));
+    bodies
+        .into_iter()
+        .flatten()
+        .for_each(|body| part(Some(body)));
+    Hash32(*hasher.finalize().as_bytes())
+}
+
+/// The digest of a block that is not among any rows.
+pub(crate) fn digest_of(block: &Block) -> Hash32 {
+    let mut bodies = Vec::new();
+    block
+        .logs
+        .iter()
+        .for_each(|log| row::encode(log, &mut bodies));
+    digest(block, &bodies)
+}

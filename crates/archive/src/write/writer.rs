@@ -1,0 +1,171 @@
+//! The writer: the one process that holds the epoch of an archive.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chronolith_store::{Claim, TakeOver, Version, Versioned, wait_until_quiet};
+use rand::{RngCore, SeedableRng, rngs::StdRng};
+
+use super::append::Appender;
+use super::pack::BuiltPack;
+use super::publish::{Publisher, Uploading};
+use super::seal::Kept;
+use crate::catalog::{ObjectRef, PackEntry};
+use crate::collect::Guardrails;
+use crate::error::{Error, Result};
+use crate::settings::Settings;
+use crate::state::State;
+use crate::view::{View, decode_state};
+
+/// How often taking over is tried again when somebody else swaps in between.
+const TAKE_OVER_ATTEMPTS: usize = 8;
+
+/// The holder of an archive's epoch.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) view: Arc<View>,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) publisher: Arc<Publisher>,
+    pub(crate) appender: tokio::sync::Mutex<Appender>,
+    pub(crate) guardrails: Guardrails,
+}
+
+impl Writer {
+    /// Takes the archive over, or creates it. The epoch changes before anything is built on what
+    /// was read, so whatever an older writer still does fails.
+    pub(crate) async fn open(
+        view: Arc<View>,
+        settings: Arc<Settings>,
+        take_over: TakeOver,
+    ) -> Result<Self> {
+        let claim = Claim {
+            instance: &settings.instance,
+            ttl: settings.lease_ttl,
+            take_over,
+        };
+        let holder = |bytes: &[u8]| State::instance_of(bytes).filter(|name| !name.is_empty());
+        let found = wait_until_quiet(&*view.meta, &claim, holder).await;
+        let found = found.map_err(Error::store("take the archive over"))?;
+        let (version, state) = swap_epoch(&view, &settings, found).await?;
+        let epoch = state.epoch;
+        let snapshot = view.take_state(version, state).await?;
+        tracing::info!(
+            chain = settings.chain.0,
+            writer_epoch = epoch,
+            state_version = version.0,
+            head = snapshot.head().map(|head| head.number),
+            "archive open for writing"
+        );
+        Ok(Self {
+            publisher: Arc::new(Publisher::new(view.clone(), epoch)),
+            guardrails: Guardrails::new(settings.garbage.clone()),
+            view,
+            settings,
+            appender: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// What is kept of new blocks.
+    pub(crate) fn kept(&self) -> Kept {
+        Kept {
+            datasets: self.settings.datasets,
+            scope: self.settings.scope.clone(),
+        }
+    }
+
+    /// Names a built pack and queues its upload.
+    pub(crate) fn upload_pack(
+        &self,
+        pack: BuiltPack,
+        uploads: &mut Vec<(Uploading, Bytes)>,
+    ) -> PackEntry {
+        let about = format!("{:012}-{}", pack.range.start, pack.range.end);
+        let uploading = self.publisher.name("pack", &about);
+        let object = ObjectRef {
+            name: uploading.name.clone(),
+            len: pack.finished.len,
+            tables_start: pack.finished.tables_start,
+        };
+        uploads.push((uploading, pack.bytes));
+        PackEntry {
+            object,
+            range: pack.range,
+            datasets: pack.datasets,
+        }
+    }
+}
+
+/// One swap that changes nothing but the epoch, or creates the state.
+async fn swap_epoch(
+    view: &View,
+    settings: &Settings,
+    mut found: Option<Versioned>,
+) -> Result<(Version, State)> {
+    let mut random = StdRng::from_os_rng();
+    let mut failure = None;
+    for _ in 0..TAKE_OVER_ATTEMPTS {
+        let mut state = match &found {
+            Some(found) => checked(decode_state(found)?, settings)?,
+            None => fresh(settings, &mut random),
+        };
+        state.epoch += 1;
+        state.sequence += 1;
+        state.nonce = random.next_u64();
+        state.instance.clone_from(&settings.instance);
+        let expected = found.as_ref().map(|found| found.version);
+        match view.meta.swap(expected, Bytes::from(state.encode())).await {
+            Ok(version) => return Ok((version, state)),
+            Err(error) => failure = Some(error),
+        }
+        found = view
+            .meta
+            .load()
+            .await
+            .map_err(Error::store("load the state"))?;
+        if let Some(found) = &found {
+            let theirs = decode_state(found)?;
+            if (theirs.epoch, theirs.nonce) == (state.epoch, state.nonce) {
+                return Ok((found.version, state));
+            }
+        }
+    }
+    let unknown = chronolith_store::Error::Conflict {
+        reason: "the state keeps changing".to_owned(),
+    };
+    Err(Error::Store {
+        context: "take the archive over",
+        source: failure.unwrap_or(unknown),
+    })
+}
+
+fn fresh(settings: &Settings, random: &mut StdRng) -> State {
+    let mut archive_id = [0; 16];
+    random.fill_bytes(&mut archive_id);
+    State {
+        archive_id,
+        chain: settings.chain,
+        epoch: 0,
+        sequence: 0,
+        nonce: 0,
+        instance: String::new(),
+        halt: None,
+        live: None,
+        datasets: settings.datasets,
+        scope: settings.scope.clone(),
+        catalog: None,
+        batches: Vec::new(),
+        batch_packs: Vec::new(),
+        audit: Vec::new(),
+    }
+}
+
+fn checked(state: State, settings: &Settings) -> Result<State> {
+    if state.chain == settings.chain {
+        return Ok(state);
+    }
+    let message = format!(
+        "the archive is of another chain (archive={}, settings={})",
+        state.chain, settings.chain
+    );
+    Err(Error::Invalid(message))
+}

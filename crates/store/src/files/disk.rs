@@ -1,0 +1,100 @@
+//! The few file-system steps that durability is made of, and what their errors mean.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::{Error, Result};
+
+/// Bounds the directories remembered by [`Directories`]; beyond it they are synced again.
+const DIRECTORIES_MAX: usize = 4096;
+
+/// Runs blocking work off the async threads.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome,
+        Err(error) => Err(Error::unavailable("run file-system work", error)),
+    }
+}
+
+/// An I/O error while doing `what` to `path`.
+pub(super) fn failed(what: &str, path: &Path, error: io::Error) -> Error {
+    Error::unavailable(format!("{what} (path={})", path.display()), error)
+}
+
+/// Makes the entries of a directory durable.
+pub(super) fn sync_directory(path: &Path) -> Result<()> {
+    let synced = File::open(path).and_then(|directory| directory.sync_all());
+    synced.map_err(|error| failed("sync directory", path, error))
+}
+
+/// Creates a directory and its parents, and makes all of their entries durable.
+pub(super) fn create_directories(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).map_err(|error| failed("create directory", path, error))?;
+    for directory in path.ancestors().skip(1) {
+        if directory.as_os_str().is_empty() {
+            return sync_directory(Path::new("."));
+        }
+        sync_directory(directory)?;
+    }
+    Ok(())
+}
+
+/// Directories below a root that this process knows to exist durably.
+///
+/// That a directory exists is not enough: whoever created it may not have synced its entry yet.
+#[derive(Default, Debug)]
+pub(super) struct Directories {
+    known: Mutex<HashSet<PathBuf>>,
+}
+
+impl Directories {
+    /// Makes sure that `relative` exists durably below `root`, which does.
+    pub(super) fn ensure(&self, root: &Path, relative: &Path) -> Result<()> {
+        if self.known().contains(relative) {
+            return Ok(());
+        }
+        let mut parent = root.to_path_buf();
+        for part in relative {
+            let path = parent.join(part);
+            match fs::create_dir(&path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(place_taken(&path, error));
+                }
+                _ => sync_directory(&parent)?,
+            }
+            parent = path;
+        }
+        let mut known = self.known();
+        if known.len() >= DIRECTORIES_MAX {
+            known.clear();
+        }
+        known.insert(relative.to_path_buf());
+        Ok(())
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashSet<PathBuf>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An error of a step that fails when an object's name is another one's directory.
+pub(super) fn place_taken(path: &Path, error: io::Error) -> Error {
+    use io::ErrorKind::{DirectoryNotEmpty, IsADirectory, NotADirectory};
+    if matches!(
+        error.kind(),
+        NotADirectory | IsADirectory | DirectoryNotEmpty
+    ) {
+        return Error::Conflict {
+            reason: format!(
+                "an object's name is another's directory (path={})",
+                path.display()
+            ),
+        };
+    }
+    failed("put object in place", path, error)
+}

@@ -1,0 +1,282 @@
+//! [`FileMeta`]: the record as one small file.
+//!
+//! ```text
+//! state: | version u64 | xxh3 of version and bytes u64 | bytes … |      little-endian
+//! ```
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use xxhash_rust::xxh3::Xxh3Default;
+
+use super::disk::{blocking, create_directories, failed, sync_directory};
+use crate::{Error, MetaStore, Result, Version, Versioned};
+
+/// How often a watcher looks at the file.
+const WATCH_INTERVAL: Duration = Duration::from_millis(50);
+
+const HEADER_BYTES: usize = 16;
+
+/// The record as a file in a directory, replaced by rename under an OS file lock.
+#[derive(Debug)]
+pub struct FileMeta {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    directory: PathBuf,
+    writing: Option<Writing>,
+}
+
+#[derive(Debug)]
+struct Writing {
+    /// Serialises swaps of this handle.
+    settled: Mutex<Settled>,
+    /// Held as long as the handle or a swap of it lives; a killed process frees it.
+    _lock: File,
+    #[cfg(test)]
+    fail_directory_sync: std::sync::atomic::AtomicBool,
+}
+
+/// Whether the file that `state` names is known to survive a power cut.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Settled {
+    Yes,
+    No,
+}
+
+impl FileMeta {
+    /// Opens the record for reading and swapping, and creates the directory if need be. No other
+    /// handle can be opened so, in any process, as long as this one lives. Blocks.
+    pub fn open_writer(directory: impl AsRef<Path>) -> Result<Self> {
+        let directory = directory.as_ref().to_path_buf();
+        create_directories(&directory)?;
+        let writing = Writing {
+            // What a killed writer renamed last may not be durable yet.
+            settled: Mutex::new(Settled::No),
+            _lock: lock(&directory)?,
+            #[cfg(test)]
+            fail_directory_sync: false.into(),
+        };
+        Ok(Self::new(directory, Some(writing)))
+    }
+
+    /// Opens the record for reading. Takes no lock; the directory may be created later.
+    pub fn open_reader(directory: impl AsRef<Path>) -> Self {
+        Self::new(directory.as_ref().to_path_buf(), None)
+    }
+
+    fn new(directory: PathBuf, writing: Option<Writing>) -> Self {
+        Self {
+            inner: Arc::new(Inner { directory, writing }),
+        }
+    }
+}
+
+fn lock(directory: &Path) -> Result<File> {
+    let path = directory.join("lock");
+    let lock = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path);
+    let lock = lock.map_err(|error| failed("open lock file", &path, error))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(Error::Conflict {
+            reason: format!(
+                "another process writes to this directory: stop it, or open as a reader (path={})",
+                directory.display()
+            ),
+        }),
+        Err(TryLockError::Error(error)) => Err(failed("lock", &path, error)),
+    }
+}
+
+#[async_trait]
+impl MetaStore for FileMeta {
+    async fn load(&self) -> Result<Option<Versioned>> {
+        let inner = self.inner.clone();
+        blocking(move || match &inner.writing {
+            None => inner.read(),
+            Some(writing) => inner.read_settled(writing, &mut writing.settled()),
+        })
+        .await
+    }
+
+    async fn swap(&self, expected: Option<Version>, bytes: Bytes) -> Result<Version> {
+        let inner = self.inner.clone();
+        blocking(move || inner.swap(expected, bytes)).await
+    }
+
+    async fn watch(&self, seen: Option<Version>) -> Result<Versioned> {
+        let mut interval = tokio::time::interval(WATCH_INTERVAL);
+        loop {
+            interval.tick().await;
+            let inner = self.inner.clone();
+            let version = blocking(move || inner.read_version()).await?;
+            if version.is_none() || version == seen {
+                continue;
+            }
+            match self.load().await? {
+                Some(record) if Some(record.version) != seen => return Ok(record),
+                _ => {}
+            }
+        }
+    }
+
+    fn is_exclusive(&self) -> bool {
+        self.inner.writing.is_some()
+    }
+}
+
+impl Writing {
+    fn settled(&self) -> std::sync::MutexGuard<'_, Settled> {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn path(&self) -> PathBuf {
+        self.directory.join("state")
+    }
+
+    fn open(&self) -> Result<Option<File>> {
+        let path = self.path();
+        match File::open(&path) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed("open record", &path, error)),
+        }
+    }
+
+    fn read(&self) -> Result<Option<Versioned>> {
+        let Some(mut file) = self.open()? else {
+            return Ok(None);
+        };
+        let mut stored = Vec::new();
+        let read = file.read_to_end(&mut stored);
+        read.map_err(|error| failed("read record", &self.path(), error))?;
+        decode(stored.into()).map(Some)
+    }
+
+    /// The version alone, unchecked: a hint for watchers.
+    fn read_version(&self) -> Result<Option<Version>> {
+        let Some(mut file) = self.open()? else {
+            return Ok(None);
+        };
+        let mut version = [0; 8];
+        match file.read_exact(&mut version) {
+            Ok(()) => Ok(Some(Version(u64::from_le_bytes(version)))),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(cut()),
+            Err(error) => Err(failed("read record", &self.path(), error)),
+        }
+    }
+
+    /// The record, written once more if it may not be durable: a caller that looks after an
+    /// ambiguous swap and finds its own bytes takes them for durable.
+    fn read_settled(&self, writing: &Writing, settled: &mut Settled) -> Result<Option<Versioned>> {
+        let record = self.read()?;
+        if let (Settled::No, Some(record)) = (*settled, &record) {
+            self.replace(writing, record, settled)?;
+        }
+        Ok(record)
+    }
+
+    fn swap(&self, expected: Option<Version>, bytes: Bytes) -> Result<Version> {
+        let Some(writing) = &self.writing else {
+            return Err(Error::Conflict {
+                reason: format!(
+                    "record is open for reading only (path={})",
+                    self.path().display()
+                ),
+            });
+        };
+        let mut settled = writing.settled();
+        let found = self
+            .read_settled(writing, &mut settled)?
+            .map(|record| record.version);
+        if found != expected {
+            return Err(Error::stale(expected));
+        }
+        let version = Version(found.map_or(0, |version| version.0) + 1);
+        self.replace(writing, &Versioned { version, bytes }, &mut settled)?;
+        Ok(version)
+    }
+
+    fn replace(&self, writing: &Writing, record: &Versioned, settled: &mut Settled) -> Result<()> {
+        let tmp = self.directory.join("state.tmp");
+        write_synced(&tmp, record).map_err(|error| failed("write record", &tmp, error))?;
+        *settled = Settled::No;
+        let path = self.path();
+        fs::rename(&tmp, &path).map_err(|error| failed("replace record", &path, error))?;
+        self.sync(writing)?;
+        *settled = Settled::Yes;
+        Ok(())
+    }
+
+    #[cfg(not(test))]
+    fn sync(&self, _: &Writing) -> Result<()> {
+        sync_directory(&self.directory)
+    }
+
+    #[cfg(test)]
+    fn sync(&self, writing: &Writing) -> Result<()> {
+        use std::sync::atomic::Ordering;
+        if writing.fail_directory_sync.load(Ordering::SeqCst) {
+            return Err(failed(
+                "sync directory",
+                &self.directory,
+                io::Error::other("injected"),
+            ));
+        }
+        sync_directory(&self.directory)
+    }
+}
+
+fn write_synced(path: &Path, record: &Versioned) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(&record.version.0.to_le_bytes())?;
+    file.write_all(&checksum(record).to_le_bytes())?;
+    file.write_all(&record.bytes)?;
+    file.sync_all()
+}
+
+fn decode(stored: Bytes) -> Result<Versioned> {
+    let Some((header, _)) = stored.split_first_chunk::<HEADER_BYTES>() else {
+        return Err(cut());
+    };
+    let header = u128::from_le_bytes(*header);
+    let record = Versioned {
+        version: Version(header as u64),
+        bytes: stored.slice(HEADER_BYTES..),
+    };
+    if checksum(&record) != (header >> 64) as u64 {
+        return Err(Error::Corrupt {
+            reason: format!("record fails its checksum (version={})", record.version.0),
+        });
+    }
+    Ok(record)
+}
+
+fn checksum(record: &Versioned) -> u64 {
+    let mut hash = Xxh3Default::new();
+    hash.update(&record.version.0.to_le_bytes());
+    hash.update(&record.bytes);
+    hash.digest()
+}
+
+fn cut() -> Error {
+    Error::Corrupt {
+        reason: "record is shorter than its header".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! What the contract suite cannot see: the lock, the bytes on disk, failures of the disk.
+
+use std::sync::atomic::Ordering;
+
+use super::*;
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[tokio::test]
+async fn one_writer_and_any_reader() {
+    let root = directory();
+    let reader = FileMeta::open_reader(root.path());
+    assert_eq!(reader.load().await.unwrap(), None);
+
+    let writer = FileMeta::open_writer(root.path()).unwrap();
+    assert!(writer.is_exclusive() && !reader.is_exclusive());
+    let refused = FileMeta::open_writer(root.path()).unwrap_err();
+    assert!(
+        refused.to_string().contains("stop it, or open as a reader"),
+        "{refused}"
+    );
+
+    writer.swap(None, Bytes::from_static(b"one")).await.unwrap();
+    assert_eq!(reader.load().await.unwrap().unwrap().bytes, "one");
+    let refused = reader.swap(Some(Version(1)), Bytes::new()).await;
+    assert!(matches!(refused, Err(Error::Conflict { .. })));
+
+    drop(writer);
+    FileMeta::open_writer(root.path()).unwrap();
+}
+
+#[tokio::test]
+async fn every_changed_or_missing_byte_is_found() {
+    let root = directory();
+    let writer = FileMeta::open_writer(root.path()).unwrap();
+    writer
+        .swap(None, Bytes::from_static(b"some bytes"))
+        .await
+        .unwrap();
+    let path = root.path().join("state");
+    let whole = fs::read(&path).unwrap();
+    let reader = FileMeta::open_reader(root.path());
+    for at in 0..whole.len() {
+        let mut changed = whole.clone();
+        changed[at] ^= 1;
+        for bad in [&changed[..], &whole[..at]] {
+            fs::write(&path, bad).unwrap();
+            let loaded = reader.load().await;
+            assert!(
+                matches!(loaded, Err(Error::Corrupt { .. })),
+                "byte {at}: {loaded:?}"
+            );
+        }
+    }
+    fs::write(&path, &whole).unwrap();
+    assert_eq!(reader.load().await.unwrap().unwrap().bytes, "some bytes");
+}
+
+/// A swap whose directory sync failed is visible but may be gone after a power cut. Whoever looks
+/// after the ambiguous answer must not be told of it before it is durable.
+#[tokio::test]
+async fn an_unsynced_swap_is_not_shown_to_its_writer_until_it_is_durable() {
+    let root = directory();
+    let meta = FileMeta::open_writer(root.path()).unwrap();
+    meta.swap(None, Bytes::from_static(b"one")).await.unwrap();
+
+    let fail = &meta.inner.writing.as_ref().unwrap().fail_directory_sync;
+    fail.store(true, Ordering::SeqCst);
+    let swapped = meta
+        .swap(Some(Version(1)), Bytes::from_static(b"two"))
+        .await;
+    assert!(
+        matches!(swapped, Err(Error::Unavailable { .. })),
+        "{swapped:?}"
+    );
+    assert!(matches!(meta.load().await, Err(Error::Unavailable { .. })));
+
+    fail.store(false, Ordering::SeqCst);
+    let record = meta.load().await.unwrap().unwrap();
+    assert_eq!(
+        (record.version, &record.bytes[..]),
+        (Version(2), &b"two"[..])
+    );
+    assert_eq!(
+        *meta.inner.writing.as_ref().unwrap().settled(),
+        Settled::Yes
+    );
+}
+
+/// A record that cannot be written leaves the old one, and the handle goes on.
+#[tokio::test]
+async fn a_failed_write_changes_nothing() {
+    let root = directory();
+    let meta = FileMeta::open_writer(root.path()).unwrap();
+    meta.swap(None, Bytes::from_static(b"one")).await.unwrap();
+    let in_the_way = root.path().join("state.tmp");
+    fs::create_dir(&in_the_way).unwrap();
+    let swapped = meta
+        .swap(Some(Version(1)), Bytes::from_static(b"two"))
+        .await;
+    assert!(
+        matches!(swapped, Err(Error::Unavailable { .. })),
+        "{swapped:?}"
+    );
+    assert_eq!(meta.load().await.unwrap().unwrap().bytes, "one");
+    fs::remove_dir(&in_the_way).unwrap();
+    meta.swap(Some(Version(1)), Bytes::from_static(b"two"))
+        .await
+        .unwrap();
+}

@@ -1,0 +1,90 @@
+//! Reading parts of open files.
+//!
+//! Pages that are in memory are read at once on the calling thread, with a flag that makes the
+//! kernel refuse to wait for the disk; a hop to a blocking thread costs more than such a read. Only
+//! what is not in memory goes to a blocking thread, all of it in one hop, and the kernel is told
+//! about every range before the first is read, so that it reads them in parallel.
+
+use std::io::IoSliceMut;
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustix::fs::{Advice, fadvise};
+use rustix::io::{ReadWriteFlags, preadv2};
+
+use super::disk::blocking;
+use super::handles::OpenBlob;
+use crate::name::check_range;
+use crate::{Error, Result};
+
+/// Copying more than this takes long enough to hold up the calling thread.
+const INLINE_BYTES_MAX: usize = 256 << 10;
+
+/// Reads all ranges of one object.
+pub(super) async fn read_ranges(
+    name: &str,
+    blob: Arc<OpenBlob>,
+    ranges: &[Range<u64>],
+) -> Result<Vec<Bytes>> {
+    let mut total = 0_usize;
+    for range in ranges {
+        total = total.saturating_add(check_range(name, blob.len, range)?);
+    }
+    let mut done = Vec::with_capacity(ranges.len());
+    if total <= INLINE_BYTES_MAX {
+        done.extend(ranges.iter().map_while(|range| read_warm(&blob, range)));
+    }
+    let Some(cold) = ranges.get(done.len()..).filter(|cold| !cold.is_empty()) else {
+        return Ok(done);
+    };
+    let (name, cold) = (name.to_owned(), cold.to_vec());
+    let rest = blocking(move || {
+        advise(&blob, &cold);
+        cold.iter()
+            .map(|range| read_cold(&name, &blob, range))
+            .collect::<Result<Vec<_>>>()
+    });
+    done.extend(rest.await?);
+    Ok(done)
+}
+
+/// Reads a range if all of it is in memory.
+fn read_warm(blob: &OpenBlob, range: &Range<u64>) -> Option<Bytes> {
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    if bytes.is_empty() {
+        return Some(Bytes::new());
+    }
+    let mut target = [IoSliceMut::new(&mut bytes)];
+    // Any error, also "not supported here", is left to the blocking read, which reports it.
+    let read = preadv2(&blob.file, &mut target, range.start, ReadWriteFlags::NOWAIT).ok()?;
+    (read == bytes.len()).then(|| bytes.into())
+}
+
+/// Asks the kernel to start reading. Only a hint, so its failure does not matter.
+fn advise(blob: &OpenBlob, ranges: &[Range<u64>]) {
+    if ranges.len() < 2 {
+        return;
+    }
+    for range in ranges {
+        if let Some(len) = NonZeroU64::new(range.end - range.start) {
+            let _ = fadvise(&blob.file, range.start, Some(len), Advice::WillNeed);
+        }
+    }
+}
+
+fn read_cold(name: &str, blob: &OpenBlob, range: &Range<u64>) -> Result<Bytes> {
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    match blob.file.read_exact_at(&mut bytes, range.start) {
+        Ok(()) => Ok(bytes.into()),
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(Error::Corrupt {
+            reason: format!("object was cut while it was open (name={name})"),
+        }),
+        Err(error) => Err(Error::unavailable(
+            format!("read object (name={name})"),
+            error,
+        )),
+    }
+}

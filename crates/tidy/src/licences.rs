@@ -1,0 +1,177 @@
+//! Which licences and packages the dependency tree may hold.
+//!
+//! The lists are those of `deny.toml`, so that this check, which needs no network, and cargo-deny,
+//! which also knows advisories, cannot disagree.
+
+use serde_json::Value;
+use toml::Table;
+
+use crate::Finding;
+use crate::edges::{list, members, text};
+
+/// What `deny.toml` allows and bans.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Policy {
+    /// Licences that a package may be under.
+    pub allowed: Vec<String>,
+    /// Packages that may not be there at all.
+    pub banned: Vec<String>,
+}
+
+impl Policy {
+    /// Reads `deny.toml`.
+    ///
+    /// # Errors
+    /// Text that is no TOML, or that has no allow list.
+    pub fn parse(deny: &str) -> anyhow::Result<Self> {
+        let table: Table = deny.parse()?;
+        let array = |section: &str, key: &str| {
+            let found = table.get(section).and_then(|section| section.get(key));
+            found
+                .and_then(toml::Value::as_array)
+                .cloned()
+                .unwrap_or_default()
+        };
+        let name = |value: &toml::Value| {
+            let inner = value
+                .get("crate")
+                .or_else(|| value.get("name"))
+                .unwrap_or(value);
+            inner.as_str().map(str::to_owned)
+        };
+        let allowed: Vec<_> = array("licenses", "allow").iter().filter_map(name).collect();
+        anyhow::ensure!(!allowed.is_empty(), "deny.toml allows no licence");
+        let banned = array("bans", "deny").iter().filter_map(name).collect();
+        Ok(Self { allowed, banned })
+    }
+
+    /// Whether the expression can be met with allowed licences alone.
+    #[must_use]
+    pub fn admits(&self, expression: &str) -> bool {
+        // The slash is how old packages write OR.
+        let spaced = expression
+            .replace('/', " OR ")
+            .replace('(', " ( ")
+            .replace(')', " ) ");
+        let tokens: Vec<&str> = spaced.split_whitespace().collect();
+        let mut rest = tokens.as_slice();
+        let met = self.any(&mut rest);
+        met == Some(true) && rest.is_empty()
+    }
+
+    fn any(&self, rest: &mut &[&str]) -> Option<bool> {
+        let mut met = self.all(rest)?;
+        while let Some(("OR", after)) = split(rest) {
+            *rest = after;
+            met |= self.all(rest)?;
+        }
+        Some(met)
+    }
+
+    fn all(&self, rest: &mut &[&str]) -> Option<bool> {
+        let mut met = self.one(rest)?;
+        while let Some(("AND", after)) = split(rest) {
+            *rest = after;
+            met &= self.one(rest)?;
+        }
+        Some(met)
+    }
+
+    fn one(&self, rest: &mut &[&str]) -> Option<bool> {
+        let (first, after) = split(rest)?;
+        *rest = after;
+        if first == "(" {
+            let met = self.any(rest)?;
+            let (close, after) = split(rest)?;
+            *rest = after;
+            return (close == ")").then_some(met);
+        }
+        let mut licence = first.to_owned();
+        if let Some(("WITH", after)) = split(rest) {
+            let (exception, after) = split(after)?;
+            licence = format!("{first} WITH {exception}");
+            *rest = after;
+        }
+        Some(self.allowed.contains(&licence))
+    }
+}
+
+fn split<'a, 'b>(rest: &'b [&'a str]) -> Option<(&'a str, &'b [&'a str])> {
+    rest.split_first().map(|(first, after)| (*first, after))
+}
+
+/// Refuses packages that are banned or under no allowed licence.
+#[must_use]
+pub fn check(metadata: &Value, policy: &Policy) -> Vec<Finding> {
+    let ours: Vec<&str> = members(metadata)
+        .map(|package| text(package, "id"))
+        .collect();
+    let mut findings = Vec::new();
+    for package in list(metadata, "packages") {
+        let (name, licence) = (text(package, "name"), text(package, "license"));
+        if policy.banned.iter().any(|banned| banned == name) {
+            findings.push(Finding::whole(name, "is banned by deny.toml".to_owned()));
+        }
+        if !ours.contains(&text(package, "id")) && !policy.admits(licence) {
+            let what = format!("licence `{licence}` is not allowed by deny.toml");
+            findings.push(Finding::whole(name, what));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn policy() -> Policy {
+        Policy::parse(
+            "[licenses]\nallow = [\"MIT\", \"ISC\", \"Apache-2.0 WITH LLVM-exception\"]\n\
+             [bans]\ndeny = [{ crate = \"openssl-sys\" }]\n",
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn expressions_are_met_or_refused() {
+        let check = |expression, expected| {
+            assert_eq!(policy().admits(expression), expected, "{expression}");
+        };
+        check("MIT", true);
+        check("MIT OR GPL-3.0", true);
+        check("MIT/GPL-3.0", true);
+        check("GPL-3.0", false);
+        check("MIT AND GPL-3.0", false);
+        check("(MIT OR GPL-3.0) AND ISC", true);
+        check("(MIT OR GPL-3.0) AND GPL-2.0", false);
+        check("Apache-2.0 WITH LLVM-exception OR Apache-2.0", true);
+        check("Apache-2.0", false);
+        check("", false);
+        check("MIT AND", false);
+        check("MIT MIT", false);
+        check("(MIT", false);
+    }
+
+    #[test]
+    fn foreign_packages_are_judged_and_ours_are_not() {
+        let package = |id: &str, name: &str, licence: Value| json!({ "id": id, "name": name, "license": licence });
+        let findings = |packages: Value| {
+            let metadata = json!({ "workspace_members": ["ours"], "packages": packages });
+            check(&metadata, &policy()).len()
+        };
+        assert_eq!(findings(json!([package("ours", "a", json!(null))])), 0);
+        assert_eq!(findings(json!([package("b", "b", json!("MIT"))])), 0);
+        assert_eq!(findings(json!([package("b", "b", json!(null))])), 1);
+        assert_eq!(findings(json!([package("b", "b", json!("AGPL-3.0"))])), 1);
+        assert_eq!(
+            findings(json!([package("b", "openssl-sys", json!("MIT"))])),
+            1
+        );
+    }
+
+    #[test]
+    fn a_policy_that_allows_nothing_is_refused() {
+        assert!(Policy::parse("[bans]\n").is_err());
+    }
+}
