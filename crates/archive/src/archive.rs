@@ -93,6 +93,15 @@ impl Archive {
         self.writer()?.append(blocks, provenance).await
     }
 
+    /// Does one step of maintenance: merges segments or runs, or joins packs. Returns whether there
+    /// was something to do. Safe beside ingest.
+    ///
+    /// # Errors
+    /// `Fenced`, `Corrupt` or `Store`; nothing is lost and the step can be tried again.
+    pub async fn maintain(&self) -> Result<bool> {
+        self.writer()?.maintain().await
+    }
+
     /// The logs that a filter wants, from one consistent state.
     ///
     /// # Errors

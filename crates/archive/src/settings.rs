@@ -57,6 +57,8 @@ impl Settings {
 pub struct SealSettings {
     /// No segment crosses a multiple of this many blocks. Ranges are multiples of it.
     pub grid_blocks: u64,
+    /// Blocks of a range; no run crosses its borders.
+    pub range_blocks: u64,
     /// A segment is sealed at the first block end at which logs and blocks together reach this.
     /// Somewhat under 64 Ki, so that a sealed segment fits one page of ids.
     pub weight: u64,
@@ -80,6 +82,7 @@ impl Default for SealSettings {
     fn default() -> Self {
         Self {
             grid_blocks: 1_000_000,
+            range_blocks: 10_000_000,
             weight: 57_344,
             bytes: 24 << 20,
             fan_in: 16,

@@ -212,6 +212,11 @@ impl SegmentTables {
         })
     }
 
+    /// Positions of transactions of the blocks that do not list all of theirs.
+    pub(crate) fn odd_tx_indexes(&self) -> &[(u32, Vec<u32>)] {
+        &self.odd_tx_indexes
+    }
+
     /// Bytes they take in memory.
     pub(crate) fn weight(&self) -> usize {
         self.blocks.len() * size_of::<BlockEntry>()

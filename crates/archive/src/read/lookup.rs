@@ -1,10 +1,14 @@
 //! Blocks by number, hash and time; transactions by hash.
 
+use std::sync::Arc;
+
 use chronolith_model::{BlockClock, BlockRange, Dataset, DatasetSet, Hash32};
 
-use super::objects::{Objects, Part};
+use super::objects::{Identity, Objects, Part};
 use super::snapshot::{Need, Snapshot};
+use crate::catalog::{RunEntry, SegmentEntry};
 use crate::error::{Error, Result};
+use crate::format::table::TableDirectory;
 use crate::write::seal::hash_key;
 
 const CLOCK: Need<'static> = Need {
@@ -42,7 +46,7 @@ pub(crate) async fn block_by_number(
         .ok_or(Error::Invalid("empty range".to_owned()))?;
     let segment = objects.open(&piece.entry.object).await?;
     segment.tables.clock(number).ok_or_else(|| Error::Corrupt {
-        object: segment.name.clone(),
+        object: segment.identity.name.clone(),
         reason: format!("block {number} is missing from its table"),
     })
 }
@@ -53,7 +57,7 @@ pub(crate) async fn block_by_hash(
     snapshot: &Snapshot,
     hash: &Hash32,
 ) -> Result<Option<BlockClock>> {
-    for number in places(objects, snapshot, hash, &CLOCK).await? {
+    for number in places(objects, snapshot, hash).await? {
         let clock = block_by_number(objects, snapshot, number).await?;
         if clock.hash == *hash {
             return Ok(Some(clock));
@@ -72,7 +76,7 @@ pub(crate) async fn tx_by_hash(
         datasets: DatasetSet::CLOCK,
         filter: None,
     };
-    for number in places(objects, snapshot, hash, &need).await? {
+    for number in places(objects, snapshot, hash).await? {
         let pieces = snapshot.select(&BlockRange::one(number), &need)?;
         for piece in pieces {
             let segment = objects.open(&piece.entry.object).await?;
@@ -98,36 +102,43 @@ pub(crate) fn all_tx_hashes_kept(snapshot: &Snapshot) -> bool {
 }
 
 /// Blocks that may hold the hash: one page of each table, all asked for at once.
-async fn places(
-    objects: &Objects,
-    snapshot: &Snapshot,
-    hash: &Hash32,
-    _need: &Need<'_>,
-) -> Result<Vec<u64>> {
+async fn places(objects: &Objects, snapshot: &Snapshot, hash: &Hash32) -> Result<Vec<u64>> {
     let key = hash_key(hash);
-    let in_segment = |entry: std::sync::Arc<crate::catalog::SegmentEntry>| async move {
+    let in_segment = |entry: Arc<SegmentEntry>| async move {
+        // A merged segment has no table of its own: a run holds its hashes.
+        if entry.tier > 1 {
+            return Ok(Vec::new());
+        }
         let segment = objects.open(&entry.object).await?;
-        let start = segment.tables.facts.range.start;
-        let Some((directory, offset)) = &segment.tables.hashes else {
-            return Ok(Vec::new());
-        };
-        let Some(place) = directory.place_of(key) else {
-            return Ok(Vec::new());
-        };
-        let pages = objects
-            .table_pages(&segment, Part::HashPage, *offset, &[place])
-            .await?;
-        let page = pages.first().cloned().unwrap_or_default();
-        let found = directory.find(key, &page);
-        let found = found.map_err(|damage| Error::damaged(&segment.name, damage))?;
-        Ok::<Vec<u64>, Error>(found.map(|offset| start + offset).collect())
+        let Some((table, offset)) = &segment.tables.hashes else { return Ok(Vec::new()) };
+        let start = entry.facts.range.start;
+        in_table(objects, &segment.identity, (table, *offset), (key, start)).await
     };
-    let all = snapshot.segments.iter().cloned().map(in_segment);
-    let found = futures::future::try_join_all(all).await?;
-    let mut numbers: Vec<u64> = found.into_iter().flatten().collect();
+    let in_run = |entry: Arc<RunEntry>| async move {
+        let run = objects.open_run(&entry.object).await?;
+        let start = entry.range.start;
+        in_table(objects, &run.identity, (&run.hashes, run.offset), (key, start)).await
+    };
+    let segments = futures::future::try_join_all(snapshot.segments.iter().cloned().map(in_segment));
+    let runs = futures::future::try_join_all(snapshot.catalog.runs.iter().cloned().map(in_run));
+    let (segments, runs) = futures::try_join!(segments, runs)?;
+    let mut numbers: Vec<u64> = segments.into_iter().chain(runs).flatten().collect();
     numbers.sort_unstable();
     numbers.dedup();
     Ok(numbers)
+}
+
+async fn in_table(
+    objects: &Objects,
+    identity: &Identity,
+    (table, offset): (&TableDirectory, u64),
+    (key, start): (u64, u64),
+) -> Result<Vec<u64>> {
+    let Some(place) = table.place_of(key) else { return Ok(Vec::new()) };
+    let pages = objects.table_pages(identity, Part::HashPage, offset, &[place]).await?;
+    let page = pages.first().cloned().unwrap_or_default();
+    let found = table.find(key, &page).map_err(|damage| Error::damaged(&identity.name, damage))?;
+    Ok(found.map(|offset| start + offset).collect())
 }
 
 /// The block at a time. It is an answer only when the block across the time is covered too: the

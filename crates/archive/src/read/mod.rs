@@ -8,3 +8,4 @@ pub(crate) mod postings;
 pub(crate) mod query;
 pub(crate) mod rows;
 pub(crate) mod snapshot;
+pub(crate) mod window;

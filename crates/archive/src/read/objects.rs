@@ -11,14 +11,17 @@ use chronolith_store::BlobStore;
 use quick_cache::sync::Cache;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::catalog::ObjectRef;
+use crate::catalog::{ObjectRef, PackEntry};
 use crate::error::{Error, Result};
 use crate::format::Decoded;
 use crate::format::compress::Unpacker;
+use crate::format::container::{Container, ObjectKind, Section};
 use crate::format::frame::Frame;
 use crate::format::page::Ids;
 use crate::format::segment::{BlockedSection, SegmentTables};
+use crate::format::table::TableDirectory;
 use crate::read::postings::Postings;
+use crate::write::pack::OpenPack;
 
 /// Reads closer to each other than this become one.
 const JOIN_GAP_BYTES: u64 = 4 << 10;
@@ -37,6 +40,7 @@ pub(crate) enum Part {
     PostingPage,
     TermPage,
     HashPage,
+    PackFrame,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -50,6 +54,8 @@ struct Key {
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Segment(Arc<OpenSegment>),
+    Run(Arc<OpenRun>),
+    Pack(Arc<NamedPack>),
     Frame(Arc<Frame>),
     Bytes(Bytes),
     Ids(Arc<Ids>),
@@ -63,6 +69,8 @@ impl quick_cache::Weighter<Key, Value> for ByBytes {
     fn weight(&self, _key: &Key, value: &Value) -> u64 {
         let bytes = match value {
             Value::Segment(segment) => segment.tables.weight(),
+            Value::Run(run) => run.hashes.weight(),
+            Value::Pack(named) => named.pack.weight(),
             Value::Frame(frame) => frame.weight(),
             Value::Bytes(bytes) => bytes.len(),
             Value::Ids(ids) => ids.weight(),
@@ -72,11 +80,38 @@ impl quick_cache::Weighter<Key, Value> for ByBytes {
     }
 }
 
+/// What the cache knows an object by.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    id: u64,
+    pub(crate) name: String,
+}
+
+impl Identity {
+    fn of(object: &ObjectRef) -> Self {
+        Self { id: xxh3_64(object.name.as_bytes()), name: object.name.clone() }
+    }
+}
+
+/// A run with its directory in memory.
+#[derive(Debug)]
+pub(crate) struct OpenRun {
+    pub(crate) identity: Identity,
+    pub(crate) hashes: TableDirectory,
+    pub(crate) offset: u64,
+}
+
+/// A pack with its index in memory.
+#[derive(Debug)]
+pub(crate) struct NamedPack {
+    pub(crate) identity: Identity,
+    pub(crate) pack: OpenPack,
+}
+
 /// A segment with its tables in memory.
 #[derive(Debug)]
 pub(crate) struct OpenSegment {
-    id: u64,
-    pub(crate) name: String,
+    pub(crate) identity: Identity,
     pub(crate) tables: SegmentTables,
     /// For frames without a dictionary, then one for each dictionary.
     pub(crate) unpackers: Vec<Unpacker>,
@@ -116,45 +151,67 @@ impl Objects {
 
     /// Opens a segment, or finds it open.
     pub(crate) async fn open(&self, object: &ObjectRef) -> Result<Arc<OpenSegment>> {
-        let id = xxh3_64(object.name.as_bytes());
-        let key = Key {
-            object: id,
-            part: Part::Tables,
-            at: 0,
-        };
+        let opened = self.opened(object, |identity, tail| {
+            let tables = SegmentTables::decode(tail, object.tables_start)?;
+            let dictionaries = tables.dictionaries.iter().map(|bytes| Unpacker::new(bytes));
+            let unpackers = std::iter::once(Unpacker::new(&[])).chain(dictionaries).collect();
+            Ok(Value::Segment(Arc::new(OpenSegment { identity, tables, unpackers })))
+        });
+        match opened.await? {
+            // Names are random enough never to share an id; if two did, this would tell.
+            Value::Segment(segment) if segment.identity.name == object.name => Ok(segment),
+            _ => Err(taken(object)),
+        }
+    }
+
+    /// Opens a run, or finds it open.
+    pub(crate) async fn open_run(&self, object: &ObjectRef) -> Result<Arc<OpenRun>> {
+        let opened = self.opened(object, |identity, tail| {
+            let container = Container::parse(tail, object.tables_start, ObjectKind::Run)?;
+            let (offset, len) = container.data(Section::Hashes)?;
+            let hashes = TableDirectory::decode(&container.table(Section::HashDirectory)?, len)?;
+            Ok(Value::Run(Arc::new(OpenRun { identity, hashes, offset })))
+        });
+        match opened.await? {
+            Value::Run(run) if run.identity.name == object.name => Ok(run),
+            _ => Err(taken(object)),
+        }
+    }
+
+    /// Opens a pack, or finds it open.
+    pub(crate) async fn open_pack(&self, entry: &PackEntry) -> Result<Arc<NamedPack>> {
+        let object = &entry.object;
+        let opened = self.opened(object, |identity, tail| {
+            let pack = OpenPack::decode(tail, object.tables_start, entry.range)?;
+            Ok(Value::Pack(Arc::new(NamedPack { identity, pack })))
+        });
+        match opened.await? {
+            Value::Pack(named) if named.identity.name == object.name => Ok(named),
+            _ => Err(taken(object)),
+        }
+    }
+
+    async fn opened(
+        &self,
+        object: &ObjectRef,
+        decode: impl FnOnce(Identity, Bytes) -> Decoded<Value>,
+    ) -> Result<Value> {
+        let identity = Identity::of(object);
+        let key = Key { object: identity.id, part: Part::Tables, at: 0 };
         let open = async {
             let range = object.tables_start..object.len;
             let tail = self.blobs.range(&object.name, range).await;
             let tail = tail.map_err(|error| Error::reading(&object.name, error))?;
-            let tables = SegmentTables::decode(tail, object.tables_start)
-                .map_err(|damage| Error::damaged(&object.name, damage))?;
-            let dictionaries = tables.dictionaries.iter().map(|bytes| Unpacker::new(bytes));
-            let unpackers = std::iter::once(Unpacker::new(&[]))
-                .chain(dictionaries)
-                .collect();
-            let name = object.name.clone();
-            Ok::<_, Error>(Value::Segment(Arc::new(OpenSegment {
-                id,
-                name,
-                tables,
-                unpackers,
-            })))
+            decode(identity, tail).map_err(|damage| Error::damaged(&object.name, damage))
         };
-        match self.cache.get_or_insert_async(&key, open).await? {
-            // Names are random enough never to share an id; if two did, nothing would go wrong.
-            Value::Segment(segment) if segment.name == object.name => Ok(segment),
-            _ => Err(Error::Corrupt {
-                object: object.name.clone(),
-                reason: "its id is taken by another object".to_owned(),
-            }),
-        }
+        self.cache.get_or_insert_async(&key, open).await
     }
 
     /// Loads parts of a segment: those that are cached at once, the others together. `wants` must
     /// rise, so that two readers never wait for each other.
     pub(crate) async fn load(
         &self,
-        segment: &OpenSegment,
+        object: &Identity,
         part: Part,
         wants: &[Want],
         decode: impl Fn(usize, Bytes) -> Decoded<Value>,
@@ -163,7 +220,7 @@ impl Objects {
         let mut missing = Vec::new();
         for (slot, want) in wants.iter().enumerate() {
             let key = Key {
-                object: segment.id,
+                object: object.id,
                 part,
                 at: want.at,
             };
@@ -184,10 +241,10 @@ impl Objects {
                 .filter_map(|(slot, _)| wants.get(*slot))
                 .map(|want| want.range.clone())
                 .collect();
-            let read = self.read(&segment.name, &ranges).await?;
+            let read = self.read(&object.name, &ranges).await?;
             for ((slot, guard), bytes) in missing.into_iter().zip(read) {
                 let value =
-                    decode(slot, bytes).map_err(|damage| Error::damaged(&segment.name, damage))?;
+                    decode(slot, bytes).map_err(|damage| Error::damaged(&object.name, damage))?;
                 // A full cache may refuse the value; the reader has it all the same.
                 let _ = guard.insert(value.clone());
                 values
@@ -202,12 +259,12 @@ impl Objects {
     /// What is cached of these, without waiting.
     pub(crate) fn cached(
         &self,
-        segment: &OpenSegment,
+        object: &Identity,
         part: Part,
         wants: &[Want],
     ) -> Vec<Option<Value>> {
         let key = |want: &Want| Key {
-            object: segment.id,
+            object: object.id,
             part,
             at: want.at,
         };
@@ -218,10 +275,12 @@ impl Objects {
     }
 
     /// Keeps a value that was made from loaded parts.
-    pub(crate) fn keep(&self, segment: &OpenSegment, part: Part, at: u64, value: Value) {
+    pub(crate) fn keep(
+        &self,
+        object: &Identity, part: Part, at: u64, value: Value) {
         self.cache.insert(
             Key {
-                object: segment.id,
+                object: object.id,
                 part,
                 at,
             },
@@ -260,7 +319,7 @@ impl Objects {
         numbers: &[u32],
     ) -> Result<Vec<Arc<Frame>>> {
         let tables = &segment.tables;
-        let missing = || Error::damaged(&segment.name, crate::format::Damage("no such frame"));
+        let missing = || Error::damaged(&segment.identity.name, crate::format::Damage("no such frame"));
         let mut wants = Vec::with_capacity(numbers.len());
         for &number in numbers {
             let place = tables.frames.get(number as usize).ok_or_else(missing)?;
@@ -274,7 +333,7 @@ impl Objects {
             let number = numbers.get(slot).copied().unwrap_or_default();
             decode_frame(segment, number, &bytes).map(|frame| Value::Frame(Arc::new(frame)))
         };
-        let values = self.load(segment, Part::Frame, &wants, decode).await?;
+        let values = self.load(&segment.identity, Part::Frame, &wants, decode).await?;
         Ok(values
             .into_iter()
             .filter_map(|value| match value {
@@ -306,9 +365,14 @@ impl Objects {
             section.verify(numbers.get(slot).copied().unwrap_or_default(), &bytes)?;
             Ok(Value::Bytes(bytes))
         };
-        let values = self.load(segment, part, &wants, decode).await?;
+        let values = self.load(&segment.identity, part, &wants, decode).await?;
         Ok(values.into_iter().filter_map(into_bytes).collect())
     }
+}
+
+fn taken(object: &ObjectRef) -> Error {
+    let reason = "its id is taken by another object".to_owned();
+    Error::Corrupt { object: object.name.clone(), reason }
 }
 
 pub(crate) fn into_bytes(value: Value) -> Option<Bytes> {

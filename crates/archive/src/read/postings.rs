@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::objects::{Objects, OpenSegment, Part, Value, Want, into_bytes};
+use super::objects::{Identity, Objects, OpenSegment, Part, Value, Want, into_bytes};
 use crate::error::{Error, Result};
 use crate::format::page::{self, Ids};
 use crate::format::postings::{HEAD_BYTES_MAX, PageRef, Pointer, RecordHead};
@@ -94,7 +94,7 @@ impl Objects {
         places.dedup_by_key(|place| place.index);
         let offset = segment.tables.terms_offset;
         let pages = self
-            .table_pages(segment, Part::TermPage, offset, &places)
+            .table_pages(&segment.identity, Part::TermPage, offset, &places)
             .await?;
         let find = |term: &Term| {
             let Some(place) = directory.place_of(term.0) else {
@@ -113,13 +113,13 @@ impl Objects {
                 .transpose()
         };
         let found: Decoded<Vec<_>> = terms.iter().map(find).collect();
-        found.map_err(|damage| Error::damaged(&segment.name, damage))
+        found.map_err(|damage| Error::damaged(&segment.identity.name, damage))
     }
 
     /// Verified pages of a quotient table; their numbers must rise.
     pub(crate) async fn table_pages(
         &self,
-        segment: &OpenSegment,
+        identity: &Identity,
         part: Part,
         offset: u64,
         places: &[PagePlace],
@@ -138,7 +138,7 @@ impl Objects {
                 .verify(&bytes)?;
             Ok(Value::Bytes(bytes))
         };
-        let values = self.load(segment, part, &wants, decode).await?;
+        let values = self.load(identity, part, &wants, decode).await?;
         Ok(values.into_iter().filter_map(into_bytes).collect())
     }
 
@@ -155,7 +155,7 @@ impl Objects {
         let mut found = Vec::with_capacity(offsets.len());
         // A list that is cached needs none of its blocks.
         let wants: Vec<Want> = offsets.iter().map(|&at| Want { at, range: 0..0 }).collect();
-        let cached = self.cached(segment, Part::Postings, &wants);
+        let cached = self.cached(&segment.identity, Part::Postings, &wants);
         let open: Vec<(u64, u64)> = heads
             .iter()
             .zip(&cached)
@@ -167,7 +167,7 @@ impl Objects {
         for &(start, end) in &open {
             let bytes = blocks.slice(start, end.min(segment.tables.postings.len));
             let head = bytes.and_then(|bytes| RecordHead::decode(&bytes, start));
-            bodies.push(head.map_err(|damage| Error::damaged(&segment.name, damage))?);
+            bodies.push(head.map_err(|damage| Error::damaged(&segment.identity.name, damage))?);
         }
         let places: Vec<(u64, u64)> = bodies.iter().map(|head| head.body).collect();
         let blocks = self.posting_blocks(segment, &places).await?;
@@ -179,10 +179,10 @@ impl Objects {
             }
             let postings = heads.next().ok_or(Damage("record not loaded"));
             let postings = postings.and_then(|head| decode_record(head, &blocks));
-            let postings = postings.map_err(|damage| Error::damaged(&segment.name, damage))?;
+            let postings = postings.map_err(|damage| Error::damaged(&segment.identity.name, damage))?;
             let postings = Arc::new(postings);
             self.keep(
-                segment,
+                &segment.identity,
                 Part::Postings,
                 offset,
                 Value::Postings(postings.clone()),
@@ -230,7 +230,7 @@ impl Objects {
                 range: 0..0,
             })
             .collect();
-        let cached = self.cached(segment, Part::PostingPage, &wants);
+        let cached = self.cached(&segment.identity, Part::PostingPage, &wants);
         let open = places.iter().zip(&cached).filter(|(_, hit)| hit.is_none());
         let open: Vec<(u64, u64)> = open.map(|(place, _)| (place.start, place.end)).collect();
         let blocks = self.posting_blocks(segment, &open).await?;
@@ -242,9 +242,9 @@ impl Objects {
             }
             let bytes = blocks.slice(place.start, place.end);
             let ids = bytes.and_then(|bytes| page::decode(&bytes, place.count));
-            let ids = Arc::new(ids.map_err(|damage| Error::damaged(&segment.name, damage))?);
+            let ids = Arc::new(ids.map_err(|damage| Error::damaged(&segment.identity.name, damage))?);
             self.keep(
-                segment,
+                &segment.identity,
                 Part::PostingPage,
                 place.start,
                 Value::Ids(ids.clone()),

@@ -62,7 +62,7 @@ impl Objects {
         mut keep: impl FnMut(u64, &Log) -> bool,
     ) -> Result<Vec<LogRecord>> {
         let tables = &segment.tables;
-        let lost = |what| Error::damaged(&segment.name, Damage(what));
+        let lost = |what| Error::damaged(&segment.identity.name, Damage(what));
         let mut places = Vec::with_capacity(ids.len());
         for &id in ids {
             let place = tables
@@ -109,7 +109,7 @@ impl Objects {
             let tx_index = tx_index.ok_or_else(|| lost("row of no transaction"))?;
             let log = frame
                 .log(row, tx_index)
-                .map_err(|damage| Error::damaged(&segment.name, damage))?;
+                .map_err(|damage| Error::damaged(&segment.identity.name, damage))?;
             if keep(number, &log) {
                 if hashes.get(u64::from(ordinal)).is_none() {
                     more.push(u64::from(ordinal) / HASHES_PER_BLOCK);
@@ -141,7 +141,7 @@ impl Objects {
 
     /// A block's transactions.
     pub(crate) async fn txs(&self, segment: &OpenSegment, number: u64) -> Result<Vec<Tx>> {
-        let lost = |what| Error::damaged(&segment.name, Damage(what));
+        let lost = |what| Error::damaged(&segment.identity.name, Damage(what));
         let tables = &segment.tables;
         let entry = tables.block(number).ok_or_else(|| lost("no such block"))?;
         let first = u64::from(entry.first_tx);
@@ -159,7 +159,7 @@ impl Objects {
 
     /// The digest that was stored for a block.
     pub(crate) async fn digest(&self, segment: &OpenSegment, number: u64) -> Result<Hash32> {
-        let lost = |what| Error::damaged(&segment.name, Damage(what));
+        let lost = |what| Error::damaged(&segment.identity.name, Damage(what));
         let place = number.checked_sub(segment.tables.facts.range.start);
         let place = place.ok_or_else(|| lost("no such block"))?;
         let blocks = vec![place / HASHES_PER_BLOCK];
@@ -169,7 +169,7 @@ impl Objects {
 
     /// A whole block as it went in, without its payload.
     pub(crate) async fn block(&self, segment: &OpenSegment, number: u64) -> Result<Block> {
-        let lost = |what| Error::damaged(&segment.name, Damage(what));
+        let lost = |what| Error::damaged(&segment.identity.name, Damage(what));
         let clock = segment
             .tables
             .clock(number)

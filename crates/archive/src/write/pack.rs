@@ -86,6 +86,34 @@ fn encode_payload(payload: &Payload, index: &mut Vec<u8>, stream: &mut Vec<u8>) 
         .for_each(|body| part(Some(body), index));
 }
 
+/// Packs that lie side by side, as one: frames are copied, the index is laid end to end.
+pub(crate) fn join(parts: &[(Bytes, u64)], range: BlockRange, datasets: DatasetSet) -> Decoded<BuiltPack> {
+    let mut container = ContainerBuilder::new(ObjectKind::Pack);
+    container.begin(Section::Frames);
+    let (mut table, mut index, mut number) = (Vec::new(), Vec::new(), 0_usize);
+    for (object, tables_start) in parts {
+        let at = usize::try_from(*tables_start).ok().filter(|&at| at <= object.len());
+        let tail = object.slice(at.ok_or(Damage("object too short"))?..);
+        let part = Container::parse(tail, *tables_start, ObjectKind::Pack)?;
+        let (offset, len) = part.data(Section::Frames)?;
+        let frames = decode_frames(&part.table(Section::FrameTable)?, len)?;
+        let mut stream_start = 0;
+        for (place, frame) in frames.iter().enumerate() {
+            let bytes = object.get((offset + frame.start) as usize..(offset + frame.end) as usize);
+            let bytes = bytes.ok_or(Damage("frame cut off"))?;
+            frame.verify(bytes, place)?;
+            encode_frame(bytes, frame.stream_end - stream_start, number as u64, &mut table);
+            container.buffer().put(bytes);
+            (stream_start, number) = (frame.stream_end, number + 1);
+        }
+        index.put(&part.table(Section::PackIndex)?);
+    }
+    container.table(Section::FrameTable, table);
+    container.table(Section::PackIndex, index);
+    let finished = container.finish();
+    Ok(BuiltPack { bytes: container.drain(), finished, range, datasets })
+}
+
 /// Where a frame lies, packed and unpacked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PackFrame {
@@ -210,10 +238,16 @@ impl OpenPack {
 }
 
 impl PackFrame {
-    pub(crate) fn unpack(&self, packed: &[u8], number: usize) -> Decoded<Vec<u8>> {
-        if checksum(packed, number as u64) != self.checksum {
-            return Err(Damage("frame checksum mismatch"));
+    fn verify(&self, packed: &[u8], number: usize) -> Decoded<()> {
+        if checksum(packed, number as u64) == self.checksum {
+            Ok(())
+        } else {
+            Err(Damage("frame checksum mismatch"))
         }
+    }
+
+    pub(crate) fn unpack(&self, packed: &[u8], number: usize) -> Decoded<Vec<u8>> {
+        self.verify(packed, number)?;
         Unpacker::new(&[]).unpack(packed)
     }
 }

@@ -1,0 +1,148 @@
+//! Maintenance: which segments, runs and packs to put together next. One step at a time, beside
+//! ingest; whatever changed meanwhile, the edit notices.
+
+use std::sync::Arc;
+
+use super::edit::Edit;
+use super::merge::range_of;
+use super::publish::Applied;
+use super::writer::Writer;
+use crate::catalog::{Catalog, PackEntry, RunEntry, SegmentEntry};
+use crate::error::Result;
+use crate::settings::SealSettings;
+
+/// What to do next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Make one segment of these.
+    Merge(Vec<Arc<SegmentEntry>>),
+    /// This one is heavy enough for the next tier by itself.
+    Promote(Arc<SegmentEntry>),
+    /// Make one run of these.
+    MergeRuns(Vec<Arc<RunEntry>>),
+    /// Make one pack of these.
+    JoinPacks(Vec<Arc<PackEntry>>),
+}
+
+/// Chooses the next step: the lowest tier first. Groups depend on content alone: they begin where
+/// a cell of the grid or the group before ends, and end at the first segment that fills them.
+pub(crate) fn next(catalog: &Catalog, batch_packs: &[Arc<PackEntry>], settings: &SealSettings) -> Option<Step> {
+    (1..=settings.merge_tiers)
+        .find_map(|tier| next_merge(&catalog.segments, tier, settings))
+        .or_else(|| next_runs(&catalog.runs, settings))
+        .or_else(|| next_packs(batch_packs, settings))
+}
+
+fn next_merge(segments: &[Arc<SegmentEntry>], tier: u8, settings: &SealSettings) -> Option<Step> {
+    let scale = settings.fan_in.saturating_pow(u32::from(tier));
+    let weight_limit = settings.weight.saturating_mul(scale);
+    let bytes_limit = settings.bytes.saturating_mul(scale);
+    let mut group: Vec<Arc<SegmentEntry>> = Vec::new();
+    for entry in segments {
+        let follows = group.last().is_none_or(|last| last.facts.joins(&entry.facts));
+        if !follows {
+            group.clear();
+        }
+        if entry.tier != tier {
+            group.clear();
+            continue;
+        }
+        group.push(entry.clone());
+        let weight: u64 = group.iter().map(|entry| entry.facts.weight()).sum();
+        let bytes: u64 = group.iter().map(|entry| entry.facts.log_bytes).sum();
+        let cell_ends = entry.facts.range.end % settings.grid_blocks.max(1) == 0;
+        if weight >= weight_limit || bytes >= bytes_limit || cell_ends {
+            return Some(match group.as_slice() {
+                [only] => Step::Promote(only.clone()),
+                _ => Step::Merge(group),
+            });
+        }
+    }
+    None
+}
+
+fn next_runs(runs: &[Arc<RunEntry>], settings: &SealSettings) -> Option<Step> {
+    let fan_in = usize::try_from(settings.fan_in).unwrap_or(usize::MAX).max(2);
+    let mut group: Vec<Arc<RunEntry>> = Vec::new();
+    for run in runs {
+        let follows = group.last().is_none_or(|last| {
+            let same_range = last.range.start / settings.range_blocks == run.range.start / settings.range_blocks;
+            last.tier == run.tier && last.range.end == run.range.start && same_range
+        });
+        if !follows {
+            group.clear();
+        }
+        group.push(run.clone());
+        if group.len() == fan_in {
+            return Some(Step::MergeRuns(group));
+        }
+    }
+    None
+}
+
+fn next_packs(packs: &[Arc<PackEntry>], settings: &SealSettings) -> Option<Step> {
+    let bytes: u64 = packs.iter().map(|pack| pack.object.len).sum();
+    let due = bytes >= settings.pack_bytes || packs.len() > settings.batches_max;
+    (due && !packs.is_empty()).then(|| Step::JoinPacks(packs.to_vec()))
+}
+
+impl Writer {
+    /// Does the next step of maintenance, if there is one.
+    pub(crate) async fn maintain(&self) -> Result<bool> {
+        let _one_at_a_time = self.maintenance.lock().await;
+        let snapshot = self.publisher.settled().await?;
+        let packs = &snapshot.state.batch_packs;
+        let Some(step) = next(&snapshot.catalog, packs, &self.settings.seal) else {
+            return Ok(false);
+        };
+        self.carry_out(step).await?;
+        Ok(true)
+    }
+
+    async fn carry_out(&self, step: Step) -> Result<Applied> {
+        let mut edit = Edit::default();
+        let mut names = Vec::new();
+        match step {
+            Step::Promote(entry) => {
+                edit.remove.push(entry.object.name.clone());
+                let tier = entry.tier + 1;
+                // Its hashes move to a run when it leaves the first tier.
+                if let Some((run, name)) = self.run_of_segments(&[entry.clone()], entry.facts.range).await? {
+                    edit.runs.push(run);
+                    names.push(name);
+                }
+                edit.segments.push(SegmentEntry { tier, ..(*entry).clone() });
+            }
+            Step::Merge(inputs) => {
+                let range = range_of(&inputs)?;
+                if let Some((run, name)) = self.run_of_segments(&inputs, range).await? {
+                    edit.runs.push(run);
+                    names.push(name);
+                }
+                let (segment, name) = self.merge(&inputs).await?;
+                edit.segments.push(segment);
+                names.push(name);
+                edit.remove.extend(inputs.iter().map(|input| input.object.name.clone()));
+            }
+            Step::MergeRuns(inputs) => {
+                let (run, name) = self.merge_runs(&inputs).await?;
+                edit.runs.push(run);
+                names.push(name);
+                edit.remove.extend(inputs.iter().map(|input| input.object.name.clone()));
+            }
+            Step::JoinPacks(inputs) => {
+                edit.remove.extend(inputs.iter().map(|input| input.object.name.clone()));
+                let (pack, name) = self.join_packs(&inputs).await?;
+                names.extend(name);
+                if pack.object.len >= self.settings.seal.pack_bytes {
+                    edit.packs.push(pack);
+                } else {
+                    edit.batch_packs.push(pack);
+                }
+            }
+        }
+        let applied = self.publisher.publish(edit).await?;
+        drop(names);
+        Ok(applied)
+    }
+}

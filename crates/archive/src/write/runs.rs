@@ -1,0 +1,117 @@
+//! Runs: tables from hash to block over many segments, so that a lookup asks few of them.
+
+use std::sync::Arc;
+
+use chronolith_model::BlockRange;
+
+use super::merge::Output;
+use super::publish::Uploading;
+use super::seal::HASH_KEY_BITS;
+use super::writer::Writer;
+use crate::catalog::{RunEntry, SegmentEntry};
+use crate::error::{Error, Result};
+use crate::format::Damage;
+use crate::format::container::{ObjectKind, Section};
+use crate::format::table::{TableBuilder, TableDirectory, TableShape};
+use crate::read::window::{TableCursor, Window};
+
+/// One table to merge: where it lies, and where its blocks begin.
+struct Source<'a> {
+    name: &'a str,
+    table: &'a TableDirectory,
+    offset: u64,
+    first_block: u64,
+}
+
+impl Writer {
+    /// Makes the run of segments that are about to be merged, where they hold tables of their own.
+    pub(crate) async fn run_of_segments(
+        &self,
+        inputs: &[Arc<SegmentEntry>],
+        range: BlockRange,
+    ) -> Result<Option<(RunEntry, Uploading)>> {
+        // A run was made when they left the first tier.
+        if inputs.iter().any(|input| input.tier > 1) {
+            return Ok(None);
+        }
+        let objects = &self.view.objects;
+        let mut open = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            open.push(objects.open(&input.object).await?);
+        }
+        let mut sources = Vec::with_capacity(open.len());
+        for segment in &open {
+            let name = &segment.identity.name;
+            let missing = || Error::damaged(name, Damage("a sealed segment without hashes"));
+            let (table, offset) = segment.tables.hashes.as_ref().ok_or_else(missing)?;
+            let first_block = segment.tables.facts.range.start;
+            sources.push(Source { name, table, offset: *offset, first_block });
+        }
+        self.merge_tables(sources, range, 1).await.map(Some)
+    }
+
+    /// Merges neighbouring runs into one of the next tier.
+    pub(crate) async fn merge_runs(&self, inputs: &[Arc<RunEntry>]) -> Result<(RunEntry, Uploading)> {
+        let objects = &self.view.objects;
+        let mut open = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            open.push((objects.open_run(&input.object).await?, input.range.start));
+        }
+        let (Some(first), Some(last)) = (inputs.first(), inputs.last()) else {
+            return Err(Error::Invalid("no runs to merge".to_owned()));
+        };
+        let range = BlockRange::new(first.range.start, last.range.end);
+        let tier = inputs.iter().map(|input| input.tier).max().unwrap_or(0) + 1;
+        let sources = open
+            .iter()
+            .map(|(run, first_block)| Source {
+                name: &run.identity.name,
+                table: &run.hashes,
+                offset: run.offset,
+                first_block: *first_block,
+            })
+            .collect();
+        self.merge_tables(sources, range, tier).await
+    }
+
+    async fn merge_tables(
+        &self,
+        sources: Vec<Source<'_>>,
+        range: BlockRange,
+        tier: u8,
+    ) -> Result<(RunEntry, Uploading)> {
+        let objects = &self.view.objects;
+        let uploading = self.publisher.name("run", &format!("{:012}-{}", range.start, range.end));
+        let mut output = Output::create(objects, &uploading.name, ObjectKind::Run).await?;
+        output.container.begin(Section::Hashes);
+        let entries: u64 = sources.iter().map(|source| source.table.entries()).sum();
+        let payload_bits = range.len().max(2).next_power_of_two().ilog2();
+        let shape = TableShape::for_entries(entries.max(range.len()), HASH_KEY_BITS, payload_bits);
+        let mut table = TableBuilder::new(shape);
+        let mut cursors = Vec::with_capacity(sources.len());
+        for source in &sources {
+            let last = source.table.place(source.table.page_count().saturating_sub(1));
+            let place = (source.offset, last.map_or(0, |place| place.end));
+            let window = Window::new(objects, source.name, place);
+            let shift = source.first_block - range.start;
+            cursors.push((TableCursor::new(window, source.table), shift));
+        }
+        loop {
+            let mut lowest = None;
+            for (place, (cursor, shift)) in cursors.iter_mut().enumerate() {
+                if let Some((key, offset)) = cursor.peek().await? {
+                    let next = (key, offset + *shift, place);
+                    lowest = Some(lowest.map_or(next, |so_far: (u64, u64, usize)| so_far.min(next)));
+                }
+            }
+            let Some((key, offset, place)) = lowest else { break };
+            table.push(key, offset, output.container.buffer());
+            cursors.get_mut(place).into_iter().for_each(|(cursor, _)| cursor.pop());
+            output.flush().await?;
+        }
+        let directory = table.finish(output.container.buffer());
+        output.container.table(Section::HashDirectory, directory);
+        let object = output.finish(&uploading.name).await?;
+        Ok((RunEntry { object, tier, range, entries }, uploading))
+    }
+}
