@@ -2,17 +2,26 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{Block, BlockClock, Hash32, LogFilter};
+use chronolith_model::{
+    Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32, LogFilter, Payload, Scope,
+    Verification,
+};
 use chronolith_store::{BlobStore, MetaStore, TakeOver};
 
+use crate::collect::{Collect, GarbageReport};
 use crate::error::{Error, Result};
+use crate::health::HealthReport;
 use crate::read::lookup::{self, TimeSide, TxPlace};
 use crate::read::objects::Objects;
+use crate::read::payload;
 use crate::read::query::{self, LogPage};
-use crate::read::snapshot::Snapshot;
+use crate::read::snapshot::{Need, Snapshot};
 use crate::settings::Settings;
+use crate::state::AuditEntry;
 use crate::view::View;
 use crate::write::append::{IngestOutcome, Provenance};
+use crate::write::fill::Fill;
+use crate::write::seal::Kept;
 use crate::write::writer::Writer;
 
 /// One chain's finalized history.
@@ -116,10 +125,117 @@ impl Archive {
         .await
     }
 
+    /// Begins to fill a range of old blocks with what the settings keep. Several fills may run at
+    /// the same time.
+    ///
+    /// # Errors
+    /// `ReadOnly`, or `Invalid` for an empty range.
+    pub fn fill(&self, range: BlockRange) -> Result<Fill> {
+        let writer = self.writer()?;
+        Fill::new(writer.clone(), range, writer.kept())
+    }
+
+    /// Begins to fill a range with other datasets or another scope, beside what is there.
+    ///
+    /// # Errors
+    /// `ReadOnly`, or `Invalid` for an empty range.
+    pub fn fill_with(&self, range: BlockRange, datasets: DatasetSet, scope: Scope) -> Result<Fill> {
+        Fill::new(self.writer()?.clone(), range, Kept { datasets, scope })
+    }
+
+    /// Ends a halt and keeps what is archived. Recorded with the given time and words.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Fenced` or `Store`.
+    pub async fn resume(&self, audit: AuditEntry) -> Result<()> {
+        self.writer()?.resume(audit).await
+    }
+
+    /// Takes back every block behind `to` in one swap, and ends a halt. Recorded.
+    ///
+    /// # Errors
+    /// `Invalid` where `to` is not below the head of the live run; `Fenced`, `Corrupt` or `Store`.
+    pub async fn rewind(&self, to: u64, audit: AuditEntry) -> Result<()> {
+        self.writer()?.rewind(to, audit).await
+    }
+
+    /// Lets go of whole segments below a block; returns how many. Recorded.
+    ///
+    /// # Errors
+    /// `Invalid` where the block is behind the head; `Fenced` or `Store`.
+    pub async fn prune(&self, below: u64, audit: AuditEntry) -> Result<u64> {
+        self.writer()?.prune(below, audit).await
+    }
+
+    /// Finds objects that nothing names and removes those that have outlived the grace period.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Fenced` or `Store`.
+    pub async fn collect_garbage(&self, how: Collect) -> Result<GarbageReport> {
+        self.writer()?.collect(how).await
+    }
+
     /// The last block of the covered prefix; none while the archive is empty.
     #[must_use]
     pub fn indexed_finalized_head(&self) -> Option<u64> {
-        self.view.current()?.head().map(|head| head.number)
+        self.view
+            .current()?
+            .covered_prefix()
+            .map(|range| range.end - 1)
+    }
+
+    /// Which blocks are covered for a set of datasets (and a filter's logs), with the level to which
+    /// they were proven.
+    #[must_use]
+    pub fn coverage(
+        &self,
+        datasets: DatasetSet,
+        filter: Option<&LogFilter>,
+    ) -> Vec<(BlockRange, Verification)> {
+        let snapshot = self.view.current();
+        snapshot
+            .map(|snapshot| snapshot.coverage(&Need { datasets, filter }))
+            .unwrap_or_default()
+    }
+
+    /// Hash over the content of the archived blocks of a range: equal content, equal root, however
+    /// it was batched, filled, sealed and merged.
+    ///
+    /// # Errors
+    /// `NotCovered`, `Corrupt` or `Store`.
+    pub async fn content_root(&self, range: BlockRange) -> Result<Hash32> {
+        self.reading(async |objects, snapshot| {
+            lookup::content_root(objects, snapshot, &range).await
+        })
+        .await
+    }
+
+    /// How the archive is.
+    #[must_use]
+    pub fn health(&self) -> HealthReport {
+        let snapshot = self.view.current();
+        let rails = self.writer.as_ref().map(|writer| writer.guardrails.check());
+        HealthReport::new(snapshot.as_deref(), rails, self.view.objects.cache_bytes())
+    }
+
+    /// A block with its transactions and logs, as it went in, without its payload.
+    ///
+    /// # Errors
+    /// `NotCovered`, `Corrupt` or `Store`.
+    pub async fn block(&self, number: u64) -> Result<Block> {
+        self.reading(async |objects, snapshot| lookup::block(objects, snapshot, number).await)
+            .await
+    }
+
+    /// A block's headers, bodies and raw bytes. `wanted` must be kept for it.
+    ///
+    /// # Errors
+    /// `NotCovered`, `Corrupt` or `Store`.
+    pub async fn payload(&self, number: u64, wanted: Dataset) -> Result<Payload> {
+        self.reading(async |objects, snapshot| {
+            payload::payload(objects, snapshot, number, wanted).await
+        })
+        .await
     }
 
     /// A block's clock.

@@ -1,17 +1,60 @@
-//! Garbage: what nothing names any more, and how much of it there may be.
+//! Garbage: what nothing names any more, how much of it there may be, and how it goes.
+//!
+//! Only the holder of the epoch collects, and only objects that no swap can still make visible:
+//! not named by the newest state, not being uploaded here, not pinned by a reader here. The grace
+//! period protects readers in other processes and nothing else.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use chronolith_store::BlobInfo;
+use tokio::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::settings::GarbageSettings;
+use crate::state::Halt;
+use crate::write::edit::{Edit, catalog_names, state_names};
+use crate::write::writer::Writer;
+
+/// Objects that are listed at once.
+const LIST_PAGE: usize = 1000;
+/// Folders of segments, batches, runs, packs and catalogs.
+const FOLDERS: [&str; 5] = ["seg/", "bat/", "run/", "pack/", "cat/"];
+
+/// Whether garbage is removed or only listed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Collect {
+    /// Remove what has outlived the grace period.
+    Remove,
+    /// Only say what is there.
+    DryRun,
+}
+
+/// What a collection found.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct GarbageReport {
+    /// Bytes of segments, runs and packs that nothing names.
+    pub orphan_segment_bytes: u64,
+    /// Catalogs that nothing names.
+    pub orphan_state_records: u64,
+    /// Batches that nothing names.
+    pub stale_batch_keys: u64,
+    /// Everything that nothing names.
+    pub orphans: Vec<BlobInfo>,
+    /// How many of them were removed.
+    pub removed: u64,
+}
 
 /// How much garbage there is, as the last collection saw it.
 #[derive(Debug)]
 pub(crate) struct Guardrails {
     settings: GarbageSettings,
-    pub(crate) orphan_segment_bytes: AtomicU64,
-    pub(crate) orphan_state_records: AtomicU64,
-    pub(crate) stale_batch_keys: AtomicU64,
+    orphan_segment_bytes: AtomicU64,
+    orphan_state_records: AtomicU64,
+    stale_batch_keys: AtomicU64,
+    /// When each orphan was first seen.
+    seen: Mutex<HashMap<String, Instant>>,
 }
 
 impl Guardrails {
@@ -21,29 +64,34 @@ impl Guardrails {
             orphan_segment_bytes: AtomicU64::new(0),
             orphan_state_records: AtomicU64::new(0),
             stale_batch_keys: AtomicU64::new(0),
+            seen: Mutex::default(),
         }
     }
 
-    /// Whether ingest may go on.
-    pub(crate) fn check(&self) -> Result<()> {
-        let rails = [
+    fn rails(&self) -> [(&'static str, &AtomicU64, u64); 3] {
+        let limits = &self.settings;
+        [
             (
                 "orphan_segment_bytes",
                 &self.orphan_segment_bytes,
-                self.settings.orphan_segment_bytes_max,
+                limits.orphan_segment_bytes_max,
             ),
             (
                 "orphan_state_records",
                 &self.orphan_state_records,
-                self.settings.orphan_state_records_max,
+                limits.orphan_state_records_max,
             ),
             (
                 "stale_batch_keys",
                 &self.stale_batch_keys,
-                self.settings.stale_batch_keys_max,
+                limits.stale_batch_keys_max,
             ),
-        ];
-        for (guardrail, value, limit) in rails {
+        ]
+    }
+
+    /// Whether ingest may go on.
+    pub(crate) fn check(&self) -> Result<()> {
+        for (guardrail, value, limit) in self.rails() {
             let value = value.load(Ordering::Relaxed);
             if value > limit {
                 return Err(Error::Throttled {
@@ -53,6 +101,137 @@ impl Guardrails {
                 });
             }
         }
+        Ok(())
+    }
+
+    /// Takes new values. Says which rail, already over its limit, has risen further.
+    fn update(&self, report: &GarbageReport) -> Option<&'static str> {
+        let values = [
+            report.orphan_segment_bytes,
+            report.orphan_state_records,
+            report.stale_batch_keys,
+        ];
+        let mut rising = None;
+        for ((guardrail, rail, limit), value) in self.rails().into_iter().zip(values) {
+            let before = rail.swap(value, Ordering::Relaxed);
+            metrics::gauge!("chronolith_archive_garbage", "rail" => guardrail).set(value as f64);
+            if before > limit && value > before {
+                rising = Some(guardrail);
+            }
+        }
+        rising
+    }
+}
+
+impl Writer {
+    /// Finds what nothing names and removes what has outlived the grace period.
+    pub(crate) async fn collect(&self, how: Collect) -> Result<GarbageReport> {
+        // The order matters: whatever was uploaded before the list was taken is either still being
+        // uploaded now, or named by the state that is settled after that, or garbage.
+        let listed = self.list_all().await?;
+        let uploading = self.publisher.uploading();
+        self.publisher.settled().await?;
+        let newest = self.view.refresh().await?;
+        let newest = newest.ok_or_else(|| Error::Invalid("the state is gone".to_owned()))?;
+        let (ours, theirs) = (self.publisher.epoch(), newest.state.epoch);
+        if ours != theirs {
+            return Err(Error::Fenced { ours, theirs });
+        }
+        let mut named: HashSet<String> = uploading;
+        for snapshot in self.view.pinned() {
+            named.extend(catalog_names(&snapshot.catalog).map(str::to_owned));
+            named.extend(state_names(&snapshot.state).map(str::to_owned));
+        }
+        let mut report = GarbageReport::default();
+        for info in listed
+            .into_iter()
+            .filter(|info| !named.contains(&info.name))
+        {
+            match info.name.split('/').next() {
+                Some("cat") => report.orphan_state_records += 1,
+                Some("bat") => report.stale_batch_keys += 1,
+                _ => report.orphan_segment_bytes += info.len,
+            }
+            report.orphans.push(info);
+        }
+        if how == Collect::Remove {
+            self.remove_aged(&mut report).await?;
+        }
+        if let Some(guardrail) = self.guardrails.update(&report) {
+            self.halt_for_garbage(guardrail).await?;
+        }
+        Ok(report)
+    }
+
+    async fn list_all(&self) -> Result<Vec<BlobInfo>> {
+        let mut all = Vec::new();
+        for folder in FOLDERS {
+            let mut after: Option<String> = None;
+            loop {
+                let blobs = self.view.objects.blobs();
+                let page = blobs.list(folder, after.as_deref(), LIST_PAGE).await;
+                let page = page.map_err(Error::store("list objects"))?;
+                let full = page.len() == LIST_PAGE;
+                after = page.last().map(|info| info.name.clone());
+                all.extend(page);
+                if !full {
+                    break;
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    async fn remove_aged(&self, report: &mut GarbageReport) -> Result<()> {
+        let now = Instant::now();
+        let aged: Vec<BlobInfo> = {
+            let mut seen = self
+                .guardrails
+                .seen
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let orphans: HashSet<&str> = report
+                .orphans
+                .iter()
+                .map(|info| info.name.as_str())
+                .collect();
+            seen.retain(|name, _| orphans.contains(name.as_str()));
+            let grace = self.guardrails.settings.grace;
+            let aged = |info: &&BlobInfo| {
+                let since = seen.entry(info.name.clone()).or_insert(now);
+                now.duration_since(*since) >= grace
+            };
+            report.orphans.iter().filter(aged).cloned().collect()
+        };
+        for info in aged {
+            let removed = self.view.objects.blobs().delete(&info.name).await;
+            removed.map_err(Error::store("remove an object"))?;
+            report.removed += 1;
+            match info.name.split('/').next() {
+                Some("cat") => report.orphan_state_records -= 1,
+                Some("bat") => report.stale_batch_keys -= 1,
+                _ => report.orphan_segment_bytes -= info.len,
+            }
+        }
+        metrics::counter!("chronolith_archive_garbage_removed_total").increment(report.removed);
+        Ok(())
+    }
+
+    /// Garbage is over its limit and still grows although ingest was throttled: stop for good.
+    async fn halt_for_garbage(&self, guardrail: &'static str) -> Result<()> {
+        let halt = Halt {
+            reason: format!("{guardrail} is over its limit and still rising"),
+            archived: None,
+            offered: None,
+            source: "garbage collection".to_owned(),
+            at: 0,
+        };
+        self.publisher
+            .publish(Edit {
+                halt: Some(Some(halt)),
+                ..Edit::default()
+            })
+            .await?;
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! What this process sees of an archive: the newest snapshot it knows, and how it learns of newer.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use chronolith_store::{MetaStore, Version, Versioned};
 
@@ -16,6 +16,8 @@ pub(crate) struct View {
     pub(crate) meta: Arc<dyn MetaStore>,
     pub(crate) objects: Objects,
     current: RwLock<Option<Arc<Snapshot>>>,
+    /// Snapshots that some reader of this process may still hold.
+    handed_out: Mutex<Vec<Weak<Snapshot>>>,
 }
 
 impl View {
@@ -24,6 +26,7 @@ impl View {
             meta,
             objects,
             current: RwLock::new(None),
+            handed_out: Mutex::default(),
         }
     }
 
@@ -38,12 +41,27 @@ impl View {
     /// Makes a snapshot the current one, unless a newer one is.
     pub(crate) fn adopt(&self, snapshot: Arc<Snapshot>) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        if current
+        let newer = current
             .as_ref()
-            .is_none_or(|known| known.version <= snapshot.version)
-        {
+            .is_none_or(|known| known.version <= snapshot.version);
+        if newer {
+            let mut handed_out = self
+                .handed_out
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            handed_out.retain(|weak| weak.strong_count() > 0);
+            handed_out.push(Arc::downgrade(&snapshot));
             *current = Some(snapshot);
         }
+    }
+
+    /// The current snapshot and every older one that a reader of this process still holds.
+    pub(crate) fn pinned(&self) -> Vec<Arc<Snapshot>> {
+        let handed_out = self
+            .handed_out
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        handed_out.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Loads the newest state and what it names.

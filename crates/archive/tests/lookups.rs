@@ -18,18 +18,31 @@ async fn blocks_and_transactions_are_found_by_number_hash_and_time() {
         for block in oracle.blocks() {
             let clock = block.clock;
             assert_eq!(archive.block_by_number(clock.number).await.unwrap(), clock);
-            assert_eq!(archive.block_by_hash(&clock.hash).await.unwrap(), Some(clock));
+            assert_eq!(
+                archive.block_by_hash(&clock.hash).await.unwrap(),
+                Some(clock)
+            );
             for tx in &block.txs {
-                let place = archive.transaction_by_hash(&tx.hash).await.unwrap().unwrap();
+                let place = archive
+                    .transaction_by_hash(&tx.hash)
+                    .await
+                    .unwrap()
+                    .unwrap();
                 assert_eq!((place.block, place.index), (clock, tx.index));
                 found += 1;
             }
         }
         assert!(found > 300, "{found}");
         assert_eq!(archive.block_by_hash(&Hash32([9; 32])).await.unwrap(), None);
-        assert_eq!(archive.transaction_by_hash(&Hash32([9; 32])).await.unwrap(), None);
+        assert_eq!(
+            archive.transaction_by_hash(&Hash32([9; 32])).await.unwrap(),
+            None
+        );
         let outside = archive.block_by_number(range.end).await;
-        assert!(matches!(outside, Err(Error::NotCovered { .. })), "{outside:?}");
+        assert!(
+            matches!(outside, Err(Error::NotCovered { .. })),
+            "{outside:?}"
+        );
     }
 }
 
@@ -47,7 +60,10 @@ async fn a_block_at_a_time_needs_its_neighbour_across_the_time() {
             let before = archive.block_at(time, TimeSide::AtOrBefore).await;
             let after = archive.block_at(time, TimeSide::AtOrAfter).await;
             if time >= last {
-                assert!(matches!(before, Err(Error::NotCovered { .. })), "{time}: {before:?}");
+                assert!(
+                    matches!(before, Err(Error::NotCovered { .. })),
+                    "{time}: {before:?}"
+                );
             } else if time >= first {
                 let expected = oracle.block_at_or_before(time).map(|block| block.clock);
                 assert_eq!(before.unwrap(), expected, "at or before {time}");
@@ -56,7 +72,10 @@ async fn a_block_at_a_time_needs_its_neighbour_across_the_time() {
                 let expected = oracle.block_at_or_after(time).map(|block| block.clock);
                 assert_eq!(after.unwrap(), expected, "at or after {time}");
             } else if time <= first && start > 0 {
-                assert!(matches!(after, Err(Error::NotCovered { .. })), "{time}: {after:?}");
+                assert!(
+                    matches!(after, Err(Error::NotCovered { .. })),
+                    "{time}: {after:?}"
+                );
             }
         }
     }

@@ -108,6 +108,11 @@ fn every_filter_shape_equals_the_naive_scan() {
             ingest(&archive, &chain, range, &[1, 7, 2, 30]).await;
             archive
         });
+        let tiers = archive.health().tiers;
+        assert!(
+            tiers.len() > 3 && tiers.iter().skip(1).all(|&count| count > 0),
+            "{tiers:?}"
+        );
         let mut hits = 0;
         let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(400));
         let hits_cell = std::cell::RefCell::new(&mut hits);

@@ -21,7 +21,7 @@ trap 'exit 130' INT TERM
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
 start_ceph() {
-  if ! command -v radosgw ceph-mon ceph-osd ceph-mgr >/dev/null; then
+  if ! { command -v radosgw && command -v ceph-mon && command -v ceph-osd && command -v ceph-mgr; } >/dev/null; then
     apt-get update -qq
     # shellcheck disable=SC2086
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $PACKAGES >/dev/null

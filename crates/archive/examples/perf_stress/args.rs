@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 
 /// What `--help` prints.
-pub const HELP: &str = "\
+pub(crate) const HELP: &str = "\
 Measures an archive on a simulated chain, beside PostgreSQL and a plain scan on the same data.
 
   cargo run --release -p chronolith-archive --example perf_stress -- [options]
@@ -34,7 +34,7 @@ targets do not fail the run; answers that differ do.";
 
 /// A part of the run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Section {
+pub(crate) enum Section {
     /// Filling the archive, its size, the memory it took.
     Ingest,
     /// Every class of queries, warm.
@@ -62,7 +62,7 @@ impl Section {
 
 /// Where the archive lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Backend {
+pub(crate) enum Backend {
     /// Files in a directory.
     Files,
     /// Nowhere.
@@ -71,7 +71,7 @@ pub enum Backend {
 
 /// What a child process of the run does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Child {
+pub(crate) enum Child {
     /// Fills the archive.
     Ingest,
     /// Asks narrow queries right after opening.
@@ -82,7 +82,7 @@ pub enum Child {
 
 impl Child {
     /// Its name on the command line.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ingest => "ingest",
             Self::Cold => "cold",
@@ -93,31 +93,31 @@ impl Child {
 
 /// Everything that can be asked for.
 #[derive(Clone, Debug)]
-pub struct Args {
-    pub blocks: u64,
-    pub logs_per_block: u32,
-    pub queries: usize,
-    pub max_results: usize,
-    pub chunk_size: u64,
-    pub backend: Backend,
-    pub dir: Option<PathBuf>,
+pub(crate) struct Args {
+    pub(crate) blocks: u64,
+    pub(crate) logs_per_block: u32,
+    pub(crate) queries: usize,
+    pub(crate) max_results: usize,
+    pub(crate) chunk_size: u64,
+    pub(crate) backend: Backend,
+    pub(crate) dir: Option<PathBuf>,
     /// One run of ingest for each.
-    pub threads: Vec<usize>,
-    pub sections: Vec<Section>,
-    pub postgres: bool,
-    pub live_logs: u64,
-    pub tx_hashes: u64,
-    pub seed: u64,
-    pub json: bool,
+    pub(crate) threads: Vec<usize>,
+    pub(crate) sections: Vec<Section>,
+    pub(crate) postgres: bool,
+    pub(crate) live_logs: u64,
+    pub(crate) tx_hashes: u64,
+    pub(crate) seed: u64,
+    pub(crate) json: bool,
     /// Set when this process is a child of the run.
-    pub child: Option<Child>,
+    pub(crate) child: Option<Child>,
     /// Queries that a cold child leaves out first.
-    pub skip: usize,
+    pub(crate) skip: usize,
 }
 
 impl Args {
     /// Reads the command line. `None` asks for help.
-    pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Self>> {
+    pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Self>> {
         let mut args = Self {
             blocks: 40_000,
             logs_per_block: 250,
@@ -211,12 +211,12 @@ impl Args {
     }
 
     /// How many logs the chain has, about.
-    pub fn logs(&self) -> u64 {
+    pub(crate) fn logs(&self) -> u64 {
         self.blocks * u64::from(self.logs_per_block)
     }
 
     /// Whether a section was asked for.
-    pub fn has(&self, section: Section) -> bool {
+    pub(crate) fn has(&self, section: Section) -> bool {
         self.sections.contains(&section)
     }
 }

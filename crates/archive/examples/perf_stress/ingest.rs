@@ -22,37 +22,37 @@ const LOGS_AHEAD: u64 = 250_000;
 
 /// What ingest came to.
 #[derive(Clone, Debug, Default)]
-pub struct Ingested {
-    pub blocks: u64,
-    pub logs: u64,
-    pub txs: u64,
+pub(crate) struct Ingested {
+    pub(crate) blocks: u64,
+    pub(crate) logs: u64,
+    pub(crate) txs: u64,
     /// Bytes of emitters, topics and data.
-    pub raw_bytes: u64,
-    pub wall: f64,
-    pub cpu: f64,
+    pub(crate) raw_bytes: u64,
+    pub(crate) wall: f64,
+    pub(crate) cpu: f64,
     /// Logs per CPU second over the first and the last fifth.
-    pub first_rate: f64,
-    pub last_rate: f64,
+    pub(crate) first_rate: f64,
+    pub(crate) last_rate: f64,
     /// The largest resident memory in the first half and in all, in MiB.
-    pub peak_half_mib: Option<f64>,
-    pub peak_mib: Option<f64>,
+    pub(crate) peak_half_mib: Option<f64>,
+    pub(crate) peak_mib: Option<f64>,
     /// Transactions of each block.
-    pub tx_counts: Vec<u32>,
+    pub(crate) tx_counts: Vec<u32>,
 }
 
 impl Ingested {
     /// Logs per second of wall time.
-    pub fn wall_rate(&self) -> f64 {
+    pub(crate) fn wall_rate(&self) -> f64 {
         self.logs as f64 / self.wall
     }
 
     /// Logs per CPU second.
-    pub fn cpu_rate(&self) -> f64 {
+    pub(crate) fn cpu_rate(&self) -> f64 {
         self.logs as f64 / self.cpu
     }
 
     /// What a child hands to its parent.
-    pub fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         json!({
             "blocks": self.blocks, "logs": self.logs, "txs": self.txs,
             "raw_bytes": self.raw_bytes, "wall": self.wall, "cpu": self.cpu,
@@ -62,7 +62,7 @@ impl Ingested {
     }
 
     /// What a parent takes from its child.
-    pub fn from_json(value: &Value) -> Self {
+    pub(crate) fn from_json(value: &Value) -> Self {
         let count = |name: &str| value.get(name).and_then(Value::as_u64).unwrap_or_default();
         let real = |name: &str| value.get(name).and_then(Value::as_f64);
         Self {
@@ -83,17 +83,17 @@ impl Ingested {
 
 /// A chain on its way into an archive.
 #[derive(Clone, Copy, Debug)]
-pub struct Feed<'a> {
-    pub chain: &'a SimChain,
-    pub range: BlockRange,
+pub(crate) struct Feed<'a> {
+    pub(crate) chain: &'a SimChain,
+    pub(crate) range: BlockRange,
     /// Blocks in one ingest call.
-    pub chunk: u64,
-    pub threads: usize,
+    pub(crate) chunk: u64,
+    pub(crate) threads: usize,
 }
 
 impl Feed<'_> {
     /// Fills the archive and merges until there is nothing left to merge.
-    pub async fn run(&self, archive: &Archive) -> Result<Ingested> {
+    pub(crate) async fn run(&self, archive: &Archive) -> Result<Ingested> {
         let mut done = Ingested::default();
         let logs_per_block = u64::from(self.chain.spec().logs_per_block).max(1);
         let chunks_ahead = match self.threads {
@@ -208,6 +208,6 @@ async fn append_and_maintain(archive: &Archive, chunks: Vec<Vec<Block>>) -> Resu
 }
 
 /// One step of merging; true while there is more to do.
-async fn maintain(_archive: &Archive) -> Result<bool> {
-    Ok(false)
+async fn maintain(archive: &Archive) -> Result<bool> {
+    Ok(archive.maintain().await?)
 }

@@ -13,7 +13,7 @@ use chronolith_store::{
 
 /// A place for one archive.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub(crate) enum Place {
     /// A directory.
     Files(PathBuf),
     /// This process.
@@ -22,12 +22,12 @@ pub enum Place {
 
 impl Place {
     /// Memory of its own.
-    pub fn memory() -> Self {
+    pub(crate) fn memory() -> Self {
         Self::Memory(Arc::new(MemoryMeta::new()), Arc::new(MemoryBlobs::new()))
     }
 
     /// Opens it for writing with the settings everybody gets.
-    pub async fn writer(&self) -> Result<Archive> {
+    pub(crate) async fn writer(&self) -> Result<Archive> {
         self.writer_with(settings()).await
     }
 
@@ -44,7 +44,7 @@ impl Place {
     }
 
     /// Opens it for reading.
-    pub async fn reader(&self) -> Result<Archive> {
+    pub(crate) async fn reader(&self) -> Result<Archive> {
         let (meta, blobs): (Arc<dyn MetaStore>, Arc<dyn BlobStore>) = match self {
             Self::Files(path) => (
                 Arc::new(FileMeta::open_reader(path)),
@@ -57,7 +57,7 @@ impl Place {
     }
 
     /// Removes what nothing names any more, without the time of grace for other readers.
-    pub async fn collect_garbage(&self) -> Result<()> {
+    pub(crate) async fn collect_garbage(&self) -> Result<()> {
         let mut settings = settings();
         settings.garbage.grace = Duration::ZERO;
         let _archive = self.writer_with(settings).await?;

@@ -19,23 +19,23 @@ const WARM_UP_SEED: u64 = 12;
 
 /// What a class came to.
 #[derive(Clone, Debug, Default)]
-pub struct Measured {
-    pub times: Times,
+pub(crate) struct Measured {
+    pub(crate) times: Times,
     /// Of the queries in their order.
-    pub answers: Vec<Answer>,
+    pub(crate) answers: Vec<Answer>,
     /// Rows that were unpacked and checked, all queries together.
-    pub candidates: u64,
+    pub(crate) candidates: u64,
 }
 
 impl Measured {
     /// Results per second.
-    pub fn rows_per_second(&self) -> f64 {
+    pub(crate) fn rows_per_second(&self) -> f64 {
         let rows: u64 = self.answers.iter().map(|answer| answer.rows).sum();
         rows as f64 / self.times.total_seconds()
     }
 
     /// How many results the median query has.
-    pub fn median_rows(&self) -> u64 {
+    pub(crate) fn median_rows(&self) -> u64 {
         let mut rows: Vec<u64> = self.answers.iter().map(|answer| answer.rows).collect();
         rows.sort_unstable();
         rows.get(rows.len() / 2).copied().unwrap_or_default()
@@ -43,7 +43,7 @@ impl Measured {
 }
 
 /// The filters of a class. The same for everybody who is asked.
-pub fn filters(
+pub(crate) fn filters(
     args: &Args,
     chain: &SimChain,
     extent: BlockRange,
@@ -82,7 +82,7 @@ fn from_anywhere(extent: BlockRange, at: usize, seed: u64) -> BlockRange {
 }
 
 /// Asks all filters, after a warm-up with others of their kind.
-pub async fn run(
+pub(crate) async fn run(
     archive: &Archive,
     args: &Args,
     chain: &SimChain,
@@ -103,7 +103,11 @@ pub async fn run(
 }
 
 /// Asks filters one after the other until they or the time ends.
-pub async fn ask(archive: &Archive, filters: &[LogFilter], time: Duration) -> Result<Measured> {
+pub(crate) async fn ask(
+    archive: &Archive,
+    filters: &[LogFilter],
+    time: Duration,
+) -> Result<Measured> {
     let time = TimeBox::new(time);
     let (mut micros, mut answers, mut candidates) = (Vec::new(), Vec::new(), 0);
     for filter in filters {

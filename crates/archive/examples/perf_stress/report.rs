@@ -4,14 +4,14 @@ use serde_json::json;
 
 /// How a figure is judged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Better {
+pub(crate) enum Better {
     More,
     Less,
 }
 
 /// One figure.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub(crate) struct Row {
     what: String,
     unit: &'static str,
     better: Better,
@@ -25,7 +25,7 @@ pub struct Row {
 
 impl Row {
     /// A figure of ours; `None` was not measured.
-    pub fn new(
+    pub(crate) fn new(
         what: impl Into<String>,
         unit: &'static str,
         better: Better,
@@ -44,25 +44,25 @@ impl Row {
     }
 
     /// What it must reach.
-    pub fn target(mut self, target: f64) -> Self {
+    pub(crate) fn target(mut self, target: f64) -> Self {
         self.target = Some(target);
         self
     }
 
     /// What the other one measured.
-    pub fn baseline(mut self, name: &'static str, value: Option<f64>) -> Self {
+    pub(crate) fn baseline(mut self, name: &'static str, value: Option<f64>) -> Self {
         self.baseline = Some((name, value));
         self
     }
 
     /// How many times better than the other one it must be.
-    pub fn factor(mut self, factor: f64) -> Self {
+    pub(crate) fn factor(mut self, factor: f64) -> Self {
         self.factor = Some(factor);
         self
     }
 
     /// Something to know about it.
-    pub fn note(mut self, note: impl Into<String>) -> Self {
+    pub(crate) fn note(mut self, note: impl Into<String>) -> Self {
         self.note = note.into();
         self
     }
@@ -128,7 +128,9 @@ impl Row {
             (None, Some(factor)) => format!("– (≥ {factor})"),
             (None, None) => String::new(),
         };
-        let target = self.target.map(|target| format!("{sign} {}", figure(target)));
+        let target = self
+            .target
+            .map(|target| format!("{sign} {}", figure(target)));
         [
             self.what.clone(),
             format!("{} {}", value(self.ours), self.unit),
@@ -142,7 +144,7 @@ impl Row {
 }
 
 /// A number with as many digits as matter.
-pub fn figure(value: f64) -> String {
+pub(crate) fn figure(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 100.0 => 0,
         size if size >= 10.0 => 1,
@@ -166,12 +168,12 @@ pub fn figure(value: f64) -> String {
 }
 
 /// Prints the rows as JSON lines.
-pub fn print_json(rows: &[Row]) {
+pub(crate) fn print_json(rows: &[Row]) {
     rows.iter().for_each(|row| println!("{}", row.json()));
 }
 
 /// Prints the rows as a table.
-pub fn print_table(rows: &[Row]) {
+pub(crate) fn print_table(rows: &[Row]) {
     let heads = [
         "what", "ours", "target", "baseline", "ratio", "verdict", "note",
     ];

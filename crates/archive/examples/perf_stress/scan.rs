@@ -27,7 +27,7 @@ struct Running<'a> {
 
 /// Scans for the first queries of each class and compares the answers. The blocks are decoded and
 /// in memory; making them is not timed.
-pub fn run(
+pub(crate) fn run(
     chain: &SimChain,
     extent: BlockRange,
     filters: &BTreeMap<QueryClass, Vec<LogFilter>>,

@@ -179,7 +179,7 @@ impl Candidates {
                         (*end, *end + size)
                     }
                 };
-                (from..to).collect()
+                rows_between(segment, from, to)
             }
             Pending::Pages(pages) => {
                 let size = (FIRST_PAGES << (self.step - 1).min(6)).min(PAGES_MAX);
@@ -289,4 +289,20 @@ impl Candidates {
         }
         self.narrow(objects, segment, ids).await
     }
+}
+
+/// The ids in the bounds that rows have: between stretches some are left free.
+fn rows_between(segment: &OpenSegment, from: u32, to: u32) -> Vec<u32> {
+    let stretches = &segment.tables.stretches;
+    let first = stretches.partition_point(|placed| placed.first_id + placed.stretch.rows <= from);
+    let mut ids = Vec::new();
+    for placed in stretches
+        .iter()
+        .skip(first)
+        .take_while(|placed| placed.first_id < to)
+    {
+        let end = (placed.first_id + placed.stretch.rows).min(to);
+        ids.extend(placed.first_id.max(from)..end);
+    }
+    ids
 }

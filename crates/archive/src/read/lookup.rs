@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{BlockClock, BlockRange, Dataset, DatasetSet, Hash32};
+use chronolith_model::{Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32};
 
 use super::objects::{Identity, Objects, Part};
 use super::snapshot::{Need, Snapshot};
@@ -58,6 +58,10 @@ pub(crate) async fn block_by_hash(
     hash: &Hash32,
 ) -> Result<Option<BlockClock>> {
     for number in places(objects, snapshot, hash).await? {
+        // A run may still name blocks that were pruned.
+        if snapshot.best_at(number, &CLOCK).is_none() {
+            continue;
+        }
         let clock = block_by_number(objects, snapshot, number).await?;
         if clock.hash == *hash {
             return Ok(Some(clock));
@@ -66,20 +70,18 @@ pub(crate) async fn block_by_hash(
     Ok(None)
 }
 
-/// The transaction with this hash. Only where all hashes are kept is `None` an answer.
+/// The transaction with this hash among the covered blocks. Where some of them keep only the
+/// transactions that their logs name, a hash that is not found is no answer.
 pub(crate) async fn tx_by_hash(
     objects: &Objects,
     snapshot: &Snapshot,
     hash: &Hash32,
 ) -> Result<Option<TxPlace>> {
-    let need = Need {
-        datasets: DatasetSet::CLOCK,
-        filter: None,
-    };
     for number in places(objects, snapshot, hash).await? {
-        let pieces = snapshot.select(&BlockRange::one(number), &need)?;
-        for piece in pieces {
-            let segment = objects.open(&piece.entry.object).await?;
+        let holding = snapshot.segments.iter();
+        let holding = holding.filter(|entry| entry.facts.range.contains(number));
+        for entry in holding {
+            let segment = objects.open(&entry.object).await?;
             let txs = objects.txs(&segment, number).await?;
             if let Some(tx) = txs.iter().find(|tx| tx.hash == *hash) {
                 let block = block_by_number(objects, snapshot, number).await?;
@@ -90,15 +92,45 @@ pub(crate) async fn tx_by_hash(
             }
         }
     }
+    let all = DatasetSet::of(&[Dataset::TxHashes]);
+    let need = Need {
+        datasets: all,
+        filter: None,
+    };
+    for (covered, _) in snapshot.coverage(&CLOCK) {
+        snapshot.select(&covered, &need)?;
+    }
     Ok(None)
 }
 
-/// Whether every block of the live run lists all of its transactions.
-pub(crate) fn all_tx_hashes_kept(snapshot: &Snapshot) -> bool {
-    snapshot
-        .segments
-        .iter()
-        .all(|entry| entry.facts.datasets.contains(Dataset::TxHashes))
+/// A block with its transactions and logs.
+pub(crate) async fn block(objects: &Objects, snapshot: &Snapshot, number: u64) -> Result<Block> {
+    let need = Need {
+        datasets: DatasetSet::of(&[Dataset::Logs]),
+        filter: None,
+    };
+    let pieces = snapshot.select(&BlockRange::one(number), &need)?;
+    let piece = pieces
+        .first()
+        .ok_or(Error::Invalid("empty range".to_owned()))?;
+    let segment = objects.open(&piece.entry.object).await?;
+    objects.block(&segment, number).await
+}
+
+/// Hash over the digests of a range.
+pub(crate) async fn content_root(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    range: &BlockRange,
+) -> Result<Hash32> {
+    let mut digests = Vec::new();
+    for piece in snapshot.select(range, &CLOCK)? {
+        let segment = objects.open(&piece.entry.object).await?;
+        for number in piece.range.start..piece.range.end {
+            digests.push(objects.digest(&segment, number).await?);
+        }
+    }
+    Ok(crate::format::facts::content_root(digests.iter()))
 }
 
 /// Blocks that may hold the hash: one page of each table, all asked for at once.
@@ -110,14 +142,22 @@ async fn places(objects: &Objects, snapshot: &Snapshot, hash: &Hash32) -> Result
             return Ok(Vec::new());
         }
         let segment = objects.open(&entry.object).await?;
-        let Some((table, offset)) = &segment.tables.hashes else { return Ok(Vec::new()) };
+        let Some((table, offset)) = &segment.tables.hashes else {
+            return Ok(Vec::new());
+        };
         let start = entry.facts.range.start;
         in_table(objects, &segment.identity, (table, *offset), (key, start)).await
     };
     let in_run = |entry: Arc<RunEntry>| async move {
         let run = objects.open_run(&entry.object).await?;
         let start = entry.range.start;
-        in_table(objects, &run.identity, (&run.hashes, run.offset), (key, start)).await
+        in_table(
+            objects,
+            &run.identity,
+            (&run.hashes, run.offset),
+            (key, start),
+        )
+        .await
     };
     let segments = futures::future::try_join_all(snapshot.segments.iter().cloned().map(in_segment));
     let runs = futures::future::try_join_all(snapshot.catalog.runs.iter().cloned().map(in_run));
@@ -134,10 +174,16 @@ async fn in_table(
     (table, offset): (&TableDirectory, u64),
     (key, start): (u64, u64),
 ) -> Result<Vec<u64>> {
-    let Some(place) = table.place_of(key) else { return Ok(Vec::new()) };
-    let pages = objects.table_pages(identity, Part::HashPage, offset, &[place]).await?;
+    let Some(place) = table.place_of(key) else {
+        return Ok(Vec::new());
+    };
+    let pages = objects
+        .table_pages(identity, Part::HashPage, offset, &[place])
+        .await?;
     let page = pages.first().cloned().unwrap_or_default();
-    let found = table.find(key, &page).map_err(|damage| Error::damaged(&identity.name, damage))?;
+    let found = table
+        .find(key, &page)
+        .map_err(|damage| Error::damaged(&identity.name, damage))?;
     Ok(found.map(|offset| start + offset).collect())
 }
 

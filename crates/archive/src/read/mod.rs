@@ -4,6 +4,7 @@ pub(crate) mod candidates;
 pub(crate) mod lookup;
 pub(crate) mod matcher;
 pub(crate) mod objects;
+pub(crate) mod payload;
 pub(crate) mod postings;
 pub(crate) mod query;
 pub(crate) mod rows;

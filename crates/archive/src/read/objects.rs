@@ -89,7 +89,10 @@ pub(crate) struct Identity {
 
 impl Identity {
     fn of(object: &ObjectRef) -> Self {
-        Self { id: xxh3_64(object.name.as_bytes()), name: object.name.clone() }
+        Self {
+            id: xxh3_64(object.name.as_bytes()),
+            name: object.name.clone(),
+        }
     }
 }
 
@@ -154,8 +157,14 @@ impl Objects {
         let opened = self.opened(object, |identity, tail| {
             let tables = SegmentTables::decode(tail, object.tables_start)?;
             let dictionaries = tables.dictionaries.iter().map(|bytes| Unpacker::new(bytes));
-            let unpackers = std::iter::once(Unpacker::new(&[])).chain(dictionaries).collect();
-            Ok(Value::Segment(Arc::new(OpenSegment { identity, tables, unpackers })))
+            let unpackers = std::iter::once(Unpacker::new(&[]))
+                .chain(dictionaries)
+                .collect();
+            Ok(Value::Segment(Arc::new(OpenSegment {
+                identity,
+                tables,
+                unpackers,
+            })))
         });
         match opened.await? {
             // Names are random enough never to share an id; if two did, this would tell.
@@ -170,7 +179,11 @@ impl Objects {
             let container = Container::parse(tail, object.tables_start, ObjectKind::Run)?;
             let (offset, len) = container.data(Section::Hashes)?;
             let hashes = TableDirectory::decode(&container.table(Section::HashDirectory)?, len)?;
-            Ok(Value::Run(Arc::new(OpenRun { identity, hashes, offset })))
+            Ok(Value::Run(Arc::new(OpenRun {
+                identity,
+                hashes,
+                offset,
+            })))
         });
         match opened.await? {
             Value::Run(run) if run.identity.name == object.name => Ok(run),
@@ -197,7 +210,11 @@ impl Objects {
         decode: impl FnOnce(Identity, Bytes) -> Decoded<Value>,
     ) -> Result<Value> {
         let identity = Identity::of(object);
-        let key = Key { object: identity.id, part: Part::Tables, at: 0 };
+        let key = Key {
+            object: identity.id,
+            part: Part::Tables,
+            at: 0,
+        };
         let open = async {
             let range = object.tables_start..object.len;
             let tail = self.blobs.range(&object.name, range).await;
@@ -275,9 +292,7 @@ impl Objects {
     }
 
     /// Keeps a value that was made from loaded parts.
-    pub(crate) fn keep(
-        &self,
-        object: &Identity, part: Part, at: u64, value: Value) {
+    pub(crate) fn keep(&self, object: &Identity, part: Part, at: u64, value: Value) {
         self.cache.insert(
             Key {
                 object: object.id,
@@ -319,7 +334,12 @@ impl Objects {
         numbers: &[u32],
     ) -> Result<Vec<Arc<Frame>>> {
         let tables = &segment.tables;
-        let missing = || Error::damaged(&segment.identity.name, crate::format::Damage("no such frame"));
+        let missing = || {
+            Error::damaged(
+                &segment.identity.name,
+                crate::format::Damage("no such frame"),
+            )
+        };
         let mut wants = Vec::with_capacity(numbers.len());
         for &number in numbers {
             let place = tables.frames.get(number as usize).ok_or_else(missing)?;
@@ -333,7 +353,9 @@ impl Objects {
             let number = numbers.get(slot).copied().unwrap_or_default();
             decode_frame(segment, number, &bytes).map(|frame| Value::Frame(Arc::new(frame)))
         };
-        let values = self.load(&segment.identity, Part::Frame, &wants, decode).await?;
+        let values = self
+            .load(&segment.identity, Part::Frame, &wants, decode)
+            .await?;
         Ok(values
             .into_iter()
             .filter_map(|value| match value {
@@ -372,7 +394,10 @@ impl Objects {
 
 fn taken(object: &ObjectRef) -> Error {
     let reason = "its id is taken by another object".to_owned();
-    Error::Corrupt { object: object.name.clone(), reason }
+    Error::Corrupt {
+        object: object.name.clone(),
+        reason,
+    }
 }
 
 pub(crate) fn into_bytes(value: Value) -> Option<Bytes> {

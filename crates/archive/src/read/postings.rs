@@ -179,7 +179,8 @@ impl Objects {
             }
             let postings = heads.next().ok_or(Damage("record not loaded"));
             let postings = postings.and_then(|head| decode_record(head, &blocks));
-            let postings = postings.map_err(|damage| Error::damaged(&segment.identity.name, damage))?;
+            let postings =
+                postings.map_err(|damage| Error::damaged(&segment.identity.name, damage))?;
             let postings = Arc::new(postings);
             self.keep(
                 &segment.identity,
@@ -242,7 +243,8 @@ impl Objects {
             }
             let bytes = blocks.slice(place.start, place.end);
             let ids = bytes.and_then(|bytes| page::decode(&bytes, place.count));
-            let ids = Arc::new(ids.map_err(|damage| Error::damaged(&segment.identity.name, damage))?);
+            let ids =
+                Arc::new(ids.map_err(|damage| Error::damaged(&segment.identity.name, damage))?);
             self.keep(
                 &segment.identity,
                 Part::PostingPage,

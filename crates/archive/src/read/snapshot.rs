@@ -64,6 +64,20 @@ impl Snapshot {
         self.state.live.map(|live| live.head)
     }
 
+    /// The covered blocks from the first one on, up to the first gap.
+    pub(crate) fn covered_prefix(&self) -> Option<BlockRange> {
+        let mut prefix: Option<BlockRange> = None;
+        for entry in &self.segments {
+            let range = entry.facts.range;
+            match &mut prefix {
+                None => prefix = Some(range),
+                Some(prefix) if range.start <= prefix.end => prefix.end = prefix.end.max(range.end),
+                Some(_) => break,
+            }
+        }
+        prefix
+    }
+
     /// Packs, sealed and not.
     pub(crate) fn packs(&self) -> impl Iterator<Item = &Arc<PackEntry>> {
         self.catalog.packs.iter().chain(&self.state.batch_packs)

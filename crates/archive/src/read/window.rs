@@ -27,13 +27,28 @@ pub(crate) struct Window<'a> {
 impl<'a> Window<'a> {
     /// Over a section whose units carry their own checksums: the caller verifies.
     pub(crate) fn new(objects: &'a Objects, name: &'a str, (offset, len): (u64, u64)) -> Self {
-        Self { objects, name, offset, len, blocks: None, start: 0, bytes: Bytes::new() }
+        Self {
+            objects,
+            name,
+            offset,
+            len,
+            blocks: None,
+            start: 0,
+            bytes: Bytes::new(),
+        }
     }
 
     /// Over a section that is read and verified in blocks.
-    pub(crate) fn blocked(objects: &'a Objects, name: &'a str, section: &'a BlockedSection) -> Self {
+    pub(crate) fn blocked(
+        objects: &'a Objects,
+        name: &'a str,
+        section: &'a BlockedSection,
+    ) -> Self {
         let place = (section.offset, section.len);
-        Self { blocks: Some(section), ..Self::new(objects, name, place) }
+        Self {
+            blocks: Some(section),
+            ..Self::new(objects, name, place)
+        }
     }
 
     /// The bytes from `start` to `end`; starts must not fall.
@@ -58,12 +73,15 @@ impl<'a> Window<'a> {
             return Err(Error::damaged(self.name, Damage("read beyond a section")));
         }
         let blobs = self.objects.blobs();
-        let read = blobs.range(self.name, self.offset + from..self.offset + to).await;
+        let read = blobs
+            .range(self.name, self.offset + from..self.offset + to)
+            .await;
         self.bytes = read.map_err(|error| Error::reading(self.name, error))?;
         self.start = from;
         if let Some(blocks) = self.blocks {
             for (at, block) in self.bytes.chunks(unit as usize).enumerate() {
-                blocks.verify(from / unit + at as u64, block)
+                blocks
+                    .verify(from / unit + at as u64, block)
                     .map_err(|damage| Error::damaged(self.name, damage))?;
             }
         }
@@ -83,18 +101,27 @@ pub(crate) struct TableCursor<'a> {
 
 impl<'a> TableCursor<'a> {
     pub(crate) fn new(window: Window<'a>, table: &'a TableDirectory) -> Self {
-        Self { window, table, page: 0, entries: Vec::new() }
+        Self {
+            window,
+            table,
+            page: 0,
+            entries: Vec::new(),
+        }
     }
 
     /// The next entry, which stays next until [`Self::pop`].
     pub(crate) async fn peek(&mut self) -> Result<Option<(u64, u64)>> {
         while self.entries.is_empty() {
-            let Some(place) = self.table.place(self.page) else { return Ok(None) };
+            let Some(place) = self.table.place(self.page) else {
+                return Ok(None);
+            };
             let bytes = self.window.slice(place.start, place.end).await?;
             let decoded: Decoded<Vec<(u64, u64)>> = if bytes.is_empty() {
                 Ok(Vec::new())
             } else {
-                place.verify(&bytes).and_then(|()| self.table.entries_of(self.page, &bytes))
+                place
+                    .verify(&bytes)
+                    .and_then(|()| self.table.entries_of(self.page, &bytes))
             };
             self.entries = decoded.map_err(|damage| Error::damaged(self.window.name, damage))?;
             self.entries.reverse();

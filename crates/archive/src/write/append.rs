@@ -153,6 +153,39 @@ impl Writer {
             .await
     }
 
+    /// The first batch of a live run must link to what fills have put before it, and must not run
+    /// into what they have put behind.
+    async fn check_fills_around(&self, snapshot: &Snapshot, blocks: &[Block]) -> Result<()> {
+        let need = Need {
+            datasets: DatasetSet::CLOCK,
+            filter: None,
+        };
+        for block in blocks {
+            let number = block.clock.number;
+            if let Some(entry) = snapshot.best_at(number, &need) {
+                return Err(Error::Gap {
+                    expected: entry.facts.range.end,
+                    got: number,
+                });
+            }
+        }
+        let Some(first) = blocks.first().map(|block| block.clock) else {
+            return Ok(());
+        };
+        let before = first
+            .number
+            .checked_sub(1)
+            .and_then(|number| snapshot.best_at(number, &need));
+        match before {
+            Some(entry) if entry.facts.last_hash != first.parent_hash => Err(Error::BadParent {
+                number: first.number,
+                names: first.parent_hash,
+                expected: entry.facts.last_hash,
+            }),
+            _ => Ok(()),
+        }
+    }
+
     fn check_may_ingest(&self, snapshot: &Snapshot) -> Result<()> {
         match &snapshot.state.halt {
             Some(halt) => Err(Error::Halted {
@@ -346,7 +379,8 @@ impl Writer {
             "{:012}-{}-{a:02x}{b:02x}{c:02x}{d:02x}",
             range.start, range.end
         );
-        let uploading = self.publisher.name("seg", &about);
+        let folder = if tier == 0 { "bat" } else { "seg" };
+        let uploading = self.publisher.name(folder, &about);
         let object = ObjectRef {
             name: uploading.name.clone(),
             len: built.finished.len,

@@ -26,7 +26,11 @@ pub(crate) enum Step {
 
 /// Chooses the next step: the lowest tier first. Groups depend on content alone: they begin where
 /// a cell of the grid or the group before ends, and end at the first segment that fills them.
-pub(crate) fn next(catalog: &Catalog, batch_packs: &[Arc<PackEntry>], settings: &SealSettings) -> Option<Step> {
+pub(crate) fn next(
+    catalog: &Catalog,
+    batch_packs: &[Arc<PackEntry>],
+    settings: &SealSettings,
+) -> Option<Step> {
     (1..=settings.merge_tiers)
         .find_map(|tier| next_merge(&catalog.segments, tier, settings))
         .or_else(|| next_runs(&catalog.runs, settings))
@@ -39,7 +43,9 @@ fn next_merge(segments: &[Arc<SegmentEntry>], tier: u8, settings: &SealSettings)
     let bytes_limit = settings.bytes.saturating_mul(scale);
     let mut group: Vec<Arc<SegmentEntry>> = Vec::new();
     for entry in segments {
-        let follows = group.last().is_none_or(|last| last.facts.joins(&entry.facts));
+        let follows = group
+            .last()
+            .is_none_or(|last| last.facts.joins(&entry.facts));
         if !follows {
             group.clear();
         }
@@ -62,11 +68,14 @@ fn next_merge(segments: &[Arc<SegmentEntry>], tier: u8, settings: &SealSettings)
 }
 
 fn next_runs(runs: &[Arc<RunEntry>], settings: &SealSettings) -> Option<Step> {
-    let fan_in = usize::try_from(settings.fan_in).unwrap_or(usize::MAX).max(2);
+    let fan_in = usize::try_from(settings.fan_in)
+        .unwrap_or(usize::MAX)
+        .max(2);
     let mut group: Vec<Arc<RunEntry>> = Vec::new();
     for run in runs {
         let follows = group.last().is_none_or(|last| {
-            let same_range = last.range.start / settings.range_blocks == run.range.start / settings.range_blocks;
+            let same_range =
+                last.range.start / settings.range_blocks == run.range.start / settings.range_blocks;
             last.tier == run.tier && last.range.end == run.range.start && same_range
         });
         if !follows {
@@ -107,11 +116,17 @@ impl Writer {
                 edit.remove.push(entry.object.name.clone());
                 let tier = entry.tier + 1;
                 // Its hashes move to a run when it leaves the first tier.
-                if let Some((run, name)) = self.run_of_segments(&[entry.clone()], entry.facts.range).await? {
+                if let Some((run, name)) = self
+                    .run_of_segments(&[entry.clone()], entry.facts.range)
+                    .await?
+                {
                     edit.runs.push(run);
                     names.push(name);
                 }
-                edit.segments.push(SegmentEntry { tier, ..(*entry).clone() });
+                edit.segments.push(SegmentEntry {
+                    tier,
+                    ..(*entry).clone()
+                });
             }
             Step::Merge(inputs) => {
                 let range = range_of(&inputs)?;
@@ -122,16 +137,19 @@ impl Writer {
                 let (segment, name) = self.merge(&inputs).await?;
                 edit.segments.push(segment);
                 names.push(name);
-                edit.remove.extend(inputs.iter().map(|input| input.object.name.clone()));
+                edit.remove
+                    .extend(inputs.iter().map(|input| input.object.name.clone()));
             }
             Step::MergeRuns(inputs) => {
                 let (run, name) = self.merge_runs(&inputs).await?;
                 edit.runs.push(run);
                 names.push(name);
-                edit.remove.extend(inputs.iter().map(|input| input.object.name.clone()));
+                edit.remove
+                    .extend(inputs.iter().map(|input| input.object.name.clone()));
             }
             Step::JoinPacks(inputs) => {
-                edit.remove.extend(inputs.iter().map(|input| input.object.name.clone()));
+                edit.remove
+                    .extend(inputs.iter().map(|input| input.object.name.clone()));
                 let (pack, name) = self.join_packs(&inputs).await?;
                 names.extend(name);
                 if pack.object.len >= self.settings.seal.pack_bytes {

@@ -11,6 +11,7 @@ use super::publish::Uploading;
 use super::writer::Writer;
 use crate::catalog::{ObjectRef, SegmentEntry};
 use crate::error::{Error, Result};
+use crate::format::Damage;
 use crate::format::container::{BlockSums, ContainerBuilder, ObjectKind, Section};
 use crate::format::facts::SegmentFacts;
 use crate::format::page::PAGE_IDS;
@@ -21,7 +22,6 @@ use crate::format::segment::{
 use crate::format::table::{TableBuilder, TableShape};
 use crate::format::term::TERM_BITS;
 use crate::format::wire::Put;
-use crate::format::Damage;
 use crate::read::objects::{Objects, OpenSegment};
 use crate::read::window::{TableCursor, Window};
 
@@ -36,15 +36,25 @@ pub(crate) struct Output {
 
 impl Output {
     pub(crate) async fn create(objects: &Objects, name: &str, kind: ObjectKind) -> Result<Self> {
-        let writer = objects.blobs().create(name).await.map_err(Error::store("create an object"))?;
-        Ok(Self { container: ContainerBuilder::new(kind), writer })
+        let writer = objects
+            .blobs()
+            .create(name)
+            .await
+            .map_err(Error::store("create an object"))?;
+        Ok(Self {
+            container: ContainerBuilder::new(kind),
+            writer,
+        })
     }
 
     /// Hands over what was made, once it is worth it.
     pub(crate) async fn flush(&mut self) -> Result<()> {
         if self.container.buffer().len() >= WRITE_BYTES {
             let bytes = self.container.drain();
-            self.writer.write(bytes).await.map_err(Error::store("write an object"))?;
+            self.writer
+                .write(bytes)
+                .await
+                .map_err(Error::store("write an object"))?;
         }
         Ok(())
     }
@@ -53,24 +63,39 @@ impl Output {
     pub(crate) async fn finish(mut self, name: &str) -> Result<ObjectRef> {
         let finished = self.container.finish();
         let bytes = self.container.drain();
-        self.writer.write(bytes).await.map_err(Error::store("write an object"))?;
-        self.writer.finish(finished.len).await.map_err(Error::store("complete an object"))?;
+        self.writer
+            .write(bytes)
+            .await
+            .map_err(Error::store("write an object"))?;
+        self.writer
+            .finish(finished.len)
+            .await
+            .map_err(Error::store("complete an object"))?;
         let (len, tables_start) = (finished.len, finished.tables_start);
-        Ok(ObjectRef { name: name.to_owned(), len, tables_start })
+        Ok(ObjectRef {
+            name: name.to_owned(),
+            len,
+            tables_start,
+        })
     }
 }
 
 impl Writer {
     /// Merges neighbours into one segment of the next tier. The new object is complete, but nothing
     /// names it yet.
-    pub(crate) async fn merge(&self, inputs: &[Arc<SegmentEntry>]) -> Result<(SegmentEntry, Uploading)> {
+    pub(crate) async fn merge(
+        &self,
+        inputs: &[Arc<SegmentEntry>],
+    ) -> Result<(SegmentEntry, Uploading)> {
         let objects = &self.view.objects;
         let mut open = Vec::with_capacity(inputs.len());
         for input in inputs {
             open.push(objects.open(&input.object).await?);
         }
         let range = range_of(inputs)?;
-        let uploading = self.publisher.name("seg", &format!("{:012}-{}", range.start, range.end));
+        let uploading = self
+            .publisher
+            .name("seg", &format!("{:012}-{}", range.start, range.end));
         let mut output = Output::create(objects, &uploading.name, ObjectKind::Segment).await?;
         let frame_table = copy_frames(objects, &open, &mut output).await?;
         let mut sums = Vec::new();
@@ -89,13 +114,23 @@ impl Writer {
         container.table(Section::Blocks, segment::encode_blocks(records(&open)));
         container.table(Section::FrameTable, frame_table);
         let dictionaries = dictionaries.iter().map(|bytes| &bytes[..]);
-        container.table(Section::Dictionaries, segment::encode_dictionaries(dictionaries));
+        container.table(
+            Section::Dictionaries,
+            segment::encode_dictionaries(dictionaries),
+        );
         container.table(Section::TxIndexes, tx_indexes(&open));
         container.table(Section::TermDirectory, terms.directory);
         container.table(Section::BlockChecksums, sums);
         let object = output.finish(&uploading.name).await?;
         let tier = inputs.iter().map(|input| input.tier).max().unwrap_or(0) + 1;
-        Ok((SegmentEntry { object, tier, facts }, uploading))
+        Ok((
+            SegmentEntry {
+                object,
+                tier,
+                facts,
+            },
+            uploading,
+        ))
     }
 }
 
@@ -105,10 +140,13 @@ pub(crate) fn range_of(inputs: &[Arc<SegmentEntry>]) -> Result<BlockRange> {
         _ => true,
     });
     match (inputs.first(), inputs.last()) {
-        (Some(first), Some(last)) if joined => {
-            Ok(BlockRange::new(first.facts.range.start, last.facts.range.end))
-        }
-        _ => Err(Error::Invalid("segments to merge are no neighbours".to_owned())),
+        (Some(first), Some(last)) if joined => Ok(BlockRange::new(
+            first.facts.range.start,
+            last.facts.range.end,
+        )),
+        _ => Err(Error::Invalid(
+            "segments to merge are no neighbours".to_owned(),
+        )),
     }
 }
 
@@ -123,11 +161,18 @@ async fn copy_frames(
     for input in inputs {
         let name = &input.identity.name;
         let tables = &input.tables;
-        let len = tables.frames.last().map_or(0, |place| place.start + u64::from(place.len));
+        let len = tables
+            .frames
+            .last()
+            .map_or(0, |place| place.start + u64::from(place.len));
         let mut window = Window::new(objects, name, (tables.frames_offset, len));
         for (number, place) in tables.frames.iter().enumerate() {
-            let frame = window.slice(place.start, place.start + u64::from(place.len)).await?;
-            place.verify(&frame, number as u32).map_err(|damage| Error::damaged(name, damage))?;
+            let frame = window
+                .slice(place.start, place.start + u64::from(place.len))
+                .await?;
+            place
+                .verify(&frame, number as u32)
+                .map_err(|damage| Error::damaged(name, damage))?;
             encode_frame_place(&frame, index, place.first_tx, &mut table);
             output.container.buffer().put(&frame);
             output.flush().await?;
@@ -149,7 +194,9 @@ async fn copy_tx_hashes(
         let section = &input.tables.tx_hashes;
         let mut window = Window::blocked(objects, &input.identity.name, section);
         for start in (0..section.len).step_by(WRITE_BYTES) {
-            let bytes = window.slice(start, (start + WRITE_BYTES as u64).min(section.len)).await?;
+            let bytes = window
+                .slice(start, (start + WRITE_BYTES as u64).min(section.len))
+                .await?;
             new_sums.update(&bytes);
             output.container.buffer().put(&bytes);
             output.flush().await?;
@@ -173,7 +220,9 @@ async fn copy_digests(
         let section = &input.tables.digests;
         let mut window = Window::blocked(objects, &input.identity.name, section);
         for start in (0..section.len).step_by(WRITE_BYTES) {
-            let bytes = window.slice(start, (start + WRITE_BYTES as u64).min(section.len)).await?;
+            let bytes = window
+                .slice(start, (start + WRITE_BYTES as u64).min(section.len))
+                .await?;
             new_sums.update(&bytes);
             hasher.update(&bytes);
             output.container.buffer().put(&bytes);
@@ -211,14 +260,26 @@ async fn merge_terms(
     for input in inputs {
         let tables = &input.tables;
         let name = input.identity.name.as_str();
-        let last = tables.terms.place(tables.terms.page_count().saturating_sub(1));
+        let last = tables
+            .terms
+            .place(tables.terms.page_count().saturating_sub(1));
         let terms_len = last.map_or(0, |place| place.end);
         let window = Window::new(objects, name, (tables.terms_offset, terms_len));
         let terms = TableCursor::new(window, &tables.terms);
         let lists = Window::blocked(objects, name, &tables.postings);
         let base = page * PAGE_IDS;
-        sources.push(TermSource { terms, lists, lists_len: tables.postings.len, name, base });
-        page += tables.stretches.iter().map(|placed| placed.stretch.pages()).sum::<u32>();
+        sources.push(TermSource {
+            terms,
+            lists,
+            lists_len: tables.postings.len,
+            name,
+            base,
+        });
+        page += tables
+            .stretches
+            .iter()
+            .map(|placed| placed.stretch.pages())
+            .sum::<u32>();
         entries += tables.terms.entries();
         list_bytes += tables.postings.len;
     }
@@ -318,13 +379,16 @@ fn join_stretches(inputs: &[Arc<OpenSegment>]) -> (Vec<Stretch>, Vec<bytes::Byte
 }
 
 fn records(inputs: &[Arc<OpenSegment>]) -> impl Iterator<Item = BlockRecord> {
-    inputs.iter().flat_map(|input| &input.tables.blocks).map(|entry| BlockRecord {
-        hash: entry.hash,
-        timestamp: entry.timestamp,
-        logs: entry.logs,
-        txs: entry.txs,
-        txs_in_sequence: entry.txs_in_sequence,
-    })
+    inputs
+        .iter()
+        .flat_map(|input| &input.tables.blocks)
+        .map(|entry| BlockRecord {
+            hash: entry.hash,
+            timestamp: entry.timestamp,
+            logs: entry.logs,
+            txs: entry.txs,
+            txs_in_sequence: entry.txs_in_sequence,
+        })
 }
 
 fn tx_indexes(inputs: &[Arc<OpenSegment>]) -> Vec<u8> {
@@ -332,7 +396,10 @@ fn tx_indexes(inputs: &[Arc<OpenSegment>]) -> Vec<u8> {
     let mut all = Vec::new();
     for input in inputs {
         let odd = input.tables.odd_tx_indexes();
-        all.extend(odd.iter().map(|(block, indexes)| (first + block, indexes.as_slice())));
+        all.extend(
+            odd.iter()
+                .map(|(block, indexes)| (first + block, indexes.as_slice())),
+        );
         first += input.tables.blocks.len() as u32;
     }
     segment::encode_tx_indexes(all.into_iter())
@@ -362,4 +429,3 @@ fn join_facts(inputs: &[Arc<SegmentEntry>], range: BlockRange, root: Hash32) -> 
     facts.levels = levels;
     facts
 }
-

@@ -3,10 +3,12 @@
 pub(crate) mod append;
 pub(crate) mod cut;
 pub(crate) mod edit;
+pub(crate) mod fill;
 pub(crate) mod maintain;
 pub(crate) mod merge;
 pub(crate) mod pack;
 pub(crate) mod publish;
+pub(crate) mod rewind;
 pub(crate) mod rows;
 pub(crate) mod runs;
 pub(crate) mod seal;

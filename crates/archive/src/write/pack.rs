@@ -87,12 +87,18 @@ fn encode_payload(payload: &Payload, index: &mut Vec<u8>, stream: &mut Vec<u8>) 
 }
 
 /// Packs that lie side by side, as one: frames are copied, the index is laid end to end.
-pub(crate) fn join(parts: &[(Bytes, u64)], range: BlockRange, datasets: DatasetSet) -> Decoded<BuiltPack> {
+pub(crate) fn join(
+    parts: &[(Bytes, u64)],
+    range: BlockRange,
+    datasets: DatasetSet,
+) -> Decoded<BuiltPack> {
     let mut container = ContainerBuilder::new(ObjectKind::Pack);
     container.begin(Section::Frames);
     let (mut table, mut index, mut number) = (Vec::new(), Vec::new(), 0_usize);
     for (object, tables_start) in parts {
-        let at = usize::try_from(*tables_start).ok().filter(|&at| at <= object.len());
+        let at = usize::try_from(*tables_start)
+            .ok()
+            .filter(|&at| at <= object.len());
         let tail = object.slice(at.ok_or(Damage("object too short"))?..);
         let part = Container::parse(tail, *tables_start, ObjectKind::Pack)?;
         let (offset, len) = part.data(Section::Frames)?;
@@ -102,7 +108,12 @@ pub(crate) fn join(parts: &[(Bytes, u64)], range: BlockRange, datasets: DatasetS
             let bytes = object.get((offset + frame.start) as usize..(offset + frame.end) as usize);
             let bytes = bytes.ok_or(Damage("frame cut off"))?;
             frame.verify(bytes, place)?;
-            encode_frame(bytes, frame.stream_end - stream_start, number as u64, &mut table);
+            encode_frame(
+                bytes,
+                frame.stream_end - stream_start,
+                number as u64,
+                &mut table,
+            );
             container.buffer().put(bytes);
             (stream_start, number) = (frame.stream_end, number + 1);
         }
@@ -111,7 +122,12 @@ pub(crate) fn join(parts: &[(Bytes, u64)], range: BlockRange, datasets: DatasetS
     container.table(Section::FrameTable, table);
     container.table(Section::PackIndex, index);
     let finished = container.finish();
-    Ok(BuiltPack { bytes: container.drain(), finished, range, datasets })
+    Ok(BuiltPack {
+        bytes: container.drain(),
+        finished,
+        range,
+        datasets,
+    })
 }
 
 /// Where a frame lies, packed and unpacked.

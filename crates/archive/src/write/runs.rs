@@ -45,13 +45,21 @@ impl Writer {
             let missing = || Error::damaged(name, Damage("a sealed segment without hashes"));
             let (table, offset) = segment.tables.hashes.as_ref().ok_or_else(missing)?;
             let first_block = segment.tables.facts.range.start;
-            sources.push(Source { name, table, offset: *offset, first_block });
+            sources.push(Source {
+                name,
+                table,
+                offset: *offset,
+                first_block,
+            });
         }
         self.merge_tables(sources, range, 1).await.map(Some)
     }
 
     /// Merges neighbouring runs into one of the next tier.
-    pub(crate) async fn merge_runs(&self, inputs: &[Arc<RunEntry>]) -> Result<(RunEntry, Uploading)> {
+    pub(crate) async fn merge_runs(
+        &self,
+        inputs: &[Arc<RunEntry>],
+    ) -> Result<(RunEntry, Uploading)> {
         let objects = &self.view.objects;
         let mut open = Vec::with_capacity(inputs.len());
         for input in inputs {
@@ -74,6 +82,23 @@ impl Writer {
         self.merge_tables(sources, range, tier).await
     }
 
+    /// Makes a run of the first blocks of another.
+    pub(crate) async fn trim_run(
+        &self,
+        run: &RunEntry,
+        range: BlockRange,
+    ) -> Result<(RunEntry, Uploading)> {
+        let open = self.view.objects.open_run(&run.object).await?;
+        let source = Source {
+            name: &open.identity.name,
+            table: &open.hashes,
+            offset: open.offset,
+            first_block: run.range.start,
+        };
+        self.merge_tables(vec![source], range, run.tier).await
+    }
+
+    /// Merges tables over a range; entries behind its end are left out.
     async fn merge_tables(
         &self,
         sources: Vec<Source<'_>>,
@@ -81,7 +106,9 @@ impl Writer {
         tier: u8,
     ) -> Result<(RunEntry, Uploading)> {
         let objects = &self.view.objects;
-        let uploading = self.publisher.name("run", &format!("{:012}-{}", range.start, range.end));
+        let uploading = self
+            .publisher
+            .name("run", &format!("{:012}-{}", range.start, range.end));
         let mut output = Output::create(objects, &uploading.name, ObjectKind::Run).await?;
         output.container.begin(Section::Hashes);
         let entries: u64 = sources.iter().map(|source| source.table.entries()).sum();
@@ -90,28 +117,48 @@ impl Writer {
         let mut table = TableBuilder::new(shape);
         let mut cursors = Vec::with_capacity(sources.len());
         for source in &sources {
-            let last = source.table.place(source.table.page_count().saturating_sub(1));
+            let last = source
+                .table
+                .place(source.table.page_count().saturating_sub(1));
             let place = (source.offset, last.map_or(0, |place| place.end));
             let window = Window::new(objects, source.name, place);
             let shift = source.first_block - range.start;
             cursors.push((TableCursor::new(window, source.table), shift));
         }
+        let mut kept = 0;
         loop {
             let mut lowest = None;
             for (place, (cursor, shift)) in cursors.iter_mut().enumerate() {
                 if let Some((key, offset)) = cursor.peek().await? {
                     let next = (key, offset + *shift, place);
-                    lowest = Some(lowest.map_or(next, |so_far: (u64, u64, usize)| so_far.min(next)));
+                    lowest =
+                        Some(lowest.map_or(next, |so_far: (u64, u64, usize)| so_far.min(next)));
                 }
             }
-            let Some((key, offset, place)) = lowest else { break };
-            table.push(key, offset, output.container.buffer());
-            cursors.get_mut(place).into_iter().for_each(|(cursor, _)| cursor.pop());
+            let Some((key, offset, place)) = lowest else {
+                break;
+            };
+            if offset < range.len() {
+                table.push(key, offset, output.container.buffer());
+                kept += 1;
+            }
+            cursors
+                .get_mut(place)
+                .into_iter()
+                .for_each(|(cursor, _)| cursor.pop());
             output.flush().await?;
         }
         let directory = table.finish(output.container.buffer());
         output.container.table(Section::HashDirectory, directory);
         let object = output.finish(&uploading.name).await?;
-        Ok((RunEntry { object, tier, range, entries }, uploading))
+        Ok((
+            RunEntry {
+                object,
+                tier,
+                range,
+                entries: kept,
+            },
+            uploading,
+        ))
     }
 }

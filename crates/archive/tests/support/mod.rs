@@ -86,6 +86,7 @@ pub async fn ingest(archive: &Archive, chain: &SimChain, range: BlockRange, size
             .ingest_finalized_blocks(batch, &Provenance::default())
             .await
             .unwrap();
+        while archive.maintain().await.unwrap() {}
     }
 }
 

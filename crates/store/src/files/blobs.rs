@@ -216,3 +216,6 @@ fn is_absent(error: &io::Error) -> bool {
     use io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
     matches!(error.kind(), NotFound | IsADirectory | NotADirectory)
 }
+
+#[cfg(test)]
+mod tests;

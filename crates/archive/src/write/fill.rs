@@ -1,0 +1,290 @@
+//! Filling: a bounded range of old blocks, written beside ingest. Nothing of it is visible before
+//! it is complete and links to what lies around it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chronolith_model::{Block, BlockRange, DatasetSet, Hash32, Verification};
+
+use super::append::{Provenance, check_links, normalise};
+use super::cut;
+use super::edit::Edit;
+use super::publish::{Applied, Uploading};
+use super::rows::Rows;
+use super::seal::{self, Built, Cut, Kept};
+use super::writer::Writer;
+use crate::catalog::{PackEntry, SegmentEntry};
+use crate::error::{Error, Result};
+use crate::format::compress::Packer;
+use crate::read::snapshot::{Need, Snapshot};
+
+const CLOCK: Need<'static> = Need {
+    datasets: DatasetSet::CLOCK,
+    filter: None,
+};
+
+/// A fill on its way. Dropping it leaves garbage and nothing else.
+#[derive(Debug)]
+pub struct Fill {
+    writer: Arc<Writer>,
+    range: BlockRange,
+    kept: Kept,
+    next: u64,
+    first_parent: Option<Hash32>,
+    last_hash: Option<Hash32>,
+    level: Option<Verification>,
+    rows: Option<Rows>,
+    packer: Option<Arc<Packer>>,
+    segments: Vec<SegmentEntry>,
+    packs: Vec<PackEntry>,
+    names: Vec<Uploading>,
+}
+
+impl Fill {
+    pub(crate) fn new(writer: Arc<Writer>, range: BlockRange, kept: Kept) -> Result<Self> {
+        if range.is_empty() {
+            return Err(Error::Invalid("an empty range cannot be filled".to_owned()));
+        }
+        Ok(Self {
+            writer,
+            range,
+            kept,
+            next: range.start,
+            first_parent: None,
+            last_hash: None,
+            level: None,
+            rows: Some(Rows::default()),
+            packer: None,
+            segments: Vec::new(),
+            packs: Vec::new(),
+            names: Vec::new(),
+        })
+    }
+
+    /// Adds the next blocks. What is complete is uploaded at once; memory stays bounded.
+    ///
+    /// # Errors
+    /// `Gap`, `BadParent` or `BadBlock` for what does not fit, or `Store`.
+    pub async fn push(&mut self, mut blocks: Vec<Block>, provenance: &Provenance) -> Result<()> {
+        check_links(&blocks)?;
+        let Some(first) = blocks.first().map(|block| block.clock) else {
+            return Ok(());
+        };
+        if first.number != self.next {
+            return Err(Error::Gap {
+                expected: self.next,
+                got: first.number,
+            });
+        }
+        let links = self
+            .last_hash
+            .filter(|&expected| expected != first.parent_hash);
+        if let Some(expected) = links {
+            let (number, names) = (first.number, first.parent_hash);
+            return Err(Error::BadParent {
+                number,
+                names,
+                expected,
+            });
+        }
+        if first.number + blocks.len() as u64 > self.range.end {
+            return Err(Error::Invalid(format!(
+                "blocks behind the end of the fill ({})",
+                self.range
+            )));
+        }
+        let complete = self.kept.scope == chronolith_model::Scope::All;
+        for block in &mut blocks {
+            normalise(block, &self.kept);
+            self.writer
+                .settings
+                .profile
+                .check(block, complete)
+                .map_err(|fault| Error::BadBlock {
+                    number: block.clock.number,
+                    fault,
+                })?;
+        }
+        self.first_parent.get_or_insert(first.parent_hash);
+        self.last_hash = blocks.last().map(|block| block.clock.hash);
+        self.next += blocks.len() as u64;
+        let lowest = self
+            .level
+            .map_or(provenance.level, |level| level.min(provenance.level));
+        self.level = Some(lowest);
+        self.seal(blocks, provenance.level).await
+    }
+
+    /// Packs the blocks and uploads every segment that is complete.
+    async fn seal(&mut self, blocks: Vec<Block>, level: Verification) -> Result<()> {
+        let mut rows = self.rows.take().ok_or_else(failed)?;
+        let (kept, settings) = (self.kept.clone(), self.writer.settings.seal.clone());
+        let packer = self.packer.clone();
+        let last = self.next == self.range.end;
+        let job = move || {
+            let pack = super::pack::build(&blocks, kept.datasets);
+            blocks.iter().for_each(|block| rows.push(block, level));
+            let mut cuts = cut::due(&rows, &settings);
+            let sealed = cuts.last().map_or(0, |cut| cut.end);
+            if last && sealed < rows.blocks.len() {
+                cuts.push(Cut {
+                    start: sealed,
+                    end: rows.blocks.len(),
+                });
+            }
+            let packer = packer.or_else(|| {
+                let cut = cuts.first()?;
+                Some(Arc::new(Packer::new(
+                    seal::train(&rows, *cut),
+                    settings.level,
+                )))
+            });
+            let plain = Arc::new(Packer::new(Bytes::new(), settings.level));
+            let used = packer.clone().unwrap_or(plain);
+            let built: Vec<Built> = cuts
+                .iter()
+                .map(|&cut| seal::seal(&rows, cut, &kept, &used))
+                .collect();
+            rows.drop_front(cuts.last().map_or(0, |cut| cut.end));
+            (rows, built, pack, packer)
+        };
+        let done = tokio::task::spawn_blocking(job)
+            .await
+            .map_err(|_| failed())?;
+        let (rows, built, pack, packer) = done;
+        let mut uploads = Vec::new();
+        for built in built {
+            self.segments
+                .push(self.writer.upload(built, 1, &mut uploads));
+        }
+        if let Some(pack) = pack {
+            self.packs.push(self.writer.upload_pack(pack, &mut uploads));
+        }
+        self.names.extend(self.writer.put_all(uploads).await?);
+        (self.rows, self.packer) = (Some(rows), packer);
+        Ok(())
+    }
+
+    /// Makes the range visible, after checking that it links on both sides.
+    ///
+    /// # Errors
+    /// `Gap` where blocks are missing, `BadParent` or `FinalityViolation` where it does not link to
+    /// or contradicts what is archived: nothing is published then. `Fenced` or `Store`.
+    pub async fn finish(mut self) -> Result<()> {
+        if self.next != self.range.end {
+            return Err(Error::Gap {
+                expected: self.next,
+                got: self.range.end,
+            });
+        }
+        let snapshot = self.writer.publisher.settled().await?;
+        if let Some(halt) = &snapshot.state.halt {
+            return Err(Error::Halted {
+                reason: halt.reason.clone(),
+            });
+        }
+        self.check_neighbours(&snapshot).await?;
+        let superseded = self.superseded(&snapshot).await?;
+        let edit = Edit {
+            remove: superseded,
+            segments: std::mem::take(&mut self.segments),
+            packs: std::mem::take(&mut self.packs),
+            ..Edit::default()
+        };
+        match self.writer.publisher.publish(edit).await? {
+            Applied::Published(_) => Ok(()),
+            Applied::Dropped => Err(Error::Invalid(
+                "the range changed while it was filled".to_owned(),
+            )),
+        }
+    }
+
+    async fn check_neighbours(&self, snapshot: &Snapshot) -> Result<()> {
+        let objects = &self.writer.view.objects;
+        let clock = async |number: u64| match snapshot.best_at(number, &CLOCK) {
+            None => Ok::<_, Error>(None),
+            Some(entry) => Ok(objects.open(&entry.object).await?.tables.clock(number)),
+        };
+        if let Some(before) = self.range.start.checked_sub(1) {
+            if let (Some(below), Some(names)) = (clock(before).await?, self.first_parent)
+                && below.hash != names
+            {
+                let number = self.range.start;
+                return Err(Error::BadParent {
+                    number,
+                    names,
+                    expected: below.hash,
+                });
+            }
+        }
+        if let (Some(above), Some(expected)) = (clock(self.range.end).await?, self.last_hash)
+            && above.parent_hash != expected
+        {
+            let (number, names) = (self.range.end, above.parent_hash);
+            return Err(Error::BadParent {
+                number,
+                names,
+                expected,
+            });
+        }
+        for entry in &self.segments {
+            let new = objects.open(&entry.object).await?;
+            for number in entry.facts.range.start..entry.facts.range.end {
+                let (Some(old), Some(new)) = (clock(number).await?, new.tables.clock(number))
+                else {
+                    continue;
+                };
+                if old.hash != new.hash {
+                    let archived = old.block_ref();
+                    return Err(Error::FinalityViolation {
+                        archived,
+                        offered: new.hash,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Segments that this fill replaces: same content kept, inside the range, and either equal in
+    /// every block or proven less far than this fill is.
+    async fn superseded(&self, snapshot: &Snapshot) -> Result<Vec<String>> {
+        let objects = &self.writer.view.objects;
+        let mut names = Vec::new();
+        for old in &snapshot.catalog.segments {
+            let facts = &old.facts;
+            let same = facts.datasets == self.kept.datasets && facts.scope == self.kept.scope;
+            if !same || !self.range.covers(&facts.range) {
+                continue;
+            }
+            let highest = facts.levels.iter().map(|(_, level)| *level).max();
+            let surer = self.level > highest;
+            let segment = objects.open(&old.object).await?;
+            for number in facts.range.start..facts.range.end {
+                let Some(new) = self
+                    .segments
+                    .iter()
+                    .find(|new| new.facts.range.contains(number))
+                else {
+                    continue;
+                };
+                let new = objects.open(&new.object).await?;
+                let digests = (
+                    objects.digest(&segment, number).await?,
+                    objects.digest(&new, number).await?,
+                );
+                if digests.0 != digests.1 && !surer {
+                    return Err(Error::Invalid(format!(
+                        "block {number} is archived with the same hash and other content; only a fill that is proven further may replace it"
+                    )));
+                }
+            }
+            names.push(old.object.name.clone());
+        }
+        Ok(names)
+    }
+}
+
+fn failed() -> Error {
+    Error::Invalid("this fill failed before; begin a new one".to_owned())
+}

@@ -1,0 +1,242 @@
+//! What operators do: end a halt, take back the newest blocks, let go of the oldest.
+
+use bytes::Bytes;
+use chronolith_model::{Block, BlockRange};
+
+use super::cut;
+use super::edit::Edit;
+use super::publish::{Applied, Uploading};
+use super::rows::Rows;
+use super::seal::{self, Cut, Kept};
+use super::writer::Writer;
+use crate::catalog::SegmentEntry;
+use crate::error::{Error, Result};
+use crate::format::compress::Packer;
+use crate::read::lookup::block_by_number;
+use crate::read::snapshot::Snapshot;
+use crate::state::{AuditEntry, LiveRun};
+
+impl Writer {
+    /// Ends a halt and keeps what is archived.
+    pub(crate) async fn resume(&self, audit: AuditEntry) -> Result<()> {
+        let edit = Edit {
+            halt: Some(None),
+            audit: Some(audit),
+            ..Edit::default()
+        };
+        self.publisher.publish(edit).await.map(|_| ())
+    }
+
+    /// Takes back every block behind `to` and ends a halt. One swap: readers see all or nothing.
+    pub(crate) async fn rewind(&self, to: u64, audit: AuditEntry) -> Result<()> {
+        let mut appender = self.appender.lock().await;
+        let _no_merges = self.maintenance.lock().await;
+        appender.forget();
+        let snapshot = self.publisher.settled().await?;
+        let live = snapshot
+            .state
+            .live
+            .filter(|live| live.start <= to && to < live.head.number);
+        let Some(live) = live else {
+            return Err(Error::Invalid(format!(
+                "cannot rewind to {to}: not below the head of the live run"
+            )));
+        };
+        let clock = block_by_number(&self.view.objects, &snapshot, to).await?;
+        let live = LiveRun {
+            head: clock.block_ref(),
+            head_timestamp: clock.timestamp,
+            ..live
+        };
+        let mut edit = Edit {
+            expected_head: Some(snapshot.head()),
+            live: Some(Some(live)),
+            halt: Some(None),
+            audit: Some(audit),
+            ..Edit::default()
+        };
+        let mut names = self.cut_segments(&snapshot, to, &mut edit).await?;
+        names.extend(self.cut_runs(&snapshot, to, &mut edit).await?);
+        names.extend(self.cut_packs(&snapshot, to, &mut edit).await?);
+        let applied = self.publisher.publish(edit).await?;
+        drop(names);
+        match applied {
+            Applied::Published(_) => Ok(()),
+            Applied::Dropped => Err(Error::Invalid("the head moved while rewinding".to_owned())),
+        }
+    }
+
+    /// Replaces segments that reach behind `to` by what remains of them.
+    async fn cut_segments(
+        &self,
+        snapshot: &Snapshot,
+        to: u64,
+        edit: &mut Edit,
+    ) -> Result<Vec<Uploading>> {
+        let mut names = Vec::new();
+        for entry in snapshot
+            .segments
+            .iter()
+            .filter(|entry| entry.facts.range.end > to + 1)
+        {
+            edit.remove.push(entry.object.name.clone());
+            if entry.facts.range.start <= to {
+                let kept = BlockRange::new(entry.facts.range.start, to + 1);
+                let (pieces, batch, uploaded) = self.reseal(entry, kept).await?;
+                names.extend(uploaded);
+                edit.segments.extend(pieces);
+                edit.batches.extend(batch);
+            }
+        }
+        Ok(names)
+    }
+
+    /// Seals the first blocks of a segment again, in bounded memory: as they were cut at first,
+    /// with the blocks behind the last cut as a batch.
+    async fn reseal(
+        &self,
+        entry: &SegmentEntry,
+        range: BlockRange,
+    ) -> Result<(Vec<SegmentEntry>, Option<SegmentEntry>, Vec<Uploading>)> {
+        let kept = Kept {
+            datasets: entry.facts.datasets,
+            scope: entry.facts.scope.clone(),
+        };
+        let settings = &self.settings.seal;
+        let (mut rows, mut pieces, mut names) = (Rows::default(), Vec::new(), Vec::new());
+        let plain = Packer::new(Bytes::new(), settings.level);
+        for number in range.start..range.end {
+            self.read_rows(entry, BlockRange::one(number), &mut rows)
+                .await?;
+            for cut in cut::due(&rows, settings) {
+                let packer = Packer::new(seal::train(&rows, cut), settings.level);
+                let built = seal::seal(&rows, cut, &kept, &packer);
+                let mut uploads = Vec::new();
+                pieces.push(self.upload(built, 1, &mut uploads));
+                names.extend(self.put_all(uploads).await?);
+                rows.drop_front(cut.end);
+            }
+        }
+        let end = rows.blocks.len();
+        let mut batch = None;
+        if end > 0 {
+            let built = seal::seal(&rows, Cut { start: 0, end }, &kept, &plain);
+            let mut uploads = Vec::new();
+            batch = Some(self.upload(built, 0, &mut uploads));
+            names.extend(self.put_all(uploads).await?);
+        }
+        Ok((pieces, batch, names))
+    }
+
+    /// Runs keep the hashes of segments that stay merged; what was sealed again has its own.
+    async fn cut_runs(
+        &self,
+        snapshot: &Snapshot,
+        to: u64,
+        edit: &mut Edit,
+    ) -> Result<Vec<Uploading>> {
+        let cut = snapshot
+            .catalog
+            .segments
+            .iter()
+            .filter(|entry| entry.facts.range.end > to + 1);
+        let Some(end) = cut.map(|entry| entry.facts.range.start).min() else {
+            return Ok(Vec::new());
+        };
+        let mut names = Vec::new();
+        for run in snapshot
+            .catalog
+            .runs
+            .iter()
+            .filter(|run| run.range.end > end)
+        {
+            edit.remove.push(run.object.name.clone());
+            if run.range.start < end {
+                let kept = BlockRange::new(run.range.start, end);
+                let (trimmed, name) = self.trim_run(run, kept).await?;
+                edit.runs.push(trimmed);
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    async fn cut_packs(
+        &self,
+        snapshot: &Snapshot,
+        to: u64,
+        edit: &mut Edit,
+    ) -> Result<Vec<Uploading>> {
+        let mut uploads = Vec::new();
+        let past = snapshot.packs().filter(|pack| pack.range.end > to + 1);
+        let past: Vec<_> = past.cloned().collect();
+        for pack in past {
+            edit.remove.push(pack.object.name.clone());
+            let mut blocks = Vec::new();
+            for number in pack.range.start..(to + 1).max(pack.range.start) {
+                let payload = self.view.objects.payload(&pack, number).await?;
+                let clock = block_by_number(&self.view.objects, snapshot, number).await?;
+                blocks.push(Block {
+                    clock,
+                    txs: Vec::new(),
+                    logs: Vec::new(),
+                    payload,
+                });
+            }
+            if let Some(built) = super::pack::build(&blocks, pack.datasets) {
+                edit.batch_packs.push(self.upload_pack(built, &mut uploads));
+            }
+        }
+        self.put_all(uploads).await
+    }
+
+    /// Lets go of whole segments, runs and packs below a block. What straddles it stays.
+    pub(crate) async fn prune(&self, below: u64, audit: AuditEntry) -> Result<u64> {
+        let _appender = self.appender.lock().await;
+        let _no_merges = self.maintenance.lock().await;
+        let snapshot = self.publisher.settled().await?;
+        let catalog = &snapshot.catalog;
+        let live = snapshot.state.live.filter(|live| below <= live.head.number);
+        let Some(mut live) = live else {
+            return Err(Error::Invalid(format!(
+                "cannot prune below {below}: it is behind the head"
+            )));
+        };
+        let old = |range: &BlockRange| range.end <= below;
+        let segments = catalog
+            .segments
+            .iter()
+            .filter(|entry| old(&entry.facts.range));
+        let runs = catalog.runs.iter().filter(|run| old(&run.range));
+        let packs = catalog.packs.iter().filter(|pack| old(&pack.range));
+        let mut remove: Vec<String> = segments.map(|entry| entry.object.name.clone()).collect();
+        let pruned = remove.len() as u64;
+        remove.extend(runs.map(|run| run.object.name.clone()));
+        remove.extend(packs.map(|pack| pack.object.name.clone()));
+        let kept = snapshot
+            .segments
+            .iter()
+            .filter(|entry| !old(&entry.facts.range) || entry.tier == 0);
+        let first = kept
+            .map(|entry| entry.facts.range.start)
+            .filter(|&start| start >= live.start)
+            .min();
+        live.start = first.unwrap_or(live.start);
+        let edit = Edit {
+            remove,
+            live: Some(Some(live)),
+            audit: Some(audit),
+            ..Edit::default()
+        };
+        let edit = Edit {
+            expected_head: Some(snapshot.head()),
+            ..edit
+        };
+        match self.publisher.publish(edit).await? {
+            Applied::Published(_) => Ok(pruned),
+            Applied::Dropped => Err(Error::Invalid(
+                "the archive changed while pruning".to_owned(),
+            )),
+        }
+    }
+}
