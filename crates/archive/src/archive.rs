@@ -1,16 +1,19 @@
 //! The archive's face: open it, feed it finalized blocks, ask it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use chronolith_model::{
     Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32, LogFilter, Payload, Scope,
     Verification,
 };
 use chronolith_store::{BlobStore, MetaStore, TakeOver};
+use tokio::time::Instant;
 
 use crate::collect::{Collect, GarbageReport};
 use crate::error::{Error, Result};
 use crate::health::HealthReport;
+use crate::meters::Meters;
 use crate::read::lookup::{self, TimeSide, TxPlace};
 use crate::read::objects::Objects;
 use crate::read::payload;
@@ -30,6 +33,8 @@ pub struct Archive {
     view: Arc<View>,
     settings: Arc<Settings>,
     writer: Option<Arc<Writer>>,
+    /// Numbers queries, so that traces of one can be told from those of another.
+    queries: Arc<AtomicU64>,
 }
 
 impl Archive {
@@ -42,12 +47,16 @@ impl Archive {
         blobs: Arc<dyn BlobStore>,
         settings: Settings,
     ) -> Result<Self> {
-        let view = Arc::new(View::new(meta, Objects::new(blobs, settings.cache_bytes)));
+        let view = Arc::new(View::new(
+            meta,
+            Objects::new(blobs, settings.cache_bytes, Meters::new(settings.chain)),
+        ));
         view.refresh().await?;
         Ok(Self {
             view,
             settings: Arc::new(settings),
             writer: None,
+            queries: Arc::default(),
         })
     }
 
@@ -63,12 +72,16 @@ impl Archive {
         take_over: TakeOver,
     ) -> Result<Self> {
         let settings = Arc::new(settings);
-        let view = Arc::new(View::new(meta, Objects::new(blobs, settings.cache_bytes)));
+        let view = Arc::new(View::new(
+            meta,
+            Objects::new(blobs, settings.cache_bytes, Meters::new(settings.chain)),
+        ));
         let writer = Writer::open(view.clone(), settings.clone(), take_over).await?;
         Ok(Self {
             view,
             settings,
             writer: Some(Arc::new(writer)),
+            queries: Arc::default(),
         })
     }
 
@@ -119,10 +132,24 @@ impl Archive {
     /// or `Store`.
     pub async fn query_finalized(&self, filter: &LogFilter) -> Result<LogPage> {
         let arity = self.settings.profile.topic_arity;
-        self.reading(async |objects, snapshot| {
-            query::query(objects, snapshot, filter, arity, &self.settings.limits).await
-        })
-        .await
+        let started = Instant::now();
+        let query_id = self.queries.fetch_add(1, Ordering::Relaxed);
+        let answer = self
+            .reading(async |objects, snapshot| {
+                query::query(objects, snapshot, filter, arity, &self.settings.limits).await
+            })
+            .await;
+        let (elapsed, meters) = (started.elapsed(), &self.view.objects.meters);
+        meters.query_seconds.record(elapsed.as_secs_f64());
+        match &answer {
+            Ok(page) => {
+                meters.query_candidates.record(page.cost.candidates as f64);
+                let (logs, candidates) = (page.logs.len(), page.cost.candidates);
+                tracing::debug!(query_id, range = %page.range, logs, candidates, ?elapsed, "query");
+            }
+            Err(error) => tracing::debug!(query_id, %error, ?elapsed, "query refused"),
+        }
+        answer
     }
 
     /// Begins to fill a range of old blocks with what the settings keep. Several fills may run at
@@ -157,6 +184,23 @@ impl Archive {
     /// `Invalid` where `to` is not below the head of the live run; `Fenced`, `Corrupt` or `Store`.
     pub async fn rewind(&self, to: u64, audit: AuditEntry) -> Result<()> {
         self.writer()?.rewind(to, audit).await
+    }
+
+    /// Shows that this writer lives, where the store cannot tell: call it about three times in a
+    /// lease's time to live while nothing is ingested.
+    ///
+    /// # Errors
+    /// `Fenced` where another writer took over, or `Store`.
+    pub async fn renew_lease(&self) -> Result<()> {
+        self.writer()?.renew().await
+    }
+
+    /// Gives the lease back, so that the next writer need not wait.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Fenced` or `Store`.
+    pub async fn release(&self) -> Result<()> {
+        self.writer()?.release().await
     }
 
     /// Lets go of whole segments below a block; returns how many. Recorded.
@@ -293,8 +337,8 @@ impl Archive {
         answer: impl AsyncFn(&Objects, &Snapshot) -> Result<T>,
     ) -> Result<T> {
         let empty = || Error::NotCovered {
-            missing: chronolith_model::BlockRange::one(0),
-            covered: chronolith_model::BlockRange::new(0, 0),
+            missing: BlockRange::one(0),
+            covered: BlockRange::new(0, 0),
         };
         let snapshot = self.view.current().ok_or_else(empty)?;
         match answer(&self.view.objects, &snapshot).await {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronolith_model::{BlockRange, DatasetSet};
+use chronolith_model::{BlockRange, DatasetSet, Hash32};
 
 use crate::format::container::{Container, ContainerBuilder, ObjectKind, Section};
 use crate::format::facts::SegmentFacts;
@@ -73,6 +73,8 @@ pub(crate) struct RunEntry {
     pub(crate) object: ObjectRef,
     pub(crate) tier: u8,
     pub(crate) range: BlockRange,
+    /// Hash of the last block: what ties it to its segments when the state is lost.
+    pub(crate) last_hash: Hash32,
     pub(crate) entries: u64,
 }
 
@@ -81,15 +83,16 @@ pub(crate) struct RunEntry {
 pub(crate) struct PackEntry {
     pub(crate) object: ObjectRef,
     pub(crate) range: BlockRange,
+    pub(crate) last_hash: Hash32,
     pub(crate) datasets: DatasetSet,
 }
 
-fn encode_range(range: &BlockRange, out: &mut Vec<u8>) {
+pub(crate) fn encode_range(range: &BlockRange, out: &mut Vec<u8>) {
     out.put_varint(range.start);
     out.put_varint(range.len());
 }
 
-fn decode_range(reader: &mut Reader<'_>) -> Decoded<BlockRange> {
+pub(crate) fn decode_range(reader: &mut Reader<'_>) -> Decoded<BlockRange> {
     let (start, len) = (reader.varint()?, reader.varint()?);
     let end = start
         .checked_add(len)
@@ -102,6 +105,7 @@ impl PackEntry {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         self.object.encode(out);
         encode_range(&self.range, out);
+        out.put(&self.last_hash.0);
         out.put_u8(self.datasets.bits());
     }
 
@@ -109,6 +113,7 @@ impl PackEntry {
         Ok(Self {
             object: ObjectRef::decode(reader)?,
             range: decode_range(reader)?,
+            last_hash: Hash32(reader.array()?),
             datasets: DatasetSet::from_bits(reader.u8()?).ok_or(Damage("unknown dataset"))?,
         })
     }
@@ -136,6 +141,7 @@ impl Catalog {
             run.object.encode(&mut out);
             out.put_u8(run.tier);
             encode_range(&run.range, &mut out);
+            out.put(&run.last_hash.0);
             out.put_varint(run.entries);
         }
         out.put_varint(self.packs.len() as u64);
@@ -164,6 +170,7 @@ impl Catalog {
                 object: ObjectRef::decode(&mut reader)?,
                 tier: reader.u8()?,
                 range: decode_range(&mut reader)?,
+                last_hash: Hash32(reader.array()?),
                 entries: reader.varint()?,
             }));
         }
@@ -219,11 +226,13 @@ mod tests {
             object: object.clone(),
             tier: 1,
             range,
+            last_hash: Hash32([5; 32]),
             entries: 88,
         };
         let pack = PackEntry {
             object,
             range,
+            last_hash: Hash32([5; 32]),
             datasets: DatasetSet::CLOCK,
         };
         let catalog = Catalog {

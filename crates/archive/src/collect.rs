@@ -114,7 +114,6 @@ impl Guardrails {
         let mut rising = None;
         for ((guardrail, rail, limit), value) in self.rails().into_iter().zip(values) {
             let before = rail.swap(value, Ordering::Relaxed);
-            metrics::gauge!("chronolith_archive_garbage", "rail" => guardrail).set(value as f64);
             if before > limit && value > before {
                 rising = Some(guardrail);
             }
@@ -156,6 +155,14 @@ impl Writer {
         }
         if how == Collect::Remove {
             self.remove_aged(&mut report).await?;
+        }
+        let values = [
+            report.orphan_segment_bytes,
+            report.orphan_state_records,
+            report.stale_batch_keys,
+        ];
+        for (gauge, value) in self.view.objects.meters.garbage.iter().zip(values) {
+            gauge.set(value as f64);
         }
         if let Some(guardrail) = self.guardrails.update(&report) {
             self.halt_for_garbage(guardrail).await?;
@@ -213,7 +220,11 @@ impl Writer {
                 _ => report.orphan_segment_bytes -= info.len,
             }
         }
-        metrics::counter!("chronolith_archive_garbage_removed_total").increment(report.removed);
+        self.view
+            .objects
+            .meters
+            .garbage_removed
+            .increment(report.removed);
         Ok(())
     }
 

@@ -308,6 +308,7 @@ mod tests {
             batch_packs: vec![Arc::new(PackEntry {
                 object,
                 range,
+                last_hash: head.hash,
                 datasets: DatasetSet::CLOCK,
             })],
             audit: vec![AuditEntry {

@@ -1,9 +1,7 @@
 //! What a segment is about: its blocks, what is kept of them, and its identity.
 
 use bytes::Bytes;
-use chronolith_model::{
-    BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Scope, ScopeEntry, Verification,
-};
+use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32, Scope, ScopeEntry, Verification};
 
 use super::wire::{Put, Reader};
 use super::{Damage, Decoded};
@@ -34,13 +32,6 @@ impl SegmentFacts {
     /// What counts against a tier's limit.
     pub(crate) fn weight(&self) -> u64 {
         self.logs + self.range.len()
-    }
-
-    pub(crate) fn last_block(&self) -> BlockRef {
-        BlockRef {
-            number: self.range.end - 1,
-            hash: self.last_hash,
-        }
     }
 
     /// Whether two neighbours may become one segment.

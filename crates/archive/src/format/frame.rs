@@ -77,10 +77,6 @@ impl Frame {
         })
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.rows.len()
-    }
-
     /// Bytes it takes in memory.
     pub(crate) fn weight(&self) -> usize {
         self.buffer.len() + self.rows.len() * size_of::<(RowNumbers, RowLayout)>() + 96
@@ -98,13 +94,6 @@ impl Frame {
             .get(row)
             .ok_or(Damage("no such row in the frame"))?;
         layout.log(&self.buffer, tx_index, numbers.log_index)
-    }
-
-    /// Unpacked bytes of a row.
-    pub(crate) fn row_bytes(&self, row: usize) -> usize {
-        self.rows
-            .get(row)
-            .map_or(0, |(_, layout)| layout.byte_len())
     }
 }
 
@@ -144,7 +133,7 @@ mod tests {
             let mut packed = Vec::new();
             encode(98, &numbers, &bodies, &mut packed);
             let frame = Frame::decode(&packed, 98).unwrap();
-            assert_eq!(frame.len(), count);
+            assert_eq!(frame.rows.len(), count);
             for (at, log) in logs.iter().enumerate() {
                 assert_eq!(frame.numbers(at), Some(numbers[at]));
                 assert_eq!(&frame.log(at, log.tx_index()).unwrap(), log);

@@ -18,7 +18,7 @@ pub(crate) mod wire;
 /// Bytes that are not what they should be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Damage(pub &'static str);
+pub(crate) struct Damage(pub(crate) &'static str);
 
 /// The result of decoding.
 pub(crate) type Decoded<T> = Result<T, Damage>;

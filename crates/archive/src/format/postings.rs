@@ -157,10 +157,6 @@ impl ListBuilder {
         self.short.clear();
     }
 
-    pub(crate) fn count(&self) -> u64 {
-        self.count
-    }
-
     /// Adds rising ids; all of them behind those added before and in pages of their own.
     pub(crate) fn push_ids(&mut self, ids: &[u32]) {
         let fits = self.count as usize + ids.len() <= SHORT_MAX;

@@ -143,11 +143,6 @@ fn decode_word(reader: &mut Reader<'_>, out: &mut BytesMut) -> Decoded<()> {
 }
 
 impl RowLayout {
-    /// Length of the unpacked parts.
-    pub(crate) fn byte_len(&self) -> usize {
-        (self.end - self.start) as usize
-    }
-
     /// The log over the buffer that the body was unpacked to.
     pub(crate) fn log(&self, buffer: &Bytes, tx_index: u32, log_index: u32) -> Decoded<Log> {
         let damage = Damage("row outside its frame");

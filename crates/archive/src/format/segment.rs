@@ -41,7 +41,6 @@ impl Stretch {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlacedStretch {
     pub(crate) stretch: Stretch,
-    pub(crate) first_block: u32,
     pub(crate) first_id: u32,
     pub(crate) first_tx: u32,
     pub(crate) first_frame: u32,
@@ -303,19 +302,17 @@ impl SegmentTables {
 /// Stretches, with what lies before each counted.
 pub(crate) fn place_stretches(stretches: &[Stretch]) -> Decoded<Vec<PlacedStretch>> {
     let damage = Damage("stretch too large");
-    let (mut block, mut page, mut tx, mut frame) = (0_u32, 0_u32, 0_u32, 0_u32);
+    let (mut page, mut tx, mut frame) = (0_u32, 0_u32, 0_u32);
     let mut placed = Vec::with_capacity(stretches.len());
     for &stretch in stretches {
         let first_id = page.checked_mul(PAGE_IDS).ok_or(damage)?;
         first_id.checked_add(stretch.rows).ok_or(damage)?;
         placed.push(PlacedStretch {
             stretch,
-            first_block: block,
             first_id,
             first_tx: tx,
             first_frame: frame,
         });
-        block = block.checked_add(stretch.blocks).ok_or(damage)?;
         page = page.checked_add(stretch.pages()).ok_or(damage)?;
         tx = tx.checked_add(stretch.txs).ok_or(damage)?;
         frame = frame.checked_add(stretch.frames).ok_or(damage)?;

@@ -238,9 +238,6 @@ impl TableDirectory {
     pub(crate) fn entries(&self) -> u64 {
         self.entries
     }
-    pub(crate) fn shape(&self) -> TableShape {
-        self.shape
-    }
     pub(crate) fn page_count(&self) -> usize {
         self.pages.len()
     }

@@ -129,6 +129,9 @@ impl Candidates {
             let count: u64 = lists.iter().map(|list| list.count()).sum();
             planned.push(Lists { lists, count });
         }
+        for clause in &planned {
+            objects.meters.clause_logs.record(clause.count as f64);
+        }
         planned.sort_by_key(|clause| clause.count);
         let Some(driver) = planned.first().filter(|driver| driver.count > 0) else {
             return Ok(nothing);

@@ -67,7 +67,17 @@ pub(crate) async fn block_by_hash(
             return Ok(Some(clock));
         }
     }
+    all_hashes_there(snapshot)?;
     Ok(None)
+}
+
+/// Without all hashes, a hash that is not found is no answer.
+fn all_hashes_there(snapshot: &Snapshot) -> Result<()> {
+    let covered = BlockRange::new(0, 0);
+    match snapshot.without_hashes() {
+        Some(missing) => Err(Error::NotCovered { missing, covered }),
+        None => Ok(()),
+    }
 }
 
 /// The transaction with this hash among the covered blocks. Where some of them keep only the
@@ -92,6 +102,7 @@ pub(crate) async fn tx_by_hash(
             }
         }
     }
+    all_hashes_there(snapshot)?;
     let all = DatasetSet::of(&[Dataset::TxHashes]);
     let need = Need {
         datasets: all,

@@ -20,6 +20,7 @@ use crate::format::frame::Frame;
 use crate::format::page::Ids;
 use crate::format::segment::{BlockedSection, SegmentTables};
 use crate::format::table::TableDirectory;
+use crate::meters::Meters;
 use crate::read::postings::Postings;
 use crate::write::pack::OpenPack;
 
@@ -130,14 +131,16 @@ pub(crate) struct Want {
 /// The store behind the cache.
 #[derive(Debug)]
 pub(crate) struct Objects {
+    pub(crate) meters: Meters,
     blobs: Arc<dyn BlobStore>,
     cache: Cache<Key, Value, ByBytes>,
 }
 
 impl Objects {
-    pub(crate) fn new(blobs: Arc<dyn BlobStore>, cache_bytes: u64) -> Self {
+    pub(crate) fn new(blobs: Arc<dyn BlobStore>, cache_bytes: u64, meters: Meters) -> Self {
         let items = (cache_bytes / 4096).max(64) as usize;
         Self {
+            meters,
             blobs,
             cache: Cache::with_weighter(items, cache_bytes, ByBytes),
         }
@@ -252,7 +255,11 @@ impl Objects {
                 }
             }
         }
+        self.meters
+            .cache_hits
+            .increment((wants.len() - missing.len()) as u64);
         if !missing.is_empty() {
+            self.meters.cache_misses.increment(missing.len() as u64);
             let ranges: Vec<Range<u64>> = missing
                 .iter()
                 .filter_map(|(slot, _)| wants.get(*slot))

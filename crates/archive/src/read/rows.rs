@@ -1,12 +1,15 @@
 //! Rows of a segment as logs, with everything an answer carries.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use chronolith_model::{Block, BlockRef, Hash32, Log, Payload, Tx};
 
 use super::objects::{Objects, OpenSegment, Part};
 use crate::error::{Error, Result};
-use crate::format::Damage;
-use crate::format::segment::{BlockEntry, HASH_BLOCK_BYTES};
+use crate::format::frame::{FRAME_ROWS, Frame};
+use crate::format::segment::{BlockEntry, HASH_BLOCK_BYTES, PlacedStretch, SegmentTables};
+use crate::format::{Damage, Decoded};
 
 const HASHES_PER_BLOCK: u64 = HASH_BLOCK_BYTES as u64 / 32;
 
@@ -30,14 +33,31 @@ struct HashBlocks {
 }
 
 impl HashBlocks {
-    fn get(&self, ordinal: u64) -> Option<Hash32> {
-        let at = self
-            .numbers
-            .binary_search(&(ordinal / HASHES_PER_BLOCK))
-            .ok()?;
+    /// A hash by its ordinal. `near` is where the last one was found: neighbours are asked for
+    /// one after the other.
+    fn get(&self, ordinal: u64, near: &mut usize) -> Option<Hash32> {
+        let number = ordinal / HASHES_PER_BLOCK;
+        if self.numbers.get(*near) != Some(&number) {
+            *near = self.numbers.binary_search(&number).ok()?;
+        }
         let start = (ordinal % HASHES_PER_BLOCK) as usize * 32;
-        Hash32::from_slice(self.blocks.get(at)?.get(start..start + 32)?)
+        Hash32::from_slice(self.blocks.get(*near)?.get(start..start + 32)?)
     }
+}
+
+/// Neighbouring ids that lie in one frame.
+struct FrameGroup<'a> {
+    frame: u32,
+    stretch: &'a PlacedStretch,
+    ids: &'a [u32],
+}
+
+/// A row with its block and the ordinal of its transaction.
+struct Row<'a> {
+    number: u64,
+    entry: &'a BlockEntry,
+    ordinal: u64,
+    log: Log,
 }
 
 impl Objects {
@@ -53,90 +73,62 @@ impl Objects {
         Ok(HashBlocks { numbers, blocks })
     }
 
-    /// The rows with these ids, given in any one order, as `keep` lets them through. Frames and
+    /// The rows with these ids, given rising or falling, as `keep` lets them through. Frames and
     /// transaction hashes are asked for together.
     pub(crate) async fn records(
         &self,
         segment: &OpenSegment,
         ids: &[u32],
-        mut keep: impl FnMut(u64, &Log) -> bool,
+        keep: impl FnMut(u64, &Log) -> bool,
     ) -> Result<Vec<LogRecord>> {
         let tables = &segment.tables;
-        let lost = |what| Error::damaged(&segment.identity.name, Damage(what));
-        let mut places = Vec::with_capacity(ids.len());
-        for &id in ids {
-            let place = tables
-                .frame_of(id)
-                .ok_or_else(|| lost("a posting names no row"))?;
-            places.push((id, place));
-        }
-        let mut numbers: Vec<u32> = places.iter().map(|(_, (frame, ..))| *frame).collect();
+        let damaged = |damage| Error::damaged(&segment.identity.name, damage);
+        let groups = frame_groups(tables, ids).map_err(damaged)?;
+        let mut numbers: Vec<u32> = groups.iter().map(|group| group.frame).collect();
         numbers.sort_unstable();
-        numbers.dedup();
         // The frame table tells where each frame's transactions begin, so their hashes can be
         // asked for before the frame is unpacked.
-        let guess = |(_, (frame, placed, _)): &(
-            u32,
-            (u32, &crate::format::segment::PlacedStretch, usize),
-        )| {
+        let guess = |group: &FrameGroup<'_>| {
             let first = tables
                 .frames
-                .get(*frame as usize)
+                .get(group.frame as usize)
                 .map_or(0, |place| place.first_tx);
-            u64::from(placed.first_tx + first) / HASHES_PER_BLOCK
+            u64::from(group.stretch.first_tx + first) / HASHES_PER_BLOCK
         };
-        let guesses: Vec<u64> = places.iter().map(guess).collect();
+        let guesses: Vec<u64> = groups.iter().map(guess).collect();
         let frames = self.frames(segment, &numbers);
         let hashes = self.hash_blocks(segment, Part::TxHashes, guesses);
         let (frames, mut hashes) = futures::try_join!(frames, hashes)?;
+        let rows = unpack(tables, &groups, (&numbers, &frames), keep).map_err(damaged)?;
 
-        let mut rows = Vec::with_capacity(ids.len());
-        let mut more = Vec::new();
-        for (id, (frame, placed, row)) in places {
-            let at = numbers
-                .binary_search(&frame)
-                .map_err(|_| lost("frame not loaded"))?;
-            let frame = frames.get(at).ok_or_else(|| lost("frame not loaded"))?;
-            let numbers = frame
-                .numbers(row)
-                .ok_or_else(|| lost("no such row in the frame"))?;
-            let (number, entry) = tables.block_of(id).ok_or_else(|| lost("row of no block"))?;
-            let ordinal = placed.first_tx + numbers.tx_ordinal;
-            let place = ordinal
-                .checked_sub(entry.first_tx)
-                .filter(|&place| place < entry.txs);
-            let tx_index = place.and_then(|place| tables.tx_index(number, entry, place));
-            let tx_index = tx_index.ok_or_else(|| lost("row of no transaction"))?;
-            let log = frame
-                .log(row, tx_index)
-                .map_err(|damage| Error::damaged(&segment.identity.name, damage))?;
-            if keep(number, &log) {
-                if hashes.get(u64::from(ordinal)).is_none() {
-                    more.push(u64::from(ordinal) / HASHES_PER_BLOCK);
-                }
-                rows.push((number, entry, ordinal, log));
-            }
-        }
+        let mut near = 0;
+        let missing = rows
+            .iter()
+            .filter(|row| hashes.get(row.ordinal, &mut near).is_none());
+        let mut more: Vec<u64> = missing.map(|row| row.ordinal / HASHES_PER_BLOCK).collect();
         if !more.is_empty() {
             more.extend(&hashes.numbers);
             hashes = self.hash_blocks(segment, Part::TxHashes, more).await?;
         }
-        let record = |(number, entry, ordinal, log): (u64, &BlockEntry, u32, Log)| {
+        let record = |row: Row<'_>| {
             let tx_hash = hashes
-                .get(u64::from(ordinal))
-                .ok_or_else(|| lost("hash not loaded"))?;
+                .get(row.ordinal, &mut near)
+                .ok_or(Damage("hash not loaded"))?;
             let block = BlockRef {
-                number,
-                hash: entry.hash,
+                number: row.number,
+                hash: row.entry.hash,
             };
             Ok(LogRecord {
                 block,
-                timestamp: entry.timestamp,
+                timestamp: row.entry.timestamp,
                 tx_hash,
-                log,
+                log: row.log,
             })
         };
-        rows.into_iter().map(record).collect()
+        rows.into_iter()
+            .map(record)
+            .collect::<Decoded<_>>()
+            .map_err(damaged)
     }
 
     /// A block's transactions.
@@ -148,8 +140,9 @@ impl Objects {
         let last = first + u64::from(entry.txs);
         let blocks = (first / HASHES_PER_BLOCK..last.div_ceil(HASHES_PER_BLOCK)).collect();
         let hashes = self.hash_blocks(segment, Part::TxHashes, blocks).await?;
+        let mut near = 0;
         let tx = |place: u32| {
-            let hash = hashes.get(first + u64::from(place));
+            let hash = hashes.get(first + u64::from(place), &mut near);
             let index = tables.tx_index(number, entry, place);
             let both = index.zip(hash).map(|(index, hash)| Tx { index, hash });
             both.ok_or_else(|| lost("transaction not loaded"))
@@ -164,7 +157,9 @@ impl Objects {
         let place = place.ok_or_else(|| lost("no such block"))?;
         let blocks = vec![place / HASHES_PER_BLOCK];
         let digests = self.hash_blocks(segment, Part::Digests, blocks).await?;
-        digests.get(place).ok_or_else(|| lost("digest not loaded"))
+        digests
+            .get(place, &mut 0)
+            .ok_or_else(|| lost("digest not loaded"))
     }
 
     /// A whole block as it went in, without its payload.
@@ -191,4 +186,75 @@ impl Objects {
             payload: Payload::default(),
         })
     }
+}
+
+fn frame_groups<'a>(tables: &'a SegmentTables, ids: &'a [u32]) -> Decoded<Vec<FrameGroup<'a>>> {
+    let mut groups = Vec::new();
+    let mut rest = ids;
+    while let Some(&id) = rest.first() {
+        let (frame, stretch, _) = tables
+            .frame_of(id)
+            .ok_or(Damage("a posting names no row"))?;
+        let first = stretch.first_id + (frame - stretch.first_frame) * FRAME_ROWS as u32;
+        let end = (first + FRAME_ROWS as u32).min(stretch.first_id + stretch.stretch.rows);
+        let same = rest
+            .iter()
+            .take_while(|&&id| id >= first && id < end)
+            .count();
+        let (ids, behind) = rest.split_at(same.max(1));
+        groups.push(FrameGroup {
+            frame,
+            stretch,
+            ids,
+        });
+        rest = behind;
+    }
+    Ok(groups)
+}
+
+/// Takes the wanted rows out of their frames.
+fn unpack<'a>(
+    tables: &'a SegmentTables,
+    groups: &[FrameGroup<'a>],
+    (numbers, frames): (&[u32], &[Arc<Frame>]),
+    mut keep: impl FnMut(u64, &Log) -> bool,
+) -> Decoded<Vec<Row<'a>>> {
+    let mut rows = Vec::with_capacity(groups.iter().map(|group| group.ids.len()).sum());
+    let mut block: Option<(u64, &BlockEntry)> = None;
+    for group in groups {
+        let at = numbers
+            .binary_search(&group.frame)
+            .map_err(|_| Damage("frame not loaded"))?;
+        let frame = frames.get(at).ok_or(Damage("frame not loaded"))?;
+        for &id in group.ids {
+            let inside = |(_, entry): &(u64, &BlockEntry)| {
+                id >= entry.first_id && id - entry.first_id < entry.logs
+            };
+            let (number, entry) = match block.filter(inside) {
+                Some(same) => same,
+                None => tables.block_of(id).ok_or(Damage("row of no block"))?,
+            };
+            block = Some((number, entry));
+            let row = (id - group.stretch.first_id) as usize % FRAME_ROWS;
+            let row_numbers = frame
+                .numbers(row)
+                .ok_or(Damage("no such row in the frame"))?;
+            let ordinal = group.stretch.first_tx + row_numbers.tx_ordinal;
+            let place = ordinal
+                .checked_sub(entry.first_tx)
+                .filter(|&place| place < entry.txs);
+            let tx_index = place.and_then(|place| tables.tx_index(number, entry, place));
+            let tx_index = tx_index.ok_or(Damage("row of no transaction"))?;
+            let log = frame.log(row, tx_index)?;
+            if keep(number, &log) {
+                rows.push(Row {
+                    number,
+                    entry,
+                    ordinal: u64::from(ordinal),
+                    log,
+                });
+            }
+        }
+    }
+    Ok(rows)
 }

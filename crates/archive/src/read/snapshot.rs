@@ -78,6 +78,24 @@ impl Snapshot {
         prefix
     }
 
+    /// The first merged segment whose hashes no run holds: only after a rebuild from a store that
+    /// had lost them.
+    pub(crate) fn without_hashes(&self) -> Option<BlockRange> {
+        let covered = |range: &BlockRange| {
+            let mut at = range.start;
+            for run in &self.catalog.runs {
+                if run.range.contains(at) {
+                    at = run.range.end;
+                }
+            }
+            at >= range.end
+        };
+        let merged = self.segments.iter().filter(|entry| entry.tier > 1);
+        merged
+            .map(|entry| entry.facts.range)
+            .find(|range| !covered(range))
+    }
+
     /// Packs, sealed and not.
     pub(crate) fn packs(&self) -> impl Iterator<Item = &Arc<PackEntry>> {
         self.catalog.packs.iter().chain(&self.state.batch_packs)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chronolith_model::{Block, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Verification};
 use rayon::prelude::*;
+use tokio::time::Instant;
 
 use super::cut;
 use super::edit::Edit;
@@ -85,6 +86,27 @@ impl Writer {
     /// Appends finalized blocks. Durable and visible when it returns `Appended`.
     pub(crate) async fn append(
         &self,
+        blocks: Vec<Block>,
+        provenance: &Provenance,
+    ) -> Result<IngestOutcome> {
+        let started = Instant::now();
+        let logs: usize = blocks.iter().map(|block| block.logs.len()).sum();
+        let outcome = self.append_batch(blocks, provenance).await;
+        let meters = &self.view.objects.meters;
+        if let Ok(IngestOutcome::Appended { blocks, .. }) = outcome {
+            let seconds = started.elapsed().as_secs_f64();
+            meters.ingest_seconds.record(seconds);
+            meters
+                .ingest_block_seconds
+                .record(seconds / blocks.max(1) as f64);
+            meters.ingested_blocks.increment(blocks);
+            meters.ingested_logs.increment(logs as u64);
+        }
+        outcome
+    }
+
+    async fn append_batch(
+        &self,
         mut blocks: Vec<Block>,
         provenance: &Provenance,
     ) -> Result<IngestOutcome> {
@@ -135,6 +157,7 @@ impl Writer {
                         got: first.number,
                     });
                 }
+                self.check_fills_around(&snapshot, &blocks).await?;
             }
         }
         blocks.drain(..known);
@@ -340,7 +363,7 @@ impl Writer {
         for built in done.sealed.drain(..) {
             edit.segments.push(self.upload(built, 1, &mut uploads));
         }
-        for built in done.batch.take() {
+        if let Some(built) = done.batch.take() {
             edit.batches.push(self.upload(built, 0, &mut uploads));
         }
         if let Some(pack) = done.pack.take() {
@@ -353,7 +376,7 @@ impl Writer {
             Applied::Dropped => Err(Error::Invalid(
                 "the head moved under the appender".to_owned(),
             )),
-            Applied::Published(_) => {
+            Applied::Published => {
                 done.rows.drop_front(done.sealed_blocks);
                 appender.rows = Some(done.rows);
                 (appender.packer, appender.seals_with_packer) =
@@ -386,6 +409,11 @@ impl Writer {
             len: built.finished.len,
             tables_start: built.finished.tables_start,
         };
+        let meters = &self.view.objects.meters;
+        meters.segment_bytes.record(built.finished.len as f64);
+        if tier > 0 {
+            meters.seals.increment(1);
+        }
         uploads.push((uploading, built.bytes));
         SegmentEntry {
             object,

@@ -25,6 +25,8 @@ pub(crate) struct Edit {
     pub(crate) kept: Option<Kept>,
     pub(crate) halt: Option<Option<Halt>>,
     pub(crate) audit: Option<AuditEntry>,
+    /// Who holds the lease from now on.
+    pub(crate) instance: Option<String>,
 }
 
 impl Edit {
@@ -89,6 +91,9 @@ impl Edit {
         }
         if let Some(halt) = &self.halt {
             state.halt.clone_from(halt);
+        }
+        if let Some(instance) = &self.instance {
+            state.instance.clone_from(instance);
         }
         if let Some(entry) = &self.audit {
             state.record(entry.clone());

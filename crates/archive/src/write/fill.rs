@@ -192,7 +192,7 @@ impl Fill {
             ..Edit::default()
         };
         match self.writer.publisher.publish(edit).await? {
-            Applied::Published(_) => Ok(()),
+            Applied::Published => Ok(()),
             Applied::Dropped => Err(Error::Invalid(
                 "the range changed while it was filled".to_owned(),
             )),

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::edit::Edit;
 use super::merge::range_of;
 use super::publish::Applied;
@@ -104,7 +106,13 @@ impl Writer {
         let Some(step) = next(&snapshot.catalog, packs, &self.settings.seal) else {
             return Ok(false);
         };
+        let started = Instant::now();
         self.carry_out(step).await?;
+        self.view
+            .objects
+            .meters
+            .merge_seconds
+            .record(started.elapsed().as_secs_f64());
         Ok(true)
     }
 

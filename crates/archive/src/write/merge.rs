@@ -241,6 +241,8 @@ struct MergedTerms {
 /// One input's terms and lists, read side by side: lists lie in the order of their terms.
 struct TermSource<'a> {
     terms: TableCursor<'a>,
+    /// The next term and its payload.
+    next: Option<(u64, u64)>,
     lists: Window<'a>,
     /// The section's length, for a record's head at its very end.
     lists_len: u64,
@@ -270,6 +272,7 @@ async fn merge_terms(
         let base = page * PAGE_IDS;
         sources.push(TermSource {
             terms,
+            next: None,
             lists,
             lists_len: tables.postings.len,
             name,
@@ -291,10 +294,20 @@ async fn merge_terms(
     let mut new_sums = BlockSums::new(POSTING_BLOCK_BYTES);
     let (mut pages, mut offset) = (Vec::new(), 0_u64);
     let mut list = ListBuilder::default();
-    while let Some(term) = lowest(&mut sources).await? {
+    for source in &mut sources {
+        source.next = source.terms.peek().await?;
+    }
+    while let Some(term) = sources
+        .iter()
+        .filter_map(|source| source.next)
+        .map(|next| next.0)
+        .min()
+    {
         list.clear();
         for source in &mut sources {
-            source.add_to(term, &mut list).await?;
+            if let Some((_, payload)) = source.next.filter(|next| next.0 == term) {
+                source.add_to(payload, &mut list).await?;
+            }
         }
         let start = output.container.buffer().len();
         let pointer = list.finish(offset, output.container.buffer());
@@ -309,23 +322,11 @@ async fn merge_terms(
     Ok(MergedTerms { pages, directory })
 }
 
-async fn lowest(sources: &mut [TermSource<'_>]) -> Result<Option<u64>> {
-    let mut lowest = None;
-    for source in sources {
-        if let Some((term, _)) = source.terms.peek().await? {
-            lowest = Some(lowest.map_or(term, |so_far: u64| so_far.min(term)));
-        }
-    }
-    Ok(lowest)
-}
-
 impl TermSource<'_> {
-    /// Adds this input's logs of a term, if it has any.
-    async fn add_to(&mut self, term: u64, list: &mut ListBuilder) -> Result<()> {
-        let Some((_, payload)) = self.terms.peek().await?.filter(|(next, _)| *next == term) else {
-            return Ok(());
-        };
+    /// Adds this input's logs of its next term, and goes on to the one behind it.
+    async fn add_to(&mut self, payload: u64, list: &mut ListBuilder) -> Result<()> {
         self.terms.pop();
+        self.next = self.terms.peek().await?;
         let name = self.name;
         let damaged = |damage: Damage| Error::damaged(name, damage);
         let offset = match Pointer::decode(payload).map_err(damaged)? {
@@ -340,8 +341,9 @@ impl TermSource<'_> {
         let head = RecordHead::decode(&head, offset).map_err(damaged)?;
         let body = self.lists.slice(head.body.0, head.body.1).await?;
         if head.is_short() {
-            let ids = head.short_ids(&body).map_err(damaged)?;
-            list.push_ids(&ids.iter().map(|id| id + self.base).collect::<Vec<_>>());
+            let mut ids = head.short_ids(&body).map_err(damaged)?;
+            ids.iter_mut().for_each(|id| *id += self.base);
+            list.push_ids(&ids);
             return Ok(());
         }
         for place in head.pages(&body).map_err(damaged)? {

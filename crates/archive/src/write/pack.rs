@@ -9,7 +9,9 @@
 //! ```
 
 use bytes::Bytes;
-use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, Payload};
+use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, Hash32, Payload};
+
+use crate::catalog::{decode_range, encode_range};
 
 use crate::format::compress::{Packer, Unpacker};
 use crate::format::container::{Container, ContainerBuilder, Finished, ObjectKind, Section};
@@ -26,6 +28,7 @@ pub(crate) struct BuiltPack {
     pub(crate) bytes: Bytes,
     pub(crate) finished: Finished,
     pub(crate) range: BlockRange,
+    pub(crate) last_hash: Hash32,
     pub(crate) datasets: DatasetSet,
 }
 
@@ -55,14 +58,42 @@ pub(crate) fn build(blocks: &[Block], datasets: DatasetSet) -> Option<BuiltPack>
     }
     container.table(Section::FrameTable, table);
     container.table(Section::PackIndex, index);
-    let finished = container.finish();
     let range = BlockRange::new(first, first + blocks.len() as u64);
+    let last_hash = blocks.last()?.clock.hash;
+    container.table(
+        Section::Summary,
+        encode_summary(&range, last_hash, datasets),
+    );
+    let finished = container.finish();
     Some(BuiltPack {
         bytes: container.drain(),
         finished,
         range,
+        last_hash,
         datasets,
     })
+}
+
+/// Which blocks a pack or a run is about: what a rebuilt state knows it by.
+pub(crate) fn encode_summary(
+    range: &BlockRange,
+    last_hash: Hash32,
+    datasets: DatasetSet,
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode_range(range, &mut out);
+    out.put(&last_hash.0);
+    out.put_u8(datasets.bits());
+    out
+}
+
+/// Reads a summary back.
+pub(crate) fn decode_summary(bytes: &[u8]) -> Decoded<(BlockRange, Hash32, DatasetSet)> {
+    let mut reader = Reader::new(bytes);
+    let (range, last_hash) = (decode_range(&mut reader)?, Hash32(reader.array()?));
+    let datasets = DatasetSet::from_bits(reader.u8()?).ok_or(Damage("unknown dataset"))?;
+    reader.finish()?;
+    Ok((range, last_hash, datasets))
 }
 
 fn encode_frame(packed: &[u8], unpacked: u64, number: u64, table: &mut Vec<u8>) {
@@ -90,6 +121,7 @@ fn encode_payload(payload: &Payload, index: &mut Vec<u8>, stream: &mut Vec<u8>) 
 pub(crate) fn join(
     parts: &[(Bytes, u64)],
     range: BlockRange,
+    last_hash: Hash32,
     datasets: DatasetSet,
 ) -> Decoded<BuiltPack> {
     let mut container = ContainerBuilder::new(ObjectKind::Pack);
@@ -121,11 +153,16 @@ pub(crate) fn join(
     }
     container.table(Section::FrameTable, table);
     container.table(Section::PackIndex, index);
+    container.table(
+        Section::Summary,
+        encode_summary(&range, last_hash, datasets),
+    );
     let finished = container.finish();
     Ok(BuiltPack {
         bytes: container.drain(),
         finished,
         range,
+        last_hash,
         datasets,
     })
 }

@@ -27,8 +27,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// What became of an edit.
 #[derive(Clone, Debug)]
 pub(crate) enum Applied {
-    /// It is visible in this snapshot.
-    Published(Arc<Snapshot>),
+    /// It is visible.
+    Published,
     /// What it wanted to replace is gone: it was dropped.
     Dropped,
 }
@@ -130,7 +130,7 @@ impl Publisher {
         for (place, sender) in senders.into_iter().enumerate() {
             let answer = match &outcome {
                 Ok((_, dropped)) if dropped.contains(&place) => Ok(Applied::Dropped),
-                Ok((snapshot, _)) => Ok(Applied::Published(snapshot.clone())),
+                Ok(_) => Ok(Applied::Published),
                 Err(failure) => Err(failure.clone()),
             };
             // A caller that went away needs no answer.
@@ -214,7 +214,22 @@ impl Publisher {
         turn.doubt = false;
         let snapshot = Arc::new(Snapshot::new(version, state, catalog_arc));
         self.view.adopt(snapshot.clone());
+        self.report(&snapshot);
         Ok((snapshot, dropped))
+    }
+
+    fn report(&self, snapshot: &Snapshot) {
+        let meters = &self.view.objects.meters;
+        let batches = &snapshot.state.batches;
+        meters.unsealed_batches.set(batches.len() as f64);
+        let weight: u64 = batches.iter().map(|batch| batch.facts.weight()).sum();
+        meters.unsealed_weight.set(weight as f64);
+        let block_num = snapshot.head().map(|head| head.number);
+        block_num
+            .into_iter()
+            .for_each(|number| meters.head_block.set(number as f64));
+        let (writer_epoch, state_version) = (self.epoch, snapshot.version.0);
+        tracing::debug!(block_num, writer_epoch, state_version, "published");
     }
 
     async fn put_catalog(
@@ -249,7 +264,7 @@ impl Publisher {
         let mut reason = String::new();
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {
-                metrics::counter!("chronolith_archive_swap_retries_total").increment(1);
+                self.view.objects.meters.swap_retries.increment(1);
                 tokio::time::sleep(pause).await;
                 pause *= 2;
             }
@@ -273,7 +288,7 @@ impl Publisher {
                 return Ok(found.version);
             }
             if theirs.epoch != self.epoch || found.version != base.version {
-                metrics::counter!("chronolith_archive_lease_lost_total").increment(1);
+                self.view.objects.meters.lease_lost.increment(1);
                 turn.fenced = Some(theirs.epoch);
                 return Err(Failure::Fenced {
                     theirs: theirs.epoch,

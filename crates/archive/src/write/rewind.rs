@@ -61,7 +61,7 @@ impl Writer {
         let applied = self.publisher.publish(edit).await?;
         drop(names);
         match applied {
-            Applied::Published(_) => Ok(()),
+            Applied::Published => Ok(()),
             Applied::Dropped => Err(Error::Invalid("the head moved while rewinding".to_owned())),
         }
     }
@@ -153,7 +153,8 @@ impl Writer {
             edit.remove.push(run.object.name.clone());
             if run.range.start < end {
                 let kept = BlockRange::new(run.range.start, end);
-                let (trimmed, name) = self.trim_run(run, kept).await?;
+                let last = block_by_number(&self.view.objects, snapshot, end - 1).await?;
+                let (trimmed, name) = self.trim_run(run, (kept, last.hash)).await?;
                 edit.runs.push(trimmed);
                 names.push(name);
             }
@@ -233,7 +234,7 @@ impl Writer {
             ..edit
         };
         match self.publisher.publish(edit).await? {
-            Applied::Published(_) => Ok(pruned),
+            Applied::Published => Ok(pruned),
             Applied::Dropped => Err(Error::Invalid(
                 "the archive changed while pruning".to_owned(),
             )),

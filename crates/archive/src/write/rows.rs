@@ -2,7 +2,7 @@
 //!
 //! Each log is packed once, when its block arrives. Sealing then only cuts, compresses and sorts.
 
-use chronolith_model::{Block, BlockClock, BlockRange, Hash32, Tx, Verification};
+use chronolith_model::{Block, BlockClock, Hash32, Tx, Verification};
 
 use crate::format::row::{self, RowNumbers};
 use crate::format::term::Term;
@@ -36,12 +36,6 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// The blocks that are here.
-    pub(crate) fn range(&self) -> Option<BlockRange> {
-        let first = self.blocks.first()?.clock.number;
-        Some(BlockRange::new(first, first + self.blocks.len() as u64))
-    }
-
     /// Adds the block behind those that are here. It must already be checked and hold nothing but
     /// what is kept.
     pub(crate) fn push(&mut self, block: &Block, level: Verification) {
@@ -134,20 +128,6 @@ impl Rows {
             .for_each(|row| row.tx_ordinal -= txs as u32);
         self.body_ends.iter_mut().for_each(|end| *end -= bodies);
         self.term_ends.iter_mut().for_each(|end| *end -= terms);
-    }
-
-    /// Forgets all blocks from this place on.
-    pub(crate) fn truncate(&mut self, count: usize) {
-        let (txs, rows, _) = self.before(count);
-        self.blocks.truncate(count);
-        self.txs.truncate(txs);
-        self.numbers.truncate(rows);
-        self.body_ends.truncate(rows);
-        self.term_ends.truncate(rows);
-        self.bodies
-            .truncate(self.body_ends.last().copied().unwrap_or(0));
-        self.terms
-            .truncate(self.term_ends.last().copied().unwrap_or(0));
     }
 }
 

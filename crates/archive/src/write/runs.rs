@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use chronolith_model::BlockRange;
+use chronolith_model::{BlockRange, DatasetSet, Hash32};
 
 use super::merge::Output;
+use super::pack::encode_summary;
 use super::publish::Uploading;
 use super::seal::HASH_KEY_BITS;
 use super::writer::Writer;
@@ -39,6 +40,9 @@ impl Writer {
         for input in inputs {
             open.push(objects.open(&input.object).await?);
         }
+        let last_hash = inputs
+            .last()
+            .map_or(Hash32::ZERO, |last| last.facts.last_hash);
         let mut sources = Vec::with_capacity(open.len());
         for segment in &open {
             let name = &segment.identity.name;
@@ -52,7 +56,9 @@ impl Writer {
                 first_block,
             });
         }
-        self.merge_tables(sources, range, 1).await.map(Some)
+        self.merge_tables(sources, (range, last_hash), 1)
+            .await
+            .map(Some)
     }
 
     /// Merges neighbouring runs into one of the next tier.
@@ -79,14 +85,15 @@ impl Writer {
                 first_block: *first_block,
             })
             .collect();
-        self.merge_tables(sources, range, tier).await
+        self.merge_tables(sources, (range, last.last_hash), tier)
+            .await
     }
 
     /// Makes a run of the first blocks of another.
     pub(crate) async fn trim_run(
         &self,
         run: &RunEntry,
-        range: BlockRange,
+        (range, last_hash): (BlockRange, Hash32),
     ) -> Result<(RunEntry, Uploading)> {
         let open = self.view.objects.open_run(&run.object).await?;
         let source = Source {
@@ -95,14 +102,15 @@ impl Writer {
             offset: open.offset,
             first_block: run.range.start,
         };
-        self.merge_tables(vec![source], range, run.tier).await
+        self.merge_tables(vec![source], (range, last_hash), run.tier)
+            .await
     }
 
     /// Merges tables over a range; entries behind its end are left out.
     async fn merge_tables(
         &self,
         sources: Vec<Source<'_>>,
-        range: BlockRange,
+        (range, last_hash): (BlockRange, Hash32),
         tier: u8,
     ) -> Result<(RunEntry, Uploading)> {
         let objects = &self.view.objects;
@@ -126,36 +134,50 @@ impl Writer {
             cursors.push((TableCursor::new(window, source.table), shift));
         }
         let mut kept = 0;
+        let mut next = Vec::with_capacity(cursors.len());
+        for (cursor, shift) in &mut cursors {
+            next.push(
+                cursor
+                    .peek()
+                    .await?
+                    .map(|(key, offset)| (key, offset + *shift)),
+            );
+        }
         loop {
-            let mut lowest = None;
-            for (place, (cursor, shift)) in cursors.iter_mut().enumerate() {
-                if let Some((key, offset)) = cursor.peek().await? {
-                    let next = (key, offset + *shift, place);
-                    lowest =
-                        Some(lowest.map_or(next, |so_far: (u64, u64, usize)| so_far.min(next)));
-                }
-            }
-            let Some((key, offset, place)) = lowest else {
+            let places = next.iter().enumerate();
+            let lowest = places
+                .filter_map(|(place, next)| next.map(|next| (next, place)))
+                .min();
+            let Some(((key, offset), place)) = lowest else {
                 break;
             };
             if offset < range.len() {
                 table.push(key, offset, output.container.buffer());
                 kept += 1;
             }
-            cursors
-                .get_mut(place)
-                .into_iter()
-                .for_each(|(cursor, _)| cursor.pop());
+            if let (Some((cursor, shift)), Some(slot)) =
+                (cursors.get_mut(place), next.get_mut(place))
+            {
+                cursor.pop();
+                *slot = cursor
+                    .peek()
+                    .await?
+                    .map(|(key, offset)| (key, offset + *shift));
+            }
             output.flush().await?;
         }
         let directory = table.finish(output.container.buffer());
-        output.container.table(Section::HashDirectory, directory);
+        let container = &mut output.container;
+        container.table(Section::HashDirectory, directory);
+        let summary = encode_summary(&range, last_hash, DatasetSet::CLOCK);
+        container.table(Section::Summary, summary);
         let object = output.finish(&uploading.name).await?;
         Ok((
             RunEntry {
                 object,
                 tier,
                 range,
+                last_hash,
                 entries: kept,
             },
             uploading,

@@ -7,6 +7,7 @@ use chronolith_store::{Claim, TakeOver, Version, Versioned, wait_until_quiet};
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 
 use super::append::Appender;
+use super::edit::Edit;
 use super::pack::BuiltPack;
 use super::publish::{Publisher, Uploading};
 use super::seal::Kept;
@@ -75,6 +76,20 @@ impl Writer {
         }
     }
 
+    /// Swaps the state without changing what it names.
+    pub(crate) async fn renew(&self) -> Result<()> {
+        self.publisher.publish(Edit::default()).await.map(|_| ())
+    }
+
+    /// Swaps the state to one without a holder.
+    pub(crate) async fn release(&self) -> Result<()> {
+        let edit = Edit {
+            instance: Some(String::new()),
+            ..Edit::default()
+        };
+        self.publisher.publish(edit).await.map(|_| ())
+    }
+
     /// Names a built pack and queues its upload.
     pub(crate) fn upload_pack(
         &self,
@@ -92,6 +107,7 @@ impl Writer {
         PackEntry {
             object,
             range: pack.range,
+            last_hash: pack.last_hash,
             datasets: pack.datasets,
         }
     }
@@ -117,7 +133,7 @@ impl Writer {
             let bytes = bytes.map_err(|error| Error::reading(name, error))?;
             parts.push((bytes, input.object.tables_start));
         }
-        let joined = super::pack::join(&parts, range, first.datasets);
+        let joined = super::pack::join(&parts, range, last.last_hash, first.datasets);
         let joined = joined.map_err(|damage| Error::damaged(&first.object.name, damage))?;
         let mut uploads = Vec::new();
         let entry = self.upload_pack(joined, &mut uploads);

@@ -1,5 +1,9 @@
 //! What the archive's tests share: tiny settings, memory stores, comparison with the oracle.
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses its own part"
+)]
 
 use std::sync::Arc;
 
