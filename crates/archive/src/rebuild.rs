@@ -98,34 +98,7 @@ pub async fn rebuild_state(
         head: anchor,
         head_timestamp,
     };
-    let run = |part: &FoundPart| RunEntry {
-        object: part.object.clone(),
-        tier: 1,
-        range: part.range,
-        last_hash: part.last_hash,
-        entries: 0,
-    };
-    let pack = |part: &FoundPart| PackEntry {
-        object: part.object.clone(),
-        range: part.range,
-        last_hash: part.last_hash,
-        datasets: part.datasets,
-    };
-    let mut catalog = Catalog {
-        segments: chain
-            .iter()
-            .map(|found| Arc::new(found.entry.clone()))
-            .collect(),
-        runs: belonging(&runs, &chain)
-            .into_iter()
-            .map(|part| Arc::new(run(part)))
-            .collect(),
-        packs: belonging(&packs, &chain)
-            .into_iter()
-            .map(|part| Arc::new(pack(part)))
-            .collect(),
-    };
-    catalog.sort();
+    let catalog = catalog_of(&chain, &runs, &packs);
     let used: HashSet<&str> = catalog_names(&catalog).collect();
     let segments = found.iter().map(|found| found.entry.object.name.as_str());
     let parts = runs
@@ -145,6 +118,41 @@ pub async fn rebuild_state(
     let snapshot = Snapshot::new(Version(0), state, Arc::new(catalog));
     report.without_hashes = snapshot.without_hashes();
     Ok(report)
+}
+
+fn catalog_of(chain: &[&Found], runs: &[FoundPart], packs: &[FoundPart]) -> Catalog {
+    let segments = chain
+        .iter()
+        .map(|found| Arc::new(found.entry.clone()))
+        .collect();
+    let run = |part: &FoundPart| RunEntry {
+        object: part.object.clone(),
+        tier: 1,
+        range: part.range,
+        last_hash: part.last_hash,
+        entries: 0,
+    };
+    let pack = |part: &FoundPart| PackEntry {
+        object: part.object.clone(),
+        range: part.range,
+        last_hash: part.last_hash,
+        datasets: part.datasets,
+    };
+    let runs = belonging(runs, chain)
+        .into_iter()
+        .map(|part| Arc::new(run(part)))
+        .collect();
+    let packs = belonging(packs, chain)
+        .into_iter()
+        .map(|part| Arc::new(pack(part)))
+        .collect();
+    let mut catalog = Catalog {
+        segments,
+        runs,
+        packs,
+    };
+    catalog.sort();
+    catalog
 }
 
 /// Of the parts that end with a block of the chain, the longest that do not overlap.

@@ -466,3 +466,34 @@ async fn an_older_writer_is_fenced_and_loses_nothing_for_the_newer() {
     assert_equals_chain(&new, &chain, BlockRange::new(0, 90)).await;
     assert!(matches!(old.maintain().await, Err(Error::Fenced { .. })));
 }
+
+/// A segment says one thing about all of its blocks, so what lies unsealed when the settings change
+/// is sealed as it was.
+#[tokio::test]
+async fn changed_settings_do_not_change_what_is_said_of_older_blocks() {
+    let chain = tiny_chain(33);
+    let stores = Stores::memory();
+    let plain = tiny_settings();
+    let archive = stores.writer(&plain).await;
+    ingest(&archive, &chain, BlockRange::new(0, 5), &[2]).await;
+    let all = Settings {
+        datasets: DatasetSet::of(&Dataset::ALL),
+        ..tiny_settings()
+    };
+    let archive = stores.writer(&all).await;
+    ingest(&archive, &chain, BlockRange::new(5, 100), &[2]).await;
+    let covered = archive.coverage(DatasetSet::of(&[Dataset::Headers]), None);
+    let whole = covered
+        .iter()
+        .fold((u64::MAX, 0), |(start, end), (range, _)| {
+            (start.min(range.start), end.max(range.end))
+        });
+    assert_eq!(whole, (5, 100));
+    let missing = archive.payload(4, Dataset::Headers).await;
+    assert!(matches!(missing, Err(Error::NotCovered { .. })));
+    assert_equals_chain(&archive, &chain, BlockRange::new(0, 100)).await;
+    let again = archive
+        .ingest_finalized_blocks(batch(&chain, 0, 100), &Provenance::default())
+        .await;
+    assert_eq!(again.unwrap(), IngestOutcome::AlreadyIndexed);
+}

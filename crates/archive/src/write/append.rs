@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chronolith_model::{Block, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Verification};
-use rayon::prelude::*;
 use tokio::time::Instant;
 
-use super::cut;
 use super::edit::Edit;
+use super::job::{SealJob, Sealed};
 use super::publish::{Applied, Uploading};
 use super::rows::{self, Rows};
 use super::seal::{self, Built, Cut, Kept};
@@ -18,9 +17,6 @@ use crate::error::{Error, Result};
 use crate::format::compress::Packer;
 use crate::read::snapshot::{Need, Snapshot};
 use crate::state::{Halt, LiveRun};
-
-/// Batches are rewritten soon: they are packed fast and without a dictionary.
-const BATCH_LEVEL: i32 = 1;
 
 /// Where blocks come from and how far they were proven.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,6 +78,14 @@ impl Appender {
     }
 }
 
+/// What is known of the beginning of a batch.
+enum Prefix {
+    /// So many of its blocks are archived, with the same content.
+    Known(usize),
+    /// It is settled by them.
+    Outcome(IngestOutcome),
+}
+
 impl Writer {
     /// Appends finalized blocks. Durable and visible when it returns `Appended`.
     pub(crate) async fn append(
@@ -111,56 +115,22 @@ impl Writer {
         provenance: &Provenance,
     ) -> Result<IngestOutcome> {
         let mut appender = self.appender.lock().await;
-        let snapshot = self.publisher.settled().await?;
+        let mut snapshot = self.publisher.settled().await?;
         self.check_may_ingest(&snapshot)?;
         let kept = self.kept();
         check_links(&blocks)?;
-        let Some(first) = blocks.first().map(|block| block.clock) else {
-            return Err(Error::Invalid("empty batch".to_owned()));
+        let known = match self.known_prefix(&snapshot, &blocks, provenance).await? {
+            Prefix::Known(known) => known,
+            Prefix::Outcome(outcome) => return Ok(outcome),
         };
-        let mut known = 0;
-        match snapshot.state.live {
-            Some(live) => {
-                if first.number > live.head.number + 1 {
-                    return Err(Error::Gap {
-                        expected: live.head.number + 1,
-                        got: first.number,
-                    });
-                }
-                if let Some(conflict) = self
-                    .compare_known(&snapshot, &blocks, &live, provenance)
-                    .await?
-                {
-                    return Ok(conflict);
-                }
-                known = usize::try_from(live.head.number + 1 - first.number).unwrap_or(usize::MAX);
-                if known >= blocks.len() {
-                    return Ok(IngestOutcome::AlreadyIndexed);
-                }
-                if known == 0 && first.parent_hash != live.head.hash {
-                    let (number, names) = (first.number, first.parent_hash);
-                    return Err(Error::BadParent {
-                        number,
-                        names,
-                        expected: live.head.hash,
-                    });
-                }
-            }
-            None => {
-                if let Some(expected) = self
-                    .settings
-                    .start_block
-                    .filter(|&start| start != first.number)
-                {
-                    return Err(Error::Gap {
-                        expected,
-                        got: first.number,
-                    });
-                }
-                self.check_fills_around(&snapshot, &blocks).await?;
-            }
-        }
         blocks.drain(..known);
+        let changed = |batch: &Arc<SegmentEntry>| {
+            batch.facts.datasets != kept.datasets || batch.facts.scope != kept.scope
+        };
+        if snapshot.state.batches.iter().any(changed) {
+            self.seal_unsealed(&mut appender, &snapshot).await?;
+            snapshot = self.publisher.settled().await?;
+        }
         for block in &mut blocks {
             normalise(block, &kept);
             let complete = kept.scope == chronolith_model::Scope::All;
@@ -174,6 +144,48 @@ impl Writer {
         }
         self.append_new(&mut appender, &snapshot, blocks, (kept, provenance.level))
             .await
+    }
+
+    /// How many of the blocks are archived already, or what becomes of the batch because of them.
+    async fn known_prefix(
+        &self,
+        snapshot: &Snapshot,
+        blocks: &[Block],
+        provenance: &Provenance,
+    ) -> Result<Prefix> {
+        let first = blocks.first().map(|block| block.clock);
+        let first = first.ok_or_else(|| Error::Invalid("empty batch".to_owned()))?;
+        let got = first.number;
+        let Some(live) = snapshot.state.live else {
+            if let Some(expected) = self.settings.start_block.filter(|&start| start != got) {
+                return Err(Error::Gap { expected, got });
+            }
+            self.check_fills_around(snapshot, blocks).await?;
+            return Ok(Prefix::Known(0));
+        };
+        let expected = live.head.number + 1;
+        if got > expected {
+            return Err(Error::Gap { expected, got });
+        }
+        let conflict = self
+            .compare_known(snapshot, blocks, &live, provenance)
+            .await?;
+        if let Some(conflict) = conflict {
+            return Ok(Prefix::Outcome(conflict));
+        }
+        let known = usize::try_from(expected - got).unwrap_or(usize::MAX);
+        if known >= blocks.len() {
+            return Ok(Prefix::Outcome(IngestOutcome::AlreadyIndexed));
+        }
+        if known == 0 && first.parent_hash != live.head.hash {
+            let (names, expected) = (first.parent_hash, live.head.hash);
+            return Err(Error::BadParent {
+                number: got,
+                names,
+                expected,
+            });
+        }
+        Ok(Prefix::Known(known))
     }
 
     /// The first batch of a live run must link to what fills have put before it, and must not run
@@ -307,6 +319,7 @@ impl Writer {
             None => self.read_unsealed(snapshot).await?,
         };
         let count = blocks.len() as u64;
+        let batches = &snapshot.state.batches;
         let job = SealJob {
             rows,
             blocks,
@@ -315,50 +328,51 @@ impl Writer {
             settings: self.settings.seal.clone(),
             packer: appender.packer.clone(),
             seals_with_packer: appender.seals_with_packer,
-            batches: snapshot
-                .state
-                .batches
+            batches: batches
                 .iter()
                 .map(|batch| batch.facts.range.start)
                 .collect(),
-            weights: snapshot
-                .state
-                .batches
-                .iter()
-                .map(|batch| batch.facts.weight())
-                .collect(),
+            weights: batches.iter().map(|batch| batch.facts.weight()).collect(),
         };
-        let done = tokio::task::spawn_blocking(move || job.run()).await;
-        let mut done = done.map_err(|error| Error::Corrupt {
-            object: "seal".to_owned(),
-            reason: format!("sealing failed: {error}"),
-        })?;
-        let Some(last) = done.rows.blocks.last().map(|block| block.clock) else {
-            return Err(Error::Invalid("empty batch".to_owned()));
-        };
-        let head = last.block_ref();
-        let start = snapshot
-            .state
-            .live
-            .map_or(last.number + 1 - count, |live| live.start);
-        let live = LiveRun {
-            start,
-            head,
-            head_timestamp: last.timestamp,
-        };
+        let mut done = job.run_aside().await?;
+        let last = done.rows.blocks.last().map(|block| block.clock);
+        let last = last.ok_or_else(|| Error::Invalid("empty batch".to_owned()))?;
+        let (head, head_timestamp) = (last.block_ref(), last.timestamp);
+        let start = last.number + 1 - count;
+        let start = snapshot.state.live.map_or(start, |live| live.start);
         let mut edit = Edit {
             expected_head: Some(snapshot.head()),
-            remove: snapshot
-                .state
-                .batches
-                .iter()
-                .skip(done.first_replaced)
-                .map(|batch| batch.object.name.clone())
-                .collect(),
-            live: Some(Some(live)),
+            live: Some(Some(LiveRun {
+                start,
+                head,
+                head_timestamp,
+            })),
             kept: Some(kept),
             ..Edit::default()
         };
+        let replaced = batches.iter().skip(done.first_replaced);
+        edit.remove
+            .extend(replaced.map(|batch| batch.object.name.clone()));
+        let names = self.upload_all(&mut done, &mut edit).await?;
+        let applied = self.publisher.publish(edit).await?;
+        drop(names);
+        if applied == Applied::Dropped {
+            return Err(Error::Invalid(
+                "the head moved under the appender".to_owned(),
+            ));
+        }
+        done.rows.drop_front(done.sealed_blocks);
+        appender.rows = Some(done.rows);
+        appender.packer = done.packer;
+        appender.seals_with_packer = done.seals_with_packer;
+        Ok(IngestOutcome::Appended {
+            head,
+            blocks: count,
+        })
+    }
+
+    /// Uploads what was built and adds it to the edit.
+    async fn upload_all(&self, done: &mut Sealed, edit: &mut Edit) -> Result<Vec<Uploading>> {
         let mut uploads = Vec::new();
         for built in done.sealed.drain(..) {
             edit.segments.push(self.upload(built, 1, &mut uploads));
@@ -369,24 +383,39 @@ impl Writer {
         if let Some(pack) = done.pack.take() {
             edit.batch_packs.push(self.upload_pack(pack, &mut uploads));
         }
-        let names = self.put_all(uploads).await?;
-        let applied = self.publisher.publish(edit).await?;
-        drop(names);
-        match applied {
-            Applied::Dropped => Err(Error::Invalid(
-                "the head moved under the appender".to_owned(),
-            )),
-            Applied::Published => {
-                done.rows.drop_front(done.sealed_blocks);
-                appender.rows = Some(done.rows);
-                (appender.packer, appender.seals_with_packer) =
-                    (done.packer, done.seals_with_packer);
-                Ok(IngestOutcome::Appended {
-                    head,
-                    blocks: count,
-                })
-            }
+        self.put_all(uploads).await
+    }
+
+    /// Seals what is unsealed as it is. Needed before blocks of which something else is kept can
+    /// follow: a segment says one thing about all of its blocks.
+    async fn seal_unsealed(&self, appender: &mut Appender, snapshot: &Snapshot) -> Result<()> {
+        appender.forget();
+        let mut edit = Edit {
+            expected_head: Some(snapshot.head()),
+            ..Edit::default()
+        };
+        let mut names = Vec::new();
+        for batch in &snapshot.state.batches {
+            let kept = Kept {
+                datasets: batch.facts.datasets,
+                scope: batch.facts.scope.clone(),
+            };
+            let mut rows = Rows::default();
+            self.read_rows(batch, batch.facts.range, &mut rows).await?;
+            let cut = Cut {
+                start: 0,
+                end: rows.blocks.len(),
+            };
+            let packer = Packer::new(Bytes::new(), self.settings.seal.level);
+            let built = seal::seal(&rows, cut, &kept, &packer);
+            let mut uploads = Vec::new();
+            edit.segments.push(self.upload(built, 1, &mut uploads));
+            edit.remove.push(batch.object.name.clone());
+            names.extend(self.put_all(uploads).await?);
         }
+        self.publisher.publish(edit).await?;
+        drop(names);
+        Ok(())
     }
 
     /// Names a built segment and queues its upload.
@@ -509,108 +538,5 @@ pub(crate) fn normalise(block: &mut Block, kept: &Kept) {
     }
     if !kept.datasets.contains(Dataset::Payload) {
         block.payload.raw = None;
-    }
-}
-
-/// Everything that packing and sealing a batch needs, so that it can run on its own thread.
-struct SealJob {
-    rows: Rows,
-    blocks: Vec<Block>,
-    level: Verification,
-    kept: Kept,
-    settings: crate::settings::SealSettings,
-    packer: Option<Arc<Packer>>,
-    seals_with_packer: u32,
-    /// First block and weight of each unsealed batch.
-    batches: Vec<u64>,
-    weights: Vec<u64>,
-}
-
-/// What came of it.
-struct Sealed {
-    rows: Rows,
-    sealed: Vec<Built>,
-    /// How many blocks of the rows are sealed now.
-    sealed_blocks: usize,
-    batch: Option<Built>,
-    pack: Option<super::pack::BuiltPack>,
-    /// The batches from here on are replaced.
-    first_replaced: usize,
-    packer: Option<Arc<Packer>>,
-    seals_with_packer: u32,
-}
-
-impl SealJob {
-    fn run(mut self) -> Sealed {
-        let before = self.rows.blocks.len();
-        self.blocks
-            .iter()
-            .for_each(|block| self.rows.push(block, self.level));
-        let pack = super::pack::build(&self.blocks, self.kept.datasets);
-        self.blocks.clear();
-        let cuts = cut::due(&self.rows, &self.settings);
-        let sealed_blocks = cuts.last().map_or(0, |cut| cut.end);
-        let packers = self.packers(&cuts);
-        let (rows, kept) = (&self.rows, &self.kept);
-        let sealed: Vec<Built> = cuts
-            .par_iter()
-            .zip(&packers)
-            .map(|(&cut, packer)| seal::seal(rows, cut, kept, packer))
-            .collect();
-        let (start, first_replaced) = self.batch_start(before, sealed_blocks);
-        let end = self.rows.blocks.len();
-        let plain = Packer::new(Bytes::new(), BATCH_LEVEL);
-        let batch =
-            (start < end).then(|| seal::seal(&self.rows, Cut { start, end }, &self.kept, &plain));
-        Sealed {
-            sealed,
-            sealed_blocks,
-            batch,
-            pack,
-            first_replaced,
-            packer: self.packer,
-            seals_with_packer: self.seals_with_packer,
-            rows: self.rows,
-        }
-    }
-
-    /// A packer for each cut; a new dictionary is learnt now and then.
-    fn packers(&mut self, cuts: &[Cut]) -> Vec<Arc<Packer>> {
-        let mut packers = Vec::with_capacity(cuts.len());
-        for &cut in cuts {
-            let worn = self.seals_with_packer >= self.settings.seals_per_dictionary;
-            let empty = self
-                .packer
-                .as_ref()
-                .is_none_or(|packer| packer.dictionary().is_empty());
-            if worn || empty {
-                let dictionary = seal::train(&self.rows, cut);
-                self.packer = Some(Arc::new(Packer::new(dictionary, self.settings.level)));
-                self.seals_with_packer = 0;
-            }
-            self.seals_with_packer += 1;
-            packers.extend(self.packer.clone());
-        }
-        packers
-    }
-
-    /// Where the new batch begins among the rows, and which old batches it replaces.
-    fn batch_start(&self, before: usize, sealed_blocks: usize) -> (usize, usize) {
-        if sealed_blocks > 0 {
-            return (sealed_blocks, 0);
-        }
-        if self.batches.len() + 1 < self.settings.batches_max.max(2) {
-            return (before, self.batches.len());
-        }
-        let from = cut::tail_to_join(&self.weights);
-        let first = self
-            .rows
-            .blocks
-            .first()
-            .map_or(0, |block| block.clock.number);
-        match self.batches.get(from) {
-            Some(start) => ((start - first) as usize, from),
-            None => (before, self.batches.len()),
-        }
     }
 }

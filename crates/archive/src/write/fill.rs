@@ -183,6 +183,13 @@ impl Fill {
                 reason: halt.reason.clone(),
             });
         }
+        let beyond = snapshot
+            .head()
+            .is_some_and(|head| self.range.end > head.number + 1);
+        if beyond {
+            let message = "a fill cannot reach beyond the head: ingest these blocks instead";
+            return Err(Error::Invalid(message.to_owned()));
+        }
         self.check_neighbours(&snapshot).await?;
         let superseded = self.superseded(&snapshot).await?;
         let edit = Edit {
@@ -205,17 +212,19 @@ impl Fill {
             None => Ok::<_, Error>(None),
             Some(entry) => Ok(objects.open(&entry.object).await?.tables.clock(number)),
         };
-        if let Some(before) = self.range.start.checked_sub(1) {
-            if let (Some(below), Some(names)) = (clock(before).await?, self.first_parent)
-                && below.hash != names
-            {
-                let number = self.range.start;
-                return Err(Error::BadParent {
-                    number,
-                    names,
-                    expected: below.hash,
-                });
-            }
+        let below = match self.range.start.checked_sub(1) {
+            Some(before) => clock(before).await?,
+            None => None,
+        };
+        if let (Some(below), Some(names)) = (below, self.first_parent)
+            && below.hash != names
+        {
+            let (number, expected) = (self.range.start, below.hash);
+            return Err(Error::BadParent {
+                number,
+                names,
+                expected,
+            });
         }
         if let (Some(above), Some(expected)) = (clock(self.range.end).await?, self.last_hash)
             && above.parent_hash != expected

@@ -125,7 +125,7 @@ impl Writer {
                 let tier = entry.tier + 1;
                 // Its hashes move to a run when it leaves the first tier.
                 if let Some((run, name)) = self
-                    .run_of_segments(&[entry.clone()], entry.facts.range)
+                    .run_of_segments(std::slice::from_ref(&entry), entry.facts.range)
                     .await?
                 {
                     edit.runs.push(run);

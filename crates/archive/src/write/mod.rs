@@ -4,6 +4,7 @@ pub(crate) mod append;
 pub(crate) mod cut;
 pub(crate) mod edit;
 pub(crate) mod fill;
+pub(crate) mod job;
 pub(crate) mod maintain;
 pub(crate) mod merge;
 pub(crate) mod pack;

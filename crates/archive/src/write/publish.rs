@@ -25,7 +25,7 @@ const ATTEMPTS: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 /// What became of an edit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Applied {
     /// It is visible.
     Published,
@@ -40,12 +40,15 @@ enum Failure {
     Unavailable(String),
 }
 
+/// Where the outcome of an edit is awaited.
+type Answer = oneshot::Sender<std::result::Result<Applied, Failure>>;
+
 /// The only one who swaps the state.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     view: Arc<View>,
     epoch: u64,
-    queue: Mutex<Vec<(Edit, oneshot::Sender<std::result::Result<Applied, Failure>>)>>,
+    queue: Mutex<Vec<(Edit, Answer)>>,
     turn: tokio::sync::Mutex<Turn>,
     random: Mutex<StdRng>,
     uploading: Mutex<HashMap<String, u32>>,

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::format::Damage;
 use crate::format::container::{ObjectKind, Section};
 use crate::format::table::{TableBuilder, TableDirectory, TableShape};
+use crate::read::objects::Objects;
 use crate::read::window::{TableCursor, Window};
 
 /// One table to merge: where it lies, and where its blocks begin.
@@ -22,6 +23,19 @@ struct Source<'a> {
     table: &'a TableDirectory,
     offset: u64,
     first_block: u64,
+}
+
+impl<'a> Source<'a> {
+    /// Its entries in order, and how far its blocks lie from the beginning of the merged range.
+    fn cursor(&self, objects: &'a Objects, start: u64) -> (TableCursor<'a>, u64) {
+        let last = self.table.place(self.table.page_count().saturating_sub(1));
+        let place = (self.offset, last.map_or(0, |place| place.end));
+        let window = Window::new(objects, self.name, place);
+        (
+            TableCursor::new(window, self.table),
+            self.first_block - start,
+        )
+    }
 }
 
 impl Writer {
@@ -123,16 +137,10 @@ impl Writer {
         let payload_bits = range.len().max(2).next_power_of_two().ilog2();
         let shape = TableShape::for_entries(entries.max(range.len()), HASH_KEY_BITS, payload_bits);
         let mut table = TableBuilder::new(shape);
-        let mut cursors = Vec::with_capacity(sources.len());
-        for source in &sources {
-            let last = source
-                .table
-                .place(source.table.page_count().saturating_sub(1));
-            let place = (source.offset, last.map_or(0, |place| place.end));
-            let window = Window::new(objects, source.name, place);
-            let shift = source.first_block - range.start;
-            cursors.push((TableCursor::new(window, source.table), shift));
-        }
+        let mut cursors: Vec<_> = sources
+            .iter()
+            .map(|source| source.cursor(objects, range.start))
+            .collect();
         let mut kept = 0;
         let mut next = Vec::with_capacity(cursors.len());
         for (cursor, shift) in &mut cursors {
