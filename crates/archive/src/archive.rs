@@ -14,7 +14,8 @@ use crate::collect::{Collect, GarbageReport};
 use crate::error::{Error, Result};
 use crate::health::HealthReport;
 use crate::meters::Meters;
-use crate::read::lookup::{self, TimeSide, TxPlace};
+use crate::read::hashes::{self, TxPlace};
+use crate::read::lookup::{self, TimeSide};
 use crate::read::objects::Objects;
 use crate::read::payload;
 use crate::read::query::{self, LogPage};
@@ -298,7 +299,7 @@ impl Archive {
     /// # Errors
     /// `Corrupt` or `Store`.
     pub async fn block_by_hash(&self, hash: &Hash32) -> Result<Option<BlockClock>> {
-        self.reading(async |objects, snapshot| lookup::block_by_hash(objects, snapshot, hash).await)
+        self.reading(async |objects, snapshot| hashes::block_by_hash(objects, snapshot, hash).await)
             .await
     }
 
@@ -318,7 +319,7 @@ impl Archive {
     /// # Errors
     /// `Corrupt` or `Store`.
     pub async fn transaction_by_hash(&self, hash: &Hash32) -> Result<Option<TxPlace>> {
-        self.reading(async |objects, snapshot| lookup::tx_by_hash(objects, snapshot, hash).await)
+        self.reading(async |objects, snapshot| hashes::tx_by_hash(objects, snapshot, hash).await)
             .await
     }
 

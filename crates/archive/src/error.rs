@@ -187,6 +187,12 @@ impl Error {
         }
     }
 
+    /// Blocks that are there, but not with what the request needs.
+    pub(crate) fn not_covered(missing: BlockRange) -> Self {
+        let covered = BlockRange::new(missing.start, missing.start);
+        Self::NotCovered { missing, covered }
+    }
+
     pub(crate) fn damaged(object: &str, damage: Damage) -> Self {
         Self::Corrupt {
             object: object.to_owned(),

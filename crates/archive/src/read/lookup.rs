@@ -1,15 +1,10 @@
-//! Blocks by number, hash and time; transactions by hash.
-
-use std::sync::Arc;
+//! Blocks by number and time, and whole blocks.
 
 use chronolith_model::{Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32};
 
-use super::objects::{Identity, Objects, Part};
+use super::objects::Objects;
 use super::snapshot::{Need, Snapshot};
-use crate::catalog::{RunEntry, SegmentEntry};
 use crate::error::{Error, Result};
-use crate::format::table::TableDirectory;
-use crate::write::seal::hash_key;
 
 const CLOCK: Need<'static> = Need {
     datasets: DatasetSet::CLOCK,
@@ -23,15 +18,6 @@ pub enum TimeSide {
     AtOrBefore,
     /// The first block not before the time.
     AtOrAfter,
-}
-
-/// Where a transaction is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TxPlace {
-    /// Its block.
-    pub block: BlockClock,
-    /// Its position in the block.
-    pub index: u32,
 }
 
 /// The clock of a block.
@@ -49,69 +35,6 @@ pub(crate) async fn block_by_number(
         object: segment.identity.name.clone(),
         reason: format!("block {number} is missing from its table"),
     })
-}
-
-/// The block with this hash.
-pub(crate) async fn block_by_hash(
-    objects: &Objects,
-    snapshot: &Snapshot,
-    hash: &Hash32,
-) -> Result<Option<BlockClock>> {
-    for number in places(objects, snapshot, hash).await? {
-        // A run may still name blocks that were pruned.
-        if snapshot.best_at(number, &CLOCK).is_none() {
-            continue;
-        }
-        let clock = block_by_number(objects, snapshot, number).await?;
-        if clock.hash == *hash {
-            return Ok(Some(clock));
-        }
-    }
-    all_hashes_there(snapshot)?;
-    Ok(None)
-}
-
-/// Without all hashes, a hash that is not found is no answer.
-fn all_hashes_there(snapshot: &Snapshot) -> Result<()> {
-    let covered = BlockRange::new(0, 0);
-    match snapshot.without_hashes() {
-        Some(missing) => Err(Error::NotCovered { missing, covered }),
-        None => Ok(()),
-    }
-}
-
-/// The transaction with this hash among the covered blocks. Where some of them keep only the
-/// transactions that their logs name, a hash that is not found is no answer.
-pub(crate) async fn tx_by_hash(
-    objects: &Objects,
-    snapshot: &Snapshot,
-    hash: &Hash32,
-) -> Result<Option<TxPlace>> {
-    for number in places(objects, snapshot, hash).await? {
-        let holding = snapshot.segments.iter();
-        let holding = holding.filter(|entry| entry.facts.range.contains(number));
-        for entry in holding {
-            let segment = objects.open(&entry.object).await?;
-            let txs = objects.txs(&segment, number).await?;
-            if let Some(tx) = txs.iter().find(|tx| tx.hash == *hash) {
-                let block = block_by_number(objects, snapshot, number).await?;
-                return Ok(Some(TxPlace {
-                    block,
-                    index: tx.index,
-                }));
-            }
-        }
-    }
-    all_hashes_there(snapshot)?;
-    let all = DatasetSet::of(&[Dataset::TxHashes]);
-    let need = Need {
-        datasets: all,
-        filter: None,
-    };
-    for (covered, _) in snapshot.coverage(&CLOCK) {
-        snapshot.select(&covered, &need)?;
-    }
-    Ok(None)
 }
 
 /// A block with its transactions and logs.
@@ -142,60 +65,6 @@ pub(crate) async fn content_root(
         }
     }
     Ok(crate::format::facts::content_root(digests.iter()))
-}
-
-/// Blocks that may hold the hash: one page of each table, all asked for at once.
-async fn places(objects: &Objects, snapshot: &Snapshot, hash: &Hash32) -> Result<Vec<u64>> {
-    let key = hash_key(hash);
-    let in_segment = |entry: Arc<SegmentEntry>| async move {
-        // A merged segment has no table of its own: a run holds its hashes.
-        if entry.tier > 1 {
-            return Ok(Vec::new());
-        }
-        let segment = objects.open(&entry.object).await?;
-        let Some((table, offset)) = &segment.tables.hashes else {
-            return Ok(Vec::new());
-        };
-        let start = entry.facts.range.start;
-        in_table(objects, &segment.identity, (table, *offset), (key, start)).await
-    };
-    let in_run = |entry: Arc<RunEntry>| async move {
-        let run = objects.open_run(&entry.object).await?;
-        let start = entry.range.start;
-        in_table(
-            objects,
-            &run.identity,
-            (&run.hashes, run.offset),
-            (key, start),
-        )
-        .await
-    };
-    let segments = futures::future::try_join_all(snapshot.segments.iter().cloned().map(in_segment));
-    let runs = futures::future::try_join_all(snapshot.catalog.runs.iter().cloned().map(in_run));
-    let (segments, runs) = futures::try_join!(segments, runs)?;
-    let mut numbers: Vec<u64> = segments.into_iter().chain(runs).flatten().collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    Ok(numbers)
-}
-
-async fn in_table(
-    objects: &Objects,
-    identity: &Identity,
-    (table, offset): (&TableDirectory, u64),
-    (key, start): (u64, u64),
-) -> Result<Vec<u64>> {
-    let Some(place) = table.place_of(key) else {
-        return Ok(Vec::new());
-    };
-    let pages = objects
-        .table_pages(identity, Part::HashPage, offset, &[place])
-        .await?;
-    let page = pages.first().cloned().unwrap_or_default();
-    let found = table
-        .find(key, &page)
-        .map_err(|damage| Error::damaged(&identity.name, damage))?;
-    Ok(found.map(|offset| start + offset).collect())
 }
 
 /// The block at a time. It is an answer only when the block across the time is covered too: the

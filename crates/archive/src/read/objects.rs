@@ -51,6 +51,16 @@ struct Key {
     at: u64,
 }
 
+impl Key {
+    fn tables(object: &ObjectRef) -> Self {
+        Self {
+            object: xxh3_64(object.name.as_bytes()),
+            part: Part::Tables,
+            at: 0,
+        }
+    }
+}
+
 /// A cached value.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
@@ -205,6 +215,34 @@ impl Objects {
             Value::Pack(named) if named.identity.name == object.name => Ok(named),
             _ => Err(taken(object)),
         }
+    }
+
+    /// A segment that is open already.
+    pub(crate) fn opened_segment(&self, object: &ObjectRef) -> Option<Arc<OpenSegment>> {
+        match self.cache.get(&Key::tables(object))? {
+            Value::Segment(segment) if segment.identity.name == object.name => Some(segment),
+            _ => None,
+        }
+    }
+
+    /// A run that is open already.
+    pub(crate) fn opened_run(&self, object: &ObjectRef) -> Option<Arc<OpenRun>> {
+        match self.cache.get(&Key::tables(object))? {
+            Value::Run(run) if run.identity.name == object.name => Some(run),
+            _ => None,
+        }
+    }
+
+    /// A page that is in memory already.
+    pub(crate) fn cached_page(&self, object: &Identity, part: Part, index: u32) -> Option<Bytes> {
+        let at = u64::from(index);
+        self.cache
+            .get(&Key {
+                object: object.id,
+                part,
+                at,
+            })
+            .and_then(into_bytes)
     }
 
     async fn opened(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::objects::{Identity, Objects, OpenSegment, Part, Value, Want, into_bytes};
+use crate::catalog::ObjectRef;
 use crate::error::{Error, Result};
 use crate::format::page::{self, Ids};
 use crate::format::postings::{HEAD_BYTES_MAX, PageRef, Pointer, RecordHead};
@@ -52,6 +53,28 @@ impl Postings {
 }
 
 impl Objects {
+    /// Whether the dictionary pages in memory show that some clause has no log in a segment. False
+    /// also where that would take a read to know.
+    pub(crate) fn ruled_out(&self, object: &ObjectRef, clauses: &[Vec<Term>]) -> bool {
+        let Some(segment) = self.opened_segment(object) else {
+            return false;
+        };
+        let directory = &segment.tables.terms;
+        let absent = |term: &Term| {
+            let Some(place) = directory.place_of(term.0) else {
+                return true;
+            };
+            let page = self.cached_page(&segment.identity, Part::TermPage, place.index);
+            let page = page.as_deref();
+            page.is_some_and(|page| {
+                directory
+                    .find(term.0, page)
+                    .is_ok_and(|mut found| found.next().is_none())
+            })
+        };
+        clauses.iter().any(|terms| terms.iter().all(absent))
+    }
+
     /// The lists of these terms; none for a term that no log carries. A term that the directory
     /// alone rules out costs no read.
     pub(crate) async fn postings(

@@ -141,7 +141,7 @@ async fn resolve(objects: &Objects, snapshot: &Snapshot, filter: &LogFilter) -> 
     match &filter.select {
         Select::Range(range) => Ok(*range),
         Select::Block(hash) => {
-            let found = super::lookup::block_by_hash(objects, snapshot, hash).await?;
+            let found = super::hashes::block_by_hash(objects, snapshot, hash).await?;
             let found = found.ok_or(Error::UnknownBlock { hash: *hash })?;
             Ok(BlockRange::one(found.number))
         }
@@ -193,8 +193,17 @@ impl Run<'_> {
                 Ok::<_, Error>((segment, found))
             }
         };
+        // What is in memory rules most segments out, without planning them.
+        let mut kept = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            if objects.ruled_out(&piece.entry.object, &clauses) {
+                self.cost.segments += 1;
+            } else {
+                kept.push(piece);
+            }
+        }
         // Plans run ahead of the piece being read, so that their reads overlap.
-        let planned = stream::iter(pieces)
+        let planned = stream::iter(kept)
             .map(plan)
             .buffered(self.limits.concurrency.max(1));
         let mut planned = std::pin::pin!(planned);

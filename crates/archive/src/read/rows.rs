@@ -150,6 +150,27 @@ impl Objects {
         (0..entry.txs).map(tx).collect()
     }
 
+    /// The position in its block of the transaction with this hash, if the block lists it.
+    pub(crate) async fn find_tx(
+        &self,
+        segment: &OpenSegment,
+        number: u64,
+        hash: &Hash32,
+    ) -> Result<Option<u32>> {
+        let Some(entry) = segment.tables.block(number) else {
+            return Ok(None);
+        };
+        let first = u64::from(entry.first_tx);
+        let last = first + u64::from(entry.txs);
+        let blocks = (first / HASHES_PER_BLOCK..last.div_ceil(HASHES_PER_BLOCK)).collect();
+        let hashes = self.hash_blocks(segment, Part::TxHashes, blocks).await?;
+        let mut near = 0;
+        let mut ordinals = first..last;
+        let found = ordinals.find(|&ordinal| hashes.get(ordinal, &mut near) == Some(*hash));
+        let place = found.map(|ordinal| (ordinal - first) as u32);
+        Ok(place.and_then(|place| segment.tables.tx_index(number, entry, place)))
+    }
+
     /// The digest that was stored for a block.
     pub(crate) async fn digest(&self, segment: &OpenSegment, number: u64) -> Result<Hash32> {
         let lost = |what| Error::damaged(&segment.identity.name, Damage(what));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{BlockRange, BlockRef, DatasetSet, LogFilter, Verification};
+use chronolith_model::{BlockRange, BlockRef, Dataset, DatasetSet, LogFilter, Verification};
 use chronolith_store::Version;
 
 use crate::catalog::{Catalog, PackEntry, SegmentEntry, order};
@@ -17,6 +17,12 @@ pub(crate) struct Snapshot {
     pub(crate) catalog: Arc<Catalog>,
     /// Sealed segments and batches, by their first block.
     pub(crate) segments: Vec<Arc<SegmentEntry>>,
+    /// Blocks of the widest segment: how far to the left of a block its segments can begin.
+    widest: u64,
+    /// The first merged segment whose hashes no run holds.
+    without_hashes: Option<BlockRange>,
+    /// The first segment that does not list all transactions of its blocks, or is the above.
+    without_tx_hashes: Option<BlockRange>,
 }
 
 /// What a request needs of each block.
@@ -27,6 +33,12 @@ pub(crate) struct Need<'a> {
 }
 
 impl Need<'_> {
+    /// Nothing but the clock.
+    pub(crate) const CLOCK: Need<'static> = Need {
+        datasets: DatasetSet::CLOCK,
+        filter: None,
+    };
+
     fn met_by(&self, entry: &SegmentEntry) -> bool {
         entry.facts.datasets.covers(self.datasets)
             && self
@@ -51,8 +63,19 @@ impl Snapshot {
             .cloned()
             .collect();
         segments.sort_by(|a, b| order(a, b));
+        let without_hashes = merged_without_run(&segments, &catalog);
+        let lists_all =
+            |entry: &&Arc<SegmentEntry>| entry.facts.datasets.contains(Dataset::TxHashes);
+        let partial = segments.iter().find(|entry| !lists_all(entry));
         Self {
             version,
+            without_hashes,
+            without_tx_hashes: without_hashes.or(partial.map(|entry| entry.facts.range)),
+            widest: segments
+                .iter()
+                .map(|entry| entry.facts.range.len())
+                .max()
+                .unwrap_or(0),
             state,
             catalog,
             segments,
@@ -78,22 +101,26 @@ impl Snapshot {
         prefix
     }
 
-    /// The first merged segment whose hashes no run holds: only after a rebuild from a store that
-    /// had lost them.
+    /// Blocks whose hashes cannot be looked up: only after a rebuild from a store that had lost
+    /// them.
     pub(crate) fn without_hashes(&self) -> Option<BlockRange> {
-        let covered = |range: &BlockRange| {
-            let mut at = range.start;
-            for run in &self.catalog.runs {
-                if run.range.contains(at) {
-                    at = run.range.end;
-                }
-            }
-            at >= range.end
-        };
-        let merged = self.segments.iter().filter(|entry| entry.tier > 1);
-        merged
-            .map(|entry| entry.facts.range)
-            .find(|range| !covered(range))
+        self.without_hashes
+    }
+
+    /// Blocks whose transactions cannot be looked up by hash.
+    pub(crate) fn without_tx_hashes(&self) -> Option<BlockRange> {
+        self.without_tx_hashes
+    }
+
+    /// The segments that hold a block.
+    pub(crate) fn holding(&self, number: u64) -> impl Iterator<Item = &Arc<SegmentEntry>> {
+        let behind = self
+            .segments
+            .partition_point(|entry| entry.facts.range.start <= number);
+        let before = self.segments.iter().take(behind).rev();
+        before
+            .take_while(move |entry| entry.facts.range.start + self.widest > number)
+            .filter(move |entry| entry.facts.range.contains(number))
     }
 
     /// Packs, sealed and not.
@@ -124,17 +151,9 @@ impl Snapshot {
 
     /// Of the segments that hold the block and meet the need, the one that reaches furthest.
     pub(crate) fn best_at(&self, number: u64, need: &Need<'_>) -> Option<&Arc<SegmentEntry>> {
-        let behind = self
-            .segments
-            .partition_point(|entry| entry.facts.range.start <= number);
-        // Segments that begin before the block and still hold it may lie anywhere to the left, but
-        // they are few: what a narrower scope or an older dataset left beside the newer ones.
-        let before = self.segments.iter().take(behind).rev();
-        before
-            .take_while(|entry| {
-                entry.facts.range.end > number || entry.facts.range.start + MAX_SPAN > number
-            })
-            .filter(|entry| entry.facts.range.contains(number) && need.met_by(entry))
+        let holding = self.holding(number);
+        holding
+            .filter(|entry| need.met_by(entry))
             .max_by_key(|entry| entry.facts.range.end)
     }
 
@@ -185,5 +204,19 @@ impl Snapshot {
     }
 }
 
-/// No segment holds more blocks than this; the seal settings are checked against it.
-pub(crate) const MAX_SPAN: u64 = 1 << 24;
+/// The first merged segment whose hashes no run holds.
+fn merged_without_run(segments: &[Arc<SegmentEntry>], catalog: &Catalog) -> Option<BlockRange> {
+    let covered = |range: &BlockRange| {
+        let mut at = range.start;
+        for run in &catalog.runs {
+            if run.range.contains(at) {
+                at = run.range.end;
+            }
+        }
+        at >= range.end
+    };
+    let merged = segments.iter().filter(|entry| entry.tier > 1);
+    merged
+        .map(|entry| entry.facts.range)
+        .find(|range| !covered(range))
+}
