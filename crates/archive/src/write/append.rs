@@ -353,9 +353,8 @@ impl Writer {
         let replaced = batches.iter().skip(done.first_replaced);
         edit.remove
             .extend(replaced.map(|batch| batch.object.name.clone()));
-        let names = self.upload_all(&mut done, &mut edit).await?;
+        self.upload_all(&mut done, &mut edit).await?;
         let applied = self.publisher.publish(edit).await?;
-        drop(names);
         if applied == Applied::Dropped {
             return Err(Error::Invalid(
                 "the head moved under the appender".to_owned(),
@@ -372,7 +371,7 @@ impl Writer {
     }
 
     /// Uploads what was built and adds it to the edit.
-    async fn upload_all(&self, done: &mut Sealed, edit: &mut Edit) -> Result<Vec<Uploading>> {
+    async fn upload_all(&self, done: &mut Sealed, edit: &mut Edit) -> Result<()> {
         let mut uploads = Vec::new();
         for built in done.sealed.drain(..) {
             edit.segments.push(self.upload(built, 1, &mut uploads));
@@ -383,7 +382,8 @@ impl Writer {
         if let Some(pack) = done.pack.take() {
             edit.batch_packs.push(self.upload_pack(pack, &mut uploads));
         }
-        self.put_all(uploads).await
+        edit.uploads.extend(self.put_all(uploads).await?);
+        Ok(())
     }
 
     /// Seals what is unsealed as it is. Needed before blocks of which something else is kept can
@@ -394,7 +394,6 @@ impl Writer {
             expected_head: Some(snapshot.head()),
             ..Edit::default()
         };
-        let mut names = Vec::new();
         for batch in &snapshot.state.batches {
             let kept = Kept {
                 datasets: batch.facts.datasets,
@@ -411,10 +410,9 @@ impl Writer {
             let mut uploads = Vec::new();
             edit.segments.push(self.upload(built, 1, &mut uploads));
             edit.remove.push(batch.object.name.clone());
-            names.extend(self.put_all(uploads).await?);
+            edit.uploads.extend(self.put_all(uploads).await?);
         }
         self.publisher.publish(edit).await?;
-        drop(names);
         Ok(())
     }
 

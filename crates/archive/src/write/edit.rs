@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use chronolith_model::BlockRef;
 
+use super::publish::Uploading;
 use super::seal::Kept;
 use crate::catalog::{Catalog, PackEntry, RunEntry, SegmentEntry};
 use crate::state::{AuditEntry, Halt, LiveRun, State};
@@ -25,6 +26,8 @@ pub(crate) struct Edit {
     pub(crate) kept: Option<Kept>,
     pub(crate) halt: Option<Option<Halt>>,
     pub(crate) audit: Option<AuditEntry>,
+    /// The new objects: safe from collection until the edit is published or dropped.
+    pub(crate) uploads: Vec<Uploading>,
     /// Who holds the lease from now on.
     pub(crate) instance: Option<String>,
 }

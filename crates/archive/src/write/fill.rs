@@ -191,11 +191,15 @@ impl Fill {
             return Err(Error::Invalid(message.to_owned()));
         }
         self.check_neighbours(&snapshot).await?;
-        let superseded = self.superseded(&snapshot).await?;
+        let mut superseded = self.superseded(&snapshot).await?;
+        if !superseded.is_empty() {
+            superseded.extend(self.superseded_packs(&snapshot)?);
+        }
         let edit = Edit {
             remove: superseded,
             segments: std::mem::take(&mut self.segments),
             packs: std::mem::take(&mut self.packs),
+            uploads: std::mem::take(&mut self.names),
             ..Edit::default()
         };
         match self.writer.publisher.publish(edit).await? {
@@ -289,6 +293,24 @@ impl Fill {
                 }
             }
             names.push(old.object.name.clone());
+        }
+        Ok(names)
+    }
+
+    /// Packs of the segments that this fill replaces: their payload may be the one that was wrong.
+    fn superseded_packs(&self, snapshot: &Snapshot) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for pack in snapshot
+            .packs()
+            .filter(|pack| pack.range.intersect(&self.range).is_some())
+        {
+            if !self.range.covers(&pack.range) {
+                return Err(Error::Invalid(format!(
+                    "the fill cuts the pack of blocks {}: fill all of it",
+                    pack.range
+                )));
+            }
+            names.push(pack.object.name.clone());
         }
         Ok(names)
     }

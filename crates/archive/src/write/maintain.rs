@@ -22,8 +22,10 @@ pub(crate) enum Step {
     Promote(Arc<SegmentEntry>),
     /// Make one run of these.
     MergeRuns(Vec<Arc<RunEntry>>),
-    /// Make one pack of these.
+    /// Make one pack of these, to which more will be joined.
     JoinPacks(Vec<Arc<PackEntry>>),
+    /// Make one pack of these for good.
+    FinishPack(Vec<Arc<PackEntry>>),
 }
 
 /// Chooses the next step: the lowest tier first. Groups depend on content alone: they begin where
@@ -91,10 +93,22 @@ fn next_runs(runs: &[Arc<RunEntry>], settings: &SealSettings) -> Option<Step> {
     None
 }
 
+/// Packs that lie side by side and hold the same are joined until they are large enough, or until
+/// something else follows.
 fn next_packs(packs: &[Arc<PackEntry>], settings: &SealSettings) -> Option<Step> {
-    let bytes: u64 = packs.iter().map(|pack| pack.object.len).sum();
-    let due = bytes >= settings.pack_bytes || packs.len() > settings.batches_max;
-    (due && !packs.is_empty()).then(|| Step::JoinPacks(packs.to_vec()))
+    let side_by_side = |a: &Arc<PackEntry>, b: &Arc<PackEntry>| {
+        a.range.end == b.range.start && a.datasets == b.datasets
+    };
+    let group = packs.chunk_by(side_by_side).next()?;
+    let bytes: u64 = group.iter().map(|pack| pack.object.len).sum();
+    let full = bytes >= settings.pack_bytes || group.len() < packs.len();
+    let many = group.len() > settings.batches_max;
+    let packs = group.to_vec();
+    match (full, many) {
+        (true, _) => Some(Step::FinishPack(packs)),
+        (false, true) => Some(Step::JoinPacks(packs)),
+        (false, false) => None,
+    }
 }
 
 impl Writer {
@@ -118,7 +132,6 @@ impl Writer {
 
     async fn carry_out(&self, step: Step) -> Result<Applied> {
         let mut edit = Edit::default();
-        let mut names = Vec::new();
         match step {
             Step::Promote(entry) => {
                 edit.remove.push(entry.object.name.clone());
@@ -129,7 +142,7 @@ impl Writer {
                     .await?
                 {
                     edit.runs.push(run);
-                    names.push(name);
+                    edit.uploads.push(name);
                 }
                 edit.segments.push(SegmentEntry {
                     tier,
@@ -140,35 +153,38 @@ impl Writer {
                 let range = range_of(&inputs)?;
                 if let Some((run, name)) = self.run_of_segments(&inputs, range).await? {
                     edit.runs.push(run);
-                    names.push(name);
+                    edit.uploads.push(name);
                 }
                 let (segment, name) = self.merge(&inputs).await?;
                 edit.segments.push(segment);
-                names.push(name);
+                edit.uploads.push(name);
                 edit.remove
                     .extend(inputs.iter().map(|input| input.object.name.clone()));
             }
             Step::MergeRuns(inputs) => {
                 let (run, name) = self.merge_runs(&inputs).await?;
                 edit.runs.push(run);
-                names.push(name);
+                edit.uploads.push(name);
                 edit.remove
                     .extend(inputs.iter().map(|input| input.object.name.clone()));
             }
             Step::JoinPacks(inputs) => {
-                edit.remove
-                    .extend(inputs.iter().map(|input| input.object.name.clone()));
-                let (pack, name) = self.join_packs(&inputs).await?;
-                names.extend(name);
-                if pack.object.len >= self.settings.seal.pack_bytes {
-                    edit.packs.push(pack);
-                } else {
-                    edit.batch_packs.push(pack);
-                }
+                let pack = self.replace_packs(&inputs, &mut edit).await?;
+                edit.batch_packs.push(pack);
+            }
+            Step::FinishPack(inputs) => {
+                let pack = self.replace_packs(&inputs, &mut edit).await?;
+                edit.packs.push(pack);
             }
         }
-        let applied = self.publisher.publish(edit).await?;
-        drop(names);
-        Ok(applied)
+        self.publisher.publish(edit).await
+    }
+
+    async fn replace_packs(&self, inputs: &[Arc<PackEntry>], edit: &mut Edit) -> Result<PackEntry> {
+        let (pack, name) = self.join_packs(inputs).await?;
+        edit.uploads.extend(name);
+        edit.remove
+            .extend(inputs.iter().map(|input| input.object.name.clone()));
+        Ok(pack)
     }
 }

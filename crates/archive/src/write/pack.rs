@@ -268,6 +268,9 @@ impl OpenPack {
         let stream_start = before.map_or(0, |frame| frame.stream_end);
         let mut at = parts.stream_start - stream_start;
         let mut take = |len: u64| {
+            if len == 0 {
+                return Ok(Bytes::new());
+            }
             let (start, end) = (at as usize, (at + len) as usize);
             at += len;
             if end <= stream.len() {

@@ -56,8 +56,8 @@ pub(crate) struct Publisher {
 
 #[derive(Debug, Default)]
 struct Turn {
-    /// A swap whose outcome is not known yet.
-    doubt: bool,
+    /// The nonce of a swap whose outcome is not known.
+    doubt: Option<u64>,
     fenced: Option<u64>,
 }
 
@@ -128,7 +128,11 @@ impl Publisher {
         }
         let waiting =
             std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner));
-        let (edits, senders): (Vec<_>, Vec<_>) = waiting.into_iter().unzip();
+        // Whoever went away does not want its edit any more.
+        let waiting = waiting
+            .into_iter()
+            .filter(|(_, answer)| !answer.is_closed());
+        let (edits, senders): (Vec<_>, Vec<_>) = waiting.unzip();
         let outcome = self.publish_all(&mut turn, &edits).await;
         for (place, sender) in senders.into_iter().enumerate() {
             let answer = match &outcome {
@@ -162,24 +166,54 @@ impl Publisher {
         }
     }
 
+    /// The newest state, with every doubt settled. A swap whose answer never came may still be on
+    /// its way: before anything is built or collected, one more swap makes sure that it can no
+    /// longer win.
     async fn settle(&self, turn: &mut Turn) -> std::result::Result<Arc<Snapshot>, Failure> {
         if let Some(theirs) = turn.fenced {
             return Err(Failure::Fenced { theirs });
         }
         let unavailable = |error: Error| Failure::Unavailable(error.to_string());
-        if let Some(known) = self.view.current().filter(|_| !turn.doubt) {
-            return Ok(known);
-        }
+        let Some(doubt) = turn.doubt else {
+            let known = match self.view.current() {
+                Some(known) => known,
+                None => {
+                    let found = self.view.refresh().await.map_err(unavailable)?;
+                    found.ok_or_else(|| Failure::Unavailable("the state is gone".to_owned()))?
+                }
+            };
+            return self.ours(turn, known);
+        };
         let newest = self.view.refresh().await.map_err(unavailable)?;
         let newest = newest.ok_or_else(|| Failure::Unavailable("the state is gone".to_owned()))?;
-        if newest.state.epoch != self.epoch {
-            turn.fenced = Some(newest.state.epoch);
-            return Err(Failure::Fenced {
-                theirs: newest.state.epoch,
-            });
+        let newest = self.ours(turn, newest)?;
+        if newest.state.nonce == doubt {
+            turn.doubt = None;
+            return Ok(newest);
         }
-        turn.doubt = false;
-        Ok(newest)
+        let mut state = newest.state.clone();
+        state.sequence += 1;
+        state.nonce = self.nonce();
+        let version = self.swap(turn, &newest, &state).await?;
+        turn.doubt = None;
+        let snapshot = Arc::new(Snapshot::new(version, state, newest.catalog.clone()));
+        self.view.adopt(snapshot.clone());
+        Ok(snapshot)
+    }
+
+    /// The snapshot, if it is of our epoch.
+    fn ours(
+        &self,
+        turn: &mut Turn,
+        snapshot: Arc<Snapshot>,
+    ) -> std::result::Result<Arc<Snapshot>, Failure> {
+        let theirs = snapshot.state.epoch;
+        if theirs == self.epoch {
+            return Ok(snapshot);
+        }
+        self.view.objects.meters.lease_lost.increment(1);
+        turn.fenced = Some(theirs);
+        Err(Failure::Fenced { theirs })
     }
 
     /// Applies what applies and swaps once. Returns the new snapshot and which edits were dropped.
@@ -212,9 +246,9 @@ impl Publisher {
             state.catalog = Some(self.put_catalog(&catalog, &state).await?);
             catalog_arc = Arc::new(catalog);
         }
-        turn.doubt = true;
+        turn.doubt = Some(state.nonce);
         let version = self.swap(turn, &base, &state).await?;
-        turn.doubt = false;
+        turn.doubt = None;
         let snapshot = Arc::new(Snapshot::new(version, state, catalog_arc));
         self.view.adopt(snapshot.clone());
         self.report(&snapshot);
@@ -290,12 +324,18 @@ impl Publisher {
             if (theirs.epoch, theirs.nonce) == (state.epoch, state.nonce) {
                 return Ok(found.version);
             }
-            if theirs.epoch != self.epoch || found.version != base.version {
+            if theirs.epoch != self.epoch {
                 self.view.objects.meters.lease_lost.increment(1);
                 turn.fenced = Some(theirs.epoch);
                 return Err(Failure::Fenced {
                     theirs: theirs.epoch,
                 });
+            }
+            if found.version != base.version {
+                // A swap of our own whose answer we had given up on has arrived.
+                return Err(Failure::Unavailable(
+                    "an older swap arrived late".to_owned(),
+                ));
             }
         }
         Err(Failure::Unavailable(reason))

@@ -55,11 +55,11 @@ impl Writer {
             audit: Some(audit),
             ..Edit::default()
         };
-        let mut names = self.cut_segments(&snapshot, to, &mut edit).await?;
-        names.extend(self.cut_runs(&snapshot, to, &mut edit).await?);
-        names.extend(self.cut_packs(&snapshot, to, &mut edit).await?);
+        let mut uploads = self.cut_segments(&snapshot, to, &mut edit).await?;
+        uploads.extend(self.cut_runs(&snapshot, to, &mut edit).await?);
+        uploads.extend(self.cut_packs(&snapshot, to, &mut edit).await?);
+        edit.uploads = uploads;
         let applied = self.publisher.publish(edit).await?;
-        drop(names);
         match applied {
             Applied::Published => Ok(()),
             Applied::Dropped => Err(Error::Invalid("the head moved while rewinding".to_owned())),
