@@ -1,0 +1,102 @@
+//! The same archive on every backend: written, reopened, read by a second handle, compared.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_archive::{Archive, Collect, Error};
+use chronolith_model::{BlockRange, LogFilter, TopicArity};
+use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
+use chronolith_store::{
+    FileBlobs, FileMeta, MemoryBlobs, ObjectBlobs, ObjectMeta, PostgresMeta, TakeOver,
+};
+use object_store::ObjectStore;
+use object_store::path::Path;
+use support::{Stores, assert_answers, ingest, oracle_of, tiny_chain, tiny_settings};
+
+/// Writes, reopens, writes on, and compares with the chain. `open` gives a writer's stores anew.
+async fn check(open: impl AsyncFn() -> Stores) {
+    let chain = tiny_chain(61);
+    let mut settings = tiny_settings();
+    settings.garbage.grace = Duration::ZERO;
+    let range = BlockRange::new(0, 150);
+    let first = open().await.writer(&settings).await;
+    ingest(&first, &chain, BlockRange::new(0, 90), &[7, 20]).await;
+    drop(first);
+    let stores = open().await;
+    let second = stores.writer(&settings).await;
+    ingest(&second, &chain, BlockRange::new(90, 150), &[7]).await;
+    second.collect_garbage(Collect::Remove).await.unwrap();
+    let oracle = oracle_of(&chain, range);
+    let mut filter = LogFilter::over(range);
+    filter.limit = Some(100_000);
+    let reader = stores.reader(&settings).await;
+    for archive in [&second, &reader] {
+        let page = archive.query_finalized(&filter).await.unwrap();
+        assert_answers(&page, &oracle, &filter, TopicArity::AtLeast);
+        let hash = chain.block_hash(77);
+        assert_eq!(archive.block_by_hash(&hash).await.unwrap(), Some(chain.clock(77)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_path_buf();
+    check(async || Stores {
+        meta: Arc::new(FileMeta::open_writer(&path).unwrap()),
+        blobs: Arc::new(FileBlobs::open_writer(&path).unwrap()),
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_store_alone() {
+    let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
+    check(async || Stores {
+        meta: Arc::new(ObjectMeta::new(store.clone(), &Path::from("chain/7"))),
+        blobs: Arc::new(ObjectBlobs::new(store.clone(), Path::from("chain/7"))),
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_postgres_row_and_blobs() {
+    let options = TempPostgresOptions { durable: false, settings: Vec::new() };
+    let postgres = TempPostgres::start(&options).unwrap();
+    let blobs = Arc::new(MemoryBlobs::new());
+    check(async || Stores {
+        meta: Arc::new(PostgresMeta::new(&postgres.url, "chain-7").unwrap()),
+        blobs: blobs.clone(),
+    })
+    .await;
+}
+
+/// On shared storage another instance waits one time to live, and fails fast if told to.
+#[tokio::test(start_paused = true)]
+async fn another_instance_waits_for_the_lease_and_the_same_one_does_not() {
+    let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
+    let stores = Stores {
+        meta: Arc::new(ObjectMeta::new(store.clone(), &Path::from("x"))),
+        blobs: Arc::new(ObjectBlobs::new(store, Path::from("x"))),
+    };
+    let mut one = tiny_settings();
+    one.instance = "one".to_owned();
+    one.lease_ttl = Duration::from_secs(10);
+    let mut two = one.clone();
+    two.instance = "two".to_owned();
+    let first = stores.writer(&one).await;
+    let refused = stores.try_writer(&two).await;
+    let Err(Error::Store { source, .. }) = refused else { panic!("{refused:?}") };
+    assert!(source.to_string().contains("one"), "{source}");
+    let _again = stores.writer(&one).await;
+    assert!(matches!(first.renew_lease().await, Err(Error::Fenced { .. })));
+
+    let started = tokio::time::Instant::now();
+    let (meta, blobs) = (stores.meta.clone(), stores.blobs.clone());
+    let waited = Archive::open_writer(meta, blobs, two.clone(), TakeOver::Wait).await.unwrap();
+    assert!(started.elapsed() >= Duration::from_secs(10), "{:?}", started.elapsed());
+    waited.release().await.unwrap();
+    stores.try_writer(&one).await.expect("a released lease is free at once");
+}
