@@ -1,7 +1,5 @@
 //! Ingest at 10, 100 and 1,000 logs a block, in memory: what the archive itself costs.
 
-#![expect(missing_docs, reason = "criterion's macros make public items")]
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,9 +51,10 @@ async fn fill(calls: Vec<Vec<Block>>) -> Archive {
     let settings = Settings::evm(ChainId(1));
     let archive = Archive::open_writer(meta, blobs, settings, TakeOver::NoWait).await;
     let archive = archive.expect("an archive opens in memory");
+    let provenance = Provenance::default();
     for blocks in calls {
-        let appended = archive.ingest_finalized_blocks(blocks, &Provenance::default());
-        appended.await.expect("blocks of a simulated chain fit");
+        let appended = archive.ingest_finalized_blocks(blocks, &provenance).await;
+        appended.expect("blocks of a simulated chain fit");
     }
     archive
 }

@@ -1,7 +1,5 @@
 //! Filtered, OR-list and mixed queries, in memory.
 
-#![expect(missing_docs, reason = "criterion's macros make public items")]
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,10 +55,11 @@ async fn fill(chain: &SimChain) -> Archive {
     let settings = Settings::evm(ChainId(1));
     let archive = Archive::open_writer(meta, blobs, settings, TakeOver::NoWait).await;
     let archive = archive.expect("an archive opens in memory");
+    let provenance = Provenance::default();
     for start in (0..BLOCKS).step_by(CALL as usize) {
         let blocks = chain.blocks(BlockRange::new(start, start + CALL)).collect();
-        let appended = archive.ingest_finalized_blocks(blocks, &Provenance::default());
-        appended.await.expect("blocks of a simulated chain fit");
+        let appended = archive.ingest_finalized_blocks(blocks, &provenance).await;
+        appended.expect("blocks of a simulated chain fit");
     }
     archive
 }

@@ -237,9 +237,13 @@ impl Archive {
         datasets: DatasetSet,
         filter: Option<&LogFilter>,
     ) -> Vec<(BlockRange, Verification)> {
+        // Without a filter, all logs are meant.
+        let every_log = LogFilter::over(BlockRange::new(0, 0));
+        let filter = filter.or(Some(&every_log).filter(|_| datasets.contains(Dataset::Logs)));
+        let need = Need { datasets, filter };
         let snapshot = self.view.current();
         snapshot
-            .map(|snapshot| snapshot.coverage(&Need { datasets, filter }))
+            .map(|snapshot| snapshot.coverage(&need))
             .unwrap_or_default()
     }
 

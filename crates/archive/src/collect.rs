@@ -132,6 +132,16 @@ impl Writer {
         self.publisher.settled().await?;
         let newest = self.view.refresh().await?;
         let newest = newest.ok_or_else(|| Error::Invalid("the state is gone".to_owned()))?;
+        if let Some(halt) = newest
+            .state
+            .halt
+            .as_ref()
+            .filter(|_| how == Collect::Remove)
+        {
+            // While an operator has to look, everything stays as it is.
+            let reason = halt.reason.clone();
+            return Err(Error::Halted { reason });
+        }
         let (ours, theirs) = (self.publisher.epoch(), newest.state.epoch);
         if ours != theirs {
             return Err(Error::Fenced { ours, theirs });
@@ -164,7 +174,8 @@ impl Writer {
         for (gauge, value) in self.view.objects.meters.garbage.iter().zip(values) {
             gauge.set(value as f64);
         }
-        if let Some(guardrail) = self.guardrails.update(&report) {
+        let rising = self.guardrails.update(&report);
+        if let Some(guardrail) = rising.filter(|_| how == Collect::Remove) {
             self.halt_for_garbage(guardrail).await?;
         }
         Ok(report)

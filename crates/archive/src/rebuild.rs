@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronolith_model::{BlockRange, BlockRef, DatasetSet, Hash32};
+use chronolith_model::{BlockRange, BlockRef, DatasetSet, Hash32, Scope, Verification};
 use chronolith_store::{BlobInfo, BlobStore, MetaStore, Version};
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 
@@ -19,7 +19,7 @@ use crate::format::container::{Container, FOOTER_BYTES, ObjectKind, Section, tab
 use crate::format::segment::SegmentTables;
 use crate::read::snapshot::Snapshot;
 use crate::settings::Settings;
-use crate::state::{AuditEntry, CatalogRef, LiveRun, State};
+use crate::state::{AuditEntry, CatalogRef, Halt, LiveRun, State};
 use crate::write::edit::catalog_names;
 use crate::write::pack::decode_summary;
 
@@ -114,7 +114,17 @@ pub async fn rebuild_state(
         damaged,
         without_hashes: None,
     };
-    let state = publish(&*meta, &*blobs, settings, (&catalog, live, audit)).await?;
+    let halt = (!report.undecided.is_empty()).then(|| Halt {
+        reason: format!(
+            "the state was rebuilt and {} objects are undecided: look at the report, then resume",
+            report.undecided.len()
+        ),
+        archived: None,
+        offered: None,
+        source: "rebuild".to_owned(),
+        at: audit.at,
+    });
+    let state = publish(&*meta, &*blobs, settings, (&catalog, live, audit, halt)).await?;
     let snapshot = Snapshot::new(Version(0), state, Arc::new(catalog));
     report.without_hashes = snapshot.without_hashes();
     Ok(report)
@@ -269,7 +279,20 @@ fn read_part(object: ObjectRef, tail: Bytes, kind: ObjectKind) -> Decoded<FoundP
     })
 }
 
-/// The segments that lead from the anchor backwards; of several that fit, the longest.
+/// What makes one copy better than another: all logs, more datasets, better proven, longer.
+fn worth(found: &Found) -> (bool, u32, Option<Verification>, u64) {
+    let facts = &found.entry.facts;
+    let datasets = facts.datasets.bits().count_ones();
+    let level = facts.level_within(&facts.range);
+    (
+        facts.scope == Scope::All,
+        datasets,
+        level,
+        facts.range.len(),
+    )
+}
+
+/// The segments that lead from the anchor backwards; of several that fit, the best.
 fn follow(found: &[Found], anchor: BlockRef) -> Vec<&Found> {
     let mut chain = Vec::new();
     let (mut end, mut hash) = (anchor.number + 1, anchor.hash);
@@ -278,7 +301,7 @@ fn follow(found: &[Found], anchor: BlockRef) -> Vec<&Found> {
             let facts = &found.entry.facts;
             facts.range.end == end && facts.last_hash == hash
         });
-        let Some(next) = fits.max_by_key(|found| found.entry.facts.range.len()) else {
+        let Some(next) = fits.max_by_key(|found| worth(found)) else {
             break;
         };
         chain.push(next);
@@ -291,7 +314,7 @@ async fn publish(
     meta: &dyn MetaStore,
     blobs: &dyn BlobStore,
     settings: &Settings,
-    (catalog, live, audit): (&Catalog, LiveRun, AuditEntry),
+    (catalog, live, audit, halt): (&Catalog, LiveRun, AuditEntry, Option<Halt>),
 ) -> Result<State> {
     let mut random = StdRng::from_os_rng();
     let mut archive_id = [0; 16];
@@ -311,7 +334,7 @@ async fn publish(
         sequence: 0,
         nonce,
         instance: String::new(),
-        halt: None,
+        halt,
         live: Some(live),
         datasets: settings.datasets,
         scope: settings.scope.clone(),

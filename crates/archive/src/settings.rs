@@ -95,6 +95,35 @@ impl Default for SealSettings {
     }
 }
 
+impl SealSettings {
+    /// Refuses what the format cannot hold.
+    pub(crate) fn check(&self) -> crate::error::Result<()> {
+        let tiers = u32::from(self.merge_tiers);
+        let heaviest = self
+            .fan_in
+            .checked_pow(tiers)
+            .and_then(|scale| scale.checked_mul(self.weight));
+        let fits = heaviest.is_some_and(|heaviest| heaviest <= 1 << 30);
+        let ranges =
+            self.grid_blocks > 0 && self.range_blocks.is_multiple_of(self.grid_blocks.max(1));
+        let message = match () {
+            () if self.weight == 0 || self.bytes == 0 => "weight and bytes must be above 0",
+            () if self.fan_in < 2 => "fan_in must be at least 2",
+            () if !fits => {
+                "a merged segment would exceed 2^30 rows: lower fan_in, merge_tiers or weight"
+            }
+            () if !ranges || self.range_blocks == 0 => {
+                "range_blocks must be a multiple of grid_blocks"
+            }
+            () if self.range_blocks > 1 << 24 => "a range holds at most 2^24 blocks",
+            () => return Ok(()),
+        };
+        Err(crate::error::Error::Invalid(format!(
+            "seal settings: {message}"
+        )))
+    }
+}
+
 /// What one query may cost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueryLimits {

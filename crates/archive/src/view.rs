@@ -44,13 +44,13 @@ impl View {
         let newer = current
             .as_ref()
             .is_none_or(|known| known.version <= snapshot.version);
+        let mut handed_out = self
+            .handed_out
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        handed_out.retain(|weak| weak.strong_count() > 0);
+        handed_out.push(Arc::downgrade(&snapshot));
         if newer {
-            let mut handed_out = self
-                .handed_out
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            handed_out.retain(|weak| weak.strong_count() > 0);
-            handed_out.push(Arc::downgrade(&snapshot));
             *current = Some(snapshot);
         }
     }

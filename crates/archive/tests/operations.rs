@@ -434,7 +434,7 @@ async fn too_much_garbage_throttles_and_then_halts() {
         .rewind(40, audit("makes more garbage"))
         .await
         .unwrap();
-    archive.collect_garbage(Collect::DryRun).await.unwrap();
+    archive.collect_garbage(Collect::Remove).await.unwrap();
     assert!(
         matches!(archive.health().health, Health::Halted(_)),
         "{:?}",

@@ -54,6 +54,12 @@ async fn a_lost_state_is_rebuilt_by_hash_links_from_an_anchor() {
 
     let archive = lost.writer(&settings).await;
     assert_eq!(archive.content_root(range).await.unwrap(), root);
+    let halted = archive.collect_garbage(Collect::Remove).await;
+    assert!(
+        matches!(halted, Err(Error::Halted { .. })),
+        "nothing goes before an operator looked"
+    );
+    archive.resume(audit()).await.unwrap();
     ingest(&archive, &chain, BlockRange::new(230, 400), &[11]).await;
     archive.collect_garbage(Collect::Remove).await.unwrap();
     let whole = BlockRange::new(0, 400);

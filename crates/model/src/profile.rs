@@ -145,4 +145,7 @@ pub enum BlockFault {
     /// Not one body for each transaction.
     #[error("bodies and transactions differ in number")]
     BodyCount,
+    /// A header, the bodies or the raw block are to be kept and are not there.
+    #[error("payload that is to be kept is missing")]
+    MissingPayload,
 }

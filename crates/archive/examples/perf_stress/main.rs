@@ -7,8 +7,11 @@ mod child;
 mod ingest;
 mod measure;
 mod place;
+mod postgres;
+mod postgres_queries;
 mod queries;
 mod report;
+mod rows;
 mod scan;
 mod suite;
 
@@ -22,7 +25,8 @@ fn main() -> Result<()> {
     if let Some(child) = args.child {
         return child::run(&args, child);
     }
-    let rows = suite::run(&args)?;
+    let results = suite::run(&args)?;
+    let rows = rows::all(&args, &results);
     if args.json {
         report::print_json(&rows);
     } else {

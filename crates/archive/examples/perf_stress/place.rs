@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use chronolith_archive::{Archive, Settings};
+use chronolith_archive::{Archive, Collect, Settings};
 use chronolith_model::ChainId;
 use chronolith_store::{
     BlobStore, FileBlobs, FileMeta, MemoryBlobs, MemoryMeta, MetaStore, TakeOver,
@@ -60,7 +60,9 @@ impl Place {
     pub(crate) async fn collect_garbage(&self) -> Result<()> {
         let mut settings = settings();
         settings.garbage.grace = Duration::ZERO;
-        let _archive = self.writer_with(settings).await?;
+        let archive = self.writer_with(settings).await?;
+        // What this collection publishes may itself leave something behind.
+        while archive.collect_garbage(Collect::Remove).await?.removed > 0 {}
         Ok(())
     }
 }

@@ -57,6 +57,8 @@ pub(crate) struct Asked {
 pub(crate) struct Session {
     client: Client,
     statements: HashMap<String, Statement>,
+    /// Every plan in full.
+    pub(crate) plans: String,
 }
 
 impl Session {
@@ -64,6 +66,7 @@ impl Session {
         Self {
             client,
             statements: HashMap::new(),
+            plans: String::new(),
         }
     }
 
@@ -87,7 +90,7 @@ impl Session {
         let values: Vec<_> = values.iter().map(Value::as_sql).collect();
         let explain = format!("EXPLAIN (COSTS OFF) {sql}");
         let lines = self.client.query(&explain, &values).await?;
-        let line = |row: &Row| row.try_get::<_, String>(0).map(shorten);
+        let line = |row: &Row| row.try_get::<_, String>(0);
         Ok(lines.iter().map(line).collect::<Result<_, _>>()?)
     }
 
@@ -108,10 +111,15 @@ impl Session {
                 // Plans are kept with the statement.
                 self.statements.clear();
                 let steps = self.explain(first).await?;
-                eprintln!("  {} ({plan}): {}", class.name(), steps.join(" | "));
+                let name = class.name();
+                eprintln!("  {name}, {plan}: {}", shorten(&steps));
+                self.plans += &format!("{name}, {plan}\n{}\n\n", steps.join("\n"));
                 let times = self.class(class, filters, &ours.answers).await?;
                 let median = |times: &Times| times.percentile(50).unwrap_or(f64::MAX);
-                if best.as_ref().is_none_or(|best| median(&times) < median(&best.times)) {
+                if best
+                    .as_ref()
+                    .is_none_or(|best| median(&times) < median(&best.times))
+                {
                     best = Some(Asked { times, plan });
                 }
             }
@@ -203,10 +211,14 @@ fn statement(filter: &LogFilter) -> Result<(String, Vec<Value>)> {
         }
     };
     add("address", &filter.emitters);
-    for (column, clause) in ["topic0", "topic1", "topic2", "topic3"].iter().zip(&filter.topics) {
+    for (column, clause) in ["topic0", "topic1", "topic2", "topic3"]
+        .iter()
+        .zip(&filter.topics)
+    {
         add(column, clause);
     }
-    if let (Some(Clause::Any), Some(last)) = (filter.topics.last(), filter.topics.len().checked_sub(1))
+    if let (Some(Clause::Any), Some(last)) =
+        (filter.topics.last(), filter.topics.len().checked_sub(1))
     {
         wanted.push_str(&format!(" AND topic{last} IS NOT NULL"));
     }
@@ -220,11 +232,11 @@ fn statement(filter: &LogFilter) -> Result<(String, Vec<Value>)> {
     Ok((sql, values))
 }
 
-/// Plans repeat the values; a list of 256 addresses is not worth reading.
-fn shorten(line: String) -> String {
-    let line = line.trim();
-    if line.chars().count() <= 160 {
-        return line.to_owned();
-    }
-    line.chars().take(157).chain("...".chars()).collect()
+/// The steps of a plan without the values that they look for.
+fn shorten(plan: &[String]) -> String {
+    let steps = plan
+        .iter()
+        .map(|line| line.trim().trim_start_matches("->").trim());
+    let named = |step: &&str| step.contains("Scan") || !step.contains(':');
+    steps.filter(named).collect::<Vec<_>>().join(" < ")
 }

@@ -21,6 +21,8 @@ const WARM_UP_SEED: u64 = 12;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Measured {
     pub(crate) times: Times,
+    /// CPU time of the process: what a busy machine does not change.
+    pub(crate) cpu: Times,
     /// Of the queries in their order.
     pub(crate) answers: Vec<Answer>,
     /// Rows that were unpacked and checked, all queries together.
@@ -34,11 +36,13 @@ impl Measured {
         rows as f64 / self.times.total_seconds()
     }
 
-    /// How many results the median query has.
-    pub(crate) fn median_rows(&self) -> u64 {
+    /// How many results the queries have, at this percentile.
+    pub(crate) fn rows_at(&self, percent: usize) -> u64 {
         let mut rows: Vec<u64> = self.answers.iter().map(|answer| answer.rows).collect();
         rows.sort_unstable();
-        rows.get(rows.len() / 2).copied().unwrap_or_default()
+        let last = rows.len().saturating_sub(1);
+        let at = (last * percent).div_ceil(100);
+        rows.get(at).copied().unwrap_or_default()
     }
 }
 
@@ -109,14 +113,16 @@ pub(crate) async fn ask(
     time: Duration,
 ) -> Result<Measured> {
     let time = TimeBox::new(time);
-    let (mut micros, mut answers, mut candidates) = (Vec::new(), Vec::new(), 0);
+    let (mut micros, mut cpu, mut answers, mut candidates) = (vec![], vec![], vec![], 0);
     for filter in filters {
         if !time.allows(answers.len()) {
             break;
         }
+        let began_cpu = measure::process_cpu();
         let began = Instant::now();
         let page = archive.query_finalized(filter).await?;
         micros.push(measure::micros(began.elapsed()));
+        cpu.push((measure::process_cpu() - began_cpu) * 1e6);
         candidates += page.cost.candidates;
         let mut answer = Answer::default();
         for record in &page.logs {
@@ -126,6 +132,7 @@ pub(crate) async fn ask(
     }
     Ok(Measured {
         times: Times::new(micros),
+        cpu: Times::new(cpu),
         answers,
         candidates,
     })

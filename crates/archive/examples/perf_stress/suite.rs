@@ -1,32 +1,75 @@
-//! The run: sections one after the other, each adding its rows.
+//! The run: sections one after the other.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use chronolith_model::{BlockRange, LogFilter};
 use chronolith_sim::{QueryClass, SimChain};
+use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::args::{Args, Backend, Child, Section};
+use crate::child::{self, ColdRounds};
 use crate::ingest::{Feed, Ingested};
+use crate::measure::{self, Answer, Times};
 use crate::place::Place;
+use crate::postgres::{Loaded, Postgres};
+use crate::postgres_queries::{self, Asked, Session};
 use crate::queries::{self, Measured};
-use crate::report::{Better, Row, figure};
-use crate::{child, measure, scan};
+use crate::report::figure;
+use crate::scan;
+
+/// Cold queries: so many right after the caches were emptied, so many times.
+const COLD_QUERIES: usize = 40;
+const COLD_ROUNDS: usize = 5;
+/// Time for each half of the section scale.
+const SCALE_TIME: Duration = Duration::from_secs(10);
+
+/// Everything that was measured; what is empty was not.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    /// By number of cores.
+    pub(crate) ingests: Vec<(usize, Ingested)>,
+    /// Bytes by kind of object.
+    pub(crate) sizes: BTreeMap<String, u64>,
+    pub(crate) ours: BTreeMap<QueryClass, Measured>,
+    pub(crate) scans: BTreeMap<QueryClass, Times>,
+    pub(crate) live: Option<Loaded>,
+    pub(crate) bulk: Option<Loaded>,
+    pub(crate) theirs: BTreeMap<QueryClass, Asked>,
+    pub(crate) cold: Option<Times>,
+    pub(crate) cold_open: Option<Times>,
+    pub(crate) cold_theirs: Option<Times>,
+    pub(crate) tx: Option<Value>,
+    pub(crate) tx_bytes: u64,
+    pub(crate) scale: Option<Scale>,
+}
+
+/// A tenth of the chain against all of it.
+#[derive(Debug)]
+pub(crate) struct Scale {
+    pub(crate) small: Ingested,
+    /// The same narrow queries, asked of the small archive and of the large one.
+    pub(crate) narrow_small: Times,
+    pub(crate) narrow_large: Times,
+}
 
 /// What the sections share.
 struct Suite<'a> {
     args: &'a Args,
     chain: SimChain,
     extent: BlockRange,
-    runtime: Runtime,
+    filters: BTreeMap<QueryClass, Vec<LogFilter>>,
+    runtime: Rc<Runtime>,
     root: PathBuf,
-    rows: Vec<Row>,
+    results: Results,
 }
 
 /// Runs every section that was asked for.
-pub(crate) fn run(args: &Args) -> Result<Vec<Row>> {
+pub(crate) fn run(args: &Args) -> Result<Results> {
     let temporary = match &args.dir {
         Some(_) => None,
         None => Some(
@@ -37,75 +80,96 @@ pub(crate) fn run(args: &Args) -> Result<Vec<Row>> {
     };
     let kept = args.dir.clone();
     let root = kept.or(temporary.as_ref().map(|dir| dir.path().to_path_buf()));
+    let root = root.context("a directory for the archive")?;
+    let (chain, extent) = (child::chain(args), BlockRange::new(0, args.blocks));
+    say(&format!(
+        "{} blocks x {} logs, {} blocks a call, {:?} in {}",
+        figure(args.blocks as f64),
+        args.logs_per_block,
+        args.chunk_size,
+        args.backend,
+        root.display()
+    ));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let mut suite = Suite {
         args,
-        chain: child::chain(args),
-        extent: BlockRange::new(0, args.blocks),
-        runtime: tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?,
-        root: root.context("a directory for the archive")?,
-        rows: Vec::new(),
+        filters: queries::filters(args, &chain, extent),
+        chain,
+        extent,
+        runtime: Rc::new(runtime),
+        root,
+        results: Results::default(),
     };
     suite.run()?;
-    Ok(suite.rows)
+    Ok(suite.results)
 }
 
 impl Suite<'_> {
     fn run(&mut self) -> Result<()> {
         let args = self.args;
-        say(&format!(
-            "{} blocks x {} logs, {} blocks a call, {:?} in {}",
-            figure(args.blocks as f64),
-            args.logs_per_block,
-            args.chunk_size,
-            args.backend,
-            self.root.display()
-        ));
-        say("blocks are made between the timed parts: ingest times do not include the generator");
+        let on_files = args.backend == Backend::Files;
         let place = self.ingest()?;
-        let filters = queries::filters(args, &self.chain, self.extent);
-        let mut measured = BTreeMap::new();
-        if args.has(Section::Queries) || args.has(Section::Scan) {
-            measured = self.queries(&place, &filters)?;
+        if args.has(Section::Scale) && on_files {
+            self.scale(&place)?;
+        }
+        if args.has(Section::Queries) {
+            say("queries, warm");
+            let asking = async {
+                let archive = place.reader().await?;
+                queries::run(&archive, args, &self.chain, &self.filters).await
+            };
+            self.results.ours = self.runtime.block_on(asking)?;
         }
         if args.has(Section::Scan) {
-            self.scan(&filters, &measured)?;
+            say("plain scan");
+            let ours = &self.results.ours;
+            self.results.scans = scan::run(&self.chain, self.extent, &self.filters, ours)?;
         }
-        if args.has(Section::Tx) && args.backend == Backend::Files {
+        let mut cold = ColdRounds::default();
+        if let (true, Place::Files(dir)) = (args.has(Section::Cold), &place) {
+            cold = self.cold(dir)?;
+        }
+        if args.has(Section::Tx) && on_files {
             self.transactions()?;
+        }
+        if args.postgres {
+            self.postgres(&cold.answers)?;
         }
         Ok(())
     }
 
-    /// Fills the archive, once for each number of threads; the first one is asked later.
+    /// Fills the archive, once for each number of cores; the first one is asked later.
     fn ingest(&mut self) -> Result<Place> {
         let args = self.args;
         if args.backend == Backend::Memory {
             let place = Place::memory();
+            say("ingest in memory, all cores");
             let feed = Feed {
                 chain: &self.chain,
                 range: self.extent,
                 chunk: args.chunk_size,
                 threads: 2,
             };
-            let ingested = self.runtime.block_on(async {
-                let archive = place.writer().await?;
-                feed.run(&archive).await
-            })?;
-            self.ingest_rows(&ingested, 2);
+            let filling = async { feed.run(&place.writer().await?).await };
+            let ingested = self.runtime.block_on(filling)?;
+            self.results.ingests.push((2, ingested));
             return Ok(place);
         }
         let mut first = None;
         for &threads in &args.threads {
             let dir = self.root.join(format!("archive-{threads}"));
-            say(&format!("ingest, {threads} core(s)"));
-            let printed = child::start(args, Child::Ingest, &dir, threads)?;
-            let ingested = Ingested::from_json(&printed);
-            self.ingest_rows(&ingested, threads);
+            ensure!(!dir.exists(), "{} is in the way: remove it", dir.display());
+            say(&format!(
+                "ingest with {threads} core(s); blocks are made between the timed parts"
+            ));
+            let ingested = fill(args, &dir, threads)?;
+            self.results.ingests.push((threads, ingested));
             if first.is_none() {
                 let place = Place::Files(dir.clone());
-                self.size_rows(&place, &dir, &ingested)?;
+                self.runtime.block_on(place.collect_garbage())?;
+                self.results.sizes = measure::sizes(&dir)?;
                 first = Some(place);
             } else {
                 std::fs::remove_dir_all(&dir)?;
@@ -114,148 +178,136 @@ impl Suite<'_> {
         first.context("no number of threads")
     }
 
-    fn ingest_rows(&mut self, ingested: &Ingested, threads: usize) {
-        let (wall, cpu) = (ingested.wall_rate(), ingested.cpu_rate());
-        let note = format!(
-            "{:.1} s wall, {:.1} CPU s; {} logs, {} txs, {:.0} B raw a log",
-            ingested.wall,
-            ingested.cpu,
-            figure(ingested.logs as f64),
-            figure(ingested.txs as f64),
-            ingested.raw_bytes as f64 / ingested.logs as f64
-        );
-        let row = |what: String, value| Row::new(what, "logs/s", Better::More, value);
-        let by_wall = row(format!("ingest, {threads} core(s), wall"), Some(wall)).note(note);
-        let by_cpu = row(format!("ingest, {threads} core(s), per CPU s"), Some(cpu));
-        let (by_wall, by_cpu) = match threads {
-            1 => (by_wall, by_cpu.target(600_000.0)),
-            _ => (by_wall.target(1_000_000.0), by_cpu),
+    /// The same narrow queries on the first tenth of the chain alone, and on all of it.
+    fn scale(&mut self, large: &Place) -> Result<()> {
+        say("a tenth of the chain");
+        let mut tenth = self.args.clone();
+        tenth.blocks = (tenth.blocks / 10).max(1);
+        let dir = self.root.join("archive-tenth");
+        let threads = self.args.threads.first().copied().unwrap_or(1);
+        let small = fill(&tenth, &dir, threads)?;
+        let extent = BlockRange::new(0, tenth.blocks);
+        let mut filters = queries::filters(&tenth, &self.chain, extent);
+        let narrow = filters.remove(&QueryClass::Narrow).unwrap_or_default();
+        let ask = |place: Place| {
+            let narrow = &narrow;
+            async move {
+                let archive = place.reader().await?;
+                // The first round warms up.
+                queries::ask(&archive, narrow, SCALE_TIME).await?;
+                queries::ask(&archive, narrow, SCALE_TIME).await
+            }
         };
-        self.rows.extend([by_wall, by_cpu]);
-        let what = format!("memory while ingesting, {threads} core(s)");
-        let mut row = Row::new(what, "MiB", Better::Less, ingested.peak_mib).target(400.0);
-        if let Some(half) = ingested.peak_half_mib {
-            row = row.note(format!("VmHWM; after half of the blocks {half:.0}"));
-        }
-        self.rows.push(row);
-        let drift = ingested.last_rate / ingested.first_rate;
-        let what = format!("ingest, {threads} core(s), last fifth / first fifth");
-        self.rows
-            .push(Row::new(what, "×", Better::More, Some(drift)).target(0.8));
-    }
-
-    fn size_rows(&mut self, place: &Place, dir: &std::path::Path, filled: &Ingested) -> Result<()> {
-        self.runtime.block_on(place.collect_garbage())?;
-        let sizes = measure::sizes(dir)?;
-        let total: u64 = sizes.values().sum();
-        let per_log = |bytes: u64| bytes as f64 / filled.logs as f64;
-        let kinds = sizes.iter().map(|(kind, &bytes)| {
-            let share = per_log(bytes);
-            format!("{kind} {share:.2}")
+        let on_small = self.runtime.block_on(ask(Place::Files(dir.clone())))?;
+        let on_large = self.runtime.block_on(ask(large.clone()))?;
+        let both = on_small.answers.iter().zip(&on_large.answers);
+        ensure!(
+            both.clone().all(|(small, large)| small == large),
+            "the answers of a tenth and of the whole differ"
+        );
+        self.results.scale = Some(Scale {
+            small,
+            narrow_small: on_small.times,
+            narrow_large: on_large.times,
         });
-        let row = Row::new("bytes on disk", "B/log", Better::Less, Some(per_log(total)));
-        let note = kinds.collect::<Vec<_>>().join(", ");
-        self.rows.push(row.target(66.0).note(note));
+        std::fs::remove_dir_all(&dir)?;
         Ok(())
     }
 
-    fn queries(
-        &mut self,
-        place: &Place,
-        filters: &BTreeMap<QueryClass, Vec<LogFilter>>,
-    ) -> Result<BTreeMap<QueryClass, Measured>> {
-        say("queries, warm");
-        let measured = self.runtime.block_on(async {
-            let archive = place.reader().await?;
-            queries::run(&archive, self.args, &self.chain, filters).await
-        })?;
-        for (class, found) in &measured {
-            self.query_rows(*class, found);
+    fn cold(&mut self, dir: &Path) -> Result<ColdRounds> {
+        say("narrow queries, cold");
+        if let Err(why) = measure::drop_caches() {
+            say(&format!(
+                "NOT MEASURED: the page cache cannot be emptied here ({why})"
+            ));
+            return Ok(ColdRounds::default());
         }
-        Ok(measured)
-    }
-
-    fn query_rows(&mut self, class: QueryClass, found: &Measured) {
-        let (p50, p99) = match class {
-            QueryClass::Narrow => (Some(100.0), Some(1_500.0)),
-            QueryClass::Rare => (Some(20.0), None),
-            QueryClass::Absent => (Some(10.0), None),
-            QueryClass::Or256Uniform => (Some(2_500.0), Some(5_000.0)),
-            _ => (None, None),
-        };
-        for (percent, target) in [(50, p50), (95, None), (99, p99)] {
-            let what = format!("{} p{percent}", class.name());
-            let mut row = Row::new(what, "µs", Better::Less, found.times.percentile(percent));
-            if let Some(target) = target {
-                row = row.target(target);
-            }
-            if percent == 50 {
-                row = row.note(format!(
-                    "{} queries, median {} results, {:.1} rows looked at each",
-                    found.times.len(),
-                    found.median_rows(),
-                    found.candidates as f64 / found.times.len() as f64
-                ));
-            }
-            self.rows.push(row);
-        }
-        let rate = match class {
-            QueryClass::DenseTopic0 => 4_000_000.0,
-            QueryClass::Sparse03Percent => 400_000.0,
-            _ => return,
-        };
-        let what = format!("{} materialized", class.name());
-        let row = Row::new(what, "logs/s", Better::More, Some(found.rows_per_second()));
-        self.rows.push(row.target(rate));
-    }
-
-    fn scan(
-        &mut self,
-        filters: &BTreeMap<QueryClass, Vec<LogFilter>>,
-        ours: &BTreeMap<QueryClass, Measured>,
-    ) -> Result<()> {
-        say("plain scan");
-        let times = scan::run(&self.chain, self.extent, filters, ours)?;
-        for (class, scanned) in times {
-            let ours = ours.get(&class).and_then(|ours| ours.times.percentile(50));
-            let what = format!("{} p50", class.name());
-            let row = Row::new(what, "µs", Better::Less, ours);
-            self.rows.push(
-                row.baseline("scan", scanned.percentile(50))
-                    .note(format!("{} scans, answers equal", scanned.len())),
+        let rounds = child::cold_rounds(self.args, dir, COLD_ROUNDS, COLD_QUERIES)?;
+        if let Some(warm) = self.results.ours.get(&QueryClass::Narrow) {
+            let both = rounds.answers.iter().zip(&warm.answers);
+            ensure!(
+                both.clone().all(|(cold, warm)| cold == warm),
+                "cold answers differ from warm ones"
             );
         }
-        Ok(())
+        self.results.cold = Some(Times::new(rounds.micros.clone()));
+        self.results.cold_open = Some(Times::new(rounds.open.clone()));
+        Ok(rounds)
     }
 
     fn transactions(&mut self) -> Result<()> {
         say("transactions by hash");
         let dir = self.root.join("archive-tx");
-        let printed = child::start(self.args, Child::Tx, &dir, 1)?;
-        let sizes = measure::sizes(&dir)?;
+        self.results.tx = Some(child::start(self.args, Child::Tx, &dir, 1)?);
+        let place = Place::Files(dir.clone());
+        self.runtime.block_on(place.collect_garbage())?;
+        self.results.tx_bytes = measure::sizes(&dir)?.values().sum();
         std::fs::remove_dir_all(&dir)?;
-        let real = |name: &str| printed.get(name).and_then(serde_json::Value::as_f64);
-        let (txs, cpu) = (real("txs").unwrap_or(0.0), real("cpu").unwrap_or(0.0));
-        let bytes = sizes.values().sum::<u64>() as f64;
-        for (name, target) in [("hit", 5.0), ("miss", 2.0)] {
-            let at = |place: usize| {
-                let list = printed.get(name).and_then(serde_json::Value::as_array);
-                list.and_then(|list| list.get(place)?.as_f64())
-            };
-            let note = format!(
-                "{} hashes; p95 {}, p99 {}; {:.1} B a hash, {} hashes per CPU s",
-                figure(txs),
-                at(1).map(figure).unwrap_or_default(),
-                at(2).map(figure).unwrap_or_default(),
-                bytes / txs,
-                figure(txs / cpu)
-            );
-            let what = format!("transaction by hash, {name} p50");
-            let row = Row::new(what, "µs", Better::Less, at(0)).target(target);
-            self.rows.push(row.note(note));
-        }
         Ok(())
     }
+
+    /// Everything beside PostgreSQL, on the same blocks and the same filters.
+    fn postgres(&mut self, cold: &[Answer]) -> Result<()> {
+        let args = self.args;
+        let server = Postgres::start()?;
+        let runtime = self.runtime.clone();
+        runtime.block_on(async {
+            if args.has(Section::Ingest) {
+                say("PostgreSQL: loading with live indexes");
+                let (chunk, most) = (args.chunk_size, args.live_logs);
+                let loaded = server
+                    .load_live(&self.chain, self.extent, chunk, most)
+                    .await?;
+                self.results.live = Some(loaded);
+            }
+            say("PostgreSQL: loading everything, then indexing");
+            self.results.bulk = Some(server.load_bulk(&self.chain, self.extent).await?);
+            if !self.results.ours.is_empty() {
+                say("PostgreSQL: queries, warm; plans:");
+                let mut session = Session::new(server.connect().await?);
+                let ours = &self.results.ours;
+                self.results.theirs = session.run(&self.filters, ours).await?;
+                let path = std::env::temp_dir().join("chronolith-perf-plans.txt");
+                std::fs::write(&path, &session.plans)?;
+                say(&format!("all plans in full: {}", path.display()));
+            }
+            if !cold.is_empty() {
+                say("PostgreSQL: narrow queries, cold");
+                let times = cold_postgres(&server, self.narrow(), cold).await?;
+                self.results.cold_theirs = Some(times);
+            }
+            Ok(())
+        })
+    }
+
+    fn narrow(&self) -> &[LogFilter] {
+        let narrow = self.filters.get(&QueryClass::Narrow);
+        narrow.map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+/// Fills an archive in a process of its own.
+fn fill(args: &Args, dir: &Path, threads: usize) -> Result<Ingested> {
+    let printed = child::start(args, Child::Ingest, dir, threads)?;
+    Ok(Ingested::from_json(&printed))
+}
+
+async fn cold_postgres(server: &Postgres, narrow: &[LogFilter], ours: &[Answer]) -> Result<Times> {
+    let mut micros = Vec::new();
+    let rounds = narrow.chunks(COLD_QUERIES).zip(ours.chunks(COLD_QUERIES));
+    for (filters, ours) in rounds.take(COLD_ROUNDS) {
+        server.restart().await?;
+        measure::drop_caches()?;
+        let mut session = Session::new(server.connect().await?);
+        for (filter, ours) in filters.iter().zip(ours) {
+            let began = std::time::Instant::now();
+            let rows = session.ask(filter).await?;
+            let answer = postgres_queries::read(&rows)?;
+            micros.push(measure::micros(began.elapsed()));
+            ensure!(answer == *ours, "cold answers differ for {filter:?}");
+        }
+    }
+    Ok(Times::new(micros))
 }
 
 /// Progress goes to stderr, so that stdout holds nothing but results.

@@ -12,6 +12,7 @@
 use bytes::{Bytes, BytesMut};
 use chronolith_model::{EMITTER_BYTES_MAX, Log, LogParts, TOPICS_MAX};
 
+use super::frame::FRAME_BYTES_MAX;
 use super::wire::{Put, Reader};
 use super::{Damage, Decoded};
 
@@ -97,6 +98,10 @@ pub(crate) fn decode(reader: &mut Reader<'_>, out: &mut BytesMut) -> Decoded<Row
         *len = decode_topic(reader, out)?;
     }
     let data_len = reader.varint_u32()?;
+    // A zero word takes one byte here and 32 there.
+    if out.len() + data_len as usize > FRAME_BYTES_MAX {
+        return Err(Damage("frame too large"));
+    }
     // Each full word takes at least one byte here, so a wrong length cannot grow the buffer much.
     for _ in 0..data_len as usize / WORD {
         decode_word(reader, out)?;

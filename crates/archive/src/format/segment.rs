@@ -90,10 +90,14 @@ pub(crate) struct BlockedSection {
 }
 
 impl BlockedSection {
-    fn decode(reader: &mut Reader<'_>, (offset, len): (u64, u64)) -> Decoded<Self> {
+    fn decode(
+        reader: &mut Reader<'_>,
+        (offset, len): (u64, u64),
+        expected: usize,
+    ) -> Decoded<Self> {
         let block_bytes = reader.varint()?;
         let count = reader.count(4)?;
-        if block_bytes == 0 || len.div_ceil(block_bytes) != count as u64 {
+        if block_bytes != expected as u64 || len.div_ceil(block_bytes) != count as u64 {
             return Err(Damage("block checksums do not fit their section"));
         }
         let sums = (0..count)
@@ -170,22 +174,28 @@ impl SegmentTables {
         }
         let sums = container.table(Section::BlockChecksums)?;
         let mut reader = Reader::new(&sums);
-        let tx_hashes = BlockedSection::decode(&mut reader, container.data(Section::TxHashes)?)?;
-        let digests = BlockedSection::decode(&mut reader, container.data(Section::Digests)?)?;
-        let postings = BlockedSection::decode(&mut reader, container.data(Section::Postings)?)?;
+        let tx_hashes = BlockedSection::decode(
+            &mut reader,
+            container.data(Section::TxHashes)?,
+            HASH_BLOCK_BYTES,
+        )?;
+        let digests = BlockedSection::decode(
+            &mut reader,
+            container.data(Section::Digests)?,
+            HASH_BLOCK_BYTES,
+        )?;
+        let postings = BlockedSection::decode(
+            &mut reader,
+            container.data(Section::Postings)?,
+            POSTING_BLOCK_BYTES,
+        )?;
         reader.finish()?;
         if tx_hashes.len != facts.txs * 32 || digests.len != facts.range.len() * 32 {
             return Err(Damage("hash sections do not fit the counts"));
         }
         let (terms_offset, terms_len) = container.data(Section::Terms)?;
         let terms = TableDirectory::decode(&container.table(Section::TermDirectory)?, terms_len)?;
-        let hashes = match container.data(Section::Hashes) {
-            Err(_) => None,
-            Ok((offset, len)) => {
-                let directory = container.table(Section::HashDirectory)?;
-                Some((TableDirectory::decode(&directory, len)?, offset))
-            }
-        };
+        let hashes = decode_hashes(&container)?;
         let odd_tx_indexes = decode_tx_indexes(&container.table(Section::TxIndexes)?, &blocks)?;
         let pages = stretches
             .iter()
@@ -220,7 +230,14 @@ impl SegmentTables {
     pub(crate) fn weight(&self) -> usize {
         self.blocks.len() * size_of::<BlockEntry>()
             + self.frames.len() * size_of::<FramePlace>()
-            + self.dictionaries.iter().map(Bytes::len).sum::<usize>()
+            + self.stretches.len() * size_of::<PlacedStretch>()
+            + self
+                .odd_tx_indexes
+                .iter()
+                .map(|(_, indexes)| indexes.len() * 4 + 32)
+                .sum::<usize>()
+            // Once as bytes, once made ready to unpack with.
+            + self.dictionaries.iter().map(|bytes| bytes.len() * 4).sum::<usize>()
             + self.terms.weight()
             + self
                 .hashes
@@ -297,6 +314,15 @@ impl SegmentTables {
             .get(place as usize)
             .copied()
     }
+}
+
+/// The table from hash to block, in segments that have one.
+fn decode_hashes(container: &Container) -> Decoded<Option<(TableDirectory, u64)>> {
+    let Ok((offset, len)) = container.data(Section::Hashes) else {
+        return Ok(None);
+    };
+    let directory = container.table(Section::HashDirectory)?;
+    Ok(Some((TableDirectory::decode(&directory, len)?, offset)))
 }
 
 /// Stretches, with what lies before each counted.

@@ -33,7 +33,9 @@ impl TableShape {
     /// The shape for about this many entries.
     pub(crate) fn for_entries(entries: u64, key_bits: u32, payload_bits: u32) -> Self {
         let pages = (entries / PAGE_ENTRIES).max(1);
-        let page_bits = pages.ilog2().min(key_bits - BUCKET_BITS);
+        // Few entries with wide payloads need more pages than they fill, so that an entry fits.
+        let least = (key_bits - BUCKET_BITS + payload_bits).saturating_sub(ENTRY_BITS_MAX);
+        let page_bits = pages.ilog2().max(least).min(key_bits - BUCKET_BITS);
         let shape = Self {
             key_bits,
             payload_bits,

@@ -5,10 +5,12 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_store::BlobStore;
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::catalog::{ObjectRef, PackEntry};
@@ -26,6 +28,10 @@ use crate::write::pack::OpenPack;
 
 /// Reads closer to each other than this become one.
 const JOIN_GAP_BYTES: u64 = 4 << 10;
+/// How long one reader waits for another to load what both want. Readers wait for each other only
+/// in one order within a load, but a plan that is not driven while its query reads elsewhere may
+/// hold a place for longer: then it is read twice rather than waited for.
+const GUARD_WAIT: Duration = Duration::from_millis(20);
 /// A joined read is at most this long.
 const JOINED_BYTES_MAX: u64 = 1 << 20;
 
@@ -148,11 +154,21 @@ pub(crate) struct Objects {
 
 impl Objects {
     pub(crate) fn new(blobs: Arc<dyn BlobStore>, cache_bytes: u64, meters: Meters) -> Self {
-        let items = (cache_bytes / 4096).max(64) as usize;
+        // The tables of a large segment take many megabytes, and a shard refuses what it cannot
+        // hold: few shards, whatever the number of cores.
+        let shards = usize::try_from(cache_bytes >> 26).unwrap_or(1).clamp(1, 64);
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity((cache_bytes / 4096).max(64) as usize)
+            .weight_capacity(cache_bytes)
+            .shards(shards)
+            .build();
+        let options = options.unwrap_or_else(|_| unreachable!("both capacities are given"));
+        let hasher = DefaultHashBuilder::default();
+        let cache = Cache::with_options(options, ByBytes, hasher, DefaultLifecycle::default());
         Self {
             meters,
             blobs,
-            cache: Cache::with_weighter(items, cache_bytes, ByBytes),
+            cache,
         }
     }
 
@@ -284,12 +300,14 @@ impl Objects {
             };
             values.push(self.cache.get(&key));
             if values.last().is_some_and(Option::is_none) {
-                match self.cache.get_value_or_guard_async(&key).await {
-                    Ok(value) => values
-                        .last_mut()
-                        .into_iter()
-                        .for_each(|last| *last = Some(value.clone())),
-                    Err(guard) => missing.push((slot, guard)),
+                let guarded = self.cache.get_value_or_guard_async(&key);
+                match tokio::time::timeout(GUARD_WAIT, guarded).await {
+                    Ok(Ok(value)) => {
+                        let last = values.last_mut().into_iter();
+                        last.for_each(|last| *last = Some(value.clone()));
+                    }
+                    Ok(Err(guard)) => missing.push((slot, Some(guard))),
+                    Err(_) => missing.push((slot, None)),
                 }
             }
         }
@@ -308,7 +326,7 @@ impl Objects {
                 let value =
                     decode(slot, bytes).map_err(|damage| Error::damaged(&object.name, damage))?;
                 // A full cache may refuse the value; the reader has it all the same.
-                let _ = guard.insert(value.clone());
+                guard.map(|guard| guard.insert(value.clone()));
                 values
                     .get_mut(slot)
                     .into_iter()

@@ -108,18 +108,14 @@ pub(crate) async fn query(
         order: filter.order,
         cursor: filter.cursor,
         range,
-        limit: filter.limit.unwrap_or(limits.results_max),
+        limit: filter.limit.unwrap_or(usize::MAX).min(limits.results_max),
         strict: filter.limit.is_none(),
         deadline: Instant::now() + limits.timeout,
         logs: Vec::new(),
         cost: QueryCost::default(),
         matcher,
     };
-    let has_more = if run.matcher.matches_nothing {
-        false
-    } else {
-        run.all(pieces).await?
-    };
+    let has_more = !run.matcher.matches_nothing && run.within_deadline(pieces).await?;
     let last = run.logs.last().filter(|_| has_more);
     let next = last.map(|last| Cursor {
         block: last.block,
@@ -179,6 +175,19 @@ fn behind(range: &BlockRange, cursor: &Cursor, order: Order) -> BlockRange {
 }
 
 impl Run<'_> {
+    /// Goes through the pieces until the deadline, whatever it is that takes the time.
+    async fn within_deadline(&mut self, pieces: Vec<Piece>) -> Result<bool> {
+        let deadline = self.deadline;
+        match tokio::time::timeout_at(deadline, self.all(pieces)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let middle = self.range.start + self.range.len() / 2;
+                let limit = self.limits.timeout.as_millis() as u64;
+                Err(self.too_large(Budget::Deadline, limit, middle))
+            }
+        }
+    }
+
     /// Goes through the pieces; returns whether there are more logs than were wanted.
     async fn all(&mut self, pieces: Vec<Piece>) -> Result<bool> {
         let objects = self.objects;
@@ -209,6 +218,7 @@ impl Run<'_> {
         let mut planned = std::pin::pin!(planned);
         while let Some((segment, mut candidates)) = planned.try_next().await? {
             self.cost.segments += 1;
+            self.check_deadline(segment.tables.facts.range.start)?;
             while let Some(ids) = candidates.next(objects, &segment).await? {
                 if self.take(&segment, &ids).await? {
                     return Ok(true);
@@ -218,12 +228,31 @@ impl Run<'_> {
         Ok(false)
     }
 
+    /// Whether only one block is asked for: that is always answered, whatever it holds.
+    fn is_one_block(&self) -> bool {
+        self.range.len() == 1
+    }
+
     /// Checks candidates until one too many matches; returns whether that happened.
     async fn take(&mut self, segment: &Arc<OpenSegment>, ids: &[u32]) -> Result<bool> {
         let mut rest = ids;
         while !rest.is_empty() {
-            let wanted = (self.limit + 1 - self.logs.len()).clamp(1, ROWS_PER_STEP);
-            let (step, behind) = rest.split_at(wanted.min(rest.len()));
+            let wanted = self.limit.saturating_add(1).saturating_sub(self.logs.len());
+            // One candidate more than the budget allows tells in which block it ran out.
+            let budget = self
+                .limits
+                .candidates_max
+                .saturating_sub(self.cost.candidates);
+            let budget = usize::try_from(budget)
+                .unwrap_or(usize::MAX)
+                .saturating_add(1);
+            let budget = if self.is_one_block() {
+                usize::MAX
+            } else {
+                budget
+            };
+            let size = wanted.min(budget).clamp(1, ROWS_PER_STEP);
+            let (step, behind) = rest.split_at(size.min(rest.len()));
             rest = behind;
             self.cost.candidates += step.len() as u64;
             let (matcher, cursor, order) = (&self.matcher, self.cursor, self.order);
@@ -233,56 +262,69 @@ impl Run<'_> {
             };
             let found = self.objects.records(segment, step, keep).await?;
             for record in found {
-                if self.logs.len() == self.limit && !(self.strict && self.range.len() == 1) {
-                    return self.full(record.block.number);
+                if self.is_full(&record)? {
+                    return Ok(true);
                 }
                 self.cost.bytes += record.log.byte_len() as u64;
                 self.logs.push(record);
-                self.check_bytes()?;
             }
-            self.check_cost(segment, step)?;
+            let at = step.last().and_then(|&id| segment.tables.block_of(id));
+            let at = at.map_or(self.range.start, |(number, _)| number);
+            self.check_deadline(at)?;
+            let limit = self.limits.candidates_max;
+            if self.cost.candidates > limit && !self.is_one_block() {
+                return Err(self.too_large(Budget::Candidates, limit, at));
+            }
         }
         Ok(false)
     }
 
-    fn full(&self, number: u64) -> Result<bool> {
-        if self.strict {
-            return Err(self.too_large(Budget::Results, self.limit as u64, number));
+    /// Whether the answer is full before this log: the end of a page, or an error where all logs
+    /// were asked for.
+    fn is_full(&self, next: &LogRecord) -> Result<bool> {
+        let bytes = self.cost.bytes + next.log.byte_len() as u64;
+        let budget = if self.logs.len() >= self.limit {
+            Budget::Results
+        } else if bytes > self.limits.bytes_max && !self.logs.is_empty() {
+            Budget::Bytes
+        } else {
+            return Ok(false);
+        };
+        if !self.strict {
+            return Ok(true);
         }
-        Ok(true)
+        if self.is_one_block() {
+            return Ok(false);
+        }
+        let limit = match budget {
+            Budget::Bytes => self.limits.bytes_max,
+            _ => self.limit as u64,
+        };
+        Err(self.too_large(budget, limit, next.block.number))
     }
 
-    fn check_bytes(&self) -> Result<()> {
-        if self.cost.bytes <= self.limits.bytes_max || self.range.len() == 1 {
+    fn check_deadline(&self, at: u64) -> Result<()> {
+        if Instant::now() <= self.deadline {
             return Ok(());
         }
-        let at = self
-            .logs
-            .last()
-            .map_or(self.range.start, |record| record.block.number);
-        Err(self.too_large(Budget::Bytes, self.limits.bytes_max, at))
-    }
-
-    fn check_cost(&self, segment: &OpenSegment, step: &[u32]) -> Result<()> {
-        let late = Instant::now() > self.deadline;
-        if !late && self.cost.candidates <= self.limits.candidates_max {
-            return Ok(());
-        }
-        let at = step.last().and_then(|&id| segment.tables.block_of(id));
-        let at = at.map_or(self.range.start, |(number, _)| number);
-        if late {
-            let limit = self.limits.timeout.as_millis() as u64;
-            return Err(self.too_large(Budget::Deadline, limit, at));
-        }
-        Err(self.too_large(Budget::Candidates, self.limits.candidates_max, at))
+        let limit = self.limits.timeout.as_millis() as u64;
+        Err(self.too_large(Budget::Deadline, limit, at))
     }
 
     /// The error for a budget that ran out in this block, with the range before it. A single block
-    /// has no budget for results and bytes, so there is always one that fits.
+    /// has no budget for results, bytes and candidates, so there is one that fits, unless the
+    /// cursor stands in the way.
     fn too_large(&self, budget: Budget, limit: u64, at: u64) -> Error {
+        let cursor = self.cursor.map(|cursor| cursor.block.number);
         let fits = match self.order {
-            Order::Ascending => BlockRange::new(self.range.start, at.max(self.range.start + 1)),
-            Order::Descending => BlockRange::new((at + 1).min(self.range.end - 1), self.range.end),
+            Order::Ascending => {
+                let least = cursor.unwrap_or(self.range.start) + 1;
+                BlockRange::new(self.range.start, at.max(least))
+            }
+            Order::Descending => {
+                let most = cursor.unwrap_or(self.range.end - 1);
+                BlockRange::new((at + 1).min(most), self.range.end)
+            }
         };
         let fits = Some(fits).filter(|fits| fits.len() < self.range.len());
         Error::TooLarge {

@@ -93,7 +93,7 @@ impl Objects {
                 .frames
                 .get(group.frame as usize)
                 .map_or(0, |place| place.first_tx);
-            u64::from(group.stretch.first_tx + first) / HASHES_PER_BLOCK
+            (u64::from(group.stretch.first_tx) + u64::from(first)) / HASHES_PER_BLOCK
         };
         let guesses: Vec<u64> = groups.iter().map(guess).collect();
         let frames = self.frames(segment, &numbers);
@@ -260,7 +260,8 @@ fn unpack<'a>(
             let row_numbers = frame
                 .numbers(row)
                 .ok_or(Damage("no such row in the frame"))?;
-            let ordinal = group.stretch.first_tx + row_numbers.tx_ordinal;
+            let ordinal = group.stretch.first_tx.checked_add(row_numbers.tx_ordinal);
+            let ordinal = ordinal.ok_or(Damage("transaction ordinal too large"))?;
             let place = ordinal
                 .checked_sub(entry.first_tx)
                 .filter(|&place| place < entry.txs);

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronolith_model::{Block, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Verification};
+use chronolith_model::{
+    Block, BlockFault, BlockRange, BlockRef, ChainProfile, Dataset, DatasetSet, Hash32,
+    Verification,
+};
 use tokio::time::Instant;
 
 use super::edit::Edit;
 use super::job::{SealJob, Sealed};
 use super::publish::{Applied, Uploading};
 use super::rows::{self, Rows};
-use super::seal::{self, Built, Cut, Kept};
+use super::seal::{Built, Kept};
 use super::writer::Writer;
 use crate::catalog::{ObjectRef, SegmentEntry};
 use crate::error::{Error, Result};
@@ -127,20 +130,12 @@ impl Writer {
         let changed = |batch: &Arc<SegmentEntry>| {
             batch.facts.datasets != kept.datasets || batch.facts.scope != kept.scope
         };
-        if snapshot.state.batches.iter().any(changed) {
+        if snapshot.state.batches.iter().any(changed) || !contiguous(&snapshot) {
             self.seal_unsealed(&mut appender, &snapshot).await?;
             snapshot = self.publisher.settled().await?;
         }
         for block in &mut blocks {
-            normalise(block, &kept);
-            let complete = kept.scope == chronolith_model::Scope::All;
-            self.settings
-                .profile
-                .check(block, complete)
-                .map_err(|fault| Error::BadBlock {
-                    number: block.clock.number,
-                    fault,
-                })?;
+            prepare(block, &kept, &self.settings.profile)?;
         }
         self.append_new(&mut appender, &snapshot, blocks, (kept, provenance.level))
             .await
@@ -185,7 +180,39 @@ impl Writer {
                 expected,
             });
         }
+        self.compare_with_fills(snapshot, blocks, provenance)
+            .await?;
         Ok(Prefix::Known(known))
+    }
+
+    /// New blocks must be those that fills have put behind the head, where there are such.
+    async fn compare_with_fills(
+        &self,
+        snapshot: &Snapshot,
+        blocks: &[Block],
+        provenance: &Provenance,
+    ) -> Result<()> {
+        let reach = snapshot
+            .segments
+            .iter()
+            .map(|entry| entry.facts.range.end)
+            .max();
+        let head = snapshot.head().map_or(0, |head| head.number);
+        for block in blocks.iter().filter(|block| block.clock.number > head) {
+            if reach.is_none_or(|reach| block.clock.number >= reach) {
+                break;
+            }
+            let Some(entry) = snapshot.best_at(block.clock.number, &Need::CLOCK) else {
+                continue;
+            };
+            let segment = self.view.objects.open(&entry.object).await?;
+            let archived = segment.tables.clock(block.clock.number);
+            if let Some(archived) = archived.filter(|clock| clock.hash != block.clock.hash) {
+                self.violated(archived.block_ref(), block.clock.hash, provenance)
+                    .await?;
+            }
+        }
+        Ok(())
     }
 
     /// The first batch of a live run must link to what fills have put before it, and must not run
@@ -395,25 +422,14 @@ impl Writer {
             ..Edit::default()
         };
         for batch in &snapshot.state.batches {
-            let kept = Kept {
-                datasets: batch.facts.datasets,
-                scope: batch.facts.scope.clone(),
-            };
-            let mut rows = Rows::default();
-            self.read_rows(batch, batch.facts.range, &mut rows).await?;
-            let cut = Cut {
-                start: 0,
-                end: rows.blocks.len(),
-            };
-            let packer = Packer::new(Bytes::new(), self.settings.seal.level);
-            let built = seal::seal(&rows, cut, &kept, &packer);
-            let mut uploads = Vec::new();
-            edit.segments.push(self.upload(built, 1, &mut uploads));
-            edit.remove.push(batch.object.name.clone());
-            edit.uploads.extend(self.put_all(uploads).await?);
+            edit.seal_batch(batch);
         }
-        self.publisher.publish(edit).await?;
-        Ok(())
+        match self.publisher.publish(edit).await? {
+            Applied::Published => Ok(()),
+            Applied::Dropped => Err(Error::Invalid(
+                "the head moved under the appender".to_owned(),
+            )),
+        }
     }
 
     /// Names a built segment and queues its upload.
@@ -489,6 +505,19 @@ impl Writer {
     }
 }
 
+/// Whether the unsealed batches lie side by side and end with the head.
+fn contiguous(snapshot: &Snapshot) -> bool {
+    let batches = &snapshot.state.batches;
+    let side_by_side = batches.windows(2).all(|pair| match pair {
+        [before, next] => before.facts.joins(&next.facts),
+        _ => true,
+    });
+    let last = batches.last().map(|last| last.facts.last_hash);
+    let ends_with_head =
+        last.is_none_or(|last| snapshot.head().is_some_and(|head| head.hash == last));
+    side_by_side && ends_with_head
+}
+
 /// Blocks follow each other and name each other as parents.
 pub(crate) fn check_links(blocks: &[Block]) -> Result<()> {
     for pair in blocks.windows(2) {
@@ -506,6 +535,26 @@ pub(crate) fn check_links(blocks: &[Block]) -> Result<()> {
                 expected: before.clock.hash,
             });
         }
+    }
+    Ok(())
+}
+
+/// Drops what is not kept of a block and checks what is.
+pub(crate) fn prepare(block: &mut Block, kept: &Kept, profile: &ChainProfile) -> Result<()> {
+    normalise(block, kept);
+    let complete = kept.scope == chronolith_model::Scope::All;
+    let fault = |fault| Error::BadBlock {
+        number: block.clock.number,
+        fault,
+    };
+    profile.check(block, complete).map_err(fault)?;
+    let kept_and_missing =
+        |dataset: Dataset, there: bool| kept.datasets.contains(dataset) && !there;
+    if kept_and_missing(Dataset::Headers, block.payload.header.is_some())
+        || kept_and_missing(Dataset::Transactions, block.payload.bodies.is_some())
+        || kept_and_missing(Dataset::Payload, block.payload.raw.is_some())
+    {
+        return Err(fault(BlockFault::MissingPayload));
     }
     Ok(())
 }

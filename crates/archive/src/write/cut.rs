@@ -11,9 +11,10 @@ pub(crate) fn due(rows: &Rows, settings: &SealSettings) -> Vec<Cut> {
     let mut start = 0;
     for (place, block) in rows.blocks.iter().enumerate() {
         let end = place + 1;
-        let (_, rows_before, bytes_before) = rows.before(start);
+        let (txs_before, rows_before, bytes_before) = rows.before(start);
         let weight = (block.row_end - rows_before + end - start) as u64;
-        let bytes = block.log_bytes_end - bytes_before;
+        let hashes = (block.tx_end - txs_before) as u64 * 32;
+        let bytes = block.log_bytes_end - bytes_before + hashes;
         let grid = (block.clock.number + 1) % settings.grid_blocks.max(1) == 0;
         if weight >= settings.weight || bytes >= settings.bytes || grid {
             cuts.push(Cut { start, end });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chronolith_model::{Block, BlockRange, DatasetSet, Hash32, Verification};
 
-use super::append::{Provenance, check_links, normalise};
+use super::append::{Provenance, check_links, prepare};
 use super::cut;
 use super::edit::Edit;
 use super::publish::{Applied, Uploading};
@@ -38,6 +38,9 @@ pub struct Fill {
     segments: Vec<SegmentEntry>,
     packs: Vec<PackEntry>,
     names: Vec<Uploading>,
+    /// Payload that waits for its pack.
+    payload: Vec<Block>,
+    payload_bytes: u64,
 }
 
 impl Fill {
@@ -58,6 +61,8 @@ impl Fill {
             segments: Vec::new(),
             packs: Vec::new(),
             names: Vec::new(),
+            payload: Vec::new(),
+            payload_bytes: 0,
         })
     }
 
@@ -93,17 +98,8 @@ impl Fill {
                 self.range
             )));
         }
-        let complete = self.kept.scope == chronolith_model::Scope::All;
         for block in &mut blocks {
-            normalise(block, &self.kept);
-            self.writer
-                .settings
-                .profile
-                .check(block, complete)
-                .map_err(|fault| Error::BadBlock {
-                    number: block.clock.number,
-                    fault,
-                })?;
+            prepare(block, &self.kept, &self.writer.settings.profile)?;
         }
         self.first_parent.get_or_insert(first.parent_hash);
         self.last_hash = blocks.last().map(|block| block.clock.hash);
@@ -115,14 +111,38 @@ impl Fill {
         self.seal(blocks, provenance.level).await
     }
 
+    /// Collects payload until it is worth a pack, or the fill ends.
+    fn payload_due(&mut self, blocks: &[Block]) -> Vec<Block> {
+        for block in blocks {
+            let payload = block.payload.clone();
+            let parts = payload.header.iter().chain(&payload.raw);
+            let parts = parts.chain(payload.bodies.iter().flatten());
+            self.payload_bytes += parts.map(|part| part.len() as u64).sum::<u64>();
+            let (clock, txs, logs) = (block.clock, Vec::new(), Vec::new());
+            self.payload.push(Block {
+                clock,
+                txs,
+                logs,
+                payload,
+            });
+        }
+        let last = self.next == self.range.end;
+        if last || self.payload_bytes >= self.writer.settings.seal.pack_bytes {
+            self.payload_bytes = 0;
+            return std::mem::take(&mut self.payload);
+        }
+        Vec::new()
+    }
+
     /// Packs the blocks and uploads every segment that is complete.
     async fn seal(&mut self, blocks: Vec<Block>, level: Verification) -> Result<()> {
         let mut rows = self.rows.take().ok_or_else(failed)?;
+        let payload = self.payload_due(&blocks);
         let (kept, settings) = (self.kept.clone(), self.writer.settings.seal.clone());
         let packer = self.packer.clone();
         let last = self.next == self.range.end;
         let job = move || {
-            let pack = super::pack::build(&blocks, kept.datasets);
+            let pack = super::pack::build(&payload, kept.datasets);
             blocks.iter().for_each(|block| rows.push(block, level));
             let mut cuts = cut::due(&rows, &settings);
             let sealed = cuts.last().map_or(0, |cut| cut.end);
@@ -177,6 +197,11 @@ impl Fill {
                 got: self.range.end,
             });
         }
+        // A push that failed or was given up took the rows with it.
+        self.rows.take().ok_or_else(failed)?;
+        // From the checks to the swap nothing else may move: no ingest, no rewind, no other fill.
+        let writer = self.writer.clone();
+        let _alone = writer.appender.lock().await;
         let snapshot = self.writer.publisher.settled().await?;
         if let Some(halt) = &snapshot.state.halt {
             return Err(Error::Halted {
@@ -194,6 +219,8 @@ impl Fill {
         let mut superseded = self.superseded(&snapshot).await?;
         if !superseded.is_empty() {
             superseded.extend(self.superseded_packs(&snapshot)?);
+            let runs = superseded_runs(&snapshot, &superseded);
+            superseded.extend(runs);
         }
         let edit = Edit {
             remove: superseded,
@@ -259,51 +286,60 @@ impl Fill {
         Ok(())
     }
 
-    /// Segments that this fill replaces: same content kept, inside the range, and either equal in
-    /// every block or proven less far than this fill is.
+    /// Segments that this fill replaces: the same is kept of their blocks, they lie inside the
+    /// range, and they are either equal in every block or proven less far than this fill is.
     async fn superseded(&self, snapshot: &Snapshot) -> Result<Vec<String>> {
-        let objects = &self.writer.view.objects;
         let mut names = Vec::new();
-        for old in &snapshot.catalog.segments {
+        for old in &snapshot.segments {
             let facts = &old.facts;
             let same = facts.datasets == self.kept.datasets && facts.scope == self.kept.scope;
-            if !same || !self.range.covers(&facts.range) {
+            let Some(shared) = facts.range.intersect(&self.range).filter(|_| same) else {
                 continue;
-            }
+            };
+            let inside = self.range.covers(&facts.range) && old.tier > 0;
             let highest = facts.levels.iter().map(|(_, level)| *level).max();
-            let surer = self.level > highest;
-            let segment = objects.open(&old.object).await?;
-            for number in facts.range.start..facts.range.end {
-                let Some(new) = self
-                    .segments
-                    .iter()
-                    .find(|new| new.facts.range.contains(number))
-                else {
-                    continue;
-                };
-                let new = objects.open(&new.object).await?;
-                let digests = (
-                    objects.digest(&segment, number).await?,
-                    objects.digest(&new, number).await?,
-                );
-                if digests.0 != digests.1 && !surer {
-                    return Err(Error::Invalid(format!(
-                        "block {number} is archived with the same hash and other content; only a fill that is proven further may replace it"
-                    )));
-                }
+            let surer = inside && self.level > highest;
+            let other = self.first_difference(old, shared).await?;
+            if let Some(number) = other.filter(|_| !surer) {
+                return Err(Error::Invalid(format!(
+                    "block {number} is archived with the same hash and other content; only a fill \
+                     that holds all of {} and is proven further may replace it",
+                    facts.range
+                )));
             }
-            names.push(old.object.name.clone());
+            if inside {
+                names.push(old.object.name.clone());
+            }
         }
         Ok(names)
+    }
+
+    /// The first block of the range whose content differs from what an archived segment holds.
+    async fn first_difference(&self, old: &SegmentEntry, range: BlockRange) -> Result<Option<u64>> {
+        let objects = &self.writer.view.objects;
+        let old = objects.open(&old.object).await?;
+        for entry in &self.segments {
+            let Some(shared) = entry.facts.range.intersect(&range) else {
+                continue;
+            };
+            let new = objects.open(&entry.object).await?;
+            for number in shared.start..shared.end {
+                let known = objects.digest(&old, number).await?;
+                if known != objects.digest(&new, number).await? {
+                    return Ok(Some(number));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Packs of the segments that this fill replaces: their payload may be the one that was wrong.
     fn superseded_packs(&self, snapshot: &Snapshot) -> Result<Vec<String>> {
         let mut names = Vec::new();
-        for pack in snapshot
+        let packs = snapshot
             .packs()
-            .filter(|pack| pack.range.intersect(&self.range).is_some())
-        {
+            .filter(|pack| pack.datasets == self.kept.datasets);
+        for pack in packs.filter(|pack| pack.range.intersect(&self.range).is_some()) {
             if !self.range.covers(&pack.range) {
                 return Err(Error::Invalid(format!(
                     "the fill cuts the pack of blocks {}: fill all of it",
@@ -314,6 +350,21 @@ impl Fill {
         }
         Ok(names)
     }
+}
+
+/// Runs that no merged segment needs once these are gone.
+fn superseded_runs(snapshot: &Snapshot, gone: &[String]) -> Vec<String> {
+    let needed = |range: &BlockRange| {
+        let merged = snapshot.segments.iter().filter(|entry| entry.tier > 1);
+        let mut staying = merged.filter(|entry| !gone.contains(&entry.object.name));
+        staying.any(|entry| entry.facts.range.intersect(range).is_some())
+    };
+    let runs = snapshot
+        .catalog
+        .runs
+        .iter()
+        .filter(|run| !needed(&run.range));
+    runs.map(|run| run.object.name.clone()).collect()
 }
 
 fn failed() -> Error {

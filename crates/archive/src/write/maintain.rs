@@ -1,7 +1,8 @@
 //! Maintenance: which segments, runs and packs to put together next. One step at a time, beside
 //! ingest; whatever changed meanwhile, the edit notices.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError};
 
 use tokio::time::Instant;
 
@@ -10,7 +11,7 @@ use super::merge::range_of;
 use super::publish::Applied;
 use super::writer::Writer;
 use crate::catalog::{Catalog, PackEntry, RunEntry, SegmentEntry};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::settings::SealSettings;
 
 /// What to do next.
@@ -30,57 +31,82 @@ pub(crate) enum Step {
 
 /// Chooses the next step: the lowest tier first. Groups depend on content alone: they begin where
 /// a cell of the grid or the group before ends, and end at the first segment that fills them.
+/// Steps on an object that `skip` names are passed over, so that one damaged object does not hold
+/// up everything else.
 pub(crate) fn next(
     catalog: &Catalog,
     batch_packs: &[Arc<PackEntry>],
     settings: &SealSettings,
+    skip: &HashSet<String>,
 ) -> Option<Step> {
     (1..=settings.merge_tiers)
-        .find_map(|tier| next_merge(&catalog.segments, tier, settings))
-        .or_else(|| next_runs(&catalog.runs, settings))
-        .or_else(|| next_packs(batch_packs, settings))
+        .find_map(|tier| next_merge(&catalog.segments, tier, settings, skip))
+        .or_else(|| next_runs(&catalog.runs, settings, skip))
+        .or_else(|| next_packs(batch_packs, settings, skip))
 }
 
-fn next_merge(segments: &[Arc<SegmentEntry>], tier: u8, settings: &SealSettings) -> Option<Step> {
+/// A group of segments that is being collected; one for each sort of content, since segments of
+/// several datasets and scopes may lie side by side.
+type Groups = Vec<Vec<Arc<SegmentEntry>>>;
+
+fn next_merge(
+    segments: &[Arc<SegmentEntry>],
+    tier: u8,
+    settings: &SealSettings,
+    skip: &HashSet<String>,
+) -> Option<Step> {
     let scale = settings.fan_in.saturating_pow(u32::from(tier));
     let weight_limit = settings.weight.saturating_mul(scale);
     let bytes_limit = settings.bytes.saturating_mul(scale);
-    let mut group: Vec<Arc<SegmentEntry>> = Vec::new();
+    let mut groups: Groups = Vec::new();
     for entry in segments {
-        let follows = group
-            .last()
-            .is_none_or(|last| last.facts.joins(&entry.facts));
-        if !follows {
+        let facts = &entry.facts;
+        let same_sort = |group: &Vec<Arc<SegmentEntry>>| {
+            group.last().is_some_and(|last| {
+                last.facts.datasets == facts.datasets && last.facts.scope == facts.scope
+            })
+        };
+        let mut group = match groups.iter().position(same_sort) {
+            Some(at) => groups.swap_remove(at),
+            None => Vec::new(),
+        };
+        let follows = group.last().is_none_or(|last| last.facts.joins(facts));
+        if !follows || entry.tier != tier || skip.contains(&entry.object.name) {
             group.clear();
         }
-        if entry.tier != tier {
-            group.clear();
+        if entry.tier != tier || skip.contains(&entry.object.name) {
             continue;
         }
         group.push(entry.clone());
         let weight: u64 = group.iter().map(|entry| entry.facts.weight()).sum();
         let bytes: u64 = group.iter().map(|entry| entry.facts.log_bytes).sum();
-        let cell_ends = entry.facts.range.end % settings.grid_blocks.max(1) == 0;
+        let cell_ends = facts.range.end.is_multiple_of(settings.grid_blocks.max(1));
         if weight >= weight_limit || bytes >= bytes_limit || cell_ends {
             return Some(match group.as_slice() {
                 [only] => Step::Promote(only.clone()),
                 _ => Step::Merge(group),
             });
         }
+        groups.push(group);
     }
     None
 }
 
-fn next_runs(runs: &[Arc<RunEntry>], settings: &SealSettings) -> Option<Step> {
+fn next_runs(
+    runs: &[Arc<RunEntry>],
+    settings: &SealSettings,
+    skip: &HashSet<String>,
+) -> Option<Step> {
     let fan_in = usize::try_from(settings.fan_in)
         .unwrap_or(usize::MAX)
         .max(2);
+    let range_of = |run: &RunEntry| run.range.start / settings.range_blocks.max(1);
     let mut group: Vec<Arc<RunEntry>> = Vec::new();
-    for run in runs {
+    for run in runs.iter().filter(|run| !skip.contains(&run.object.name)) {
         let follows = group.last().is_none_or(|last| {
-            let same_range =
-                last.range.start / settings.range_blocks == run.range.start / settings.range_blocks;
-            last.tier == run.tier && last.range.end == run.range.start && same_range
+            last.tier == run.tier
+                && last.range.end == run.range.start
+                && range_of(last) == range_of(run)
         });
         if !follows {
             group.clear();
@@ -95,11 +121,18 @@ fn next_runs(runs: &[Arc<RunEntry>], settings: &SealSettings) -> Option<Step> {
 
 /// Packs that lie side by side and hold the same are joined until they are large enough, or until
 /// something else follows.
-fn next_packs(packs: &[Arc<PackEntry>], settings: &SealSettings) -> Option<Step> {
+fn next_packs(
+    packs: &[Arc<PackEntry>],
+    settings: &SealSettings,
+    skip: &HashSet<String>,
+) -> Option<Step> {
     let side_by_side = |a: &Arc<PackEntry>, b: &Arc<PackEntry>| {
         a.range.end == b.range.start && a.datasets == b.datasets
     };
     let group = packs.chunk_by(side_by_side).next()?;
+    if group.iter().any(|pack| skip.contains(&pack.object.name)) {
+        return None;
+    }
     let bytes: u64 = group.iter().map(|pack| pack.object.len).sum();
     let full = bytes >= settings.pack_bytes || group.len() < packs.len();
     let many = group.len() > settings.batches_max;
@@ -117,11 +150,21 @@ impl Writer {
         let _one_at_a_time = self.maintenance.lock().await;
         let snapshot = self.publisher.settled().await?;
         let packs = &snapshot.state.batch_packs;
-        let Some(step) = next(&snapshot.catalog, packs, &self.settings.seal) else {
+        let skip = self
+            .damaged
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let Some(step) = next(&snapshot.catalog, packs, &self.settings.seal, &skip) else {
             return Ok(false);
         };
         let started = Instant::now();
-        self.carry_out(step).await?;
+        let done = self.carry_out(step).await;
+        if let Err(Error::Corrupt { object, .. }) = &done {
+            let mut damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
+            damaged.insert(object.clone());
+        }
+        done?;
         self.view
             .objects
             .meters

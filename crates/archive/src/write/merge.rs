@@ -122,6 +122,8 @@ impl Writer {
         container.table(Section::TermDirectory, terms.directory);
         container.table(Section::BlockChecksums, sums);
         let object = output.finish(&uploading.name).await?;
+        // What replaces others must itself be readable.
+        objects.open(&object).await?;
         let tier = inputs.iter().map(|input| input.tier).max().unwrap_or(0) + 1;
         Ok((
             SegmentEntry {
@@ -269,7 +271,8 @@ async fn merge_terms(
         let window = Window::new(objects, name, (tables.terms_offset, terms_len));
         let terms = TableCursor::new(window, &tables.terms);
         let lists = Window::blocked(objects, name, &tables.postings);
-        let base = page * PAGE_IDS;
+        let too_large = || Error::Invalid("too many rows for one segment".to_owned());
+        let base = page.checked_mul(PAGE_IDS).ok_or_else(too_large)?;
         sources.push(TermSource {
             terms,
             next: None,
@@ -331,7 +334,8 @@ impl TermSource<'_> {
         let damaged = |damage: Damage| Error::damaged(name, damage);
         let offset = match Pointer::decode(payload).map_err(damaged)? {
             Pointer::One(id) => {
-                list.push_ids(&[id + self.base]);
+                let id = id.checked_add(self.base).ok_or(Damage("id too large"));
+                list.push_ids(&[id.map_err(damaged)?]);
                 return Ok(());
             }
             Pointer::Record(offset) => offset,
@@ -342,7 +346,12 @@ impl TermSource<'_> {
         let body = self.lists.slice(head.body.0, head.body.1).await?;
         if head.is_short() {
             let mut ids = head.short_ids(&body).map_err(damaged)?;
-            ids.iter_mut().for_each(|id| *id += self.base);
+            for id in &mut ids {
+                *id = id
+                    .checked_add(self.base)
+                    .ok_or(Damage("id too large"))
+                    .map_err(damaged)?;
+            }
             list.push_ids(&ids);
             return Ok(());
         }

@@ -1,7 +1,6 @@
 //! What operators do: end a halt, take back the newest blocks, let go of the oldest.
 
-use bytes::Bytes;
-use chronolith_model::{Block, BlockRange};
+use chronolith_model::{Block, BlockClock, BlockRange};
 
 use super::cut;
 use super::edit::Edit;
@@ -66,7 +65,8 @@ impl Writer {
         }
     }
 
-    /// Replaces segments that reach behind `to` by what remains of them.
+    /// Replaces segments that reach behind `to` by what remains of them. Nothing stays unsealed:
+    /// the next block begins a new cut.
     async fn cut_segments(
         &self,
         snapshot: &Snapshot,
@@ -74,41 +74,44 @@ impl Writer {
         edit: &mut Edit,
     ) -> Result<Vec<Uploading>> {
         let mut names = Vec::new();
-        for entry in snapshot
-            .segments
-            .iter()
-            .filter(|entry| entry.facts.range.end > to + 1)
-        {
-            edit.remove.push(entry.object.name.clone());
-            if entry.facts.range.start <= to {
-                let kept = BlockRange::new(entry.facts.range.start, to + 1);
-                let (pieces, batch, uploaded) = self.reseal(entry, kept).await?;
-                names.extend(uploaded);
-                edit.segments.extend(pieces);
-                edit.batches.extend(batch);
+        for entry in &snapshot.segments {
+            let range = entry.facts.range;
+            if range.end > to + 1 {
+                edit.remove.push(entry.object.name.clone());
+                if range.start <= to {
+                    let kept = BlockRange::new(range.start, to + 1);
+                    let (pieces, uploaded) = self.reseal(entry, kept).await?;
+                    names.extend(uploaded);
+                    edit.segments.extend(pieces);
+                }
+            } else if entry.tier == 0 {
+                edit.seal_batch(entry);
             }
         }
         Ok(names)
     }
 
-    /// Seals the first blocks of a segment again, in bounded memory: as they were cut at first,
-    /// with the blocks behind the last cut as a batch.
+    /// Seals the first blocks of a segment again, in bounded memory.
     async fn reseal(
         &self,
         entry: &SegmentEntry,
         range: BlockRange,
-    ) -> Result<(Vec<SegmentEntry>, Option<SegmentEntry>, Vec<Uploading>)> {
+    ) -> Result<(Vec<SegmentEntry>, Vec<Uploading>)> {
         let kept = Kept {
             datasets: entry.facts.datasets,
             scope: entry.facts.scope.clone(),
         };
         let settings = &self.settings.seal;
         let (mut rows, mut pieces, mut names) = (Rows::default(), Vec::new(), Vec::new());
-        let plain = Packer::new(Bytes::new(), settings.level);
         for number in range.start..range.end {
             self.read_rows(entry, BlockRange::one(number), &mut rows)
                 .await?;
-            for cut in cut::due(&rows, settings) {
+            let mut cuts = cut::due(&rows, settings);
+            if cuts.is_empty() && number + 1 == range.end {
+                let end = rows.blocks.len();
+                cuts.push(Cut { start: 0, end });
+            }
+            for cut in cuts {
                 let packer = Packer::new(seal::train(&rows, cut), settings.level);
                 let built = seal::seal(&rows, cut, &kept, &packer);
                 let mut uploads = Vec::new();
@@ -117,43 +120,24 @@ impl Writer {
                 rows.drop_front(cut.end);
             }
         }
-        let end = rows.blocks.len();
-        let mut batch = None;
-        if end > 0 {
-            let built = seal::seal(&rows, Cut { start: 0, end }, &kept, &plain);
-            let mut uploads = Vec::new();
-            batch = Some(self.upload(built, 0, &mut uploads));
-            names.extend(self.put_all(uploads).await?);
-        }
-        Ok((pieces, batch, names))
+        Ok((pieces, names))
     }
 
-    /// Runs keep the hashes of segments that stay merged; what was sealed again has its own.
+    /// Runs keep the hashes of the blocks that stay. What was sealed again has them too; the
+    /// block's own list decides, so holding a hash twice does no harm.
     async fn cut_runs(
         &self,
         snapshot: &Snapshot,
         to: u64,
         edit: &mut Edit,
     ) -> Result<Vec<Uploading>> {
-        let cut = snapshot
-            .catalog
-            .segments
-            .iter()
-            .filter(|entry| entry.facts.range.end > to + 1);
-        let Some(end) = cut.map(|entry| entry.facts.range.start).min() else {
-            return Ok(Vec::new());
-        };
+        let last = block_by_number(&self.view.objects, snapshot, to).await?;
         let mut names = Vec::new();
-        for run in snapshot
-            .catalog
-            .runs
-            .iter()
-            .filter(|run| run.range.end > end)
-        {
+        let past = snapshot.catalog.runs.iter();
+        for run in past.filter(|run| run.range.end > to + 1) {
             edit.remove.push(run.object.name.clone());
-            if run.range.start < end {
-                let kept = BlockRange::new(run.range.start, end);
-                let last = block_by_number(&self.view.objects, snapshot, end - 1).await?;
+            if run.range.start <= to {
+                let kept = BlockRange::new(run.range.start, to + 1);
                 let (trimmed, name) = self.trim_run(run, (kept, last.hash)).await?;
                 edit.runs.push(trimmed);
                 names.push(name);
@@ -168,6 +152,7 @@ impl Writer {
         to: u64,
         edit: &mut Edit,
     ) -> Result<Vec<Uploading>> {
+        let last = block_by_number(&self.view.objects, snapshot, to).await?;
         let mut uploads = Vec::new();
         let past = snapshot.packs().filter(|pack| pack.range.end > to + 1);
         let past: Vec<_> = past.cloned().collect();
@@ -176,7 +161,9 @@ impl Writer {
             let mut blocks = Vec::new();
             for number in pack.range.start..(to + 1).max(pack.range.start) {
                 let payload = self.view.objects.payload(&pack, number).await?;
-                let clock = block_by_number(&self.view.objects, snapshot, number).await?;
+                // Only the number of the first and the hash of the last are looked at, and older
+                // blocks may be pruned.
+                let clock = BlockClock { number, ..last };
                 blocks.push(Block {
                     clock,
                     txs: Vec::new(),
@@ -209,7 +196,7 @@ impl Writer {
             .iter()
             .filter(|entry| old(&entry.facts.range));
         let runs = catalog.runs.iter().filter(|run| old(&run.range));
-        let packs = catalog.packs.iter().filter(|pack| old(&pack.range));
+        let packs = snapshot.packs().filter(|pack| old(&pack.range));
         let mut remove: Vec<String> = segments.map(|entry| entry.object.name.clone()).collect();
         let pruned = remove.len() as u64;
         remove.extend(runs.map(|run| run.object.name.clone()));

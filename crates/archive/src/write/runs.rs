@@ -180,6 +180,7 @@ impl Writer {
         let summary = encode_summary(&range, last_hash, DatasetSet::CLOCK);
         container.table(Section::Summary, summary);
         let object = output.finish(&uploading.name).await?;
+        objects.open_run(&object).await?;
         Ok((
             RunEntry {
                 object,

@@ -1,6 +1,7 @@
 //! The writer: the one process that holds the epoch of an archive.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use chronolith_store::{Claim, TakeOver, Version, Versioned, wait_until_quiet};
@@ -30,6 +31,8 @@ pub(crate) struct Writer {
     pub(crate) appender: tokio::sync::Mutex<Appender>,
     pub(crate) maintenance: tokio::sync::Mutex<()>,
     pub(crate) guardrails: Guardrails,
+    /// Objects that maintenance found damaged and passes over.
+    pub(crate) damaged: Mutex<HashSet<String>>,
 }
 
 impl Writer {
@@ -40,6 +43,7 @@ impl Writer {
         settings: Arc<Settings>,
         take_over: TakeOver,
     ) -> Result<Self> {
+        settings.seal.check()?;
         let claim = Claim {
             instance: &settings.instance,
             ttl: settings.lease_ttl,
@@ -65,6 +69,7 @@ impl Writer {
             settings,
             appender: tokio::sync::Mutex::default(),
             maintenance: tokio::sync::Mutex::default(),
+            damaged: Mutex::default(),
         })
     }
 

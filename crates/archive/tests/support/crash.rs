@@ -1,5 +1,9 @@
 //! What a crash test compares with: the blocks that an archive must show and whether it is halted.
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses its own part"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,10 @@
 //! Stores that let a test step in: a hook is awaited before and after every operation. With it a
 //! test delays operations, or holds one of them.
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses its own part"
+)]
 
 use std::fmt;
 use std::ops::Range;

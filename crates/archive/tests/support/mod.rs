@@ -51,6 +51,7 @@ pub fn tiny_settings() -> Settings {
     let mut settings = Settings::evm(ChainId(7));
     settings.profile = any_profile();
     settings.seal.grid_blocks = 64;
+    settings.seal.range_blocks = 640;
     settings.seal.weight = 40;
     settings.seal.fan_in = 3;
     settings.seal.batches_max = 4;

@@ -23,13 +23,18 @@ const LOGS_OF_TX: [(u8, u64); 10] = [
     (2, 15),
     (1, 25),
 ];
+/// Transactions that do what one shortly before did, for another sender and with other amounts:
+/// mints of one collection, trades along one route.
+const ECHO_PERCENT: u32 = 37;
+/// How many transactions before are remembered for that.
+const ECHO_WINDOW: usize = 6;
 /// Expected bytes of a log; only for reserving memory.
 const LOG_BYTES: usize = 200;
 /// Senders of transactions that are new to the chain.
-const FRESH_PERCENT: u32 = 35;
+const FRESH_PERCENT: u32 = 57;
 /// Account topics that name one of the transaction's own accounts: its sender and its
 /// counterparty turn up again and again in its logs.
-const CAST_PERCENT: u32 = 80;
+const CAST_PERCENT: u32 = 87;
 /// Account topics that name nobody: mints and burns.
 const NOBODY_PERCENT: u32 = 4;
 /// Logs of the same sort as the log before in the transaction.
@@ -37,7 +42,7 @@ const SAME_TEMPLATE_PERCENT: u32 = 25;
 /// Logs from the same emitter as the last log of the transaction that had a like one.
 const SAME_EMITTER_PERCENT: u32 = 60;
 /// Amounts that the transaction's other logs show as well.
-const SAME_AMOUNT_PERCENT: u32 = 45;
+const SAME_AMOUNT_PERCENT: u32 = 55;
 /// Amounts that are a round number of some unit.
 const ROUND_AMOUNT_PERCENT: u32 = 25;
 
@@ -59,6 +64,9 @@ pub(super) enum Skew {
 
 /// What the logs of one transaction share.
 struct Cast<'a> {
+    /// Decides what happens: sorts of logs, emitters, who is named where. Two transactions with one
+    /// plot differ in sender, amounts and hashes only.
+    plot: Rng,
     /// Sender and counterparty.
     accounts: [Address; 2],
     amount: u128,
@@ -122,15 +130,18 @@ impl Mainnet {
         let mut left = mean - jitter + rng.below(2 * jitter + 1);
         writer.reserve(left as usize, LOG_BYTES);
         let mut tx_index = self.silent_txs(rng);
-        while left > 0 {
-            let wanted = rng.pick(&self.logs_of_tx).copied().unwrap_or(1);
+        let mut plots = [0; ECHO_WINDOW];
+        for at in 0.. {
+            if left == 0 {
+                break;
+            }
+            let plot = Self::plot(rng, plots.get(..at).unwrap_or(&plots));
+            if let Some(place) = plots.get_mut(at % ECHO_WINDOW) {
+                *place = plot;
+            }
+            let mut cast = self.cast(plot, rng);
+            let wanted = cast.plot.pick(&self.logs_of_tx).copied().unwrap_or(1);
             let logs = wanted.min(left);
-            let mut cast = Cast {
-                accounts: [self.sender(rng), self.regular(rng)],
-                amount: amount(rng),
-                template: None,
-                emitters: [(u64::MAX, 0); 4],
-            };
             for _ in 0..logs {
                 self.write_log(rng, writer, tx_index, &mut cast);
             }
@@ -138,6 +149,25 @@ impl Mainnet {
             tx_index += 1 + self.silent_txs(rng);
         }
         tx_index
+    }
+
+    /// What happens in the next transaction: something new, or what happened shortly before.
+    fn plot(rng: &mut Rng, before: &[u64]) -> u64 {
+        let fresh = rng.next();
+        let echo = rng.percent(ECHO_PERCENT).then(|| rng.pick(before));
+        echo.flatten().copied().unwrap_or(fresh)
+    }
+
+    /// Who takes part in it. Only the counterparty follows from the plot.
+    fn cast(&self, plot: u64, rng: &mut Rng) -> Cast<'_> {
+        let mut plot = Rng::of(&[plot]);
+        Cast {
+            accounts: [self.sender(rng), self.regular(&mut plot)],
+            amount: amount(rng),
+            template: None,
+            emitters: [(u64::MAX, 0); 4],
+            plot,
+        }
     }
 
     /// How many transactions without logs come next.
@@ -158,10 +188,10 @@ impl Mainnet {
         tx_index: u32,
         cast: &mut Cast<'a>,
     ) {
-        let Some(template) = self.template(rng, cast) else {
+        let Some(template) = self.template(cast) else {
             return;
         };
-        let emitter = self.emitter(template, rng, cast);
+        let emitter = self.emitter(template, cast);
         writer.begin(tx_index, 0, &emitter);
         let signature = [domain::SIGNATURE, self.spec.seed, template.signature];
         writer.topic(&Rng::of(&signature).bytes::<32>());
@@ -175,7 +205,8 @@ impl Mainnet {
 
     /// The sort of the next log. Repeating the one before keeps all frequencies as they are.
     #[inline]
-    fn template<'a>(&'a self, rng: &mut Rng, cast: &mut Cast<'a>) -> Option<&'a Template> {
+    fn template<'a>(&'a self, cast: &mut Cast<'a>) -> Option<&'a Template> {
+        let rng = &mut cast.plot;
         let before = cast.template.filter(|_| rng.percent(SAME_TEMPLATE_PERCENT));
         cast.template = match before {
             Some(template) => Some(template),
@@ -188,7 +219,8 @@ impl Mainnet {
     }
 
     #[inline]
-    fn emitter(&self, template: &Template, rng: &mut Rng, cast: &mut Cast<'_>) -> Address {
+    fn emitter(&self, template: &Template, cast: &mut Cast<'_>) -> Address {
+        let rng = &mut cast.plot;
         let base = template.emitters.base;
         let [tokens, collections, pools, protocols] = &mut cast.emitters;
         let last = match template.emitters.skew {
@@ -216,28 +248,29 @@ impl Mainnet {
         }
     }
 
-    fn topic(&self, kind: TopicKind, rng: &mut Rng, cast: &Cast<'_>) -> Word {
+    fn topic(&self, kind: TopicKind, rng: &mut Rng, cast: &mut Cast<'_>) -> Word {
         match kind {
-            TopicKind::Account if rng.percent(NOBODY_PERCENT) => [0; 32],
-            TopicKind::Account => self.account(rng, cast),
+            TopicKind::Account if cast.plot.percent(NOBODY_PERCENT) => [0; 32],
+            TopicKind::Account => self.account(cast),
             TopicKind::Number => number(u128::from(self.numbers.draw(rng) - 1)),
             TopicKind::Random => rng.bytes(),
         }
     }
 
-    fn word(&self, kind: WordKind, rng: &mut Rng, cast: &Cast<'_>) -> Word {
+    fn word(&self, kind: WordKind, rng: &mut Rng, cast: &mut Cast<'_>) -> Word {
         match kind {
             WordKind::Zero => [0; 32],
-            WordKind::Small => number(u128::from(rng.next() & 0x1ff)),
-            WordKind::Amount if rng.percent(SAME_AMOUNT_PERCENT) => number(cast.amount),
+            WordKind::Small => number(u128::from(cast.plot.next() & 0x1ff)),
+            WordKind::Amount if cast.plot.percent(SAME_AMOUNT_PERCENT) => number(cast.amount),
             WordKind::Amount => number(amount(rng)),
             WordKind::Negative => negative(amount(rng)),
-            WordKind::Account => self.account(rng, cast),
+            WordKind::Account => self.account(cast),
             WordKind::Random => rng.bytes(),
         }
     }
 
-    fn account(&self, rng: &mut Rng, cast: &Cast<'_>) -> Word {
+    fn account(&self, cast: &mut Cast<'_>) -> Word {
+        let rng = &mut cast.plot;
         let known = rng.percent(CAST_PERCENT).then(|| rng.pick(&cast.accounts));
         let address = match known.flatten() {
             Some(address) => *address,

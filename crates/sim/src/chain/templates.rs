@@ -150,7 +150,7 @@ const TAIL_WORDS: [(u64, usize); 10] = [
 const TAIL_TOPIC_COUNTS: [(u64, usize); 4] = [(20, 0), (28, 1), (32, 2), (20, 3)];
 
 static TAIL_COLUMNS: [WordKind; 16] = [
-    Amount, Account, Small, Amount, Random, Zero, Amount, Amount, Small, Amount, Random, Zero,
+    Amount, Account, Small, Amount, Random, Zero, Amount, Amount, Small, Amount, Small, Zero,
     Account, Amount, Small, Zero,
 ];
 

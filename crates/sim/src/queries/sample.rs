@@ -10,7 +10,7 @@ use crate::SimChain;
 /// At most this many blocks are looked at. The fewer, the more frequent are the pairs of address
 /// and topic0 that turn up at all: with this number half of the narrow filters on the mainnet
 /// chain find about 23 logs or more (`examples/generate.rs` measures it).
-const BLOCKS: u64 = 115;
+const BLOCKS: u64 = 185;
 /// At most this many logs are kept to draw frequent terms from.
 const LOGS_MAX: usize = 20_000;
 /// The position that stands for the emitter, behind those of the topics.
