@@ -6,15 +6,18 @@ use chronolith_model::Order;
 
 use super::objects::{Objects, OpenSegment};
 use super::postings::Postings;
+use super::rows::Hashes;
 use crate::error::Result;
 use crate::format::page::{self, Ids, PAGE_IDS};
 use crate::format::postings::PageRef;
 use crate::format::term::Term;
 
-/// What unpacking a frame costs, against reading a page of postings. Measured: about three
-/// microseconds to two.
-const FRAME_COST: u64 = 3;
-const PAGE_COST: u64 = 2;
+/// What a row costs that need not have been looked at (its frame read and unpacked), what a page of
+/// postings costs to read and decode, and what one in memory costs: tenths of a microsecond, as
+/// measured on files in the system's cache.
+const ROW_COST: u64 = 50;
+const PAGE_COST: u64 = 60;
+const PAGE_IN_MEMORY_COST: u64 = 3;
 /// The first step looks at this many pages or rows, each later one at twice as many.
 const FIRST_PAGES: usize = 1;
 const PAGES_MAX: usize = 16;
@@ -84,6 +87,8 @@ pub(crate) struct Candidates {
     clauses: Vec<Lists>,
     pending: Pending,
     step: usize,
+    /// Whether some clause was left to the exact check, so that candidates may well not match.
+    unsure: bool,
 }
 
 #[derive(Debug)]
@@ -111,6 +116,7 @@ impl Candidates {
             clauses: Vec::new(),
             pending: Pending::Ids(Vec::new()),
             step: 0,
+            unsure: false,
         };
         if bounds.0 >= bounds.1 {
             return Ok(nothing);
@@ -150,6 +156,15 @@ impl Candidates {
             pending,
             ..nothing
         })
+    }
+
+    /// When the transaction hashes of candidates are best asked for.
+    pub(crate) fn hashes(&self) -> Hashes {
+        if self.unsure {
+            Hashes::Afterwards
+        } else {
+            Hashes::AtOnce
+        }
     }
 
     /// The next candidates in the query's order; none when there are no more.
@@ -204,7 +219,7 @@ impl Candidates {
     /// Drops ids that another clause rules out. A clause too common to be worth its pages is left
     /// to the exact check.
     async fn narrow(
-        &self,
+        &mut self,
         objects: &Objects,
         segment: &OpenSegment,
         mut ids: Vec<u32>,
@@ -223,10 +238,14 @@ impl Candidates {
             numbers.dedup();
             let mut places: Vec<PageRef> = clause.pages(&numbers).collect();
             let gained = ids.len() as u64 * rows.saturating_sub(clause.count) / rows;
-            if gained * FRAME_COST <= places.len() as u64 * PAGE_COST {
+            places.sort_unstable_by_key(|place| place.start);
+            let in_memory = objects.pages_in_memory(segment, &places);
+            let cost = (places.len() - in_memory) as u64 * PAGE_COST
+                + in_memory as u64 * PAGE_IN_MEMORY_COST;
+            if gained * ROW_COST <= cost {
+                self.unsure = true;
                 continue;
             }
-            places.sort_unstable_by_key(|place| place.start);
             let pages = objects.posting_pages(segment, &places).await?;
             let mut by_page: Vec<(u32, &Arc<Ids>)> = places
                 .iter()
@@ -249,7 +268,7 @@ impl Candidates {
 
     /// Intersects all clauses on a few pages.
     async fn scan_pages(
-        &self,
+        &mut self,
         objects: &Objects,
         segment: &OpenSegment,
         numbers: &[u32],

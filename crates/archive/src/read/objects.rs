@@ -354,6 +354,12 @@ impl Objects {
             .collect()
     }
 
+    /// Whether a part is in memory, without touching it.
+    pub(crate) fn has(&self, object: &Identity, part: Part, at: u64) -> bool {
+        let object = object.id;
+        self.cache.peek(&Key { object, part, at }).is_some()
+    }
+
     /// Keeps a value that was made from loaded parts.
     pub(crate) fn keep(&self, object: &Identity, part: Part, at: u64, value: Value) {
         self.cache.insert(

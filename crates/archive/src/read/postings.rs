@@ -241,42 +241,51 @@ impl Objects {
         })
     }
 
-    /// Pages of long lists, decoded. Places must rise by their offset.
+    /// How many of these pages are in memory.
+    pub(crate) fn pages_in_memory(&self, segment: &OpenSegment, places: &[PageRef]) -> usize {
+        let there = |place: &&PageRef| self.has(&segment.identity, Part::PostingPage, place.start);
+        places.iter().filter(there).count()
+    }
+
+    /// Pages of long lists, decoded. Places must rise by their offset. Their blocks are read past
+    /// the cache: a page is kept once, in the form that is used.
     pub(crate) async fn posting_pages(
         &self,
         segment: &OpenSegment,
         places: &[PageRef],
     ) -> Result<Vec<Arc<Ids>>> {
+        let section = &segment.tables.postings;
+        let unit = section.block_bytes;
         let wants: Vec<Want> = places
             .iter()
-            .map(|place| Want {
-                at: place.start,
-                range: 0..0,
+            .map(|place| {
+                let start = place.start / unit * unit;
+                let end = (place.end.div_ceil(unit) * unit).min(section.len);
+                let (start, end) = (section.offset + start, section.offset + end.max(start));
+                Want {
+                    at: place.start,
+                    range: start..end,
+                }
             })
             .collect();
-        let cached = self.cached(&segment.identity, Part::PostingPage, &wants);
-        let open = places.iter().zip(&cached).filter(|(_, hit)| hit.is_none());
-        let open: Vec<(u64, u64)> = open.map(|(place, _)| (place.start, place.end)).collect();
-        let blocks = self.posting_blocks(segment, &open).await?;
-        let mut pages = Vec::with_capacity(places.len());
-        for (place, hit) in places.iter().zip(cached) {
-            if let Some(Value::Ids(ids)) = hit {
-                pages.push(ids);
-                continue;
+        let decode = |slot: usize, bytes: Bytes| {
+            let place = places.get(slot).ok_or(Damage("page not asked for"))?;
+            for (at, block) in bytes.chunks(unit as usize).enumerate() {
+                section.verify(place.start / unit + at as u64, block)?;
             }
-            let bytes = blocks.slice(place.start, place.end);
-            let ids = bytes.and_then(|bytes| page::decode(&bytes, place.count));
-            let ids =
-                Arc::new(ids.map_err(|damage| Error::damaged(&segment.identity.name, damage))?);
-            self.keep(
-                &segment.identity,
-                Part::PostingPage,
-                place.start,
-                Value::Ids(ids.clone()),
-            );
-            pages.push(ids);
-        }
-        Ok(pages)
+            let skip = (place.start % unit) as usize;
+            let page = bytes.get(skip..skip + (place.end - place.start) as usize);
+            let page = page.ok_or(Damage("page outside its section"))?;
+            Ok(Value::Ids(Arc::new(page::decode(page, place.count)?)))
+        };
+        let values = self
+            .load(&segment.identity, Part::PostingPage, &wants, decode)
+            .await?;
+        let ids = |value| match value {
+            Value::Ids(ids) => Some(ids),
+            _ => None,
+        };
+        Ok(values.into_iter().filter_map(ids).collect())
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::candidates::Candidates;
 use super::matcher::Matcher;
 use super::objects::{Objects, OpenSegment};
-use super::rows::LogRecord;
+use super::rows::{Hashes, LogRecord};
 use super::snapshot::{Need, Piece, Snapshot};
 use crate::error::{Budget, Error, Result};
 use crate::settings::QueryLimits;
@@ -220,7 +220,7 @@ impl Run<'_> {
             self.cost.segments += 1;
             self.check_deadline(segment.tables.facts.range.start)?;
             while let Some(ids) = candidates.next(objects, &segment).await? {
-                if self.take(&segment, &ids).await? {
+                if self.take(&segment, &ids, candidates.hashes()).await? {
                     return Ok(true);
                 }
             }
@@ -234,7 +234,12 @@ impl Run<'_> {
     }
 
     /// Checks candidates until one too many matches; returns whether that happened.
-    async fn take(&mut self, segment: &Arc<OpenSegment>, ids: &[u32]) -> Result<bool> {
+    async fn take(
+        &mut self,
+        segment: &Arc<OpenSegment>,
+        ids: &[u32],
+        hashes: Hashes,
+    ) -> Result<bool> {
         let mut rest = ids;
         while !rest.is_empty() {
             let wanted = self.limit.saturating_add(1).saturating_sub(self.logs.len());
@@ -260,7 +265,7 @@ impl Run<'_> {
                 matcher.matches(log)
                     && cursor.is_none_or(|cursor| is_behind(number, log, &cursor, order))
             };
-            let found = self.objects.records(segment, step, keep).await?;
+            let found = self.objects.records(segment, step, hashes, keep).await?;
             for record in found {
                 if self.is_full(&record)? {
                     return Ok(true);

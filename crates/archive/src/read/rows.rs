@@ -26,6 +26,15 @@ pub struct LogRecord {
     pub log: Log,
 }
 
+/// When transaction hashes are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hashes {
+    /// Together with the frames: nearly all rows are wanted.
+    AtOnce,
+    /// When it is known which rows are wanted.
+    Afterwards,
+}
+
 /// Loaded blocks of hashes.
 struct HashBlocks {
     numbers: Vec<u64>,
@@ -79,6 +88,7 @@ impl Objects {
         &self,
         segment: &OpenSegment,
         ids: &[u32],
+        when: Hashes,
         keep: impl FnMut(u64, &Log) -> bool,
     ) -> Result<Vec<LogRecord>> {
         let tables = &segment.tables;
@@ -95,7 +105,10 @@ impl Objects {
                 .map_or(0, |place| place.first_tx);
             (u64::from(group.stretch.first_tx) + u64::from(first)) / HASHES_PER_BLOCK
         };
-        let guesses: Vec<u64> = groups.iter().map(guess).collect();
+        let guesses: Vec<u64> = match when {
+            Hashes::AtOnce => groups.iter().map(guess).collect(),
+            Hashes::Afterwards => Vec::new(),
+        };
         let frames = self.frames(segment, &numbers);
         let hashes = self.hash_blocks(segment, Part::TxHashes, guesses);
         let (frames, mut hashes) = futures::try_join!(frames, hashes)?;
@@ -197,7 +210,7 @@ impl Objects {
         let ids: Vec<u32> = (entry.first_id..entry.first_id + entry.logs).collect();
         let (txs, records) = futures::try_join!(
             self.txs(segment, number),
-            self.records(segment, &ids, |_, _| true)
+            self.records(segment, &ids, Hashes::AtOnce, |_, _| true)
         )?;
         let logs = records.into_iter().map(|record| record.log).collect();
         Ok(Block {

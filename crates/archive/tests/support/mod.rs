@@ -58,6 +58,8 @@ pub fn tiny_settings() -> Settings {
     settings.seal.pack_bytes = 4096;
     settings.datasets = DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]);
     settings.cache_bytes = 1 << 20;
+    // The comparisons ask for everything at once.
+    settings.limits.results_max = 10_000_000;
     settings
 }
 
