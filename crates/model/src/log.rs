@@ -82,7 +82,7 @@ impl Log {
 
     /// Makes a log over `bytes`, which holds emitter, topics, data and suffix in this order. The
     /// numbers and the kind are taken from `parts`, its slices are not looked at except for the
-    /// emitter's length.
+    /// emitter's length: any slice of that length will do.
     ///
     /// # Errors
     /// When the lengths do not fit the buffer or a limit.

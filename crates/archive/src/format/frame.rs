@@ -6,10 +6,9 @@
 //! Numbers are steps from the row before: nearly always 0 or 1, so they compress to nothing. The
 //! first transaction of a frame is a step from the ordinal that the frame table holds.
 
-use bytes::{Bytes, BytesMut};
 use chronolith_model::Log;
 
-use super::row::{self, RowLayout, RowNumbers};
+use super::row::{self, RowNumbers};
 use super::wire::{Put, Reader};
 use super::{Damage, Decoded};
 
@@ -30,27 +29,33 @@ pub(crate) fn encode(first_tx: u32, rows: &[RowNumbers], bodies: &[u8], out: &mu
     out.put(bodies);
 }
 
-/// A frame, unpacked: what the cache holds.
+/// A row of a frame: its numbers, where its body lies and how long its parts are unpacked.
+#[derive(Clone, Copy, Debug)]
+struct PlacedRow {
+    numbers: RowNumbers,
+    start: u32,
+    len: u32,
+}
+
+/// A frame, decompressed, with its rows found: what the cache holds. Rows are unpacked one by one,
+/// because most queries want one or two of the 32.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    buffer: Bytes,
-    rows: Vec<(RowNumbers, RowLayout)>,
+    bytes: Vec<u8>,
+    rows: Vec<PlacedRow>,
 }
 
 impl Frame {
-    /// Decodes an unpacked frame.
-    pub(crate) fn decode(bytes: &[u8], first_tx: u32) -> Decoded<Self> {
-        let mut reader = Reader::new(bytes);
+    /// Decodes a decompressed frame.
+    pub(crate) fn decode(bytes: Vec<u8>, first_tx: u32) -> Decoded<Self> {
+        let mut reader = Reader::new(&bytes);
         let count = usize::from(reader.u8()?);
         if count == 0 || count > FRAME_ROWS {
             return Err(Damage("wrong number of rows in a frame"));
         }
-        let mut numbers = [RowNumbers {
-            tx_ordinal: 0,
-            log_index: 0,
-        }; FRAME_ROWS];
+        let mut rows = Vec::with_capacity(count);
         let (mut tx, mut index) = (first_tx, -1_i64);
-        for row in numbers.iter_mut().take(count) {
+        for _ in 0..count {
             let step = reader.varint_u32()?;
             tx = tx
                 .checked_add(step)
@@ -60,40 +65,43 @@ impl Frame {
                 .and_then(|sum| sum.checked_add(1))
                 .ok_or(Damage("log index too large"))?;
             let log_index = u32::try_from(index).map_err(|_| Damage("log index out of bounds"))?;
-            *row = RowNumbers {
+            let numbers = RowNumbers {
                 tx_ordinal: tx,
                 log_index,
             };
+            rows.push(PlacedRow {
+                numbers,
+                start: 0,
+                len: 0,
+            });
         }
-        let mut buffer = BytesMut::with_capacity(bytes.len() * 2);
-        let mut rows = Vec::with_capacity(count);
-        for &number in numbers.iter().take(count) {
-            rows.push((number, row::decode(&mut reader, &mut buffer)?));
+        for row in &mut rows {
+            row.start = (bytes.len() - reader.rest().len()) as u32;
+            row.len = row::skip(&mut reader)? as u32;
         }
         reader.finish()?;
-        Ok(Self {
-            buffer: buffer.freeze(),
-            rows,
-        })
+        Ok(Self { bytes, rows })
     }
 
     /// Bytes it takes in memory.
     pub(crate) fn weight(&self) -> usize {
-        self.buffer.len() + self.rows.len() * size_of::<(RowNumbers, RowLayout)>() + 96
+        self.bytes.capacity() + self.rows.len() * size_of::<PlacedRow>() + 96
     }
 
     /// The numbers of a row.
     pub(crate) fn numbers(&self, row: usize) -> Option<RowNumbers> {
-        self.rows.get(row).map(|(numbers, _)| *numbers)
+        self.rows.get(row).map(|row| row.numbers)
     }
 
     /// A row as a log. `tx_index` is the transaction's position in its block.
     pub(crate) fn log(&self, row: usize, tx_index: u32) -> Decoded<Log> {
-        let (numbers, layout) = self
+        let row = self
             .rows
             .get(row)
             .ok_or(Damage("no such row in the frame"))?;
-        layout.log(&self.buffer, tx_index, numbers.log_index)
+        let body = self.bytes.get(row.start as usize..).unwrap_or_default();
+        let numbers = (tx_index, row.numbers.log_index);
+        row::decode(&mut Reader::new(body), row.len as usize, numbers)
     }
 }
 
@@ -132,7 +140,7 @@ mod tests {
             let (numbers, logs, bodies) = sample(count);
             let mut packed = Vec::new();
             encode(98, &numbers, &bodies, &mut packed);
-            let frame = Frame::decode(&packed, 98).unwrap();
+            let frame = Frame::decode(packed.clone(), 98).unwrap();
             assert_eq!(frame.rows.len(), count);
             for (at, log) in logs.iter().enumerate() {
                 assert_eq!(frame.numbers(at), Some(numbers[at]));
@@ -145,7 +153,7 @@ mod tests {
     proptest! {
         #[test]
         fn hostile_frames_are_damage(bytes: Vec<u8>, first_tx: u32) {
-            let _ = Frame::decode(&bytes, first_tx);
+            let _ = Frame::decode(bytes, first_tx);
         }
 
         #[test]
@@ -155,7 +163,7 @@ mod tests {
             encode(98, &numbers, &bodies, &mut packed);
             let at = at % packed.len();
             packed[at] ^= 1 << bit;
-            let _ = Frame::decode(&packed, 98);
+            let _ = Frame::decode(packed.clone(), 98);
         }
     }
 }

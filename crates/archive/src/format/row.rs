@@ -9,7 +9,7 @@
 //! data:   length varint | one word for each full 32 bytes | the bytes left over
 //! ```
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use chronolith_model::{EMITTER_BYTES_MAX, Log, LogParts, TOPICS_MAX};
 
 use super::frame::FRAME_BYTES_MAX;
@@ -68,112 +68,104 @@ pub(crate) struct RowNumbers {
     pub(crate) log_index: u32,
 }
 
-/// One unpacked body: where its parts lie in the buffer it was unpacked to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RowLayout {
-    start: u32,
-    end: u32,
-    kind: u8,
-    emitter_len: u8,
-    topic_count: u8,
-    topic_lens: [u32; TOPICS_MAX],
-    data_len: u32,
-}
-
-/// Unpacks one body to the end of `out`.
-pub(crate) fn decode(reader: &mut Reader<'_>, out: &mut BytesMut) -> Decoded<RowLayout> {
-    let start = position(out)?;
-    let kind = reader.u8()?;
-    let emitter_len = reader.u8()?;
-    if usize::from(emitter_len) > EMITTER_BYTES_MAX {
+/// Passes over one body and returns how many bytes its parts take unpacked.
+pub(crate) fn skip(reader: &mut Reader<'_>) -> Decoded<usize> {
+    let _kind = reader.u8()?;
+    let emitter_len = usize::from(reader.u8()?);
+    if emitter_len > EMITTER_BYTES_MAX {
         return Err(Damage("emitter too long"));
     }
-    out.extend_from_slice(reader.take(usize::from(emitter_len))?);
+    reader.take(emitter_len)?;
     let topic_count = reader.u8()?;
     if usize::from(topic_count) > TOPICS_MAX {
         return Err(Damage("too many topics"));
     }
-    let mut topic_lens = [0; TOPICS_MAX];
-    for len in topic_lens.iter_mut().take(usize::from(topic_count)) {
-        *len = decode_topic(reader, out)?;
+    let mut len = emitter_len;
+    for _ in 0..topic_count {
+        match reader.u8()? {
+            ODD_LENGTH => len += reader.bytes()?.len(),
+            significant => {
+                skip_word(reader, significant)?;
+                len += WORD;
+            }
+        }
     }
-    let data_len = reader.varint_u32()?;
-    // A zero word takes one byte here and 32 there.
-    if out.len() + data_len as usize > FRAME_BYTES_MAX {
-        return Err(Damage("frame too large"));
+    let data_len = reader.varint_u32()? as usize;
+    for _ in 0..data_len / WORD {
+        let significant = reader.u8()?;
+        skip_word(reader, significant)?;
     }
-    // Each full word takes at least one byte here, so a wrong length cannot grow the buffer much.
-    for _ in 0..data_len as usize / WORD {
-        decode_word(reader, out)?;
+    reader.take(data_len % WORD)?;
+    len += data_len + reader.bytes()?.len();
+    if len <= FRAME_BYTES_MAX {
+        Ok(len)
+    } else {
+        Err(Damage("row too large"))
     }
-    out.extend_from_slice(reader.take(data_len as usize % WORD)?);
-    out.extend_from_slice(reader.bytes()?);
-    let end = position(out)?;
-    Ok(RowLayout {
-        start,
-        end,
-        kind,
-        emitter_len,
-        topic_count,
-        topic_lens,
-        data_len,
-    })
-}
-
-fn position(out: &BytesMut) -> Decoded<u32> {
-    u32::try_from(out.len()).map_err(|_| Damage("frame too large"))
-}
-
-fn decode_topic(reader: &mut Reader<'_>, out: &mut BytesMut) -> Decoded<u32> {
-    if reader.rest().first() != Some(&ODD_LENGTH) {
-        decode_word(reader, out)?;
-        return Ok(WORD as u32);
-    }
-    reader.u8()?;
-    let topic = reader.bytes()?;
-    out.extend_from_slice(topic);
-    u32::try_from(topic.len()).map_err(|_| Damage("topic too long"))
 }
 
 #[inline]
-fn decode_word(reader: &mut Reader<'_>, out: &mut BytesMut) -> Decoded<()> {
+fn skip_word(reader: &mut Reader<'_>, significant: u8) -> Decoded<()> {
+    if usize::from(significant) > WORD {
+        return Err(Damage("word too long"));
+    }
+    reader.take(usize::from(significant)).map(|_| ())
+}
+
+/// Unpacks one body whose parts take `len` bytes.
+pub(crate) fn decode(
+    reader: &mut Reader<'_>,
+    len: usize,
+    (tx_index, log_index): (u32, u32),
+) -> Decoded<Log> {
+    let mut out = Vec::with_capacity(len);
+    let kind = reader.u8()?;
+    let emitter_len = usize::from(reader.u8()?);
+    out.put(reader.take(emitter_len)?);
+    let topic_count = usize::from(reader.u8()?);
+    let mut topic_lens = [0; TOPICS_MAX];
+    for topic_len in topic_lens.iter_mut().take(topic_count) {
+        let start = out.len();
+        match reader.u8()? {
+            ODD_LENGTH => out.put(reader.bytes()?),
+            significant => decode_word(reader, significant, &mut out)?,
+        }
+        *topic_len = out.len() - start;
+    }
+    let data_len = reader.varint_u32()? as usize;
+    for _ in 0..data_len / WORD {
+        let significant = reader.u8()?;
+        decode_word(reader, significant, &mut out)?;
+    }
+    out.put(reader.take(data_len % WORD)?);
+    out.put(reader.bytes()?);
+    if out.len() != len || topic_count > TOPICS_MAX || emitter_len > EMITTER_BYTES_MAX {
+        return Err(Damage("row does not unpack as it was measured"));
+    }
+    // The buffer holds the parts; only the emitter's length is told.
+    const LENGTH_ONLY: [u8; EMITTER_BYTES_MAX] = [0; EMITTER_BYTES_MAX];
+    let emitter = LENGTH_ONLY.get(..emitter_len).unwrap_or_default();
+    let parts = LogParts {
+        tx_index,
+        log_index,
+        kind,
+        emitter,
+        ..Default::default()
+    };
+    let lens = topic_lens.iter().take(topic_count).copied();
+    Log::from_buffer(Bytes::from(out), &parts, lens, data_len).map_err(|_| Damage("row cut off"))
+}
+
+#[inline]
+fn decode_word(reader: &mut Reader<'_>, significant: u8, out: &mut Vec<u8>) -> Decoded<()> {
     const ZEROS: [u8; WORD] = [0; WORD];
-    let significant = usize::from(reader.u8()?);
+    let significant = usize::from(significant);
     let zeros = WORD
         .checked_sub(significant)
         .ok_or(Damage("word too long"))?;
-    out.extend_from_slice(ZEROS.get(..zeros).unwrap_or_default());
-    out.extend_from_slice(reader.take(significant)?);
+    out.put(ZEROS.get(..zeros).unwrap_or_default());
+    out.put(reader.take(significant)?);
     Ok(())
-}
-
-impl RowLayout {
-    /// The log over the buffer that the body was unpacked to.
-    pub(crate) fn log(&self, buffer: &Bytes, tx_index: u32, log_index: u32) -> Decoded<Log> {
-        let damage = Damage("row outside its frame");
-        let (start, end) = (self.start as usize, self.end as usize);
-        let emitter_end = start + usize::from(self.emitter_len);
-        let emitter = buffer.get(start..emitter_end).ok_or(damage)?;
-        if end > buffer.len() {
-            return Err(damage);
-        }
-        let parts = LogParts {
-            tx_index,
-            log_index,
-            kind: self.kind,
-            emitter,
-            ..Default::default()
-        };
-        let lens = self.topic_lens.iter().take(usize::from(self.topic_count));
-        let lens = lens.map(|&len| len as usize);
-        Log::from_buffer(
-            buffer.slice(start..end),
-            &parts,
-            lens,
-            self.data_len as usize,
-        )
-        .map_err(|_| damage)
-    }
 }
 
 #[cfg(test)]
@@ -208,17 +200,17 @@ mod tests {
             let mut packed = Vec::new();
             encode(&log, &mut packed);
             let mut reader = Reader::new(&packed);
-            let mut out = BytesMut::from(&b"before"[..]);
-            let layout = decode(&mut reader, &mut out)?;
+            let len = skip(&mut reader)?;
             prop_assert!(reader.is_empty());
-            prop_assert_eq!(layout.log(&out.freeze(), 3, 5)?, log);
+            prop_assert_eq!(len, log.byte_len());
+            prop_assert_eq!(decode(&mut Reader::new(&packed), len, (3, 5))?, log);
         }
 
         #[test]
         fn hostile_bodies_are_damage(bytes: Vec<u8>) {
-            let mut out = BytesMut::new();
-            if decode(&mut Reader::new(&bytes), &mut out).is_ok() {
-                prop_assert!(out.len() <= bytes.len() * WORD);
+            if let Ok(len) = skip(&mut Reader::new(&bytes)) {
+                prop_assert!(len <= bytes.len() * WORD);
+                prop_assert!(decode(&mut Reader::new(&bytes), len, (0, 0)).is_ok());
             }
         }
     }

@@ -500,7 +500,7 @@ pub(crate) fn decode_frame(segment: &OpenSegment, number: u32, bytes: &[u8]) -> 
         .unpackers
         .get(placed.stretch.dictionary as usize)
         .ok_or(missing)?;
-    Frame::decode(&unpacker.unpack(bytes)?, place.first_tx)
+    Frame::decode(unpacker.unpack(bytes)?, place.first_tx)
 }
 
 fn join_ranges(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
