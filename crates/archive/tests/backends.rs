@@ -1,4 +1,9 @@
 //! The same archive on every backend: written, reopened, read by a second handle, compared.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
 
 mod support;
 
@@ -36,7 +41,10 @@ async fn check(open: impl AsyncFn() -> Stores) {
         let page = archive.query_finalized(&filter).await.unwrap();
         assert_answers(&page, &oracle, &filter, TopicArity::AtLeast);
         let hash = chain.block_hash(77);
-        assert_eq!(archive.block_by_hash(&hash).await.unwrap(), Some(chain.clock(77)));
+        assert_eq!(
+            archive.block_by_hash(&hash).await.unwrap(),
+            Some(chain.clock(77))
+        );
     }
 }
 
@@ -63,7 +71,10 @@ async fn an_object_store_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_postgres_row_and_blobs() {
-    let options = TempPostgresOptions { durable: false, settings: Vec::new() };
+    let options = TempPostgresOptions {
+        durable: false,
+        settings: Vec::new(),
+    };
     let postgres = TempPostgres::start(&options).unwrap();
     let blobs = Arc::new(MemoryBlobs::new());
     check(async || Stores {
@@ -88,15 +99,29 @@ async fn another_instance_waits_for_the_lease_and_the_same_one_does_not() {
     two.instance = "two".to_owned();
     let first = stores.writer(&one).await;
     let refused = stores.try_writer(&two).await;
-    let Err(Error::Store { source, .. }) = refused else { panic!("{refused:?}") };
+    let Err(Error::Store { source, .. }) = refused else {
+        panic!("{refused:?}")
+    };
     assert!(source.to_string().contains("one"), "{source}");
     let _again = stores.writer(&one).await;
-    assert!(matches!(first.renew_lease().await, Err(Error::Fenced { .. })));
+    assert!(matches!(
+        first.renew_lease().await,
+        Err(Error::Fenced { .. })
+    ));
 
     let started = tokio::time::Instant::now();
     let (meta, blobs) = (stores.meta.clone(), stores.blobs.clone());
-    let waited = Archive::open_writer(meta, blobs, two.clone(), TakeOver::Wait).await.unwrap();
-    assert!(started.elapsed() >= Duration::from_secs(10), "{:?}", started.elapsed());
+    let waited = Archive::open_writer(meta, blobs, two.clone(), TakeOver::Wait)
+        .await
+        .unwrap();
+    assert!(
+        started.elapsed() >= Duration::from_secs(10),
+        "{:?}",
+        started.elapsed()
+    );
     waited.release().await.unwrap();
-    stores.try_writer(&one).await.expect("a released lease is free at once");
+    stores
+        .try_writer(&one)
+        .await
+        .expect("a released lease is free at once");
 }

@@ -1,4 +1,9 @@
 //! Blocks by number, hash and time; transactions by hash; whole blocks.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
 
 mod support;
 

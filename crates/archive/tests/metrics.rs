@@ -1,4 +1,9 @@
 //! Every metric that the requirement wants exists by its name and moves.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
 
 mod support;
 
@@ -55,7 +60,9 @@ impl HistogramFn for Cell {
 
 impl Touched {
     fn cell(&self, key: &Key) -> Arc<Cell> {
-        let chain = key.labels().any(|label| label.key() == "chain" && label.value() == "7");
+        let chain = key
+            .labels()
+            .any(|label| label.key() == "chain" && label.value() == "7");
         assert!(chain, "{} carries its chain", key.name());
         Arc::new(Cell(key.name().to_owned(), self.clone()))
     }
@@ -84,7 +91,11 @@ async fn use_everything() {
     let archive = stores.writer(&settings).await;
     ingest(&archive, &chain, BlockRange::new(0, 200), &[9]).await;
     let mut filter = LogFilter::over(BlockRange::new(0, 200));
-    let emitter = chain.blocks(BlockRange::new(0, 9)).flat_map(|block| block.logs).next().unwrap();
+    let emitter = chain
+        .blocks(BlockRange::new(0, 9))
+        .flat_map(|block| block.logs)
+        .next()
+        .unwrap();
     let emitter = bytes::Bytes::copy_from_slice(emitter.emitter());
     filter.emitters = chronolith_model::Clause::OneOf(vec![emitter]);
     for _ in 0..2 {
@@ -93,13 +104,19 @@ async fn use_everything() {
     archive.collect_garbage(Collect::Remove).await.unwrap();
     let _newer = stores.writer(&settings).await;
     let next = chain.blocks(BlockRange::new(200, 201)).collect();
-    archive.ingest_finalized_blocks(next, &Provenance::default()).await.unwrap_err();
+    archive
+        .ingest_finalized_blocks(next, &Provenance::default())
+        .await
+        .unwrap_err();
 }
 
 #[test]
 fn every_metric_exists_and_moves() {
     let touched = Touched::default();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
     metrics::with_local_recorder(&touched, || runtime.block_on(use_everything()));
     let names = touched.0.lock().unwrap().clone();
     for name in [

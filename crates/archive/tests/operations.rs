@@ -1,4 +1,9 @@
 //! Ingest outcomes, halts, rewinds, prunes, fills, garbage, and two writers.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
 
 mod support;
 

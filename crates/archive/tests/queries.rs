@@ -1,4 +1,9 @@
 //! Queries against a naive scan, with tiers so small that every boundary is crossed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
 
 mod support;
 

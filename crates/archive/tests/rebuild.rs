@@ -1,4 +1,9 @@
 //! A lost state is rebuilt from what the objects say of themselves.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
 
 mod support;
 

@@ -133,7 +133,7 @@ mod tests {
 
     fn sample(seed: u8) -> Vec<u8> {
         (0..4000_u32)
-            .map(|at| (at / 7 * u32::from(seed) >> 3) as u8)
+            .map(|at| ((at / 7 * u32::from(seed)) >> 3) as u8)
             .collect()
     }
 

@@ -154,13 +154,13 @@ pub(crate) struct Objects {
 
 impl Objects {
     pub(crate) fn new(blobs: Arc<dyn BlobStore>, cache_bytes: u64, meters: Meters) -> Self {
-        // The tables of a large segment take many megabytes, and a shard refuses what it cannot
-        // hold: few shards, whatever the number of cores.
-        let shards = usize::try_from(cache_bytes >> 26).unwrap_or(1).clamp(1, 64);
+        // The tables of a large segment take many megabytes, and the cache is divided into parts
+        // that refuse what they cannot hold: few parts, whatever the number of cores.
+        let parts = usize::try_from(cache_bytes >> 26).unwrap_or(1).clamp(1, 64);
         let options = OptionsBuilder::new()
             .estimated_items_capacity((cache_bytes / 4096).max(64) as usize)
             .weight_capacity(cache_bytes)
-            .shards(shards)
+            .shards(parts)
             .build();
         let options = options.unwrap_or_else(|_| unreachable!("both capacities are given"));
         let hasher = DefaultHashBuilder::default();
@@ -534,7 +534,7 @@ mod tests {
                 range
             })
         );
-        assert_eq!(join_ranges(&[0..10, 4000..4001]), [0..4001]);
+        assert_eq!(join_ranges(&[0..10, 4000..4001]), vec![0..4001; 1]);
         let whole = JOINED_BYTES_MAX;
         assert_eq!(join_ranges(&[0..whole, whole..whole + 1]).len(), 2);
     }

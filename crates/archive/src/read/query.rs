@@ -58,6 +58,8 @@ struct Run<'a> {
     order: Order,
     cursor: Option<Cursor>,
     range: BlockRange,
+    /// The blocks of it that the cursor leaves.
+    rest: BlockRange,
     /// How many logs may be returned, and whether more than that is an error.
     limit: usize,
     strict: bool,
@@ -88,13 +90,14 @@ pub(crate) async fn query(
         .iter()
         .filter_map(|piece| piece.entry.facts.level_within(&piece.range))
         .min();
+    let mut rest = range;
     if let Some(cursor) = filter.cursor {
         check_cursor(objects, snapshot, &cursor, &range).await?;
-        let keep = behind(&range, &cursor, filter.order);
+        rest = behind(&range, &cursor, filter.order);
         let clip = |piece: Piece| {
             piece
                 .range
-                .intersect(&keep)
+                .intersect(&rest)
                 .map(|range| Piece { range, ..piece })
         };
         pieces = pieces.into_iter().filter_map(clip).collect();
@@ -108,6 +111,7 @@ pub(crate) async fn query(
         order: filter.order,
         cursor: filter.cursor,
         range,
+        rest,
         limit: filter.limit.unwrap_or(usize::MAX).min(limits.results_max),
         strict: filter.limit.is_none(),
         deadline: Instant::now() + limits.timeout,
@@ -228,9 +232,9 @@ impl Run<'_> {
         Ok(false)
     }
 
-    /// Whether only one block is asked for: that is always answered, whatever it holds.
+    /// Whether only one block is left behind the cursor: that is always answered, whatever it holds.
     fn is_one_block(&self) -> bool {
-        self.range.len() == 1
+        self.rest.len() == 1
     }
 
     /// Checks candidates until one too many matches; returns whether that happened.
@@ -317,19 +321,12 @@ impl Run<'_> {
     }
 
     /// The error for a budget that ran out in this block, with the range before it. A single block
-    /// has no budget for results, bytes and candidates, so there is one that fits, unless the
-    /// cursor stands in the way.
+    /// has no budget for results, bytes and candidates, so there is always one that
+    /// fits, and it holds the cursor's block.
     fn too_large(&self, budget: Budget, limit: u64, at: u64) -> Error {
-        let cursor = self.cursor.map(|cursor| cursor.block.number);
         let fits = match self.order {
-            Order::Ascending => {
-                let least = cursor.unwrap_or(self.range.start) + 1;
-                BlockRange::new(self.range.start, at.max(least))
-            }
-            Order::Descending => {
-                let most = cursor.unwrap_or(self.range.end - 1);
-                BlockRange::new((at + 1).min(most), self.range.end)
-            }
+            Order::Ascending => BlockRange::new(self.range.start, at.max(self.rest.start + 1)),
+            Order::Descending => BlockRange::new((at + 1).min(self.rest.end - 1), self.range.end),
         };
         let fits = Some(fits).filter(|fits| fits.len() < self.range.len());
         Error::TooLarge {

@@ -2,7 +2,8 @@
 #![allow(
     dead_code,
     unreachable_pub,
-    reason = "each test file uses its own part"
+    clippy::unwrap_used,
+    reason = "each test file uses its own part, and a test may panic"
 )]
 
 use std::sync::Arc;

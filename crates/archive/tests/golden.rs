@@ -1,0 +1,370 @@
+//! Bytes that format version 1 wrote once, and that every later version reads: one file an object,
+//! under `testdata/v1`, and the state beside them.
+//!
+//! They are made once, by `CHRONOLITH_BLESS=1 cargo test -p chronolith-archive --test golden`, and
+//! stay as they are for ever: a version that can no longer read them has lost somebody's archive.
+//! What they must answer comes from the simulated chain of the same seed, so that stays, too.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+mod sections;
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_archive::{Archive, AuditEntry, Collect, Provenance, Settings, TimeSide};
+use chronolith_model::{
+    Block, BlockClock, BlockRange, Clause, Dataset, DatasetSet, Hash32, Log, LogFilter, LogParts,
+    Order, Payload, TopicArity, Tx, Verification,
+};
+use chronolith_sim::{ChainSpec, Oracle, Shape, SimChain};
+use chronolith_store::{BlobStore, MemoryBlobs, MemoryMeta, MetaStore};
+use support::{Stores, assert_answers, tiny_settings};
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/v1");
+const BYTES_MAX: usize = 200 << 10;
+
+/// An archive that is kept as files: its first blocks are in it, the others come later.
+struct Golden {
+    folder: PathBuf,
+    settings: Settings,
+    stored: Vec<Block>,
+    later: Vec<Block>,
+}
+
+impl Golden {
+    fn new(name: &str, settings: Settings, mut blocks: Vec<Block>, stored: usize) -> Self {
+        let later = blocks.split_off(stored);
+        let folder = Path::new(FOLDER).join(name);
+        Self {
+            folder,
+            settings,
+            stored: blocks,
+            later,
+        }
+    }
+
+    /// Terms of any length, several kinds, suffixes and every payload; small segments, merged.
+    fn varied() -> Self {
+        let mut settings = tiny_settings();
+        settings.datasets = DatasetSet::of(&Dataset::ALL);
+        settings.seal.pack_bytes = 6_000;
+        let chain = SimChain::new(ChainSpec {
+            shape: Shape::TinyVaried,
+            logs_per_block: 4,
+            ..ChainSpec::tiny(124)
+        });
+        let blocks = chain.blocks(BlockRange::new(1_000, 1_200)).collect();
+        Self::new("varied", settings, blocks, 140)
+    }
+
+    /// Segments large enough for a dictionary, long lists, and blocks that list some of their
+    /// transactions.
+    fn regular() -> Self {
+        let mut settings = tiny_settings();
+        settings.datasets = DatasetSet::of(&[Dataset::Logs]);
+        settings.seal.weight = 400;
+        settings.seal.fan_in = 2;
+        Self::new(
+            "regular",
+            settings,
+            (0..60).map(regular_block).collect(),
+            30,
+        )
+    }
+
+    /// Writes the archive, with an act of an operator in its audit, and stores its objects as files.
+    async fn bless(&self) {
+        let (meta, blobs) = (Arc::new(MemoryMeta::new()), Arc::new(MemoryBlobs::new()));
+        let stores = Stores {
+            meta: meta.clone(),
+            blobs: blobs.clone(),
+        };
+        let settings = Settings {
+            garbage: no_grace(),
+            ..self.settings.clone()
+        };
+        let archive = stores.writer(&settings).await;
+        ingest(&archive, &self.stored, 3).await;
+        let (kept, again) = self.stored.split_at(self.stored.len() - 2);
+        let to = kept[kept.len() - 1].clock.number;
+        let act = "rewind, and on again to the golden head".to_owned();
+        archive.rewind(to, AuditEntry { at: 1, act }).await.unwrap();
+        ingest(&archive, again, 1).await;
+        for _ in 0..2 {
+            archive.collect_garbage(Collect::Remove).await.unwrap();
+        }
+        if self.folder.exists() {
+            std::fs::remove_dir_all(&self.folder).unwrap();
+        }
+        let root = archive
+            .content_root(self.range())
+            .await
+            .unwrap()
+            .to_string();
+        let state = meta.load().await.unwrap().unwrap().bytes;
+        let mut files = vec![
+            ("root".to_owned(), root.into()),
+            ("state".to_owned(), state),
+        ];
+        for info in blobs.list("", None, 10_000).await.unwrap() {
+            let bytes = blobs.get(&info.name).await.unwrap();
+            files.push((info.name, bytes));
+        }
+        for (name, bytes) in files {
+            let path = self.folder.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        }
+    }
+
+    fn range(&self) -> BlockRange {
+        let first = self.stored[0].clock.number;
+        BlockRange::new(first, first + self.stored.len() as u64)
+    }
+}
+
+fn no_grace() -> chronolith_archive::GarbageSettings {
+    chronolith_archive::GarbageSettings {
+        grace: Duration::ZERO,
+        ..Default::default()
+    }
+}
+
+/// A block of logs that resemble each other: they compress well, and better with a dictionary.
+fn regular_block(number: u64) -> Block {
+    let word = |value: u64| {
+        let mut word = [0; 32];
+        word[24..].copy_from_slice(&value.to_be_bytes());
+        word
+    };
+    let hash = |number: u64| {
+        Hash32(word(
+            0xabcd_0000_0000_0000 | number.wrapping_mul(0x9e37_79b9),
+        ))
+    };
+    let log = |at: u64| {
+        let text = format!(
+            "account {} of branch {} pays {} to account {} of branch {}, with thanks; \
+             the fee of {} goes to the house, the receipt is kept in drawer {} of shelf {}, \
+             and whoever finds an error in it may complain at counter {} until noon",
+            at * 37 % 101,
+            number % 7,
+            1_000_003 * at + number,
+            at * 53 % 211,
+            at % 7,
+            at + 3,
+            number % 13,
+            at % 11,
+            number % 3,
+        );
+        let topics = [word(1 + at % 3), word(number % 5), word(number * 100 + at)];
+        let parts = LogParts {
+            tx_index: (at / 4 * 2) as u32,
+            log_index: at as u32,
+            emitter: &[0xe0 + (at % 2) as u8; 20],
+            topics: &[&topics[0], &topics[1], &topics[2]],
+            data: text.as_bytes(),
+            ..LogParts::default()
+        };
+        Log::new(&parts).unwrap()
+    };
+    let tx = |at: u64| Tx {
+        index: at as u32 * 2,
+        hash: hash(1_000_000 + number * 100 + at),
+    };
+    Block {
+        clock: BlockClock {
+            number,
+            hash: hash(number),
+            parent_hash: number.checked_sub(1).map_or(Hash32::ZERO, hash),
+            timestamp: 5_000 + number / 2,
+        },
+        txs: (0..8).map(tx).collect(),
+        logs: (0..32).map(log).collect(),
+        payload: Payload::default(),
+    }
+}
+
+async fn ingest(archive: &Archive, blocks: &[Block], size: usize) {
+    for batch in blocks.chunks(size) {
+        let how = Provenance::default();
+        archive
+            .ingest_finalized_blocks(batch.to_vec(), &how)
+            .await
+            .unwrap();
+        while archive.maintain().await.unwrap() {}
+    }
+}
+
+/// The files below a folder, by their path in it.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut open: Vec<PathBuf> = vec![folder.to_owned()];
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            let entries = std::fs::read_dir(&path).unwrap();
+            open.extend(entries.map(|entry| entry.unwrap().path()));
+        } else {
+            let name = path.strip_prefix(folder).unwrap().to_str().unwrap();
+            found.insert(name.to_owned(), std::fs::read(&path).unwrap());
+        }
+    }
+    found
+}
+
+/// Everything the archive says about the blocks is right.
+async fn answers(archive: &Archive, blocks: &[Block], has_payload: bool) {
+    let mut oracle = Oracle::new();
+    blocks.iter().for_each(|block| oracle.push(block.clone()));
+    let (first, last) = (blocks[0].clock, blocks[blocks.len() - 1].clock);
+    let range = BlockRange::new(first.number, last.number + 1);
+    let some = oracle.blocks().flat_map(|block| &block.logs);
+    let some = some.filter(|log| log.topic_count() > 2).nth(3).unwrap();
+    let value = |bytes: &[u8]| Clause::OneOf(vec![bytes.to_vec().into()]);
+    let mut filters = vec![LogFilter::over(range)];
+    for (emitters, topics) in [
+        (value(some.emitter()), vec![]),
+        (Clause::Any, vec![value(some.topic(0).unwrap())]),
+        (Clause::Any, some.topics().map(value).collect()),
+        (
+            value(some.emitter()),
+            vec![Clause::Any, Clause::Any, value(some.topic(2).unwrap())],
+        ),
+        (value(b"absent"), vec![]),
+    ] {
+        let mut filter = LogFilter::over(range);
+        (filter.emitters, filter.topics, filter.order) = (emitters, topics, Order::Descending);
+        filters.push(filter);
+    }
+    for filter in &filters {
+        let page = archive.query_finalized(filter).await.unwrap();
+        assert_answers(&page, &oracle, filter, TopicArity::AtLeast);
+        assert_eq!(page.level, Some(Verification::Linked));
+    }
+    for block in oracle.blocks() {
+        let clock = block.clock;
+        let mut found = archive.block(clock.number).await.unwrap();
+        if has_payload {
+            found.payload = archive
+                .payload(clock.number, Dataset::Payload)
+                .await
+                .unwrap();
+        }
+        assert_eq!(&found, block);
+        assert_eq!(
+            archive.block_by_hash(&clock.hash).await.unwrap(),
+            Some(clock)
+        );
+        if clock.timestamp > first.timestamp {
+            let at = archive
+                .block_at(clock.timestamp, TimeSide::AtOrAfter)
+                .await
+                .unwrap();
+            let expected = oracle
+                .block_at_or_after(clock.timestamp)
+                .map(|block| block.clock);
+            assert_eq!(at, expected);
+        }
+        for tx in &block.txs {
+            let place = archive
+                .transaction_by_hash(&tx.hash)
+                .await
+                .unwrap()
+                .unwrap();
+            assert_eq!((place.block, place.index), (clock, tx.index));
+        }
+    }
+}
+
+/// Reads the files, checks every answer, and goes on writing where they end. Returns which
+/// sections their objects have, with the bytes of the largest of each.
+async fn check(golden: &Golden) -> BTreeMap<(String, u16), usize> {
+    let mut files = files(&golden.folder);
+    let (root, state) = (
+        files.remove("root").unwrap(),
+        files.remove("state").unwrap(),
+    );
+    let stores = Stores::memory();
+    stores.meta.swap(None, state.into()).await.unwrap();
+    let mut found: BTreeMap<(String, u16), usize> = BTreeMap::new();
+    for (name, bytes) in files {
+        let folder = name.split('/').next().unwrap().to_owned();
+        for place in sections::of(&bytes) {
+            let most = found.entry((folder.clone(), place.kind)).or_default();
+            *most = place.range.len().max(*most);
+        }
+        stores.blobs.put(&name, bytes.into()).await.unwrap();
+    }
+    let settings = Settings {
+        garbage: no_grace(),
+        ..golden.settings.clone()
+    };
+    let has_payload = settings.datasets.contains(Dataset::Payload);
+    let reader = stores.reader(&settings).await;
+    let health = reader.health();
+    assert_eq!(health.covered, Some(golden.range()));
+    assert_eq!(health.audit.len(), 1);
+    assert!(
+        health.tiers.len() > 2 && health.tiers[0] > 0,
+        "{:?}",
+        health.tiers
+    );
+    answers(&reader, &golden.stored, has_payload).await;
+    let found_root = reader
+        .content_root(golden.range())
+        .await
+        .unwrap()
+        .to_string();
+    assert_eq!(found_root.as_bytes(), root);
+
+    let writer = stores.writer(&settings).await;
+    ingest(&writer, &golden.later, 7).await;
+    writer.collect_garbage(Collect::Remove).await.unwrap();
+    let all = [&golden.stored[..], &golden.later[..]].concat();
+    answers(&stores.reader(&settings).await, &all, has_payload).await;
+    found
+}
+
+/// One test, not several: making the files anew must come before reading them.
+#[tokio::test]
+async fn version_one_is_read_and_written_further() {
+    let goldens = [Golden::varied(), Golden::regular()];
+    if std::env::var_os("CHRONOLITH_BLESS").is_some_and(|value| value == "1") {
+        for golden in &goldens {
+            golden.bless().await;
+        }
+    }
+    let bytes: usize = files(Path::new(FOLDER)).values().map(Vec::len).sum();
+    assert!(bytes < BYTES_MAX, "{bytes} bytes in {FOLDER}");
+    let mut found = BTreeMap::new();
+    for golden in &goldens {
+        for (section, bytes) in check(golden).await {
+            let most: &mut usize = found.entry(section).or_default();
+            *most = bytes.max(*most);
+        }
+    }
+    println!("{bytes} golden bytes: {found:?}");
+    for folder in ["bat", "cat", "pack", "run", "seg"] {
+        assert!(
+            found.keys().any(|(name, _)| name == folder),
+            "no object in {folder}"
+        );
+    }
+    for section in 1..=17 {
+        let most = found
+            .iter()
+            .filter(|((_, kind), _)| *kind == section)
+            .map(|(_, most)| *most);
+        assert!(
+            most.max() > Some(0),
+            "section {section} is empty in every object"
+        );
+    }
+}
