@@ -1,4 +1,23 @@
 //! Finalized history in immutable segments, with a log query engine on it.
+//!
+//! [`Archive`] is the whole face: open it on two stores, feed it finalized blocks, ask it for logs,
+//! blocks and transactions. Blocks arrive in order at the end of the *live run*
+//! ([`Archive::ingest_finalized_blocks`]) or as a bounded range of old ones ([`Archive::fill`]).
+//! Either way nothing is visible before it is durable, and one swap of the state makes it so.
+//!
+//! The caller drives what else there is to do: [`Archive::maintain`] merges, one step a call,
+//! [`Archive::collect_garbage`] removes what nothing names, [`Archive::renew_lease`] shows that a
+//! writer on shared storage lives. Nothing here starts a task, reads the wall clock or retries
+//! without end.
+//!
+//! An answer is whole or an error: a range that is not provably covered is
+//! [`Error::NotCovered`], a budget that ran out is [`Error::TooLarge`] with a range that works.
+//!
+//! | folder | what |
+//! |---|---|
+//! | `format` | bytes on disk, pure |
+//! | `write` | rows from blocks, segments from rows, merges, fills, rewinds, the publisher |
+//! | `read` | snapshots, the cache, planning and executing queries, lookups |
 
 mod archive;
 mod catalog;

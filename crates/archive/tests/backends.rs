@@ -63,7 +63,11 @@ async fn files() {
 async fn an_object_store_alone() {
     let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
     check(async || Stores {
-        meta: Arc::new(ObjectMeta::new(store.clone(), &Path::from("chain/7"))),
+        meta: Arc::new(
+            ObjectMeta::open_writer(store.clone(), &Path::from("chain/7"))
+                .await
+                .unwrap(),
+        ),
         blobs: Arc::new(ObjectBlobs::new(store.clone(), Path::from("chain/7"))),
     })
     .await;
@@ -89,7 +93,10 @@ async fn a_postgres_row_and_blobs() {
 async fn another_instance_waits_for_the_lease_and_the_same_one_does_not() {
     let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
     let stores = Stores {
-        meta: Arc::new(ObjectMeta::new(store.clone(), &Path::from("x"))),
+        meta: Arc::new(ObjectMeta::assume_create_only(
+            store.clone(),
+            &Path::from("x"),
+        )),
         blobs: Arc::new(ObjectBlobs::new(store, Path::from("x"))),
     };
     let mut one = tiny_settings();
@@ -124,4 +131,33 @@ async fn another_instance_waits_for_the_lease_and_the_same_one_does_not() {
         .try_writer(&one)
         .await
         .expect("a released lease is free at once");
+}
+
+/// A writer that shows that it lives is not taken over, however quiet its chain is.
+#[tokio::test(start_paused = true)]
+async fn a_renewed_lease_keeps_another_instance_waiting() {
+    let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
+    let stores = Stores {
+        meta: Arc::new(ObjectMeta::assume_create_only(
+            store.clone(),
+            &Path::from("x"),
+        )),
+        blobs: Arc::new(ObjectBlobs::new(store, Path::from("x"))),
+    };
+    let mut one = tiny_settings();
+    one.instance = "one".to_owned();
+    one.lease_ttl = Duration::from_secs(9);
+    let mut two = one.clone();
+    two.instance = "two".to_owned();
+    let first = stores.writer(&one).await;
+    let (meta, blobs) = (stores.meta.clone(), stores.blobs.clone());
+    let mut other = std::pin::pin!(Archive::open_writer(meta, blobs, two, TakeOver::Wait));
+    for _ in 0..20 {
+        let waited = tokio::time::timeout(Duration::from_secs(3), &mut other).await;
+        assert!(waited.is_err(), "taken over although the lease was renewed");
+        first.renew_lease().await.unwrap();
+    }
+    let started = tokio::time::Instant::now();
+    other.await.expect("a silent holder is taken over");
+    assert!(started.elapsed() >= Duration::from_secs(9));
 }

@@ -502,3 +502,45 @@ async fn changed_settings_do_not_change_what_is_said_of_older_blocks() {
         .await;
     assert_eq!(again.unwrap(), IngestOutcome::AlreadyIndexed);
 }
+
+#[tokio::test]
+async fn a_writer_halts_on_damage_that_it_needs_and_goes_on_serving() {
+    let chain = tiny_chain(34);
+    let stores = Stores::memory();
+    let settings = tiny_settings();
+    let archive = stores.writer(&settings).await;
+    // The grid cuts at 64: one block lies unsealed.
+    ingest(&archive, &chain, BlockRange::new(0, 65), &[65]).await;
+    let batches = stores.blobs.list("bat/", None, 10).await.unwrap();
+    let unsealed = batches.last().expect("something lies unsealed");
+    let (batch_name, at) = (&unsealed.name, unsealed.len - 20);
+    chronolith_sim::flip_byte(&*stores.blobs, batch_name, at)
+        .await
+        .unwrap();
+    let archive = stores.writer(&settings).await;
+    let next = batch(&chain, 65, 67);
+    let answer = archive
+        .ingest_finalized_blocks(next.clone(), &Provenance::default())
+        .await;
+    assert!(
+        matches!(&answer, Err(Error::Corrupt { object, .. }) if object == batch_name),
+        "{answer:?}"
+    );
+    let Health::Halted(halt) = archive.health().health else {
+        panic!("not halted")
+    };
+    assert!(halt.reason.contains(batch_name.as_str()), "{halt:?}");
+    let answer = archive
+        .ingest_finalized_blocks(next, &Provenance::default())
+        .await;
+    assert!(matches!(answer, Err(Error::Halted { .. })));
+    let whole = BlockRange::new(0, 64);
+    let filter = LogFilter::over(whole);
+    let page = archive.query_finalized(&filter).await.unwrap();
+    assert_answers(
+        &page,
+        &oracle_of(&chain, whole),
+        &filter,
+        TopicArity::AtLeast,
+    );
+}

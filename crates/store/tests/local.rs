@@ -50,7 +50,12 @@ async fn file_blobs() {
 async fn object_meta() {
     let store = Arc::new(InMemory::new());
     check_meta(async |case| {
-        let open = || Arc::new(ObjectMeta::new(store.clone(), &Path::from(case)));
+        let open = || {
+            Arc::new(ObjectMeta::assume_create_only(
+                store.clone(),
+                &Path::from(case),
+            ))
+        };
         MetaHandles::writers(vec![open(), open(), open()])
     })
     .await;

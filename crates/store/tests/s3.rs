@@ -64,7 +64,7 @@ async fn real_store() {
 
     let meta_case = async |case: &'static str| {
         let open = || {
-            Arc::new(ObjectMeta::new(
+            Arc::new(ObjectMeta::assume_create_only(
                 open().unwrap(),
                 &at(&format!("meta/{case}")),
             ))
@@ -91,7 +91,7 @@ async fn real_store() {
 
 async fn race(prefix: &Path) {
     let clients: Vec<_> = (0..RACERS)
-        .map(|_| ObjectMeta::new(open().unwrap(), prefix))
+        .map(|_| ObjectMeta::assume_create_only(open().unwrap(), prefix))
         .collect();
     let mut at = None;
     for round in 0..RACES {

@@ -455,6 +455,42 @@ mod tests {
         }
     }
 
+    /// A container whose trailer says what a newer version might say.
+    fn from_the_future(readable_from: u16, kind: u16, flags: u8) -> Decoded<Container> {
+        let mut trailer = Vec::new();
+        trailer.put_u8(ObjectKind::Segment as u8);
+        trailer.put_u16(FORMAT_VERSION + 1);
+        trailer.put_u16(readable_from);
+        trailer.put_varint(1);
+        trailer.put_u16(kind);
+        trailer.put_u8(flags);
+        trailer.put_varint(0);
+        trailer.put_varint(0);
+        trailer.put_u64(0);
+        let mut tail = trailer.clone();
+        tail.put_u64(0);
+        tail.put_u64(0);
+        tail.put_u64(xxh3_64_with_seed(&trailer, 0));
+        tail.put(&MAGIC);
+        Container::parse(tail.into(), 0, ObjectKind::Segment)
+    }
+
+    #[test]
+    fn a_newer_version_is_read_if_it_says_so_and_refused_if_not() {
+        assert!(
+            from_the_future(FORMAT_VERSION, 900, 0).is_ok(),
+            "an unknown optional section"
+        );
+        let refused = from_the_future(FORMAT_VERSION, 900, FLAG_REQUIRED).map(|_| ());
+        assert_eq!(
+            refused,
+            Err(Damage("a required section is unknown to this version"))
+        );
+        let refused = from_the_future(FORMAT_VERSION + 1, 900, 0).map(|_| ());
+        let newer = Damage("written by a newer version that this one cannot read");
+        assert_eq!(refused, Err(newer));
+    }
+
     proptest! {
         #[test]
         fn hostile_tails_are_damage(bytes: Vec<u8>, offset: u64) {

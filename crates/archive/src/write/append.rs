@@ -109,7 +109,36 @@ impl Writer {
             meters.ingested_blocks.increment(blocks);
             meters.ingested_logs.increment(logs as u64);
         }
+        if let Err(Error::Corrupt { object, reason }) = &outcome {
+            self.halt_for_damage(object, reason, provenance).await?;
+        }
         outcome
+    }
+
+    /// Nothing is built on what is damaged: ingest stops until an operator has looked. Serving
+    /// goes on.
+    async fn halt_for_damage(
+        &self,
+        object: &str,
+        reason: &str,
+        provenance: &Provenance,
+    ) -> Result<()> {
+        tracing::error!(object, reason, "ingest needs an object that is damaged");
+        let halt = Halt {
+            reason: format!("{object} is damaged: {reason}"),
+            archived: None,
+            offered: None,
+            source: provenance.source.clone(),
+            at: provenance.now,
+        };
+        let halt = Some(Some(halt));
+        self.publisher
+            .publish(Edit {
+                halt,
+                ..Edit::default()
+            })
+            .await
+            .map(|_| ())
     }
 
     async fn append_batch(

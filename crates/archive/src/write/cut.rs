@@ -44,6 +44,68 @@ pub(crate) fn tail_to_join(weights: &[u64]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chronolith_model::{Block, BlockClock, Hash32, Log, LogParts, Payload, Tx, Verification};
+
+    fn block(number: u64, logs: u32, data: usize) -> Block {
+        let clock = BlockClock {
+            number,
+            hash: Hash32([number as u8; 32]),
+            parent_hash: Hash32::ZERO,
+            timestamp: number,
+        };
+        let data = vec![7; data];
+        let log = |log_index| {
+            let parts = LogParts {
+                log_index,
+                data: &data,
+                ..LogParts::default()
+            };
+            Log::new(&parts).unwrap()
+        };
+        let txs = vec![Tx {
+            index: 0,
+            hash: Hash32::ZERO,
+        }];
+        let logs = (0..logs).map(log).collect();
+        Block {
+            clock,
+            txs,
+            logs,
+            payload: Payload::default(),
+        }
+    }
+
+    fn ends(settings: &SealSettings, blocks: &[Block]) -> Vec<usize> {
+        let mut rows = Rows::default();
+        blocks
+            .iter()
+            .for_each(|block| rows.push(block, Verification::Linked));
+        due(&rows, settings).iter().map(|cut| cut.end).collect()
+    }
+
+    #[test]
+    fn cuts_come_at_the_first_block_end_past_a_limit() {
+        let settings = SealSettings {
+            weight: 10,
+            bytes: 1000,
+            grid_blocks: 100,
+            ..SealSettings::default()
+        };
+        let light: Vec<Block> = (0..7).map(|number| block(number, 3, 0)).collect();
+        assert_eq!(
+            ends(&settings, &light),
+            [3, 6],
+            "by weight: logs and blocks"
+        );
+        let heavy: Vec<Block> = (0..5).map(|number| block(number, 1, 480)).collect();
+        assert_eq!(ends(&settings, &heavy), [2, 4], "by bytes: logs and hashes");
+        let border: Vec<Block> = (97..103).map(|number| block(number, 0, 0)).collect();
+        assert_eq!(
+            ends(&settings, &border),
+            [3],
+            "where a cell of the grid ends"
+        );
+    }
 
     #[test]
     fn joining_takes_the_light_tail() {

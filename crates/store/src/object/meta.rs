@@ -31,6 +31,7 @@ use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 
+use super::probe::probe_create_only;
 use super::stored::Stored;
 use super::{failed, key};
 use crate::nonce::Nonces;
@@ -48,6 +49,8 @@ const REMOVALS_AT_ONCE: usize = 8;
 /// Reads of a listed record that are gone before it is read: each means 64 swaps since the list.
 const LOAD_TRIES: usize = 5;
 
+/// Racers that try a store before it is written to.
+const PROBE_RACERS: usize = 8;
 /// How often a watcher looks.
 const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -62,17 +65,36 @@ pub struct ObjectMeta {
     /// The highest version this handle knows of. Zero: none.
     seen: AtomicU64,
     watch_interval: Duration,
+    writable: bool,
 }
 
 impl ObjectMeta {
-    /// The record below `prefix`.
-    pub fn new(store: Arc<dyn ObjectStore>, prefix: &Path) -> Self {
+    /// The record below `prefix`, for a writer. Lets racers try the store first: one that does not
+    /// refuse a second create cannot tell two writers apart, and is refused.
+    pub async fn open_writer(store: Arc<dyn ObjectStore>, prefix: &Path) -> Result<Self> {
+        probe_create_only(&store, prefix, PROBE_RACERS).await?;
+        Ok(Self::assume_create_only(store, prefix))
+    }
+
+    /// The record below `prefix`, for a reader: it refuses to swap.
+    pub fn open_reader(store: Arc<dyn ObjectStore>, prefix: &Path) -> Self {
+        let writable = false;
+        Self {
+            writable,
+            ..Self::assume_create_only(store, prefix)
+        }
+    }
+
+    /// The record below `prefix` of a store that has passed
+    /// [`probe_create_only`](crate::probe_create_only) before.
+    pub fn assume_create_only(store: Arc<dyn ObjectStore>, prefix: &Path) -> Self {
         Self {
             store,
             directory: prefix.clone().join("state"),
             nonces: Nonces::new(),
             seen: AtomicU64::new(0),
             watch_interval: WATCH_INTERVAL,
+            writable: true,
         }
     }
 
@@ -217,6 +239,11 @@ impl MetaStore for ObjectMeta {
     }
 
     async fn swap(&self, expected: Option<Version>, bytes: Bytes) -> Result<Version> {
+        if !self.writable {
+            return Err(Error::Conflict {
+                reason: "the record was opened for reading".to_owned(),
+            });
+        }
         let expected = match expected {
             None => 0,
             // There is no such version.

@@ -4,7 +4,7 @@ use super::super::faulty::{Fault, Faulty};
 use super::*;
 
 fn open(store: &Arc<Faulty>) -> ObjectMeta {
-    ObjectMeta::new(store.clone(), &Path::from("chain/1"))
+    ObjectMeta::assume_create_only(store.clone(), &Path::from("chain/1"))
 }
 
 async fn swap_until(meta: &ObjectMeta, last: u64) {

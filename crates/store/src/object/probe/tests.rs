@@ -48,3 +48,24 @@ async fn a_store_that_cannot_be_reached_is_not_judged() {
         assert_eq!(left, 0);
     }
 }
+
+#[tokio::test]
+async fn only_a_reader_opens_on_a_store_that_ignores_the_condition() {
+    use crate::{MetaStore, ObjectMeta};
+    let faulty = Faulty::new();
+    faulty.set(Fault::IgnoresCondition);
+    let store: Arc<dyn ObjectStore> = faulty;
+    let prefix = Path::from("some/prefix");
+    let refused = ObjectMeta::open_writer(store.clone(), &prefix).await;
+    assert!(
+        matches!(refused, Err(Error::Conflict { .. })),
+        "{refused:?}"
+    );
+    let reader = ObjectMeta::open_reader(store, &prefix);
+    assert_eq!(reader.load().await.unwrap(), None);
+    let refused = reader.swap(None, Bytes::from_static(b"state")).await;
+    assert!(
+        matches!(refused, Err(Error::Conflict { .. })),
+        "{refused:?}"
+    );
+}
