@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chronolith_model::{Block, BlockRange, DatasetSet, Hash32, Verification};
 
-use super::append::{Provenance, check_links, prepare};
+use super::append::Provenance;
+use super::check::{check_links, prepare};
 use super::cut;
 use super::edit::Edit;
 use super::publish::{Applied, Uploading};

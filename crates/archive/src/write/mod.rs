@@ -1,6 +1,7 @@
 //! Making history durable: rows from blocks, segments from rows, bigger segments from smaller.
 
 pub(crate) mod append;
+pub(crate) mod check;
 pub(crate) mod cut;
 pub(crate) mod edit;
 pub(crate) mod fill;

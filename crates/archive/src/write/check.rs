@@ -1,0 +1,90 @@
+//! What is checked of blocks before anything is made of them.
+
+use chronolith_model::{Block, BlockFault, ChainProfile, Dataset};
+
+use super::seal::Kept;
+use crate::error::{Error, Result};
+use crate::read::snapshot::Snapshot;
+
+/// Whether the unsealed batches lie side by side and end with the head.
+pub(crate) fn contiguous(snapshot: &Snapshot) -> bool {
+    let batches = &snapshot.state.batches;
+    let side_by_side = batches.windows(2).all(|pair| match pair {
+        [before, next] => before.facts.joins(&next.facts),
+        _ => true,
+    });
+    let last = batches.last().map(|last| last.facts.last_hash);
+    let ends_with_head =
+        last.is_none_or(|last| snapshot.head().is_some_and(|head| head.hash == last));
+    side_by_side && ends_with_head
+}
+
+/// Blocks follow each other and name each other as parents.
+pub(crate) fn check_links(blocks: &[Block]) -> Result<()> {
+    for pair in blocks.windows(2) {
+        let [before, block] = pair else { continue };
+        if block.clock.number != before.clock.number + 1 {
+            return Err(Error::Gap {
+                expected: before.clock.number + 1,
+                got: block.clock.number,
+            });
+        }
+        if block.clock.parent_hash != before.clock.hash {
+            return Err(Error::BadParent {
+                number: block.clock.number,
+                names: block.clock.parent_hash,
+                expected: before.clock.hash,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Drops what is not kept of a block and checks what is.
+pub(crate) fn prepare(block: &mut Block, kept: &Kept, profile: &ChainProfile) -> Result<()> {
+    normalise(block, kept);
+    let complete = kept.scope == chronolith_model::Scope::All;
+    let fault = |fault| Error::BadBlock {
+        number: block.clock.number,
+        fault,
+    };
+    profile.check(block, complete).map_err(fault)?;
+    let kept_and_missing =
+        |dataset: Dataset, there: bool| kept.datasets.contains(dataset) && !there;
+    if kept_and_missing(Dataset::Headers, block.payload.header.is_some())
+        || kept_and_missing(Dataset::Transactions, block.payload.bodies.is_some())
+        || kept_and_missing(Dataset::Payload, block.payload.raw.is_some())
+    {
+        return Err(fault(BlockFault::MissingPayload));
+    }
+    Ok(())
+}
+
+/// Drops whatever is not kept, so that what remains is what the digest is about.
+pub(crate) fn normalise(block: &mut Block, kept: &Kept) {
+    if !kept.datasets.contains(Dataset::Logs) {
+        block.logs.clear();
+    }
+    block
+        .logs
+        .retain(|log| kept.scope.admits(log.emitter(), log.topic(0)));
+    if !kept.datasets.contains(Dataset::TxHashes) && !kept.datasets.contains(Dataset::Transactions)
+    {
+        let mut logs = block.logs.iter().peekable();
+        block.txs.retain(|tx| {
+            while logs.peek().is_some_and(|log| log.tx_index() < tx.index) {
+                logs.next();
+            }
+            logs.peek().is_some_and(|log| log.tx_index() == tx.index)
+        });
+    }
+    if !kept.datasets.contains(Dataset::Headers) {
+        block.payload.header = None;
+    }
+    if !kept.datasets.contains(Dataset::Transactions) {
+        block.payload.bodies = None;
+    }
+    if !kept.datasets.contains(Dataset::Payload) {
+        block.payload.raw = None;
+    }
+}
