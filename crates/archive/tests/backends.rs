@@ -10,7 +10,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_archive::{Archive, Collect, Error};
+use chronolith_archive::{Archive, Collect, Error, Settings};
 use chronolith_model::{BlockRange, LogFilter, TopicArity};
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use chronolith_store::{
@@ -88,22 +88,26 @@ async fn a_postgres_row_and_blobs() {
     .await;
 }
 
+/// Shared storage, and two instances that want to write to it.
+fn two_instances(lease_ttl: Duration) -> (Stores, Settings, Settings) {
+    let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
+    let prefix = Path::from("x");
+    let stores = Stores {
+        meta: Arc::new(ObjectMeta::assume_create_only(store.clone(), &prefix)),
+        blobs: Arc::new(ObjectBlobs::new(store, prefix)),
+    };
+    let instance = |name: &str| Settings {
+        instance: name.to_owned(),
+        lease_ttl,
+        ..tiny_settings()
+    };
+    (stores, instance("one"), instance("two"))
+}
+
 /// On shared storage another instance waits one time to live, and fails fast if told to.
 #[tokio::test(start_paused = true)]
 async fn another_instance_waits_for_the_lease_and_the_same_one_does_not() {
-    let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
-    let stores = Stores {
-        meta: Arc::new(ObjectMeta::assume_create_only(
-            store.clone(),
-            &Path::from("x"),
-        )),
-        blobs: Arc::new(ObjectBlobs::new(store, Path::from("x"))),
-    };
-    let mut one = tiny_settings();
-    one.instance = "one".to_owned();
-    one.lease_ttl = Duration::from_secs(10);
-    let mut two = one.clone();
-    two.instance = "two".to_owned();
+    let (stores, one, two) = two_instances(Duration::from_secs(10));
     let first = stores.writer(&one).await;
     let refused = stores.try_writer(&two).await;
     let Err(Error::Store { source, .. }) = refused else {
@@ -136,19 +140,7 @@ async fn another_instance_waits_for_the_lease_and_the_same_one_does_not() {
 /// A writer that shows that it lives is not taken over, however quiet its chain is.
 #[tokio::test(start_paused = true)]
 async fn a_renewed_lease_keeps_another_instance_waiting() {
-    let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
-    let stores = Stores {
-        meta: Arc::new(ObjectMeta::assume_create_only(
-            store.clone(),
-            &Path::from("x"),
-        )),
-        blobs: Arc::new(ObjectBlobs::new(store, Path::from("x"))),
-    };
-    let mut one = tiny_settings();
-    one.instance = "one".to_owned();
-    one.lease_ttl = Duration::from_secs(9);
-    let mut two = one.clone();
-    two.instance = "two".to_owned();
+    let (stores, one, two) = two_instances(Duration::from_secs(9));
     let first = stores.writer(&one).await;
     let (meta, blobs) = (stores.meta.clone(), stores.blobs.clone());
     let mut other = std::pin::pin!(Archive::open_writer(meta, blobs, two, TakeOver::Wait));

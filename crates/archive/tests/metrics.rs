@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use chronolith_archive::{Collect, Provenance};
 use chronolith_model::{BlockRange, LogFilter};
+use chronolith_sim::{FaultPlan, FaultyMeta, Odds};
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName};
 use metrics::{Metadata, Recorder, SharedString, Unit};
 use support::{Stores, ingest, tiny_chain, tiny_settings};
@@ -110,6 +111,36 @@ async fn use_everything() {
         .unwrap_err();
 }
 
+/// Swaps that get lost are tried again, and counted.
+async fn lose_swaps() {
+    let stores = Stores::memory();
+    let odds = Odds {
+        crash_before: 0,
+        crash_after: 0,
+        fail_unapplied: 3000,
+        fail_applied: 1000,
+    };
+    let meta = FaultyMeta::new(stores.meta.clone(), FaultPlan::random(3, odds));
+    let lossy = Stores {
+        meta: Arc::new(meta),
+        ..stores
+    };
+    let mut archive = lossy.try_writer(&tiny_settings()).await;
+    for _ in 0..50 {
+        if archive.is_ok() {
+            break;
+        }
+        archive = lossy.try_writer(&tiny_settings()).await;
+    }
+    let (archive, chain) = (archive.unwrap(), tiny_chain(52));
+    for number in 0..20 {
+        // Lost more often than it is tried again: the metric is what counts here.
+        let _ = archive
+            .ingest_finalized_block(chain.block(number), &Provenance::default())
+            .await;
+    }
+}
+
 #[test]
 fn every_metric_exists_and_moves() {
     let touched = Touched::default();
@@ -117,7 +148,12 @@ fn every_metric_exists_and_moves() {
         .enable_time()
         .build()
         .unwrap();
-    metrics::with_local_recorder(&touched, || runtime.block_on(use_everything()));
+    metrics::with_local_recorder(&touched, || {
+        runtime.block_on(async {
+            use_everything().await;
+            lose_swaps().await;
+        })
+    });
     let names = touched.0.lock().unwrap().clone();
     for name in [
         "ingest_seconds",
@@ -132,6 +168,7 @@ fn every_metric_exists_and_moves() {
         "merge_seconds",
         "unsealed_batches",
         "unsealed_weight",
+        "swap_retries_total",
         "lease_lost_total",
         "orphan_segment_bytes",
         "orphan_state_records",

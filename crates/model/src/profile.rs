@@ -20,7 +20,8 @@ pub struct ChainProfile {
     pub topic_bytes: Option<usize>,
     /// Longest topic.
     pub topic_bytes_max: usize,
-    /// Longest data and longest suffix.
+    /// Longest data and longest suffix: 32 logs with both must stay below a gigabyte, which is what
+    /// a frame may hold.
     pub data_bytes_max: usize,
     /// Whether log indexes of a block are 0, 1, 2 … when all logs are kept.
     pub log_index_contiguous: bool,
@@ -34,7 +35,7 @@ impl ChainProfile {
         emitter_bytes: Some(20),
         topic_bytes: Some(32),
         topic_bytes_max: 32,
-        data_bytes_max: 32 << 20,
+        data_bytes_max: 15 << 20,
         log_index_contiguous: true,
         topic_arity: TopicArity::AtLeast,
     };
@@ -44,7 +45,7 @@ impl ChainProfile {
         emitter_bytes: None,
         topic_bytes: None,
         topic_bytes_max: 64 << 10,
-        data_bytes_max: 32 << 20,
+        data_bytes_max: 15 << 20,
         log_index_contiguous: true,
         topic_arity: TopicArity::Exact,
     };

@@ -29,7 +29,7 @@ pub(crate) async fn block_by_number(
     let pieces = snapshot.select(&BlockRange::one(number), &CLOCK)?;
     let piece = pieces
         .first()
-        .ok_or(Error::Invalid("empty range".to_owned()))?;
+        .ok_or_else(|| Error::not_covered(BlockRange::one(number)))?;
     let segment = objects.open(&piece.entry.object).await?;
     segment.tables.clock(number).ok_or_else(|| Error::Corrupt {
         object: segment.identity.name.clone(),
@@ -46,7 +46,7 @@ pub(crate) async fn block(objects: &Objects, snapshot: &Snapshot, number: u64) -
     let pieces = snapshot.select(&BlockRange::one(number), &need)?;
     let piece = pieces
         .first()
-        .ok_or(Error::Invalid("empty range".to_owned()))?;
+        .ok_or_else(|| Error::not_covered(BlockRange::one(number)))?;
     let segment = objects.open(&piece.entry.object).await?;
     objects.block(&segment, number).await
 }

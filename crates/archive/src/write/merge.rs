@@ -22,7 +22,7 @@ use crate::format::segment::{
 use crate::format::table::{TableBuilder, TableShape};
 use crate::format::term::TERM_BITS;
 use crate::format::wire::Put;
-use crate::read::objects::{Objects, OpenSegment};
+use crate::read::objects::{Objects, OpenSegment, Part, section_of};
 use crate::read::window::{TableCursor, Window};
 
 /// Bytes that are handed to the store at once.
@@ -99,8 +99,17 @@ impl Writer {
         let mut output = Output::create(objects, &uploading.name, ObjectKind::Segment).await?;
         let frame_table = copy_frames(objects, &open, &mut output).await?;
         let mut sums = Vec::new();
-        copy_tx_hashes(objects, &open, &mut output, &mut sums).await?;
-        let root = copy_digests(objects, &open, &mut output, &mut sums).await?;
+        output.container.begin(Section::TxHashes);
+        let target = (&mut output, &mut sums);
+        copy_hashes(objects, &open, Part::TxHashes, target, |_| {}).await?;
+        output.container.begin(Section::Digests);
+        let mut root = blake3::Hasher::new();
+        let target = (&mut output, &mut sums);
+        let hash = |digests: &[u8]| {
+            root.update(digests);
+        };
+        copy_hashes(objects, &open, Part::Digests, target, hash).await?;
+        let root = Hash32(*root.finalize().as_bytes());
         let terms = merge_terms(objects, &open, &mut output, &mut sums).await?;
         output.container.begin(Section::Terms);
         output.container.buffer().put(&terms.pages);
@@ -184,55 +193,29 @@ async fn copy_frames(
     Ok(table)
 }
 
-async fn copy_tx_hashes(
+/// Copies a section of hashes from all inputs, block by block, and shows what it copies.
+async fn copy_hashes(
     objects: &Objects,
     inputs: &[Arc<OpenSegment>],
-    output: &mut Output,
-    sums: &mut Vec<u8>,
+    part: Part,
+    (output, sums): (&mut Output, &mut Vec<u8>),
+    mut seen: impl FnMut(&[u8]),
 ) -> Result<()> {
-    output.container.begin(Section::TxHashes);
     let mut new_sums = BlockSums::new(HASH_BLOCK_BYTES);
     for input in inputs {
-        let section = &input.tables.tx_hashes;
+        let section = section_of(input, part);
         let mut window = Window::blocked(objects, &input.identity.name, section);
         for start in (0..section.len).step_by(WRITE_BYTES) {
-            let bytes = window
-                .slice(start, (start + WRITE_BYTES as u64).min(section.len))
-                .await?;
+            let end = (start + WRITE_BYTES as u64).min(section.len);
+            let bytes = window.slice(start, end).await?;
             new_sums.update(&bytes);
+            seen(&bytes);
             output.container.buffer().put(&bytes);
             output.flush().await?;
         }
     }
     new_sums.finish(sums);
     Ok(())
-}
-
-/// Copies the digests and returns the root over all of them.
-async fn copy_digests(
-    objects: &Objects,
-    inputs: &[Arc<OpenSegment>],
-    output: &mut Output,
-    sums: &mut Vec<u8>,
-) -> Result<Hash32> {
-    output.container.begin(Section::Digests);
-    let mut new_sums = BlockSums::new(HASH_BLOCK_BYTES);
-    let mut hasher = blake3::Hasher::new();
-    for input in inputs {
-        let section = &input.tables.digests;
-        let mut window = Window::blocked(objects, &input.identity.name, section);
-        for start in (0..section.len).step_by(WRITE_BYTES) {
-            let bytes = window
-                .slice(start, (start + WRITE_BYTES as u64).min(section.len))
-                .await?;
-            new_sums.update(&bytes);
-            hasher.update(&bytes);
-            output.container.buffer().put(&bytes);
-            output.flush().await?;
-        }
-    }
-    new_sums.finish(sums);
-    Ok(Hash32(*hasher.finalize().as_bytes()))
 }
 
 struct MergedTerms {
