@@ -149,26 +149,26 @@ pub(crate) struct Want {
 pub(crate) struct Objects {
     pub(crate) meters: Meters,
     blobs: Arc<dyn BlobStore>,
-    cache: Cache<Key, Value, ByBytes>,
+    /// What finds rows, and rows. Apart, so that reading many rows does not drive out what finds
+    /// the next ones.
+    index: Cache<Key, Value, ByBytes>,
+    rows: Cache<Key, Value, ByBytes>,
 }
 
 impl Objects {
     pub(crate) fn new(blobs: Arc<dyn BlobStore>, cache_bytes: u64, meters: Meters) -> Self {
-        // The tables of a large segment take many megabytes, and the cache is divided into parts
-        // that refuse what they cannot hold: few parts, whatever the number of cores.
-        let parts = usize::try_from(cache_bytes >> 26).unwrap_or(1).clamp(1, 64);
-        let options = OptionsBuilder::new()
-            .estimated_items_capacity((cache_bytes / 4096).max(64) as usize)
-            .weight_capacity(cache_bytes)
-            .shards(parts)
-            .build();
-        let options = options.unwrap_or_else(|_| unreachable!("both capacities are given"));
-        let hasher = DefaultHashBuilder::default();
-        let cache = Cache::with_options(options, ByBytes, hasher, DefaultLifecycle::default());
         Self {
             meters,
             blobs,
-            cache,
+            index: cache_of(cache_bytes / 8 * 3),
+            rows: cache_of(cache_bytes / 8 * 5),
+        }
+    }
+
+    fn cache(&self, part: Part) -> &Cache<Key, Value, ByBytes> {
+        match part {
+            Part::Frame | Part::TxHashes | Part::Digests | Part::PackFrame => &self.rows,
+            _ => &self.index,
         }
     }
 
@@ -178,7 +178,7 @@ impl Objects {
 
     /// Bytes that the cache holds.
     pub(crate) fn cache_bytes(&self) -> u64 {
-        self.cache.weight()
+        self.index.weight() + self.rows.weight()
     }
 
     /// Opens a segment, or finds it open.
@@ -235,7 +235,7 @@ impl Objects {
 
     /// A segment that is open already.
     pub(crate) fn opened_segment(&self, object: &ObjectRef) -> Option<Arc<OpenSegment>> {
-        match self.cache.get(&Key::tables(object))? {
+        match self.index.get(&Key::tables(object))? {
             Value::Segment(segment) if segment.identity.name == object.name => Some(segment),
             _ => None,
         }
@@ -243,7 +243,7 @@ impl Objects {
 
     /// A run that is open already.
     pub(crate) fn opened_run(&self, object: &ObjectRef) -> Option<Arc<OpenRun>> {
-        match self.cache.get(&Key::tables(object))? {
+        match self.index.get(&Key::tables(object))? {
             Value::Run(run) if run.identity.name == object.name => Some(run),
             _ => None,
         }
@@ -252,7 +252,7 @@ impl Objects {
     /// A page that is in memory already.
     pub(crate) fn cached_page(&self, object: &Identity, part: Part, index: u32) -> Option<Bytes> {
         let at = u64::from(index);
-        self.cache
+        self.cache(part)
             .get(&Key {
                 object: object.id,
                 part,
@@ -278,7 +278,7 @@ impl Objects {
             let tail = tail.map_err(|error| Error::reading(&object.name, error))?;
             decode(identity, tail).map_err(|damage| Error::damaged(&object.name, damage))
         };
-        self.cache.get_or_insert_async(&key, open).await
+        self.index.get_or_insert_async(&key, open).await
     }
 
     /// Loads parts of a segment: those that are cached at once, the others together. `wants` must
@@ -298,9 +298,9 @@ impl Objects {
                 part,
                 at: want.at,
             };
-            values.push(self.cache.get(&key));
+            values.push(self.cache(part).get(&key));
             if values.last().is_some_and(Option::is_none) {
-                let guarded = self.cache.get_value_or_guard_async(&key);
+                let guarded = self.cache(part).get_value_or_guard_async(&key);
                 match tokio::time::timeout(GUARD_WAIT, guarded).await {
                     Ok(Ok(value)) => {
                         let last = values.last_mut().into_iter();
@@ -350,19 +350,19 @@ impl Objects {
         };
         wants
             .iter()
-            .map(|want| self.cache.get(&key(want)))
+            .map(|want| self.cache(part).get(&key(want)))
             .collect()
     }
 
     /// Whether a part is in memory, without touching it.
     pub(crate) fn has(&self, object: &Identity, part: Part, at: u64) -> bool {
         let object = object.id;
-        self.cache.peek(&Key { object, part, at }).is_some()
+        self.cache(part).peek(&Key { object, part, at }).is_some()
     }
 
     /// Keeps a value that was made from loaded parts.
     pub(crate) fn keep(&self, object: &Identity, part: Part, at: u64, value: Value) {
-        self.cache.insert(
+        self.cache(part).insert(
             Key {
                 object: object.id,
                 part,
@@ -459,6 +459,20 @@ impl Objects {
         let values = self.load(&segment.identity, part, &wants, decode).await?;
         Ok(values.into_iter().filter_map(into_bytes).collect())
     }
+}
+
+fn cache_of(bytes: u64) -> Cache<Key, Value, ByBytes> {
+    // The tables of a large segment take many megabytes, and the cache is divided into parts that
+    // refuse what they cannot hold: few parts, whatever the number of cores.
+    let parts = usize::try_from(bytes >> 26).unwrap_or(1).clamp(1, 64);
+    let options = OptionsBuilder::new()
+        .estimated_items_capacity((bytes / 4096).max(64) as usize)
+        .weight_capacity(bytes)
+        .shards(parts)
+        .build();
+    let options = options.unwrap_or_else(|_| unreachable!("both capacities are given"));
+    let hasher = DefaultHashBuilder::default();
+    Cache::with_options(options, ByBytes, hasher, DefaultLifecycle::default())
 }
 
 fn taken(object: &ObjectRef) -> Error {
