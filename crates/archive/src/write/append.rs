@@ -108,7 +108,13 @@ impl Writer {
             meters.ingested_logs.increment(logs as u64);
         }
         if let Err(Error::Corrupt { object, reason }) = &outcome {
-            self.halt_for_damage(object, reason, provenance).await?;
+            match self.halt_for_damage(object, reason, provenance).await {
+                // Another writer took over: what is gone here may be what it collected.
+                Err(fenced @ Error::Fenced { .. }) => return Err(fenced),
+                // Which object is damaged matters more than that the halt could not be stored.
+                Err(error) => tracing::error!(%error, "the halt could not be published"),
+                Ok(()) => {}
+            }
         }
         outcome
     }
