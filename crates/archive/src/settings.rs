@@ -90,7 +90,7 @@ impl Default for SealSettings {
             merge_tiers: 2,
             batches_max: 16,
             pack_bytes: 32 << 20,
-            level: 1,
+            level: 2,
             seals_per_dictionary: 16,
         }
     }

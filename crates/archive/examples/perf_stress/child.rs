@@ -125,24 +125,31 @@ async fn cold(args: &Args, place: &Place) -> Result<Value> {
     Ok(json!({ "open_micros": opened, "micros": micros, "answers": answers }))
 }
 
-/// A chain of many transactions and few logs.
+/// A chain of many transactions, about as many in a block as Ethereum has, and few logs.
+/// Everything is merged.
 async fn transactions(args: &Args, place: &Place, threads: usize) -> Result<Value> {
     let chain = SimChain::new(ChainSpec {
-        logs_per_block: 9,
+        logs_per_block: 4,
         silent_txs_percent: 99,
         ..ChainSpec::mainnet(args.seed)
     });
     // About as many as a block of this chain has; the first blocks tell.
     let first = chain.blocks(BlockRange::new(0, 200));
     let per_block = first.map(|block| block.txs.len() as u64).sum::<u64>() / 200;
+    let cell = args.tx_hashes / per_block.max(1);
     let feed = Feed {
         chain: &chain,
-        range: BlockRange::new(0, args.tx_hashes / per_block.max(1)),
+        range: BlockRange::new(0, cell),
         chunk: args.chunk_size,
         threads,
     };
-    let writer = place.writer().await?;
+    let writer = place.writer_of_cell(cell).await?;
     let filled = feed.run(&writer).await?;
+    let tiers = writer.health().tiers;
+    ensure!(
+        tiers.iter().sum::<usize>() == 1,
+        "not everything is merged: {tiers:?}"
+    );
     drop(writer);
     let archive = place.reader().await?;
     let blocks = filled.tx_counts.len() as u64;

@@ -31,6 +31,13 @@ impl Place {
         self.writer_with(settings()).await
     }
 
+    /// Opens it for writing a chain that ends with a cell of the grid, so that all of it is merged.
+    pub(crate) async fn writer_of_cell(&self, blocks: u64) -> Result<Archive> {
+        let mut settings = settings();
+        (settings.seal.grid_blocks, settings.seal.range_blocks) = (blocks, blocks);
+        self.writer_with(settings).await
+    }
+
     async fn writer_with(&self, settings: Settings) -> Result<Archive> {
         let (meta, blobs): (Arc<dyn MetaStore>, Arc<dyn BlobStore>) = match self {
             Self::Files(path) => (

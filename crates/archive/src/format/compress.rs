@@ -6,8 +6,10 @@ use zstd::zstd_safe::{self, CCtx, CDict, CParameter, DCtx, DDict};
 use super::frame::FRAME_BYTES_MAX;
 use super::{Damage, Decoded};
 
-/// Size of a trained dictionary.
-pub(crate) const DICTIONARY_BYTES: usize = 16 << 10;
+/// A dictionary is a quarter of what it is learnt from, within these bounds. The upper one is where
+/// frames stop shrinking by more than the dictionary grows (ADR 0003).
+const DICTIONARY_BYTES_MIN: usize = 16 << 10;
+const DICTIONARY_BYTES_MAX: usize = 96 << 10;
 /// A byte of input unpacks to at most this many: keeps a damaged length from allocating.
 const RATIO_MAX: usize = 1 << 16;
 
@@ -77,10 +79,11 @@ impl PackContext<'_> {
 
 /// Learns a dictionary from samples laid end to end; empty where there is too little to learn from.
 pub(crate) fn train(samples: &[u8], sizes: &[usize]) -> Bytes {
-    if samples.len() < DICTIONARY_BYTES * 4 {
+    let size = (samples.len() / 4).min(DICTIONARY_BYTES_MAX);
+    if size < DICTIONARY_BYTES_MIN {
         return Bytes::new();
     }
-    zstd::dict::from_continuous(samples, sizes, DICTIONARY_BYTES)
+    zstd::dict::from_continuous(samples, sizes, size)
         .unwrap_or_default()
         .into()
 }

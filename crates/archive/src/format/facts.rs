@@ -34,6 +34,11 @@ impl SegmentFacts {
         self.logs + self.range.len()
     }
 
+    /// What counts against a tier's other limit: logs and transaction hashes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.log_bytes + self.txs * 32
+    }
+
     /// Whether two neighbours may become one segment.
     pub(crate) fn joins(&self, next: &Self) -> bool {
         self.range.end == next.range.start

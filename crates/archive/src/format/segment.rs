@@ -134,6 +134,8 @@ impl BlockedSection {
 pub(crate) struct SegmentTables {
     pub(crate) facts: SegmentFacts,
     pub(crate) blocks: Vec<BlockEntry>,
+    /// The first id of each block, close together: searched for every row of an answer.
+    first_ids: Vec<u32>,
     pub(crate) stretches: Vec<PlacedStretch>,
     /// Which stretch each page of ids belongs to.
     page_owner: Vec<u32>,
@@ -206,6 +208,7 @@ impl SegmentTables {
         Ok(Self {
             page_owner: page_owner.collect(),
             facts,
+            first_ids: blocks.iter().map(|entry| entry.first_id).collect(),
             blocks,
             stretches,
             frames,
@@ -228,7 +231,7 @@ impl SegmentTables {
 
     /// Bytes they take in memory.
     pub(crate) fn weight(&self) -> usize {
-        self.blocks.len() * size_of::<BlockEntry>()
+        self.blocks.len() * (size_of::<BlockEntry>() + size_of::<u32>())
             + self.frames.len() * size_of::<FramePlace>()
             + self.stretches.len() * size_of::<PlacedStretch>()
             + self
@@ -282,7 +285,7 @@ impl SegmentTables {
 
     /// Which block a row belongs to.
     pub(crate) fn block_of(&self, id: u32) -> Option<(u64, &BlockEntry)> {
-        let behind = self.blocks.partition_point(|entry| entry.first_id <= id);
+        let behind = self.first_ids.partition_point(|&first| first <= id);
         // Empty blocks share the first id of the next block with rows: the last of them owns it.
         let at = behind.checked_sub(1)?;
         let entry = self.blocks.get(at)?;

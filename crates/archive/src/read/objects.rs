@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_store::BlobStore;
-use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -41,6 +41,7 @@ pub(crate) enum Part {
     Tables,
     Frame,
     TxHashes,
+    TxList,
     Digests,
     PostingBlock,
     Postings,
@@ -77,6 +78,14 @@ pub(crate) enum Value {
     Bytes(Bytes),
     Ids(Arc<Ids>),
     Postings(Arc<Postings>),
+}
+
+impl Value {
+    /// Bytes of a read, in a buffer of their own: what was read together with others must not
+    /// stay in memory as long as one of them does.
+    pub(crate) fn own(bytes: &[u8]) -> Self {
+        Self::Bytes(Bytes::copy_from_slice(bytes))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -167,7 +176,9 @@ impl Objects {
 
     fn cache(&self, part: Part) -> &Cache<Key, Value, ByBytes> {
         match part {
-            Part::Frame | Part::TxHashes | Part::Digests | Part::PackFrame => &self.rows,
+            Part::Frame | Part::TxHashes | Part::TxList | Part::Digests | Part::PackFrame => {
+                &self.rows
+            }
             _ => &self.index,
         }
     }
@@ -298,18 +309,24 @@ impl Objects {
                 part,
                 at: want.at,
             };
-            values.push(self.cache(part).get(&key));
-            if values.last().is_some_and(Option::is_none) {
-                let guarded = self.cache(part).get_value_or_guard_async(&key);
-                match tokio::time::timeout(GUARD_WAIT, guarded).await {
-                    Ok(Ok(value)) => {
-                        let last = values.last_mut().into_iter();
-                        last.for_each(|last| *last = Some(value.clone()));
+            let cache = self.cache(part);
+            // Nearly always nobody else is loading it, and then no timer is needed.
+            let (value, guard) = match cache.get_value_or_guard(&key, Some(Duration::ZERO)) {
+                GuardResult::Value(value) => (Some(value), None),
+                GuardResult::Guard(guard) => (None, Some(guard)),
+                GuardResult::Timeout => {
+                    let guarded = cache.get_value_or_guard_async(&key);
+                    match tokio::time::timeout(GUARD_WAIT, guarded).await {
+                        Ok(Ok(value)) => (Some(value), None),
+                        Ok(Err(guard)) => (None, Some(guard)),
+                        Err(_) => (None, None),
                     }
-                    Ok(Err(guard)) => missing.push((slot, Some(guard))),
-                    Err(_) => missing.push((slot, None)),
                 }
+            };
+            if value.is_none() {
+                missing.push((slot, guard));
             }
+            values.push(value);
         }
         self.meters
             .cache_hits
@@ -454,7 +471,7 @@ impl Objects {
             .collect();
         let decode = |slot: usize, bytes: Bytes| {
             section.verify(numbers.get(slot).copied().unwrap_or_default(), &bytes)?;
-            Ok(Value::Bytes(bytes))
+            Ok(Value::own(&bytes))
         };
         let values = self.load(&segment.identity, part, &wants, decode).await?;
         Ok(values.into_iter().filter_map(into_bytes).collect())

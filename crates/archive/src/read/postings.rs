@@ -159,7 +159,7 @@ impl Objects {
                 .get(slot)
                 .ok_or(Damage("page not asked for"))?
                 .verify(&bytes)?;
-            Ok(Value::Bytes(bytes))
+            Ok(Value::own(&bytes))
         };
         let values = self.load(identity, part, &wants, decode).await?;
         Ok(values.into_iter().filter_map(into_bytes).collect())

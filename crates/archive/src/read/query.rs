@@ -269,13 +269,16 @@ impl Run<'_> {
                 matcher.matches(log)
                     && cursor.is_none_or(|cursor| is_behind(number, log, &cursor, order))
             };
-            let found = self.objects.records(segment, step, hashes, keep).await?;
-            for record in found {
-                if self.is_full(&record)? {
+            let taken = self.logs.len();
+            let objects = self.objects;
+            objects
+                .records(segment, (step, hashes), keep, &mut self.logs)
+                .await?;
+            for at in taken..self.logs.len() {
+                if self.is_full(at)? {
+                    self.logs.truncate(at);
                     return Ok(true);
                 }
-                self.cost.bytes += record.log.byte_len() as u64;
-                self.logs.push(record);
             }
             let at = step.last().and_then(|&id| segment.tables.block_of(id));
             let at = at.map_or(self.range.start, |(number, _)| number);
@@ -288,22 +291,25 @@ impl Run<'_> {
         Ok(false)
     }
 
-    /// Whether the answer is full before this log: the end of a page, or an error where all logs
-    /// were asked for.
-    fn is_full(&self, next: &LogRecord) -> Result<bool> {
+    /// Whether the answer is full before the log at this place, which is counted if it is not:
+    /// the end of a page, or an error where all logs were asked for.
+    fn is_full(&mut self, at: usize) -> Result<bool> {
+        let Some(next) = self.logs.get(at) else {
+            return Ok(true);
+        };
         let bytes = self.cost.bytes + next.log.byte_len() as u64;
-        let budget = if self.logs.len() >= self.limit {
-            Budget::Results
-        } else if bytes > self.limits.bytes_max && !self.logs.is_empty() {
-            Budget::Bytes
+        let budget = if at >= self.limit {
+            Some(Budget::Results)
         } else {
+            (bytes > self.limits.bytes_max && at > 0).then_some(Budget::Bytes)
+        };
+        let budget = budget.filter(|_| !self.strict || !self.is_one_block());
+        let Some(budget) = budget else {
+            self.cost.bytes = bytes;
             return Ok(false);
         };
         if !self.strict {
             return Ok(true);
-        }
-        if self.is_one_block() {
-            return Ok(false);
         }
         let limit = match budget {
             Budget::Bytes => self.limits.bytes_max,

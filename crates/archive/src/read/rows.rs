@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chronolith_model::{Block, BlockRef, Hash32, Log, Payload, Tx};
 
-use super::objects::{Objects, OpenSegment, Part};
+use super::objects::{Objects, OpenSegment, Part, Value, Want, into_bytes};
 use crate::error::{Error, Result};
 use crate::format::frame::{FRAME_ROWS, Frame};
 use crate::format::segment::{BlockEntry, HASH_BLOCK_BYTES, PlacedStretch, SegmentTables};
@@ -61,14 +61,6 @@ struct FrameGroup<'a> {
     ids: &'a [u32],
 }
 
-/// A row with its block and the ordinal of its transaction.
-struct Row<'a> {
-    number: u64,
-    entry: &'a BlockEntry,
-    ordinal: u64,
-    log: Log,
-}
-
 impl Objects {
     async fn hash_blocks(
         &self,
@@ -82,15 +74,15 @@ impl Objects {
         Ok(HashBlocks { numbers, blocks })
     }
 
-    /// The rows with these ids, given rising or falling, as `keep` lets them through. Frames and
-    /// transaction hashes are asked for together.
+    /// Appends the rows with these ids, given rising or falling, that `keep` lets through. Frames
+    /// and transaction hashes are asked for together.
     pub(crate) async fn records(
         &self,
         segment: &OpenSegment,
-        ids: &[u32],
-        when: Hashes,
+        (ids, when): (&[u32], Hashes),
         keep: impl FnMut(u64, &Log) -> bool,
-    ) -> Result<Vec<LogRecord>> {
+        out: &mut Vec<LogRecord>,
+    ) -> Result<()> {
         let tables = &segment.tables;
         let damaged = |damage| Error::damaged(&segment.identity.name, damage);
         let groups = frame_groups(tables, ids).map_err(damaged)?;
@@ -112,36 +104,23 @@ impl Objects {
         let frames = self.frames(segment, &numbers);
         let hashes = self.hash_blocks(segment, Part::TxHashes, guesses);
         let (frames, mut hashes) = futures::try_join!(frames, hashes)?;
-        let rows = unpack(tables, &groups, (&numbers, &frames), keep).map_err(damaged)?;
+        let first = out.len();
+        let ordinals = unpack(tables, &groups, (&numbers, &frames), keep, out).map_err(damaged)?;
 
         let mut near = 0;
-        let missing = rows
+        let missing = ordinals
             .iter()
-            .filter(|row| hashes.get(row.ordinal, &mut near).is_none());
-        let mut more: Vec<u64> = missing.map(|row| row.ordinal / HASHES_PER_BLOCK).collect();
+            .filter(|&&ordinal| hashes.get(ordinal, &mut near).is_none());
+        let mut more: Vec<u64> = missing.map(|ordinal| ordinal / HASHES_PER_BLOCK).collect();
         if !more.is_empty() {
             more.extend(&hashes.numbers);
             hashes = self.hash_blocks(segment, Part::TxHashes, more).await?;
         }
-        let record = |row: Row<'_>| {
-            let tx_hash = hashes
-                .get(row.ordinal, &mut near)
-                .ok_or(Damage("hash not loaded"))?;
-            let block = BlockRef {
-                number: row.number,
-                hash: row.entry.hash,
-            };
-            Ok(LogRecord {
-                block,
-                timestamp: row.entry.timestamp,
-                tx_hash,
-                log: row.log,
-            })
-        };
-        rows.into_iter()
-            .map(record)
-            .collect::<Decoded<_>>()
-            .map_err(damaged)
+        for (record, ordinal) in out.iter_mut().skip(first).zip(ordinals) {
+            let hash = hashes.get(ordinal, &mut near);
+            record.tx_hash = hash.ok_or_else(|| damaged(Damage("hash not loaded")))?;
+        }
+        Ok(())
     }
 
     /// A block's transactions.
@@ -149,18 +128,15 @@ impl Objects {
         let lost = |what| Error::damaged(&segment.identity.name, Damage(what));
         let tables = &segment.tables;
         let entry = tables.block(number).ok_or_else(|| lost("no such block"))?;
-        let first = u64::from(entry.first_tx);
-        let last = first + u64::from(entry.txs);
-        let blocks = (first / HASHES_PER_BLOCK..last.div_ceil(HASHES_PER_BLOCK)).collect();
-        let hashes = self.hash_blocks(segment, Part::TxHashes, blocks).await?;
-        let mut near = 0;
-        let tx = |place: u32| {
-            let hash = hashes.get(first + u64::from(place), &mut near);
+        let hashes = self.tx_list(segment, number, entry).await?;
+        let (hashes, _) = hashes.as_chunks::<32>();
+        let tx = |(place, hash): (u32, &[u8; 32])| {
             let index = tables.tx_index(number, entry, place);
-            let both = index.zip(hash).map(|(index, hash)| Tx { index, hash });
-            both.ok_or_else(|| lost("transaction not loaded"))
+            let index = index.ok_or_else(|| lost("transaction not loaded"))?;
+            let hash = Hash32(*hash);
+            Ok(Tx { index, hash })
         };
-        (0..entry.txs).map(tx).collect()
+        (0..entry.txs).zip(hashes).map(tx).collect()
     }
 
     /// The position in its block of the transaction with this hash, if the block lists it.
@@ -173,15 +149,48 @@ impl Objects {
         let Some(entry) = segment.tables.block(number) else {
             return Ok(None);
         };
+        let hashes = self.tx_list(segment, number, entry).await?;
+        let (hashes, _) = hashes.as_chunks::<32>();
+        let place = hashes.iter().position(|listed| *listed == hash.0);
+        Ok(place.and_then(|place| segment.tables.tx_index(number, entry, place as u32)))
+    }
+
+    /// All hashes of a block's transactions, end to end. Kept as one, since all of them are looked
+    /// at together.
+    async fn tx_list(
+        &self,
+        segment: &OpenSegment,
+        number: u64,
+        entry: &BlockEntry,
+    ) -> Result<Bytes> {
+        let section = &segment.tables.tx_hashes;
         let first = u64::from(entry.first_tx);
         let last = first + u64::from(entry.txs);
-        let blocks = (first / HASHES_PER_BLOCK..last.div_ceil(HASHES_PER_BLOCK)).collect();
-        let hashes = self.hash_blocks(segment, Part::TxHashes, blocks).await?;
-        let mut near = 0;
-        let mut ordinals = first..last;
-        let found = ordinals.find(|&ordinal| hashes.get(ordinal, &mut near) == Some(*hash));
-        let place = found.map(|ordinal| (ordinal - first) as u32);
-        Ok(place.and_then(|place| segment.tables.tx_index(number, entry, place)))
+        let blocks = first / HASHES_PER_BLOCK..last.div_ceil(HASHES_PER_BLOCK);
+        let start = (blocks.start * section.block_bytes).min(section.len);
+        let end = (blocks.end * section.block_bytes)
+            .min(section.len)
+            .max(start);
+        let want = Want {
+            at: number,
+            range: section.offset + start..section.offset + end,
+        };
+        let decode = |_, read: Bytes| {
+            for (number, block) in blocks.clone().zip(read.chunks(HASH_BLOCK_BYTES)) {
+                section.verify(number, block)?;
+            }
+            let hashes = (first * 32).checked_sub(start).and_then(|skip| {
+                let len = (last - first) as usize * 32;
+                read.get(skip as usize..skip as usize + len)
+            });
+            hashes
+                .map(Value::own)
+                .ok_or(Damage("hash outside its section"))
+        };
+        let values = self
+            .load(&segment.identity, Part::TxList, &[want], decode)
+            .await?;
+        Ok(values.into_iter().find_map(into_bytes).unwrap_or_default())
     }
 
     /// The digest that was stored for a block.
@@ -208,10 +217,9 @@ impl Objects {
             .block(number)
             .ok_or_else(|| lost("no such block"))?;
         let ids: Vec<u32> = (entry.first_id..entry.first_id + entry.logs).collect();
-        let (txs, records) = futures::try_join!(
-            self.txs(segment, number),
-            self.records(segment, &ids, Hashes::AtOnce, |_, _| true)
-        )?;
+        let mut records = Vec::with_capacity(ids.len());
+        let logs = self.records(segment, (&ids, Hashes::AtOnce), |_, _| true, &mut records);
+        let (txs, ()) = futures::try_join!(self.txs(segment, number), logs)?;
         let logs = records.into_iter().map(|record| record.log).collect();
         Ok(Block {
             clock,
@@ -246,14 +254,18 @@ fn frame_groups<'a>(tables: &'a SegmentTables, ids: &'a [u32]) -> Decoded<Vec<Fr
     Ok(groups)
 }
 
-/// Takes the wanted rows out of their frames.
-fn unpack<'a>(
-    tables: &'a SegmentTables,
-    groups: &[FrameGroup<'a>],
+/// Takes the wanted rows out of their frames. Their transaction hashes are still to be filled in,
+/// by the ordinals that this returns.
+fn unpack(
+    tables: &SegmentTables,
+    groups: &[FrameGroup<'_>],
     (numbers, frames): (&[u32], &[Arc<Frame>]),
     mut keep: impl FnMut(u64, &Log) -> bool,
-) -> Decoded<Vec<Row<'a>>> {
-    let mut rows = Vec::with_capacity(groups.iter().map(|group| group.ids.len()).sum());
+    out: &mut Vec<LogRecord>,
+) -> Decoded<Vec<u64>> {
+    let rows = groups.iter().map(|group| group.ids.len()).sum();
+    let mut ordinals = Vec::with_capacity(rows);
+    out.reserve(rows);
     let mut block: Option<(u64, &BlockEntry)> = None;
     for group in groups {
         let at = numbers
@@ -282,14 +294,16 @@ fn unpack<'a>(
             let tx_index = tx_index.ok_or(Damage("row of no transaction"))?;
             let log = frame.log(row, tx_index)?;
             if keep(number, &log) {
-                rows.push(Row {
-                    number,
-                    entry,
-                    ordinal: u64::from(ordinal),
+                let hash = entry.hash;
+                ordinals.push(u64::from(ordinal));
+                out.push(LogRecord {
+                    block: BlockRef { number, hash },
+                    timestamp: entry.timestamp,
+                    tx_hash: Hash32::default(),
                     log,
                 });
             }
         }
     }
-    Ok(rows)
+    Ok(ordinals)
 }

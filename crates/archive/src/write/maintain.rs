@@ -79,7 +79,7 @@ fn next_merge(
         }
         group.push(entry.clone());
         let weight: u64 = group.iter().map(|entry| entry.facts.weight()).sum();
-        let bytes: u64 = group.iter().map(|entry| entry.facts.log_bytes).sum();
+        let bytes: u64 = group.iter().map(|entry| entry.facts.bytes()).sum();
         let cell_ends = facts.range.end.is_multiple_of(settings.grid_blocks.max(1));
         if weight >= weight_limit || bytes >= bytes_limit || cell_ends {
             return Some(match group.as_slice() {
@@ -112,7 +112,8 @@ fn next_runs(
             group.clear();
         }
         group.push(run.clone());
-        if group.len() == fan_in {
+        let range_ends = run.range.end.is_multiple_of(settings.range_blocks.max(1));
+        if group.len() == fan_in || (range_ends && group.len() > 1) {
             return Some(Step::MergeRuns(group));
         }
     }

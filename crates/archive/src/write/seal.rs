@@ -25,7 +25,7 @@ pub(crate) const HASH_KEY_BITS: u32 = 44;
 /// Frames that one task compresses.
 const FRAMES_PER_TASK: usize = 256;
 /// A dictionary is learnt from this many frames, spread over the rows.
-const SAMPLE_FRAMES: usize = 64;
+const SAMPLE_FRAMES: usize = 512;
 
 /// A part of rows: the blocks at these places.
 #[derive(Clone, Copy, Debug)]

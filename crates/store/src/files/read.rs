@@ -36,7 +36,7 @@ pub(super) async fn read_ranges(
     }
     let mut done = Vec::with_capacity(ranges.len());
     if total <= INLINE_BYTES_MAX {
-        done.extend(ranges.iter().map_while(|range| read_warm(&blob, range)));
+        read_warm(&blob, ranges, total, &mut done);
     }
     let Some(cold) = ranges.get(done.len()..).filter(|cold| !cold.is_empty()) else {
         return Ok(done);
@@ -52,16 +52,32 @@ pub(super) async fn read_ranges(
     Ok(done)
 }
 
-/// Reads a range if all of it is in memory.
-fn read_warm(blob: &OpenBlob, range: &Range<u64>) -> Option<Bytes> {
-    let mut bytes = vec![0; (range.end - range.start) as usize];
-    if bytes.is_empty() {
-        return Some(Bytes::new());
+/// Reads ranges into one buffer, up to the first that is not all in memory.
+fn read_warm(blob: &OpenBlob, ranges: &[Range<u64>], total: usize, done: &mut Vec<Bytes>) {
+    let mut buffer = vec![0; total];
+    let mut rest = buffer.as_mut_slice();
+    let mut warm = 0;
+    for range in ranges {
+        let len = (range.end - range.start) as usize;
+        let Some((part, behind)) = rest.split_at_mut_checked(len) else {
+            break;
+        };
+        let mut target = [IoSliceMut::new(part)];
+        // Any error, also "not supported here", is left to the blocking read, which reports it.
+        let read = match len {
+            0 => Ok(0),
+            _ => preadv2(&blob.file, &mut target, range.start, ReadWriteFlags::NOWAIT),
+        };
+        if read != Ok(len) {
+            break;
+        }
+        rest = behind;
+        warm += 1;
     }
-    let mut target = [IoSliceMut::new(&mut bytes)];
-    // Any error, also "not supported here", is left to the blocking read, which reports it.
-    let read = preadv2(&blob.file, &mut target, range.start, ReadWriteFlags::NOWAIT).ok()?;
-    (read == bytes.len()).then(|| bytes.into())
+    let mut bytes = Bytes::from(buffer);
+    for range in ranges.iter().take(warm) {
+        done.push(bytes.split_to((range.end - range.start) as usize));
+    }
 }
 
 /// Asks the kernel to start reading. Only a hint, so its failure does not matter.
