@@ -16,6 +16,7 @@ use crate::health::HealthReport;
 use crate::meters::Meters;
 use crate::read::hashes::{self, TxPlace};
 use crate::read::lookup::{self, TimeSide};
+use crate::read::matcher::TermIds;
 use crate::read::objects::Objects;
 use crate::read::payload;
 use crate::read::query::{self, LogPage};
@@ -146,7 +147,8 @@ impl Archive {
             Ok(page) => {
                 meters.query_candidates.record(page.cost.candidates as f64);
                 let (logs, candidates) = (page.logs.len(), page.cost.candidates);
-                tracing::debug!(query_id, range = %page.range, logs, candidates, ?elapsed, "query");
+                let stream_id = TermIds(filter);
+                tracing::debug!(query_id, range = %page.range, %stream_id, logs, candidates, ?elapsed, "query");
             }
             Err(error) => tracing::debug!(query_id, %error, ?elapsed, "query refused"),
         }

@@ -125,6 +125,9 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A bug: work that cannot fail did.
+    #[error("internal error, please report it: {0}")]
+    Internal(String),
     /// The store failed.
     #[error("store failed to {context}: {source}")]
     Store {
@@ -184,6 +187,7 @@ impl Error {
             Self::Fenced { .. } => ErrorKind::Fenced,
             Self::Throttled { .. } | Self::Store { .. } => ErrorKind::Unavailable,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
+            Self::Internal(_) => ErrorKind::Internal,
         }
     }
 

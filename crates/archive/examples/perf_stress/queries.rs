@@ -11,7 +11,7 @@ use chronolith_sim::{QueryClass, QueryMix, SimChain};
 use crate::args::Args;
 use crate::measure::{self, Answer, TimeBox, Times};
 
-/// A class may take so long, its warming up a quarter of it.
+/// A class may take so long, and so may its warming up.
 const CLASS_TIME: Duration = Duration::from_secs(20);
 /// Seeds of the queries that are timed, and of those that warm up: never the same ones.
 const SEED: u64 = 11;
@@ -85,7 +85,8 @@ fn from_anywhere(extent: BlockRange, at: usize, seed: u64) -> BlockRange {
     BlockRange::new(extent.start + skip as u64, extent.end)
 }
 
-/// Asks all filters, after a warm-up with others of their kind.
+/// Asks all filters, after a warm-up with as many others of their kind: the cache then holds what it
+/// would hold after a day of such queries.
 pub(crate) async fn run(
     archive: &Archive,
     args: &Args,
@@ -97,9 +98,7 @@ pub(crate) async fn run(
     let mut measured = BTreeMap::new();
     for (&class, filters) in filters {
         let others = warm_up.get(&class).map(Vec::as_slice).unwrap_or_default();
-        let some = others.len().div_ceil(4);
-        let others = others.get(..some).unwrap_or_default();
-        ask(archive, others, CLASS_TIME / 4).await?;
+        ask(archive, others, CLASS_TIME).await?;
         let class_measured = ask(archive, filters, CLASS_TIME).await;
         measured.insert(class, class_measured.context(class.name())?);
     }

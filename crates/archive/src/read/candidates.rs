@@ -158,6 +158,16 @@ impl Candidates {
         })
     }
 
+    /// How many rows can be candidates at the most.
+    pub(crate) fn rows_max(&self) -> u64 {
+        match (&self.pending, self.clauses.first()) {
+            (Pending::Ids(ids), _) => ids.len() as u64,
+            (Pending::Pages(_), Some(driver)) => driver.count,
+            (Pending::Pages(_), None) => 0,
+            (Pending::Rows(start, end), _) => u64::from(end - start),
+        }
+    }
+
     /// When the transaction hashes of candidates are best asked for.
     pub(crate) fn hashes(&self) -> Hashes {
         if self.unsure {

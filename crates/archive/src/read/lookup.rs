@@ -83,27 +83,30 @@ pub(crate) async fn block_at(
             _ => intervals.push(range),
         }
     }
+    let mut before = 0;
     for interval in &intervals {
         let first_later = first_at_or_after(objects, snapshot, interval, time, side).await?;
         let Some(first_later) = first_later else {
+            before = interval.end;
             continue;
         };
-        let answer = match side {
-            TimeSide::AtOrAfter if first_later > interval.start => Some(first_later),
-            // The first block of all, with nothing before it.
-            TimeSide::AtOrAfter if interval.start == 0 => Some(first_later),
-            TimeSide::AtOrBefore if first_later > interval.start => Some(first_later - 1),
-            TimeSide::AtOrBefore if interval.start == 0 => return Ok(None),
-            _ => None,
+        let number = match side {
+            _ if first_later == interval.start && interval.start > 0 => {
+                // Times do not fall: what is asked for is this block or one of the gap before it.
+                return Err(Error::NotCovered {
+                    missing: BlockRange::new(before, interval.start),
+                    covered: *interval,
+                });
+            }
+            TimeSide::AtOrAfter => first_later,
+            TimeSide::AtOrBefore if first_later == 0 => return Ok(None),
+            TimeSide::AtOrBefore => first_later - 1,
         };
-        if let Some(number) = answer {
-            return block_by_number(objects, snapshot, number).await.map(Some);
-        }
+        return block_by_number(objects, snapshot, number).await.map(Some);
     }
-    let end = intervals.last().map_or(0, |interval| interval.end);
     let covered = intervals.last().copied().unwrap_or(BlockRange::new(0, 0));
     Err(Error::NotCovered {
-        missing: BlockRange::one(end),
+        missing: BlockRange::one(covered.end),
         covered,
     })
 }

@@ -1,5 +1,7 @@
 //! A filter made ready: its terms for the index, its values for the exact check.
 
+use std::fmt;
+
 use bytes::Bytes;
 use chronolith_model::{Clause, Log, LogFilter, TOPICS_MAX, TopicArity};
 
@@ -130,5 +132,33 @@ impl Matcher {
                 .iter()
                 .zip(log.topics())
                 .all(|(values, topic)| admits(values, topic))
+    }
+}
+
+/// The terms of a filter for a trace: the first of each clause, and how many more there are.
+pub(crate) struct TermIds<'a>(pub(crate) &'a LogFilter);
+
+impl fmt::Display for TermIds<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let topics = self.0.topics.iter().enumerate();
+        let topics = topics.map(|(position, clause)| (Some(position), clause));
+        for (position, clause) in [(None, &self.0.emitters)].into_iter().chain(topics) {
+            let Clause::OneOf(values) = clause else {
+                continue;
+            };
+            let (name, term) = match position {
+                None => (
+                    "emitter".to_owned(),
+                    values.first().map(|value| Term::emitter(value)),
+                ),
+                Some(at) => (
+                    format!("topic{at}"),
+                    values.first().map(|value| Term::topic(at, value)),
+                ),
+            };
+            let term = term.map_or(0, |term| term.0);
+            write!(f, "[{name} {term:09x} of {}]", values.len())?;
+        }
+        Ok(())
     }
 }

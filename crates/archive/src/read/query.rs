@@ -19,6 +19,9 @@ use crate::settings::QueryLimits;
 
 /// Rows that are unpacked together at the most.
 const ROWS_PER_STEP: usize = 8192;
+/// Pieces that may hold this many rows, and not more than are wanted, are read while others are
+/// planned: their rows are few, and all of them will be wanted.
+const ROWS_AHEAD_MAX: usize = 1024;
 
 /// The answer to a log query.
 #[derive(Clone, Debug)]
@@ -50,13 +53,33 @@ pub struct QueryCost {
     pub bytes: u64,
 }
 
+/// Which logs are wanted: the exact check of every candidate.
+struct Wanted {
+    matcher: Matcher,
+    cursor: Option<Cursor>,
+    order: Order,
+}
+
+impl Wanted {
+    fn has(&self, number: u64, log: &Log) -> bool {
+        let behind = |cursor| is_behind(number, log, &cursor, self.order);
+        self.matcher.matches(log) && self.cursor.is_none_or(behind)
+    }
+}
+
+/// A piece with what is known about it: perhaps its first candidates and the logs among them.
+struct Planned {
+    segment: Arc<OpenSegment>,
+    candidates: Candidates,
+    ahead: Option<(Vec<u32>, Vec<LogRecord>)>,
+}
+
 /// A query on its way.
 struct Run<'a> {
     objects: &'a Objects,
     limits: &'a QueryLimits,
-    matcher: Matcher,
+    wanted: Arc<Wanted>,
     order: Order,
-    cursor: Option<Cursor>,
     range: BlockRange,
     /// The blocks of it that the cursor leaves.
     rest: BlockRange,
@@ -109,7 +132,11 @@ pub(crate) async fn query(
         objects,
         limits,
         order: filter.order,
-        cursor: filter.cursor,
+        wanted: Arc::new(Wanted {
+            matcher,
+            cursor: filter.cursor,
+            order: filter.order,
+        }),
         range,
         rest,
         limit: filter.limit.unwrap_or(usize::MAX).min(limits.results_max),
@@ -117,9 +144,8 @@ pub(crate) async fn query(
         deadline: Instant::now() + limits.timeout,
         logs: Vec::new(),
         cost: QueryCost::default(),
-        matcher,
     };
-    let has_more = !run.matcher.matches_nothing && run.within_deadline(pieces).await?;
+    let has_more = !run.wanted.matcher.matches_nothing && run.within_deadline(pieces).await?;
     let last = run.logs.last().filter(|_| has_more);
     let next = last.map(|last| Cursor {
         block: last.block,
@@ -195,21 +221,39 @@ impl Run<'_> {
     /// Goes through the pieces; returns whether there are more logs than were wanted.
     async fn all(&mut self, pieces: Vec<Piece>) -> Result<bool> {
         let objects = self.objects;
-        let order = self.order;
-        let clauses = self.matcher.clauses.clone();
+        let wanted = self.wanted.clone();
+        let clauses = &wanted.matcher.clauses;
+        let rows_ahead = self.limit.min(ROWS_AHEAD_MAX) as u64;
         let plan = |piece: Piece| {
-            let clauses = &clauses;
+            let wanted = &wanted;
             async move {
                 let segment = objects.open(&piece.entry.object).await?;
                 let bounds = segment.tables.ids_of(&piece.range);
-                let found = Candidates::plan(objects, &segment, clauses, bounds, order).await?;
-                Ok::<_, Error>((segment, found))
+                let plan = Candidates::plan(objects, &segment, clauses, bounds, wanted.order);
+                let mut candidates = plan.await?;
+                let mut ahead = None;
+                if candidates.rows_max() <= rows_ahead {
+                    let ids = candidates
+                        .next(objects, &segment)
+                        .await?
+                        .unwrap_or_default();
+                    let keep = |number: u64, log: &Log| wanted.has(number, log);
+                    let mut logs = Vec::new();
+                    let rows = (ids.as_slice(), candidates.hashes());
+                    objects.records(&segment, rows, keep, &mut logs).await?;
+                    ahead = Some((ids, logs));
+                }
+                Ok::<_, Error>(Planned {
+                    segment,
+                    candidates,
+                    ahead,
+                })
             }
         };
         // What is in memory rules most segments out, without planning them.
         let mut kept = Vec::with_capacity(pieces.len());
         for piece in pieces {
-            if objects.ruled_out(&piece.entry.object, &clauses) {
+            if objects.ruled_out(&piece.entry.object, clauses) {
                 self.cost.segments += 1;
             } else {
                 kept.push(piece);
@@ -220,9 +264,17 @@ impl Run<'_> {
             .map(plan)
             .buffered(self.limits.concurrency.max(1));
         let mut planned = std::pin::pin!(planned);
-        while let Some((segment, mut candidates)) = planned.try_next().await? {
+        while let Some(piece) = planned.try_next().await? {
+            let (segment, mut candidates) = (piece.segment, piece.candidates);
             self.cost.segments += 1;
             self.check_deadline(segment.tables.facts.range.start)?;
+            if let Some((ids, logs)) = piece.ahead
+                && self
+                    .take_ahead((&segment, &ids, candidates.hashes()), logs)
+                    .await?
+            {
+                return Ok(true);
+            }
             while let Some(ids) = candidates.next(objects, &segment).await? {
                 if self.take(&segment, &ids, candidates.hashes()).await? {
                     return Ok(true);
@@ -264,21 +316,14 @@ impl Run<'_> {
             let (step, behind) = rest.split_at(size.min(rest.len()));
             rest = behind;
             self.cost.candidates += step.len() as u64;
-            let (matcher, cursor, order) = (&self.matcher, self.cursor, self.order);
-            let keep = |number: u64, log: &Log| {
-                matcher.matches(log)
-                    && cursor.is_none_or(|cursor| is_behind(number, log, &cursor, order))
-            };
             let taken = self.logs.len();
-            let objects = self.objects;
+            let (objects, wanted) = (self.objects, self.wanted.clone());
+            let keep = |number: u64, log: &Log| wanted.has(number, log);
             objects
                 .records(segment, (step, hashes), keep, &mut self.logs)
                 .await?;
-            for at in taken..self.logs.len() {
-                if self.is_full(at)? {
-                    self.logs.truncate(at);
-                    return Ok(true);
-                }
+            if self.count_from(taken)? {
+                return Ok(true);
             }
             let at = step.last().and_then(|&id| segment.tables.block_of(id));
             let at = at.map_or(self.range.start, |(number, _)| number);
@@ -286,6 +331,34 @@ impl Run<'_> {
             let limit = self.limits.candidates_max;
             if self.cost.candidates > limit && !self.is_one_block() {
                 return Err(self.too_large(Budget::Candidates, limit, at));
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes the logs of candidates that were read already; returns whether there was one too many.
+    async fn take_ahead(
+        &mut self,
+        (segment, ids, hashes): (&Arc<OpenSegment>, &[u32], Hashes),
+        mut logs: Vec<LogRecord>,
+    ) -> Result<bool> {
+        let candidates = self.cost.candidates + ids.len() as u64;
+        if candidates > self.limits.candidates_max {
+            // Where exactly the budget ends, only reading in order tells.
+            return self.take(segment, ids, hashes).await;
+        }
+        self.cost.candidates = candidates;
+        let taken = self.logs.len();
+        self.logs.append(&mut logs);
+        self.count_from(taken)
+    }
+
+    /// Counts the logs from this place on; cuts them off and returns true where the answer is full.
+    fn count_from(&mut self, place: usize) -> Result<bool> {
+        for at in place..self.logs.len() {
+            if self.is_full(at)? {
+                self.logs.truncate(at);
+                return Ok(true);
             }
         }
         Ok(false)

@@ -50,10 +50,7 @@ impl SealJob {
     /// Runs the job beside everything else.
     pub(crate) async fn run_aside(self) -> Result<Sealed> {
         let done = tokio::task::spawn_blocking(move || self.run()).await;
-        done.map_err(|error| Error::Corrupt {
-            object: "rows".to_owned(),
-            reason: format!("sealing failed: {error}"),
-        })
+        done.map_err(|error| Error::Internal(format!("sealing failed: {error}")))
     }
 
     fn run(mut self) -> Sealed {
