@@ -1,0 +1,257 @@
+//! The chain as it is known, and how far it is final.
+//!
+//! Blocks and observations go in, steps come out. The steps are all that others follow, so that a
+//! new rule touches nothing but [`Tracker::observe`]. Which of two forks is right is not decided
+//! here: the caller offers the fork that it follows. It always holds that finality never goes back,
+//! never passes the head, and that nothing final is ever replaced.
+
+use chronolith_model::{BlockClock, BlockRef, Hash32};
+
+use crate::chain::{Chain, Place};
+use crate::dual::Covers;
+use crate::{
+    Endpoint, Fault, Inclusion, Invalid, Mark, Refused, Rule, Seen, Settings, Stall, guard,
+};
+
+/// What became of the chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// This block stands on the head now.
+    Extend(BlockRef),
+    /// Everything above this block is gone.
+    Rollback {
+        /// The block that is the head now. Where the first known block is replaced before anything
+        /// is final, it is the block below, which was never offered.
+        to: BlockRef,
+    },
+    /// This block and everything below it can never go.
+    Finalize(BlockRef),
+}
+
+/// Follows one chain between its finalized head and its head.
+#[derive(Clone, Debug)]
+pub struct Tracker {
+    rule: Rule,
+    settings: Settings,
+    chain: Chain,
+    /// The highest block that was reported as final.
+    reported: Option<Mark>,
+    covers: Covers,
+    /// The highest of our blocks that was offered when a mark already covered its height. It and
+    /// what is below it was fetched as settled history, whereas a block that came before its mark
+    /// may be on a fork that the mark is not on.
+    settled: Option<u64>,
+}
+
+impl Tracker {
+    /// A tracker above `base`, the archive's published head: the only durable finalized head.
+    ///
+    /// # Errors
+    /// Limits under which the rule could never make anything final.
+    pub fn new(rule: Rule, settings: Settings, base: Option<BlockRef>) -> Result<Self, Invalid> {
+        settings.check(&rule)?;
+        let base_number = base.map(|base| base.number);
+        Ok(Self {
+            rule,
+            settings,
+            chain: Chain::new(base),
+            reported: None,
+            covers: Covers::new(settings.inclusions_max, base_number),
+            settled: None,
+        })
+    }
+
+    /// The newest block of our chain.
+    #[must_use]
+    pub fn head(&self) -> Option<BlockRef> {
+        self.chain.head()
+    }
+
+    /// The newest final block.
+    #[must_use]
+    pub fn finalized(&self) -> Option<BlockRef> {
+        self.chain.finalized()
+    }
+
+    /// How many blocks wait for finality.
+    #[must_use]
+    pub fn window_blocks(&self) -> usize {
+        self.chain.len()
+    }
+
+    /// The hash of a block that is not final yet, or of the finalized head.
+    #[must_use]
+    pub fn hash_at(&self, number: u64) -> Option<Hash32> {
+        self.chain.hash_at(number)
+    }
+
+    /// How many of our blocks a new block at this height would replace.
+    #[must_use]
+    pub fn reorg_depth(&self, number: u64) -> u64 {
+        let end = self.head().map_or(0, |head| head.number.saturating_add(1));
+        end.saturating_sub(number)
+    }
+
+    /// Whether a reorg of so many blocks may be believed. Ask before offering the block that makes
+    /// it: a shown reorg is followed.
+    ///
+    /// # Errors
+    /// A reorg deeper than the setting, from an endpoint that is behind us or syncing.
+    pub fn allows_reorg(&self, depth: u64, endpoint: &Endpoint) -> Result<(), Refused> {
+        let ours = self.head().map(|head| head.number);
+        guard::check(depth, self.settings.reorg_blocks_max, ours, endpoint)
+    }
+
+    /// Offers the next block of the hash-linked walk: nothing for a block that is there already,
+    /// an extension for one on the head, a rollback before it for one further down.
+    ///
+    /// # Errors
+    /// Says where the walk must go instead, or why it must stop.
+    pub fn accept(&mut self, clock: &BlockClock) -> Result<Vec<Step>, Fault> {
+        let extend = Step::Extend(clock.block_ref());
+        match self.chain.place(clock)? {
+            Place::Known => Ok(Vec::new()),
+            Place::Next if self.chain.len() >= self.settings.window_blocks_max => {
+                Err(Fault::WindowFull {
+                    window_blocks_max: self.settings.window_blocks_max,
+                })
+            }
+            Place::Next => {
+                self.push(clock);
+                Ok(vec![extend])
+            }
+            Place::After(to) => {
+                self.rollback(to.number);
+                self.push(clock);
+                Ok(vec![Step::Rollback { to }, extend])
+            }
+        }
+    }
+
+    /// Takes an observation, and finalizes what is final by now. Marks above the head are kept, so
+    /// an observation of nothing but the time is worth its call after every block.
+    pub fn observe(&mut self, seen: &Seen) -> Option<Step> {
+        self.note(seen);
+        let reach = self.reach(seen.now).ok().flatten()?;
+        let block = self.chain.finalize(reach)?;
+        Some(Step::Finalize(block))
+    }
+
+    /// Why finality stands still, where a person should know.
+    #[must_use]
+    pub fn stalled(&self, now: u64) -> Option<Stall> {
+        self.reach(now).err()
+    }
+
+    /// When a final block was seen to be included in the chain below. None for other rules, for
+    /// blocks that were final before the start, and for what is long forgotten.
+    #[must_use]
+    pub fn inclusion_of(&self, number: u64) -> Option<Inclusion> {
+        let finalized = self.finalized()?;
+        (number <= finalized.number).then(|| self.covers.since(number))?
+    }
+
+    fn push(&mut self, clock: &BlockClock) {
+        let mark = self.newest_mark();
+        if mark.is_some_and(|mark| clock.number <= mark.number) {
+            self.settled = Some(clock.number);
+        }
+        self.chain.push(*clock);
+    }
+
+    fn rollback(&mut self, number: u64) {
+        self.chain.truncate(number);
+        self.settled = self.settled.filter(|&settled| settled <= number);
+        // What covered the replaced blocks may not cover those that come instead. What is left was
+        // below one of theirs and is below one of the fork's.
+        self.covers.clip(Mark::from(number));
+    }
+
+    fn newest_mark(&self) -> Option<Mark> {
+        match self.rule {
+            Rule::Depth { .. } => None,
+            Rule::Tag | Rule::Source => self.reported,
+            Rule::DualSource { .. } => self.covers.newest(),
+        }
+    }
+
+    fn note(&mut self, seen: &Seen) {
+        match self.rule {
+            Rule::Depth { .. } => {}
+            Rule::Tag | Rule::Source => self.note_reported(seen),
+            Rule::DualSource { .. } => self.note_cover(seen),
+        }
+    }
+
+    /// Keeps the highest report. At the same height the newer hash may be that of the better fork,
+    /// but no hash is not better than one.
+    fn note_reported(&mut self, seen: &Seen) {
+        let kept = self.reported;
+        let better = |new: &Mark| match kept {
+            Some(kept) if kept.number == new.number => new.hash.is_some(),
+            Some(kept) => kept.number < new.number,
+            None => true,
+        };
+        self.reported = seen.finalized.filter(better).or(kept);
+    }
+
+    fn note_cover(&mut self, seen: &Seen) {
+        let Some(safe) = seen.safe else {
+            return;
+        };
+        // A tag that went down takes its word back, but not for what is final.
+        let finalized = self.finalized().map(Mark::from);
+        let kept = finalized.filter(|finalized| finalized.number > safe.number);
+        self.covers.clip(kept.unwrap_or(safe));
+        if let Some(l1_number) = seen.l1_head {
+            let now = Inclusion {
+                l1_number,
+                seen_at: seen.now,
+            };
+            self.covers.see(safe, now);
+        }
+    }
+
+    /// How high finality may go by the rule: never above the head.
+    fn reach(&self, now: u64) -> Result<Option<u64>, Stall> {
+        let below_head = |depth| self.head().and_then(|head| head.number.checked_sub(depth));
+        match self.rule {
+            Rule::Depth { confirmations } => Ok(below_head(confirmations)),
+            Rule::Tag | Rule::Source => {
+                let mark = self.reported.ok_or(Stall::NothingReported)?;
+                self.vouched(mark)
+            }
+            Rule::DualSource {
+                l2_depth,
+                l1_confirmations,
+                max_l1_delay_seconds,
+            } => {
+                self.covers.check_fresh(now, max_l1_delay_seconds)?;
+                // The newest mark on another fork means that we are on the wrong one.
+                self.covers
+                    .newest()
+                    .map_or(Ok(None), |mark| self.vouched(mark))?;
+                let confirmed = self.covers.confirmed(l1_confirmations);
+                let vouched = confirmed.map_or(Ok(None), |mark| self.vouched(mark))?;
+                Ok(vouched.zip(below_head(l2_depth)).map(|(a, b)| a.min(b)))
+            }
+        }
+    }
+
+    /// How much of our chain a mark vouches for.
+    fn vouched(&self, mark: Mark) -> Result<Option<u64>, Stall> {
+        if self.head().is_none_or(|head| head.number < mark.number) {
+            return Ok(self.settled);
+        }
+        match mark.hash.zip(self.hash_at(mark.number)) {
+            Some((reported, ours)) if reported != ours => Err(Stall::Contradicted {
+                ours: BlockRef {
+                    number: mark.number,
+                    hash: ours,
+                },
+                reported,
+            }),
+            _ => Ok(Some(mark.number)),
+        }
+    }
+}
