@@ -1,0 +1,125 @@
+//! Final history: fetched many ranges at a time, archived in order.
+
+use chronolith_archive::{Error as ArchiveError, IngestOutcome, Provenance};
+use chronolith_model::{Block, BlockRange, Verification};
+use chronolith_source::Fetched;
+use futures::stream::{self, StreamExt};
+
+use crate::chain::Chain;
+use crate::clock::now;
+use crate::ingest::Trouble;
+
+/// Blocks in one request for a range.
+const RANGE_BLOCKS: u64 = 250;
+
+/// Fetches a range and archives it.
+pub(crate) async fn run(chain: &Chain, range: BlockRange) -> Result<(), Trouble> {
+    let name = &chain.settings.name;
+    let (from, to) = (range.start, range.end - 1);
+    if range.len() > RANGE_BLOCKS {
+        tracing::info!(chain = %name, from, to, "fetching history");
+    }
+    let step = RANGE_BLOCKS.max(1);
+    let starts = (range.start..range.end).step_by(step as usize);
+    let parts = starts.map(|start| BlockRange::new(start, (start + step).min(range.end)));
+    let fetches = stream::iter(parts)
+        .map(|part| chain.source.fetch(part, &chain.want))
+        .buffered(chain.source.concurrency().max(1));
+    let mut fetches = std::pin::pin!(fetches);
+    while let Some(fetched) = fetches.next().await {
+        append_fetched(chain, fetched?).await?;
+        // Merging as it goes keeps the number of segments small.
+        while chain.archive.maintain().await? {}
+    }
+    Ok(())
+}
+
+/// Archives blocks of one fetch, those of equal level together.
+pub(crate) async fn append_fetched(chain: &Chain, fetched: Vec<Fetched>) -> Result<(), Trouble> {
+    let mut batch: Vec<Block> = Vec::new();
+    let mut of: Option<(Verification, std::sync::Arc<str>)> = None;
+    for one in fetched {
+        let same = of
+            .as_ref()
+            .is_some_and(|(level, from)| *level == one.level && *from == one.endpoint);
+        if let Some((level, endpoint)) = of.take().filter(|_| !same) {
+            append(chain, std::mem::take(&mut batch), level, &endpoint).await?;
+        }
+        of = Some((one.level, one.endpoint));
+        batch.push(one.block);
+    }
+    match of {
+        Some((level, endpoint)) => append(chain, batch, level, &endpoint).await,
+        None => Ok(()),
+    }
+}
+
+/// Archives final blocks. One that does not stand on the archive's head means that a final block was
+/// replaced, or that the endpoint is wrong: asking for the block at the head tells which.
+pub(crate) async fn append(
+    chain: &Chain,
+    blocks: Vec<Block>,
+    level: Verification,
+    endpoint: &str,
+) -> Result<(), Trouble> {
+    let provenance = Provenance {
+        level,
+        source: endpoint.to_owned(),
+        now: now(),
+    };
+    let first = blocks.first().map(|block| block.clock.block_ref());
+    match chain
+        .archive
+        .ingest_finalized_blocks(blocks, &provenance)
+        .await
+    {
+        Ok(IngestOutcome::Appended { head, .. }) => {
+            tracing::debug!(chain = %chain.settings.name, head = head.number, "archived");
+            Ok(())
+        }
+        Ok(IngestOutcome::AlreadyIndexed) => Ok(()),
+        Ok(IngestOutcome::ContentConflict { block, .. }) => {
+            let what = "the same block with other content";
+            chain.source.blame(endpoint, block, what);
+            Err(Trouble::Other(format!(
+                "block {}: {what} (endpoint={endpoint})",
+                block.number
+            )))
+        }
+        Err(error @ ArchiveError::BadParent { .. }) => {
+            confirm_head(chain).await?;
+            // The head is as it was: the block that does not stand on it is the wrong one.
+            if let Some(first) = first {
+                chain.source.blame(endpoint, first, &error.to_string());
+            }
+            Err(error.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Asks for the block at the archive's head. If it is another one by now, offering it halts the
+/// archive, durably and with both blocks named.
+async fn confirm_head(chain: &Chain) -> Result<(), Trouble> {
+    let Some(head) = chain.archive.health().head else {
+        return Ok(());
+    };
+    let at_head = chain
+        .source
+        .fetch(BlockRange::one(head.number), &chain.want)
+        .await?;
+    for one in at_head {
+        if one.block.clock.hash != head.hash {
+            let provenance = Provenance {
+                level: one.level,
+                source: one.endpoint.to_string(),
+                now: now(),
+            };
+            chain
+                .archive
+                .ingest_finalized_block(one.block, &provenance)
+                .await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! One chain as the node runs it: its source, its archive, and the blocks between the two.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context as _, Result, ensure};
+use chronolith_archive::{Archive, Settings as ArchiveSettings};
+use chronolith_finality::{Settings as WindowSettings, Tail, TailSnapshot, Tracker};
+use chronolith_model::{BlockRef, ChainId, Hash32, Verification};
+use chronolith_source::evm::{EvmSettings, EvmSource};
+use chronolith_source::{Source, Want};
+use chronolith_store::{FileBlobs, FileMeta, TakeOver};
+
+use crate::settings::ChainSettings;
+
+/// Blocks that wait for finality may take this many bytes.
+const TAIL_BYTES_MAX: usize = 256 << 20;
+
+/// How a chain does, for people.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Status {
+    /// The source's newest block.
+    pub(crate) source_head: Option<BlockRef>,
+    /// Why nothing moves, where nothing does.
+    pub(crate) trouble: Option<String>,
+}
+
+/// A chain.
+pub(crate) struct Chain {
+    pub(crate) settings: ChainSettings,
+    pub(crate) archive: Archive,
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) want: Want,
+    window: Mutex<Window>,
+    status: Mutex<Status>,
+}
+
+/// What lies above the archive. All of it changes together.
+pub(crate) struct Window {
+    pub(crate) tracker: Tracker,
+    pub(crate) tail: Tail,
+    /// How far the blocks of the tail were proven, and by whom they were delivered.
+    pub(crate) proofs: HashMap<Hash32, Proof>,
+}
+
+/// How far a block was proven, and who delivered it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Proof {
+    pub(crate) level: Verification,
+    pub(crate) endpoint: Arc<str>,
+}
+
+impl Chain {
+    /// Opens the archive for writing and makes sure that the source serves this chain.
+    pub(crate) async fn open(settings: ChainSettings, dir: &Path) -> Result<Self> {
+        let source = EvmSource::new(EvmSettings {
+            chain_id: settings.chain_id,
+            endpoints: settings.endpoints.clone(),
+            strategy: settings.strategy,
+            checks: settings.checks,
+            span_max: settings.span_max,
+        })?;
+        source
+            .check_chain()
+            .await
+            .context("no endpoint can be used")?;
+        let archive = open_writer(&settings, dir).await?;
+        let window = Window::above(&settings, archive.health().head)?;
+        Ok(Self {
+            want: Want {
+                datasets: settings.datasets,
+                scope: settings.scope.clone(),
+                level: settings.level,
+            },
+            source: Arc::new(source),
+            archive,
+            window: Mutex::new(window),
+            status: Mutex::default(),
+            settings,
+        })
+    }
+
+    /// What lies above the archive. Held for moments only, never across a wait.
+    pub(crate) fn window(&self) -> MutexGuard<'_, Window> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn status(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next block that the archive wants.
+    pub(crate) fn archive_next(&self) -> u64 {
+        let head = self.archive.health().head;
+        head.map_or(self.settings.start_block, |head| head.number + 1)
+    }
+
+    /// The blocks above the archive as they are now.
+    pub(crate) fn tail(&self) -> TailSnapshot {
+        self.window().tail.snapshot()
+    }
+
+    /// Begins anew above the archive: after history was filled in below everything known.
+    pub(crate) fn reset_window(&self) -> Result<()> {
+        *self.window() = Window::above(&self.settings, self.archive.health().head)?;
+        Ok(())
+    }
+}
+
+impl Window {
+    fn above(settings: &ChainSettings, head: Option<BlockRef>) -> Result<Self> {
+        let tracker = Tracker::new(settings.finality.rule(), WindowSettings::default(), head)
+            .context("finality")?;
+        Ok(Self {
+            tracker,
+            tail: Tail::new(TAIL_BYTES_MAX, head),
+            proofs: HashMap::new(),
+        })
+    }
+
+    /// Forgets blocks that a published state of the archive holds.
+    pub(crate) fn drop_through(&mut self, number: u64) {
+        self.tail.drop_through(number);
+        let tail = self.tail.snapshot();
+        self.proofs
+            .retain(|hash, _| tail.find_block(hash).is_some());
+    }
+}
+
+fn archive_settings(settings: &ChainSettings) -> ArchiveSettings {
+    let mut archive = ArchiveSettings::evm(ChainId(settings.chain_id));
+    archive.datasets = settings.datasets;
+    archive.scope = settings.scope.clone();
+    archive.start_block = Some(settings.start_block);
+    archive
+}
+
+async fn open_writer(settings: &ChainSettings, dir: &Path) -> Result<Archive> {
+    std::fs::create_dir_all(dir)
+        .with_context(|| format!("cannot write to the data directory {}", dir.display()))?;
+    let meta = Arc::new(FileMeta::open_writer(dir)?);
+    let blobs = Arc::new(FileBlobs::open_writer(dir)?);
+    let archive = Archive::open_writer(meta, blobs, archive_settings(settings), TakeOver::NoWait);
+    let archive = archive.await;
+    archive.with_context(|| format!("cannot open the archive in {}", dir.display()))
+}
+
+/// Opens a chain's archive for reading.
+pub(crate) async fn open_reader(settings: &ChainSettings, dir: &Path) -> Result<Archive> {
+    ensure!(
+        dir.exists(),
+        "there is no archive of {} yet in {}: start `chronolith run` first",
+        settings.name,
+        dir.display()
+    );
+    let meta = Arc::new(FileMeta::open_reader(dir));
+    let blobs = Arc::new(FileBlobs::open_reader(dir));
+    let archive = Archive::open_reader(meta, blobs, archive_settings(settings)).await;
+    archive.with_context(|| format!("cannot open the archive in {}", dir.display()))
+}
+
+/// Opens a chain's archive for an operator's act.
+pub(crate) async fn open_for_operator(settings: &ChainSettings, dir: &Path) -> Result<Archive> {
+    ensure!(dir.exists(), "there is no archive in {}", dir.display());
+    open_writer(settings, dir)
+        .await
+        .context("stop the node that follows this chain first")
+}

@@ -1,0 +1,160 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Follows blockchains, proves that nothing is missing, keeps their history and answers for it.
+#[derive(Debug, Parser)]
+#[command(name = "chronolith", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// The settings file, JSON or TOML.
+    #[arg(long, short, global = true, default_value = "chronolith.json")]
+    pub(crate) config: PathBuf,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Follow all chains of the settings file until told to stop (SIGTERM or Ctrl-C).
+    ///
+    /// History that is missing is fetched first, as fast as the endpoints allow; then new blocks are
+    /// taken as they come. Stopping at any instant loses nothing: what was archived stays, and the
+    /// next start goes on from there. A second signal exits at once.
+    Run {
+        /// Exit once every chain has caught up with its source.
+        #[arg(long)]
+        until_caught_up: bool,
+    },
+    /// Look at the settings file.
+    Config {
+        /// What to do with it.
+        #[command(subcommand)]
+        what: ConfigCommand,
+    },
+    /// Show how each chain's archive is: head, coverage, size, halts.
+    State(Wanted),
+    /// Find logs in the archive.
+    ///
+    /// Answers come oldest first. Blocks that are not archived are an error, never a shorter answer.
+    Logs(LogsQuery),
+    /// Find the block at a time.
+    BlockAt(BlockAtQuery),
+    /// Prove that the archive is whole: coverage, links, checksums of every block.
+    Verify(VerifyRange),
+    /// End a halt: go on with what is archived.
+    Resume(Act),
+    /// Drop all blocks above a number, for example after a finalized block was replaced.
+    Rewind {
+        /// The last block that stays.
+        #[arg(long)]
+        to: u64,
+        /// Which chain, and why.
+        #[command(flatten)]
+        act: Act,
+    },
+    /// Remove what nothing names any more.
+    Gc {
+        /// Only show what would be removed.
+        #[arg(long)]
+        dry_run: bool,
+        /// Which chain.
+        #[command(flatten)]
+        wanted: Wanted,
+    },
+}
+
+/// What to do with the settings file.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check it and show what it means.
+    Check,
+    /// Print an example to start from.
+    Example,
+    /// List the chains that are known by name.
+    Chains,
+}
+
+/// Which chain, and how to answer.
+#[derive(Debug, Args)]
+pub(crate) struct Wanted {
+    /// Name or id of the chain; needed where there are several.
+    #[arg(long)]
+    pub(crate) chain: Option<String>,
+    /// Answer in JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// An operator's act.
+#[derive(Debug, Args)]
+pub(crate) struct Act {
+    /// Why, for those who look later; it is recorded.
+    #[arg(long)]
+    pub(crate) reason: String,
+    /// Which chain.
+    #[command(flatten)]
+    pub(crate) wanted: Wanted,
+}
+
+/// Which blocks to prove.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyRange {
+    /// First block [default: the first archived one].
+    #[arg(long)]
+    pub(crate) from: Option<u64>,
+    /// Last block [default: the last archived one].
+    #[arg(long)]
+    pub(crate) to: Option<u64>,
+    /// Which chain.
+    #[command(flatten)]
+    pub(crate) wanted: Wanted,
+}
+
+/// Which logs.
+#[derive(Debug, Args)]
+pub(crate) struct LogsQuery {
+    /// Addresses that emitted them, any of these.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) address: Vec<String>,
+    /// First topics, any of these.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) topic0: Vec<String>,
+    /// Second topics, any of these.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) topic1: Vec<String>,
+    /// Third topics, any of these.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) topic2: Vec<String>,
+    /// Fourth topics, any of these.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) topic3: Vec<String>,
+    /// First block [default: the first archived one].
+    #[arg(long)]
+    pub(crate) from: Option<u64>,
+    /// Last block [default: the last archived one].
+    #[arg(long)]
+    pub(crate) to: Option<u64>,
+    /// Most logs to show.
+    #[arg(long, default_value_t = 20)]
+    pub(crate) limit: usize,
+    /// Which chain.
+    #[command(flatten)]
+    pub(crate) wanted: Wanted,
+}
+
+/// Which block.
+#[derive(Debug, Args)]
+pub(crate) struct BlockAtQuery {
+    /// The time, in seconds since 1970.
+    pub(crate) time: u64,
+    /// The first block not before the time, instead of the last not after it.
+    #[arg(long)]
+    pub(crate) after: bool,
+    /// Which chain.
+    #[command(flatten)]
+    pub(crate) wanted: Wanted,
+}

@@ -1,0 +1,15 @@
+//! What each command does.
+
+mod config;
+mod operate;
+mod query;
+mod run;
+mod state;
+mod verify;
+
+pub(crate) use config::config;
+pub(crate) use operate::{gc, resume, rewind};
+pub(crate) use query::{block_at, logs};
+pub(crate) use run::run;
+pub(crate) use state::state;
+pub(crate) use verify::verify;

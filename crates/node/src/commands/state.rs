@@ -1,0 +1,105 @@
+//! `chronolith state`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use chronolith_archive::{Health, HealthReport};
+use chronolith_model::{BlockRange, DatasetSet, Verification};
+use serde_json::{Value, json};
+
+use crate::chain::open_reader;
+use crate::cli::Wanted;
+use crate::settings::{ChainSettings, Settings};
+
+type Covered = Vec<(BlockRange, Verification)>;
+
+pub(crate) async fn state(settings: &Settings, wanted: &Wanted) -> Result<ExitCode> {
+    let chains: Vec<&ChainSettings> = match &wanted.chain {
+        Some(name) => vec![settings.chain(Some(name))?],
+        None => settings.chains.iter().collect(),
+    };
+    let mut all = Vec::new();
+    for chain in chains {
+        let archive = open_reader(chain, &settings.chain_dir(chain)).await?;
+        let report = archive.health();
+        let covered = archive.coverage(chain.datasets, None);
+        if wanted.json {
+            all.push(as_json(chain, &report, &covered));
+        } else {
+            print(chain, &report, &covered);
+        }
+    }
+    if wanted.json {
+        println!("{}", serde_json::to_string_pretty(&all)?);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_json(chain: &ChainSettings, report: &HealthReport, covered: &Covered) -> Value {
+    let halt = match &report.health {
+        Health::Halted(halt) => Some(halt.reason.clone()),
+        _ => None,
+    };
+    let covered = covered.iter().map(|(range, level)| {
+        let (from, to) = (range.start, range.end - 1);
+        json!({ "from": from, "to": to, "level": level_name(*level) })
+    });
+    let head = report.head.map(|head| {
+        let hash = head.hash.to_string();
+        json!({ "number": head.number, "hash": hash })
+    });
+    json!({
+        "chain": chain.name,
+        "chainId": chain.chain_id,
+        "head": head,
+        "headTimestamp": report.head_timestamp,
+        "halted": halt,
+        "logs": report.logs,
+        "storedBytes": report.stored_bytes,
+        "segments": report.segments.0,
+        "covered": covered.collect::<Vec<_>>(),
+        "datasets": names(chain.datasets),
+    })
+}
+
+fn print(chain: &ChainSettings, report: &HealthReport, covered: &Covered) {
+    println!("{} ({})", chain.name, chain.chain_id);
+    match report.head {
+        Some(head) => println!("  head      {} {}", head.number, head.hash),
+        None => println!("  head      none yet"),
+    }
+    let health = match &report.health {
+        Health::Good => "good".to_owned(),
+        Health::Empty => "empty".to_owned(),
+        Health::Throttled(why) => format!("throttled: {why}"),
+        Health::Halted(halt) => {
+            let reason = &halt.reason;
+            format!("HALTED: {reason}; end it with `chronolith resume` or `chronolith rewind`")
+        }
+    };
+    println!("  health    {health}");
+    println!("  keeps     {}", names(chain.datasets).join(", "));
+    for (range, level) in covered {
+        let (from, to) = (range.start, range.end - 1);
+        println!(
+            "  covered   {from} to {to}, proven by {}",
+            level_name(*level)
+        );
+    }
+    let (logs, segments) = (report.logs, report.segments.0);
+    let mib = report.stored_bytes as f64 / f64::from(1 << 20);
+    println!("  stored    {logs} logs in {segments} segments, {mib:.1} MiB");
+}
+
+fn names(datasets: DatasetSet) -> Vec<&'static str> {
+    datasets.iter().map(|dataset| dataset.name()).collect()
+}
+
+/// A level in words.
+pub(super) fn level_name(level: Verification) -> &'static str {
+    match level {
+        Verification::Linked => "links",
+        Verification::Bloom => "bloom",
+        Verification::Receipts => "receipts",
+    }
+}

@@ -1,0 +1,167 @@
+//! The whole system on one page: a chain's way from its endpoints into the archive.
+//!
+//! ```text
+//!  endpoints ─► source ─► verify ─► tracker ─┬─► tail     not final, may roll back
+//!               fetch      prove     accept  └─► archive  final, never changes
+//! ```
+//!
+//! A round asks where the chain stands, fetches the final history that is missing straight into the
+//! archive, walks the rest block by block into the tail, and moves what has become final from there
+//! into the archive. A block leaves the tail only when a published state of the archive holds it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_archive::Error as ArchiveError;
+use chronolith_finality::{Mark, Seen};
+use chronolith_model::{Block, BlockRange, BlockRef, ErrorKind};
+use chronolith_source::{Error as SourceError, Fetched, Heads};
+
+use crate::backfill;
+use crate::chain::{Chain, Proof};
+use crate::clock::now;
+use crate::settings::Finality;
+use crate::walk;
+
+/// The pause after a first failure; it doubles with each that follows.
+const PAUSE_FIRST: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Why a round ended early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Trouble {
+    #[error("{0}")]
+    Source(#[from] SourceError),
+    #[error("{0}")]
+    Archive(#[from] ArchiveError),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl Trouble {
+    pub(crate) fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Source(error) => error.kind(),
+            Self::Archive(error) => error.kind(),
+            Self::Other(_) => ErrorKind::Internal,
+        }
+    }
+}
+
+/// Follows a chain for ever. Whatever goes wrong is told and tried again: one chain's trouble never
+/// touches another, and what is archived is served on.
+pub(crate) async fn run(chain: &Chain) {
+    let mut pause = PAUSE_FIRST;
+    loop {
+        match round(chain).await {
+            Ok(()) => {
+                chain.status().trouble = None;
+                pause = PAUSE_FIRST;
+                tokio::time::sleep(chain.settings.poll).await;
+            }
+            Err(trouble) => {
+                report(chain, &trouble);
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+    }
+}
+
+/// From where the chain was to where it is now.
+pub(crate) async fn round(chain: &Chain) -> Result<(), Trouble> {
+    let heads = chain.source.heads().await?;
+    chain.status().source_head = Some(heads.head);
+    let missing = missing_history(chain, &heads);
+    if !missing.is_empty() {
+        backfill::run(chain, missing).await?;
+        chain
+            .reset_window()
+            .map_err(|error| Trouble::Other(error.to_string()))?;
+    }
+    walk::to_head(chain, &heads).await?;
+    finalize(chain, &seen(chain, &heads)).await?;
+    while chain.archive.maintain().await? {}
+    Ok(())
+}
+
+/// Blocks that are final by now and lie below everything we know: their order is settled, so they
+/// are fetched many at a time.
+fn missing_history(chain: &Chain, heads: &Heads) -> BlockRange {
+    let next = chain.archive_next();
+    let nothing = BlockRange::new(next, next);
+    let window = chain.window();
+    if !window.tail.is_empty() {
+        return nothing;
+    }
+    let settled = match chain.settings.finality {
+        Finality::Depth(confirmations) => heads.head.number.checked_sub(confirmations),
+        Finality::Finalized | Finality::Dual { .. } => heads.finalized.map(|block| block.number),
+        Finality::Safe => heads.safe.map(|block| block.number),
+    };
+    settled.map_or(nothing, |settled| {
+        BlockRange::new(next, (settled + 1).max(next))
+    })
+}
+
+/// What the heads mean to this chain's rule.
+pub(crate) fn seen(chain: &Chain, heads: &Heads) -> Seen {
+    let mark = |block: Option<BlockRef>| block.map(Mark::from);
+    let finalized = match chain.settings.finality {
+        Finality::Safe => heads.safe,
+        _ => heads.finalized,
+    };
+    Seen {
+        finalized: mark(finalized),
+        safe: mark(heads.safe),
+        // A chain without one below is its own.
+        l1_head: Some(heads.head.number),
+        now: now(),
+    }
+}
+
+/// Moves what is final from the tail into the archive.
+pub(crate) async fn finalize(chain: &Chain, seen: &Seen) -> Result<(), Trouble> {
+    // What became final before, but could not be archived, is still in the tail.
+    chain.window().tracker.observe(seen);
+    let finalized = chain.window().tracker.finalized();
+    let Some(finalized) = finalized else {
+        return Ok(());
+    };
+    let next = chain.archive_next();
+    let tail = chain.tail();
+    let due = tail.blocks_in(BlockRange::new(next, (finalized.number + 1).max(next)));
+    let due: Vec<Arc<Block>> = due.cloned().collect();
+    let proofs: Vec<Option<Proof>> = {
+        let window = chain.window();
+        let proof = |block: &Arc<Block>| window.proofs.get(&block.clock.hash).cloned();
+        due.iter().map(proof).collect()
+    };
+    let fetched = due.iter().zip(proofs).filter_map(|(block, proof)| {
+        let proof = proof?;
+        Some(Fetched {
+            block: Block::clone(block),
+            level: proof.level,
+            endpoint: proof.endpoint,
+        })
+    });
+    backfill::append_fetched(chain, fetched.collect()).await?;
+    if let Some(last) = due.last() {
+        chain.window().drop_through(last.clock.number);
+    }
+    Ok(())
+}
+
+fn report(chain: &Chain, trouble: &Trouble) {
+    let name = &chain.settings.name;
+    let said = trouble.to_string();
+    let known = chain.status().trouble.replace(said.clone());
+    let again = known.as_deref() == Some(said.as_str());
+    match trouble.kind() {
+        _ if again => tracing::debug!(chain = %name, %said, "still in trouble"),
+        ErrorKind::Disagreement | ErrorKind::Corrupt | ErrorKind::Internal => {
+            tracing::error!(chain = %name, %said, "chain stands still, serving goes on");
+        }
+        _ => tracing::warn!(chain = %name, %said, "chain in trouble, trying again"),
+    }
+}

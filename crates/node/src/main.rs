@@ -1,0 +1,73 @@
+//! `chronolith`: follows chains, keeps their history and answers for it.
+//!
+//! Exit codes: 0 done, 1 failed, 2 wrong use, 3 something is not whole (`verify`).
+
+mod backfill;
+mod chain;
+mod cli;
+mod clock;
+mod commands;
+mod ingest;
+mod settings;
+mod walk;
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use tracing_subscriber::EnvFilter;
+
+use crate::cli::{Cli, Command};
+use crate::settings::Settings;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(dispatch(cli)),
+        Err(error) => Err(error.into()),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// To standard error, so that answers can be piped: lines for people on a terminal, else JSON.
+/// `RUST_LOG` over `LOG_LEVEL` over `info`.
+fn start_log() {
+    let level = std::env::var("RUST_LOG").or_else(|_| std::env::var("LOG_LEVEL"));
+    let filter = EnvFilter::new(level.unwrap_or_else(|_| "info".to_owned()));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    if std::io::stderr().is_terminal() {
+        log.with_target(false).init();
+    } else {
+        log.json().init();
+    }
+}
+
+async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
+    if let Command::Config { what } = &cli.command {
+        return commands::config(*what, &cli.config);
+    }
+    let settings = Settings::load(&cli.config)?;
+    match cli.command {
+        Command::Config { .. } => Ok(ExitCode::SUCCESS),
+        Command::Run { until_caught_up } => commands::run(&settings, until_caught_up).await,
+        Command::State(wanted) => commands::state(&settings, &wanted).await,
+        Command::Logs(query) => commands::logs(&settings, &query).await,
+        Command::BlockAt(query) => commands::block_at(&settings, &query).await,
+        Command::Verify(range) => commands::verify(&settings, &range).await,
+        Command::Resume(act) => commands::resume(&settings, &act).await,
+        Command::Rewind { to, act } => commands::rewind(&settings, to, &act).await,
+        Command::Gc { dry_run, wanted } => commands::gc(&settings, dry_run, &wanted).await,
+    }
+}

@@ -1,0 +1,421 @@
+//! Settings: read from a file, checked, with every default filled in.
+//!
+//! The file is JSON or TOML by its extension. `${NAME}` and `${NAME:-default}` inside a string are
+//! replaced by environment variables, so that keys need not be in the file.
+
+mod raw;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use bytes::Bytes;
+use chronolith_finality::Rule;
+use chronolith_model::{Dataset, DatasetSet, Scope, ScopeEntry, Verification};
+use chronolith_source::evm::{Checks, Strategy};
+use chronolith_source::{CHAINS, EndpointSettings, KnownChain, known_chain};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use raw::{RawChain, RawChainEntry, RawEndpoint, RawFinality, RawScope, RawSettings};
+
+/// What `config example` prints: enough for one chain on a local node.
+pub(crate) const EXAMPLE: &str = r#"{
+  "dataDir": "./data",
+  "chains": [
+    {
+      "chainId": 31337,
+      "name": "local",
+      "rpcHttp": ["http://127.0.0.1:8545"],
+      "startBlock": 0,
+      "finality": { "mode": "l1_confirmations", "confirmations": 5 },
+      "datasets": ["headers", "logs", "tx_hashes"]
+    }
+  ]
+}
+"#;
+
+/// Everything that can be set.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) data_dir: PathBuf,
+    pub(crate) chains: Vec<ChainSettings>,
+}
+
+/// One chain.
+#[derive(Clone, Debug)]
+pub(crate) struct ChainSettings {
+    pub(crate) chain_id: u64,
+    pub(crate) name: String,
+    pub(crate) endpoints: Vec<EndpointSettings>,
+    pub(crate) start_block: u64,
+    pub(crate) finality: Finality,
+    pub(crate) datasets: DatasetSet,
+    pub(crate) scope: Scope,
+    /// The least that blocks must be proven to.
+    pub(crate) level: Verification,
+    pub(crate) checks: Checks,
+    pub(crate) strategy: Strategy,
+    /// How often to look for new blocks.
+    pub(crate) poll: Duration,
+    pub(crate) span_max: u64,
+}
+
+/// How blocks become final, and which tag says so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Finality {
+    Depth(u64),
+    Finalized,
+    Safe,
+    Dual {
+        l2_depth: u64,
+        l1_confirmations: u64,
+        max_l1_delay_seconds: u64,
+    },
+}
+
+impl Finality {
+    pub(crate) fn rule(self) -> Rule {
+        match self {
+            Self::Depth(confirmations) => Rule::Depth { confirmations },
+            Self::Finalized | Self::Safe => Rule::Tag,
+            Self::Dual {
+                l2_depth,
+                l1_confirmations,
+                max_l1_delay_seconds,
+            } => Rule::DualSource {
+                l2_depth,
+                l1_confirmations,
+                max_l1_delay_seconds,
+            },
+        }
+    }
+}
+
+impl Settings {
+    /// Reads a file.
+    pub(crate) fn load(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the settings file {}", path.display()))?;
+        let is_toml = path
+            .extension()
+            .is_some_and(|extension| extension == "toml");
+        Self::parse(&text, is_toml).with_context(|| format!("in {}", path.display()))
+    }
+
+    /// Reads text.
+    pub(crate) fn parse(text: &str, is_toml: bool) -> Result<Self> {
+        let mut value: Value = if is_toml {
+            toml::from_str(text).context("not TOML")?
+        } else {
+            serde_json::from_str(text).context("not JSON")?
+        };
+        expand(&mut value, &|name| std::env::var(name).ok())?;
+        let raw: RawSettings = typed(value, "")?;
+        ensure!(
+            !raw.chains.is_empty(),
+            "chains: at least one chain is needed"
+        );
+        let mut chains: Vec<ChainSettings> = Vec::new();
+        for (at, entry) in raw.chains.into_iter().enumerate() {
+            let path = format!("chains[{at}]");
+            let chain = chain(entry, &path).with_context(|| path.clone())?;
+            if let Some(other) = chains.iter().find(|other| other.chain_id == chain.chain_id) {
+                bail!(
+                    "{path}: chain {} is there twice, as {} and {}",
+                    chain.chain_id,
+                    other.name,
+                    chain.name
+                );
+            }
+            chains.push(chain);
+        }
+        let data_dir = std::env::var("DATA_DIR").ok().or(raw.data_dir);
+        Ok(Self {
+            data_dir: data_dir.unwrap_or_else(|| "./data".to_owned()).into(),
+            chains,
+        })
+    }
+
+    /// A chain by its name or id.
+    pub(crate) fn chain(&self, wanted: Option<&str>) -> Result<&ChainSettings> {
+        let names = || {
+            let names = self.chains.iter();
+            let names: Vec<String> = names
+                .map(|chain| format!("{} ({})", chain.name, chain.chain_id))
+                .collect();
+            names.join(", ")
+        };
+        match (wanted, self.chains.as_slice()) {
+            (None, [only]) => Ok(only),
+            (None, _) => bail!(
+                "several chains are set up: name one with --chain: {}",
+                names()
+            ),
+            (Some(wanted), chains) => {
+                let fits = |chain: &&ChainSettings| {
+                    chain.name.eq_ignore_ascii_case(wanted) || chain.chain_id.to_string() == wanted
+                };
+                chains
+                    .iter()
+                    .find(fits)
+                    .ok_or_else(|| anyhow!("no chain {wanted}; there are: {}", names()))
+            }
+        }
+    }
+
+    /// Where a chain's archive lies.
+    pub(crate) fn chain_dir(&self, chain: &ChainSettings) -> PathBuf {
+        self.data_dir
+            .join("chains")
+            .join(chain.chain_id.to_string())
+    }
+}
+
+/// A typed value, or which field is wrong and why.
+fn typed<T: DeserializeOwned>(value: Value, within: &str) -> Result<T> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        let path = if path == "." { String::new() } else { path };
+        let dot = if within.is_empty() || path.is_empty() {
+            ""
+        } else {
+            "."
+        };
+        anyhow!("{within}{dot}{path}: {}", error.inner())
+    })
+}
+
+/// Replaces `${NAME}` and `${NAME:-default}` in all strings.
+fn expand(value: &mut Value, variable: &dyn Fn(&str) -> Option<String>) -> Result<()> {
+    match value {
+        Value::String(text) => {
+            while let Some(start) = text.find("${") {
+                let Some(len) = text.get(start..).and_then(|rest| rest.find('}')) else {
+                    bail!("`${{` without `}}`");
+                };
+                let inside = text
+                    .get(start + 2..start + len)
+                    .unwrap_or_default()
+                    .to_owned();
+                let (name, default) = match inside.split_once(":-") {
+                    Some((name, default)) => (name.to_owned(), Some(default.to_owned())),
+                    None => (inside, None),
+                };
+                let Some(found) = variable(&name).or(default) else {
+                    bail!("environment variable {name} is not set");
+                };
+                ensure!(
+                    !found.contains("${"),
+                    "environment variable {name} holds `${{`"
+                );
+                text.replace_range(start..=start + len, &found);
+            }
+            Ok(())
+        }
+        Value::Array(all) => all.iter_mut().try_for_each(|one| expand(one, variable)),
+        Value::Object(all) => all.values_mut().try_for_each(|one| expand(one, variable)),
+        _ => Ok(()),
+    }
+}
+
+fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
+    let raw: RawChain = match entry {
+        RawChainEntry::Name(name) => RawChain {
+            name: Some(name),
+            ..RawChain::default()
+        },
+        RawChainEntry::Whole(value) => typed(value, path)?,
+    };
+    let known = match (raw.chain_id, raw.name.as_deref()) {
+        (Some(id), _) => CHAINS.iter().find(|known| known.chain_id == id),
+        (None, Some(name)) => Some(known_chain(name).ok_or_else(|| {
+            let names: Vec<&str> = CHAINS.iter().map(|known| known.name).collect();
+            anyhow!(
+                "chain {name} is not known by name: give its chainId, or one of {}",
+                names.join(", ")
+            )
+        })?),
+        (None, None) => bail!("give a chainId or the name of a known chain"),
+    };
+    let chain_id = raw
+        .chain_id
+        .or(known.map(|known| known.chain_id))
+        .unwrap_or_default();
+    let name = raw
+        .name
+        .clone()
+        .or(known.map(|known| known.name.to_owned()));
+    ensure!(
+        !raw.rpc_http.is_empty(),
+        "rpcHttp: at least one endpoint is needed"
+    );
+    let endpoints = raw.rpc_http.iter().map(endpoint).collect::<Result<_>>()?;
+    let proof = known.map_or(2, |known| known.proof);
+    let checks = Checks {
+        header_hash: proof > 0,
+        bloom: proof > 0,
+        receipts_root: proof > 1,
+    };
+    let strategy = match raw.strategy.as_deref() {
+        None | Some("receipts") => Strategy::Receipts,
+        Some("logs") => Strategy::Logs,
+        Some(other) => bail!("strategy: `{other}` is neither receipts nor logs"),
+    };
+    let scope = scope(raw.logs.as_ref())?;
+    let datasets = datasets(raw.datasets.as_deref())?;
+    let level = match raw.verification.as_deref() {
+        // What cannot be reached by default is not demanded: it is recorded.
+        None | Some("linked") => Verification::Linked,
+        Some("bloom") => Verification::Bloom,
+        Some("receipts") => Verification::Receipts,
+        Some(other) => bail!("verification: `{other}` is none of receipts, bloom, linked"),
+    };
+    Ok(ChainSettings {
+        chain_id,
+        name: name.unwrap_or_else(|| chain_id.to_string()),
+        endpoints,
+        start_block: raw.start_block.unwrap_or(0),
+        finality: finality(raw.finality.as_ref(), known).context("finality")?,
+        datasets,
+        scope,
+        level,
+        checks,
+        strategy,
+        poll: Duration::from_millis(raw.poll_ms.unwrap_or(1_000).max(10)),
+        span_max: raw.backfill.max_range.unwrap_or(10_000).max(1),
+    })
+}
+
+fn endpoint(raw: &RawEndpoint) -> Result<EndpointSettings> {
+    let settings = match raw {
+        RawEndpoint::Url(url) => EndpointSettings::new(url),
+        RawEndpoint::Whole(raw) => {
+            let mut settings = EndpointSettings::new(&raw.url);
+            settings.in_flight = raw.in_flight.unwrap_or(settings.in_flight);
+            settings.per_second = raw.requests_per_second.unwrap_or(settings.per_second);
+            settings.batch = raw.batch.unwrap_or(settings.batch);
+            settings
+        }
+    };
+    let scheme = settings.url.split("://").next().unwrap_or_default();
+    ensure!(
+        matches!(scheme, "http" | "https"),
+        "rpcHttp: an endpoint begins with http:// or https://"
+    );
+    Ok(settings)
+}
+
+fn finality(raw: Option<&RawFinality>, known: Option<&KnownChain>) -> Result<Finality> {
+    let default_depth = known.map_or(64, |known| known.confirmations);
+    let Some(raw) = raw else {
+        let tag = known.is_some_and(|known| known.finalized_tag);
+        return Ok(if tag {
+            Finality::Finalized
+        } else {
+            Finality::Depth(default_depth)
+        });
+    };
+    match raw.mode.as_deref() {
+        None | Some("l1_confirmations" | "depth") => {
+            Ok(Finality::Depth(raw.confirmations.unwrap_or(default_depth)))
+        }
+        Some("finalized" | "source") => Ok(Finality::Finalized),
+        Some("safe") => Ok(Finality::Safe),
+        Some("dual_source") => {
+            let below = known.and_then(|known| known.l1);
+            ensure!(
+                below.is_none(),
+                "mode: dual_source on a chain that settles on another one is not there yet; use finalized"
+            );
+            let delay = raw.max_l1_delay_seconds.unwrap_or(180);
+            Ok(Finality::Dual {
+                l2_depth: raw
+                    .l2_depth
+                    .context("l2Depth is needed in mode dual_source")?,
+                l1_confirmations: raw
+                    .confirmations
+                    .context("l1Confirmations is needed in mode dual_source")?,
+                max_l1_delay_seconds: delay,
+            })
+        }
+        Some(other) => bail!(
+            "mode: `{other}` is none of l1_confirmations, dual_source, finalized, safe, source"
+        ),
+    }
+}
+
+fn datasets(names: Option<&[String]>) -> Result<DatasetSet> {
+    let Some(names) = names else {
+        return Ok(DatasetSet::of(&[
+            Dataset::Headers,
+            Dataset::Logs,
+            Dataset::TxHashes,
+        ]));
+    };
+    let mut sets = Vec::new();
+    for name in names {
+        let found = Dataset::ALL
+            .into_iter()
+            .find(|dataset| dataset.name() == name);
+        let known: Vec<&str> = Dataset::ALL.iter().map(|dataset| dataset.name()).collect();
+        sets.push(
+            found.with_context(|| format!("datasets: `{name}` is none of {}", known.join(", ")))?,
+        );
+    }
+    let set = DatasetSet::of(&sets);
+    ensure!(
+        !set.contains(Dataset::Transactions) || set.contains(Dataset::TxHashes),
+        "datasets: transactions needs tx_hashes"
+    );
+    Ok(set)
+}
+
+fn scope(raw: Option<&RawScope>) -> Result<Scope> {
+    let Some(raw) = raw.filter(|raw| !raw.addresses.is_empty() || !raw.topic0.is_empty()) else {
+        return Ok(Scope::All);
+    };
+    let bytes = |texts: &[String], len: usize, what: &str| -> Result<Vec<Option<Bytes>>> {
+        let parse = |text: &String| {
+            let parsed = parse_hex(text).filter(|bytes| bytes.len() == len);
+            parsed
+                .map(Some)
+                .with_context(|| format!("logs.{what}: `{text}` is not {len} bytes of hex"))
+        };
+        let parsed: Vec<_> = texts.iter().map(parse).collect::<Result<_>>()?;
+        Ok(if parsed.is_empty() {
+            vec![None]
+        } else {
+            parsed
+        })
+    };
+    let emitters = bytes(&raw.addresses, 20, "addresses")?;
+    let topics = bytes(&raw.topic0, 32, "topic0")?;
+    let mut entries = Vec::new();
+    for emitter in &emitters {
+        entries.extend(topics.iter().map(|topic0| ScopeEntry {
+            emitter: emitter.clone(),
+            topic0: topic0.clone(),
+        }));
+    }
+    Ok(Scope::only(entries))
+}
+
+/// Bytes from `0x` and an even number of digits.
+pub(crate) fn parse_hex(text: &str) -> Option<Bytes> {
+    let digits = text.strip_prefix("0x")?.as_bytes();
+    let (pairs, rest) = digits.as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    let digit = |sign: u8| (sign as char).to_digit(16).map(|value| value as u8);
+    let byte = |[high, low]: &[u8; 2]| Some(digit(*high)? << 4 | digit(*low)?);
+    pairs
+        .iter()
+        .map(byte)
+        .collect::<Option<Vec<u8>>>()
+        .map(Bytes::from)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! Files that load, and files that do not, each with its message.
+
+use super::*;
+
+#[track_caller]
+fn refused(text: &str, expected: &str) {
+    let error = Settings::parse(text, false).expect_err(text);
+    let shown = format!("{error:#}");
+    assert!(
+        shown.contains(expected),
+        "{text}\n  said:     {shown}\n  expected: {expected}"
+    );
+}
+
+#[test]
+fn the_example_loads_and_defaults_are_filled_in() {
+    let settings = Settings::parse(EXAMPLE, false).unwrap();
+    let [chain] = settings.chains.as_slice() else {
+        panic!()
+    };
+    assert_eq!((chain.chain_id, chain.name.as_str()), (31337, "local"));
+    assert_eq!(chain.finality, Finality::Depth(5));
+    assert!(chain.datasets.contains(Dataset::Headers));
+    assert_eq!(chain.scope, Scope::All);
+}
+
+#[test]
+fn names_and_spellings() {
+    let toml = "data_dir = 'x'\n[[chains]]\nname = 'base'\nrpc_http = ['http://a', { url = 'https://b', in_flight = 3 }]\nstart_block = 7\n";
+    let settings = Settings::parse(toml, true).unwrap();
+    let [base] = settings.chains.as_slice() else {
+        panic!()
+    };
+    assert_eq!((base.chain_id, base.start_block), (8453, 7));
+    assert_eq!(base.finality, Finality::Finalized);
+    assert_eq!(
+        base.endpoints.get(1).map(|endpoint| endpoint.in_flight),
+        Some(3)
+    );
+    assert_eq!(settings.chain(Some("BASE")).unwrap().chain_id, 8453);
+    assert_eq!(settings.chain(Some("8453")).unwrap().chain_id, 8453);
+    assert_eq!(settings.chain(None).unwrap().chain_id, 8453);
+    let unknown = settings.chain(Some("optimism")).unwrap_err().to_string();
+    assert!(
+        unknown.contains("no chain optimism") && unknown.contains("base (8453)"),
+        "{unknown}"
+    );
+}
+
+/// The example of the ADFS document, with real addresses and URLs.
+#[test]
+fn the_document_of_the_oracle_team_loads() {
+    let text = r#"{
+      "service": { "queueMaxItems": 10000, "dbWriteBatchRows": 200, "metricsPort": 9464,
+        "overflowBackfillWindow": 2000, "guardBackfillWindow": 2000,
+        "ordering": { "maxOutOfOrderWaitMs": 1000 } },
+      "versions": { "1": { "hasBlockNumber": true, "extraFields": [] },
+        "2": { "hasBlockNumber": false, "extraFields": ["sourceAccumulator", "destinationAccumulator"] } },
+      "implVersionMap": {
+        "0x1111111111111111111111111111111111111111": { "version": 1, "expectedBytecodeHash": "0x2222222222222222222222222222222222222222222222222222222222222222" },
+        "0x3333333333333333333333333333333333333333": { "version": 2 } },
+      "chains": [ { "chainId": 1, "name": "ethereum",
+        "rpcHttp": ["https://one.example", "https://two.example"], "rpcWs": ["wss://one.example"],
+        "finality": { "mode": "dual_source", "l2Depth": 30, "l1Confirmations": 12, "maxL1DelaySeconds": 180 },
+        "contractAddress": "0x4444444444444444444444444444444444444444",
+        "topicNames": { "1": "DataFeedsUpdated(uint256)", "2": "DataFeedsUpdated(uint256,address)" },
+        "startBlock": 19000000,
+        "alertsConfig": { "noEventsSeconds": 300, "maxLagBlocks": 64 },
+        "backfill": { "initialRange": 10000, "minRange": 256, "maxRange": 20000 } } ] }"#;
+    let settings = Settings::parse(text, false).unwrap();
+    let [chain] = settings.chains.as_slice() else {
+        panic!()
+    };
+    assert_eq!(chain.start_block, 19_000_000);
+    assert_eq!(chain.span_max, 20_000);
+    let dual = Finality::Dual {
+        l2_depth: 30,
+        l1_confirmations: 12,
+        max_l1_delay_seconds: 180,
+    };
+    assert_eq!(chain.finality, dual);
+}
+
+#[test]
+fn bad_files_say_where_and_why() {
+    for (text, expected) in [
+        ("", "not JSON"),
+        ("{}", "at least one chain"),
+        (r#"{"chains":[],"colour":1}"#, "unknown field `colour`"),
+        (
+            r#"{"chains":["nowhere"]}"#,
+            "chain nowhere is not known by name",
+        ),
+        (r#"{"chains":["base"]}"#, "rpcHttp: at least one endpoint"),
+        (
+            r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"colour":1}]}"#,
+            "chains[0].colour: unknown field",
+        ),
+        (
+            r#"{"chains":[{"chainId":"one","rpcHttp":["http://a"]}]}"#,
+            "chains[0].chainId: invalid type",
+        ),
+        (r#"{"chains":[{"rpcHttp":["http://a"]}]}"#, "give a chainId"),
+        (
+            r#"{"chains":[{"chainId":1,"rpcHttp":["ws://a"]}]}"#,
+            "begins with http",
+        ),
+        (
+            r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"datasets":["blobs"]}]}"#,
+            "`blobs` is none of clock",
+        ),
+        (
+            r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"datasets":["transactions"]}]}"#,
+            "transactions needs tx_hashes",
+        ),
+        (
+            r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"finality":{"mode":"soon"}}]}"#,
+            "mode: `soon` is none of",
+        ),
+        (
+            r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"finality":{"mode":"dual_source"}}]}"#,
+            "l2Depth is needed",
+        ),
+        (
+            r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"verification":"perfect"}]}"#,
+            "`perfect` is none of receipts",
+        ),
+        (
+            r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"logs":{"addresses":["0x12"]}}]}"#,
+            "`0x12` is not 20 bytes",
+        ),
+        (
+            r#"{"chains":[{"chainId":1,"rpcHttp":["${CHRONOLITH_UNSET}"]}]}"#,
+            "CHRONOLITH_UNSET is not set",
+        ),
+        (
+            r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"]},{"chainId":1,"rpcHttp":["http://b"]}]}"#,
+            "there twice",
+        ),
+    ] {
+        refused(text, expected);
+    }
+}
+
+#[test]
+fn variables_are_put_in_once() {
+    let variable = |name: &str| match name {
+        "KEY" => Some("abc".to_owned()),
+        "TRAP" => Some("${KEY}".to_owned()),
+        _ => None,
+    };
+    let expanded = |text: &str| {
+        let mut value = Value::String(text.to_owned());
+        expand(&mut value, &variable).map(|()| value.as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!(expanded("http://x/${KEY}/y").unwrap(), "http://x/abc/y");
+    assert_eq!(expanded("${NOPE:-z}${KEY}").unwrap(), "zabc");
+    assert!(expanded("${NOPE}").is_err());
+    assert!(expanded("${TRAP}").is_err(), "no second round");
+    assert!(expanded("${KEY").is_err());
+}

@@ -1,0 +1,418 @@
+//! One JSON-RPC endpoint: how it is asked, and how it has done so far.
+//!
+//! An endpoint is called by its host in logs and errors: a URL may carry a key.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
+use reqwest::{Client, Response, StatusCode, Url};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use crate::error::{Error, Result};
+use crate::throttle::Throttle;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Between two pieces of an answer. There is no limit on the whole: large answers take long.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// The pause after a first failure; it doubles with each that follows.
+const BACKOFF_FIRST: Duration = Duration::from_millis(250);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// The pause after an endpoint contradicted itself.
+const LIE_PAUSE: Duration = Duration::from_secs(300);
+/// The longest that a `Retry-After` is believed.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+
+/// How an endpoint may be used.
+#[derive(Clone, Debug)]
+pub struct EndpointSettings {
+    /// Where it is.
+    pub url: String,
+    /// Requests that may be in flight.
+    pub in_flight: usize,
+    /// Requests a second; 0 for no limit.
+    pub per_second: f64,
+    /// Calls in one request.
+    pub batch: usize,
+    /// An answer longer than this is refused.
+    pub answer_bytes_max: u64,
+}
+
+impl EndpointSettings {
+    /// The defaults for a URL.
+    #[must_use]
+    pub fn new(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            in_flight: 8,
+            per_second: 0.0,
+            batch: 50,
+            answer_bytes_max: 256 << 20,
+        }
+    }
+}
+
+/// How an endpoint does.
+#[derive(Clone, Debug)]
+pub struct EndpointReport {
+    /// Its host.
+    pub name: String,
+    /// Requests sent.
+    pub requests: u64,
+    /// Requests that failed.
+    pub failures: u64,
+    /// How often it contradicted itself or the others.
+    pub lies: u64,
+    /// Whether it is passed over for now.
+    pub cooling: bool,
+    /// The last failure.
+    pub last_error: Option<String>,
+}
+
+/// A call: a method and its parameters as JSON.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) method: &'static str,
+    pub(crate) params: String,
+}
+
+/// An error that the endpoint answered with.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct RpcFault {
+    #[serde(default)]
+    pub(crate) code: i64,
+    #[serde(default)]
+    pub(crate) message: String,
+    #[serde(default)]
+    pub(crate) data: Option<Box<RawValue>>,
+}
+
+/// What came back for one call.
+pub(crate) type Answer = std::result::Result<Box<RawValue>, RpcFault>;
+
+#[derive(Deserialize)]
+struct Reply {
+    #[serde(default)]
+    id: Option<u64>,
+    /// Kept raw: `null` is an answer and must be told apart from no answer.
+    #[serde(default)]
+    result: Option<Box<RawValue>>,
+    #[serde(default)]
+    error: Option<RpcFault>,
+}
+
+#[derive(Default, Debug)]
+struct Health {
+    requests: u64,
+    failures: u64,
+    lies: u64,
+    in_a_row: u32,
+    cool_until: Option<Instant>,
+    last_error: Option<String>,
+    missing: BTreeSet<&'static str>,
+}
+
+/// An endpoint.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) name: Arc<str>,
+    pub(crate) settings: EndpointSettings,
+    url: Url,
+    client: Client,
+    throttle: Throttle,
+    health: Mutex<Health>,
+}
+
+impl Endpoint {
+    pub(crate) fn new(settings: EndpointSettings) -> Result<Self> {
+        let url = Url::parse(&settings.url)
+            .map_err(|error| Error::Invalid(format!("endpoint is no URL: {error}")))?;
+        let host = url.host_str().unwrap_or("?");
+        let name = match url.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        };
+        let client = Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(READ_TIMEOUT)
+            .build()
+            .map_err(|error| Error::Invalid(format!("HTTP client: {error}")))?;
+        Ok(Self {
+            name: name.into(),
+            throttle: Throttle::new(settings.in_flight, settings.per_second),
+            health: Mutex::default(),
+            settings,
+            url,
+            client,
+        })
+    }
+
+    fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends calls in one request; answers in the order of the calls.
+    pub(crate) async fn send(&self, calls: &[Call]) -> Result<Vec<Answer>> {
+        let _turn = self.throttle.turn().await;
+        self.health().requests += 1;
+        let sent = self.exchange(calls).await;
+        match &sent {
+            Ok(_) => self.succeeded(),
+            Err(error) => self.failed(error),
+        }
+        sent
+    }
+
+    async fn exchange(&self, calls: &[Call]) -> Result<Vec<Answer>> {
+        let request = self
+            .client
+            .post(self.url.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .body(body_of(calls));
+        let response = request.send().await.map_err(|error| self.down(&error))?;
+        let status = response.status();
+        if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
+            return Err(Error::Unavailable {
+                endpoint: self.name.to_string(),
+                reason: format!("HTTP {}", status.as_u16()),
+                retry_after: retry_after(&response),
+            });
+        }
+        // Some answer a JSON-RPC error with a status of its own: the body tells.
+        let bytes = self.read(response).await?;
+        self.parse(&bytes, calls.len()).ok_or_else(|| {
+            let reason = format!("no JSON-RPC answer (HTTP {})", status.as_u16());
+            self.unavailable(reason)
+        })
+    }
+
+    async fn read(&self, mut response: Response) -> Result<Vec<u8>> {
+        let most = self.settings.answer_bytes_max;
+        let mut bytes = Vec::new();
+        while let Some(part) = response.chunk().await.map_err(|error| self.down(&error))? {
+            if bytes.len() as u64 + part.len() as u64 > most {
+                return Err(Error::TooLarge {
+                    endpoint: self.name.to_string(),
+                    reason: format!("answer longer than {most} bytes"),
+                    hint: None,
+                });
+            }
+            bytes.extend_from_slice(&part);
+        }
+        Ok(bytes)
+    }
+
+    /// Answers by their ids, whatever order they came in; none unless every call has one.
+    fn parse(&self, bytes: &[u8], calls: usize) -> Option<Vec<Answer>> {
+        let replies: Vec<Reply> = match calls {
+            1 => serde_json::from_slice(bytes)
+                .map(|reply| vec![reply])
+                .or_else(|_| serde_json::from_slice(bytes))
+                .ok()?,
+            _ => match serde_json::from_slice(bytes) {
+                Ok(replies) => replies,
+                // One error for the whole batch stands for each of its calls.
+                Err(_) => {
+                    let whole: Reply = serde_json::from_slice(bytes).ok()?;
+                    let fault = whole.error?;
+                    return Some(vec![Err(fault); calls]);
+                }
+            },
+        };
+        let mut answers: Vec<Option<Answer>> = (0..calls).map(|_| None).collect();
+        for reply in replies {
+            let id = match reply.id {
+                Some(id) => usize::try_from(id).ok()?,
+                None if calls == 1 => 0,
+                None => continue,
+            };
+            let answer = match (reply.error, reply.result) {
+                (Some(fault), _) => Err(fault),
+                (None, Some(result)) => Ok(result),
+                (None, None) => Ok(RawValue::NULL.to_owned()),
+            };
+            *answers.get_mut(id)? = Some(answer);
+        }
+        answers.into_iter().collect()
+    }
+
+    fn down(&self, error: &reqwest::Error) -> Error {
+        // The error's own text may hold the URL with its key.
+        let reason = match () {
+            () if error.is_timeout() => "timed out",
+            () if error.is_connect() => "cannot connect",
+            () if error.is_body() || error.is_decode() => "answer was cut",
+            () => "request failed",
+        };
+        self.unavailable(reason.to_owned())
+    }
+
+    pub(crate) fn unavailable(&self, reason: String) -> Error {
+        Error::Unavailable {
+            endpoint: self.name.to_string(),
+            reason,
+            retry_after: None,
+        }
+    }
+
+    fn succeeded(&self) {
+        let mut health = self.health();
+        health.in_a_row = 0;
+        health.cool_until = None;
+    }
+
+    /// Notes a failure and pauses the endpoint for a while, longer each time.
+    pub(crate) fn failed(&self, error: &Error) {
+        let asked = match error {
+            Error::Unavailable { retry_after, .. } => *retry_after,
+            _ => None,
+        };
+        let mut health = self.health();
+        health.failures += 1;
+        health.last_error = Some(error.to_string());
+        let doubled = BACKOFF_FIRST.saturating_mul(1 << health.in_a_row.min(16));
+        let jitter = StdRng::from_os_rng().random_range(0.5..1.0);
+        let pause = asked
+            .map(|asked| asked.min(RETRY_AFTER_MAX))
+            .unwrap_or_else(|| doubled.min(BACKOFF_MAX).mul_f64(jitter));
+        health.in_a_row += 1;
+        health.cool_until = Some(Instant::now() + pause);
+    }
+
+    /// Notes that the endpoint said what cannot be.
+    pub(crate) fn lied(&self, what: &str) {
+        tracing::warn!(endpoint = %self.name, what, "endpoint contradicts itself or others");
+        let mut health = self.health();
+        health.lies += 1;
+        health.last_error = Some(what.to_owned());
+        health.cool_until = Some(Instant::now() + LIE_PAUSE);
+    }
+
+    /// When the endpoint may be asked again; none for at once.
+    pub(crate) fn cool_until(&self) -> Option<Instant> {
+        self.health()
+            .cool_until
+            .filter(|until| *until > Instant::now())
+    }
+
+    pub(crate) fn lacks(&self, method: &'static str) {
+        self.health().missing.insert(method);
+    }
+
+    pub(crate) fn has(&self, method: &str) -> bool {
+        !self.health().missing.contains(method)
+    }
+
+    pub(crate) fn report(&self) -> EndpointReport {
+        let cooling = self.cool_until().is_some();
+        let health = self.health();
+        EndpointReport {
+            name: self.name.to_string(),
+            requests: health.requests,
+            failures: health.failures,
+            lies: health.lies,
+            cooling,
+            last_error: health.last_error.clone(),
+        }
+    }
+}
+
+fn body_of(calls: &[Call]) -> String {
+    let mut body = String::new();
+    let many = calls.len() != 1;
+    body.push_str(if many { "[" } else { "" });
+    for (id, call) in calls.iter().enumerate() {
+        let comma = if id == 0 { "" } else { "," };
+        let (method, params) = (call.method, &call.params);
+        body.push_str(&format!(
+            r#"{comma}{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#
+        ));
+    }
+    body.push_str(if many { "]" } else { "" });
+    body
+}
+
+fn retry_after(response: &Response) -> Option<Duration> {
+    let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    let seconds: f64 = value.trim().parse().ok()?;
+    (seconds.is_finite() && seconds >= 0.0).then(|| Duration::from_secs_f64(seconds.min(3600.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint() -> Endpoint {
+        Endpoint::new(EndpointSettings::new(
+            "http://user:secret@node.example:8545/v3/KEY",
+        ))
+        .unwrap()
+    }
+
+    fn texts(bytes: &str, calls: usize) -> Option<Vec<String>> {
+        let answers = endpoint().parse(bytes.as_bytes(), calls)?;
+        let text = |answer: Answer| match answer {
+            Ok(value) => value.get().to_owned(),
+            Err(fault) => format!("{} {}", fault.code, fault.message),
+        };
+        Some(answers.into_iter().map(text).collect())
+    }
+
+    #[test]
+    fn answers_come_in_the_order_of_the_calls() {
+        let batch = r#"[{"id":1,"result":"b"},{"id":0,"result":null}]"#;
+        assert_eq!(texts(batch, 2).unwrap(), ["null", "\"b\""]);
+        let fault = r#"[{"id":0,"result":1},{"id":1,"error":{"code":-32000,"message":"no"}}]"#;
+        assert_eq!(texts(fault, 2).unwrap(), ["1", "-32000 no"]);
+        let whole = r#"{"id":null,"error":{"code":-32600,"message":"no batches"}}"#;
+        assert_eq!(texts(whole, 2).unwrap(), ["-32600 no batches"; 2]);
+        assert_eq!(texts(r#"{"id":0,"result":7}"#, 1).unwrap(), ["7"]);
+        for cut in [
+            r#"[{"id":0,"result":1}]"#,
+            r#"[{"id":0,"res"#,
+            "",
+            r#"[{"id":5,"result":1}]"#,
+        ] {
+            assert_eq!(texts(cut, 2), None, "{cut}");
+        }
+    }
+
+    #[test]
+    fn no_secret_is_in_a_name_or_an_error() {
+        let endpoint = endpoint();
+        assert_eq!(&*endpoint.name, "node.example:8545");
+        let shown = endpoint.unavailable("HTTP 500".to_owned()).to_string();
+        assert!(
+            !shown.contains("KEY") && !shown.contains("secret"),
+            "{shown}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_pause_longer_each_time_and_a_wish_is_followed() {
+        let endpoint = endpoint();
+        let mut before = Duration::ZERO;
+        for _ in 0..6 {
+            endpoint.failed(&endpoint.unavailable("HTTP 500".to_owned()));
+            let pause = endpoint.cool_until().unwrap() - Instant::now();
+            assert!(pause >= before, "{pause:?} after {before:?}");
+            before = pause;
+        }
+        endpoint.failed(&Error::Unavailable {
+            endpoint: "x".to_owned(),
+            reason: "HTTP 429".to_owned(),
+            retry_after: Some(Duration::from_secs(7)),
+        });
+        assert_eq!(
+            endpoint.cool_until().unwrap() - Instant::now(),
+            Duration::from_secs(7)
+        );
+        endpoint.succeeded();
+        assert!(endpoint.cool_until().is_none());
+    }
+}

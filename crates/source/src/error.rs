@@ -1,0 +1,91 @@
+//! What can go wrong with a source, and what the caller does about it.
+
+use std::time::Duration;
+
+use chronolith_model::ErrorKind;
+
+/// A source's result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting that makes no sense.
+    #[error("invalid source: {0}")]
+    Invalid(String),
+    /// The endpoint serves another chain.
+    #[error("wrong chain (endpoint={endpoint}, expected={expected}, got={got})")]
+    WrongChain {
+        /// Which endpoint.
+        endpoint: String,
+        /// The chain that was asked for.
+        expected: u64,
+        /// The chain it serves.
+        got: u64,
+    },
+    /// No answer, or one that is no answer: try again, or elsewhere.
+    #[error("no answer (endpoint={endpoint}): {reason}")]
+    Unavailable {
+        /// Which endpoint.
+        endpoint: String,
+        /// Why.
+        reason: String,
+        /// How long it asked us to wait.
+        retry_after: Option<Duration>,
+    },
+    /// The endpoint does not have the method.
+    #[error("method missing (endpoint={endpoint}, method={method})")]
+    NoMethod {
+        /// Which endpoint.
+        endpoint: String,
+        /// Which method.
+        method: &'static str,
+    },
+    /// More than the endpoint gives at once.
+    #[error("range too large (endpoint={endpoint}): {reason}")]
+    TooLarge {
+        /// Which endpoint.
+        endpoint: String,
+        /// What it said.
+        reason: String,
+        /// Blocks that it says would work.
+        hint: Option<u64>,
+    },
+    /// The block is not there: it was replaced, or the head went back.
+    #[error("block {number} is not there (endpoint={endpoint})")]
+    Missing {
+        /// Which endpoint.
+        endpoint: String,
+        /// Which block.
+        number: u64,
+    },
+    /// What the endpoint said contradicts itself.
+    #[error("endpoint contradicts itself (endpoint={endpoint}, block={number}): {what}")]
+    Lied {
+        /// Which endpoint.
+        endpoint: String,
+        /// Which block.
+        number: u64,
+        /// What does not hold.
+        what: String,
+    },
+    /// All endpoints failed.
+    #[error("every endpoint failed, last: {0}")]
+    Exhausted(Box<Error>),
+}
+
+impl Error {
+    /// What the caller must do.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Invalid(_) | Self::WrongChain { .. } => ErrorKind::Invalid,
+            Self::Unavailable { .. } | Self::NoMethod { .. } => ErrorKind::Unavailable,
+            Self::TooLarge { .. } => ErrorKind::TooLarge,
+            Self::Missing { .. } => ErrorKind::NotFound,
+            Self::Lied { .. } => ErrorKind::Disagreement,
+            Self::Exhausted(last) => last.kind(),
+        }
+    }
+}

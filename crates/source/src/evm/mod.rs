@@ -1,0 +1,13 @@
+//! EVM chains over JSON-RPC.
+
+mod bloom;
+mod fetch;
+mod hint;
+mod ranges;
+mod verify;
+mod wire;
+
+mod source;
+
+pub use source::{EvmSettings, EvmSource, Strategy};
+pub use verify::Checks;

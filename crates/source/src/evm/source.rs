@@ -1,0 +1,323 @@
+//! An EVM chain behind JSON-RPC endpoints.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chronolith_model::{BlockClock, BlockRange, BlockRef, Dataset, Hash32, Scope};
+use serde_json::value::RawValue;
+
+use super::fetch::{Fetcher, GET_RECEIPTS, clock_of};
+use super::ranges::Spans;
+use super::verify::{Checks, Verifier};
+use super::wire::{WireBlock, hex, parse_quantity};
+use crate::endpoint::{Answer, Call, Endpoint, EndpointReport, EndpointSettings};
+use crate::error::{Error, Result};
+use crate::pool::Pool;
+use crate::source::{Fetched, Heads, Identity, Source, Want};
+
+/// How often a range is tried on all endpoints together.
+const ATTEMPTS: usize = 12;
+
+/// How logs are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Strategy {
+    /// One call for the receipts of each block: they can be proven.
+    Receipts,
+    /// One call for the logs of many blocks, and their headers.
+    Logs,
+}
+
+/// A chain and who serves it.
+#[derive(Clone, Debug)]
+pub struct EvmSettings {
+    /// Its id; an endpoint with another is refused.
+    pub chain_id: u64,
+    /// Endpoints, the preferred first.
+    pub endpoints: Vec<EndpointSettings>,
+    /// How logs are asked for, where the endpoint can.
+    pub strategy: Strategy,
+    /// What the chain lets us prove.
+    pub checks: Checks,
+    /// Blocks that one call for logs may span.
+    pub span_max: u64,
+}
+
+/// Reads an EVM chain.
+#[derive(Debug)]
+pub struct EvmSource {
+    settings: EvmSettings,
+    pool: Pool,
+    verifier: Verifier,
+    spans: HashMap<Arc<str>, Spans>,
+}
+
+impl EvmSource {
+    /// Over these endpoints. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// `Invalid` without endpoints, or with one that is no URL.
+    pub fn new(settings: EvmSettings) -> Result<Self> {
+        let pool = Pool::new(settings.endpoints.clone())?;
+        let span =
+            |endpoint: &Arc<Endpoint>| (endpoint.name.clone(), Spans::new(settings.span_max));
+        Ok(Self {
+            spans: pool.endpoints().iter().map(span).collect(),
+            verifier: Verifier::new(settings.checks),
+            pool,
+            settings,
+        })
+    }
+
+    /// Asks every endpoint which chain it serves. Those that cannot be reached are left for later.
+    ///
+    /// # Errors
+    /// `WrongChain`, or `Exhausted` where none answers.
+    pub async fn check_chain(&self) -> Result<()> {
+        let mut last = None;
+        let mut reached = false;
+        for endpoint in self.pool.endpoints() {
+            match self.chain_id_of(endpoint).await {
+                Ok(id) if id == self.settings.chain_id => reached = true,
+                Ok(got) => {
+                    return Err(Error::WrongChain {
+                        endpoint: endpoint.name.to_string(),
+                        expected: self.settings.chain_id,
+                        got,
+                    });
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        match last {
+            Some(error) if !reached => Err(Error::Exhausted(Box::new(error))),
+            _ => Ok(()),
+        }
+    }
+
+    async fn chain_id_of(&self, endpoint: &Arc<Endpoint>) -> Result<u64> {
+        let call = Call {
+            method: "eth_chainId",
+            params: "[]".to_owned(),
+        };
+        let answers = endpoint.send(&[call]).await?;
+        let answer = answers.into_iter().next().and_then(Answer::ok);
+        let id = answer.as_deref().and_then(quantity_of);
+        id.ok_or_else(|| endpoint.unavailable("no chain id".to_owned()))
+    }
+
+    /// A block's header from whichever endpoint answers; none where there is no such block.
+    async fn header(&self, tag: &str) -> Result<Option<WireBlock>> {
+        let call = Call {
+            method: "eth_getBlockByNumber",
+            params: format!(r#"["{tag}",false]"#),
+        };
+        let (endpoint, answers) = self.pool.send(&[call]).await?;
+        let answer = answers.into_iter().next();
+        let answer = answer.ok_or_else(|| endpoint.unavailable("no answer".to_owned()))?;
+        let raw = match answer {
+            Ok(raw) => raw,
+            // Nodes without a finalized block answer with an error instead of null.
+            Err(fault) if fault.message.contains("not found") => return Ok(None),
+            Err(fault) => return Err(endpoint.unavailable(fault.message)),
+        };
+        if raw.get() == "null" {
+            return Ok(None);
+        }
+        let block: WireBlock = serde_json::from_str(raw.get())
+            .map_err(|error| endpoint.unavailable(error.to_string()))?;
+        if let Err(what) = self.verifier.header(&block) {
+            endpoint.lied(&what);
+            let (endpoint, number) = (endpoint.name.to_string(), block.number);
+            return Err(Error::Lied {
+                endpoint,
+                number,
+                what,
+            });
+        }
+        Ok(Some(block))
+    }
+
+    /// Which way an endpoint is asked for this.
+    fn strategy(&self, endpoint: &Endpoint, want: &Want) -> Strategy {
+        let logs = want.datasets.contains(Dataset::Logs);
+        let narrow = want.scope != Scope::All;
+        match self.settings.strategy {
+            Strategy::Receipts if logs && !narrow && endpoint.has(GET_RECEIPTS) => {
+                Strategy::Receipts
+            }
+            _ => Strategy::Logs,
+        }
+    }
+
+    /// A prefix of the range from one endpoint.
+    async fn prefix(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        range: BlockRange,
+        want: &Want,
+    ) -> Result<Vec<Fetched>> {
+        let fetcher = Fetcher {
+            endpoint,
+            verifier: &self.verifier,
+            want,
+        };
+        if self.strategy(endpoint, want) == Strategy::Receipts {
+            return fetcher.by_receipts(range).await;
+        }
+        let Some(spans) = self.spans.get(&endpoint.name) else {
+            return fetcher.by_logs(range).await;
+        };
+        let mut blocks = range.len().min(spans.span());
+        loop {
+            let part = BlockRange::new(range.start, range.start + blocks);
+            match fetcher.by_logs(part).await {
+                Ok(fetched) => {
+                    spans.answered(blocks);
+                    return Ok(fetched);
+                }
+                Err(Error::TooLarge {
+                    endpoint: name,
+                    reason,
+                    hint,
+                }) => match spans.refused(blocks, hint) {
+                    Some(fewer) => blocks = fewer,
+                    // Even one block is too much for it: its receipts are not.
+                    None if endpoint.has(GET_RECEIPTS) => {
+                        return fetcher.by_receipts(part).await;
+                    }
+                    None => {
+                        return Err(Error::TooLarge {
+                            endpoint: name,
+                            reason,
+                            hint: None,
+                        });
+                    }
+                },
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Takes note of what went wrong with an endpoint.
+    fn note(&self, endpoint: &Endpoint, error: &Error) {
+        match error {
+            Error::Lied { what, number, .. } => {
+                endpoint.lied(&format!("block {number}: {what}"));
+            }
+            Error::NoMethod { method, .. } => {
+                tracing::info!(endpoint = %endpoint.name, method, "method missing, asking another way");
+                endpoint.lacks(method);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[async_trait]
+impl Source for EvmSource {
+    async fn identity(&self) -> Result<Identity> {
+        self.check_chain().await?;
+        let genesis = self.header("0x0").await?;
+        Ok(Identity {
+            chain_id: self.settings.chain_id,
+            genesis: genesis.map(|block| Hash32(block.hash.0)),
+        })
+    }
+
+    async fn heads(&self) -> Result<Heads> {
+        let head = self.header("latest").await?;
+        let head = head.ok_or(Error::Missing {
+            endpoint: "all".to_owned(),
+            number: 0,
+        })?;
+        let block_ref = |block: WireBlock| clock_of(&block).block_ref();
+        // A chain without these tags has none: that is an answer.
+        let finalized = self.header("finalized").await.unwrap_or_default();
+        let safe = self.header("safe").await.unwrap_or_default();
+        Ok(Heads {
+            head: block_ref(head),
+            finalized: finalized.map(block_ref),
+            safe: safe.map(block_ref),
+            syncing: false,
+        })
+    }
+
+    async fn clock(&self, number: u64) -> Result<Option<BlockClock>> {
+        let block = self.header(&hex(number)).await?;
+        Ok(block.as_ref().map(clock_of))
+    }
+
+    async fn fetch(&self, range: BlockRange, want: &Want) -> Result<Vec<Fetched>> {
+        let mut fetched: Vec<Fetched> = Vec::with_capacity(range.len() as usize);
+        let mut avoid: Vec<Arc<str>> = Vec::new();
+        let mut attempts = 0;
+        while (fetched.len() as u64) < range.len() {
+            let rest = BlockRange::new(range.start + fetched.len() as u64, range.end);
+            if avoid.len() == self.pool.endpoints().len() {
+                avoid.clear();
+            }
+            let endpoint = self.pool.endpoint(&avoid).await?;
+            match self.prefix(&endpoint, rest, want).await {
+                Ok(more) if joins(&fetched, &more) => fetched.extend(more),
+                Ok(_) => {
+                    // The chain changed between two parts: what was fetched before is stale.
+                    fetched.clear();
+                    attempts += 1;
+                }
+                Err(error) => {
+                    self.note(&endpoint, &error);
+                    attempts += 1;
+                    if matches!(
+                        error,
+                        Error::Lied { .. } | Error::Missing { .. } | Error::TooLarge { .. }
+                    ) {
+                        avoid.push(endpoint.name.clone());
+                    }
+                    if attempts >= ATTEMPTS {
+                        return Err(Error::Exhausted(Box::new(error)));
+                    }
+                }
+            }
+        }
+        let proven = |one: &Fetched| one.level >= want.level;
+        if let Some(weak) = fetched.iter().find(|one| !proven(one)) {
+            let number = weak.block.clock.number;
+            return Err(Error::Invalid(format!(
+                "block {number} cannot be proven as far as is wanted (level={:?}, wanted={:?})",
+                weak.level, want.level
+            )));
+        }
+        Ok(fetched)
+    }
+
+    fn blame(&self, endpoint: &str, block: BlockRef, what: &str) {
+        if let Some(endpoint) = self.pool.by_name(endpoint) {
+            endpoint.lied(&format!("block {}: {what}", block.number));
+        }
+    }
+
+    fn endpoints(&self) -> Vec<EndpointReport> {
+        self.pool.report()
+    }
+
+    fn concurrency(&self) -> usize {
+        let endpoints = self.pool.endpoints().iter();
+        endpoints
+            .map(|endpoint| endpoint.settings.in_flight)
+            .max()
+            .unwrap_or(1)
+    }
+}
+
+fn joins(before: &[Fetched], after: &[Fetched]) -> bool {
+    let (Some(last), Some(first)) = (before.last(), after.first()) else {
+        return true;
+    };
+    first.block.clock.parent_hash == last.block.clock.hash
+}
+
+fn quantity_of(raw: &RawValue) -> Option<u64> {
+    let text: String = serde_json::from_str(raw.get()).ok()?;
+    parse_quantity(&text)
+}

@@ -1,0 +1,222 @@
+//! What a node answers, as far as it is looked at.
+
+use alloy_consensus::Header;
+use alloy_primitives::{Address, B64, B256, Bloom, Bytes, U256};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+use serde_json::value::RawValue;
+
+/// A block: its header, its hash, and its transactions as they came.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WireBlock {
+    pub(crate) hash: B256,
+    pub(crate) parent_hash: B256,
+    #[serde(default)]
+    sha3_uncles: B256,
+    #[serde(default)]
+    miner: Address,
+    #[serde(default)]
+    state_root: B256,
+    #[serde(default)]
+    transactions_root: B256,
+    #[serde(default)]
+    pub(crate) receipts_root: B256,
+    #[serde(default)]
+    pub(crate) logs_bloom: Bloom,
+    #[serde(default)]
+    difficulty: U256,
+    #[serde(deserialize_with = "quantity")]
+    pub(crate) number: u64,
+    #[serde(default, deserialize_with = "quantity")]
+    gas_limit: u64,
+    #[serde(default, deserialize_with = "quantity")]
+    gas_used: u64,
+    #[serde(deserialize_with = "quantity")]
+    pub(crate) timestamp: u64,
+    #[serde(default)]
+    extra_data: Bytes,
+    #[serde(default)]
+    mix_hash: Option<B256>,
+    #[serde(default)]
+    nonce: Option<B64>,
+    #[serde(default, deserialize_with = "maybe_quantity")]
+    base_fee_per_gas: Option<u64>,
+    #[serde(default)]
+    withdrawals_root: Option<B256>,
+    #[serde(default, deserialize_with = "maybe_quantity")]
+    blob_gas_used: Option<u64>,
+    #[serde(default, deserialize_with = "maybe_quantity")]
+    excess_blob_gas: Option<u64>,
+    #[serde(default)]
+    parent_beacon_block_root: Option<B256>,
+    #[serde(default)]
+    requests_hash: Option<B256>,
+    #[serde(default)]
+    pub(crate) transactions: Vec<Box<RawValue>>,
+}
+
+impl WireBlock {
+    /// The header, from which its hash can be computed.
+    pub(crate) fn header(&self) -> Header {
+        Header {
+            parent_hash: self.parent_hash,
+            ommers_hash: self.sha3_uncles,
+            beneficiary: self.miner,
+            state_root: self.state_root,
+            transactions_root: self.transactions_root,
+            receipts_root: self.receipts_root,
+            logs_bloom: self.logs_bloom,
+            difficulty: self.difficulty,
+            number: self.number,
+            gas_limit: self.gas_limit,
+            gas_used: self.gas_used,
+            timestamp: self.timestamp,
+            extra_data: self.extra_data.clone(),
+            mix_hash: self.mix_hash.unwrap_or_default(),
+            nonce: self.nonce.unwrap_or_default(),
+            base_fee_per_gas: self.base_fee_per_gas,
+            withdrawals_root: self.withdrawals_root,
+            blob_gas_used: self.blob_gas_used,
+            excess_blob_gas: self.excess_blob_gas,
+            parent_beacon_block_root: self.parent_beacon_block_root,
+            requests_hash: self.requests_hash,
+            ..Header::default()
+        }
+    }
+
+    /// Hashes of all transactions, whether they came as hashes or whole; none where one has none.
+    pub(crate) fn tx_hashes(&self) -> Option<Vec<B256>> {
+        #[derive(Deserialize)]
+        struct Whole {
+            hash: B256,
+        }
+        let hash = |raw: &RawValue| {
+            let text = raw.get();
+            if text.starts_with('"') {
+                serde_json::from_str(text).ok()
+            } else {
+                serde_json::from_str(text)
+                    .ok()
+                    .map(|whole: Whole| whole.hash)
+            }
+        };
+        self.transactions.iter().map(|raw| hash(raw)).collect()
+    }
+}
+
+/// A receipt.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WireReceipt {
+    pub(crate) transaction_hash: B256,
+    #[serde(deserialize_with = "quantity")]
+    pub(crate) transaction_index: u64,
+    #[serde(default)]
+    pub(crate) block_hash: Option<B256>,
+    #[serde(rename = "type", default, deserialize_with = "maybe_quantity")]
+    pub(crate) kind: Option<u64>,
+    /// Since Byzantium; before, there is a root.
+    #[serde(default, deserialize_with = "maybe_quantity")]
+    pub(crate) status: Option<u64>,
+    #[serde(default)]
+    pub(crate) root: Option<B256>,
+    #[serde(deserialize_with = "quantity")]
+    pub(crate) cumulative_gas_used: u64,
+    #[serde(default)]
+    pub(crate) logs: Vec<WireLog>,
+    /// Of deposits on OP chains.
+    #[serde(default, deserialize_with = "maybe_quantity")]
+    pub(crate) deposit_nonce: Option<u64>,
+    #[serde(default, deserialize_with = "maybe_quantity")]
+    pub(crate) deposit_receipt_version: Option<u64>,
+}
+
+/// A log.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WireLog {
+    pub(crate) address: Address,
+    pub(crate) topics: Vec<B256>,
+    pub(crate) data: Bytes,
+    #[serde(deserialize_with = "quantity")]
+    pub(crate) block_number: u64,
+    pub(crate) block_hash: B256,
+    pub(crate) transaction_hash: B256,
+    #[serde(deserialize_with = "quantity")]
+    pub(crate) transaction_index: u64,
+    #[serde(deserialize_with = "quantity")]
+    pub(crate) log_index: u64,
+    #[serde(default)]
+    pub(crate) removed: bool,
+}
+
+/// A quantity: hexadecimal with `0x`. Some nodes write plain numbers.
+fn quantity<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    maybe_quantity(from)?.ok_or_else(|| D::Error::custom("quantity is null"))
+}
+
+fn maybe_quantity<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Form<'a> {
+        Text(#[serde(borrow)] std::borrow::Cow<'a, str>),
+        Number(u64),
+    }
+    match Option::<Form<'_>>::deserialize(from)? {
+        None => Ok(None),
+        Some(Form::Number(number)) => Ok(Some(number)),
+        Some(Form::Text(text)) => match parse_quantity(&text) {
+            Some(number) => Ok(Some(number)),
+            None => Err(D::Error::custom(format!("no quantity: {text}"))),
+        },
+    }
+}
+
+/// Parses a quantity; none if it is none or too large.
+pub(crate) fn parse_quantity(text: &str) -> Option<u64> {
+    let digits = text
+        .strip_prefix("0x")
+        .or_else(|| text.strip_prefix("0X"))?;
+    if digits.is_empty() {
+        return Some(0);
+    }
+    u64::from_str_radix(digits, 16).ok()
+}
+
+/// A number as a quantity.
+pub(crate) fn hex(number: u64) -> String {
+    format!("0x{number:x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_read_in_all_their_forms() {
+        for (text, expected) in [
+            ("0x0", Some(0)),
+            ("0x", Some(0)),
+            ("0x01", Some(1)),
+            ("0xffffffffffffffff", Some(u64::MAX)),
+            ("0x10000000000000000", None),
+            ("12", None),
+            ("0xzz", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_quantity(text), expected, "{text}");
+        }
+        #[derive(Deserialize)]
+        struct One {
+            #[serde(deserialize_with = "maybe_quantity")]
+            at: Option<u64>,
+        }
+        let read = |text: &str| serde_json::from_str(text).map(|one: One| one.at);
+        assert_eq!(read(r#"{"at":"0x10"}"#).unwrap(), Some(16));
+        assert_eq!(read(r#"{"at":16}"#).unwrap(), Some(16));
+        assert_eq!(read(r#"{"at":null}"#).unwrap(), None);
+        assert!(read(r#"{"at":"16"}"#).is_err());
+        assert!(read(r#"{"at":-1}"#).is_err());
+    }
+}

@@ -1,0 +1,18 @@
+//! Where blocks come from.
+//!
+//! A source claims blocks; a claim is checked as far as the chain allows before it is handed on, and
+//! how far that was comes with it. An endpoint that is down, slow or wrong is passed over for the
+//! next; one that lied is named. Nothing here decides what is final or keeps anything.
+
+mod chains;
+mod endpoint;
+mod error;
+pub mod evm;
+mod pool;
+mod source;
+mod throttle;
+
+pub use chains::{CHAINS, KnownChain, known_chain};
+pub use endpoint::{EndpointReport, EndpointSettings};
+pub use error::{Error, Result};
+pub use source::{Fetched, Heads, Identity, Source, Want};
