@@ -38,8 +38,8 @@ mod domain {
 }
 
 /// Time of block 0, a round number so that times are easy to read.
-const GENESIS_TIME: u64 = 1_600_000_000;
-const BLOCK_SECONDS: u64 = 12;
+pub(crate) const GENESIS_TIME: u64 = 1_600_000_000;
+pub(crate) const BLOCK_SECONDS: u64 = 12;
 
 /// What the blocks look like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,11 +1,13 @@
-//! What the tests and benches run on: seeded chains, a naive oracle, and stores that fail on
-//! command.
+//! What the tests and benches run on: seeded chains, a naive oracle, stores that fail on command,
+//! and, with the feature `evm`, a simulated EVM node.
 //!
 //! Everything here is a pure function of its seed: the same seed gives the same bytes on every
 //! run and platform, so a failing seed is a bug report. Nothing here is part of the product.
 
 mod chain;
 mod corrupt;
+#[cfg(feature = "evm")]
+pub mod evm;
 mod faults;
 mod oracle;
 mod queries;

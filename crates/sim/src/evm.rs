@@ -1,0 +1,22 @@
+//! A simulated EVM node: a chain whose headers prove their content, and a node that shows it.
+//!
+//! Content comes from [`SimChain`](crate::SimChain). Header hashes, logs blooms and receipts roots
+//! are the real functions of it, so that whoever checks them can be tested here. What nobody can
+//! check without executing transactions (state and transactions roots) is made up.
+
+mod block;
+mod chain;
+mod faults;
+mod filter;
+mod json;
+mod methods;
+mod node;
+mod refusals;
+mod rpc;
+mod server;
+
+pub use block::{EvmBlock, EvmTx, TxType};
+pub use chain::{Era, EvmChain, EvmSpec};
+pub use faults::{FaultSizes, Faults, FaultsError, RpcFault};
+pub use node::EvmNode;
+pub use server::{MissingMethod, RateLimit, RpcOptions, RpcServer, RpcStats};

@@ -1,0 +1,218 @@
+//! One EVM block with its receipts: what a header's bloom and receipts root are computed from.
+
+use std::ops::Range;
+
+use alloy_consensus::Header;
+use alloy_primitives::{Address, B256, Bloom, BloomInput, Bytes, U256};
+use alloy_rlp::Encodable as _;
+use alloy_trie::root::ordered_trie_root_with_encoder;
+use chronolith_model::{Block, BlockClock, BlockRef, Hash32, Log, Payload, Tx};
+
+/// How a transaction and its receipt are encoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TxType {
+    /// Without a type byte.
+    Legacy,
+    /// EIP-1559.
+    DynamicFee,
+}
+
+impl TxType {
+    /// The number of the type.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Legacy => 0,
+            Self::DynamicFee => 2,
+        }
+    }
+}
+
+/// A transaction and its receipt.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EvmTx {
+    /// Position in the block.
+    pub index: u32,
+    /// Hash; pseudo-random.
+    pub hash: Hash32,
+    /// How it is encoded.
+    pub tx_type: TxType,
+    /// Who sent it.
+    pub from: Address,
+    /// Whom it calls; none where it creates a contract.
+    pub to: Option<Address>,
+    /// Whether it went through.
+    pub succeeded: bool,
+    /// Gas that it used.
+    pub gas_used: u64,
+    /// Gas that it and those before it used.
+    pub cumulative_gas_used: u64,
+    /// Price of a unit of gas.
+    pub gas_price: u64,
+    /// Which logs of the block are its own.
+    pub logs: Range<usize>,
+}
+
+/// A block with everything that its header commits to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EvmBlock {
+    /// The header.
+    pub header: Header,
+    /// Keccak of the header's RLP.
+    pub hash: Hash32,
+    /// Transactions with their receipts, in order.
+    pub txs: Vec<EvmTx>,
+    /// Logs of all transactions, in order.
+    pub logs: Vec<Log>,
+}
+
+impl EvmBlock {
+    /// Number and hash.
+    #[must_use]
+    pub fn block_ref(&self) -> BlockRef {
+        BlockRef {
+            number: self.header.number,
+            hash: self.hash,
+        }
+    }
+
+    /// The logs of one of its transactions.
+    #[must_use]
+    pub fn logs_of(&self, tx: &EvmTx) -> &[Log] {
+        self.logs.get(tx.logs.clone()).unwrap_or_default()
+    }
+
+    /// The block as it is ingested: all transactions, all logs, no payload.
+    #[must_use]
+    pub fn to_model(&self) -> Block {
+        let tx = |tx: &EvmTx| Tx {
+            index: tx.index,
+            hash: tx.hash,
+        };
+        Block {
+            clock: BlockClock {
+                number: self.header.number,
+                hash: self.hash,
+                parent_hash: Hash32(self.header.parent_hash.0),
+                timestamp: self.header.timestamp,
+            },
+            txs: self.txs.iter().map(tx).collect(),
+            logs: self.logs.clone(),
+            payload: Payload::default(),
+        }
+    }
+}
+
+/// The transactions and logs of a block, before it has a header.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Content {
+    pub(super) txs: Vec<EvmTx>,
+    pub(super) logs: Vec<Log>,
+}
+
+/// What a header says about its content. All that a node must remember, because content can be
+/// made again at any time.
+#[derive(Clone, Debug)]
+pub(super) struct Seal {
+    pub(super) receipts_root: B256,
+    /// None where no bit is set, as in most blocks of a sparse chain.
+    pub(super) bloom: Option<Box<Bloom>>,
+    pub(super) gas_used: u64,
+    pub(super) tx_count: u32,
+}
+
+impl Seal {
+    pub(super) fn of(content: &Content) -> Self {
+        let mut bloom = Bloom::ZERO;
+        let mut encoded = Vec::with_capacity(content.txs.len());
+        for tx in &content.txs {
+            let logs = content.logs.get(tx.logs.clone()).unwrap_or_default();
+            let tx_bloom = bloom_of(logs);
+            bloom |= tx_bloom;
+            encoded.push(encode_receipt(tx, logs, &tx_bloom));
+        }
+        Self {
+            receipts_root: ordered_trie_root_with_encoder(&encoded, |receipt, out| {
+                out.extend_from_slice(receipt);
+            }),
+            bloom: (!bloom.is_zero()).then(|| Box::new(bloom)),
+            gas_used: content.txs.last().map_or(0, |tx| tx.cumulative_gas_used),
+            tx_count: content.txs.len() as u32,
+        }
+    }
+}
+
+/// The bloom of these logs: each emitter and each topic sets three bits.
+pub(super) fn bloom_of(logs: &[Log]) -> Bloom {
+    let mut bloom = Bloom::ZERO;
+    for log in logs {
+        bloom.accrue(BloomInput::Raw(log.emitter()));
+        log.topics()
+            .for_each(|topic| bloom.accrue(BloomInput::Raw(topic)));
+    }
+    bloom
+}
+
+/// A receipt as EIP-2718 puts it into the trie.
+fn encode_receipt(tx: &EvmTx, logs: &[Log], bloom: &Bloom) -> Vec<u8> {
+    let mut encoded_logs = Vec::new();
+    logs.iter()
+        .for_each(|log| encode_log(log, &mut encoded_logs));
+    let mut fields = Vec::with_capacity(encoded_logs.len() + 300);
+    tx.succeeded.encode(&mut fields);
+    tx.cumulative_gas_used.encode(&mut fields);
+    bloom.as_slice().encode(&mut fields);
+    put_list(&encoded_logs, &mut fields);
+    let mut receipt = Vec::with_capacity(fields.len() + 8);
+    if tx.tx_type != TxType::Legacy {
+        receipt.push(tx.tx_type.number());
+    }
+    put_list(&fields, &mut receipt);
+    receipt
+}
+
+fn encode_log(log: &Log, out: &mut Vec<u8>) {
+    let mut topics = Vec::with_capacity(4 * 33);
+    log.topics().for_each(|topic| topic.encode(&mut topics));
+    let mut fields = Vec::with_capacity(log.byte_len() + 16);
+    log.emitter().encode(&mut fields);
+    put_list(&topics, &mut fields);
+    log.data().encode(&mut fields);
+    put_list(&fields, out);
+}
+
+fn put_list(items: &[u8], out: &mut Vec<u8>) {
+    let header = alloy_rlp::Header {
+        list: true,
+        payload_length: items.len(),
+    };
+    header.encode(out);
+    out.extend_from_slice(items);
+}
+
+/// The parts of a header that say nothing about the block's content.
+pub(super) struct HeaderFiller {
+    pub(super) beneficiary: Address,
+    pub(super) state_root: B256,
+    pub(super) transactions_root: B256,
+    pub(super) mix_hash: B256,
+    pub(super) beacon_root: B256,
+    pub(super) base_fee: u64,
+}
+
+impl HeaderFiller {
+    /// A header with these parts, as a chain since London has it; everything else is left at its
+    /// default.
+    pub(super) fn header(&self) -> Header {
+        Header {
+            beneficiary: self.beneficiary,
+            state_root: self.state_root,
+            transactions_root: self.transactions_root,
+            mix_hash: self.mix_hash,
+            base_fee_per_gas: Some(self.base_fee),
+            difficulty: U256::ZERO,
+            extra_data: Bytes::from_static(b"chronolith sim"),
+            ..Header::default()
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! How the blocks of an EVM chain are made: content from a seed, headers that commit to it.
+//!
+//! Content is a pure function of the seed, the fork and the number. A header also needs its
+//! parent's hash, so headers are made one behind the other, by whoever keeps the hashes.
+
+use std::ops::Range;
+
+use alloy_consensus::Header;
+use alloy_primitives::{Address, B256};
+use alloy_trie::EMPTY_ROOT_HASH;
+use chronolith_model::{Hash32, Log, Tx};
+
+use super::block::{Content, EvmTx, HeaderFiller, Seal, TxType};
+use crate::chain::{BLOCK_SECONDS, GENESIS_TIME};
+use crate::rng::{self, Rng};
+use crate::{ChainSpec, Shape, SimChain};
+
+/// Numbers that keep apart what is derived from one seed.
+mod domain {
+    pub(super) const BUSY: u64 = 101;
+    pub(super) const TXS: u64 = 102;
+    pub(super) const HEADER: u64 = 103;
+}
+
+const PERMILLE: u64 = 1_000;
+/// What a transaction costs at least.
+const TX_GAS: u64 = 21_000;
+/// What a log costs here, whatever its length.
+const LOG_GAS: u64 = 1_500;
+/// Gas limits are whole multiples of it.
+const GAS_LIMIT: u64 = 36_000_000;
+/// Transactions of the old type, those that create a contract, and those that fail, in percent.
+const LEGACY_PERCENT: u32 = 30;
+const CREATE_PERCENT: u32 = 3;
+const FAILED_PERCENT: u32 = 10;
+/// The least base fee, and how far it goes up from there.
+const BASE_FEE: u64 = 1_000_000_000;
+const BASE_FEE_SPREAD: u64 = 50_000_000_000;
+
+/// Which header fields a block has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Era {
+    /// Up to the base fee.
+    London,
+    /// Withdrawals root, blob gas and the beacon root as well.
+    Cancun,
+    /// And the hash of the requests.
+    Prague,
+}
+
+/// Which EVM chain to make up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EvmSpec {
+    /// Decides gas, senders and the made-up parts of headers: with another seed the same content
+    /// has other block hashes.
+    pub seed: u64,
+    /// What `eth_chainId` says.
+    pub chain_id: u64,
+    /// Logs and transactions. [`Shape::TinyVaried`] is taken as [`Shape::Tiny`], because an EVM
+    /// chain cannot have its logs.
+    pub content: ChainSpec,
+    /// Seconds from block to block; 0 gives all blocks the same time.
+    pub block_seconds: u64,
+    /// How many of a thousand blocks have content at all. Makes sparse chains: a mean of 0.12 logs
+    /// a block is one log a block in 120 of a thousand.
+    pub busy_permille: u32,
+    /// Which header fields there are.
+    pub era: Era,
+}
+
+impl EvmSpec {
+    /// Small blocks with every odd case: empty and crowded ones, equal times.
+    #[must_use]
+    pub fn tiny(seed: u64) -> Self {
+        Self {
+            seed,
+            chain_id: 31_337,
+            content: ChainSpec::tiny(seed),
+            block_seconds: BLOCK_SECONDS,
+            busy_permille: 1_000,
+            era: Era::Prague,
+        }
+    }
+
+    /// Blocks with the statistics of Ethereum's.
+    #[must_use]
+    pub fn mainnet(seed: u64) -> Self {
+        Self {
+            content: ChainSpec::mainnet(seed),
+            ..Self::tiny(seed)
+        }
+    }
+
+    /// A quiet chain: one log in so many of a thousand blocks, nothing in the others.
+    #[must_use]
+    pub fn sparse(seed: u64, busy_permille: u32) -> Self {
+        Self {
+            content: ChainSpec {
+                logs_per_block: 1,
+                jitter_percent: 0,
+                ..ChainSpec::mainnet(seed)
+            },
+            busy_permille,
+            ..Self::tiny(seed)
+        }
+    }
+}
+
+/// Makes the blocks of an EVM chain. Block 0 is empty, as everywhere.
+#[derive(Clone, Debug)]
+pub struct EvmChain {
+    spec: EvmSpec,
+    content: SimChain,
+}
+
+impl EvmChain {
+    /// The chain of this spec.
+    #[must_use]
+    pub fn new(spec: EvmSpec) -> Self {
+        let mut content = spec.content;
+        if content.shape == Shape::TinyVaried {
+            content.shape = Shape::Tiny;
+        }
+        Self {
+            spec,
+            content: SimChain::new(content),
+        }
+    }
+
+    /// The same chain below `at`, another one from there on; different ids give different chains.
+    #[must_use]
+    pub fn fork(&self, at: u64, id: u64) -> Self {
+        Self {
+            spec: self.spec,
+            content: self.content.fork(at, id),
+        }
+    }
+
+    /// What the chain was made from.
+    #[must_use]
+    pub fn spec(&self) -> &EvmSpec {
+        &self.spec
+    }
+
+    /// The time of a block; the same on every fork.
+    #[must_use]
+    pub fn timestamp(&self, number: u64) -> u64 {
+        let shown = self.content.clock(number).timestamp - GENESIS_TIME;
+        GENESIS_TIME + shown / BLOCK_SECONDS * self.spec.block_seconds
+    }
+
+    /// The hash of a transaction, whether or not the block has that many.
+    #[must_use]
+    pub fn tx_hash(&self, number: u64, index: u32) -> Hash32 {
+        self.content.tx_hash(number, index)
+    }
+
+    /// The transactions and logs of a block.
+    pub(super) fn content(&self, number: u64) -> Content {
+        if !self.is_busy(number) {
+            return Content::default();
+        }
+        let block = self.content.block(number);
+        Content {
+            txs: self.txs(number, &block.txs, &block.logs),
+            logs: block.logs,
+        }
+    }
+
+    /// The header of a block with this content on top of this parent.
+    pub(super) fn header(&self, number: u64, parent: Hash32, seal: &Seal) -> Header {
+        let cancun = self.spec.era != Era::London;
+        let prague = self.spec.era == Era::Prague;
+        let filler = self.filler(number, seal);
+        let gas_limit = seal.gas_used.next_multiple_of(GAS_LIMIT).max(GAS_LIMIT);
+        Header {
+            parent_hash: B256::new(parent.0),
+            receipts_root: seal.receipts_root,
+            logs_bloom: seal.bloom.as_deref().copied().unwrap_or_default(),
+            number,
+            gas_limit,
+            gas_used: seal.gas_used,
+            timestamp: self.timestamp(number),
+            withdrawals_root: cancun.then_some(EMPTY_ROOT_HASH),
+            blob_gas_used: cancun.then_some(0),
+            excess_blob_gas: cancun.then_some(0),
+            parent_beacon_block_root: cancun.then_some(filler.beacon_root),
+            requests_hash: prague.then_some(B256::ZERO),
+            ..filler.header()
+        }
+    }
+
+    fn is_busy(&self, number: u64) -> bool {
+        let dice = rng::key(&[domain::BUSY, self.place(number)]) % PERMILLE;
+        number > 0 && dice < u64::from(self.spec.busy_permille)
+    }
+
+    /// A number that stands for this block on this fork.
+    fn place(&self, number: u64) -> u64 {
+        self.content.block_hash(number).prefix64()
+    }
+
+    fn txs(&self, number: u64, txs: &[Tx], logs: &[Log]) -> Vec<EvmTx> {
+        let mut rng = Rng::of(&[domain::TXS, self.spec.seed, self.place(number)]);
+        let mut gas_before = 0;
+        let mut next_log = 0;
+        let make = |tx: &Tx| {
+            let mine = |log: &&Log| log.tx_index() == tx.index;
+            let count = logs.iter().skip(next_log).take_while(mine).count();
+            let range = next_log..next_log + count;
+            next_log = range.end;
+            let made = make_tx(&mut rng, tx, range, gas_before);
+            gas_before = made.cumulative_gas_used;
+            made
+        };
+        txs.iter().map(make).collect()
+    }
+
+    fn filler(&self, number: u64, seal: &Seal) -> HeaderFiller {
+        let mut rng = Rng::of(&[domain::HEADER, self.spec.seed, self.place(number)]);
+        let transactions_root = B256::new(rng.bytes());
+        HeaderFiller {
+            beneficiary: Address::new(rng.bytes()),
+            state_root: B256::new(rng.bytes()),
+            transactions_root: match seal.tx_count {
+                0 => EMPTY_ROOT_HASH,
+                _ => transactions_root,
+            },
+            mix_hash: B256::new(rng.bytes()),
+            beacon_root: B256::new(rng.bytes()),
+            base_fee: BASE_FEE + rng.below(BASE_FEE_SPREAD),
+        }
+    }
+}
+
+fn make_tx(rng: &mut Rng, tx: &Tx, logs: Range<usize>, gas_before: u64) -> EvmTx {
+    let legacy = rng.percent(LEGACY_PERCENT);
+    let creates = rng.percent(CREATE_PERCENT);
+    // A failed transaction leaves no logs.
+    let failed = rng.percent(FAILED_PERCENT) && logs.is_empty();
+    let gas_used = TX_GAS + rng.below(180_000) + LOG_GAS * logs.len() as u64;
+    let to = Address::new(rng.bytes());
+    EvmTx {
+        index: tx.index,
+        hash: tx.hash,
+        tx_type: if legacy {
+            TxType::Legacy
+        } else {
+            TxType::DynamicFee
+        },
+        from: Address::new(rng.bytes()),
+        to: (!creates).then_some(to),
+        succeeded: !failed,
+        gas_used,
+        cumulative_gas_used: gas_before + gas_used,
+        gas_price: BASE_FEE + BASE_FEE_SPREAD + rng.below(BASE_FEE),
+        logs,
+    }
+}

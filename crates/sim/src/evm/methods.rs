@@ -1,0 +1,237 @@
+//! The methods of a simulated node, each a pure function of the node's state and the faults.
+//!
+//! A method takes the state once: all that one answer says is of one chain.
+
+mod logs;
+
+use alloy_primitives::Bloom;
+use chronolith_model::{Hash32, Log};
+use serde_json::Value;
+
+use super::block::EvmBlock;
+use super::faults::{Faults, RpcFault};
+use super::filter::{parse_hash, parse_quantity};
+use super::json::{self, Lies, LogPlace, Txs};
+use super::node::{Head, State};
+use super::refusals::RpcError;
+use super::server::Context;
+
+/// All methods there are.
+const METHODS: [&str; 12] = [
+    "eth_blockNumber",
+    "eth_chainId",
+    "eth_getBlockByHash",
+    "eth_getBlockByNumber",
+    "eth_getBlockReceipts",
+    "eth_getLogs",
+    "eth_getTransactionReceipt",
+    "eth_subscribe",
+    "eth_syncing",
+    "eth_unsubscribe",
+    "net_version",
+    "web3_clientVersion",
+];
+
+type Answer = Result<Vec<u8>, RpcError>;
+
+/// The method of this name.
+pub(super) fn known(name: &str) -> Option<&'static str> {
+    METHODS.into_iter().find(|known| *known == name)
+}
+
+/// Calls a method. Subscriptions belong to a connection and are not among them.
+pub(super) fn call(context: &Context, method: &str, params: &[Value]) -> Answer {
+    let faults = context.faults();
+    let state = context.node.read();
+    match method {
+        "eth_chainId" => Ok(quantity(chain_id(&state, faults))),
+        "net_version" => Ok(format!("\"{}\"", chain_id(&state, faults)).into_bytes()),
+        "web3_clientVersion" => Ok(b"\"chronolith-sim/v0.1.0\"".to_vec()),
+        "eth_blockNumber" => Ok(quantity(head_number(&state, faults))),
+        "eth_syncing" => Ok(b"false".to_vec()),
+        "eth_getBlockByNumber" => {
+            let number = resolve(&state, faults, param(params, 0)?)?;
+            Ok(block_by_number(&state, faults, number, is_full(params)))
+        }
+        "eth_getBlockByHash" => {
+            let hash = parse_hash(param(params, 0)?)?;
+            Ok(block_by_hash(&state, faults, hash, is_full(params)))
+        }
+        "eth_getBlockReceipts" => {
+            let number = block_of(&state, faults, param(params, 0)?)?;
+            Ok(block_receipts(&state, faults, number))
+        }
+        "eth_getTransactionReceipt" => {
+            let hash = parse_hash(param(params, 0)?)?;
+            let place = context.node.find_tx(&state, hash);
+            Ok(tx_receipt(&state, faults, place))
+        }
+        "eth_getLogs" => logs::get_logs(context, &state, params),
+        _ => Err(RpcError::new(-32601, "method not found")),
+    }
+}
+
+/// The block that a number or a tag names; it need not exist.
+fn resolve(state: &State, faults: &Faults, tag: &Value) -> Result<u64, RpcError> {
+    let text = tag.as_str();
+    let text =
+        text.ok_or_else(|| RpcError::params("invalid argument 0: no block number or tag"))?;
+    match text {
+        "latest" | "pending" => Ok(head_number(state, faults)),
+        "finalized" => Ok(state.behind_head(state.finalized_depth).number),
+        "safe" => Ok(state.behind_head(state.finalized_depth / 2).number),
+        "earliest" => Ok(0),
+        number => parse_quantity(number),
+    }
+}
+
+/// The block that a number, a tag, a hash or an object with one of them names.
+fn block_of(state: &State, faults: &Faults, value: &Value) -> Result<Option<u64>, RpcError> {
+    let value = match value {
+        Value::Object(object) => object
+            .get("blockHash")
+            .or_else(|| object.get("blockNumber"))
+            .unwrap_or(&Value::Null),
+        plain => plain,
+    };
+    match value.as_str() {
+        Some(text) if text.len() == 66 => Ok(state.number_of(parse_hash(value)?)),
+        _ => resolve(state, faults, value).map(Some),
+    }
+}
+
+fn head_number(state: &State, faults: &Faults) -> u64 {
+    let head = state.head().number;
+    if head > 0 && faults.hits(RpcFault::HeadRegression) {
+        return head.saturating_sub(faults.sizes().regression_blocks.max(1));
+    }
+    head
+}
+
+fn chain_id(state: &State, faults: &Faults) -> u64 {
+    state.chain_id() + u64::from(faults.hits(RpcFault::WrongChainId))
+}
+
+fn block_by_number(state: &State, faults: &Faults, number: u64, full: bool) -> Vec<u8> {
+    if state.hash_at(number).is_none() || faults.hits(RpcFault::NullBlock) {
+        return null();
+    }
+    // Block 0 has no siblings: everybody agrees on it.
+    if number > 0 && faults.hits(RpcFault::HashChange) {
+        let sibling = state.sibling(number);
+        return sibling.map_or_else(null, |block| whole_block(state, faults, &block, full));
+    }
+    known_block(state, faults, number, full)
+}
+
+fn block_by_hash(state: &State, faults: &Faults, hash: Hash32, full: bool) -> Vec<u8> {
+    match state.number_of(hash) {
+        Some(number) if !faults.hits(RpcFault::NullBlock) => {
+            known_block(state, faults, number, full)
+        }
+        _ => null(),
+    }
+}
+
+/// A canonical block; its content is made only where it is shown.
+fn known_block(state: &State, faults: &Faults, number: u64, full: bool) -> Vec<u8> {
+    if full {
+        let block = state.block(number);
+        return block.map_or_else(null, |block| whole_block(state, faults, &block, full));
+    }
+    let Some(head) = state.head_at(number) else {
+        return null();
+    };
+    let hashes: Vec<Hash32> = state.tx_hashes(number).collect();
+    put_block(faults, &head, &Txs::Hashes(&hashes))
+}
+
+fn whole_block(state: &State, faults: &Faults, block: &EvmBlock, full: bool) -> Vec<u8> {
+    let head = Head {
+        header: block.header.clone(),
+        hash: block.hash,
+    };
+    if full {
+        return put_block(faults, &head, &Txs::Full(&block.txs, state.chain_id()));
+    }
+    let hashes: Vec<Hash32> = block.txs.iter().map(|tx| tx.hash).collect();
+    put_block(faults, &head, &Txs::Hashes(&hashes))
+}
+
+fn put_block(faults: &Faults, head: &Head, txs: &Txs<'_>) -> Vec<u8> {
+    let bloom = head.header.logs_bloom;
+    let zeroed = !bloom.is_zero() && faults.hits(RpcFault::BloomZero);
+    let shown = if zeroed { Bloom::ZERO } else { bloom };
+    let mut out = Vec::with_capacity(2_048);
+    json::put_block(&mut out, head, txs, &shown);
+    out
+}
+
+fn block_receipts(state: &State, faults: &Faults, number: Option<u64>) -> Vec<u8> {
+    let Some(block) = number.and_then(|number| state.block(number)) else {
+        return null();
+    };
+    if faults.hits(RpcFault::NullReceipts) {
+        return null();
+    }
+    let indexes: Vec<u32> = block.logs.iter().map(Log::log_index).collect();
+    let lies = lies(faults, &indexes);
+    let place = LogPlace::new(&block, lies);
+    let mut out = Vec::with_capacity(1_100 * block.txs.len() + 1_000 * block.logs.len());
+    json::put_list(&mut out, &block.txs, |out, tx| {
+        place.put_receipt(out, &block, tx, lies);
+    });
+    out
+}
+
+fn tx_receipt(state: &State, faults: &Faults, place: Option<(u64, u32)>) -> Vec<u8> {
+    let block = place.and_then(|(number, _)| state.block(number));
+    let (Some((_, index)), Some(block)) = (place, block) else {
+        return null();
+    };
+    let Some(tx) = block.txs.get(index as usize) else {
+        return null();
+    };
+    if faults.hits(RpcFault::NullReceipts) {
+        return null();
+    }
+    let logs = block.logs_of(tx).iter();
+    let lies = lies(faults, &logs.map(Log::log_index).collect::<Vec<_>>());
+    let mut out = Vec::new();
+    LogPlace::new(&block, lies).put_receipt(&mut out, &block, tx, lies);
+    out
+}
+
+/// What is told wrongly about these logs of one block.
+fn lies(faults: &Faults, log_indexes: &[u32]) -> Lies {
+    let count = log_indexes.len() as u64;
+    if count == 0 {
+        return Lies::default();
+    }
+    let missing = faults.draw(RpcFault::MissingLog);
+    let missing = missing.and_then(|dice| log_indexes.get((dice % count) as usize));
+    Lies {
+        wrong_hash: faults.hits(RpcFault::WrongBlockHashInLogs),
+        no_timestamp: faults.hits(RpcFault::MissingBlockTimestamp),
+        missing_log: missing.copied(),
+    }
+}
+
+fn param(params: &[Value], at: usize) -> Result<&Value, RpcError> {
+    let missing = || RpcError::params(format!("missing value for required argument {at}"));
+    params.get(at).ok_or_else(missing)
+}
+
+fn is_full(params: &[Value]) -> bool {
+    params.get(1).and_then(Value::as_bool).unwrap_or_default()
+}
+
+fn quantity(value: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    json::put_quantity(&mut out, value);
+    out
+}
+
+fn null() -> Vec<u8> {
+    b"null".to_vec()
+}

@@ -1,0 +1,211 @@
+//! What one node sees of an EVM chain: a canonical chain that grows, reorgs and rolls back.
+//!
+//! It keeps about a hundred bytes a block, and the bloom where one has bits; transactions and logs
+//! are made again when somebody asks. Replaced blocks are forgotten: their hashes are unknown, as
+//! they are to a real node.
+
+mod state;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use chronolith_model::{BlockRange, BlockRef, Hash32};
+use tokio::sync::broadcast;
+
+use super::EvmBlock;
+use super::chain::EvmSpec;
+use crate::Oracle;
+
+pub(super) use state::{Head, State};
+
+/// How many heads a slow listener may be behind before it misses some.
+const HEADS_MAX: usize = 8_192;
+
+/// A node's view of a chain. A clone is another handle to the same node.
+#[derive(Clone)]
+pub struct EvmNode {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: RwLock<State>,
+    heads: broadcast::Sender<Arc<Head>>,
+    txs: Mutex<TxIndex>,
+}
+
+/// Where transactions are, by the first bytes of their hash. Made when somebody first asks for
+/// one: most users never do.
+#[derive(Default)]
+struct TxIndex {
+    places: HashMap<u64, (u64, u32)>,
+    /// The hash of the last block that is in it, at each number: tells which blocks to add again.
+    hashes: Vec<Hash32>,
+}
+
+impl EvmNode {
+    /// A node of this chain with block 0 and this many more.
+    #[must_use]
+    pub fn new(spec: EvmSpec, blocks: u64) -> Self {
+        let node = Self {
+            shared: Arc::new(Shared {
+                state: RwLock::new(State::new(spec)),
+                heads: broadcast::channel(HEADS_MAX).0,
+                txs: Mutex::default(),
+            }),
+        };
+        node.mine(blocks);
+        node
+    }
+
+    /// Adds this many blocks and returns the new head.
+    pub fn mine(&self, blocks: u64) -> BlockRef {
+        let mut state = self.write();
+        self.extend(&mut state, blocks)
+    }
+
+    /// Replaces the last `depth` blocks by others and adds one more, so that the new chain is
+    /// longer; returns the new head. Block 0 is never replaced.
+    pub fn reorg(&self, depth: u64) -> BlockRef {
+        let mut state = self.write();
+        let depth = depth.min(state.head().number);
+        state.fork(depth);
+        self.extend(&mut state, depth + 1)
+    }
+
+    /// Takes the last blocks away and tells nobody; returns the new head. Mining gives the same
+    /// blocks again.
+    pub fn rollback(&self, blocks: u64) -> BlockRef {
+        let mut state = self.write();
+        let keep = state.head().number.saturating_sub(blocks);
+        state.truncate(keep + 1);
+        state.head()
+    }
+
+    /// Number and hash of the newest block.
+    #[must_use]
+    pub fn head(&self) -> BlockRef {
+        self.read().head()
+    }
+
+    /// How many blocks the finalized one is behind the head; 64 at the start. The safe one is half
+    /// as far behind. Both are plain arithmetic: a deep reorg goes below the finalized block.
+    pub fn set_finalized_depth(&self, blocks: u64) {
+        self.write().finalized_depth = blocks;
+    }
+
+    /// Number and hash of the finalized block.
+    #[must_use]
+    pub fn finalized(&self) -> BlockRef {
+        let state = self.read();
+        state.behind_head(state.finalized_depth)
+    }
+
+    /// Number and hash of the safe block.
+    #[must_use]
+    pub fn safe(&self) -> BlockRef {
+        let state = self.read();
+        state.behind_head(state.finalized_depth / 2)
+    }
+
+    /// The chain's id.
+    #[must_use]
+    pub fn chain_id(&self) -> u64 {
+        self.read().chain_id()
+    }
+
+    /// The block of this number.
+    #[must_use]
+    pub fn block(&self, number: u64) -> Option<Arc<EvmBlock>> {
+        self.read().block(number).map(Arc::new)
+    }
+
+    /// The canonical block with this hash.
+    #[must_use]
+    pub fn by_hash(&self, hash: Hash32) -> Option<Arc<EvmBlock>> {
+        let state = self.read();
+        let number = state.number_of(hash)?;
+        state.block(number).map(Arc::new)
+    }
+
+    /// The canonical blocks of a range, as far as there are any, in the naive reference: what a
+    /// client that made no mistake knows.
+    #[must_use]
+    pub fn oracle(&self, range: BlockRange) -> Oracle {
+        let state = self.read();
+        let mut oracle = Oracle::new();
+        let end = range.end.min(state.head().number + 1);
+        let blocks = (range.start..end).filter_map(|number| state.block(number));
+        blocks.for_each(|block| oracle.push(block.to_model()));
+        oracle
+    }
+
+    /// Everything behind one lock, so that an answer never mixes two chains.
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, State> {
+        // A state is changed by pushing whole blocks: a panic leaves it usable.
+        let state = self.shared.state.read();
+        state.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// New heads from now on, in order.
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<Arc<Head>> {
+        self.shared.heads.subscribe()
+    }
+
+    /// Number of the block and position in it of the canonical transaction with this hash.
+    pub(super) fn find_tx(&self, state: &State, hash: Hash32) -> Option<(u64, u32)> {
+        let index = self.shared.txs.lock();
+        let mut index = index.unwrap_or_else(PoisonError::into_inner);
+        index.update(state);
+        let &(number, position) = index.places.get(&hash.prefix64())?;
+        let found = state.tx_hashes(number).nth(position as usize);
+        (found == Some(hash)).then_some((number, position))
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        let state = self.shared.state.write();
+        state.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn extend(&self, state: &mut State, blocks: u64) -> BlockRef {
+        let first = state.head().number + 1;
+        state.extend(blocks);
+        if self.shared.heads.receiver_count() > 0 {
+            let heads = (first..first + blocks).filter_map(|number| state.head_at(number));
+            for head in heads {
+                // Under the lock, so that listeners see heads in the order of the chain. Nobody
+                // listening any more is no fault.
+                let _ = self.shared.heads.send(Arc::new(head));
+            }
+        }
+        state.head()
+    }
+}
+
+impl fmt::Debug for EvmNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EvmNode")
+            .field("head", &self.head())
+            .finish_non_exhaustive()
+    }
+}
+
+impl TxIndex {
+    /// Adds the blocks that it does not know. Entries of replaced blocks stay and are harmless:
+    /// whoever finds one compares the whole hash.
+    fn update(&mut self, state: &State) {
+        // A hash stands for all blocks below: the highest one that still holds is enough.
+        while let Some(hash) = self.hashes.last() {
+            if state.hash_at(self.hashes.len() as u64 - 1) == Some(*hash) {
+                break;
+            }
+            self.hashes.pop();
+        }
+        for number in self.hashes.len() as u64..=state.head().number {
+            let hashes = state.tx_hashes(number).zip(0..);
+            let places = hashes.map(|(hash, index)| (hash.prefix64(), (number, index)));
+            self.places.extend(places);
+            self.hashes.extend(state.hash_at(number));
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The canonical chain of a node, compactly, behind its lock.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use alloy_consensus::Header;
+use chronolith_model::{BlockRef, Hash32};
+use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
+
+use crate::evm::EvmBlock;
+use crate::evm::block::Seal;
+use crate::evm::chain::{EvmChain, EvmSpec};
+
+/// How many blocks are prepared at once. More would hold more of them in memory for nothing.
+const BATCH: u64 = 4_096;
+/// What a new node takes as the finalized depth.
+const FINALIZED_DEPTH: u64 = 64;
+/// The fork of siblings: no reorg ever has this id.
+const SIBLING: u64 = u64::MAX;
+
+/// A header and its hash.
+#[derive(Clone, Debug)]
+pub(in crate::evm) struct Head {
+    pub(in crate::evm) header: Header,
+    pub(in crate::evm) hash: Hash32,
+}
+
+struct Record {
+    hash: Hash32,
+    seal: Seal,
+    chain: Arc<EvmChain>,
+}
+
+/// All canonical blocks of a node.
+pub(in crate::evm) struct State {
+    /// Makes the next blocks.
+    chain: Arc<EvmChain>,
+    /// By number; never empty.
+    records: Vec<Record>,
+    numbers: HashMap<Hash32, u64>,
+    forks: u64,
+    pub(in crate::evm) finalized_depth: u64,
+}
+
+impl State {
+    pub(super) fn new(spec: EvmSpec) -> Self {
+        let mut state = Self {
+            chain: Arc::new(EvmChain::new(spec)),
+            records: Vec::new(),
+            numbers: HashMap::new(),
+            forks: 0,
+            finalized_depth: FINALIZED_DEPTH,
+        };
+        state.extend(1);
+        state
+    }
+
+    pub(in crate::evm) fn chain_id(&self) -> u64 {
+        self.chain.spec().chain_id
+    }
+
+    pub(in crate::evm) fn head(&self) -> BlockRef {
+        self.behind_head(0)
+    }
+
+    /// The block so far behind the head, or block 0.
+    pub(in crate::evm) fn behind_head(&self, blocks: u64) -> BlockRef {
+        let head = self.records.len() as u64 - 1;
+        let number = head.saturating_sub(blocks);
+        BlockRef {
+            number,
+            hash: self.hash_at(number).unwrap_or_default(),
+        }
+    }
+
+    pub(in crate::evm) fn hash_at(&self, number: u64) -> Option<Hash32> {
+        self.record(number).map(|record| record.hash)
+    }
+
+    pub(in crate::evm) fn number_of(&self, hash: Hash32) -> Option<u64> {
+        self.numbers.get(&hash).copied()
+    }
+
+    /// What the header says about the content.
+    pub(in crate::evm) fn seal_at(&self, number: u64) -> Option<&Seal> {
+        self.record(number).map(|record| &record.seal)
+    }
+
+    /// Header and hash, without making the content.
+    pub(in crate::evm) fn head_at(&self, number: u64) -> Option<Head> {
+        let record = self.record(number)?;
+        let header = record
+            .chain
+            .header(number, self.parent_of(number), &record.seal);
+        Some(Head {
+            header,
+            hash: record.hash,
+        })
+    }
+
+    /// The hashes of a block's transactions; none where there is no such block.
+    pub(in crate::evm) fn tx_hashes(&self, number: u64) -> impl Iterator<Item = Hash32> {
+        let record = self.record(number);
+        let count = record.map_or(0, |record| record.seal.tx_count);
+        (0..count).filter_map(move |index| Some(record?.chain.tx_hash(number, index)))
+    }
+
+    /// A whole block.
+    pub(in crate::evm) fn block(&self, number: u64) -> Option<EvmBlock> {
+        let head = self.head_at(number)?;
+        let content = self.record(number)?.chain.content(number);
+        Some(EvmBlock {
+            header: head.header,
+            hash: head.hash,
+            txs: content.txs,
+            logs: content.logs,
+        })
+    }
+
+    /// Another valid block on the same parent: what a node on a stale fork shows.
+    pub(in crate::evm) fn sibling(&self, number: u64) -> Option<EvmBlock> {
+        let chain = self.record(number)?.chain.fork(number, SIBLING);
+        let content = chain.content(number);
+        let header = chain.header(number, self.parent_of(number), &Seal::of(&content));
+        Some(EvmBlock {
+            hash: Hash32(header.hash_slow().0),
+            header,
+            txs: content.txs,
+            logs: content.logs,
+        })
+    }
+
+    /// Adds blocks. Content is made in parallel; only the hashes need their order.
+    pub(super) fn extend(&mut self, blocks: u64) {
+        let mut first = self.records.len() as u64;
+        let end = first + blocks;
+        while first < end {
+            let batch_end = end.min(first + BATCH);
+            let chain = &self.chain;
+            let seal = |number| Seal::of(&chain.content(number));
+            let seals: Vec<Seal> = (first..batch_end).into_par_iter().map(seal).collect();
+            seals.into_iter().for_each(|seal| self.push(seal));
+            first = batch_end;
+        }
+    }
+
+    /// Takes the last blocks away and goes another way from there.
+    pub(super) fn fork(&mut self, depth: u64) {
+        let at = self.records.len() as u64 - depth;
+        self.truncate(at);
+        self.forks += 1;
+        self.chain = Arc::new(self.chain.fork(at, self.forks));
+    }
+
+    /// Keeps this many blocks, at least one.
+    pub(super) fn truncate(&mut self, blocks: u64) {
+        let keep = blocks.max(1) as usize;
+        for record in self.records.drain(keep.min(self.records.len())..) {
+            self.numbers.remove(&record.hash);
+        }
+    }
+
+    fn push(&mut self, seal: Seal) {
+        let number = self.records.len() as u64;
+        let header = self.chain.header(number, self.parent_of(number), &seal);
+        let hash = Hash32(header.hash_slow().0);
+        self.numbers.insert(hash, number);
+        self.records.push(Record {
+            hash,
+            seal,
+            chain: Arc::clone(&self.chain),
+        });
+    }
+
+    fn parent_of(&self, number: u64) -> Hash32 {
+        let parent = number.checked_sub(1);
+        let hash = parent.and_then(|parent| self.hash_at(parent));
+        hash.unwrap_or(Hash32::ZERO)
+    }
+
+    fn record(&self, number: u64) -> Option<&Record> {
+        self.records.get(usize::try_from(number).ok()?)
+    }
+}

@@ -1,0 +1,136 @@
+//! A simulated node on the wire: JSON-RPC over HTTP and WebSocket on one local port.
+//!
+//! It answers as real nodes and providers do, limits included, and goes wrong as its
+//! [`Faults`] say. Faults of the connection live here, those of single calls in `methods`.
+
+mod context;
+mod http;
+mod socket;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::faults::Faults;
+use super::node::EvmNode;
+
+pub(super) use context::Context;
+pub use context::RpcStats;
+
+/// Longest request.
+const REQUEST_BYTES_MAX: usize = 16 << 20;
+
+/// How often a server may be asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RateLimit {
+    /// Calls over HTTP in each second since the start; each call of a batch counts.
+    pub calls_per_second: u64,
+    /// What the refused are told to wait; none leaves the header out.
+    pub retry_after_seconds: Option<u64>,
+}
+
+/// A method that the server does not have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MissingMethod {
+    /// Its name.
+    pub name: String,
+    /// The code it is refused with; nodes say -32601 or -32004.
+    pub code: i32,
+}
+
+/// How a server behaves.
+#[derive(Clone, Debug, Default)]
+pub struct RpcOptions {
+    /// How long every answer takes at least.
+    pub delay: Duration,
+    /// Most blocks of an `eth_getLogs`.
+    pub max_block_range: Option<u64>,
+    /// Most logs of an `eth_getLogs`. A single block is always served.
+    pub max_results: Option<u64>,
+    /// Methods that it does not have.
+    pub missing_methods: Vec<MissingMethod>,
+    /// How often it may be asked.
+    pub rate_limit: Option<RateLimit>,
+    /// What goes wrong.
+    pub faults: Faults,
+}
+
+/// A running server. Dropping it stops it.
+#[derive(Debug)]
+pub struct RpcServer {
+    address: SocketAddr,
+    context: Arc<Context>,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<io::Result<()>>,
+}
+
+impl RpcServer {
+    /// Serves this node on a free local port. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// When no port can be opened.
+    pub async fn start(node: EvmNode, options: RpcOptions) -> io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = watch::channel(false);
+        let context = Arc::new(Context::new(node, options, stopped.clone()));
+        let router = Router::new()
+            .route("/", get(socket::upgrade).post(http::answer))
+            .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
+            .with_state(Arc::clone(&context));
+        let serve = axum::serve(listener, router).with_graceful_shutdown(until(stopped));
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a simulated node lives beside the test that talks to it"
+        )]
+        let task = tokio::spawn(async move { serve.await });
+        Ok(Self {
+            address,
+            context,
+            stop,
+            task,
+        })
+    }
+
+    /// Where it answers HTTP.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    /// Where it answers WebSocket.
+    #[must_use]
+    pub fn ws_url(&self) -> String {
+        format!("ws://{}/", self.address)
+    }
+
+    /// What it was asked and what it sent, so far.
+    #[must_use]
+    pub fn stats(&self) -> RpcStats {
+        self.context.stats()
+    }
+
+    /// Stops taking requests and waits until those under way are answered.
+    ///
+    /// # Errors
+    /// When serving had failed before.
+    pub async fn shutdown(self) -> io::Result<()> {
+        // Nobody to tell means that the task has ended already.
+        let _ = self.stop.send(true);
+        self.task.await.map_err(io::Error::other)?
+    }
+}
+
+/// Waits until the server is told to stop, or is dropped.
+async fn until(mut stopped: watch::Receiver<bool>) {
+    // An error means that the sender is gone, and the server with it.
+    let _ = stopped.wait_for(|stop| *stop).await;
+}
