@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use alloy_rlp::Encodable;
 use bytes::Bytes;
@@ -21,6 +22,10 @@ use crate::source::{Fetched, Want};
 pub(crate) const GET_RECEIPTS: &str = "eth_getBlockReceipts";
 const GET_BLOCK: &str = "eth_getBlockByNumber";
 const GET_LOGS: &str = "eth_getLogs";
+
+/// How often calls that failed are sent again, and the pause before the first time; it doubles.
+const CALL_RETRIES: u32 = 5;
+const CALL_PAUSE: Duration = Duration::from_millis(50);
 
 /// Fetches from one endpoint.
 #[derive(Debug)]
@@ -43,7 +48,7 @@ impl Fetcher<'_> {
                 method: GET_RECEIPTS,
                 params: format!(r#"["{}"]"#, hex(number)),
             }));
-            let mut answers = self.endpoint.send(&calls).await?;
+            let mut answers = self.ask(&calls).await?;
             let receipts = answers.split_off(part.len() as usize);
             for ((number, block), receipts) in (part.start..part.end).zip(answers).zip(receipts) {
                 let block: WireBlock = self.required(number, GET_BLOCK, block)?;
@@ -91,7 +96,7 @@ impl Fetcher<'_> {
             method: GET_LOGS,
             params: format!(r#"[{{"fromBlock":"{from}","toBlock":"{to}"{scope}}}]"#),
         };
-        let answer = self.endpoint.send(std::slice::from_ref(&call)).await?;
+        let answer = self.ask(std::slice::from_ref(&call)).await?;
         let answer = answer.into_iter().next();
         let answer = answer.ok_or_else(|| self.endpoint.unavailable("no answer".to_owned()))?;
         self.required(range.start, GET_LOGS, answer)
@@ -102,7 +107,7 @@ impl Fetcher<'_> {
         let starts = (range.start..range.end).step_by(step as usize);
         let parts = starts.map(|start| BlockRange::new(start, (start + step).min(range.end)));
         let asked = parts.map(|part| async move {
-            let answers = self.endpoint.send(&self.block_calls(part)).await?;
+            let answers = self.ask(&self.block_calls(part)).await?;
             let blocks = (part.start..part.end).zip(answers);
             blocks
                 .map(|(number, answer)| self.required(number, GET_BLOCK, answer))
@@ -116,6 +121,38 @@ impl Fetcher<'_> {
             }
         }
         Ok(blocks)
+    }
+
+    /// Sends calls. Those that fail for no reason of their own are sent again: one bad answer in a
+    /// batch is no reason to ask for all of it once more.
+    async fn ask(&self, calls: &[Call]) -> Result<Vec<Answer>> {
+        let mut answers = self.endpoint.send(calls).await?;
+        let in_trouble = |answer: &Answer| match answer {
+            // Behind one URL there are many nodes, and some are a block behind the others.
+            Ok(raw) => raw.get() == "null",
+            Err(fault) => meaning(fault) == Meaning::Trouble,
+        };
+        for attempt in 0..CALL_RETRIES {
+            let failed = answers.iter().enumerate();
+            let failed = failed.filter(|(_, answer)| in_trouble(answer));
+            let failed: Vec<usize> = failed.map(|(at, _)| at).collect();
+            if failed.is_empty() {
+                break;
+            }
+            tokio::time::sleep(CALL_PAUSE * 2_u32.pow(attempt)).await;
+            let again: Vec<Call> = failed
+                .iter()
+                .filter_map(|&at| calls.get(at).cloned())
+                .collect();
+            let better = self.endpoint.send(&again).await?;
+            for (at, answer) in failed.into_iter().zip(better) {
+                answers
+                    .get_mut(at)
+                    .into_iter()
+                    .for_each(|place| *place = answer.clone());
+            }
+        }
+        Ok(answers)
     }
 
     fn block_calls(&self, range: BlockRange) -> Vec<Call> {

@@ -1,0 +1,417 @@
+//! A source against simulated nodes: what it fetches is what the chain has, whatever they say.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+use std::time::Duration;
+
+use chronolith_model::{
+    Block, BlockRange, Dataset, DatasetSet, ErrorKind, Payload, Scope, ScopeEntry, Verification,
+};
+use chronolith_sim::evm::{
+    EvmNode, EvmSpec, FaultSizes, Faults, MissingMethod, RpcFault, RpcOptions, RpcServer,
+};
+use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy};
+use chronolith_source::{EndpointSettings, Error, Fetched, Source, Want};
+
+const BLOCKS: u64 = 120;
+
+fn want() -> Want {
+    Want {
+        datasets: DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]),
+        scope: Scope::All,
+        level: Verification::Linked,
+    }
+}
+
+fn source(servers: &[&RpcServer], strategy: Strategy) -> EvmSource {
+    let endpoint = |server: &&RpcServer| EndpointSettings {
+        batch: 16,
+        ..EndpointSettings::new(&server.url())
+    };
+    EvmSource::new(EvmSettings {
+        chain_id: 31_337,
+        endpoints: servers.iter().map(endpoint).collect(),
+        strategy,
+        checks: Checks::ALL,
+        span_max: 10_000,
+    })
+    .unwrap()
+}
+
+async fn serve(node: &EvmNode, options: RpcOptions) -> RpcServer {
+    RpcServer::start(node.clone(), options).await.unwrap()
+}
+
+/// The blocks of the chain as they should come.
+fn expected(node: &EvmNode, range: BlockRange) -> Vec<Block> {
+    let block = |number| Block {
+        payload: Payload::default(),
+        ..node.block(number).unwrap().to_model()
+    };
+    (range.start..range.end).map(block).collect()
+}
+
+#[track_caller]
+fn assert_blocks(fetched: Vec<Fetched>, node: &EvmNode, range: BlockRange, level: Verification) {
+    assert!(
+        fetched.iter().all(|one| one.level == level),
+        "not all at {level:?}"
+    );
+    let blocks: Vec<Block> = fetched.into_iter().map(|one| one.block).collect();
+    let expected = expected(node, range);
+    assert!(
+        expected.iter().any(|block| !block.logs.is_empty()),
+        "no logs at all"
+    );
+    assert_eq!(blocks.len(), expected.len());
+    for (ours, theirs) in blocks.iter().zip(&expected) {
+        assert_eq!(ours, theirs, "block {}", theirs.clock.number);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_ways_give_the_chain_and_say_how_far_it_is_proven() {
+    let node = EvmNode::new(EvmSpec::tiny(1), BLOCKS);
+    let server = serve(&node, RpcOptions::default()).await;
+    let range = BlockRange::new(0, BLOCKS + 1);
+    for (strategy, level) in [
+        (Strategy::Receipts, Verification::Receipts),
+        (Strategy::Logs, Verification::Bloom),
+    ] {
+        let source = source(&[&server], strategy);
+        let identity = source.identity().await.unwrap();
+        assert_eq!(identity.chain_id, 31_337);
+        assert_eq!(
+            identity.genesis,
+            node.block(0).map(|block| block.block_ref().hash)
+        );
+        let heads = source.heads().await.unwrap();
+        assert_eq!(heads.head, node.head());
+        assert_eq!(
+            (heads.finalized, heads.safe),
+            (Some(node.finalized()), Some(node.safe()))
+        );
+        let fetched = source.fetch(range, &want()).await.unwrap();
+        assert_blocks(fetched, &node, range, level);
+        assert_eq!(source.clock(BLOCKS + 1).await.unwrap(), None);
+        let clock = source.clock(7).await.unwrap().unwrap();
+        assert_eq!(clock, node.block(7).unwrap().to_model().clock);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_without_receipts_is_asked_for_logs() {
+    let node = EvmNode::new(EvmSpec::tiny(2), BLOCKS);
+    for code in [-32601, -32004] {
+        let missing = MissingMethod {
+            name: "eth_getBlockReceipts".into(),
+            code,
+        };
+        let options = RpcOptions {
+            missing_methods: vec![missing],
+            ..RpcOptions::default()
+        };
+        let server = serve(&node, options).await;
+        let source = source(&[&server], Strategy::Receipts);
+        let range = BlockRange::new(3, 60);
+        let fetched = source.fetch(range, &want()).await.unwrap();
+        assert_blocks(fetched, &node, range, Verification::Bloom);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_of_the_node_are_found_and_kept() {
+    let node = EvmNode::new(EvmSpec::tiny(3), BLOCKS);
+    for (blocks, results) in [(Some(7), None), (None, Some(9)), (Some(1), Some(3))] {
+        let options = RpcOptions {
+            max_block_range: blocks,
+            max_results: results,
+            ..RpcOptions::default()
+        };
+        let server = serve(&node, options).await;
+        let source = source(&[&server], Strategy::Logs);
+        let range = BlockRange::new(0, BLOCKS + 1);
+        let fetched = source.fetch(range, &want()).await.unwrap();
+        assert_blocks(fetched, &node, range, Verification::Bloom);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scope_keeps_its_logs_and_no_others() {
+    let node = EvmNode::new(EvmSpec::tiny(4), BLOCKS);
+    let server = serve(&node, RpcOptions::default()).await;
+    let source = source(&[&server], Strategy::Receipts);
+    let range = BlockRange::new(0, BLOCKS + 1);
+    let all = expected(&node, range);
+    let log = all
+        .iter()
+        .flat_map(|block| &block.logs)
+        .find(|log| log.topic_count() > 0)
+        .unwrap();
+    let emitter = bytes::Bytes::copy_from_slice(log.emitter());
+    let topic0 = log.topic(0).map(bytes::Bytes::copy_from_slice);
+    for (emitter, topic0) in [
+        (Some(emitter.clone()), topic0.clone()),
+        (Some(emitter), None),
+        (None, topic0),
+    ] {
+        let scope = Scope::only(vec![ScopeEntry { emitter, topic0 }]);
+        let want = Want {
+            scope: scope.clone(),
+            ..want()
+        };
+        let fetched = source.fetch(range, &want).await.unwrap();
+        let mut kept = 0;
+        for (one, whole) in fetched.iter().zip(&all) {
+            let wanted = whole
+                .logs
+                .iter()
+                .filter(|log| scope.admits(log.emitter(), log.topic(0)));
+            assert!(
+                one.block.logs.iter().eq(wanted),
+                "block {}",
+                whole.clock.number
+            );
+            kept += one.block.logs.len();
+        }
+        assert!(kept > 0);
+    }
+}
+
+/// Every way in which a node can be wrong about a block, with an honest one behind it: the answer
+/// is the chain's, and the liar is named.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_lies_is_found_out_and_passed_over() {
+    use RpcFault::{BloomZero, EmptyLogs, HashChange, MissingLog, WrongBlockHashInLogs};
+    let node = EvmNode::new(EvmSpec::tiny(5), BLOCKS);
+    let range = BlockRange::new(10, 60);
+    for (fault, strategy) in [
+        (MissingLog, Strategy::Receipts),
+        (MissingLog, Strategy::Logs),
+        (EmptyLogs, Strategy::Logs),
+        (WrongBlockHashInLogs, Strategy::Receipts),
+        (WrongBlockHashInLogs, Strategy::Logs),
+        (BloomZero, Strategy::Receipts),
+        (BloomZero, Strategy::Logs),
+        (HashChange, Strategy::Receipts),
+    ] {
+        let faults = Faults::new(9);
+        faults.always(fault);
+        let liar = serve(
+            &node,
+            RpcOptions {
+                faults: faults.clone(),
+                ..RpcOptions::default()
+            },
+        )
+        .await;
+        let honest = serve(&node, RpcOptions::default()).await;
+        let source = source(&[&liar, &honest], strategy);
+        let fetched = source.fetch(range, &want()).await.unwrap();
+        assert!(
+            fetched
+                .iter()
+                .all(|one| honest.url().contains(&*one.endpoint)),
+            "{fault:?}"
+        );
+        let level = match strategy {
+            Strategy::Receipts => Verification::Receipts,
+            Strategy::Logs => Verification::Bloom,
+        };
+        assert_blocks(fetched, &node, range, level);
+        assert!(
+            faults.injected()[fault.name()] > 0,
+            "{fault:?} was never injected"
+        );
+        let reports = source.endpoints();
+        assert!(
+            reports[0].lies > 0 || fault == HashChange,
+            "{fault:?}: {reports:?}"
+        );
+        assert_eq!(reports[1].lies, 0);
+    }
+}
+
+/// A single node that lies is refused: nothing is made up, nothing left out.
+#[tokio::test(start_paused = true)]
+async fn one_liar_alone_is_an_error_that_names_it() {
+    let node = EvmNode::new(EvmSpec::tiny(6), BLOCKS);
+    let faults = Faults::new(1);
+    faults.always(RpcFault::MissingLog);
+    let liar = serve(
+        &node,
+        RpcOptions {
+            faults,
+            ..RpcOptions::default()
+        },
+    )
+    .await;
+    let source = source(&[&liar], Strategy::Receipts);
+    let error = source
+        .fetch(BlockRange::new(10, 60), &want())
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Disagreement, "{error}");
+    let name = liar.url();
+    let host = name.trim_start_matches("http://").trim_end_matches('/');
+    assert!(error.to_string().contains(host), "{error}");
+}
+
+/// Trouble that passes: tried again until it is over.
+#[tokio::test(start_paused = true)]
+async fn troubles_of_the_way_are_ridden_out() {
+    let node = EvmNode::new(EvmSpec::tiny(7), BLOCKS);
+    let range = BlockRange::new(0, 50);
+    for fault in [
+        RpcFault::RpcError,
+        RpcFault::Http500,
+        RpcFault::Http429RetryAfter,
+        RpcFault::Http429Bare,
+        RpcFault::NullBlock,
+        RpcFault::NullReceipts,
+        RpcFault::TruncatedBody,
+        RpcFault::BatchOutOfOrder,
+        RpcFault::MissingBlockTimestamp,
+        RpcFault::RangeError,
+    ] {
+        let faults = Faults::new(4);
+        // Logs are asked for seldom, so what goes wrong with them must go wrong often.
+        let often = fault == RpcFault::RangeError;
+        faults.set(fault, if often { 700_000 } else { 150_000 });
+        let options = |faults: &Faults| RpcOptions {
+            faults: faults.clone(),
+            ..RpcOptions::default()
+        };
+        let servers = [
+            serve(&node, options(&faults)).await,
+            serve(&node, options(&faults)).await,
+        ];
+        for strategy in [Strategy::Receipts, Strategy::Logs] {
+            let source = source(&[&servers[0], &servers[1]], strategy);
+            let mut tries = 0;
+            let fetched = loop {
+                match source.fetch(range, &want()).await {
+                    Ok(fetched) => break fetched,
+                    Err(error) => {
+                        tries += 1;
+                        assert!(tries < 50, "{fault:?}: {error}");
+                    }
+                }
+            };
+            let level = fetched[0].level;
+            assert_blocks(fetched, &node, range, level);
+        }
+        assert!(
+            faults.injected()[fault.name()] > 0,
+            "{fault:?} was never injected"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_end_is_cut_off() {
+    let node = EvmNode::new(EvmSpec::tiny(8), 10);
+    let faults = Faults::new(1);
+    faults.always(RpcFault::HugeBody);
+    faults.set_sizes(FaultSizes {
+        huge_body_bytes: 4 << 20,
+        ..faults.sizes()
+    });
+    let server = serve(
+        &node,
+        RpcOptions {
+            faults,
+            ..RpcOptions::default()
+        },
+    )
+    .await;
+    let source = EvmSource::new(EvmSettings {
+        chain_id: 31_337,
+        endpoints: vec![EndpointSettings {
+            answer_bytes_max: 1 << 20,
+            ..EndpointSettings::new(&server.url())
+        }],
+        strategy: Strategy::Receipts,
+        checks: Checks::ALL,
+        span_max: 10,
+    })
+    .unwrap();
+    let error = source
+        .fetch(BlockRange::new(0, 5), &want())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("longer than"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_chain_is_refused() {
+    let node = EvmNode::new(
+        EvmSpec {
+            chain_id: 5,
+            ..EvmSpec::tiny(9)
+        },
+        3,
+    );
+    let server = serve(&node, RpcOptions::default()).await;
+    let error = source(&[&server], Strategy::Receipts)
+        .check_chain()
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::WrongChain {
+                expected: 31_337,
+                got: 5,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_proven_as_wanted_is_refused() {
+    let node = EvmNode::new(EvmSpec::tiny(10), 20);
+    let server = serve(&node, RpcOptions::default()).await;
+    let source = source(&[&server], Strategy::Logs);
+    let strict = Want {
+        level: Verification::Receipts,
+        ..want()
+    };
+    let error = source
+        .fetch(BlockRange::new(0, 5), &strict)
+        .await
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("cannot be proven as far as is wanted"),
+        "{error}"
+    );
+}
+
+/// Latency is hidden by asking for several things at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_nodes_are_asked_in_parallel() {
+    let node = EvmNode::new(EvmSpec::tiny(11), BLOCKS);
+    let delay = Duration::from_millis(30);
+    let server = serve(
+        &node,
+        RpcOptions {
+            delay,
+            ..RpcOptions::default()
+        },
+    )
+    .await;
+    let source = source(&[&server], Strategy::Logs);
+    let range = BlockRange::new(0, BLOCKS);
+    let began = std::time::Instant::now();
+    let fetched = source.fetch(range, &want()).await.unwrap();
+    assert_blocks(fetched, &node, range, Verification::Bloom);
+    // Nine requests of at least 30 ms each, eight at a time.
+    assert!(began.elapsed() < delay * 8, "{:?}", began.elapsed());
+}
