@@ -5,6 +5,7 @@
 //! check without executing transactions (state and transactions roots) is made up.
 
 mod block;
+mod bloom;
 mod chain;
 mod faults;
 mod filter;

@@ -3,10 +3,12 @@
 use std::ops::Range;
 
 use alloy_consensus::Header;
-use alloy_primitives::{Address, B256, Bloom, BloomInput, Bytes, U256};
+use alloy_primitives::{Address, B256, Bloom, Bytes, U256};
 use alloy_rlp::Encodable as _;
 use alloy_trie::root::ordered_trie_root_with_encoder;
 use chronolith_model::{Block, BlockClock, BlockRef, Hash32, Log, Payload, Tx};
+
+use super::bloom::bloom_of;
 
 /// How a transaction and its receipt are encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,17 +142,6 @@ impl Seal {
             tx_count: content.txs.len() as u32,
         }
     }
-}
-
-/// The bloom of these logs: each emitter and each topic sets three bits.
-pub(super) fn bloom_of(logs: &[Log]) -> Bloom {
-    let mut bloom = Bloom::ZERO;
-    for log in logs {
-        bloom.accrue(BloomInput::Raw(log.emitter()));
-        log.topics()
-            .for_each(|topic| bloom.accrue(BloomInput::Raw(topic)));
-    }
-    bloom
 }
 
 /// A receipt as EIP-2718 puts it into the trie.

@@ -7,7 +7,8 @@ use alloy_consensus::Header;
 use alloy_primitives::{Bloom, hex};
 use chronolith_model::{Hash32, Log};
 
-use super::block::{EvmBlock, EvmTx, TxType, bloom_of};
+use super::block::{EvmBlock, EvmTx, TxType};
+use super::bloom::bloom_of;
 use super::node::Head;
 
 /// An object being written.

@@ -32,6 +32,13 @@ const METHODS: [&str; 12] = [
     "web3_clientVersion",
 ];
 
+/// How a caller wants the transactions of a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ShownTxs {
+    Hashes,
+    Full,
+}
+
 type Answer = Result<Vec<u8>, RpcError>;
 
 /// The method of this name.
@@ -51,11 +58,11 @@ pub(super) fn call(context: &Context, method: &str, params: &[Value]) -> Answer 
         "eth_syncing" => Ok(b"false".to_vec()),
         "eth_getBlockByNumber" => {
             let number = resolve(&state, faults, param(params, 0)?)?;
-            Ok(block_by_number(&state, faults, number, is_full(params)))
+            Ok(block_by_number(&state, faults, number, shown(params)))
         }
         "eth_getBlockByHash" => {
             let hash = parse_hash(param(params, 0)?)?;
-            Ok(block_by_hash(&state, faults, hash, is_full(params)))
+            Ok(block_by_hash(&state, faults, hash, shown(params)))
         }
         "eth_getBlockReceipts" => {
             let number = block_of(&state, faults, param(params, 0)?)?;
@@ -112,32 +119,32 @@ fn chain_id(state: &State, faults: &Faults) -> u64 {
     state.chain_id() + u64::from(faults.hits(RpcFault::WrongChainId))
 }
 
-fn block_by_number(state: &State, faults: &Faults, number: u64, full: bool) -> Vec<u8> {
+fn block_by_number(state: &State, faults: &Faults, number: u64, shown: ShownTxs) -> Vec<u8> {
     if state.hash_at(number).is_none() || faults.hits(RpcFault::NullBlock) {
         return null();
     }
     // Block 0 has no siblings: everybody agrees on it.
     if number > 0 && faults.hits(RpcFault::HashChange) {
         let sibling = state.sibling(number);
-        return sibling.map_or_else(null, |block| whole_block(state, faults, &block, full));
+        return sibling.map_or_else(null, |block| whole_block(state, faults, &block, shown));
     }
-    known_block(state, faults, number, full)
+    known_block(state, faults, number, shown)
 }
 
-fn block_by_hash(state: &State, faults: &Faults, hash: Hash32, full: bool) -> Vec<u8> {
+fn block_by_hash(state: &State, faults: &Faults, hash: Hash32, shown: ShownTxs) -> Vec<u8> {
     match state.number_of(hash) {
         Some(number) if !faults.hits(RpcFault::NullBlock) => {
-            known_block(state, faults, number, full)
+            known_block(state, faults, number, shown)
         }
         _ => null(),
     }
 }
 
 /// A canonical block; its content is made only where it is shown.
-fn known_block(state: &State, faults: &Faults, number: u64, full: bool) -> Vec<u8> {
-    if full {
+fn known_block(state: &State, faults: &Faults, number: u64, shown: ShownTxs) -> Vec<u8> {
+    if shown == ShownTxs::Full {
         let block = state.block(number);
-        return block.map_or_else(null, |block| whole_block(state, faults, &block, full));
+        return block.map_or_else(null, |block| whole_block(state, faults, &block, shown));
     }
     let Some(head) = state.head_at(number) else {
         return null();
@@ -146,12 +153,12 @@ fn known_block(state: &State, faults: &Faults, number: u64, full: bool) -> Vec<u
     put_block(faults, &head, &Txs::Hashes(&hashes))
 }
 
-fn whole_block(state: &State, faults: &Faults, block: &EvmBlock, full: bool) -> Vec<u8> {
+fn whole_block(state: &State, faults: &Faults, block: &EvmBlock, shown: ShownTxs) -> Vec<u8> {
     let head = Head {
         header: block.header.clone(),
         hash: block.hash,
     };
-    if full {
+    if shown == ShownTxs::Full {
         return put_block(faults, &head, &Txs::Full(&block.txs, state.chain_id()));
     }
     let hashes: Vec<Hash32> = block.txs.iter().map(|tx| tx.hash).collect();
@@ -161,9 +168,9 @@ fn whole_block(state: &State, faults: &Faults, block: &EvmBlock, full: bool) -> 
 fn put_block(faults: &Faults, head: &Head, txs: &Txs<'_>) -> Vec<u8> {
     let bloom = head.header.logs_bloom;
     let zeroed = !bloom.is_zero() && faults.hits(RpcFault::BloomZero);
-    let shown = if zeroed { Bloom::ZERO } else { bloom };
+    let bloom = if zeroed { Bloom::ZERO } else { bloom };
     let mut out = Vec::with_capacity(2_048);
-    json::put_block(&mut out, head, txs, &shown);
+    json::put_block(&mut out, head, txs, &bloom);
     out
 }
 
@@ -222,8 +229,11 @@ fn param(params: &[Value], at: usize) -> Result<&Value, RpcError> {
     params.get(at).ok_or_else(missing)
 }
 
-fn is_full(params: &[Value]) -> bool {
-    params.get(1).and_then(Value::as_bool).unwrap_or_default()
+fn shown(params: &[Value]) -> ShownTxs {
+    match params.get(1).and_then(Value::as_bool) {
+        Some(true) => ShownTxs::Full,
+        Some(false) | None => ShownTxs::Hashes,
+    }
 }
 
 fn quantity(value: u64) -> Vec<u8> {
