@@ -1,0 +1,371 @@
+//! The program against simulated nodes: it is started, killed and asked like a user would.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and waits for a program that it cannot see into"
+)]
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use chronolith_model::{Block, BlockRange};
+use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions, RpcServer};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long the program may take for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A settings file for one chain, and what the program says with it.
+struct Bench {
+    dir: TempDir,
+    config: PathBuf,
+}
+
+impl Bench {
+    fn new(urls: &[String], more: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("chronolith.json");
+        let urls = serde_json::to_string(urls).unwrap();
+        let data = dir.path().join("data");
+        let text = format!(
+            r#"{{ "dataDir": {data:?}, "chains": [ {{ "chainId": 31337, "name": "sim", "rpcHttp": {urls}, "pollMs": 20 {more} }} ] }}"#
+        );
+        std::fs::write(&config, text).unwrap();
+        Self { dir, config }
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
+        command.args(words).arg("--config").arg(&self.config);
+        command.env_remove("DATA_DIR").env("RUST_LOG", "info");
+        command
+    }
+
+    fn output(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    /// What a command prints; it must succeed.
+    #[track_caller]
+    fn say(&self, words: &[&str]) -> String {
+        let output = self.output(words);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{words:?}: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[track_caller]
+    fn json(&self, words: &[&str]) -> Value {
+        serde_json::from_str(&self.say(words)).unwrap()
+    }
+
+    fn start(&self) -> Running {
+        let log = self.dir.path().join("log");
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(log)
+            .unwrap();
+        let child = self
+            .command(&["run"])
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Running(child)
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    fn head(&self) -> Option<u64> {
+        let output = self.output(&["state", "--json"]);
+        let state: Value = serde_json::from_slice(&output.stdout).ok()?;
+        state[0]["head"]["number"].as_u64()
+    }
+
+    #[track_caller]
+    fn wait(&self, what: &str, mut reached: impl FnMut() -> bool) {
+        let began = Instant::now();
+        while !reached() {
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{what} was not reached:\n{}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(30));
+        }
+    }
+
+    /// Every archived log against the chain's.
+    #[track_caller]
+    fn assert_equals(&self, node: &EvmNode, range: BlockRange) {
+        // A few blocks at a time: an answer holds 10,000 logs at the most.
+        let mut at = range.start;
+        let mut logs = 0;
+        while at < range.end {
+            let part = BlockRange::new(at, (at + 200).min(range.end));
+            logs += self.assert_part(node, part);
+            at = part.end;
+        }
+        assert!(logs > 0, "nothing was compared");
+    }
+
+    #[track_caller]
+    fn assert_part(&self, node: &EvmNode, range: BlockRange) -> usize {
+        let (from, to) = (range.start.to_string(), (range.end - 1).to_string());
+        let words = [
+            "logs", "--json", "--limit", "10000", "--from", &from, "--to", &to,
+        ];
+        let answer = self.json(&words);
+        assert_eq!(answer["hasMore"], false);
+        let ours = answer["logs"].as_array().unwrap();
+        let blocks = (range.start..range.end).map(|number| node.block(number).unwrap().to_model());
+        let theirs: Vec<(Block, usize)> = blocks
+            .flat_map(|block| (0..block.logs.len()).map(move |at| (block.clone(), at)))
+            .collect();
+        assert_eq!(ours.len(), theirs.len(), "logs missing or twice");
+        for (ours, (block, at)) in ours.iter().zip(&theirs) {
+            let log = &block.logs[*at];
+            assert_eq!(ours["blockNumber"], block.clock.number);
+            assert_eq!(ours["blockHash"], block.clock.hash.to_string());
+            assert_eq!(ours["logIndex"], log.log_index());
+            let hash = block.tx_hash(log.tx_index()).unwrap().to_string();
+            assert_eq!(ours["transactionHash"], hash);
+            let data: String = log
+                .data()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            assert_eq!(ours["data"], format!("0x{data}"));
+        }
+        theirs.len()
+    }
+}
+
+struct Running(Child);
+
+impl Running {
+    fn signal(&self, name: &str) {
+        let pid = self.0.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([name, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    fn stop(mut self) {
+        self.signal("-TERM");
+        let status = self.0.wait().unwrap();
+        assert!(status.success(), "stopped with {status}");
+    }
+
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+async fn serve(node: &EvmNode, options: RpcOptions) -> RpcServer {
+    RpcServer::start(node.clone(), options).await.unwrap()
+}
+
+const DEPTH_5: &str = r#", "finality": { "mode": "depth", "confirmations": 5 }"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn history_is_caught_up_and_every_command_answers() {
+    let node = EvmNode::new(EvmSpec::tiny(1), 600);
+    let server = serve(&node, RpcOptions::default()).await;
+    let bench = Bench::new(&[server.url()], DEPTH_5);
+    bench.say(&["run", "--until-caught-up"]);
+    assert_eq!(bench.head(), Some(595));
+    bench.assert_equals(&node, BlockRange::new(0, 596));
+
+    let state = bench.json(&["state", "--json"]);
+    assert_eq!(state[0]["covered"][0]["level"], "receipts");
+    let verified = bench.json(&["verify", "--json"]);
+    assert_eq!(verified["findings"].as_array().unwrap().len(), 0);
+    assert_eq!(verified["to"], 595);
+    let clock = node.block(77).unwrap().to_model().clock;
+    let found = bench.json(&[
+        "block-at",
+        &clock.timestamp.to_string(),
+        "--json",
+        "--after",
+    ]);
+    assert!(found["number"].as_u64().unwrap() <= 77);
+    assert_eq!(found["timestamp"], clock.timestamp);
+    // Beyond what is archived is an error, never a shorter answer.
+    let beyond = bench.output(&["logs", "--to", "600"]);
+    let said = String::from_utf8_lossy(&beyond.stderr).into_owned();
+    assert!(
+        !beyond.status.success() && said.contains("not covered"),
+        "{said}"
+    );
+    // The same again changes nothing.
+    let before = bench.json(&["state", "--json"]);
+    bench.say(&["run", "--until-caught-up"]);
+    let after = bench.json(&["state", "--json"]);
+    assert_eq!(before[0]["head"], after[0]["head"]);
+    assert_eq!(before[0]["logs"], after[0]["logs"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reorgs_roll_back_and_only_final_blocks_are_archived() {
+    let node = EvmNode::new(EvmSpec::tiny(2), 40);
+    let server = serve(&node, RpcOptions::default()).await;
+    let bench = Bench::new(
+        &[server.url()],
+        r#", "finality": { "mode": "depth", "confirmations": 12 }"#,
+    );
+    let running = bench.start();
+    bench.wait("the first head", || bench.head() == Some(28));
+    for depth in [1, 2, 5, 11, 3, 12, 7] {
+        let head = node.reorg(depth);
+        node.mine(2);
+        bench.wait("the head after a reorg", || {
+            bench.head() == Some(head.number + 2 - 12)
+        });
+    }
+    let head = node.mine(30).number;
+    bench.wait("the last head", || bench.head() == Some(head - 12));
+    running.stop();
+    bench.assert_equals(&node, BlockRange::new(0, head - 11));
+    assert!(bench.log().contains("reorg"), "no reorg was seen");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_any_instant_it_goes_on_and_nothing_is_lost_or_twice() {
+    let node = EvmNode::new(EvmSpec::tiny(3), 1_500);
+    let faults = Faults::new(5);
+    for fault in [
+        RpcFault::RpcError,
+        RpcFault::Http500,
+        RpcFault::NullBlock,
+        RpcFault::MissingLog,
+    ] {
+        faults.set(fault, 20_000);
+    }
+    let options = RpcOptions {
+        faults: faults.clone(),
+        ..RpcOptions::default()
+    };
+    let servers = [
+        serve(&node, options.clone()).await,
+        serve(&node, options).await,
+    ];
+    let honest = serve(&node, RpcOptions::default()).await;
+    let urls = [servers[0].url(), servers[1].url(), honest.url()];
+    let bench = Bench::new(&urls, DEPTH_5);
+    for round in 0..8_u64 {
+        let running = bench.start();
+        let before = bench.head();
+        let wanted = round % 3 == 0;
+        let began = Instant::now();
+        // Sometimes right after the start, sometimes after progress.
+        while began.elapsed() < Duration::from_millis(150 + 130 * round)
+            && (!wanted || bench.head() == before)
+        {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        running.kill();
+        node.mine(15);
+        if round % 2 == 1 {
+            node.reorg(4);
+        }
+    }
+    faults.clear();
+    bench.say(&["run", "--until-caught-up"]);
+    let head = node.head().number - 5;
+    assert_eq!(bench.head(), Some(head));
+    bench.assert_equals(&node, BlockRange::new(0, head + 1));
+    let verified = bench.json(&["verify", "--json"]);
+    assert_eq!(verified["findings"].as_array().unwrap().len(), 0);
+    assert!(faults.injected().len() >= 3, "{:?}", faults.injected());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replaced_final_block_halts_until_an_operator_acts() {
+    let node = EvmNode::new(EvmSpec::tiny(4), 60);
+    let server = serve(&node, RpcOptions::default()).await;
+    let bench = Bench::new(&[server.url()], DEPTH_5);
+    let running = bench.start();
+    bench.wait("the first head", || bench.head() == Some(55));
+    node.reorg(20);
+    let halted = || bench.json(&["state", "--json"])[0]["halted"].is_string();
+    bench.wait("the halt", halted);
+    running.stop();
+    // It is durable, and what is archived is served on.
+    assert!(halted());
+    bench.json(&["logs", "--json", "--to", "40"]);
+    assert!(bench.say(&["state"]).contains("chronolith rewind"));
+    let running = bench.start();
+    std::thread::sleep(Duration::from_millis(300));
+    running.stop();
+    assert!(halted(), "a restart ended the halt");
+    // The operator decides for the new chain.
+    bench.say(&["rewind", "--to", "39", "--reason", "test"]);
+    bench.say(&["run", "--until-caught-up"]);
+    let head = node.head().number - 5;
+    bench.assert_equals(&node, BlockRange::new(0, head + 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_work_is_said_at_the_start() {
+    let node = EvmNode::new(
+        EvmSpec {
+            chain_id: 5,
+            ..EvmSpec::tiny(5)
+        },
+        3,
+    );
+    let server = serve(&node, RpcOptions::default()).await;
+    let refused = |bench: &Bench, expected: &str| {
+        let output = bench.output(&["run"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !output.status.success() && said.contains(expected),
+            "{said}"
+        );
+    };
+    refused(&Bench::new(&[server.url()], ""), "wrong chain");
+    refused(
+        &Bench::new(&["http://127.0.0.1:1/KEY".to_owned()], ""),
+        "no endpoint can be used",
+    );
+    let silent = Bench::new(&["http://127.0.0.1:1/KEY".to_owned()], "");
+    let said = String::from_utf8_lossy(&silent.output(&["run"]).stderr).into_owned();
+    assert!(!said.contains("KEY"), "a secret was printed: {said}");
+    let typo = Bench::new(&[server.url()], r#", "startBlok": 5"#);
+    refused(&typo, "unknown field `startBlok`");
+    // A data directory that cannot be written.
+    let bench = Bench::new(&[server.url()], "");
+    std::fs::write(bench.dir.path().join("data"), "a file").unwrap();
+    let right = EvmNode::new(EvmSpec::tiny(5), 3);
+    let server = serve(&right, RpcOptions::default()).await;
+    let text = std::fs::read_to_string(&bench.config).unwrap();
+    let at = text.find("http://").unwrap();
+    let end = at + text[at..].find('"').unwrap();
+    std::fs::write(
+        &bench.config,
+        format!("{}{}{}", &text[..at], server.url(), &text[end..]),
+    )
+    .unwrap();
+    refused(&bench, "cannot write to the data directory");
+    let none = bench.output(&["state"]);
+    assert!(!none.status.success());
+}
