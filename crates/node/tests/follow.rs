@@ -6,178 +6,57 @@
     reason = "a test may panic, and waits for a program that it cannot see into"
 )]
 
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+mod support;
+
 use std::time::{Duration, Instant};
 
 use chronolith_model::{Block, BlockRange};
 use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions, RpcServer};
-use serde_json::Value;
-use tempfile::TempDir;
+use support::Bench;
 
-/// How long the program may take for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A settings file for one chain, and what the program says with it.
-struct Bench {
-    dir: TempDir,
-    config: PathBuf,
+/// Every archived log against the chain's.
+#[track_caller]
+fn assert_equals(bench: &Bench, node: &EvmNode, range: BlockRange) {
+    // A few blocks at a time: an answer holds 10,000 logs at the most.
+    let mut at = range.start;
+    let mut logs = 0;
+    while at < range.end {
+        let part = BlockRange::new(at, (at + 200).min(range.end));
+        logs += assert_part(bench, node, part);
+        at = part.end;
+    }
+    assert!(logs > 0, "nothing was compared");
 }
 
-impl Bench {
-    fn new(urls: &[String], more: &str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let config = dir.path().join("chronolith.json");
-        let urls = serde_json::to_string(urls).unwrap();
-        let data = dir.path().join("data");
-        let text = format!(
-            r#"{{ "dataDir": {data:?}, "chains": [ {{ "chainId": 31337, "name": "sim", "rpcHttp": {urls}, "pollMs": 20 {more} }} ] }}"#
-        );
-        std::fs::write(&config, text).unwrap();
-        Self { dir, config }
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
-        command.args(words).arg("--config").arg(&self.config);
-        command.env_remove("DATA_DIR").env("RUST_LOG", "info");
-        command
-    }
-
-    fn output(&self, words: &[&str]) -> Output {
-        self.command(words).output().unwrap()
-    }
-
-    /// What a command prints; it must succeed.
-    #[track_caller]
-    fn say(&self, words: &[&str]) -> String {
-        let output = self.output(words);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{words:?}: {said}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    #[track_caller]
-    fn json(&self, words: &[&str]) -> Value {
-        serde_json::from_str(&self.say(words)).unwrap()
-    }
-
-    fn start(&self) -> Running {
-        let log = self.dir.path().join("log");
-        let log = std::fs::File::options()
-            .create(true)
-            .append(true)
-            .open(log)
-            .unwrap();
-        let child = self
-            .command(&["run"])
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        Running(child)
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
-    }
-
-    fn head(&self) -> Option<u64> {
-        let output = self.output(&["state", "--json"]);
-        let state: Value = serde_json::from_slice(&output.stdout).ok()?;
-        state[0]["head"]["number"].as_u64()
-    }
-
-    #[track_caller]
-    fn wait(&self, what: &str, mut reached: impl FnMut() -> bool) {
-        let began = Instant::now();
-        while !reached() {
-            assert!(
-                began.elapsed() < PATIENCE,
-                "{what} was not reached:\n{}",
-                self.log()
-            );
-            std::thread::sleep(Duration::from_millis(30));
-        }
-    }
-
-    /// Every archived log against the chain's.
-    #[track_caller]
-    fn assert_equals(&self, node: &EvmNode, range: BlockRange) {
-        // A few blocks at a time: an answer holds 10,000 logs at the most.
-        let mut at = range.start;
-        let mut logs = 0;
-        while at < range.end {
-            let part = BlockRange::new(at, (at + 200).min(range.end));
-            logs += self.assert_part(node, part);
-            at = part.end;
-        }
-        assert!(logs > 0, "nothing was compared");
-    }
-
-    #[track_caller]
-    fn assert_part(&self, node: &EvmNode, range: BlockRange) -> usize {
-        let (from, to) = (range.start.to_string(), (range.end - 1).to_string());
-        let words = [
-            "logs", "--json", "--limit", "10000", "--from", &from, "--to", &to,
-        ];
-        let answer = self.json(&words);
-        assert_eq!(answer["hasMore"], false);
-        let ours = answer["logs"].as_array().unwrap();
-        let blocks = (range.start..range.end).map(|number| node.block(number).unwrap().to_model());
-        let theirs: Vec<(Block, usize)> = blocks
-            .flat_map(|block| (0..block.logs.len()).map(move |at| (block.clone(), at)))
+#[track_caller]
+fn assert_part(bench: &Bench, node: &EvmNode, range: BlockRange) -> usize {
+    let (from, to) = (range.start.to_string(), (range.end - 1).to_string());
+    let words = [
+        "logs", "--json", "--limit", "10000", "--from", &from, "--to", &to,
+    ];
+    let answer = bench.json(&words);
+    assert_eq!(answer["hasMore"], false);
+    let ours = answer["logs"].as_array().unwrap();
+    let blocks = (range.start..range.end).map(|number| node.block(number).unwrap().to_model());
+    let theirs: Vec<(Block, usize)> = blocks
+        .flat_map(|block| (0..block.logs.len()).map(move |at| (block.clone(), at)))
+        .collect();
+    assert_eq!(ours.len(), theirs.len(), "logs missing or twice");
+    for (ours, (block, at)) in ours.iter().zip(&theirs) {
+        let log = &block.logs[*at];
+        assert_eq!(ours["blockNumber"], block.clock.number);
+        assert_eq!(ours["blockHash"], block.clock.hash.to_string());
+        assert_eq!(ours["logIndex"], log.log_index());
+        let hash = block.tx_hash(log.tx_index()).unwrap().to_string();
+        assert_eq!(ours["transactionHash"], hash);
+        let data: String = log
+            .data()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
             .collect();
-        assert_eq!(ours.len(), theirs.len(), "logs missing or twice");
-        for (ours, (block, at)) in ours.iter().zip(&theirs) {
-            let log = &block.logs[*at];
-            assert_eq!(ours["blockNumber"], block.clock.number);
-            assert_eq!(ours["blockHash"], block.clock.hash.to_string());
-            assert_eq!(ours["logIndex"], log.log_index());
-            let hash = block.tx_hash(log.tx_index()).unwrap().to_string();
-            assert_eq!(ours["transactionHash"], hash);
-            let data: String = log
-                .data()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
-            assert_eq!(ours["data"], format!("0x{data}"));
-        }
-        theirs.len()
+        assert_eq!(ours["data"], format!("0x{data}"));
     }
-}
-
-struct Running(Child);
-
-impl Running {
-    fn signal(&self, name: &str) {
-        let pid = self.0.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args([name, &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
-    }
-
-    fn stop(mut self) {
-        self.signal("-TERM");
-        let status = self.0.wait().unwrap();
-        assert!(status.success(), "stopped with {status}");
-    }
-
-    fn kill(mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    theirs.len()
 }
 
 async fn serve(node: &EvmNode, options: RpcOptions) -> RpcServer {
@@ -193,7 +72,7 @@ async fn history_is_caught_up_and_every_command_answers() {
     let bench = Bench::new(&[server.url()], DEPTH_5);
     bench.say(&["run", "--until-caught-up"]);
     assert_eq!(bench.head(), Some(595));
-    bench.assert_equals(&node, BlockRange::new(0, 596));
+    assert_equals(&bench, &node, BlockRange::new(0, 596));
 
     let state = bench.json(&["state", "--json"]);
     assert_eq!(state[0]["covered"][0]["level"], "receipts");
@@ -244,7 +123,7 @@ async fn reorgs_roll_back_and_only_final_blocks_are_archived() {
     let head = node.mine(30).number;
     bench.wait("the last head", || bench.head() == Some(head - 12));
     running.stop();
-    bench.assert_equals(&node, BlockRange::new(0, head - 11));
+    assert_equals(&bench, &node, BlockRange::new(0, head - 11));
     assert!(bench.log().contains("reorg"), "no reorg was seen");
 }
 
@@ -292,7 +171,7 @@ async fn killed_at_any_instant_it_goes_on_and_nothing_is_lost_or_twice() {
     bench.say(&["run", "--until-caught-up"]);
     let head = node.head().number - 5;
     assert_eq!(bench.head(), Some(head));
-    bench.assert_equals(&node, BlockRange::new(0, head + 1));
+    assert_equals(&bench, &node, BlockRange::new(0, head + 1));
     let verified = bench.json(&["verify", "--json"]);
     assert_eq!(verified["findings"].as_array().unwrap().len(), 0);
     assert!(faults.injected().len() >= 3, "{:?}", faults.injected());
@@ -321,7 +200,7 @@ async fn a_replaced_final_block_halts_until_an_operator_acts() {
     bench.say(&["rewind", "--to", "39", "--reason", "test"]);
     bench.say(&["run", "--until-caught-up"]);
     let head = node.head().number - 5;
-    bench.assert_equals(&node, BlockRange::new(0, head + 1));
+    assert_equals(&bench, &node, BlockRange::new(0, head + 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,137 @@
+//! A settings file in a directory of its own, and the program run with it.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "each test file uses its own part, may panic, and waits for a program it cannot see into"
+)]
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long the program may take for anything.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A settings file for one chain, and what the program says with it.
+pub struct Bench {
+    pub dir: TempDir,
+    pub config: PathBuf,
+}
+
+impl Bench {
+    pub fn new(urls: &[String], more: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("chronolith.json");
+        let urls = serde_json::to_string(urls).unwrap();
+        let data = dir.path().join("data");
+        let text = format!(
+            r#"{{ "dataDir": {data:?}, "chains": [ {{ "chainId": 31337, "name": "sim", "rpcHttp": {urls}, "pollMs": 20 {more} }} ] }}"#
+        );
+        std::fs::write(&config, text).unwrap();
+        Self { dir, config }
+    }
+
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
+        command.args(words).arg("--config").arg(&self.config);
+        command.env_remove("DATA_DIR").env("RUST_LOG", "info");
+        command
+    }
+
+    pub fn output(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    /// What a command prints; it must succeed.
+    #[track_caller]
+    pub fn say(&self, words: &[&str]) -> String {
+        let output = self.output(words);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{words:?}: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[track_caller]
+    pub fn json(&self, words: &[&str]) -> Value {
+        serde_json::from_str(&self.say(words)).unwrap()
+    }
+
+    pub fn start(&self) -> Running {
+        let log = self.dir.path().join("log");
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(log)
+            .unwrap();
+        let child = self
+            .command(&["run"])
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Running(child)
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    pub fn head(&self) -> Option<u64> {
+        let output = self.output(&["state", "--json"]);
+        let state: Value = serde_json::from_slice(&output.stdout).ok()?;
+        state[0]["head"]["number"].as_u64()
+    }
+
+    #[track_caller]
+    pub fn wait(&self, what: &str, mut reached: impl FnMut() -> bool) {
+        let began = Instant::now();
+        while !reached() {
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{what} was not reached:\n{}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(30));
+        }
+    }
+}
+
+/// The program while it runs.
+pub struct Running(Child);
+
+impl Running {
+    pub fn signal(&self, name: &str) {
+        let pid = self.0.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([name, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    pub fn stop(mut self) {
+        self.signal("-TERM");
+        let status = self.0.wait().unwrap();
+        assert!(status.success(), "stopped with {status}");
+    }
+
+    pub fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
