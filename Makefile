@@ -12,7 +12,7 @@ SCOPE := --workspace --all-features --locked
 SHARED := ../shared
 PERF_ARGS ?= --blocks 40000 --logs-per-block 250
 
-.PHONY: help test check fmt clippy doc tidy bench demo test-s3 test-fixtures torture fuzz deny
+.PHONY: help test check fmt clippy doc tidy bench demo demo-archive test-s3 test-fixtures torture fuzz deny
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,7 +46,11 @@ bench: ## criterion suites, then the stress run beside PostgreSQL (PERF_ARGS="--
 	cargo bench --locked -p chronolith-archive
 	cargo run --locked --release -p chronolith-archive --example perf_stress -- $(PERF_ARGS)
 
-demo: ## fill an archive with a simulated chain and ask it a few questions
+demo: ## follow two simulated chains with reorgs (DEMO_ARGS="--seconds 20" ends it by itself)
+	@scripts/need cargo cc
+	@cargo run --locked --release --quiet -p chronolith-node -- demo $(DEMO_ARGS)
+
+demo-archive: ## fill an archive with a simulated chain and ask it a few questions
 	@scripts/need cargo cc
 	@cargo run --locked --release --quiet -p chronolith-archive --example demo
 

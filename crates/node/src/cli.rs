@@ -56,6 +56,24 @@ pub(crate) enum Command {
         #[command(flatten)]
         act: Act,
     },
+    /// Watch it work: two simulated chains with reorgs, followed into an archive.
+    ///
+    /// No node, database or network is needed. Everything goes to the directory `demo` of the data
+    /// directory, which is emptied first.
+    Demo {
+        /// Stop after this many seconds; 0 for never.
+        #[arg(long, default_value_t = 0)]
+        seconds: u64,
+        /// Where the data directory is.
+        #[arg(long, default_value = "./data")]
+        data_dir: PathBuf,
+    },
+    /// Make up chains.
+    Sim {
+        /// What to do with them.
+        #[command(subcommand)]
+        what: SimCommand,
+    },
     /// Remove what nothing names any more.
     Gc {
         /// Only show what would be removed.
@@ -76,6 +94,42 @@ pub(crate) enum ConfigCommand {
     Example,
     /// List the chains that are known by name.
     Chains,
+}
+
+/// What to do with made-up chains.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SimCommand {
+    /// Serve a simulated EVM node over HTTP and WebSocket until Ctrl-C.
+    Serve(SimServe),
+}
+
+/// Which node to serve.
+#[derive(Debug, Args)]
+pub(crate) struct SimServe {
+    /// Everything follows from it.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// What it says its chain is.
+    #[arg(long, default_value_t = 31_337)]
+    pub(crate) chain_id: u64,
+    /// Blocks at the start.
+    #[arg(long, default_value_t = 1_000)]
+    pub(crate) blocks: u64,
+    /// Logs in a block, on average.
+    #[arg(long, default_value_t = 20)]
+    pub(crate) logs_per_block: u32,
+    /// Milliseconds from block to block; 0 for no more blocks.
+    #[arg(long, default_value_t = 1_000)]
+    pub(crate) block_time_ms: u64,
+    /// A reorg of one to four blocks instead of every so many-th block; 0 for none.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) reorg_every: u64,
+    /// Milliseconds before each answer.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) delay_ms: u64,
+    /// A file with faults and how often they happen, such as {"http_500": 0.02}.
+    #[arg(long)]
+    pub(crate) faults: Option<PathBuf>,
 }
 
 /// Which chain, and how to answer.

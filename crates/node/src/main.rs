@@ -17,12 +17,12 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, SimCommand};
 use crate::settings::Settings;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_log();
+    start_log(&cli.command);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
@@ -40,15 +40,24 @@ fn main() -> ExitCode {
 }
 
 /// To standard error, so that answers can be piped: lines for people on a terminal, else JSON.
-/// `RUST_LOG` over `LOG_LEVEL` over `info`.
-fn start_log() {
+/// `RUST_LOG` over `LOG_LEVEL` over `info`; the demo shows what is worth seeing in its own lines.
+fn start_log(command: &Command) {
+    let demo = matches!(command, Command::Demo { .. });
+    let default = if demo {
+        "warn,chronolith::walk=info"
+    } else {
+        "info"
+    };
     let level = std::env::var("RUST_LOG").or_else(|_| std::env::var("LOG_LEVEL"));
-    let filter = EnvFilter::new(level.unwrap_or_else(|_| "info".to_owned()));
+    let filter = EnvFilter::new(level.unwrap_or_else(|_| default.to_owned()));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    if std::io::stderr().is_terminal() {
-        log.with_target(false).init();
+        .with_writer(std::io::stderr)
+        .with_target(false);
+    if demo {
+        log.without_time().with_level(false).init();
+    } else if std::io::stderr().is_terminal() {
+        log.init();
     } else {
         log.json().init();
     }
@@ -58,9 +67,18 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     if let Command::Config { what } = &cli.command {
         return commands::config(*what, &cli.config);
     }
+    match &cli.command {
+        Command::Demo { seconds, data_dir } => return commands::demo(*seconds, data_dir).await,
+        Command::Sim {
+            what: SimCommand::Serve(serve),
+        } => return commands::serve(serve).await,
+        _ => {}
+    }
     let settings = Settings::load(&cli.config)?;
     match cli.command {
-        Command::Config { .. } => Ok(ExitCode::SUCCESS),
+        Command::Config { .. } | Command::Demo { .. } | Command::Sim { .. } => {
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Run { until_caught_up } => commands::run(&settings, until_caught_up).await,
         Command::State(wanted) => commands::state(&settings, &wanted).await,
         Command::Logs(query) => commands::logs(&settings, &query).await,

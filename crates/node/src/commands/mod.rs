@@ -1,15 +1,19 @@
 //! What each command does.
 
 mod config;
+mod demo;
 mod operate;
 mod query;
 mod run;
+mod sim;
 mod state;
 mod verify;
 
 pub(crate) use config::config;
+pub(crate) use demo::demo;
 pub(crate) use operate::{gc, resume, rewind};
 pub(crate) use query::{block_at, logs};
 pub(crate) use run::run;
+pub(crate) use sim::serve;
 pub(crate) use state::state;
 pub(crate) use verify::verify;
