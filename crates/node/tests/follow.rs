@@ -113,6 +113,8 @@ async fn reorgs_roll_back_and_only_final_blocks_are_archived() {
     );
     let running = bench.start();
     bench.wait("the first head", || bench.head() == Some(28));
+    let (code, health) = bench.operations("/health/ready").await;
+    assert_eq!(code, 200, "{health}");
     for depth in [1, 2, 5, 11, 3, 12, 7] {
         let head = node.reorg(depth);
         node.mine(2);
@@ -187,6 +189,23 @@ async fn a_replaced_final_block_halts_until_an_operator_acts() {
     node.reorg(20);
     let halted = || bench.json(&["state", "--json"])[0]["halted"].is_string();
     bench.wait("the halt", halted);
+    let (code, health) = bench.operations("/health").await;
+    assert_eq!(code, 503, "{health}");
+    assert!(
+        health.contains("\"paused\":true") && health.contains("replaced"),
+        "{health}"
+    );
+    let (code, _) = bench.operations("/health/live").await;
+    assert_eq!(code, 200);
+    let (_, metrics) = bench.operations("/metrics").await;
+    for line in [
+        "chronolith_halted{chain=\"31337\"} 1",
+        "chronolith_archived_block{chain=\"31337\"} 55",
+        "chronolith_endpoint_requests_total{chain=\"31337\"",
+        "chronolith_archive_",
+    ] {
+        assert!(metrics.contains(line), "no {line} in\n{metrics}");
+    }
     running.stop();
     // It is durable, and what is archived is served on.
     assert!(halted());

@@ -9,9 +9,11 @@ use tokio::task::JoinSet;
 
 use crate::chain::Chain;
 use crate::ingest;
+use crate::operations;
 use crate::settings::Settings;
 
 pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<ExitCode> {
+    let metrics = operations::start_metrics()?;
     let mut chains = Vec::new();
     for chain in &settings.chains {
         let opened = Chain::open(chain.clone(), &settings.chain_dir(chain)).await;
@@ -32,11 +34,13 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
             }
         });
     }
+    let health = operations::serve(settings.metrics_listen, chains.clone(), metrics);
     let mut terminate = signal(SignalKind::terminate()).context("wait for signals")?;
     tokio::select! {
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
         () = all_done(&mut tasks) => {}
+        served = health => served?,
     }
     tracing::info!("stopping");
     let stop = async {

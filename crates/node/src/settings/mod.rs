@@ -5,6 +5,7 @@
 
 mod raw;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ pub(crate) const EXAMPLE: &str = r#"{
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) data_dir: PathBuf,
+    /// Where health and metrics are shown.
+    pub(crate) metrics_listen: SocketAddr,
     pub(crate) chains: Vec<ChainSettings>,
 }
 
@@ -131,7 +134,10 @@ impl Settings {
             chains.push(chain);
         }
         let data_dir = std::env::var("DATA_DIR").ok().or(raw.data_dir);
+        let port = raw.metrics_port.or(raw.service.metrics_port);
+        let port = port.or(raw.metrics.and_then(|metrics| metrics.port));
         Ok(Self {
+            metrics_listen: SocketAddr::from(([0, 0, 0, 0], port.unwrap_or(9_464))),
             data_dir: data_dir.unwrap_or_else(|| "./data".to_owned()).into(),
             chains,
         })

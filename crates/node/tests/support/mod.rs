@@ -31,7 +31,7 @@ impl Bench {
         let urls = serde_json::to_string(urls).unwrap();
         let data = dir.path().join("data");
         let text = format!(
-            r#"{{ "dataDir": {data:?}, "chains": [ {{ "chainId": 31337, "name": "sim", "rpcHttp": {urls}, "pollMs": 20 {more} }} ] }}"#
+            r#"{{ "dataDir": {data:?}, "metricsPort": 0, "chains": [ {{ "chainId": 31337, "name": "sim", "rpcHttp": {urls}, "pollMs": 20 {more} }} ] }}"#
         );
         std::fs::write(&config, text).unwrap();
         Self { dir, config }
@@ -80,6 +80,16 @@ impl Bench {
 
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    /// Asks the listener for operators, whose port is in the log.
+    pub async fn operations(&self, path: &str) -> (u16, String) {
+        let log = self.log();
+        let at = log.rfind("0.0.0.0:").expect("no listener in the log") + "0.0.0.0:".len();
+        let port: String = log[at..].chars().take_while(char::is_ascii_digit).collect();
+        let url = format!("http://127.0.0.1:{port}{path}");
+        let answer = reqwest::get(url).await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
     }
 
     pub fn head(&self) -> Option<u64> {

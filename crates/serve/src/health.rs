@@ -1,0 +1,56 @@
+//! How chains do, as JSON.
+
+use serde::Serialize;
+
+/// How one chain does. The names are those of the requirement's health endpoint, and ours beside
+/// them.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChainHealth {
+    /// Its id.
+    pub chain: u64,
+    /// Its name in the settings.
+    pub name: String,
+    /// How its endpoints do.
+    pub rpc: RpcHealth,
+    /// Blocks that wait for finality.
+    pub queue_depth: usize,
+    /// Whether nothing is taken any more until a person acts.
+    pub paused: bool,
+    /// Why.
+    pub paused_reason: Option<String>,
+    /// What goes wrong right now, where something does.
+    pub trouble: Option<String>,
+    /// The source's newest block.
+    pub last_seen_block: Option<u64>,
+    /// The newest final block.
+    pub last_safe_block: Option<u64>,
+    /// The newest archived block.
+    pub last_backfill_block: Option<u64>,
+    /// Blocks between the source's head and ours.
+    pub lag_blocks: Option<u64>,
+}
+
+/// How a chain's endpoints do.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RpcHealth {
+    /// `healthy`, or `down` where no endpoint answers.
+    pub http: &'static str,
+    /// `off` where none is set up.
+    pub ws: &'static str,
+}
+
+impl ChainHealth {
+    /// Whether requests about this chain are answered from something recent.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        !self.paused && self.trouble.is_none() && self.last_backfill_block.is_some()
+    }
+}
+
+/// Whoever knows how the chains do.
+pub trait Probe: Send + Sync {
+    /// All chains.
+    fn chains(&self) -> Vec<ChainHealth>;
+}

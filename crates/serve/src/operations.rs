@@ -1,0 +1,155 @@
+//! The listener for operators: metrics, liveness, readiness.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde_json::json;
+
+use crate::health::{ChainHealth, Probe};
+
+/// Prints all metrics as text.
+pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
+
+#[derive(Clone)]
+struct Context {
+    probe: Arc<dyn Probe>,
+    metrics: Metrics,
+}
+
+/// `/metrics`, `/health`, `/health/live` and `/health/ready`.
+pub fn operations(probe: Arc<dyn Probe>, metrics: Metrics) -> Router {
+    Router::new()
+        .route("/metrics", get(show_metrics))
+        .route("/health", get(ready))
+        .route("/health/live", get(live))
+        .route("/health/ready", get(ready))
+        .with_state(Context { probe, metrics })
+}
+
+async fn show_metrics(State(context): State<Context>) -> Response {
+    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
+    (kind, (context.metrics)()).into_response()
+}
+
+/// The process runs: nothing more.
+async fn live() -> Response {
+    json_of(StatusCode::OK, &json!({ "status": "ok" }))
+}
+
+/// 200 where every chain is ready, else 503. Either way every chain is shown.
+async fn ready(State(context): State<Context>) -> Response {
+    let chains = context.probe.chains();
+    let all = chains.iter().all(ChainHealth::is_ready);
+    let (code, status) = match all {
+        true => (StatusCode::OK, "ok"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "degraded"),
+    };
+    json_of(code, &json!({ "status": status, "chains": chains }))
+}
+
+fn json_of(code: StatusCode, value: &serde_json::Value) -> Response {
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    (code, kind, value.to_string()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::RpcHealth;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    struct Fixed(Vec<ChainHealth>);
+
+    impl Probe for Fixed {
+        fn chains(&self) -> Vec<ChainHealth> {
+            self.0.clone()
+        }
+    }
+
+    fn chain() -> ChainHealth {
+        ChainHealth {
+            chain: 1,
+            name: "one".to_owned(),
+            rpc: RpcHealth {
+                http: "healthy",
+                ws: "off",
+            },
+            queue_depth: 3,
+            paused: false,
+            paused_reason: None,
+            trouble: None,
+            last_seen_block: Some(10),
+            last_safe_block: Some(7),
+            last_backfill_block: Some(7),
+            lag_blocks: Some(0),
+        }
+    }
+
+    /// Asks over a real connection.
+    async fn ask(chains: Vec<ChainHealth>, path: &str) -> String {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = operations(Arc::new(Fixed(chains)), Arc::new(|| "up 1\n".to_owned()));
+        let serving = async { axum::serve(listener, router).await.unwrap() };
+        let asking = async {
+            let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+            let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            answer
+        };
+        tokio::select! {
+            () = serving => unreachable!(),
+            answer = asking => answer,
+        }
+    }
+
+    #[tokio::test]
+    async fn health_is_told_in_codes_and_words() {
+        let halted = ChainHealth {
+            paused: true,
+            paused_reason: Some("a finalized block was replaced".to_owned()),
+            ..chain()
+        };
+        let troubled = ChainHealth {
+            trouble: Some("no answer".to_owned()),
+            ..chain()
+        };
+        let empty = ChainHealth {
+            last_backfill_block: None,
+            ..chain()
+        };
+        for (chains, path, code, word) in [
+            (vec![chain()], "/health", "200", "\"status\":\"ok\""),
+            (vec![chain()], "/health/ready", "200", "\"queueDepth\":3"),
+            (
+                vec![chain(), halted.clone()],
+                "/health",
+                "503",
+                "a finalized block was replaced",
+            ),
+            (vec![troubled], "/health/ready", "503", "no answer"),
+            (
+                vec![empty],
+                "/health/ready",
+                "503",
+                "\"lastBackfillBlock\":null",
+            ),
+            (vec![halted], "/health/live", "200", "ok"),
+            (vec![], "/metrics", "200", "up 1"),
+            (vec![], "/nowhere", "404", ""),
+        ] {
+            let answer = ask(chains, path).await;
+            let first = answer.lines().next().unwrap_or_default().to_owned();
+            assert!(
+                first.contains(code) && answer.contains(word),
+                "{path}: {answer}"
+            );
+        }
+    }
+}
