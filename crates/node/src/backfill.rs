@@ -12,26 +12,53 @@ use crate::ingest::Trouble;
 /// Blocks in one request for a range.
 const RANGE_BLOCKS: u64 = 250;
 
-/// Fetches a range and archives it.
+/// Fetches a range and archives it, all but its last block.
+///
+/// A block is archived when the next one names it as its parent, even from another endpoint: one that
+/// is on a stale fork may serve a block that is right in itself. The last block has no next one here;
+/// the walk to the head takes it.
 pub(crate) async fn run(chain: &Chain, range: BlockRange) -> Result<(), Trouble> {
     let name = &chain.settings.name;
     let (from, to) = (range.start, range.end - 1);
     if range.len() > RANGE_BLOCKS {
         tracing::info!(chain = %name, from, to, "fetching history");
     }
-    let step = RANGE_BLOCKS.max(1);
-    let starts = (range.start..range.end).step_by(step as usize);
-    let parts = starts.map(|start| BlockRange::new(start, (start + step).min(range.end)));
+    let starts = (range.start..range.end).step_by(RANGE_BLOCKS as usize);
+    let parts = starts.map(|start| BlockRange::new(start, (start + RANGE_BLOCKS).min(range.end)));
     let fetches = stream::iter(parts)
         .map(|part| chain.source.fetch(part, &chain.want))
         .buffered(chain.source.concurrency().max(1));
     let mut fetches = std::pin::pin!(fetches);
+    let mut held: Option<Fetched> = None;
     while let Some(fetched) = fetches.next().await {
-        append_fetched(chain, fetched?).await?;
+        let mut fetched = fetched?;
+        if let Some(before) = held.take() {
+            check_link(chain, &before, fetched.first())?;
+            fetched.insert(0, before);
+        }
+        held = fetched.pop();
+        append_fetched(chain, fetched).await?;
         // Merging as it goes keeps the number of segments small.
         while chain.archive.maintain().await? {}
     }
     Ok(())
+}
+
+/// Two endpoints, or one at two times, do not tell of one chain. Nothing of it was archived; whoever
+/// delivered the older block is asked last from now on.
+fn check_link(chain: &Chain, before: &Fetched, after: Option<&Fetched>) -> Result<(), Trouble> {
+    let block = before.block.clock.block_ref();
+    let named = after.map(|after| after.block.clock.parent_hash);
+    if named.is_none_or(|named| named == block.hash) {
+        return Ok(());
+    }
+    let what = "its successor names another parent";
+    chain.source.blame(&before.endpoint, block, what);
+    let number = block.number;
+    Err(Trouble::Unsettled(format!(
+        "block {number}: {what} (endpoint={})",
+        before.endpoint
+    )))
 }
 
 /// Archives blocks of one fetch, those of equal level together.
@@ -81,7 +108,7 @@ pub(crate) async fn append(
         Ok(IngestOutcome::ContentConflict { block, .. }) => {
             let what = "the same block with other content";
             chain.source.blame(endpoint, block, what);
-            Err(Trouble::Other(format!(
+            Err(Trouble::Unsettled(format!(
                 "block {}: {what} (endpoint={endpoint})",
                 block.number
             )))

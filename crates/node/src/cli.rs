@@ -101,6 +101,19 @@ pub(crate) enum ConfigCommand {
 pub(crate) enum SimCommand {
     /// Serve a simulated EVM node over HTTP and WebSocket until Ctrl-C.
     Serve(SimServe),
+    /// Follow a simulated chain through faults, lies, reorgs and SIGKILL, and compare every block.
+    ///
+    /// Each seed is one chain, one choice of faults and limits, and one sequence of events. It fails
+    /// on the first log that is missing, made up or twice, and when a fault of its list was never
+    /// injected.
+    Torture {
+        /// The first seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// How many seeds.
+        #[arg(long, default_value_t = 1)]
+        seeds: u64,
+    },
 }
 
 /// Which node to serve.

@@ -34,6 +34,9 @@ pub(crate) enum Trouble {
     Source(#[from] SourceError),
     #[error("{0}")]
     Archive(#[from] ArchiveError),
+    /// Endpoints do not tell of one chain right now: asked again, they will.
+    #[error("{0}")]
+    Unsettled(String),
     #[error("{0}")]
     Other(String),
 }
@@ -43,6 +46,7 @@ impl Trouble {
         match self {
             Self::Source(error) => error.kind(),
             Self::Archive(error) => error.kind(),
+            Self::Unsettled(_) => ErrorKind::Unavailable,
             Self::Other(_) => ErrorKind::Internal,
         }
     }

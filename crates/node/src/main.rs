@@ -70,9 +70,12 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     }
     match &cli.command {
         Command::Demo { seconds, data_dir } => return commands::demo(*seconds, data_dir).await,
-        Command::Sim {
-            what: SimCommand::Serve(serve),
-        } => return commands::serve(serve).await,
+        Command::Sim { what } => {
+            return match what {
+                SimCommand::Serve(serve) => commands::serve(serve).await,
+                SimCommand::Torture { seed, seeds } => commands::torture(*seed, *seeds).await,
+            };
+        }
         _ => {}
     }
     let settings = Settings::load(&cli.config)?;

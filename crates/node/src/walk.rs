@@ -61,7 +61,7 @@ async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Resul
             Offered::Before(number) => {
                 due.push(one);
                 if due.len() > BACK_MAX {
-                    return Err(Trouble::Other(
+                    return Err(Trouble::Unsettled(
                         "a fork is longer than can be followed".to_owned(),
                     ));
                 }
@@ -102,7 +102,7 @@ fn offer(chain: &Chain, heads: &Heads, one: &Fetched) -> Result<Offered, Trouble
     let known = window.tracker.hash_at(clock.number);
     if known.is_some_and(|known| known != clock.hash) {
         let allowed = window.tracker.allows_reorg(depth, &endpoint);
-        allowed.map_err(|refused| Trouble::Other(refused.to_string()))?;
+        allowed.map_err(|refused| Trouble::Unsettled(refused.to_string()))?;
     }
     let steps = match window.tracker.accept(clock) {
         Ok(steps) => steps,

@@ -7,6 +7,7 @@ mod query;
 mod run;
 mod sim;
 mod state;
+mod torture;
 mod verify;
 
 pub(crate) use config::config;
@@ -16,4 +17,5 @@ pub(crate) use query::{block_at, logs};
 pub(crate) use run::run;
 pub(crate) use sim::serve;
 pub(crate) use state::state;
+pub(crate) use torture::torture;
 pub(crate) use verify::verify;
