@@ -57,6 +57,7 @@ impl Chain {
         let source = EvmSource::new(EvmSettings {
             chain_id: settings.chain_id,
             endpoints: settings.endpoints.clone(),
+            heads: settings.heads.clone(),
             strategy: settings.strategy,
             checks: settings.checks,
             span_max: settings.span_max,

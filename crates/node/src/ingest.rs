@@ -55,13 +55,26 @@ impl Trouble {
 /// Follows a chain for ever. Whatever goes wrong is told and tried again: one chain's trouble never
 /// touches another, and what is archived is served on.
 pub(crate) async fn run(chain: &Chain) {
+    tokio::select! {
+        () = chain.source.listen() => {}
+        () = rounds(chain) => {}
+    }
+}
+
+/// Round after round: after each hint of a new head, and as often as is set without one.
+async fn rounds(chain: &Chain) {
+    let mut hints = chain.source.hints();
     let mut pause = PAUSE_FIRST;
     loop {
+        hints.mark_unchanged();
         match round(chain).await {
             Ok(()) => {
                 chain.status().trouble = None;
                 pause = PAUSE_FIRST;
-                tokio::time::sleep(chain.settings.poll).await;
+                tokio::select! {
+                    () = tokio::time::sleep(chain.settings.poll) => {}
+                    Ok(()) = hints.changed() => {}
+                }
             }
             Err(trouble) => {
                 report(chain, &trouble);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use chronolith_archive::Health;
 use chronolith_serve::{ChainHealth, Metrics, Probe, RpcHealth, operations};
+use chronolith_source::evm::Subscription;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 
@@ -49,7 +50,11 @@ fn health_of(chain: &Chain) -> ChainHealth {
         name: chain.settings.name.clone(),
         rpc: RpcHealth {
             http: if up { "healthy" } else { "down" },
-            ws: "off",
+            ws: match chain.source.subscription() {
+                Subscription::Off => "off",
+                Subscription::Connecting => "connecting",
+                Subscription::Connected => "healthy",
+            },
         },
         queue_depth: waiting,
         paused: paused_reason.is_some(),
@@ -109,6 +114,7 @@ fn count(chains: &Chains) {
         of("chronolith_lag_blocks").set(number(health.lag_blocks));
         of("chronolith_tail_blocks").set(health.queue_depth as f64);
         of("chronolith_halted").set(f64::from(u8::from(health.paused)));
+        of("chronolith_head_subscription_up").set(f64::from(u8::from(health.rpc.ws == "healthy")));
         of("chronolith_in_trouble").set(f64::from(u8::from(health.trouble.is_some())));
     }
     for chain in &chains.0 {

@@ -7,8 +7,11 @@ use chronolith_model::{
     Block, BlockClock, BlockRange, BlockRef, DatasetSet, Hash32, Scope, Verification,
 };
 
+use tokio::sync::watch;
+
 use crate::endpoint::EndpointReport;
 use crate::error::Result;
+use crate::evm::Subscription;
 
 /// Which chain a source serves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +72,15 @@ pub trait Source: Send + Sync + std::fmt::Debug {
     /// All blocks of a range, in order, proven as far as the chain allows and at least as far as is
     /// wanted. Neighbours link to each other.
     async fn fetch(&self, range: BlockRange, want: &Want) -> Result<Vec<Fetched>>;
+
+    /// Listens for new heads, for ever. Whoever runs the source drives it beside everything else.
+    async fn listen(&self);
+
+    /// Changes whenever there may be a new head; only a hint that it is worth looking.
+    fn hints(&self) -> watch::Receiver<u64>;
+
+    /// How the subscription to new heads is.
+    fn subscription(&self) -> Subscription;
 
     /// Tells that a block from this endpoint did not fit what others say.
     fn blame(&self, endpoint: &str, block: BlockRef, what: &str);

@@ -13,7 +13,7 @@ use chronolith_model::{
 use chronolith_sim::evm::{
     EvmNode, EvmSpec, FaultSizes, Faults, MissingMethod, RpcFault, RpcOptions, RpcServer,
 };
-use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy};
+use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy, Subscription};
 use chronolith_source::{EndpointSettings, Error, Fetched, Source, Want};
 
 const BLOCKS: u64 = 120;
@@ -34,6 +34,7 @@ fn source(servers: &[&RpcServer], strategy: Strategy) -> EvmSource {
     EvmSource::new(EvmSettings {
         chain_id: 31_337,
         endpoints: servers.iter().map(endpoint).collect(),
+        heads: servers.iter().map(|server| server.ws_url()).collect(),
         strategy,
         checks: Checks::ALL,
         span_max: 10_000,
@@ -334,6 +335,7 @@ async fn an_answer_without_end_is_cut_off() {
             answer_bytes_max: 1 << 20,
             ..EndpointSettings::new(&server.url())
         }],
+        heads: Vec::new(),
         strategy: Strategy::Receipts,
         checks: Checks::ALL,
         span_max: 10,
@@ -414,4 +416,48 @@ async fn slow_nodes_are_asked_in_parallel() {
     assert_blocks(fetched, &node, range, Verification::Bloom);
     // Nine requests of at least 30 ms each, eight at a time.
     assert!(began.elapsed() < delay * 8, "{:?}", began.elapsed());
+}
+
+/// Heads wake whoever waits, and a connection that drops is made again.
+#[tokio::test(flavor = "multi_thread")]
+async fn new_heads_are_told_through_lost_connections() {
+    let node = EvmNode::new(EvmSpec::tiny(12), 10);
+    let faults = Faults::new(3);
+    let server = serve(
+        &node,
+        RpcOptions {
+            faults: faults.clone(),
+            ..RpcOptions::default()
+        },
+    )
+    .await;
+    let source = source(&[&server], Strategy::Receipts);
+    let mut hints = source.hints();
+    let told = async {
+        // The subscription itself is the first hint.
+        hints.changed().await.unwrap();
+        assert_eq!(source.subscription(), Subscription::Connected);
+        for round in 0..6 {
+            if round == 2 {
+                faults.set(RpcFault::WsDrop, 500_000);
+            }
+            hints.mark_unchanged();
+            node.mine(1);
+            // A head that is lost with its connection is made good by the next subscription.
+            hints.changed().await.unwrap();
+        }
+    };
+    let both = async {
+        tokio::select! {
+            () = source.listen() => unreachable!(),
+            () = told => {}
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), both)
+        .await
+        .unwrap();
+    assert!(
+        faults.injected()["ws_drop"] > 0,
+        "no connection was dropped"
+    );
 }

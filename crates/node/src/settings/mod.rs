@@ -51,6 +51,8 @@ pub(crate) struct ChainSettings {
     pub(crate) chain_id: u64,
     pub(crate) name: String,
     pub(crate) endpoints: Vec<EndpointSettings>,
+    /// WebSocket URLs that tell of new heads.
+    pub(crate) heads: Vec<String>,
     pub(crate) start_block: u64,
     pub(crate) finality: Finality,
     pub(crate) datasets: DatasetSet,
@@ -257,6 +259,11 @@ fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
         "rpcHttp: at least one endpoint is needed"
     );
     let endpoints = raw.rpc_http.iter().map(endpoint).collect::<Result<_>>()?;
+    let plain = |url: &String| url.starts_with("ws://") || url.starts_with("wss://");
+    ensure!(
+        raw.rpc_ws.iter().all(plain),
+        "rpcWs: an endpoint begins with ws:// or wss://"
+    );
     let proof = known.map_or(2, |known| known.proof);
     let checks = Checks {
         header_hash: proof > 0,
@@ -281,6 +288,7 @@ fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
         chain_id,
         name: name.unwrap_or_else(|| chain_id.to_string()),
         endpoints,
+        heads: raw.rpc_ws,
         start_block: raw.start_block.unwrap_or(0),
         finality: finality(raw.finality.as_ref(), known).context("finality")?,
         datasets,

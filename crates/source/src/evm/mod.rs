@@ -2,6 +2,7 @@
 
 mod bloom;
 mod fetch;
+mod heads;
 mod hint;
 mod ranges;
 mod verify;
@@ -9,5 +10,6 @@ mod wire;
 
 mod source;
 
+pub use heads::Subscription;
 pub use source::{EvmSettings, EvmSource, Strategy};
 pub use verify::Checks;

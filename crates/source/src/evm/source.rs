@@ -6,8 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chronolith_model::{BlockClock, BlockRange, BlockRef, Dataset, Hash32, Scope};
 use serde_json::value::RawValue;
+use tokio::sync::watch;
 
 use super::fetch::{Fetcher, GET_RECEIPTS, clock_of};
+use super::heads::{HeadListener, Subscription};
 use super::ranges::Spans;
 use super::verify::{Checks, Verifier};
 use super::wire::{WireBlock, hex, parse_quantity};
@@ -35,6 +37,8 @@ pub struct EvmSettings {
     pub chain_id: u64,
     /// Endpoints, the preferred first.
     pub endpoints: Vec<EndpointSettings>,
+    /// WebSocket URLs that tell of new heads; one is used at a time.
+    pub heads: Vec<String>,
     /// How logs are asked for, where the endpoint can.
     pub strategy: Strategy,
     /// What the chain lets us prove.
@@ -50,6 +54,7 @@ pub struct EvmSource {
     pool: Pool,
     verifier: Verifier,
     spans: HashMap<Arc<str>, Spans>,
+    heads: HeadListener,
 }
 
 impl EvmSource {
@@ -64,6 +69,7 @@ impl EvmSource {
         Ok(Self {
             spans: pool.endpoints().iter().map(span).collect(),
             verifier: Verifier::new(settings.checks),
+            heads: HeadListener::new(settings.heads.clone()),
             pool,
             settings,
         })
@@ -289,6 +295,18 @@ impl Source for EvmSource {
             )));
         }
         Ok(fetched)
+    }
+
+    async fn listen(&self) {
+        self.heads.listen().await;
+    }
+
+    fn hints(&self) -> watch::Receiver<u64> {
+        self.heads.hints()
+    }
+
+    fn subscription(&self) -> Subscription {
+        self.heads.state()
     }
 
     fn blame(&self, endpoint: &str, block: BlockRef, what: &str) {
