@@ -34,7 +34,7 @@ pub struct Tracker {
     rule: Rule,
     settings: Settings,
     chain: Chain,
-    /// The highest block that was reported as final.
+    /// The block that was last reported as final.
     reported: Option<Mark>,
     covers: Covers,
     /// The highest of our blocks that was offered when a mark already covered its height. It and
@@ -183,16 +183,14 @@ impl Tracker {
         }
     }
 
-    /// Keeps the highest report. At the same height the newer hash may be that of the better fork,
-    /// but no hash is not better than one.
+    /// The newest report that names its block counts, also where it is lower: one absurd report must
+    /// not vouch for everything that comes after it. What is final stays so. A bare height counts
+    /// only above what is known.
     fn note_reported(&mut self, seen: &Seen) {
         let kept = self.reported;
-        let better = |new: &Mark| match kept {
-            Some(kept) if kept.number == new.number => new.hash.is_some(),
-            Some(kept) => kept.number < new.number,
-            None => true,
-        };
-        self.reported = seen.finalized.filter(better).or(kept);
+        let counts =
+            |new: &Mark| new.hash.is_some() || kept.is_none_or(|kept| kept.number < new.number);
+        self.reported = seen.finalized.filter(counts).or(kept);
     }
 
     fn note_cover(&mut self, seen: &Seen) {

@@ -136,6 +136,20 @@ fn a_report_above_the_head_is_kept_until_we_are_there() {
     assert_eq!(observe(&mut tracker, &Seen::at(0)), None);
 }
 
+/// An endpoint that is on another chain, or out of its mind, names a block far above all others once.
+/// The next honest report takes its place; otherwise every block would be final as it comes.
+#[test]
+fn an_absurd_report_is_forgotten_with_the_next_honest_one() {
+    let mut tracker = grown(Rule::Tag, 5);
+    observe(&mut tracker, &reported(at(1_000_000_000, 0)));
+    assert_eq!(observe(&mut tracker, &reported(at(3, 0))), None);
+    for number in 6..12 {
+        grow(&mut tracker, number);
+        assert_eq!(observe(&mut tracker, &reported(at(3, 0))), None);
+    }
+    assert_eq!(observe(&mut tracker, &reported(at(7, 0))), Some(7));
+}
+
 #[test]
 fn blocks_that_came_before_their_mark_wait_for_one_that_came_after() {
     // We sit on a fork that the chain has left, and the report is already past our head. To take it

@@ -7,7 +7,7 @@ use futures::stream::{self, StreamExt};
 
 use crate::chain::Chain;
 use crate::clock::now;
-use crate::ingest::Trouble;
+use crate::ingest::{History, Trouble};
 
 /// Blocks in one request for a range.
 const RANGE_BLOCKS: u64 = 250;
@@ -17,7 +17,8 @@ const RANGE_BLOCKS: u64 = 250;
 /// A block is archived when the next one names it as its parent, even from another endpoint: one that
 /// is on a stale fork may serve a block that is right in itself. The last block has no next one here;
 /// the walk to the head takes it.
-pub(crate) async fn run(chain: &Chain, range: BlockRange) -> Result<(), Trouble> {
+pub(crate) async fn run(chain: &Chain, history: &History) -> Result<(), Trouble> {
+    let (range, anchor) = (history.range, Some(history.anchor));
     let name = &chain.settings.name;
     let (from, to) = (range.start, range.end - 1);
     if range.len() > RANGE_BLOCKS {
@@ -26,7 +27,7 @@ pub(crate) async fn run(chain: &Chain, range: BlockRange) -> Result<(), Trouble>
     let starts = (range.start..range.end).step_by(RANGE_BLOCKS as usize);
     let parts = starts.map(|start| BlockRange::new(start, (start + RANGE_BLOCKS).min(range.end)));
     let fetches = stream::iter(parts)
-        .map(|part| chain.source.fetch(part, &chain.want))
+        .map(|part| chain.source.fetch(part, &chain.want, anchor))
         .buffered(chain.source.concurrency().max(1));
     let mut fetches = std::pin::pin!(fetches);
     let mut held: Option<Fetched> = None;
@@ -127,13 +128,13 @@ pub(crate) async fn append(
 
 /// Asks for the block at the archive's head. If it is another one by now, offering it halts the
 /// archive, durably and with both blocks named.
-async fn confirm_head(chain: &Chain) -> Result<(), Trouble> {
+pub(crate) async fn confirm_head(chain: &Chain) -> Result<(), Trouble> {
     let Some(head) = chain.archive.health().head else {
         return Ok(());
     };
     let at_head = chain
         .source
-        .fetch(BlockRange::one(head.number), &chain.want)
+        .fetch(BlockRange::one(head.number), &chain.want, None)
         .await?;
     for one in at_head {
         if one.block.clock.hash != head.hash {

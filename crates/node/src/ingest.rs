@@ -10,9 +10,9 @@
 //! into the archive. A block leaves the tail only when a published state of the archive holds it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use chronolith_archive::Error as ArchiveError;
+use chronolith_archive::{Collect, Error as ArchiveError};
 use chronolith_finality::{Mark, Seen};
 use chronolith_model::{Block, BlockRange, BlockRef, ErrorKind};
 use chronolith_source::{Error as SourceError, Fetched, Heads};
@@ -26,6 +26,9 @@ use crate::walk;
 /// The pause after a first failure; it doubles with each that follows.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// How often what nothing names any more is removed.
+const COLLECT_EVERY: Duration = Duration::from_secs(300);
 
 /// Why a round ended early.
 #[derive(Debug, thiserror::Error)]
@@ -65,11 +68,18 @@ pub(crate) async fn run(chain: &Chain) {
 async fn rounds(chain: &Chain) {
     let mut hints = chain.source.hints();
     let mut pause = PAUSE_FIRST;
+    let mut collected = Instant::now();
     loop {
         hints.mark_unchanged();
+        if collected.elapsed() >= COLLECT_EVERY {
+            collected = Instant::now();
+            collect(chain).await;
+        }
         match round(chain).await {
             Ok(()) => {
-                chain.status().trouble = None;
+                // Blocks may come and yet nothing become final: people should know why.
+                let stalled = chain.window().tracker.stalled(now());
+                chain.status().trouble = stalled.map(|stall| stall.to_string());
                 pause = PAUSE_FIRST;
                 tokio::select! {
                     () = tokio::time::sleep(chain.settings.poll) => {}
@@ -89,12 +99,14 @@ async fn rounds(chain: &Chain) {
 pub(crate) async fn round(chain: &Chain) -> Result<(), Trouble> {
     let heads = chain.source.heads().await?;
     chain.status().source_head = Some(heads.head);
-    let missing = missing_history(chain, &heads);
-    if !missing.is_empty() {
-        backfill::run(chain, missing).await?;
-        chain
-            .reset_window()
-            .map_err(|error| Trouble::Other(error.to_string()))?;
+    // What became final before, but could not be archived, comes first.
+    finalize(chain, &Seen::at(now())).await?;
+    if let Some(history) = missing_history(chain, &heads) {
+        let filled = backfill::run(chain, &history).await;
+        // Also after a failure: what was archived before it lies below everything known.
+        let reset = chain.reset_window();
+        filled?;
+        reset.map_err(|error| Trouble::Other(error.to_string()))?;
     }
     walk::to_head(chain, &heads).await?;
     finalize(chain, &seen(chain, &heads)).await?;
@@ -102,23 +114,34 @@ pub(crate) async fn round(chain: &Chain) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Blocks that are final by now and lie below everything we know: their order is settled, so they
-/// are fetched many at a time.
-fn missing_history(chain: &Chain, heads: &Heads) -> BlockRange {
-    let next = chain.archive_next();
-    let nothing = BlockRange::new(next, next);
-    let window = chain.window();
-    if !window.tail.is_empty() {
-        return nothing;
-    }
-    let settled = match chain.settings.finality {
-        Finality::Depth(confirmations) => heads.head.number.checked_sub(confirmations),
-        Finality::Finalized | Finality::Dual { .. } => heads.finalized.map(|block| block.number),
-        Finality::Safe => heads.safe.map(|block| block.number),
+/// Final blocks to fetch, and a block that whoever delivers them must have.
+pub(crate) struct History {
+    pub(crate) range: BlockRange,
+    pub(crate) anchor: BlockRef,
+}
+
+/// Blocks that are final by now and lie above everything we know: their order is settled, so they are
+/// fetched many at a time. What is in the tail below them is fetched again.
+fn missing_history(chain: &Chain, heads: &Heads) -> Option<History> {
+    let (settled, anchor) = match chain.settings.finality {
+        Finality::Depth(confirmations) => {
+            (heads.head.number.checked_sub(confirmations)?, heads.head)
+        }
+        Finality::Finalized => (heads.finalized?.number, heads.finalized?),
+        Finality::Safe => (heads.safe?.number, heads.safe?),
+        Finality::Dual { l2_depth, .. } => {
+            let deep = heads.head.number.checked_sub(l2_depth)?;
+            (heads.finalized?.number.min(deep), heads.finalized?)
+        }
     };
-    settled.map_or(nothing, |settled| {
-        BlockRange::new(next, (settled + 1).max(next))
-    })
+    let head = chain.window().tracker.head();
+    if head.is_some_and(|head| settled <= head.number) {
+        return None;
+    }
+    let next = chain.archive_next();
+    let range = BlockRange::new(next, settled.saturating_add(1).max(next));
+    // The last of them is left to the walk.
+    (range.len() > 1).then_some(History { range, anchor })
 }
 
 /// What the heads mean to this chain's rule.
@@ -139,7 +162,6 @@ pub(crate) fn seen(chain: &Chain, heads: &Heads) -> Seen {
 
 /// Moves what is final from the tail into the archive.
 pub(crate) async fn finalize(chain: &Chain, seen: &Seen) -> Result<(), Trouble> {
-    // What became final before, but could not be archived, is still in the tail.
     chain.window().tracker.observe(seen);
     let finalized = chain.window().tracker.finalized();
     let Some(finalized) = finalized else {
@@ -147,7 +169,10 @@ pub(crate) async fn finalize(chain: &Chain, seen: &Seen) -> Result<(), Trouble> 
     };
     let next = chain.archive_next();
     let tail = chain.tail();
-    let due = tail.blocks_in(BlockRange::new(next, (finalized.number + 1).max(next)));
+    let due = tail.blocks_in(BlockRange::new(
+        next,
+        finalized.number.saturating_add(1).max(next),
+    ));
     let due: Vec<Arc<Block>> = due.cloned().collect();
     let proofs: Vec<Option<Proof>> = {
         let window = chain.window();
@@ -167,6 +192,15 @@ pub(crate) async fn finalize(chain: &Chain, seen: &Seen) -> Result<(), Trouble> 
         chain.window().drop_through(last.clock.number);
     }
     Ok(())
+}
+
+/// Removes what merges left behind. A failure is told and left to the next time.
+async fn collect(chain: &Chain) {
+    let name = &chain.settings.name;
+    match chain.archive.collect_garbage(Collect::Remove).await {
+        Ok(report) => tracing::debug!(chain = %name, ?report, "collected"),
+        Err(error) => tracing::warn!(chain = %name, %error, "garbage was not collected"),
+    }
 }
 
 fn report(chain: &Chain, trouble: &Trouble) {

@@ -1,7 +1,7 @@
 //! The hash-linked walk from what is known to the source's head.
 
 use chronolith_finality::{Endpoint, Fault, Seen, Step, TailError};
-use chronolith_model::{BlockRange, BlockRef};
+use chronolith_model::{BlockRange, BlockRef, Hash32};
 use chronolith_source::{Fetched, Heads};
 
 use crate::backfill;
@@ -19,21 +19,20 @@ const BACK_MAX: usize = 4_096;
 pub(crate) async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), Trouble> {
     if replaced(chain, heads.head) {
         let at_head = fetch(chain, BlockRange::one(heads.head.number)).await?;
-        if !offer_all(chain, heads, at_head).await? {
-            return Ok(());
-        }
+        offer_all(chain, heads, at_head).await?;
     }
     loop {
         let head = chain.window().tracker.head();
-        let next = head.map_or(chain.settings.start_block, |head| head.number + 1);
+        let next = head.map_or(chain.settings.start_block, |head| {
+            head.number.saturating_add(1)
+        });
         if next > heads.head.number {
             return Ok(());
         }
-        let end = (next + STEP_BLOCKS).min(heads.head.number + 1);
+        let end = next.saturating_add(STEP_BLOCKS);
+        let end = end.min(heads.head.number.saturating_add(1));
         let fetched = fetch(chain, BlockRange::new(next, end)).await?;
-        if !offer_all(chain, heads, fetched).await? {
-            return Ok(());
-        }
+        offer_all(chain, heads, fetched).await?;
         ingest::finalize(chain, &ingest::seen(chain, heads)).await?;
     }
 }
@@ -45,43 +44,46 @@ fn replaced(chain: &Chain, head: BlockRef) -> bool {
 }
 
 async fn fetch(chain: &Chain, range: BlockRange) -> Result<Vec<Fetched>, Trouble> {
-    Ok(chain.source.fetch(range, &chain.want).await?)
+    Ok(chain.source.fetch(range, &chain.want, None).await?)
 }
 
-/// Offers blocks in order, going back where they stand on a fork. Returns false where the tail has
-/// no room: the head stands still until something is final.
-async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Result<bool, Trouble> {
+/// Offers blocks in order, going back where they stand on a fork.
+async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Result<(), Trouble> {
     // The next to offer is the last.
     let mut due: Vec<Fetched> = fetched;
     due.reverse();
     while let Some(one) = due.pop() {
         match offer(chain, heads, &one)? {
             Offered::Taken => {}
-            Offered::NoRoom => return Ok(false),
-            Offered::Before(number) => {
+            Offered::Before { number, hash } => {
                 due.push(one);
                 if due.len() > BACK_MAX {
-                    return Err(Trouble::Unsettled(
-                        "a fork is longer than can be followed".to_owned(),
-                    ));
+                    let what = "a fork is longer than can be followed";
+                    return Err(Trouble::Unsettled(what.to_owned()));
                 }
-                due.extend(fetch(chain, BlockRange::one(number)).await?);
+                let before = fetch(chain, BlockRange::one(number)).await?;
+                let other = |one: &Fetched| hash.is_some_and(|hash| hash != one.block.clock.hash);
+                if before.iter().any(other) {
+                    // The fork is gone again, or endpoints are on different ones: ask anew.
+                    let what = format!("block {number} is another one by now");
+                    return Err(Trouble::Unsettled(what));
+                }
+                due.extend(before);
             }
-            Offered::Violation => {
-                halt(chain).await?;
-                return Ok(false);
-            }
+            Offered::Violation => return Err(violation(chain, &one).await),
         }
     }
-    Ok(true)
+    Ok(())
 }
 
 /// What became of a block that was offered.
 enum Offered {
     Taken,
-    NoRoom,
-    /// The block of this number must come first.
-    Before(u64),
+    /// This block must come first.
+    Before {
+        number: u64,
+        hash: Option<Hash32>,
+    },
     /// It replaces a final block.
     Violation,
 }
@@ -89,11 +91,14 @@ enum Offered {
 fn offer(chain: &Chain, heads: &Heads, one: &Fetched) -> Result<Offered, Trouble> {
     let mut window = chain.window();
     let window = &mut *window;
-    if !window.tail.has_room(&one.block) {
-        tracing::warn!(chain = %chain.settings.name, "the tail is full, the head stands still");
-        return Ok(Offered::NoRoom);
-    }
     let clock = &one.block.clock;
+    let head = window.tracker.head();
+    let extends = head.is_none_or(|head| head.hash == clock.parent_hash);
+    if extends && !window.tail.has_room(&one.block) {
+        let what =
+            "the blocks that wait for finality fill the memory for them: the head stands still";
+        return Err(Trouble::Unsettled(what.to_owned()));
+    }
     let depth = window.tracker.reorg_depth(clock.number);
     let endpoint = Endpoint {
         head: heads.head.number,
@@ -106,12 +111,20 @@ fn offer(chain: &Chain, heads: &Heads, one: &Fetched) -> Result<Offered, Trouble
     }
     let steps = match window.tracker.accept(clock) {
         Ok(steps) => steps,
-        Err(Fault::ParentUnknown { ask, .. }) => return Ok(Offered::Before(ask)),
-        Err(Fault::Gap { expected, .. }) => return Ok(Offered::Before(expected)),
+        Err(Fault::ParentUnknown { ask, hash }) => {
+            let (number, hash) = (ask, Some(hash));
+            return Ok(Offered::Before { number, hash });
+        }
+        Err(Fault::Gap { expected, .. }) => {
+            let (number, hash) = (expected, None);
+            return Ok(Offered::Before { number, hash });
+        }
         Err(Fault::FinalityViolation { .. } | Fault::Below { .. }) => {
             return Ok(Offered::Violation);
         }
-        Err(Fault::WindowFull { .. }) => return Ok(Offered::NoRoom),
+        Err(fault @ Fault::WindowFull { .. }) => {
+            return Err(Trouble::Unsettled(fault.to_string()));
+        }
     };
     for step in steps {
         let done = match step {
@@ -138,14 +151,19 @@ fn offer(chain: &Chain, heads: &Heads, one: &Fetched) -> Result<Offered, Trouble
     Ok(Offered::Taken)
 }
 
-/// A final block was replaced: the archive is told, and halts.
-async fn halt(chain: &Chain) -> Result<(), Trouble> {
-    let finalized = chain.window().tracker.finalized();
-    if let Some(finalized) = finalized {
-        let now_there = fetch(chain, BlockRange::one(finalized.number)).await?;
-        for one in now_there {
-            backfill::append(chain, vec![one.block], one.level, &one.endpoint).await?;
-        }
+/// A final block was replaced, or an endpoint says so: the block at the archive's head tells. If that
+/// is another one by now, the archive halts.
+async fn violation(chain: &Chain, one: &Fetched) -> Trouble {
+    if let Err(trouble) = backfill::confirm_head(chain).await {
+        return trouble;
     }
-    Ok(())
+    let what = "it contradicts a final block that others confirm";
+    chain
+        .source
+        .blame(&one.endpoint, one.block.clock.block_ref(), what);
+    let number = one.block.clock.number;
+    Trouble::Unsettled(format!(
+        "block {number}: {what} (endpoint={})",
+        one.endpoint
+    ))
 }

@@ -267,3 +267,38 @@ async fn what_cannot_work_is_said_at_the_start() {
     let none = bench.output(&["state"]);
     assert!(!none.status.success());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_finalized_tag_is_followed_and_heads_come_over_a_socket() {
+    let node = EvmNode::new(EvmSpec::tiny(6), 300);
+    node.set_finalized_depth(20);
+    let server = serve(&node, RpcOptions::default()).await;
+    let socket = server.ws_url();
+    // Polling alone would take a minute for each step.
+    let more = format!(r#", "finality": {{ "mode": "finalized" }}, "rpcWs": ["{socket}"]"#);
+    let bench = Bench::new(&[server.url()], &more);
+    let text = std::fs::read_to_string(&bench.config).unwrap();
+    std::fs::write(
+        &bench.config,
+        text.replace("\"pollMs\": 20", "\"pollMs\": 600000"),
+    )
+    .unwrap();
+    let running = bench.start();
+    bench.wait("the finalized block", || bench.head() == Some(280));
+    for depth in [3, 19, 1] {
+        node.reorg(depth);
+        node.mine(2);
+        let finalized = node.finalized().number;
+        bench.wait("the finalized block after a reorg", || {
+            bench.head() == Some(finalized)
+        });
+    }
+    let (_, health) = bench.operations("/health").await;
+    assert!(health.contains("\"ws\":\"healthy\""), "{health}");
+    running.stop();
+    assert_equals(
+        &bench,
+        &node,
+        BlockRange::new(0, node.finalized().number + 1),
+    );
+}

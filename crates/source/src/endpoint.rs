@@ -29,7 +29,7 @@ const LIE_PAUSE: Duration = Duration::from_secs(300);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
 /// How an endpoint may be used.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct EndpointSettings {
     /// Where it is.
     pub url: String,
@@ -41,6 +41,14 @@ pub struct EndpointSettings {
     pub batch: usize,
     /// An answer longer than this is refused.
     pub answer_bytes_max: u64,
+}
+
+impl std::fmt::Debug for EndpointSettings {
+    /// Without the URL, which may carry a key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let limits = (self.in_flight, self.per_second, self.batch);
+        write!(f, "EndpointSettings({limits:?})")
+    }
 }
 
 impl EndpointSettings {
@@ -112,7 +120,10 @@ struct Health {
     failures: u64,
     lies: u64,
     in_a_row: u32,
+    /// A pause after failures; a success ends it.
     cool_until: Option<Instant>,
+    /// A pause that was asked for, or that a lie earned; nothing ends it early.
+    bench_until: Option<Instant>,
     last_error: Option<String>,
     missing: BTreeSet<&'static str>,
 }
@@ -129,6 +140,19 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
+    /// Under the name of its host, or another one if that is taken.
+    pub(crate) fn named_apart(settings: EndpointSettings, taken: &[Arc<Self>]) -> Result<Self> {
+        let mut made = Self::new(settings)?;
+        let host = made.name.clone();
+        let is_taken = |name: &Arc<str>| taken.iter().any(|other| other.name == *name);
+        let mut number = 2;
+        while is_taken(&made.name) {
+            made.name = format!("{host}#{number}").into();
+            number += 1;
+        }
+        Ok(made)
+    }
+
     pub(crate) fn new(settings: EndpointSettings) -> Result<Self> {
         let url = Url::parse(&settings.url)
             .map_err(|error| Error::Invalid(format!("endpoint is no URL: {error}")))?;
@@ -272,16 +296,23 @@ impl Endpoint {
             Error::Unavailable { retry_after, .. } => *retry_after,
             _ => None,
         };
+        let now = Instant::now();
         let mut health = self.health();
         health.failures += 1;
         health.last_error = Some(error.to_string());
+        if let Some(asked) = asked {
+            health.bench_until = health
+                .bench_until
+                .max(Some(now + asked.min(RETRY_AFTER_MAX)));
+        }
+        if health.cool_until.is_some_and(|until| until > now) {
+            // Requests that were under way together fail together: that is one failure.
+            return;
+        }
         let doubled = BACKOFF_FIRST.saturating_mul(1 << health.in_a_row.min(16));
         let jitter = StdRng::from_os_rng().random_range(0.5..1.0);
-        let pause = asked
-            .map(|asked| asked.min(RETRY_AFTER_MAX))
-            .unwrap_or_else(|| doubled.min(BACKOFF_MAX).mul_f64(jitter));
         health.in_a_row += 1;
-        health.cool_until = Some(Instant::now() + pause);
+        health.cool_until = Some(now + doubled.min(BACKOFF_MAX).mul_f64(jitter));
     }
 
     /// Notes that the endpoint said what cannot be.
@@ -290,14 +321,14 @@ impl Endpoint {
         let mut health = self.health();
         health.lies += 1;
         health.last_error = Some(what.to_owned());
-        health.cool_until = Some(Instant::now() + LIE_PAUSE);
+        health.bench_until = health.bench_until.max(Some(Instant::now() + LIE_PAUSE));
     }
 
     /// When the endpoint may be asked again; none for at once.
     pub(crate) fn cool_until(&self) -> Option<Instant> {
-        self.health()
-            .cool_until
-            .filter(|until| *until > Instant::now())
+        let health = self.health();
+        let until = health.cool_until.max(health.bench_until);
+        until.filter(|until| *until > Instant::now())
     }
 
     pub(crate) fn lacks(&self, method: &'static str) {
@@ -398,11 +429,16 @@ mod tests {
         let endpoint = endpoint();
         let mut before = Duration::ZERO;
         for _ in 0..6 {
-            endpoint.failed(&endpoint.unavailable("HTTP 500".to_owned()));
+            for _ in 0..5 {
+                // Together they count once.
+                endpoint.failed(&endpoint.unavailable("HTTP 500".to_owned()));
+            }
             let pause = endpoint.cool_until().unwrap() - Instant::now();
             assert!(pause >= before, "{pause:?} after {before:?}");
             before = pause;
+            tokio::time::sleep(pause).await;
         }
+        let endpoint = self::endpoint();
         endpoint.failed(&Error::Unavailable {
             endpoint: "x".to_owned(),
             reason: "HTTP 429".to_owned(),
@@ -413,6 +449,8 @@ mod tests {
             Duration::from_secs(7)
         );
         endpoint.succeeded();
+        assert!(endpoint.cool_until().is_some(), "a wish outlasts a success");
+        tokio::time::sleep(Duration::from_secs(7)).await;
         assert!(endpoint.cool_until().is_none());
     }
 }

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::endpoint::{Answer, Call, Endpoint, EndpointReport, EndpointSettings};
+use crate::endpoint::{Endpoint, EndpointReport, EndpointSettings};
 use crate::error::{Error, Result};
 
-/// How often a request is tried in all before the caller is told.
-const ATTEMPTS: usize = 8;
 /// The longest wait for an endpoint that is paused.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
@@ -21,10 +19,10 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(settings: Vec<EndpointSettings>) -> Result<Self> {
-        let endpoints = settings
-            .into_iter()
-            .map(|one| Endpoint::new(one).map(Arc::new));
-        let endpoints = endpoints.collect::<Result<Vec<_>>>()?;
+        let mut endpoints: Vec<Arc<Endpoint>> = Vec::with_capacity(settings.len());
+        for one in settings {
+            endpoints.push(Arc::new(Endpoint::named_apart(one, &endpoints)?));
+        }
         if endpoints.is_empty() {
             return Err(Error::Invalid("no endpoint is given".to_owned()));
         }
@@ -65,19 +63,6 @@ impl Pool {
             tokio::time::sleep_until(until.min(most)).await;
         }
         Ok(endpoint.clone())
-    }
-
-    /// Sends calls to whichever endpoint answers.
-    pub(crate) async fn send(&self, calls: &[Call]) -> Result<(Arc<Endpoint>, Vec<Answer>)> {
-        let mut last = Error::Invalid("no endpoint is given".to_owned());
-        for _ in 0..ATTEMPTS {
-            let endpoint = self.endpoint(&[]).await?;
-            match endpoint.send(calls).await {
-                Ok(answers) => return Ok((endpoint, answers)),
-                Err(error) => last = error,
-            }
-        }
-        Err(Error::Exhausted(Box::new(last)))
     }
 
     pub(crate) fn report(&self) -> Vec<EndpointReport> {

@@ -70,8 +70,14 @@ pub trait Source: Send + Sync + std::fmt::Debug {
     async fn clock(&self, number: u64) -> Result<Option<BlockClock>>;
 
     /// All blocks of a range, in order, proven as far as the chain allows and at least as far as is
-    /// wanted. Neighbours link to each other.
-    async fn fetch(&self, range: BlockRange, want: &Want) -> Result<Vec<Fetched>>;
+    /// wanted. Neighbours link to each other. With an anchor, only from endpoints that have this very
+    /// block: they are on its chain, and so is all that they say of the blocks below it.
+    async fn fetch(
+        &self,
+        range: BlockRange,
+        want: &Want,
+        anchor: Option<BlockRef>,
+    ) -> Result<Vec<Fetched>>;
 
     /// Listens for new heads, for ever. Whoever runs the source drives it beside everything else.
     async fn listen(&self);

@@ -39,7 +39,7 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
     tokio::select! {
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
-        () = all_done(&mut tasks) => {}
+        done = all_done(&mut tasks) => done?,
         served = health => served?,
     }
     tracing::info!("stopping");
@@ -70,10 +70,10 @@ async fn catch_up(chain: &Chain) {
     }
 }
 
-async fn all_done(tasks: &mut JoinSet<()>) {
+/// Waits for all tasks; one that panicked ends the program, so that somebody starts it again.
+async fn all_done(tasks: &mut JoinSet<()>) -> Result<()> {
     while let Some(done) = tasks.join_next().await {
-        if let Err(error) = done {
-            tracing::error!(%error, "a chain's task ended");
-        }
+        done.context("a chain's task ended, please report it")?;
     }
+    Ok(())
 }

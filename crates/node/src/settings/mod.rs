@@ -190,8 +190,24 @@ fn typed<T: DeserializeOwned>(value: Value, within: &str) -> Result<T> {
         } else {
             "."
         };
-        anyhow!("{within}{dot}{path}: {}", error.inner())
+        anyhow!(
+            "{within}{dot}{path}: {}",
+            without_urls(&error.inner().to_string())
+        )
     })
+}
+
+/// A message without the URLs it quotes: they may carry keys.
+fn without_urls(message: &str) -> String {
+    let hide = |part: &str| {
+        if part.contains("://") {
+            "…".to_owned()
+        } else {
+            part.to_owned()
+        }
+    };
+    let parts: Vec<String> = message.split('"').map(hide).collect();
+    parts.join("\"")
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}` in all strings.
@@ -264,12 +280,7 @@ fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
         raw.rpc_ws.iter().all(plain),
         "rpcWs: an endpoint begins with ws:// or wss://"
     );
-    let proof = known.map_or(2, |known| known.proof);
-    let checks = Checks {
-        header_hash: proof > 0,
-        bloom: proof > 0,
-        receipts_root: proof > 1,
-    };
+    let (level, checks) = proof(raw.verification.as_deref(), known)?;
     let strategy = match raw.strategy.as_deref() {
         None | Some("receipts") => Strategy::Receipts,
         Some("logs") => Strategy::Logs,
@@ -277,13 +288,6 @@ fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
     };
     let scope = scope(raw.logs.as_ref())?;
     let datasets = datasets(raw.datasets.as_deref())?;
-    let level = match raw.verification.as_deref() {
-        // What cannot be reached by default is not demanded: it is recorded.
-        None | Some("linked") => Verification::Linked,
-        Some("bloom") => Verification::Bloom,
-        Some("receipts") => Verification::Receipts,
-        Some(other) => bail!("verification: `{other}` is none of receipts, bloom, linked"),
-    };
     Ok(ChainSettings {
         chain_id,
         name: name.unwrap_or_else(|| chain_id.to_string()),
@@ -299,6 +303,24 @@ fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
         poll: Duration::from_millis(raw.poll_ms.unwrap_or(1_000).max(10)),
         span_max: raw.backfill.max_range.unwrap_or(10_000).max(1),
     })
+}
+
+/// What blocks must be proven to, and what is checked. What the settings ask for is checked whatever
+/// the table says of the chain; otherwise what the chain allows is checked and recorded, not demanded.
+fn proof(asked: Option<&str>, known: Option<&KnownChain>) -> Result<(Verification, Checks)> {
+    let (level, proof) = match asked {
+        None => (Verification::Linked, known.map_or(2, |known| known.proof)),
+        Some("linked") => (Verification::Linked, 0),
+        Some("bloom") => (Verification::Bloom, 1),
+        Some("receipts") => (Verification::Receipts, 2),
+        Some(other) => bail!("verification: `{other}` is none of receipts, bloom, linked"),
+    };
+    let checks = Checks {
+        header_hash: proof > 0,
+        bloom: proof > 0,
+        receipts_root: proof > 1,
+    };
+    Ok((level, checks))
 }
 
 fn endpoint(raw: &RawEndpoint) -> Result<EndpointSettings> {
@@ -337,10 +359,11 @@ fn finality(raw: Option<&RawFinality>, known: Option<&KnownChain>) -> Result<Fin
         Some("finalized" | "source") => Ok(Finality::Finalized),
         Some("safe") => Ok(Finality::Safe),
         Some("dual_source") => {
-            let below = known.and_then(|known| known.l1);
+            // Only an L1 is its own L1, and only of a known chain is that known.
+            let own = known.is_some_and(|known| known.l1.is_none());
             ensure!(
-                below.is_none(),
-                "mode: dual_source on a chain that settles on another one is not there yet; use finalized"
+                own,
+                "mode: dual_source is there only for chains that settle on no other; use finalized"
             );
             let delay = raw.max_l1_delay_seconds.unwrap_or(180);
             Ok(Finality::Dual {

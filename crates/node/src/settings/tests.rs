@@ -137,8 +137,18 @@ fn bad_files_say_where_and_why() {
             r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"]},{"chainId":1,"rpcHttp":["http://b"]}]}"#,
             "there twice",
         ),
+        (
+            r#"{"chains":[{"chainId":1,"rpcHttp":"https://n.example/v3/SECRET"}]}"#,
+            "invalid type: string \"…\"",
+        ),
+        (
+            r#"{"chains":[{"chainId":8453,"rpcHttp":["http://a"],"finality":{"mode":"dual_source","l2Depth":1,"l1Confirmations":1}}]}"#,
+            "settle on no other",
+        ),
     ] {
         refused(text, expected);
+        let shown = format!("{:#}", Settings::parse(text, false).expect_err(text));
+        assert!(!shown.contains("SECRET"), "{shown}");
     }
 }
 

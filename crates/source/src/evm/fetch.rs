@@ -36,29 +36,54 @@ pub(crate) struct Fetcher<'a> {
 }
 
 impl Fetcher<'_> {
-    /// Blocks with their receipts, one call for each, several in a request.
+    /// Blocks with their receipts, one call for each, several in a request; fewer where that is too
+    /// much for the endpoint.
     pub(crate) async fn by_receipts(&self, range: BlockRange) -> Result<Vec<Fetched>> {
         let mut fetched = Vec::with_capacity(range.len() as usize);
-        let step = (self.endpoint.settings.batch as u64 / 2).max(1);
+        let mut step = (self.endpoint.settings.batch as u64 / 2).max(1);
         let mut at = range.start;
         while at < range.end {
-            let part = BlockRange::new(at, (at + step).min(range.end));
-            let mut calls = self.block_calls(part);
-            calls.extend((part.start..part.end).map(|number| Call {
-                method: GET_RECEIPTS,
-                params: format!(r#"["{}"]"#, hex(number)),
-            }));
-            let mut answers = self.ask(&calls).await?;
-            let receipts = answers.split_off(part.len() as usize);
-            for ((number, block), receipts) in (part.start..part.end).zip(answers).zip(receipts) {
-                let block: WireBlock = self.required(number, GET_BLOCK, block)?;
-                let receipts: Vec<WireReceipt> = self.required(number, GET_RECEIPTS, receipts)?;
-                fetched.push(self.with_receipts(number, &block, &receipts)?);
+            let part = BlockRange::new(at, at.saturating_add(step).min(range.end));
+            match self.some_by_receipts(part).await {
+                Ok(more) => fetched.extend(more),
+                Err(Error::TooLarge { .. }) if step > 1 => {
+                    step /= 2;
+                    continue;
+                }
+                Err(error) => return Err(error),
             }
             at = part.end;
         }
         self.check_links(&fetched)?;
         Ok(fetched)
+    }
+
+    async fn some_by_receipts(&self, range: BlockRange) -> Result<Vec<Fetched>> {
+        let mut calls = self.block_calls(range);
+        calls.extend((range.start..range.end).map(|number| Call {
+            method: GET_RECEIPTS,
+            params: format!(r#"["{}"]"#, hex(number)),
+        }));
+        let mut answers = self.ask(&calls).await?;
+        let receipts = answers.split_off(range.len() as usize);
+        let mut fetched = Vec::with_capacity(range.len() as usize);
+        for ((number, block), receipts) in (range.start..range.end).zip(answers).zip(receipts) {
+            let block: WireBlock = self.required(number, GET_BLOCK, block)?;
+            let receipts: Vec<WireReceipt> = self.required(number, GET_RECEIPTS, receipts)?;
+            let here =
+                |receipt: &WireReceipt| receipt.block_hash.is_none_or(|hash| hash == block.hash);
+            if !receipts.iter().all(here) {
+                return Err(self.moved(number));
+            }
+            fetched.push(self.with_receipts(number, &block, &receipts)?);
+        }
+        Ok(fetched)
+    }
+
+    /// The chain may have changed between two calls: no lie, but no answer either.
+    fn moved(&self, number: u64) -> Error {
+        let reason = format!("two answers about block {number} are of different blocks");
+        self.endpoint.unavailable(reason)
     }
 
     /// Headers in batches, and the logs of all of them in one call.
@@ -73,7 +98,14 @@ impl Fetcher<'_> {
         let mut fetched = Vec::with_capacity(blocks.len());
         for block in &blocks {
             let logs = by_block.remove(&block.number).unwrap_or_default();
-            let all = self.want.scope == Scope::All;
+            if logs.iter().any(|log| log.block_hash != block.hash) {
+                return Err(self.moved(block.number));
+            }
+            if logs.is_empty() && self.is_suspicious(block) {
+                fetched.extend(self.some_by_receipts(BlockRange::one(block.number)).await?);
+                continue;
+            }
+            let all = self.has_all_logs();
             let level = self.verifier.logs(block, &logs, all);
             let level = level.map_err(|what| self.lied(block.number, what))?;
             let kept = logs.into_iter();
@@ -84,6 +116,20 @@ impl Fetcher<'_> {
         }
         self.check_links(&fetched)?;
         Ok(fetched)
+    }
+
+    /// Whether all logs of each block are asked for.
+    fn has_all_logs(&self) -> bool {
+        self.want.scope == Scope::All && self.want.datasets.contains(Dataset::Logs)
+    }
+
+    /// Whether no log came of a block whose bloom allows one of the scope: a node that is behind
+    /// answers for the blocks it has and leaves out the others without a word.
+    fn is_suspicious(&self, block: &WireBlock) -> bool {
+        self.want.scope != Scope::All
+            && self.want.datasets.contains(Dataset::Logs)
+            && self.verifier.may_hold(block, &self.want.scope)
+            && self.endpoint.has(GET_RECEIPTS)
     }
 
     async fn logs_of(&self, range: BlockRange) -> Result<Vec<WireLog>> {
@@ -126,6 +172,14 @@ impl Fetcher<'_> {
     /// Sends calls. Those that fail for no reason of their own are sent again: one bad answer in a
     /// batch is no reason to ask for all of it once more.
     async fn ask(&self, calls: &[Call]) -> Result<Vec<Answer>> {
+        let mut answers = Vec::with_capacity(calls.len());
+        for some in calls.chunks(self.endpoint.settings.batch.max(1)) {
+            answers.extend(self.ask_once(some).await?);
+        }
+        Ok(answers)
+    }
+
+    async fn ask_once(&self, calls: &[Call]) -> Result<Vec<Answer>> {
         let mut answers = self.endpoint.send(calls).await?;
         let in_trouble = |answer: &Answer| match answer {
             // Behind one URL there are many nodes, and some are a block behind the others.

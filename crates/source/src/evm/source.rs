@@ -1,10 +1,12 @@
 //! An EVM chain behind JSON-RPC endpoints.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use chronolith_model::{BlockClock, BlockRange, BlockRef, Dataset, Hash32, Scope};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
@@ -47,6 +49,9 @@ pub struct EvmSettings {
     pub span_max: u64,
 }
 
+/// Endpoints that serve the right chain, with the block that they were last seen to have.
+type Admitted = HashMap<Arc<str>, Option<BlockRef>>;
+
 /// Reads an EVM chain.
 #[derive(Debug)]
 pub struct EvmSource {
@@ -55,6 +60,7 @@ pub struct EvmSource {
     verifier: Verifier,
     spans: HashMap<Arc<str>, Spans>,
     heads: HeadListener,
+    admitted: Mutex<Admitted>,
 }
 
 impl EvmSource {
@@ -70,6 +76,7 @@ impl EvmSource {
             spans: pool.endpoints().iter().map(span).collect(),
             verifier: Verifier::new(settings.checks),
             heads: HeadListener::new(settings.heads.clone()),
+            admitted: Mutex::default(),
             pool,
             settings,
         })
@@ -112,19 +119,80 @@ impl EvmSource {
         id.ok_or_else(|| endpoint.unavailable("no chain id".to_owned()))
     }
 
-    /// A block's header from whichever endpoint answers; none where there is no such block.
-    async fn header(&self, tag: &str) -> Result<Option<WireBlock>> {
+    /// Whether an endpoint may be used: it serves this chain and, with an anchor, has that block.
+    /// Asked once, and again after a failure.
+    async fn admit(&self, endpoint: &Arc<Endpoint>, anchor: Option<BlockRef>) -> Result<()> {
+        let known = self.lock_admitted().get(&endpoint.name).copied();
+        if known.is_none() {
+            let got = self.chain_id_of(endpoint).await?;
+            if got != self.settings.chain_id {
+                return Err(Error::WrongChain {
+                    endpoint: endpoint.name.to_string(),
+                    expected: self.settings.chain_id,
+                    got,
+                });
+            }
+            self.lock_admitted().insert(endpoint.name.clone(), None);
+        }
+        let Some(anchor) = anchor.filter(|anchor| known != Some(Some(*anchor))) else {
+            return Ok(());
+        };
+        let there = self.header(endpoint, &hex(anchor.number)).await?;
+        let there = there.map(|block| clock_of(&block).block_ref());
+        if there != Some(anchor) {
+            let number = anchor.number;
+            let reason = format!("it has another block {number} than the one that is asked about");
+            return Err(endpoint.unavailable(reason));
+        }
+        self.lock_admitted()
+            .insert(endpoint.name.clone(), Some(anchor));
+        Ok(())
+    }
+
+    fn lock_admitted(&self) -> MutexGuard<'_, Admitted> {
+        self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks one endpoint after the other until one answers.
+    async fn ask_any<T>(
+        &self,
+        ask: impl for<'a> Fn(&'a Self, &'a Arc<Endpoint>) -> BoxFuture<'a, Result<T>>,
+    ) -> Result<T> {
+        let mut avoid: Vec<Arc<str>> = Vec::new();
+        let mut last = Error::Invalid("no endpoint is given".to_owned());
+        for _ in 0..ATTEMPTS {
+            if avoid.len() == self.pool.endpoints().len() {
+                avoid.clear();
+            }
+            let endpoint = self.pool.endpoint(&avoid).await?;
+            let asked = async {
+                self.admit(&endpoint, None).await?;
+                ask(self, &endpoint).await
+            };
+            match asked.await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => {
+                    self.note(&endpoint, &error);
+                    avoid.push(endpoint.name.clone());
+                    last = error;
+                }
+            }
+        }
+        Err(Error::Exhausted(Box::new(last)))
+    }
+
+    /// A block's header from one endpoint; none where there is no such block or tag.
+    async fn header(&self, endpoint: &Arc<Endpoint>, tag: &str) -> Result<Option<WireBlock>> {
         let call = Call {
             method: "eth_getBlockByNumber",
             params: format!(r#"["{tag}",false]"#),
         };
-        let (endpoint, answers) = self.pool.send(&[call]).await?;
+        let answers = endpoint.send(&[call]).await?;
         let answer = answers.into_iter().next();
         let answer = answer.ok_or_else(|| endpoint.unavailable("no answer".to_owned()))?;
         let raw = match answer {
             Ok(raw) => raw,
-            // Nodes without a finalized block answer with an error instead of null.
-            Err(fault) if fault.message.contains("not found") => return Ok(None),
+            Err(fault) if is_no_such_block(&fault.message) => return Ok(None),
             Err(fault) => return Err(endpoint.unavailable(fault.message)),
         };
         if raw.get() == "null" {
@@ -132,16 +200,37 @@ impl EvmSource {
         }
         let block: WireBlock = serde_json::from_str(raw.get())
             .map_err(|error| endpoint.unavailable(error.to_string()))?;
-        if let Err(what) = self.verifier.header(&block) {
-            endpoint.lied(&what);
-            let (endpoint, number) = (endpoint.name.to_string(), block.number);
-            return Err(Error::Lied {
-                endpoint,
-                number,
-                what,
-            });
+        let lied = |what| Error::Lied {
+            endpoint: endpoint.name.to_string(),
+            number: block.number,
+            what,
+        };
+        self.verifier.header(&block).map_err(lied)?;
+        let other = parse_quantity(tag).filter(|asked| *asked != block.number);
+        match other {
+            Some(asked) => Err(lied(format!("asked for block {asked}"))),
+            None => Ok(Some(block)),
         }
-        Ok(Some(block))
+    }
+
+    /// All heads of one endpoint: those of different ones do not go together.
+    async fn heads_of(&self, endpoint: &Arc<Endpoint>) -> Result<Heads> {
+        let block_ref = |block: WireBlock| clock_of(&block).block_ref();
+        // The older first: the chain goes on between the calls.
+        let finalized = self.header(endpoint, "finalized").await?.map(block_ref);
+        let safe = self.header(endpoint, "safe").await?.map(block_ref);
+        let head = self.header(endpoint, "latest").await?.map(block_ref);
+        let head = head.ok_or_else(|| endpoint.unavailable("no newest block".to_owned()))?;
+        let above = |block: Option<BlockRef>| block.is_some_and(|block| block.number > head.number);
+        if above(finalized) || above(safe) {
+            return Err(endpoint.unavailable("a finalized block above the newest".to_owned()));
+        }
+        Ok(Heads {
+            head,
+            finalized,
+            safe,
+            syncing: false,
+        })
     }
 
     /// Which way an endpoint is asked for this.
@@ -211,20 +300,39 @@ impl EvmSource {
             Error::Lied { what, number, .. } => {
                 endpoint.lied(&format!("block {number}: {what}"));
             }
+            Error::WrongChain { .. } => endpoint.lied(&error.to_string()),
             Error::NoMethod { method, .. } => {
                 tracing::info!(endpoint = %endpoint.name, method, "method missing, asking another way");
                 endpoint.lacks(method);
             }
-            _ => {}
+            _ => {
+                self.lock_admitted().remove(&endpoint.name);
+                endpoint.failed(error);
+            }
         }
     }
+}
+
+/// Nodes that do not know a tag, or have nothing under it yet, say so in words of their own.
+fn is_no_such_block(message: &str) -> bool {
+    let message = message.to_lowercase();
+    [
+        "not found",
+        "unknown block",
+        "invalid block",
+        "unsupported tag",
+        "not available",
+    ]
+    .iter()
+    .any(|part| message.contains(part))
 }
 
 #[async_trait]
 impl Source for EvmSource {
     async fn identity(&self) -> Result<Identity> {
         self.check_chain().await?;
-        let genesis = self.header("0x0").await?;
+        let genesis = self.ask_any(|source, endpoint| source.header(endpoint, "0x0").boxed());
+        let genesis = genesis.await?;
         Ok(Identity {
             chain_id: self.settings.chain_id,
             genesis: genesis.map(|block| Hash32(block.hash.0)),
@@ -232,29 +340,25 @@ impl Source for EvmSource {
     }
 
     async fn heads(&self) -> Result<Heads> {
-        let head = self.header("latest").await?;
-        let head = head.ok_or(Error::Missing {
-            endpoint: "all".to_owned(),
-            number: 0,
-        })?;
-        let block_ref = |block: WireBlock| clock_of(&block).block_ref();
-        // A chain without these tags has none: that is an answer.
-        let finalized = self.header("finalized").await.unwrap_or_default();
-        let safe = self.header("safe").await.unwrap_or_default();
-        Ok(Heads {
-            head: block_ref(head),
-            finalized: finalized.map(block_ref),
-            safe: safe.map(block_ref),
-            syncing: false,
-        })
+        self.ask_any(|source, endpoint| source.heads_of(endpoint).boxed())
+            .await
     }
 
     async fn clock(&self, number: u64) -> Result<Option<BlockClock>> {
-        let block = self.header(&hex(number)).await?;
-        Ok(block.as_ref().map(clock_of))
+        let tag = hex(number);
+        let block = self.ask_any(|source, endpoint| {
+            let tag = tag.clone();
+            async move { source.header(endpoint, &tag).await }.boxed()
+        });
+        Ok(block.await?.as_ref().map(clock_of))
     }
 
-    async fn fetch(&self, range: BlockRange, want: &Want) -> Result<Vec<Fetched>> {
+    async fn fetch(
+        &self,
+        range: BlockRange,
+        want: &Want,
+        anchor: Option<BlockRef>,
+    ) -> Result<Vec<Fetched>> {
         let mut fetched: Vec<Fetched> = Vec::with_capacity(range.len() as usize);
         let mut avoid: Vec<Arc<str>> = Vec::new();
         let mut attempts = 0;
@@ -264,26 +368,30 @@ impl Source for EvmSource {
                 avoid.clear();
             }
             let endpoint = self.pool.endpoint(&avoid).await?;
-            match self.prefix(&endpoint, rest, want).await {
-                Ok(more) if joins(&fetched, &more) => fetched.extend(more),
+            let asked = async {
+                self.admit(&endpoint, anchor).await?;
+                self.prefix(&endpoint, rest, want).await
+            };
+            let error = match asked.await {
+                Ok(more) if joins(&fetched, &more) => {
+                    fetched.extend(more);
+                    continue;
+                }
+                // The chain changed between two parts: what was fetched before is stale.
                 Ok(_) => {
-                    // The chain changed between two parts: what was fetched before is stale.
                     fetched.clear();
-                    attempts += 1;
+                    endpoint.unavailable("two parts of a range do not join".to_owned())
                 }
-                Err(error) => {
-                    self.note(&endpoint, &error);
-                    attempts += 1;
-                    if matches!(
-                        error,
-                        Error::Lied { .. } | Error::Missing { .. } | Error::TooLarge { .. }
-                    ) {
-                        avoid.push(endpoint.name.clone());
-                    }
-                    if attempts >= ATTEMPTS {
-                        return Err(Error::Exhausted(Box::new(error)));
-                    }
-                }
+                Err(error) => error,
+            };
+            self.note(&endpoint, &error);
+            // One that lacks a method is asked another way; all others are passed over.
+            if !matches!(error, Error::NoMethod { .. }) {
+                avoid.push(endpoint.name.clone());
+            }
+            attempts += 1;
+            if attempts >= ATTEMPTS {
+                return Err(Error::Exhausted(Box::new(error)));
             }
         }
         let proven = |one: &Fetched| one.level >= want.level;

@@ -6,7 +6,8 @@
 
 use alloy_primitives::{B256, Bloom};
 use alloy_rlp::{BufMut, Encodable, Header as ListHeader};
-use chronolith_model::Verification;
+use bytes::Bytes;
+use chronolith_model::{Scope, Verification};
 
 use super::bloom::Blooms;
 use super::wire::{WireBlock, WireLog, WireReceipt};
@@ -135,12 +136,13 @@ impl Verifier {
         let hashes = block.tx_hashes().ok_or("a transaction has no hash")?;
         let mut before: Option<u64> = None;
         for log in logs {
+            u32::try_from(log.log_index).map_err(|_| "a log index beyond reason")?;
             let hash = usize::try_from(log.transaction_index)
                 .ok()
                 .and_then(|at| hashes.get(at))
                 .ok_or("a log of no transaction")?;
             self.log(block, log, (log.transaction_index, hash))?;
-            let due = before.map_or(0, |before| before + 1);
+            let due = before.map_or(0, |before| before.saturating_add(1));
             let ordered = if all {
                 log.log_index == due
             } else {
@@ -164,6 +166,25 @@ impl Verifier {
             return Err("a log that the header's bloom rules out".to_owned());
         }
         Ok(Verification::Linked)
+    }
+
+    /// Whether the header's bloom allows that the block has a log of this scope. False proves that it
+    /// has none, where blooms can be trusted.
+    pub(crate) fn may_hold(&self, block: &WireBlock, scope: &Scope) -> bool {
+        let Scope::Only(entries) = scope else {
+            return true;
+        };
+        let admits = |value: &Option<Bytes>| {
+            value.as_ref().is_none_or(|value| {
+                let mut bits = Bloom::ZERO;
+                self.blooms.add(&mut bits, value);
+                block.logs_bloom & bits == bits
+            })
+        };
+        self.checks.bloom
+            && entries
+                .iter()
+                .any(|entry| admits(&entry.emitter) && admits(&entry.topic0))
     }
 
     fn log(
@@ -230,11 +251,10 @@ fn encode_receipt(receipt: &WireReceipt, bloom: &Bloom, out: &mut dyn BufMut) {
     receipt.cumulative_gas_used.encode(&mut fields);
     bloom.encode(&mut fields);
     encode_logs(&receipt.logs, &mut fields);
-    if kind == DEPOSIT {
-        let more = [receipt.deposit_nonce, receipt.deposit_receipt_version];
-        more.into_iter()
-            .flatten()
-            .for_each(|field| field.encode(&mut fields));
+    // The nonce is hashed only since there is a version, though nodes tell it for older ones too.
+    if let Some(version) = receipt.deposit_receipt_version.filter(|_| kind == DEPOSIT) {
+        receipt.deposit_nonce.unwrap_or(0).encode(&mut fields);
+        version.encode(&mut fields);
     }
     list(fields.len(), out);
     out.put_slice(&fields);
