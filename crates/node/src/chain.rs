@@ -54,27 +54,12 @@ pub(crate) struct Proof {
 impl Chain {
     /// Opens the archive for writing and makes sure that the source serves this chain.
     pub(crate) async fn open(settings: ChainSettings, dir: &Path) -> Result<Self> {
-        let source = EvmSource::new(EvmSettings {
-            chain_id: settings.chain_id,
-            endpoints: settings.endpoints.clone(),
-            heads: settings.heads.clone(),
-            strategy: settings.strategy,
-            checks: settings.checks,
-            span_max: settings.span_max,
-        })?;
-        source
-            .check_chain()
-            .await
-            .context("no endpoint can be used")?;
+        let source = open_source(&settings).await?;
         let archive = open_writer(&settings, dir).await?;
         let window = Window::above(&settings, archive.health().head)?;
         Ok(Self {
-            want: Want {
-                datasets: settings.datasets,
-                scope: settings.scope.clone(),
-                level: settings.level,
-            },
-            source: Arc::new(source),
+            want: want_of(&settings),
+            source,
             archive,
             window: Mutex::new(window),
             status: Mutex::default(),
@@ -127,6 +112,32 @@ impl Window {
         self.proofs
             .retain(|hash, _| tail.find_block(hash).is_some());
     }
+}
+
+/// What is wanted of each block.
+pub(crate) fn want_of(settings: &ChainSettings) -> Want {
+    Want {
+        datasets: settings.datasets,
+        scope: settings.scope.clone(),
+        level: settings.level,
+    }
+}
+
+/// The chain's source, which is sure to serve this chain.
+pub(crate) async fn open_source(settings: &ChainSettings) -> Result<Arc<dyn Source>> {
+    let source = EvmSource::new(EvmSettings {
+        chain_id: settings.chain_id,
+        endpoints: settings.endpoints.clone(),
+        heads: settings.heads.clone(),
+        strategy: settings.strategy,
+        checks: settings.checks,
+        span_max: settings.span_max,
+    })?;
+    source
+        .check_chain()
+        .await
+        .context("no endpoint can be used")?;
+    Ok(Arc::new(source))
 }
 
 fn archive_settings(settings: &ChainSettings) -> ArchiveSettings {

@@ -176,6 +176,9 @@ pub(crate) struct VerifyRange {
     /// Last block [default: the last archived one].
     #[arg(long)]
     pub(crate) to: Option<u64>,
+    /// Also fetch every block from its source, prove it there, and compare.
+    #[arg(long)]
+    pub(crate) against_source: bool,
     /// Which chain.
     #[command(flatten)]
     pub(crate) wanted: Wanted,

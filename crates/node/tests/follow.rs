@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use chronolith_model::{Block, BlockRange};
 use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions, RpcServer};
+use serde_json::Value;
 use support::Bench;
 
 /// Every archived log against the chain's.
@@ -79,6 +80,18 @@ async fn history_is_caught_up_and_every_command_answers() {
     let verified = bench.json(&["verify", "--json"]);
     assert_eq!(verified["findings"].as_array().unwrap().len(), 0);
     assert_eq!(verified["to"], 595);
+    let compared = bench.json(&["verify", "--json", "--against-source"]);
+    assert_eq!(compared["findings"].as_array().unwrap().len(), 0);
+    // A source that has gone another way since is found out, block by block, with an exit code.
+    let other = EvmNode::new(EvmSpec::tiny(99), 600);
+    let elsewhere = serve(&other, RpcOptions::default()).await;
+    let text = std::fs::read_to_string(&bench.config).unwrap();
+    std::fs::write(&bench.config, text.replace(&server.url(), &elsewhere.url())).unwrap();
+    let differs = bench.output(&["verify", "--json", "--against-source", "--to", "20"]);
+    assert_eq!(differs.status.code(), Some(3));
+    let differs: Value = serde_json::from_slice(&differs.stdout).unwrap();
+    assert_eq!(differs["findings"].as_array().unwrap().len(), 21);
+    std::fs::write(&bench.config, text).unwrap();
     let clock = node.block(77).unwrap().to_model().clock;
     let found = bench.json(&[
         "block-at",

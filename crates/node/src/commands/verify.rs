@@ -5,16 +5,19 @@ use std::process::ExitCode;
 use anyhow::Result;
 use chronolith_archive::Archive;
 use chronolith_model::BlockRange;
+use chronolith_source::Source;
 use serde_json::json;
 
 use super::query::range_of;
 use super::state::level_name;
-use crate::chain::open_reader;
+use crate::chain::{open_reader, open_source, want_of};
 use crate::cli::VerifyRange;
-use crate::settings::Settings;
+use crate::settings::{ChainSettings, Settings};
 
 /// What is not whole.
 const NOT_WHOLE: u8 = 3;
+/// Blocks that are fetched at once.
+const STEP_BLOCKS: u64 = 250;
 /// Findings that are shown without being asked for all.
 const SHOWN: usize = 20;
 
@@ -30,7 +33,12 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
     let chain = settings.chain(asked.wanted.chain.as_deref())?;
     let archive = open_reader(chain, &settings.chain_dir(chain)).await?;
     let range = range_of(&archive, asked.from, asked.to)?;
-    let found = read_back(&archive, range).await;
+    let mut found = read_back(&archive, range).await;
+    if asked.against_source {
+        let source = open_source(chain).await?;
+        let differing = compare(&archive, &*source, chain, range).await?;
+        found.findings.extend(differing);
+    }
     let whole = found.findings.is_empty();
     let root = match whole {
         true => Some(archive.content_root(range).await?.to_string()),
@@ -74,6 +82,35 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
         true => ExitCode::SUCCESS,
         false => ExitCode::from(NOT_WHOLE),
     })
+}
+
+/// Fetches every block anew, proven as it was when it came, and compares it with the archive's.
+async fn compare(
+    archive: &Archive,
+    source: &dyn Source,
+    chain: &ChainSettings,
+    range: BlockRange,
+) -> Result<Vec<(u64, String)>> {
+    let mut findings = Vec::new();
+    let want = want_of(chain);
+    for start in (range.start..range.end).step_by(STEP_BLOCKS as usize) {
+        let part = BlockRange::new(start, start.saturating_add(STEP_BLOCKS).min(range.end));
+        for theirs in source.fetch(part, &want, None).await? {
+            let number = theirs.block.clock.number;
+            // What cannot be read back is a finding already.
+            let Ok(ours) = archive.block(number).await else {
+                continue;
+            };
+            let what = match () {
+                () if ours.clock != theirs.block.clock => "the source has another block",
+                () if ours.logs != theirs.block.logs => "the source has other logs",
+                () if ours.txs != theirs.block.txs => "the source has other transactions",
+                () => continue,
+            };
+            findings.push((number, format!("{what} (endpoint={})", theirs.endpoint)));
+        }
+    }
+    Ok(findings)
 }
 
 async fn read_back(archive: &Archive, range: BlockRange) -> Found {
