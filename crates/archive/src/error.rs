@@ -78,7 +78,7 @@ pub enum Error {
     #[error("the archive is open for reading only")]
     ReadOnly,
     /// Not provably all there: neither an empty nor a shorter answer would be the truth.
-    #[error("blocks {missing} are not covered for this request; covered from {} to {}", covered.start, covered.end)]
+    #[error("blocks {} are not covered for this request; covered around there: {}", inclusive(missing), inclusive(covered))]
     NotCovered {
         /// The first blocks that are missing.
         missing: BlockRange,
@@ -136,6 +136,15 @@ pub enum Error {
         /// Why it failed.
         source: chronolith_store::Error,
     },
+}
+
+/// A range as people say it: the last block is in it.
+fn inclusive(range: &BlockRange) -> String {
+    match range.len() {
+        0 => "none".to_owned(),
+        1 => format!("{}", range.start),
+        _ => format!("{} to {}", range.start, range.end - 1),
+    }
 }
 
 fn suggest(fits: Option<&BlockRange>) -> String {
