@@ -1,5 +1,5 @@
 //! What the tests and benches run on: seeded chains, a naive oracle, stores that fail on command,
-//! and, with the feature `evm`, a simulated EVM node.
+//! and, with the feature `evm`, a simulated EVM node and a simulated Portal of its chain.
 //!
 //! Everything here is a pure function of its seed: the same seed gives the same bytes on every
 //! run and platform, so a failing seed is a bug report. Nothing here is part of the product.
@@ -10,6 +10,8 @@ mod corrupt;
 pub mod evm;
 mod faults;
 mod oracle;
+#[cfg(feature = "evm")]
+pub mod portal;
 mod queries;
 mod rng;
 

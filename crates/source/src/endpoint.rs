@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::error::{Error, Result};
 use crate::throttle::Throttle;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two pieces of an answer. There is no limit on the whole: large answers take long.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// The pause after a first failure; it doubles with each that follows.
@@ -26,7 +26,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// The pause after an endpoint contradicted itself.
 const LIE_PAUSE: Duration = Duration::from_secs(300);
 /// The longest that a `Retry-After` is believed.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
 /// How an endpoint may be used.
 #[derive(Clone)]
@@ -156,11 +156,7 @@ impl Endpoint {
     pub(crate) fn new(settings: EndpointSettings) -> Result<Self> {
         let url = Url::parse(&settings.url)
             .map_err(|error| Error::Invalid(format!("endpoint is no URL: {error}")))?;
-        let host = url.host_str().unwrap_or("?");
-        let name = match url.port() {
-            Some(port) => format!("{host}:{port}"),
-            None => host.to_owned(),
-        };
+        let name = name_of(&url);
         let client = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(READ_TIMEOUT)
@@ -266,14 +262,7 @@ impl Endpoint {
     }
 
     fn down(&self, error: &reqwest::Error) -> Error {
-        // The error's own text may hold the URL with its key.
-        let reason = match () {
-            () if error.is_timeout() => "timed out",
-            () if error.is_connect() => "cannot connect",
-            () if error.is_body() || error.is_decode() => "answer was cut",
-            () => "request failed",
-        };
-        self.unavailable(reason.to_owned())
+        self.unavailable(reason_of(error).to_owned())
     }
 
     pub(crate) fn unavailable(&self, reason: String) -> Error {
@@ -368,7 +357,27 @@ fn body_of(calls: &[Call]) -> String {
     body
 }
 
-fn retry_after(response: &Response) -> Option<Duration> {
+/// What an endpoint is called: its host, and the port where it has one of its own.
+pub(crate) fn name_of(url: &Url) -> String {
+    let host = url.host_str().unwrap_or("?");
+    match url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    }
+}
+
+/// Why a request failed. The error's own text may hold the URL with its key.
+pub(crate) fn reason_of(error: &reqwest::Error) -> &'static str {
+    match () {
+        () if error.is_timeout() => "timed out",
+        () if error.is_connect() => "cannot connect",
+        () if error.is_body() || error.is_decode() => "answer was cut",
+        () => "request failed",
+    }
+}
+
+/// How long the endpoint asked us to wait.
+pub(crate) fn retry_after(response: &Response) -> Option<Duration> {
     let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
     let seconds: f64 = value.trim().parse().ok()?;
     (seconds.is_finite() && seconds >= 0.0).then(|| Duration::from_secs_f64(seconds.min(3600.0)))

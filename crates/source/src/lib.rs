@@ -9,6 +9,7 @@ mod endpoint;
 mod error;
 pub mod evm;
 mod pool;
+pub mod portal;
 mod source;
 mod throttle;
 

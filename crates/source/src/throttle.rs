@@ -1,5 +1,6 @@
-//! Limits of one endpoint: requests in flight and requests a second.
+//! Limits of one endpoint: requests in flight, and requests in a stretch of time.
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,9 +11,12 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(crate) struct Throttle {
     in_flight: Semaphore,
-    /// Time between two requests, and when the next may start.
-    interval: Duration,
-    next: Mutex<Option<Instant>>,
+    /// No more than so many requests start in any stretch of this length; no limit where it is
+    /// zero.
+    window: Duration,
+    most: usize,
+    /// When the last of them started or will start, the oldest first.
+    starts: Mutex<VecDeque<Instant>>,
 }
 
 impl Throttle {
@@ -23,17 +27,23 @@ impl Throttle {
         } else {
             Duration::ZERO
         };
+        Self::windowed(in_flight, 1, interval)
+    }
+
+    /// At most so many requests in any stretch of this length, in a burst or spread out.
+    pub(crate) fn windowed(in_flight: usize, most: usize, window: Duration) -> Self {
         Self {
             in_flight: Semaphore::new(in_flight.max(1)),
-            interval,
-            next: Mutex::new(None),
+            window,
+            most: most.max(1),
+            starts: Mutex::default(),
         }
     }
 
     /// Waits for a turn. The request is in flight until the permit is dropped.
     pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         let permit = self.in_flight.acquire().await.ok();
-        if !self.interval.is_zero() {
+        if !self.window.is_zero() {
             let start = self.slot();
             tokio::time::sleep_until(start).await;
         }
@@ -41,9 +51,12 @@ impl Throttle {
     }
 
     fn slot(&self) -> Instant {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = next.unwrap_or_else(Instant::now).max(Instant::now());
-        *next = Some(start + self.interval);
+        let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let full = starts.len() >= self.most;
+        let oldest = if full { starts.pop_front() } else { None };
+        let start = oldest.map_or(now, |oldest| now.max(oldest + self.window));
+        starts.push_back(start);
         start
     }
 }
@@ -63,5 +76,17 @@ mod tests {
         let (_one, _two) = (throttle.turn().await, throttle.turn().await);
         let third = tokio::time::timeout(Duration::from_secs(60), throttle.turn());
         assert!(third.await.is_err(), "a third request was let through");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_window_lets_a_burst_through_and_then_waits() {
+        let throttle = Throttle::windowed(1, 20, Duration::from_secs(10));
+        let began = Instant::now();
+        for (requests, seconds) in [(20, 0), (1, 10), (19, 10), (1, 20)] {
+            for _ in 0..requests {
+                drop(throttle.turn().await);
+            }
+            assert_eq!(began.elapsed(), Duration::from_secs(seconds));
+        }
     }
 }

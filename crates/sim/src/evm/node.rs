@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use chronolith_model::{BlockRange, BlockRef, Hash32};
+use chronolith_model::{BlockClock, BlockRange, BlockRef, Hash32};
 use tokio::sync::broadcast;
 
 use super::EvmBlock;
@@ -138,6 +138,24 @@ impl EvmNode {
         let blocks = (range.start..end).filter_map(|number| state.block(number));
         blocks.for_each(|block| oracle.push(block.to_model()));
         oracle
+    }
+
+    /// The clocks of a range, as far as there are any, all of one chain. Content is not made.
+    pub(crate) fn clocks(&self, range: BlockRange) -> Vec<BlockClock> {
+        let state = self.read();
+        let end = range.end.min(state.head().number + 1);
+        (range.start..end)
+            .filter_map(|number| state.clock_at(number))
+            .collect()
+    }
+
+    /// The blocks of a range, as far as there are any, all of one chain.
+    pub(crate) fn blocks(&self, range: BlockRange) -> Vec<EvmBlock> {
+        let state = self.read();
+        let end = range.end.min(state.head().number + 1);
+        (range.start..end)
+            .filter_map(|number| state.block(number))
+            .collect()
     }
 
     /// Everything behind one lock, so that an answer never mixes two chains.

@@ -1,6 +1,6 @@
 //! EVM chains over JSON-RPC.
 
-mod bloom;
+pub(crate) mod bloom;
 mod fetch;
 mod heads;
 mod hint;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use alloy_consensus::Header;
-use chronolith_model::{BlockRef, Hash32};
+use chronolith_model::{BlockClock, BlockRef, Hash32};
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 
 use crate::evm::EvmBlock;
@@ -95,6 +95,17 @@ impl State {
         Some(Head {
             header,
             hash: record.hash,
+        })
+    }
+
+    /// Number, hash, parent and time, without making the header.
+    pub(in crate::evm) fn clock_at(&self, number: u64) -> Option<BlockClock> {
+        let record = self.record(number)?;
+        Some(BlockClock {
+            number,
+            hash: record.hash,
+            parent_hash: self.parent_of(number),
+            timestamp: record.chain.timestamp(number),
         })
     }
 

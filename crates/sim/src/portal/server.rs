@@ -1,0 +1,333 @@
+//! A simulated Portal on the wire: one dataset on one local port.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use axum::routing::get;
+use bytes::Bytes;
+use chronolith_model::{BlockRange, BlockRef, Hash32};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::body::{BodyPlan, body};
+use super::encoder::Encoder;
+use super::faults::{PortalFault, PortalFaults};
+use super::query::Query;
+use crate::evm::EvmNode;
+
+/// How far the finalized head goes down.
+const DOWN_BLOCKS: u64 = 7;
+/// How many blocks a refused continuation is told of.
+const PREVIOUS_BLOCKS: u64 = 5;
+
+/// How bodies are compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PortalEncoding {
+    /// Zstd where the client takes it, else gzip.
+    #[default]
+    Negotiated,
+    /// Gzip for everybody.
+    Gzip,
+}
+
+/// How a Portal behaves.
+#[derive(Clone, Debug, Default)]
+pub struct PortalOptions {
+    /// Its first block.
+    pub start_block: u64,
+    /// Most blocks of one answer; none for as many as were asked for.
+    pub blocks_max: Option<u64>,
+    /// How bodies are compressed.
+    pub encoding: PortalEncoding,
+    /// What goes wrong.
+    pub faults: PortalFaults,
+}
+
+/// What a Portal was asked and how it answered.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PortalStats {
+    /// Requests by the last part of their path; refused ones count.
+    pub requests: BTreeMap<String, u64>,
+    /// Bodies by their compression.
+    pub encodings: BTreeMap<&'static str, u64>,
+    /// Requests for a stream that named the block before it.
+    pub with_parent: u64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    node: EvmNode,
+    options: PortalOptions,
+    stats: Mutex<PortalStats>,
+}
+
+/// A running Portal. Dropping it stops it.
+#[derive(Debug)]
+pub struct PortalServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<io::Result<()>>,
+}
+
+impl PortalServer {
+    /// Serves the chain of this node on a free local port. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// When no port can be opened.
+    pub async fn start(node: EvmNode, options: PortalOptions) -> io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let address = listener.local_addr()?;
+        let (stop, mut stopped) = watch::channel(false);
+        let shared = Arc::new(Shared {
+            node,
+            options,
+            stats: Mutex::default(),
+        });
+        let router = Router::new()
+            .route("/datasets/sim/{call}", get(look_up).post(stream))
+            .fallback(unknown)
+            .with_state(Arc::clone(&shared));
+        let until = async move {
+            // An error means that the sender is gone, and the server with it.
+            let _ = stopped.wait_for(|stop| *stop).await;
+        };
+        let serve = axum::serve(listener, router).with_graceful_shutdown(until);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a simulated Portal lives beside the test that talks to it"
+        )]
+        let task = tokio::spawn(async move { serve.await });
+        Ok(Self {
+            address,
+            shared,
+            stop,
+            task,
+        })
+    }
+
+    /// Where its dataset is.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}/datasets/sim", self.address)
+    }
+
+    /// What it was asked and how it answered, so far.
+    #[must_use]
+    pub fn stats(&self) -> PortalStats {
+        self.shared.stats().clone()
+    }
+
+    /// Stops taking requests and waits until those under way are answered.
+    ///
+    /// # Errors
+    /// When serving had failed before.
+    pub async fn shutdown(self) -> io::Result<()> {
+        // Nobody to tell means that the task has ended already.
+        let _ = self.stop.send(true);
+        self.task.await.map_err(io::Error::other)?
+    }
+}
+
+/// How far a stream goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Which {
+    Head,
+    Finalized,
+}
+
+/// A refusal, which is an answer all the same.
+type Refused = Box<Response>;
+
+async fn unknown() -> Response {
+    respond(StatusCode::NOT_FOUND, "Not found: unknown dataset")
+}
+
+/// Answers a GET.
+async fn look_up(State(shared): State<Arc<Shared>>, Path(call): Path<String>) -> Response {
+    shared.count(&call);
+    if let Some(refused) = shared.refused(&[204]) {
+        return refused;
+    }
+    let (node, options) = (&shared.node, &shared.options);
+    let head = |block: BlockRef| {
+        if options.faults.hits(PortalFault::HeadNull) {
+            return "null".to_owned();
+        }
+        json!({"number": block.number, "hash": block.hash.to_string()}).to_string()
+    };
+    let start = options.start_block;
+    let text = match call.as_str() {
+        "metadata" => {
+            json!({"dataset": "sim", "aliases": [], "real_time": true, "start_block": start})
+                .to_string()
+        }
+        "head" => head(node.head()),
+        "finalized-head" => head(shared.finalized()),
+        _ => return unknown().await,
+    };
+    respond(StatusCode::OK, text)
+}
+
+/// Answers a POST.
+async fn stream(
+    State(shared): State<Arc<Shared>>,
+    Path(call): Path<String>,
+    headers: HeaderMap,
+    request: Bytes,
+) -> Response {
+    shared.count(&call);
+    let which = match call.as_str() {
+        "stream" => Which::Head,
+        "finalized-stream" => Which::Finalized,
+        _ => return unknown().await,
+    };
+    let answered = shared.stream(&request, &headers, which);
+    let mut response = answered.unwrap_or_else(|refused| *refused);
+    let (head, finalized) = (shared.node.head(), shared.finalized());
+    for (name, value) in [
+        ("x-sqd-head-number", head.number.to_string()),
+        ("x-sqd-finalized-head-number", finalized.number.to_string()),
+        ("x-sqd-finalized-head-hash", finalized.hash.to_string()),
+    ] {
+        let value = value.parse().expect("digits are a header's value");
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
+
+impl Shared {
+    fn stream(
+        &self,
+        request: &[u8],
+        headers: &HeaderMap,
+        which: Which,
+    ) -> Result<Response, Refused> {
+        if let Some(refused) = self.refused(&[]) {
+            return Err(refused.into());
+        }
+        let bad = |what| respond(StatusCode::BAD_REQUEST, format!("Bad request: {what}"));
+        let query = Query::parse(request).map_err(bad)?;
+        let from = query.from_block;
+        if from < self.options.start_block {
+            return Err(bad("fromBlock is below the start of the dataset".to_owned()).into());
+        }
+        self.stats().with_parent += u64::from(query.parent_block_hash.is_some());
+        let frontier = match which {
+            Which::Head => self.node.head(),
+            Which::Finalized => self.node.finalized(),
+        };
+        if from > frontier.number {
+            return Err(respond(StatusCode::NO_CONTENT, "").into());
+        }
+        self.check_parent(&query, which)?;
+        let most = self.options.blocks_max.unwrap_or(u64::MAX);
+        let to = query.to_block.unwrap_or(u64::MAX).min(frontier.number);
+        let range = BlockRange::new(from, (to + 1).min(from.saturating_add(most)));
+        let encoder = match self.options.encoding {
+            PortalEncoding::Gzip => Encoder::gzip(),
+            PortalEncoding::Negotiated => Encoder::negotiated(headers)
+                .map_err(|error| respond(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?,
+        };
+        *self.stats().encodings.entry(encoder.name()).or_default() += 1;
+        let faults = self.options.faults.clone();
+        let mut response = respond(StatusCode::OK, "");
+        let name = encoder.name().parse().expect("a word is a header's value");
+        response.headers_mut().insert(CONTENT_ENCODING, name);
+        *response.body_mut() = if faults.hits(PortalFault::EmptyBody) {
+            Body::from(encoder.finish().unwrap_or_default())
+        } else {
+            let node = self.node.clone();
+            let plan = BodyPlan {
+                node,
+                query,
+                range,
+                faults,
+            };
+            body(plan, encoder)
+        };
+        Ok(response)
+    }
+
+    /// Refuses to continue a block that is not part of the chain.
+    fn check_parent(&self, query: &Query, which: Which) -> Result<(), Refused> {
+        let from = query.from_block;
+        let before = BlockRange::new(from.saturating_sub(PREVIOUS_BLOCKS), from);
+        let mut previous = self.node.clocks(before);
+        let parent = previous.last().map(|clock| clock.hash);
+        // What is final is not asked what came before it.
+        let asked = query.parent_block_hash.map(|hash| Hash32(hash.0));
+        let asked = asked.filter(|_| which == Which::Head);
+        let injected = from > 0 && self.options.faults.hits(PortalFault::Conflict);
+        if !injected && asked.is_none_or(|asked| parent == Some(asked)) {
+            return Ok(());
+        }
+        // Neither rising nor falling: both are found in the wild.
+        let middle = previous.len() / 2;
+        previous.rotate_left(middle);
+        let block = |clock: &chronolith_model::BlockClock| json!({"number": clock.number, "hash": clock.hash.to_string()});
+        let previous: Vec<_> = previous.iter().map(block).collect();
+        let text = json!({"previousBlocks": previous}).to_string();
+        Err(respond(StatusCode::CONFLICT, text).into())
+    }
+
+    /// The finalized head, or an older one.
+    fn finalized(&self) -> BlockRef {
+        let finalized = self.node.finalized();
+        if !self.options.faults.hits(PortalFault::FinalizedHeadDown) {
+            return finalized;
+        }
+        let lower = BlockRange::one(finalized.number.saturating_sub(DOWN_BLOCKS));
+        let lower = self.node.clocks(lower);
+        lower.first().map_or(finalized, |clock| clock.block_ref())
+    }
+
+    /// A status that is injected, unless it makes no sense here.
+    fn refused(&self, never: &[u16]) -> Option<Response> {
+        let fault = self.options.faults.draw_status(never)?;
+        let (status, retry_after) = match fault {
+            PortalFault::Status(status) => (status, None),
+            PortalFault::StatusRetryAfter(status) => (status, Some(1)),
+            _ => return None,
+        };
+        let status = StatusCode::from_u16(status).ok()?;
+        let mut response = respond(status, "Bad request: injected fault");
+        if let Some(seconds) = retry_after {
+            let seconds: u64 = seconds;
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        if status == StatusCode::NO_CONTENT {
+            *response.body_mut() = Body::empty();
+        }
+        Some(response)
+    }
+
+    fn count(&self, call: &str) {
+        *self.stats().requests.entry(call.to_owned()).or_default() += 1;
+    }
+
+    fn stats(&self) -> MutexGuard<'_, PortalStats> {
+        // Counters are whole after every step.
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn respond(status: StatusCode, text: impl Into<Body>) -> Response {
+    // Portal says now this, now that; nobody should look.
+    let builder = Response::builder()
+        .status(status)
+        .header(CONTENT_TYPE, "text/plain");
+    builder
+        .body(text.into())
+        .expect("status and headers are valid")
+}

@@ -1,0 +1,356 @@
+//! How Portal is asked, what its statuses mean, and how it has done so far.
+//!
+//! Portal is called by its host in logs and errors: a URL may carry a key.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use alloy_primitives::B256;
+use chronolith_model::{BlockRef, Hash32};
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{RequestBuilder, Response, Url};
+use serde::Deserialize;
+use tokio::sync::SemaphorePermit;
+use tokio::time::Instant;
+
+use super::lines::{Lines, Stop};
+use super::source::PortalSettings;
+use super::status::{Meaning, meaning, text_of};
+use super::wire::Conflict;
+use crate::endpoint::{
+    CONNECT_TIMEOUT, EndpointReport, RETRY_AFTER_MAX, name_of, reason_of, retry_after,
+};
+use crate::error::{Error, Result};
+use crate::throttle::Throttle;
+
+/// Pauses before a request is sent again; after the last the caller is told.
+const PAUSES_MS: [u64; 6] = [10, 100, 500, 2_000, 10_000, 20_000];
+/// The stretch of time in which Portal counts requests.
+const RATE_WINDOW: Duration = Duration::from_secs(10);
+/// An answer that is no stream is refused above this length.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// The stream of blocks that cannot be replaced.
+pub(crate) const FINALIZED_STREAM: &str = "finalized-stream";
+const FINALIZED_NUMBER: &str = "x-sqd-finalized-head-number";
+const FINALIZED_HASH: &str = "x-sqd-finalized-head-hash";
+
+/// Why a request did not do what it should.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It may work the next time.
+    Again(Error),
+    /// It may work the next time, and no other request should be sent before that.
+    Busy(Error),
+    /// It will not work the next time either.
+    Final(Error),
+}
+
+#[derive(Default, Debug)]
+struct Health {
+    requests: u64,
+    failures: u64,
+    lies: u64,
+    pause_until: Option<Instant>,
+    last_error: Option<String>,
+    /// The highest finalized block that was ever spoken of.
+    finalized: Option<BlockRef>,
+}
+
+/// A Portal and one dataset of it.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) name: Arc<str>,
+    http: reqwest::Client,
+    base: Url,
+    throttle: Throttle,
+    line_bytes_max: usize,
+    health: Mutex<Health>,
+}
+
+impl Client {
+    pub(crate) fn new(settings: &PortalSettings) -> Result<Self> {
+        let invalid = |what: String| Error::Invalid(format!("Portal: {what}"));
+        let base =
+            Url::parse(&settings.url).map_err(|error| invalid(format!("no URL: {error}")))?;
+        if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
+            return Err(invalid("the URL is not of the web".to_owned()));
+        }
+        // Gzip and zstd are offered and undone by the features that the package is built with.
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(settings.idle_timeout)
+            .build()
+            .map_err(|error| invalid(format!("HTTP client: {error}")))?;
+        let most = settings.requests_per_10s as usize;
+        let window = if most == 0 {
+            Duration::ZERO
+        } else {
+            RATE_WINDOW
+        };
+        Ok(Self {
+            name: name_of(&base).into(),
+            http,
+            base,
+            throttle: Throttle::windowed(settings.in_flight, most, window),
+            line_bytes_max: settings.line_bytes_max,
+            health: Mutex::default(),
+        })
+    }
+
+    /// A small answer, parsed. Trouble is ridden out.
+    pub(crate) async fn get<T: for<'de> Deserialize<'de>>(&self, path: &str) -> Result<T> {
+        let mut tries = 0;
+        loop {
+            match self.get_once(path).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => self.again(&mut tries, failure).await?,
+            }
+        }
+    }
+
+    async fn get_once<T: for<'de> Deserialize<'de>>(
+        &self,
+        path: &str,
+    ) -> std::result::Result<T, Failure> {
+        let _turn = self.turn().await;
+        let response = self.send(self.http.get(self.url(path)), 0).await?;
+        let bytes = self.read(response).await?;
+        serde_json::from_slice(&bytes).map_err(|error| {
+            Failure::Again(self.unavailable(format!("/{path} is not understood: {error}")))
+        })
+    }
+
+    /// Sends a request for a stream that begins with block `from`; every whole line goes to `take`
+    /// as it comes. The stream may end anywhere, also where all is well.
+    pub(crate) async fn stream(
+        &self,
+        path: &str,
+        body: String,
+        from: u64,
+        mut take: impl FnMut(&[u8]) -> std::result::Result<(), Failure>,
+    ) -> std::result::Result<(), Failure> {
+        let _turn = self.turn().await;
+        let request = self.http.post(self.url(path));
+        let request = request.header(CONTENT_TYPE, "application/json").body(body);
+        let mut response = self.send(request, from).await?;
+        let mut lines = Lines::new(self.line_bytes_max);
+        while let Some(piece) = response.chunk().await.map_err(|error| self.down(&error))? {
+            lines.feed(&piece, &mut take).map_err(|stop| match stop {
+                Stop::Taker(failure) => failure,
+                Stop::TooLong => {
+                    let most = self.line_bytes_max;
+                    Failure::Final(self.too_large(format!("a line longer than {most} bytes")))
+                }
+            })?;
+        }
+        // No beginning of an object is an object: what parses has lost nothing but the line's end.
+        match serde_json::from_slice::<serde::de::IgnoredAny>(lines.rest()) {
+            Ok(_) => take(lines.rest()),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Notes a failure and waits until the request may be sent again.
+    ///
+    /// # Errors
+    /// The failure, where it is final or one too many.
+    pub(crate) async fn again(&self, tries: &mut usize, failure: Failure) -> Result<()> {
+        let busy = matches!(failure, Failure::Busy(_));
+        let last = matches!(failure, Failure::Final(_));
+        let (Failure::Again(error) | Failure::Busy(error) | Failure::Final(error)) = failure;
+        self.note(&error);
+        if last {
+            return Err(error);
+        }
+        let Some(pause_ms) = PAUSES_MS.get(*tries) else {
+            return Err(Error::Exhausted(Box::new(error)));
+        };
+        *tries += 1;
+        let asked = match &error {
+            Error::Unavailable { retry_after, .. } => *retry_after,
+            _ => None,
+        };
+        let pause = asked.map(|asked| asked.min(RETRY_AFTER_MAX));
+        let until = Instant::now() + pause.unwrap_or(Duration::from_millis(*pause_ms));
+        if busy {
+            let mut health = self.health();
+            health.pause_until = health.pause_until.max(Some(until));
+        }
+        tokio::time::sleep_until(until).await;
+        Ok(())
+    }
+
+    /// Takes note of what went wrong.
+    pub(crate) fn note(&self, error: &Error) {
+        match error {
+            // Nothing is wrong with being asked too early.
+            Error::Missing { .. } => {}
+            Error::Lied { what, number, .. } => self.lied(&format!("block {number}: {what}")),
+            _ => {
+                let mut health = self.health();
+                health.failures += 1;
+                health.last_error = Some(error.to_string());
+            }
+        }
+    }
+
+    /// Notes that Portal said what cannot be.
+    pub(crate) fn lied(&self, what: &str) {
+        tracing::warn!(endpoint = %self.name, what, "endpoint contradicts itself or others");
+        let mut health = self.health();
+        health.lies += 1;
+        health.last_error = Some(what.to_owned());
+    }
+
+    /// The highest finalized block that is known, after this one is. Portal is many machines, and
+    /// some are behind the others.
+    pub(crate) fn finalized(&self, spoken_of: Option<BlockRef>) -> Option<BlockRef> {
+        let mut health = self.health();
+        let higher = spoken_of.into_iter().chain(health.finalized);
+        health.finalized = higher.max_by_key(|block| block.number);
+        health.finalized
+    }
+
+    pub(crate) fn report(&self) -> EndpointReport {
+        let health = self.health();
+        EndpointReport {
+            name: self.name.to_string(),
+            requests: health.requests,
+            failures: health.failures,
+            lies: health.lies,
+            cooling: health
+                .pause_until
+                .is_some_and(|until| until > Instant::now()),
+            last_error: health.last_error.clone(),
+        }
+    }
+
+    pub(crate) fn unavailable(&self, reason: String) -> Error {
+        Error::Unavailable {
+            endpoint: self.name.to_string(),
+            reason,
+            retry_after: None,
+        }
+    }
+
+    async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        let permit = self.throttle.turn().await;
+        let until = self.health().pause_until;
+        if let Some(until) = until {
+            tokio::time::sleep_until(until).await;
+        }
+        permit
+    }
+
+    /// An answer; every other status is a failure.
+    async fn send(
+        &self,
+        request: RequestBuilder,
+        from: u64,
+    ) -> std::result::Result<Response, Failure> {
+        self.health().requests += 1;
+        let response = request.send().await.map_err(|error| self.down(&error))?;
+        self.finalized(finalized_of(&response));
+        match meaning(response.status().as_u16()) {
+            Meaning::Answer => Ok(response),
+            meaning => Err(self.refusal(meaning, response, from).await),
+        }
+    }
+
+    async fn refusal(&self, meaning: Meaning, response: Response, from: u64) -> Failure {
+        let endpoint = self.name.to_string();
+        let status = response.status().as_u16();
+        let trouble = Error::Unavailable {
+            endpoint: endpoint.clone(),
+            reason: format!("HTTP {status}"),
+            retry_after: retry_after(&response),
+        };
+        let error = match meaning {
+            Meaning::Answer | Meaning::Trouble => return Failure::Again(trouble),
+            Meaning::Busy => return Failure::Busy(trouble),
+            Meaning::NotYet => Error::Missing {
+                endpoint,
+                number: from,
+            },
+            Meaning::NoDataset => Error::Invalid(format!(
+                "Portal does not know the dataset (endpoint={endpoint})"
+            )),
+            Meaning::Refused => {
+                let text = text_of(&self.read(response).await.unwrap_or_default());
+                Error::Invalid(format!(
+                    "Portal refuses the request (endpoint={endpoint}, status={status}): {text}"
+                ))
+            }
+            Meaning::Conflict => self.conflict(response, from).await,
+        };
+        Failure::Final(error)
+    }
+
+    /// The chain is another one than we went along.
+    async fn conflict(&self, response: Response, from: u64) -> Error {
+        let final_one = response.url().path().ends_with(FINALIZED_STREAM);
+        let body = self.read(response).await.unwrap_or_default();
+        let blocks = serde_json::from_slice::<Conflict>(&body).map(|body| body.previous_blocks);
+        // The order is not the same everywhere.
+        let newest = blocks.unwrap_or_default().into_iter();
+        let newest = newest.max_by_key(|block| block.number).map(BlockRef::from);
+        let now = newest.map(|block| format!(": block {} is {} now", block.number, block.hash));
+        let now = now.unwrap_or_default();
+        if final_one {
+            return Error::Lied {
+                endpoint: self.name.to_string(),
+                number: from,
+                what: format!("a finalized block was replaced{now}"),
+            };
+        }
+        self.unavailable(format!("the chain changed below block {from}{now}"))
+    }
+
+    /// A small answer.
+    async fn read(&self, mut response: Response) -> std::result::Result<Vec<u8>, Failure> {
+        let mut bytes = Vec::new();
+        while let Some(piece) = response.chunk().await.map_err(|error| self.down(&error))? {
+            if bytes.len() + piece.len() > ANSWER_BYTES_MAX {
+                let reason = format!("answer longer than {ANSWER_BYTES_MAX} bytes");
+                return Err(Failure::Final(self.too_large(reason)));
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(bytes)
+    }
+
+    fn too_large(&self, reason: String) -> Error {
+        Error::TooLarge {
+            endpoint: self.name.to_string(),
+            reason,
+            hint: None,
+        }
+    }
+
+    fn down(&self, error: &reqwest::Error) -> Failure {
+        Failure::Again(self.unavailable(reason_of(error).to_owned()))
+    }
+
+    fn url(&self, path: &str) -> Url {
+        let mut url = self.base.clone();
+        // Such a URL has segments: it was checked to be one of the web.
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().push(path);
+        }
+        url
+    }
+
+    fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The finalized block that an answer of any kind speaks of.
+fn finalized_of(response: &Response) -> Option<BlockRef> {
+    let text = |name| response.headers().get(name)?.to_str().ok();
+    let hash: B256 = text(FINALIZED_HASH)?.parse().ok()?;
+    Some(BlockRef {
+        number: text(FINALIZED_NUMBER)?.parse().ok()?,
+        hash: Hash32(hash.0),
+    })
+}

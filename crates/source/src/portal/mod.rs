@@ -1,0 +1,14 @@
+//! EVM chains from SQD Portal: one dataset of ready-made blocks behind a stream of JSON lines.
+//!
+//! A stream may end anywhere and does not say so. What counts is the last whole line; the rest is
+//! asked for again, until the range is complete.
+
+mod client;
+mod lines;
+mod request;
+mod source;
+mod status;
+mod walk;
+mod wire;
+
+pub use source::{PortalSettings, PortalSource};

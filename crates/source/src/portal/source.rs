@@ -1,0 +1,245 @@
+//! An EVM chain behind one dataset of Portal.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chronolith_model::{BlockClock, BlockRange, BlockRef, DatasetSet, Scope, Verification};
+
+use super::client::{Client, FINALIZED_STREAM, Failure};
+use super::request::Query;
+use super::walk::{Rules, Walk};
+use super::wire::{Metadata, WireRef};
+use crate::endpoint::EndpointReport;
+use crate::error::{Error, Result};
+use crate::evm::Checks;
+use crate::evm::bloom::Blooms;
+use crate::source::{Fetched, Heads, Identity, Source, Want};
+
+/// The stream up to the head, of blocks that may still be replaced.
+const STREAM: &str = "stream";
+/// Waits for a head that a Portal does not know yet: it has just started.
+const HEAD_PAUSES_MS: [u64; 4] = [100, 500, 1_000, 2_000];
+
+/// A dataset of Portal and how it may be used.
+#[derive(Clone, Debug)]
+pub struct PortalSettings {
+    /// Where the dataset is, its name included.
+    pub url: String,
+    /// Id of its chain. Portal does not tell, so that nobody checks it here.
+    pub chain_id: u64,
+    /// Requests in any ten seconds; 0 for no limit.
+    pub requests_per_10s: u32,
+    /// Requests that may be in flight.
+    pub in_flight: usize,
+    /// The longest wait for the next piece of an answer. There is no limit on the whole.
+    pub idle_timeout: Duration,
+    /// A line longer than this is refused; a line is a block.
+    pub line_bytes_max: usize,
+    /// What the chain lets us prove. Only its bloom is asked for and checked; what a hash or a root
+    /// would follow from is not.
+    pub checks: Checks,
+}
+
+impl PortalSettings {
+    /// The defaults for a dataset.
+    #[must_use]
+    pub fn new(url: &str, chain_id: u64) -> Self {
+        Self {
+            url: url.to_owned(),
+            chain_id,
+            requests_per_10s: 20,
+            in_flight: 4,
+            // Portal itself waits up to 60 seconds for those behind it.
+            idle_timeout: Duration::from_secs(90),
+            line_bytes_max: 64 << 20,
+            checks: Checks::ALL,
+        }
+    }
+}
+
+/// Reads an EVM chain from Portal.
+///
+/// Blocks are linked, and their logs fit their bloom where all logs are wanted and the chain allows
+/// that check. Receipts are not proven, and there is no safe block. A fetch holds as many blocks as
+/// its range has, and no more than one line beside them.
+#[derive(Debug)]
+pub struct PortalSource {
+    chain_id: u64,
+    checks: Checks,
+    in_flight: usize,
+    client: Client,
+    blooms: Blooms,
+}
+
+impl PortalSource {
+    /// Over this dataset. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// `Invalid` where the address is no URL of the web.
+    pub fn new(settings: PortalSettings) -> Result<Self> {
+        Ok(Self {
+            chain_id: settings.chain_id,
+            checks: settings.checks,
+            in_flight: settings.in_flight.max(1),
+            client: Client::new(&settings)?,
+            blooms: Blooms::new(),
+        })
+    }
+
+    /// A head, once Portal knows it.
+    async fn head(&self, path: &str) -> Result<BlockRef> {
+        let mut pauses = HEAD_PAUSES_MS.into_iter();
+        loop {
+            let head: Option<WireRef> = self.client.get(path).await?;
+            match (head, pauses.next()) {
+                (Some(head), _) => return Ok(head.into()),
+                (None, Some(pause_ms)) => {
+                    tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+                }
+                (None, None) => {
+                    let error = self.client.unavailable(format!("/{path} is not known yet"));
+                    self.client.note(&error);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// The highest finalized block that Portal ever named, asked for where it never did.
+    async fn known_finalized(&self) -> Result<Option<BlockRef>> {
+        if let Some(known) = self.client.finalized(None) {
+            return Ok(Some(known));
+        }
+        let head: Option<WireRef> = self.client.get("finalized-head").await?;
+        Ok(self.client.finalized(head.map(BlockRef::from)))
+    }
+
+    /// Goes on until the range is complete.
+    async fn complete(&self, walk: &mut Walk<'_>, query: &Query) -> Result<()> {
+        let mut tries = 0;
+        while !walk.rest().is_empty() {
+            let rest = walk.rest();
+            let finalized = self.client.finalized(None);
+            let is_final =
+                finalized.is_some_and(|block| rest.end <= block.number.saturating_add(1));
+            let (path, parent) = if is_final {
+                (FINALIZED_STREAM, None)
+            } else {
+                (STREAM, walk.parent())
+            };
+            walk.begin();
+            let body = query.body(rest, parent);
+            let take = |line: &[u8]| walk.take(line);
+            let ended = self.client.stream(path, body, rest.start, take).await;
+            let failure = match ended {
+                Ok(()) if walk.moved() => None,
+                Ok(()) => {
+                    let reason = "an answer without a block".to_owned();
+                    Some(Failure::Again(self.client.unavailable(reason)))
+                }
+                // What came before it broke is as good as ever.
+                Err(Failure::Again(error)) if walk.moved() => {
+                    self.client.note(&error);
+                    None
+                }
+                Err(failure) => Some(failure),
+            };
+            match failure {
+                None => tries = 0,
+                Some(failure) => self.client.again(&mut tries, failure).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn fetch_as(
+        &self,
+        range: BlockRange,
+        want: &Want,
+        query: &Query,
+    ) -> Result<Vec<Fetched>> {
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.known_finalized().await?;
+        let rules = Rules {
+            want,
+            level: query.level,
+            blooms: &self.blooms,
+            endpoint: self.client.name.clone(),
+        };
+        let mut walk = Walk::new(range, rules);
+        self.complete(&mut walk, query).await?;
+        Ok(walk.finish())
+    }
+}
+
+#[async_trait]
+impl Source for PortalSource {
+    async fn identity(&self) -> Result<Identity> {
+        let metadata: Metadata = self.client.get("metadata").await?;
+        let genesis = match metadata.start_block {
+            0 => self.clock(0).await?.map(|clock| clock.hash),
+            // The dataset begins later: its first block is not the chain's.
+            _ => None,
+        };
+        Ok(Identity {
+            chain_id: self.chain_id,
+            genesis,
+        })
+    }
+
+    async fn heads(&self) -> Result<Heads> {
+        let head = self.head("head").await?;
+        let finalized = match self.client.finalized(None) {
+            None => self.head("finalized-head").await?,
+            // What is known stays true while one of the machines knows nothing.
+            Some(known) => {
+                let head: Option<WireRef> = self.client.get("finalized-head").await?;
+                head.map_or(known, BlockRef::from)
+            }
+        };
+        let finalized = self.client.finalized(Some(finalized));
+        // A head below what is final comes from a machine that is behind.
+        let newest = finalized.filter(|block| block.number > head.number);
+        Ok(Heads {
+            head: newest.unwrap_or(head),
+            finalized,
+            safe: None,
+            syncing: false,
+        })
+    }
+
+    async fn clock(&self, number: u64) -> Result<Option<BlockClock>> {
+        let want = Want {
+            datasets: DatasetSet::CLOCK,
+            scope: Scope::All,
+            level: Verification::Linked,
+        };
+        let range = BlockRange::one(number);
+        match self.fetch_as(range, &want, &Query::clock()).await {
+            Ok(fetched) => Ok(fetched.first().map(|one| one.block.clock)),
+            Err(Error::Missing { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn fetch(&self, range: BlockRange, want: &Want) -> Result<Vec<Fetched>> {
+        let query = Query::new(want, self.checks)?;
+        self.fetch_as(range, want, &query).await
+    }
+
+    fn blame(&self, endpoint: &str, block: BlockRef, what: &str) {
+        if endpoint == &*self.client.name {
+            self.client.lied(&format!("block {}: {what}", block.number));
+        }
+    }
+
+    fn endpoints(&self) -> Vec<EndpointReport> {
+        vec![self.client.report()]
+    }
+
+    fn concurrency(&self) -> usize {
+        self.in_flight
+    }
+}
