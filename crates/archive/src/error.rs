@@ -78,7 +78,11 @@ pub enum Error {
     #[error("the archive is open for reading only")]
     ReadOnly,
     /// Not provably all there: neither an empty nor a shorter answer would be the truth.
-    #[error("blocks {} are not covered for this request; covered around there: {}", inclusive(missing), inclusive(covered))]
+    #[error(
+        "blocks {} are not covered for this request; covered around there: {}",
+        inclusive(missing),
+        inclusive(covered)
+    )]
     NotCovered {
         /// The first blocks that are missing.
         missing: BlockRange,

@@ -9,9 +9,6 @@ use crate::chain::Chain;
 use crate::clock::now;
 use crate::ingest::{History, Trouble};
 
-/// Blocks in one request for a range.
-const RANGE_BLOCKS: u64 = 250;
-
 /// Fetches a range and archives it, all but its last block.
 ///
 /// A block is archived when the next one names it as its parent, even from another endpoint: one that
@@ -21,11 +18,12 @@ pub(crate) async fn run(chain: &Chain, history: &History) -> Result<(), Trouble>
     let (range, anchor) = (history.range, Some(history.anchor));
     let name = &chain.settings.name;
     let (from, to) = (range.start, range.end - 1);
-    if range.len() > RANGE_BLOCKS {
+    let step = chain.source.range_blocks(&chain.want).max(1);
+    if range.len() > step {
         tracing::info!(chain = %name, from, to, "fetching history");
     }
-    let starts = (range.start..range.end).step_by(RANGE_BLOCKS as usize);
-    let parts = starts.map(|start| BlockRange::new(start, (start + RANGE_BLOCKS).min(range.end)));
+    let starts = (range.start..range.end).step_by(step as usize);
+    let parts = starts.map(|start| BlockRange::new(start, (start + step).min(range.end)));
     let fetches = stream::iter(parts)
         .map(|part| chain.source.fetch(part, &chain.want, anchor))
         .buffered(chain.source.concurrency().max(1));

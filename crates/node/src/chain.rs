@@ -9,6 +9,7 @@ use chronolith_archive::{Archive, Settings as ArchiveSettings};
 use chronolith_finality::{Settings as WindowSettings, Tail, TailSnapshot, Tracker};
 use chronolith_model::{BlockRef, ChainId, Hash32, Verification};
 use chronolith_source::evm::{EvmSettings, EvmSource};
+use chronolith_source::portal::PortalSource;
 use chronolith_source::{Source, Want};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 
@@ -125,6 +126,11 @@ pub(crate) fn want_of(settings: &ChainSettings) -> Want {
 
 /// The chain's source, which is sure to serve this chain.
 pub(crate) async fn open_source(settings: &ChainSettings) -> Result<Arc<dyn Source>> {
+    if let Some(portal) = &settings.portal {
+        let source = PortalSource::new(portal.clone())?;
+        source.heads().await.context("the portal cannot be used")?;
+        return Ok(Arc::new(source));
+    }
     let source = EvmSource::new(EvmSettings {
         chain_id: settings.chain_id,
         endpoints: settings.endpoints.clone(),

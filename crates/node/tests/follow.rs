@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use chronolith_model::{Block, BlockRange};
 use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions, RpcServer};
+use chronolith_sim::portal::{PortalOptions, PortalServer};
 use serde_json::Value;
 use support::Bench;
 
@@ -314,4 +315,34 @@ async fn the_finalized_tag_is_followed_and_heads_come_over_a_socket() {
         &node,
         BlockRange::new(0, node.finalized().number + 1),
     );
+}
+
+/// A chain behind a Portal: the same archive as from the node itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_portal_is_followed_too() {
+    let node = EvmNode::new(EvmSpec::tiny(7), 500);
+    node.set_finalized_depth(10);
+    let server = PortalServer::start(node.clone(), PortalOptions::default())
+        .await
+        .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (base, dataset) = server
+        .url()
+        .trim_end_matches('/')
+        .rsplit_once('/')
+        .map(|(base, dataset)| (base.to_owned(), dataset.to_owned()))
+        .unwrap();
+    let config = dir.path().join("chronolith.json");
+    let data = dir.path().join("data");
+    let text = format!(
+        r#"{{ "dataDir": {data:?}, "metricsPort": 0, "chains": [ {{ "chainId": 31337, "name": "sim", "pollMs": 20, "portal": {{ "url": "{base}", "dataset": "{dataset}" }} }} ] }}"#
+    );
+    std::fs::write(&config, text).unwrap();
+    let bench = Bench { dir, config };
+    bench.say(&["run", "--until-caught-up"]);
+    let finalized = node.finalized().number;
+    assert_eq!(bench.head(), Some(finalized));
+    assert_equals(&bench, &node, BlockRange::new(0, finalized + 1));
+    let state = bench.json(&["state", "--json"]);
+    assert_eq!(state[0]["covered"][0]["level"], "bloom");
 }

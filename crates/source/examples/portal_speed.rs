@@ -33,7 +33,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let source = PortalSource::new(PortalSettings::new(&server.url(), node.chain_id()))?;
         for _ in 0..rounds {
             let began = Instant::now();
-            let fetched = source.fetch(BlockRange::new(0, blocks + 1), &want).await?;
+            let fetched = source
+                .fetch(BlockRange::new(0, blocks + 1), &want, None)
+                .await?;
             let seconds = began.elapsed().as_secs_f64();
             let last = fetched.last().map(|one| one.block.clock.block_ref());
             if last != Some(node.head()) {

@@ -96,4 +96,7 @@ pub trait Source: Send + Sync + std::fmt::Debug {
 
     /// How many requests for ranges may usefully run at the same time.
     fn concurrency(&self) -> usize;
+
+    /// How many blocks of history to ask for at once: a fetch holds all of them.
+    fn range_blocks(&self, want: &Want) -> u64;
 }

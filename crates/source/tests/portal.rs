@@ -116,7 +116,7 @@ async fn both_streams_give_the_chain_in_both_encodings() {
                 (ALL, Verification::Bloom),
             ] {
                 let want = want(datasets);
-                let fetched = source.fetch(range, &want).await.unwrap();
+                let fetched = source.fetch(range, &want, None).await.unwrap();
                 assert_blocks(&fetched, &node, range, &want);
                 assert!(fetched.iter().all(|one| one.level == level));
                 assert!(server.url().contains(&*fetched[0].endpoint));
@@ -148,7 +148,7 @@ async fn a_source_says_who_and_where_it_is() {
         assert_eq!(clock, node.block(number).unwrap().to_model().clock);
     }
     assert_eq!(source.clock(BLOCKS + 1).await.unwrap(), None);
-    let nothing = source.fetch(BlockRange::new(9, 9), &want(ALL)).await;
+    let nothing = source.fetch(BlockRange::new(9, 9), &want(ALL), None).await;
     assert!(nothing.unwrap().is_empty());
     assert_eq!(source.endpoints()[0].failures, 0);
 
@@ -193,7 +193,7 @@ async fn a_scope_keeps_its_logs_and_no_others() {
                 scope: Scope::only(entries.clone()),
                 ..want(datasets)
             };
-            let fetched = source.fetch(range, &want).await.unwrap();
+            let fetched = source.fetch(range, &want, None).await.unwrap();
             assert_blocks(&fetched, &node, range, &want);
             assert!(fetched.iter().all(|one| one.level == Verification::Linked));
         }
@@ -212,11 +212,11 @@ async fn short_answers_are_continued_where_they_ended() {
     let server = serve(&node, options).await;
     let source = source(&server);
     let final_range = BlockRange::new(0, node.finalized().number + 1);
-    let fetched = source.fetch(final_range, &want(ALL)).await.unwrap();
+    let fetched = source.fetch(final_range, &want(ALL), None).await.unwrap();
     assert_blocks(&fetched, &node, final_range, &want(ALL));
     assert_eq!(server.stats().with_parent, 0);
     let range = BlockRange::new(0, BLOCKS + 1);
-    let fetched = source.fetch(range, &want(ALL)).await.unwrap();
+    let fetched = source.fetch(range, &want(ALL), None).await.unwrap();
     assert_blocks(&fetched, &node, range, &want(ALL));
     let requests = server.stats().requests["stream"];
     // All but the first know what comes before, and the rest of the range is never final.
@@ -250,7 +250,7 @@ async fn streams_that_break_are_ridden_out() {
                 let server = serve(&node, options).await;
                 let (source, want) = (source(&server), want(datasets));
                 let range = BlockRange::new(3, end);
-                let fetched = source.fetch(range, &want).await;
+                let fetched = source.fetch(range, &want, None).await;
                 let fetched = fetched.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
                 assert_blocks(&fetched, &node, range, &want);
                 assert!(faults.injected(fault) > 0, "{fault:?} was never injected");
@@ -280,7 +280,7 @@ async fn statuses_that_pass_are_ridden_out() {
         for end in [node.finalized().number + 1, BLOCKS + 1] {
             faults.times(fault, 2);
             let (range, began) = (BlockRange::new(200, end), Instant::now());
-            let fetched = source.fetch(range, &want(ALL)).await.unwrap();
+            let fetched = source.fetch(range, &want(ALL), None).await.unwrap();
             assert_blocks(&fetched, &node, range, &want(ALL));
             let waited = began.elapsed();
             assert!(
@@ -294,7 +294,7 @@ async fn statuses_that_pass_are_ridden_out() {
         assert_eq!(source.endpoints()[0].failures, 6);
 
         faults.always(fault);
-        let error = failure(source.fetch(BlockRange::new(0, 9), &want(ALL)).await);
+        let error = failure(source.fetch(BlockRange::new(0, 9), &want(ALL), None).await);
         assert!(matches!(error, Error::Exhausted(_)), "{error}");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert_eq!(faults.injected(fault), 6 + 7, "{fault:?}");
@@ -351,7 +351,7 @@ async fn statuses_that_stay_are_told_at_once() {
         let source = source(&server);
         source.heads().await.unwrap();
         faults.always(fault);
-        let error = failure(source.fetch(range, &want(ALL)).await);
+        let error = failure(source.fetch(range, &want(ALL), None).await);
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.to_string().contains(text), "{error}");
         assert_eq!(faults.injected(fault), 1, "{fault:?}");
@@ -361,7 +361,7 @@ async fn statuses_that_stay_are_told_at_once() {
     faults.always(PortalFault::Conflict);
     let server = serve_with(&node, &faults).await;
     let source = source(&server);
-    let error = failure(source.fetch(BlockRange::new(9, 50), &want(ALL)).await);
+    let error = failure(source.fetch(BlockRange::new(9, 50), &want(ALL), None).await);
     assert_eq!(error.kind(), ErrorKind::Disagreement, "{error}");
     assert_eq!(source.endpoints()[0].lies, 1);
 }
@@ -372,13 +372,13 @@ async fn what_is_not_there_is_missing_and_not_made_up() {
     let server = serve(&node, PortalOptions::default()).await;
     let source = source(&server);
     let ahead = BlockRange::new(BLOCKS - 3, BLOCKS + 5);
-    let error = failure(source.fetch(ahead, &want(ALL)).await);
+    let error = failure(source.fetch(ahead, &want(ALL), None).await);
     assert!(
         matches!(error, Error::Missing { number, .. } if number == BLOCKS + 1),
         "{error}"
     );
     node.mine(4);
-    let fetched = source.fetch(ahead, &want(ALL)).await.unwrap();
+    let fetched = source.fetch(ahead, &want(ALL), None).await.unwrap();
     assert_blocks(&fetched, &node, ahead, &want(ALL));
 
     let url = server.url().replace("/sim", "/none");
@@ -412,14 +412,14 @@ async fn a_reorg_between_two_answers_is_told() {
         node.reorg(40)
     };
     let wanted = want(ALL);
-    let (fetched, _) = tokio::join!(source.fetch(range, &wanted), reorg);
+    let (fetched, _) = tokio::join!(source.fetch(range, &wanted, None), reorg);
     let error = failure(fetched);
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let now = node.block(269).unwrap().hash;
     let text = format!("the chain changed below block 270: block 269 is {now} now");
     assert!(error.to_string().contains(&text), "{error}");
     assert_eq!(server.stats().requests["stream"], 2);
-    let fetched = source.fetch(range, &wanted).await.unwrap();
+    let fetched = source.fetch(range, &wanted, None).await.unwrap();
     assert_blocks(&fetched, &node, range, &wanted);
 }
 
@@ -446,7 +446,7 @@ async fn heads_that_are_not_known_yet_are_waited_for() {
     // Without a finalized block, everything may still change.
     let young = self::source(&server);
     let range = BlockRange::new(0, 20);
-    let fetched = young.fetch(range, &want(ALL)).await.unwrap();
+    let fetched = young.fetch(range, &want(ALL), None).await.unwrap();
     assert_blocks(&fetched, &node, range, &want(ALL));
     assert_eq!(server.stats().requests["stream"], 1);
 }
@@ -489,13 +489,13 @@ async fn whoever_lies_is_found_out_and_named() {
             ..settings(&server)
         });
         let source = source.unwrap();
-        let error = failure(source.fetch(range, &want(ALL)).await);
+        let error = failure(source.fetch(range, &want(ALL), None).await);
         assert_eq!(error.kind(), kind, "{fault:?}: {error}");
         assert!(error.to_string().contains(text), "{fault:?}: {error}");
         assert_eq!(faults.injected(fault), 1, "{fault:?} was never injected");
         let lies = u64::from(kind == ErrorKind::Disagreement);
         assert_eq!(source.endpoints()[0].lies, lies);
-        let fetched = source.fetch(range, &want(ALL)).await.unwrap();
+        let fetched = source.fetch(range, &want(ALL), None).await.unwrap();
         assert_blocks(&fetched, &node, range, &want(ALL));
     }
 }
@@ -527,7 +527,7 @@ async fn what_cannot_be_had_or_proven_is_refused() {
         (unproven, at(Verification::Bloom), "cannot be proven"),
     ] {
         let source = PortalSource::new(settings).unwrap();
-        let error = failure(source.fetch(range, &want).await);
+        let error = failure(source.fetch(range, &want, None).await);
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         assert!(error.to_string().contains(text), "{error}");
     }

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use chronolith_finality::Rule;
 use chronolith_model::{Dataset, DatasetSet, Scope, ScopeEntry, Verification};
 use chronolith_source::evm::{Checks, Strategy};
+use chronolith_source::portal::PortalSettings;
 use chronolith_source::{CHAINS, EndpointSettings, KnownChain, known_chain};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -36,6 +37,9 @@ pub(crate) const EXAMPLE: &str = r#"{
 }
 "#;
 
+/// Where anybody may read the datasets of known chains.
+const PUBLIC_PORTAL: &str = "https://portal.sqd.dev/datasets";
+
 /// Everything that can be set.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -51,6 +55,8 @@ pub(crate) struct ChainSettings {
     pub(crate) chain_id: u64,
     pub(crate) name: String,
     pub(crate) endpoints: Vec<EndpointSettings>,
+    /// A dataset of Portal, where there are no endpoints.
+    pub(crate) portal: Option<PortalSettings>,
     /// WebSocket URLs that tell of new heads.
     pub(crate) heads: Vec<String>,
     pub(crate) start_block: u64,
@@ -270,10 +276,6 @@ fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
         .name
         .clone()
         .or(known.map(|known| known.name.to_owned()));
-    ensure!(
-        !raw.rpc_http.is_empty(),
-        "rpcHttp: at least one endpoint is needed"
-    );
     let endpoints = raw.rpc_http.iter().map(endpoint).collect::<Result<_>>()?;
     let plain = |url: &String| url.starts_with("ws://") || url.starts_with("wss://");
     ensure!(
@@ -281,27 +283,33 @@ fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
         "rpcWs: an endpoint begins with ws:// or wss://"
     );
     let (level, checks) = proof(raw.verification.as_deref(), known)?;
+    let portal = portal(&raw, (chain_id, checks), known)?;
     let strategy = match raw.strategy.as_deref() {
         None | Some("receipts") => Strategy::Receipts,
         Some("logs") => Strategy::Logs,
         Some(other) => bail!("strategy: `{other}` is neither receipts nor logs"),
     };
     let scope = scope(raw.logs.as_ref())?;
-    let datasets = datasets(raw.datasets.as_deref())?;
+    let datasets = datasets(raw.datasets.as_deref(), portal.as_ref())?;
     Ok(ChainSettings {
         chain_id,
         name: name.unwrap_or_else(|| chain_id.to_string()),
         endpoints,
         heads: raw.rpc_ws,
         start_block: raw.start_block.unwrap_or(0),
-        finality: finality(raw.finality.as_ref(), known).context("finality")?,
+        finality: match (&raw.finality, &portal) {
+            // A portal knows what is final.
+            (None, Some(_)) => Finality::Finalized,
+            (asked, _) => finality(asked.as_ref(), known).context("finality")?,
+        },
         datasets,
         scope,
         level,
         checks,
         strategy,
-        poll: Duration::from_millis(raw.poll_ms.unwrap_or(1_000).max(10)),
+        poll: poll(raw.poll_ms, portal.as_ref())?,
         span_max: raw.backfill.max_range.unwrap_or(10_000).max(1),
+        portal,
     })
 }
 
@@ -321,6 +329,50 @@ fn proof(asked: Option<&str>, known: Option<&KnownChain>) -> Result<(Verificatio
         receipts_root: proof > 1,
     };
     Ok((level, checks))
+}
+
+/// A Portal dataset: the one that is named, or the public one of a chain that is known and has no
+/// endpoints.
+fn portal(
+    raw: &RawChain,
+    (chain_id, checks): (u64, Checks),
+    known: Option<&KnownChain>,
+) -> Result<Option<PortalSettings>> {
+    if !raw.rpc_http.is_empty() {
+        ensure!(raw.portal.is_none(), "give rpcHttp or portal, not both");
+        return Ok(None);
+    }
+    let named = raw
+        .portal
+        .as_ref()
+        .and_then(|portal| portal.dataset.as_deref());
+    let dataset = named.or(known.map(|known| known.portal));
+    let base = match (&raw.portal, known) {
+        (Some(portal), _) => portal.url.as_str(),
+        (None, Some(_)) => PUBLIC_PORTAL,
+        (None, None) => bail!("rpcHttp: at least one endpoint is needed, or a portal"),
+    };
+    let dataset = dataset.context("portal.dataset is needed: the chain is not known by name")?;
+    let url = format!("{}/{dataset}", base.trim_end_matches('/'));
+    let settings = PortalSettings::new(&url, chain_id);
+    Ok(Some(PortalSettings { checks, ..settings }))
+}
+
+/// How often to look for new blocks: once a second at endpoints, once a minute at a portal.
+fn poll(asked_ms: Option<u64>, portal: Option<&PortalSettings>) -> Result<Duration> {
+    let seconds = match std::env::var("INGEST_INTERVAL_SECS") {
+        Ok(text) => text
+            .parse()
+            .with_context(|| format!("INGEST_INTERVAL_SECS: `{text}` is no number"))?,
+        Err(_) => 60,
+    };
+    let default_ms = match portal {
+        Some(_) => seconds * 1_000,
+        None => 1_000,
+    };
+    Ok(Duration::from_millis(
+        asked_ms.unwrap_or(default_ms).max(10),
+    ))
 }
 
 fn endpoint(raw: &RawEndpoint) -> Result<EndpointSettings> {
@@ -382,8 +434,11 @@ fn finality(raw: Option<&RawFinality>, known: Option<&KnownChain>) -> Result<Fin
     }
 }
 
-fn datasets(names: Option<&[String]>) -> Result<DatasetSet> {
+fn datasets(names: Option<&[String]>, portal: Option<&PortalSettings>) -> Result<DatasetSet> {
     let Some(names) = names else {
+        if portal.is_some() {
+            return Ok(DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]));
+        }
         return Ok(DatasetSet::of(&[
             Dataset::Headers,
             Dataset::Logs,
@@ -404,6 +459,11 @@ fn datasets(names: Option<&[String]>) -> Result<DatasetSet> {
     ensure!(
         !set.contains(Dataset::Transactions) || set.contains(Dataset::TxHashes),
         "datasets: transactions needs tx_hashes"
+    );
+    let whole = set.contains(Dataset::Headers) || set.contains(Dataset::Transactions);
+    ensure!(
+        !whole || portal.is_none(),
+        "datasets: headers and transactions need rpcHttp, a portal does not tell all of them"
     );
     Ok(set)
 }

@@ -47,6 +47,19 @@ fn names_and_spellings() {
     );
 }
 
+#[test]
+fn a_known_name_alone_is_enough() {
+    let settings = Settings::parse(r#"{"chains":["base","ethereum"]}"#, false).unwrap();
+    let [base, ethereum] = settings.chains.as_slice() else {
+        panic!()
+    };
+    let portal = base.portal.as_ref().unwrap();
+    assert!(portal.url.ends_with("/base-mainnet"), "{}", portal.url);
+    assert_eq!(base.finality, Finality::Finalized);
+    assert!(!base.datasets.contains(Dataset::Headers));
+    assert_eq!(ethereum.chain_id, 1);
+}
+
 /// The example of the ADFS document, with real addresses and URLs.
 #[test]
 fn the_document_of_the_oracle_team_loads() {
@@ -91,7 +104,18 @@ fn bad_files_say_where_and_why() {
             r#"{"chains":["nowhere"]}"#,
             "chain nowhere is not known by name",
         ),
-        (r#"{"chains":["base"]}"#, "rpcHttp: at least one endpoint"),
+        (
+            r#"{"chains":[{"chainId":31337}]}"#,
+            "rpcHttp: at least one endpoint",
+        ),
+        (
+            r#"{"chains":[{"name":"base","datasets":["headers"]}]}"#,
+            "need rpcHttp",
+        ),
+        (
+            r#"{"chains":[{"name":"base","rpcHttp":["http://a"],"portal":{"url":"http://b"}}]}"#,
+            "not both",
+        ),
         (
             r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"colour":1}]}"#,
             "chains[0].colour: unknown field",

@@ -23,6 +23,9 @@ use crate::source::{Fetched, Heads, Identity, Source, Want};
 /// How often a range is tried on all endpoints together.
 const ATTEMPTS: usize = 12;
 
+/// Blocks of one fetch: a few requests.
+const RANGE_BLOCKS: u64 = 250;
+
 /// How logs are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Strategy {
@@ -425,6 +428,10 @@ impl Source for EvmSource {
 
     fn endpoints(&self) -> Vec<EndpointReport> {
         self.pool.report()
+    }
+
+    fn range_blocks(&self, _want: &Want) -> u64 {
+        RANGE_BLOCKS
     }
 
     fn concurrency(&self) -> usize {

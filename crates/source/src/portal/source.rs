@@ -1,9 +1,12 @@
 //! An EVM chain behind one dataset of Portal.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use chronolith_model::{BlockClock, BlockRange, BlockRef, DatasetSet, Scope, Verification};
+
+use tokio::sync::watch;
 
 use super::client::{Client, FINALIZED_STREAM, Failure};
 use super::request::Query;
@@ -11,14 +14,18 @@ use super::walk::{Rules, Walk};
 use super::wire::{Metadata, WireRef};
 use crate::endpoint::EndpointReport;
 use crate::error::{Error, Result};
-use crate::evm::Checks;
 use crate::evm::bloom::Blooms;
+use crate::evm::{Checks, Subscription};
 use crate::source::{Fetched, Heads, Identity, Source, Want};
 
 /// The stream up to the head, of blocks that may still be replaced.
 const STREAM: &str = "stream";
 /// Waits for a head that a Portal does not know yet: it has just started.
 const HEAD_PAUSES_MS: [u64; 4] = [100, 500, 1_000, 2_000];
+
+/// Blocks of one fetch, and of one that wants nothing but their clocks.
+const RANGE_BLOCKS: u64 = 2_000;
+const CLOCK_RANGE_BLOCKS: u64 = 100_000;
 
 /// A dataset of Portal and how it may be used.
 #[derive(Clone, Debug)]
@@ -69,6 +76,10 @@ pub struct PortalSource {
     in_flight: usize,
     client: Client,
     blooms: Blooms,
+    /// Never changes.
+    hints: watch::Sender<u64>,
+    /// The last block that was asked about and is there.
+    anchor: Mutex<Option<BlockRef>>,
 }
 
 impl PortalSource {
@@ -83,6 +94,8 @@ impl PortalSource {
             in_flight: settings.in_flight.max(1),
             client: Client::new(&settings)?,
             blooms: Blooms::new(),
+            hints: watch::Sender::new(0),
+            anchor: Mutex::default(),
         })
     }
 
@@ -149,6 +162,24 @@ impl PortalSource {
                 Some(failure) => self.client.again(&mut tries, failure).await?,
             }
         }
+        Ok(())
+    }
+
+    /// Whether this block is there; asked once for each.
+    async fn has_anchor(&self, anchor: BlockRef) -> Result<()> {
+        let known = || self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known() == Some(anchor) {
+            return Ok(());
+        }
+        let there = self.clock(anchor.number).await?;
+        if there.map(|clock| clock.block_ref()) != Some(anchor) {
+            return Err(Error::Unavailable {
+                endpoint: self.client.name.to_string(),
+                reason: format!("it has another block {} by now", anchor.number),
+                retry_after: None,
+            });
+        }
+        *known() = Some(anchor);
         Ok(())
     }
 
@@ -224,9 +255,30 @@ impl Source for PortalSource {
         }
     }
 
-    async fn fetch(&self, range: BlockRange, want: &Want) -> Result<Vec<Fetched>> {
+    async fn fetch(
+        &self,
+        range: BlockRange,
+        want: &Want,
+        anchor: Option<BlockRef>,
+    ) -> Result<Vec<Fetched>> {
+        if let Some(anchor) = anchor {
+            self.has_anchor(anchor).await?;
+        }
         let query = Query::new(want, self.checks)?;
         self.fetch_as(range, want, &query).await
+    }
+
+    /// There is nothing to subscribe to: heads are asked for.
+    async fn listen(&self) {
+        std::future::pending().await
+    }
+
+    fn hints(&self) -> watch::Receiver<u64> {
+        self.hints.subscribe()
+    }
+
+    fn subscription(&self) -> Subscription {
+        Subscription::Off
     }
 
     fn blame(&self, endpoint: &str, block: BlockRef, what: &str) {
@@ -237,6 +289,14 @@ impl Source for PortalSource {
 
     fn endpoints(&self) -> Vec<EndpointReport> {
         vec![self.client.report()]
+    }
+
+    /// Requests are few and may be long, but a fetch holds all its blocks.
+    fn range_blocks(&self, want: &Want) -> u64 {
+        match want.datasets == DatasetSet::CLOCK {
+            true => CLOCK_RANGE_BLOCKS,
+            false => RANGE_BLOCKS,
+        }
     }
 
     fn concurrency(&self) -> usize {
