@@ -259,6 +259,33 @@ async fn streams_that_break_are_ridden_out() {
     }
 }
 
+/// Whatever gave a block goes on at once; what gave none waits, and not for ever.
+#[tokio::test(start_paused = true)]
+async fn only_answers_without_a_block_are_waited_for() {
+    use PortalFault::{BrokenBody, CutLine, EmptyBody};
+    let node = node(15);
+    let range = BlockRange::new(0, BLOCKS + 1);
+    for (fault, least, most) in [(EmptyBody, 610, 660), (CutLine, 0, 50), (BrokenBody, 0, 50)] {
+        let faults = PortalFaults::new(3);
+        let server = serve_with(&node, &faults).await;
+        let source = source(&server);
+        source.heads().await.unwrap();
+        faults.times(fault, 3);
+        let began = Instant::now();
+        let fetched = source.fetch(range, &want(ALL), None).await.unwrap();
+        assert_blocks(&fetched, &node, range, &want(ALL));
+        let waited = began.elapsed().as_millis();
+        assert!((least..most).contains(&waited), "{fault:?}: {waited} ms");
+        assert_eq!(faults.injected(fault), 3, "{fault:?} was never injected");
+    }
+    let faults = PortalFaults::new(1);
+    faults.always(EmptyBody);
+    let server = serve_with(&node, &faults).await;
+    let error = failure(source(&server).fetch(range, &want(ALL), None).await);
+    assert!(matches!(error, Error::Exhausted(_)), "{error}");
+    assert_eq!(faults.injected(EmptyBody), 7);
+}
+
 /// Each status that passes, for a head and for both streams: waited for as it says, and no longer.
 #[tokio::test(start_paused = true)]
 async fn statuses_that_pass_are_ridden_out() {
@@ -298,6 +325,9 @@ async fn statuses_that_pass_are_ridden_out() {
         assert!(matches!(error, Error::Exhausted(_)), "{error}");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert_eq!(faults.injected(fault), 6 + 7, "{fault:?}");
+        // The last wish to wait holds for the next request, though nobody waited for it yet.
+        let told = matches!(fault, PortalFault::StatusRetryAfter(_));
+        assert_eq!(source.endpoints()[0].cooling, told, "{fault:?}");
     }
 }
 

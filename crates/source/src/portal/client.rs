@@ -162,20 +162,22 @@ impl Client {
         if last {
             return Err(error);
         }
-        let Some(pause_ms) = PAUSES_MS.get(*tries) else {
-            return Err(Error::Exhausted(Box::new(error)));
-        };
-        *tries += 1;
+        let pause = PAUSES_MS.get(*tries).copied().map(Duration::from_millis);
         let asked = match &error {
             Error::Unavailable { retry_after, .. } => *retry_after,
             _ => None,
         };
-        let pause = asked.map(|asked| asked.min(RETRY_AFTER_MAX));
-        let until = Instant::now() + pause.unwrap_or(Duration::from_millis(*pause_ms));
+        let asked = asked.map(|asked| asked.min(RETRY_AFTER_MAX));
+        let until = Instant::now() + asked.or(pause).unwrap_or_default();
         if busy {
+            // Also after the last try: the wish holds for whoever asks next.
             let mut health = self.health();
             health.pause_until = health.pause_until.max(Some(until));
         }
+        if pause.is_none() {
+            return Err(Error::Exhausted(Box::new(error)));
+        }
+        *tries += 1;
         tokio::time::sleep_until(until).await;
         Ok(())
     }
