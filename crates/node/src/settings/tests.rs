@@ -94,82 +94,85 @@ fn the_document_of_the_oracle_team_loads() {
     assert_eq!(chain.finality, dual);
 }
 
+/// Files that do not load, and what is said of each.
+const BAD: &[(&str, &str)] = &[
+    ("", "not JSON"),
+    ("{}", "at least one chain"),
+    (r#"{"chains":[],"colour":1}"#, "unknown field `colour`"),
+    (
+        r#"{"chains":["nowhere"]}"#,
+        "chain nowhere is not known by name",
+    ),
+    (
+        r#"{"chains":[{"chainId":31337}]}"#,
+        "rpcHttp: at least one endpoint",
+    ),
+    (
+        r#"{"chains":[{"name":"base","datasets":["headers"]}]}"#,
+        "need rpcHttp",
+    ),
+    (
+        r#"{"chains":[{"name":"base","rpcHttp":["http://a"],"portal":{"url":"http://b"}}]}"#,
+        "not both",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"colour":1}]}"#,
+        "chains[0].colour: unknown field",
+    ),
+    (
+        r#"{"chains":[{"chainId":"one","rpcHttp":["http://a"]}]}"#,
+        "chains[0].chainId: invalid type",
+    ),
+    (r#"{"chains":[{"rpcHttp":["http://a"]}]}"#, "give a chainId"),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["ws://a"]}]}"#,
+        "begins with http",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"datasets":["blobs"]}]}"#,
+        "`blobs` is none of clock",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"datasets":["transactions"]}]}"#,
+        "transactions needs tx_hashes",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"finality":{"mode":"soon"}}]}"#,
+        "mode: `soon` is none of",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"finality":{"mode":"dual_source"}}]}"#,
+        "l2Depth is needed",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"verification":"perfect"}]}"#,
+        "`perfect` is none of receipts",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"logs":{"addresses":["0x12"]}}]}"#,
+        "`0x12` is not 20 bytes",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["${CHRONOLITH_UNSET}"]}]}"#,
+        "CHRONOLITH_UNSET is not set",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"]},{"chainId":1,"rpcHttp":["http://b"]}]}"#,
+        "there twice",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":"https://n.example/v3/SECRET"}]}"#,
+        "invalid type: string \"…\"",
+    ),
+    (
+        r#"{"chains":[{"chainId":8453,"rpcHttp":["http://a"],"finality":{"mode":"dual_source","l2Depth":1,"l1Confirmations":1}}]}"#,
+        "settle on no other",
+    ),
+];
+
 #[test]
 fn bad_files_say_where_and_why() {
-    for (text, expected) in [
-        ("", "not JSON"),
-        ("{}", "at least one chain"),
-        (r#"{"chains":[],"colour":1}"#, "unknown field `colour`"),
-        (
-            r#"{"chains":["nowhere"]}"#,
-            "chain nowhere is not known by name",
-        ),
-        (
-            r#"{"chains":[{"chainId":31337}]}"#,
-            "rpcHttp: at least one endpoint",
-        ),
-        (
-            r#"{"chains":[{"name":"base","datasets":["headers"]}]}"#,
-            "need rpcHttp",
-        ),
-        (
-            r#"{"chains":[{"name":"base","rpcHttp":["http://a"],"portal":{"url":"http://b"}}]}"#,
-            "not both",
-        ),
-        (
-            r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"colour":1}]}"#,
-            "chains[0].colour: unknown field",
-        ),
-        (
-            r#"{"chains":[{"chainId":"one","rpcHttp":["http://a"]}]}"#,
-            "chains[0].chainId: invalid type",
-        ),
-        (r#"{"chains":[{"rpcHttp":["http://a"]}]}"#, "give a chainId"),
-        (
-            r#"{"chains":[{"chainId":1,"rpcHttp":["ws://a"]}]}"#,
-            "begins with http",
-        ),
-        (
-            r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"datasets":["blobs"]}]}"#,
-            "`blobs` is none of clock",
-        ),
-        (
-            r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"datasets":["transactions"]}]}"#,
-            "transactions needs tx_hashes",
-        ),
-        (
-            r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"finality":{"mode":"soon"}}]}"#,
-            "mode: `soon` is none of",
-        ),
-        (
-            r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"finality":{"mode":"dual_source"}}]}"#,
-            "l2Depth is needed",
-        ),
-        (
-            r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"verification":"perfect"}]}"#,
-            "`perfect` is none of receipts",
-        ),
-        (
-            r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"logs":{"addresses":["0x12"]}}]}"#,
-            "`0x12` is not 20 bytes",
-        ),
-        (
-            r#"{"chains":[{"chainId":1,"rpcHttp":["${CHRONOLITH_UNSET}"]}]}"#,
-            "CHRONOLITH_UNSET is not set",
-        ),
-        (
-            r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"]},{"chainId":1,"rpcHttp":["http://b"]}]}"#,
-            "there twice",
-        ),
-        (
-            r#"{"chains":[{"chainId":1,"rpcHttp":"https://n.example/v3/SECRET"}]}"#,
-            "invalid type: string \"…\"",
-        ),
-        (
-            r#"{"chains":[{"chainId":8453,"rpcHttp":["http://a"],"finality":{"mode":"dual_source","l2Depth":1,"l1Confirmations":1}}]}"#,
-            "settle on no other",
-        ),
-    ] {
+    for (text, expected) in BAD {
         refused(text, expected);
         let shown = format!("{:#}", Settings::parse(text, false).expect_err(text));
         assert!(!shown.contains("SECRET"), "{shown}");
