@@ -1,5 +1,7 @@
 //! Final history: fetched many ranges at a time, archived in order.
 
+use std::time::{Duration, Instant};
+
 use chronolith_archive::{Error as ArchiveError, IngestOutcome, Provenance};
 use chronolith_model::{Block, BlockRange, Verification};
 use chronolith_source::Fetched;
@@ -8,6 +10,9 @@ use futures::stream::{self, StreamExt};
 use crate::chain::Chain;
 use crate::clock::now;
 use crate::ingest::{History, Trouble};
+
+/// How often progress is told.
+const TELL_EVERY: Duration = Duration::from_secs(5);
 
 /// Fetches a range and archives it, all but its last block.
 ///
@@ -29,6 +34,7 @@ pub(crate) async fn run(chain: &Chain, history: &History) -> Result<(), Trouble>
         .buffered(chain.source.concurrency().max(1));
     let mut fetches = std::pin::pin!(fetches);
     let mut held: Option<Fetched> = None;
+    let mut progress = Progress::new(range);
     while let Some(fetched) = fetches.next().await {
         let mut fetched = fetched?;
         if let Some(before) = held.take() {
@@ -39,8 +45,40 @@ pub(crate) async fn run(chain: &Chain, history: &History) -> Result<(), Trouble>
         append_fetched(chain, fetched).await?;
         // Merging as it goes keeps the number of segments small.
         while chain.archive.maintain().await? {}
+        progress.tell(name, chain.archive_next());
     }
     Ok(())
+}
+
+/// Tells now and then how far it is, for whoever waits.
+struct Progress {
+    range: BlockRange,
+    began: Instant,
+    told: Instant,
+}
+
+impl Progress {
+    fn new(range: BlockRange) -> Self {
+        let began = Instant::now();
+        Self {
+            range,
+            began,
+            told: began,
+        }
+    }
+
+    fn tell(&mut self, chain: &str, next: u64) {
+        if self.told.elapsed() < TELL_EVERY {
+            return;
+        }
+        self.told = Instant::now();
+        let done = next.saturating_sub(self.range.start);
+        let rate = done as f64 / self.began.elapsed().as_secs_f64();
+        let left = self.range.end.saturating_sub(next);
+        let percent = done * 100 / self.range.len().max(1);
+        let (rate, seconds_left) = (rate as u64, (left as f64 / rate.max(1.0)) as u64);
+        tracing::info!(%chain, next, percent, blocks_per_second = rate, seconds_left, "history");
+    }
 }
 
 /// Two endpoints, or one at two times, do not tell of one chain. Nothing of it was archived; whoever
