@@ -26,7 +26,7 @@ const CONFIRMATIONS: u64 = 12;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What goes wrong on the way, for every node.
-const TROUBLES: [RpcFault; 9] = [
+const TROUBLES: [RpcFault; 10] = [
     RpcFault::RpcError,
     RpcFault::Http500,
     RpcFault::Http429RetryAfter,
@@ -36,7 +36,11 @@ const TROUBLES: [RpcFault; 9] = [
     RpcFault::BatchOutOfOrder,
     RpcFault::HeadRegression,
     RpcFault::MissingBlockTimestamp,
+    RpcFault::SlowAnswer,
 ];
+/// What can go wrong only with receipts, and only with logs.
+const OF_RECEIPTS: [RpcFault; 1] = [RpcFault::NullReceipts];
+const OF_LOGS: [RpcFault; 1] = [RpcFault::RangeError];
 /// What only the two preferred nodes do: with nobody honest there is nothing to archive.
 const LIES: [RpcFault; 4] = [
     RpcFault::MissingLog,
@@ -69,7 +73,11 @@ pub(crate) async fn torture(first: u64, seeds: u64) -> Result<ExitCode> {
             began.elapsed().as_secs_f64()
         );
     }
-    for fault in TROUBLES.iter().chain(&LIES) {
+    let seen = |logs: bool| (first..first + seeds).any(|seed| by_logs(seed) == logs);
+    let of_receipts = OF_RECEIPTS.iter().filter(|_| seen(false));
+    let of_logs = OF_LOGS.iter().filter(|_| seen(true));
+    let all = TROUBLES.iter().chain(&LIES);
+    for fault in all.chain(of_receipts).chain(of_logs) {
         let count = injected.get(fault.name()).copied().unwrap_or(0);
         println!("  {:<26} {count}", fault.name());
         ensure!(
@@ -93,7 +101,7 @@ async fn one(seed: u64, injected: &mut BTreeMap<&'static str, u64>) -> Result<Ta
         "metricsPort": 0,
         "chains": [{
             "chainId": node.chain_id(), "name": "torture", "rpcHttp": urls,
-            "strategy": if seed.is_multiple_of(2) { "logs" } else { "receipts" },
+            "strategy": if by_logs(seed) { "logs" } else { "receipts" },
             "datasets": ["logs", "tx_hashes"], "pollMs": 20,
             "finality": { "mode": "depth", "confirmations": CONFIRMATIONS },
         }],
@@ -119,6 +127,11 @@ async fn one(seed: u64, injected: &mut BTreeMap<&'static str, u64>) -> Result<Ta
     Ok(tally)
 }
 
+/// Every other seed fetches by logs, the others by receipts.
+fn by_logs(seed: u64) -> bool {
+    seed.is_multiple_of(2)
+}
+
 fn one_of<T: Copy>(random: &mut StdRng, of: [T; 3]) -> T {
     let [first, second, third] = of;
     match random.random_range(0..3) {
@@ -139,13 +152,18 @@ async fn nodes(
     for at in 0..3_u64 {
         let faults = Faults::new(seed * 10 + at);
         TROUBLES.iter().for_each(|fault| faults.set(*fault, often));
-        // Heads are asked for seldom.
-        faults.set(RpcFault::HeadRegression, 200_000);
+        OF_RECEIPTS
+            .iter()
+            .for_each(|fault| faults.set(*fault, often));
+        // Heads and logs are asked for seldom.
+        faults.set(RpcFault::HeadRegression, 500_000);
+        OF_LOGS.iter().for_each(|fault| faults.set(*fault, 200_000));
         if at < 2 {
             LIES.iter().for_each(|fault| faults.set(*fault, 3_000));
         }
         faults.set_sizes(FaultSizes {
             retry_after_seconds: 1,
+            slow_answer: Duration::from_millis(200),
             ..faults.sizes()
         });
         let options = RpcOptions {
