@@ -3,7 +3,7 @@
 use alloy_consensus::Header;
 use alloy_primitives::{Address, B64, B256, Bloom, Bytes, U256};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _};
+use serde::de::{Deserializer, Error as _, Visitor};
 use serde_json::value::RawValue;
 
 /// A block: its header, its hash, and its transactions as they came.
@@ -157,19 +157,32 @@ fn quantity<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
 }
 
 fn maybe_quantity<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Form<'a> {
-        Text(#[serde(borrow)] std::borrow::Cow<'a, str>),
-        Number(u64),
+    from.deserialize_any(QuantityVisitor)
+}
+
+/// Takes a quantity as it comes, without a copy: there are five in each log.
+struct QuantityVisitor;
+
+impl Visitor<'_> for QuantityVisitor {
+    type Value = Option<u64>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a quantity such as 0x1f, or null")
     }
-    match Option::<Form<'_>>::deserialize(from)? {
-        None => Ok(None),
-        Some(Form::Number(number)) => Ok(Some(number)),
-        Some(Form::Text(text)) => match parse_quantity(&text) {
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Some(number))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        match parse_quantity(text) {
             Some(number) => Ok(Some(number)),
-            None => Err(D::Error::custom(format!("no quantity: {text}"))),
-        },
+            None => Err(E::custom(format!("no quantity: {text}"))),
+        }
     }
 }
 
