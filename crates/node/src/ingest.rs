@@ -18,7 +18,7 @@ use chronolith_model::{Block, BlockRange, BlockRef, ErrorKind};
 use chronolith_source::{Error as SourceError, Fetched, Heads};
 
 use crate::backfill;
-use crate::chain::{Chain, Proof};
+use crate::chain::Chain;
 use crate::clock::now;
 use crate::settings::Finality;
 use crate::walk;
@@ -173,23 +173,23 @@ pub(crate) async fn finalize(chain: &Chain, seen: &Seen) -> Result<(), Trouble> 
         next,
         finalized.number.saturating_add(1).max(next),
     ));
-    let due: Vec<Arc<Block>> = due.cloned().collect();
-    let proofs: Vec<Option<Proof>> = {
+    let fetched: Option<Vec<Fetched>> = {
         let window = chain.window();
-        let proof = |block: &Arc<Block>| window.proofs.get(&block.clock.hash).cloned();
-        due.iter().map(proof).collect()
+        let proven = |block: &Arc<Block>| {
+            let proof = window.proofs.get(&block.clock.hash)?;
+            Some(Fetched {
+                block: Block::clone(block),
+                level: proof.level,
+                endpoint: proof.endpoint.clone(),
+            })
+        };
+        due.map(proven).collect()
     };
-    let fetched = due.iter().zip(proofs).filter_map(|(block, proof)| {
-        let proof = proof?;
-        Some(Fetched {
-            block: Block::clone(block),
-            level: proof.level,
-            endpoint: proof.endpoint,
-        })
-    });
-    backfill::append_fetched(chain, fetched.collect()).await?;
-    if let Some(last) = due.last() {
-        chain.window().drop_through(last.clock.number);
+    // To leave one out would be to lose it.
+    let lost = || Trouble::Other("a block of the tail has no proof".to_owned());
+    backfill::append_fetched(chain, fetched.ok_or_else(lost)?).await?;
+    if let Some(head) = chain.archive.health().head {
+        chain.window().drop_through(head.number);
     }
     Ok(())
 }

@@ -225,8 +225,10 @@ async fn a_replaced_final_block_halts_until_an_operator_acts() {
     assert!(halted());
     bench.json(&["logs", "--json", "--to", "40"]);
     assert!(bench.say(&["state"]).contains("chronolith rewind"));
+    let told = || bench.log().matches("ingest is halted").count();
+    let before = told();
     let running = bench.start();
-    std::thread::sleep(Duration::from_millis(300));
+    bench.wait("the restart to meet the halt", || told() > before);
     running.stop();
     assert!(halted(), "a restart ended the halt");
     // The operator decides for the new chain.

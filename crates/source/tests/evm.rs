@@ -7,8 +7,10 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use chronolith_model::{
-    Block, BlockRange, Dataset, DatasetSet, ErrorKind, Payload, Scope, ScopeEntry, Verification,
+    Block, BlockRange, Dataset, DatasetSet, ErrorKind, Log, Payload, Scope, ScopeEntry,
+    Verification,
 };
 use chronolith_sim::evm::{
     EvmNode, EvmSpec, FaultSizes, Faults, MissingMethod, RpcFault, RpcOptions, RpcServer,
@@ -140,46 +142,59 @@ async fn limits_of_the_node_are_found_and_kept() {
     }
 }
 
+/// Fetches the logs of a scope: exactly those that the chain has.
+async fn assert_scoped(source: &EvmSource, node: &EvmNode, scope: &Scope) {
+    let range = BlockRange::new(0, BLOCKS + 1);
+    let want = Want {
+        scope: scope.clone(),
+        ..want()
+    };
+    let fetched = source.fetch(range, &want, None).await.unwrap();
+    let all = expected(node, range);
+    assert_eq!(fetched.len(), all.len());
+    let mut kept = 0;
+    for (one, whole) in fetched.iter().zip(&all) {
+        let logs = whole.logs.iter();
+        let wanted = logs.filter(|log| scope.admits(log.emitter(), log.topic(0)));
+        let number = whole.clock.number;
+        assert!(one.block.logs.iter().eq(wanted), "block {number}");
+        kept += one.block.logs.len();
+    }
+    assert!(kept > 0);
+}
+
+fn entry(emitter: Option<&[u8]>, topic0: Option<&[u8]>) -> ScopeEntry {
+    ScopeEntry {
+        emitter: emitter.map(Bytes::copy_from_slice),
+        topic0: topic0.map(Bytes::copy_from_slice),
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scope_keeps_its_logs_and_no_others() {
     let node = EvmNode::new(EvmSpec::tiny(4), BLOCKS);
     let server = serve(&node, RpcOptions::default()).await;
     let source = source(&[&server], Strategy::Receipts);
-    let range = BlockRange::new(0, BLOCKS + 1);
-    let all = expected(&node, range);
-    let log = all
-        .iter()
-        .flat_map(|block| &block.logs)
-        .find(|log| log.topic_count() > 0)
-        .unwrap();
-    let emitter = bytes::Bytes::copy_from_slice(log.emitter());
-    let topic0 = log.topic(0).map(bytes::Bytes::copy_from_slice);
-    for (emitter, topic0) in [
-        (Some(emitter.clone()), topic0.clone()),
-        (Some(emitter), None),
-        (None, topic0),
-    ] {
-        let scope = Scope::only(vec![ScopeEntry { emitter, topic0 }]);
-        let want = Want {
-            scope: scope.clone(),
-            ..want()
-        };
-        let fetched = source.fetch(range, &want, None).await.unwrap();
-        let mut kept = 0;
-        for (one, whole) in fetched.iter().zip(&all) {
-            let wanted = whole
-                .logs
-                .iter()
-                .filter(|log| scope.admits(log.emitter(), log.topic(0)));
-            assert!(
-                one.block.logs.iter().eq(wanted),
-                "block {}",
-                whole.clock.number
-            );
-            kept += one.block.logs.len();
-        }
-        assert!(kept > 0);
+    let all = expected(&node, BlockRange::new(0, BLOCKS + 1));
+    let logs: Vec<_> = all.iter().flat_map(|block| &block.logs).collect();
+    let log = *logs.iter().find(|log| log.topic_count() > 0).unwrap();
+    let (emitter, topic0) = (Some(log.emitter()), log.topic(0));
+    for (emitter, topic0) in [(emitter, topic0), (emitter, None), (None, topic0)] {
+        assert_scoped(&source, &node, &Scope::only(vec![entry(emitter, topic0)])).await;
     }
+    // Two pairs: a node is asked for either emitter and either topic, and answers with more.
+    let other = logs.iter().find(|other| {
+        let crossed = (Some(log.emitter()), other.topic(0));
+        let differs = other.emitter() != log.emitter() && other.topic(0) != topic0;
+        let has = |log: &&&Log| (Some(log.emitter()), log.topic(0)) == crossed;
+        other.topic_count() > 0 && differs && logs.iter().any(|log| has(&log))
+    });
+    let other = other.expect("no two logs whose crossing exists");
+    let pairs = vec![
+        entry(emitter, topic0),
+        entry(Some(other.emitter()), other.topic(0)),
+    ];
+    assert_scoped(&source, &node, &Scope::only(pairs)).await;
 }
 
 /// Every way in which a node can be wrong about a block, with an honest one behind it: the answer
@@ -565,31 +580,9 @@ async fn a_narrow_scope_loses_nothing_to_a_node_that_answers_short() {
     )
     .await;
     let source = source(&[&short], Strategy::Logs);
-    let range = BlockRange::new(0, BLOCKS + 1);
-    let all = expected(&node, range);
+    let all = expected(&node, BlockRange::new(0, BLOCKS + 1));
     let log = all.iter().flat_map(|block| &block.logs).next().unwrap();
-    let emitter = Some(bytes::Bytes::copy_from_slice(log.emitter()));
-    let scope = Scope::only(vec![ScopeEntry {
-        emitter,
-        topic0: None,
-    }]);
-    let want = Want {
-        scope: scope.clone(),
-        ..want()
-    };
-    let fetched = source.fetch(range, &want, None).await.unwrap();
-    let mut kept = 0;
-    for (one, whole) in fetched.iter().zip(&all) {
-        let wanted = whole
-            .logs
-            .iter()
-            .filter(|log| scope.admits(log.emitter(), log.topic(0)));
-        assert!(
-            one.block.logs.iter().eq(wanted),
-            "block {}",
-            whole.clock.number
-        );
-        kept += one.block.logs.len();
-    }
-    assert!(kept > 0 && faults.injected()["empty_logs"] > 0);
+    let scope = Scope::only(vec![entry(Some(log.emitter()), None)]);
+    assert_scoped(&source, &node, &scope).await;
+    assert!(faults.injected()["empty_logs"] > 0);
 }

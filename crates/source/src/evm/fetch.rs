@@ -101,14 +101,14 @@ impl Fetcher<'_> {
             if logs.iter().any(|log| log.block_hash != block.hash) {
                 return Err(self.moved(block.number));
             }
-            if logs.is_empty() && self.is_suspicious(block) {
+            let kept = logs.iter().copied().filter(|log| self.keeps(log));
+            if kept.clone().next().is_none() && self.is_suspicious(block) {
                 fetched.extend(self.some_by_receipts(BlockRange::one(block.number)).await?);
                 continue;
             }
             let all = self.has_all_logs();
             let level = self.verifier.logs(block, &logs, all);
             let level = level.map_err(|what| self.lied(block.number, what))?;
-            let kept = logs.into_iter();
             fetched.push(self.made(block, kept, level)?);
         }
         if let Some(number) = by_block.keys().next() {
@@ -116,6 +116,13 @@ impl Fetcher<'_> {
         }
         self.check_links(&fetched)?;
         Ok(fetched)
+    }
+
+    /// Whether a log is wanted. An endpoint is asked for more where a scope has several entries.
+    fn keeps(&self, log: &WireLog) -> bool {
+        let topic0 = log.topics.first().map(|topic| topic.as_slice());
+        self.want.datasets.contains(Dataset::Logs)
+            && self.want.scope.admits(log.address.as_slice(), topic0)
     }
 
     /// Whether all logs of each block are asked for.
@@ -230,12 +237,7 @@ impl Fetcher<'_> {
         let level = self.verifier.receipts(block, receipts);
         let level = level.map_err(|what| self.lied(number, what))?;
         let logs = receipts.iter().flat_map(|receipt| &receipt.logs);
-        let wanted = |log: &&WireLog| {
-            let topic0 = log.topics.first().map(|topic| topic.as_slice());
-            self.want.datasets.contains(Dataset::Logs)
-                && self.want.scope.admits(log.address.as_slice(), topic0)
-        };
-        self.made(block, logs.filter(wanted), level)
+        self.made(block, logs.filter(|log| self.keeps(log)), level)
     }
 
     /// A block of ours from one of theirs.
