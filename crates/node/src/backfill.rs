@@ -1,11 +1,13 @@
 //! Final history: fetched many ranges at a time, archived in order.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chronolith_archive::{Error as ArchiveError, IngestOutcome, Provenance};
-use chronolith_model::{Block, BlockRange, Verification};
-use chronolith_source::Fetched;
-use futures::stream::{self, StreamExt};
+use chronolith_model::{Block, BlockRange, BlockRef, Verification};
+use chronolith_source::{Fetched, Source, Want};
+use tokio::task::JoinSet;
 
 use crate::chain::Chain;
 use crate::clock::now;
@@ -20,19 +22,13 @@ const TELL_EVERY: Duration = Duration::from_secs(5);
 /// is on a stale fork may serve a block that is right in itself. The last block has no next one here;
 /// the walk to the head takes it.
 pub(crate) async fn run(chain: &Chain, history: &History) -> Result<(), Trouble> {
-    let (range, anchor) = (history.range, Some(history.anchor));
+    let range = history.range;
     let name = &chain.settings.name;
     let (from, to) = (range.start, range.end - 1);
-    let step = chain.source.range_blocks(&chain.want).max(1);
-    if range.len() > step {
+    if range.len() > chain.source.plan(&chain.want).blocks {
         tracing::info!(chain = %name, from, to, "fetching history");
     }
-    let starts = (range.start..range.end).step_by(step as usize);
-    let parts = starts.map(|start| BlockRange::new(start, (start + step).min(range.end)));
-    let fetches = stream::iter(parts)
-        .map(|part| chain.source.fetch(part, &chain.want, anchor))
-        .buffered(chain.source.concurrency().max(1));
-    let mut fetches = std::pin::pin!(fetches);
+    let mut fetches = Fetches::new(chain, history);
     let mut held: Option<Fetched> = None;
     let mut progress = Progress::new(range);
     while let Some(fetched) = fetches.next().await {
@@ -48,6 +44,81 @@ pub(crate) async fn run(chain: &Chain, history: &History) -> Result<(), Trouble>
         progress.tell(name, chain.archive_next());
     }
     Ok(())
+}
+
+/// Parts of a range on their way, each in a task of its own: they are fetched, parsed and proven while
+/// the ones before them are archived.
+struct Fetches {
+    source: Arc<dyn Source>,
+    want: Want,
+    anchor: BlockRef,
+    /// In the order of the chain.
+    under_way: VecDeque<Part>,
+    /// What nobody fetches yet.
+    rest: BlockRange,
+}
+
+struct Part {
+    range: BlockRange,
+    /// A set of one: it ends its task when it is dropped.
+    task: JoinSet<chronolith_source::Result<Vec<Fetched>>>,
+}
+
+impl Fetches {
+    fn new(chain: &Chain, history: &History) -> Self {
+        Self {
+            source: chain.source.clone(),
+            want: chain.want.clone(),
+            anchor: history.anchor,
+            under_way: VecDeque::new(),
+            rest: history.range,
+        }
+    }
+
+    /// The blocks that come next; none at the end of the range.
+    async fn next(&mut self) -> Option<Result<Vec<Fetched>, Trouble>> {
+        self.start();
+        let mut part = self.under_way.pop_front()?;
+        let fetched = match part.task.join_next().await? {
+            Ok(Ok(fetched)) => fetched,
+            Ok(Err(error)) => return Some(Err(error.into())),
+            Err(error) => return Some(Err(Trouble::Other(error.to_string()))),
+        };
+        let next = part.range.start + fetched.len() as u64;
+        if fetched.is_empty() {
+            let what = format!("no block came for {}", part.range);
+            return Some(Err(Trouble::Unsettled(what)));
+        }
+        if next < part.range.end && self.under_way.is_empty() {
+            // To be cut anew, by what is known now.
+            self.rest = BlockRange::new(next, self.rest.end);
+        } else if next < part.range.end {
+            let left = self.fetch(BlockRange::new(next, part.range.end));
+            self.under_way.push_front(left);
+        }
+        self.start();
+        Some(Ok(fetched))
+    }
+
+    /// Starts as many fetches as are useful at the same time.
+    fn start(&mut self) {
+        let plan = self.source.plan(&self.want);
+        while self.under_way.len() < plan.at_once.max(1) && !self.rest.is_empty() {
+            let end = self.rest.start.saturating_add(plan.blocks.max(1));
+            let range = BlockRange::new(self.rest.start, end.min(self.rest.end));
+            self.rest = BlockRange::new(range.end, self.rest.end);
+            let part = self.fetch(range);
+            self.under_way.push_back(part);
+        }
+    }
+
+    fn fetch(&self, range: BlockRange) -> Part {
+        let (source, want) = (self.source.clone(), self.want.clone());
+        let anchor = Some(self.anchor);
+        let mut task = JoinSet::new();
+        task.spawn(async move { source.fetch_some(range, &want, anchor).await });
+        Part { range, task }
+    }
 }
 
 /// Tells now and then how far it is, for whoever waits.
@@ -101,7 +172,7 @@ fn check_link(chain: &Chain, before: &Fetched, after: Option<&Fetched>) -> Resul
 /// Archives blocks of one fetch, those of equal level together.
 pub(crate) async fn append_fetched(chain: &Chain, fetched: Vec<Fetched>) -> Result<(), Trouble> {
     let mut batch: Vec<Block> = Vec::new();
-    let mut of: Option<(Verification, std::sync::Arc<str>)> = None;
+    let mut of: Option<(Verification, Arc<str>)> = None;
     for one in fetched {
         let same = of
             .as_ref()

@@ -11,6 +11,7 @@ use rand::{Rng, SeedableRng};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -27,6 +28,9 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 const LIE_PAUSE: Duration = Duration::from_secs(300);
 /// The longest that a `Retry-After` is believed.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+
+/// Room made for an answer before it comes.
+const READ_AHEAD_MAX: u64 = 16 << 20;
 
 /// How an endpoint may be used.
 #[derive(Clone)]
@@ -59,7 +63,7 @@ impl EndpointSettings {
             url: url.to_owned(),
             in_flight: 8,
             per_second: 0.0,
-            batch: 50,
+            batch: 100,
             answer_bytes_max: 256 << 20,
         }
     }
@@ -100,16 +104,15 @@ pub(crate) struct RpcFault {
     pub(crate) data: Option<Box<RawValue>>,
 }
 
-/// What came back for one call.
-pub(crate) type Answer = std::result::Result<Box<RawValue>, RpcFault>;
+/// What came back for one call; none for `null`.
+pub(crate) type Answer<T> = std::result::Result<Option<T>, RpcFault>;
 
 #[derive(Deserialize)]
-struct Reply {
+struct Reply<T> {
     #[serde(default)]
     id: Option<u64>,
-    /// Kept raw: `null` is an answer and must be told apart from no answer.
-    #[serde(default)]
-    result: Option<Box<RawValue>>,
+    #[serde(default = "Option::default")]
+    result: Option<T>,
     #[serde(default)]
     error: Option<RpcFault>,
 }
@@ -126,6 +129,8 @@ struct Health {
     bench_until: Option<Instant>,
     last_error: Option<String>,
     missing: BTreeSet<&'static str>,
+    /// The smallest batch that was too large for it.
+    batch_refused: Option<usize>,
 }
 
 /// An endpoint.
@@ -176,11 +181,21 @@ impl Endpoint {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends calls in one request; answers in the order of the calls.
-    pub(crate) async fn send(&self, calls: &[Call]) -> Result<Vec<Answer>> {
-        let _turn = self.throttle.turn().await;
-        self.health().requests += 1;
-        let sent = self.exchange(calls).await;
+    /// Sends calls in one request; answers in the order of the calls. All of them are of one type:
+    /// they are parsed in one pass, straight from the body.
+    pub(crate) async fn send<T: DeserializeOwned>(&self, calls: &[Call]) -> Result<Vec<Answer<T>>> {
+        let received = {
+            let _turn = self.throttle.turn().await;
+            self.health().requests += 1;
+            self.exchange(calls).await
+        };
+        // No longer in flight: the next request need not wait until this answer is understood.
+        let sent = received.and_then(|(status, bytes)| {
+            parse(&bytes, calls.len()).map_err(|error| {
+                let reason = format!("no JSON-RPC answer (HTTP {}): {error}", status.as_u16());
+                self.unavailable(reason)
+            })
+        });
         match &sent {
             Ok(_) => self.succeeded(),
             Err(error) => self.failed(error),
@@ -188,7 +203,7 @@ impl Endpoint {
         sent
     }
 
-    async fn exchange(&self, calls: &[Call]) -> Result<Vec<Answer>> {
+    async fn exchange(&self, calls: &[Call]) -> Result<(StatusCode, Vec<u8>)> {
         let request = self
             .client
             .post(self.url.clone())
@@ -204,16 +219,14 @@ impl Endpoint {
             });
         }
         // Some answer a JSON-RPC error with a status of its own: the body tells.
-        let bytes = self.read(response).await?;
-        self.parse(&bytes, calls.len()).ok_or_else(|| {
-            let reason = format!("no JSON-RPC answer (HTTP {})", status.as_u16());
-            self.unavailable(reason)
-        })
+        Ok((status, self.read(response).await?))
     }
 
     async fn read(&self, mut response: Response) -> Result<Vec<u8>> {
         let most = self.settings.answer_bytes_max;
-        let mut bytes = Vec::new();
+        // What it says of its length is believed only so far.
+        let said = response.content_length().unwrap_or(0).min(READ_AHEAD_MAX);
+        let mut bytes = Vec::with_capacity(said as usize);
         while let Some(part) = response.chunk().await.map_err(|error| self.down(&error))? {
             if bytes.len() as u64 + part.len() as u64 > most {
                 return Err(Error::TooLarge {
@@ -227,38 +240,18 @@ impl Endpoint {
         Ok(bytes)
     }
 
-    /// Answers by their ids, whatever order they came in; none unless every call has one.
-    fn parse(&self, bytes: &[u8], calls: usize) -> Option<Vec<Answer>> {
-        let replies: Vec<Reply> = match calls {
-            1 => serde_json::from_slice(bytes)
-                .map(|reply| vec![reply])
-                .or_else(|_| serde_json::from_slice(bytes))
-                .ok()?,
-            _ => match serde_json::from_slice(bytes) {
-                Ok(replies) => replies,
-                // One error for the whole batch stands for each of its calls.
-                Err(_) => {
-                    let whole: Reply = serde_json::from_slice(bytes).ok()?;
-                    let fault = whole.error?;
-                    return Some(vec![Err(fault); calls]);
-                }
-            },
-        };
-        let mut answers: Vec<Option<Answer>> = (0..calls).map(|_| None).collect();
-        for reply in replies {
-            let id = match reply.id {
-                Some(id) => usize::try_from(id).ok()?,
-                None if calls == 1 => 0,
-                None => continue,
-            };
-            let answer = match (reply.error, reply.result) {
-                (Some(fault), _) => Err(fault),
-                (None, Some(result)) => Ok(result),
-                (None, None) => Ok(RawValue::NULL.to_owned()),
-            };
-            *answers.get_mut(id)? = Some(answer);
-        }
-        answers.into_iter().collect()
+    /// How many calls one request may make.
+    pub(crate) fn batch(&self) -> usize {
+        let refused = self.health().batch_refused;
+        let most = refused.map_or(usize::MAX, |refused| refused / 2);
+        self.settings.batch.min(most).max(1)
+    }
+
+    /// Notes that a request of this many calls was too much.
+    pub(crate) fn refused_batch(&self, calls: usize) {
+        let mut health = self.health();
+        let least = health.batch_refused.map_or(calls, |known| known.min(calls));
+        health.batch_refused = Some(least);
     }
 
     fn down(&self, error: &reqwest::Error) -> Error {
@@ -342,6 +335,37 @@ impl Endpoint {
     }
 }
 
+/// Answers by their ids, whatever order they came in; an error unless every call has one.
+fn parse<T: DeserializeOwned>(
+    bytes: &[u8],
+    calls: usize,
+) -> std::result::Result<Vec<Answer<T>>, String> {
+    let whole = |bytes| serde_json::from_slice::<Reply<T>>(bytes).map(|reply| vec![reply]);
+    let list = |bytes| serde_json::from_slice::<Vec<Reply<T>>>(bytes);
+    // What it begins with tells what it is, so that an error is about that.
+    let is_list = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    let replies = if is_list { list(bytes) } else { whole(bytes) };
+    let mut replies = replies.map_err(|error| error.to_string())?;
+    if let (false, [only]) = (is_list || calls == 1, replies.as_mut_slice()) {
+        // One error for the whole batch stands for each of its calls.
+        let fault = only.error.take();
+        let fault = fault.ok_or("one answer for many calls")?;
+        return Ok((0..calls).map(|_| Err(fault.clone())).collect());
+    }
+    let mut answers: Vec<Option<Answer<T>>> = (0..calls).map(|_| None).collect();
+    for reply in replies {
+        let id = match reply.id {
+            Some(id) => usize::try_from(id).unwrap_or(usize::MAX),
+            None if calls == 1 => 0,
+            None => continue,
+        };
+        let place = answers.get_mut(id).ok_or("an answer to no call")?;
+        *place = Some(reply.error.map_or(Ok(reply.result), Err));
+    }
+    let all: Option<Vec<Answer<T>>> = answers.into_iter().collect();
+    all.ok_or_else(|| "a call without an answer".to_owned())
+}
+
 fn body_of(calls: &[Call]) -> String {
     let mut body = String::new();
     let many = calls.len() != 1;
@@ -395,9 +419,9 @@ mod tests {
     }
 
     fn texts(bytes: &str, calls: usize) -> Option<Vec<String>> {
-        let answers = endpoint().parse(bytes.as_bytes(), calls)?;
-        let text = |answer: Answer| match answer {
-            Ok(value) => value.get().to_owned(),
+        let answers = parse::<Box<RawValue>>(bytes.as_bytes(), calls).ok()?;
+        let text = |answer: Answer<Box<RawValue>>| match answer {
+            Ok(value) => value.map_or("null".to_owned(), |value| value.get().to_owned()),
             Err(fault) => format!("{} {}", fault.code, fault.message),
         };
         Some(answers.into_iter().map(text).collect())
@@ -417,6 +441,7 @@ mod tests {
             r#"[{"id":0,"res"#,
             "",
             r#"[{"id":5,"result":1}]"#,
+            r#"{"id":0,"result":1}"#,
         ] {
             assert_eq!(texts(cut, 2), None, "{cut}");
         }

@@ -10,8 +10,11 @@ use chronolith_model::{
 use tokio::sync::watch;
 
 use crate::endpoint::EndpointReport;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::evm::Subscription;
+
+/// How often a fetch begins anew because the chain changed under it.
+const RESTARTS_MAX: u32 = 5;
 
 /// Which chain a source serves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,15 +72,51 @@ pub trait Source: Send + Sync + std::fmt::Debug {
     /// The clock of a block as the chain is now; none where there is no such block yet.
     async fn clock(&self, number: u64) -> Result<Option<BlockClock>>;
 
-    /// All blocks of a range, in order, proven as far as the chain allows and at least as far as is
-    /// wanted. Neighbours link to each other. With an anchor, only from endpoints that have this very
-    /// block: they are on its chain, and so is all that they say of the blocks below it.
-    async fn fetch(
+    /// The first blocks of a range, in order: at least one, and as many as come at once. Proven as
+    /// far as the chain allows and at least as far as is wanted; neighbours link to each other. With
+    /// an anchor, only from endpoints that have this very block: they are on its chain, and so is all
+    /// that they say of the blocks below it.
+    async fn fetch_some(
         &self,
         range: BlockRange,
         want: &Want,
         anchor: Option<BlockRef>,
     ) -> Result<Vec<Fetched>>;
+
+    /// All blocks of a range, as [`Source::fetch_some`] has them.
+    async fn fetch(
+        &self,
+        range: BlockRange,
+        want: &Want,
+        anchor: Option<BlockRef>,
+    ) -> Result<Vec<Fetched>> {
+        let mut fetched: Vec<Fetched> = Vec::new();
+        let mut restarts = 0;
+        while (fetched.len() as u64) < range.len() {
+            let rest = BlockRange::new(range.start + fetched.len() as u64, range.end);
+            let more = self.fetch_some(rest, want, anchor).await?;
+            let from = more.first().map(|one| one.endpoint.clone());
+            let unavailable = |reason: &str| Error::Unavailable {
+                endpoint: from.as_deref().unwrap_or_default().to_owned(),
+                reason: reason.to_owned(),
+                retry_after: None,
+            };
+            if more.is_empty() {
+                return Err(unavailable("no block came"));
+            }
+            if joins(&fetched, &more) {
+                fetched.extend(more);
+                continue;
+            }
+            // The chain changed between two parts: what came before is stale.
+            fetched.clear();
+            restarts += 1;
+            if restarts > RESTARTS_MAX {
+                return Err(unavailable("two parts of a range do not join"));
+            }
+        }
+        Ok(fetched)
+    }
 
     /// Listens for new heads, for ever. Whoever runs the source drives it beside everything else.
     async fn listen(&self);
@@ -94,9 +133,30 @@ pub trait Source: Send + Sync + std::fmt::Debug {
     /// How each endpoint does.
     fn endpoints(&self) -> Vec<EndpointReport>;
 
-    /// How many requests for ranges may usefully run at the same time.
-    fn concurrency(&self) -> usize;
+    /// How history is best asked for now; it changes with what is learned.
+    fn plan(&self, want: &Want) -> Plan;
+}
 
-    /// How many blocks of history to ask for at once: a fetch holds all of them.
-    fn range_blocks(&self, want: &Want) -> u64;
+/// How history is best asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// Blocks to ask for at once: they are held together.
+    pub blocks: u64,
+    /// How many such fetches may usefully run at the same time.
+    pub at_once: usize,
+}
+
+impl Plan {
+    /// Block by block.
+    pub const ONE: Self = Self {
+        blocks: 1,
+        at_once: 1,
+    };
+}
+
+fn joins(before: &[Fetched], after: &[Fetched]) -> bool {
+    let (Some(last), Some(first)) = (before.last(), after.first()) else {
+        return true;
+    };
+    first.block.clock.parent_hash == last.block.clock.hash
 }

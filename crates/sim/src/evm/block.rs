@@ -103,6 +103,12 @@ impl EvmBlock {
             payload: Payload::default(),
         }
     }
+
+    /// The header as it is hashed.
+    #[must_use]
+    pub fn encoded_header(&self) -> bytes::Bytes {
+        alloy_rlp::encode(&self.header).into()
+    }
 }
 
 /// The transactions and logs of a block, before it has a header.

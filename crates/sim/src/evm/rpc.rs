@@ -10,7 +10,7 @@ use super::methods;
 use super::refusals::RpcError;
 use super::server::Context;
 
-/// Most calls of a batch.
+/// Most calls of a batch, unless the options say another number.
 const BATCH_MAX: usize = 1_000;
 
 /// What a client sent.
@@ -82,7 +82,7 @@ pub(super) fn answer(
     match request {
         Request::Garbage => refused(RpcError::new(-32700, "parse error")),
         Request::Batch(calls) if calls.is_empty() => refused(RpcError::new(-32600, "empty batch")),
-        Request::Batch(calls) if calls.len() > BATCH_MAX => {
+        Request::Batch(calls) if calls.len() > context.options.max_batch.unwrap_or(BATCH_MAX) => {
             refused(RpcError::new(-32600, "batch too large"))
         }
         Request::One(one) => call(context, one, session),

@@ -15,6 +15,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::get;
+use bytes::Bytes;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -55,6 +56,10 @@ pub struct RpcOptions {
     pub max_block_range: Option<u64>,
     /// Most logs of an `eth_getLogs`. A single block is always served.
     pub max_results: Option<u64>,
+    /// Most calls of a batch; 1,000 unless told.
+    pub max_batch: Option<usize>,
+    /// Whether every request is kept, to be sent again by somebody else.
+    pub keeps_requests: bool,
     /// Methods that it does not have.
     pub missing_methods: Vec<MissingMethod>,
     /// How often it may be asked.
@@ -116,6 +121,12 @@ impl RpcServer {
     #[must_use]
     pub fn stats(&self) -> RpcStats {
         self.context.stats()
+    }
+
+    /// The bodies of all requests so far, in the order of their coming, where they are kept.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Bytes> {
+        self.context.requests()
     }
 
     /// Stops taking requests and waits until those under way are answered.

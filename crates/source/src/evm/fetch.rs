@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use alloy_rlp::Encodable;
 use bytes::Bytes;
 use chronolith_model::{
     Block, BlockClock, BlockRange, Dataset, Hash32, Log, LogParts, Payload, Scope, Tx, Verification,
@@ -13,8 +12,9 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::hint::{Meaning, meaning};
+use super::ranges::Spans;
 use super::verify::Verifier;
-use super::wire::{WireBlock, WireLog, WireReceipt, hex};
+use super::wire::{WholeBlock, WireBlock, WireLog, WireReceipt, hex};
 use crate::endpoint::{Answer, Call, Endpoint};
 use crate::error::{Error, Result};
 use crate::source::{Fetched, Want};
@@ -33,50 +33,45 @@ pub(crate) struct Fetcher<'a> {
     pub(crate) endpoint: &'a Arc<Endpoint>,
     pub(crate) verifier: &'a Verifier,
     pub(crate) want: &'a Want,
+    pub(crate) spans: &'a Spans,
 }
 
 impl Fetcher<'_> {
-    /// Blocks with their receipts, one call for each, several in a request; fewer where that is too
-    /// much for the endpoint.
+    /// The first blocks of a range with their receipts: as many as go into one request of each.
     pub(crate) async fn by_receipts(&self, range: BlockRange) -> Result<Vec<Fetched>> {
-        let mut fetched = Vec::with_capacity(range.len() as usize);
-        let mut step = (self.endpoint.settings.batch as u64 / 2).max(1);
-        let mut at = range.start;
-        while at < range.end {
-            let part = BlockRange::new(at, at.saturating_add(step).min(range.end));
+        let batch = self.endpoint.batch() as u64;
+        let mut blocks = range.len().min(self.spans.for_receipts()).min(batch);
+        loop {
+            let part = BlockRange::new(range.start, range.start + blocks);
             match self.some_by_receipts(part).await {
-                Ok(more) => fetched.extend(more),
-                Err(Error::TooLarge { .. }) if step > 1 => {
-                    step /= 2;
-                    continue;
-                }
-                Err(error) => return Err(error),
+                Err(Error::TooLarge { .. }) if blocks > 1 => blocks /= 2,
+                fetched => return fetched,
             }
-            at = part.end;
         }
-        self.check_links(&fetched)?;
-        Ok(fetched)
     }
 
     async fn some_by_receipts(&self, range: BlockRange) -> Result<Vec<Fetched>> {
-        let mut calls = self.block_calls(range);
-        calls.extend((range.start..range.end).map(|number| Call {
+        let calls = (range.start..range.end).map(|number| Call {
             method: GET_RECEIPTS,
             params: format!(r#"["{}"]"#, hex(number)),
-        }));
-        let mut answers = self.ask(&calls).await?;
-        let receipts = answers.split_off(range.len() as usize);
-        let mut fetched = Vec::with_capacity(range.len() as usize);
-        for ((number, block), receipts) in (range.start..range.end).zip(answers).zip(receipts) {
-            let block: WireBlock = self.required(number, GET_BLOCK, block)?;
-            let receipts: Vec<WireReceipt> = self.required(number, GET_RECEIPTS, receipts)?;
+        });
+        let calls: Vec<Call> = calls.collect();
+        let receipts = self.ask::<Vec<WireReceipt>>(&calls);
+        let (blocks, receipts) = futures::try_join!(self.blocks_of(range), receipts)?;
+        let mut fetched = Vec::with_capacity(blocks.len());
+        let mut bytes = 0;
+        for ((number, block), receipts) in (range.start..range.end).zip(blocks).zip(receipts) {
+            let receipts = self.required(number, GET_RECEIPTS, receipts)?;
             let here =
                 |receipt: &WireReceipt| receipt.block_hash.is_none_or(|hash| hash == block.hash);
             if !receipts.iter().all(here) {
                 return Err(self.moved(number));
             }
-            fetched.push(self.with_receipts(number, &block, &receipts)?);
+            bytes += receipts.iter().map(WireReceipt::about_bytes).sum::<usize>();
+            fetched.push(self.with_receipts(&block, &receipts)?);
         }
+        self.spans.received(range.len(), bytes);
+        self.check_links(&fetched)?;
         Ok(fetched)
     }
 
@@ -86,29 +81,37 @@ impl Fetcher<'_> {
         self.endpoint.unavailable(reason)
     }
 
-    /// Headers in batches, and the logs of all of them in one call.
+    /// The logs of a range in one call, and its headers in batches.
     pub(crate) async fn by_logs(&self, range: BlockRange) -> Result<Vec<Fetched>> {
-        let logs = self.logs_of(range);
-        let blocks = self.blocks_of(range);
-        let (logs, blocks) = futures::try_join!(logs, blocks)?;
+        let (logs, blocks) = if range.len() <= self.endpoint.batch() as u64 {
+            futures::try_join!(self.logs_of(range), self.blocks_of(range))?
+        } else {
+            // Many requests for headers would be for nothing if the range were refused.
+            let logs = self.logs_of(range).await?;
+            (logs, self.blocks_of(range).await?)
+        };
+        self.spans.answered(range.len(), logs.len());
         let mut by_block: HashMap<u64, Vec<&WireLog>> = HashMap::new();
         for log in &logs {
             by_block.entry(log.block_number).or_default().push(log);
         }
         let mut fetched = Vec::with_capacity(blocks.len());
         for block in &blocks {
-            let logs = by_block.remove(&block.number).unwrap_or_default();
+            let logs = by_block.remove(&block.header.number).unwrap_or_default();
             if logs.iter().any(|log| log.block_hash != block.hash) {
-                return Err(self.moved(block.number));
+                return Err(self.moved(block.header.number));
             }
             let kept = logs.iter().copied().filter(|log| self.keeps(log));
             if kept.clone().next().is_none() && self.is_suspicious(block) {
-                fetched.extend(self.some_by_receipts(BlockRange::one(block.number)).await?);
+                fetched.extend(
+                    self.some_by_receipts(BlockRange::one(block.header.number))
+                        .await?,
+                );
                 continue;
             }
             let all = self.has_all_logs();
             let level = self.verifier.logs(block, &logs, all);
-            let level = level.map_err(|what| self.lied(block.number, what))?;
+            let level = level.map_err(|what| self.lied(block.header.number, what))?;
             fetched.push(self.made(block, kept, level)?);
         }
         if let Some(number) = by_block.keys().next() {
@@ -155,42 +158,62 @@ impl Fetcher<'_> {
         self.required(range.start, GET_LOGS, answer)
     }
 
+    /// The headers of a range, with the transactions as far as they are wanted.
     async fn blocks_of(&self, range: BlockRange) -> Result<Vec<WireBlock>> {
-        let step = (self.endpoint.settings.batch as u64).max(1);
+        let step = self.endpoint.batch() as u64;
         let starts = (range.start..range.end).step_by(step as usize);
         let parts = starts.map(|start| BlockRange::new(start, (start + step).min(range.end)));
         let asked = parts.map(|part| async move {
-            let answers = self.ask(&self.block_calls(part)).await?;
-            let blocks = (part.start..part.end).zip(answers);
-            blocks
-                .map(|(number, answer)| self.required(number, GET_BLOCK, answer))
-                .collect::<Result<Vec<WireBlock>>>()
+            if self.want.datasets.contains(Dataset::Transactions) {
+                self.blocks_as::<WholeBlock>(part).await
+            } else {
+                self.blocks_as::<WireBlock>(part).await
+            }
         });
         let parts = futures::future::try_join_all(asked).await?;
-        let blocks: Vec<WireBlock> = parts.into_iter().flatten().collect();
-        for (number, block) in (range.start..range.end).zip(&blocks) {
-            if block.number != number {
-                return Err(self.lied(number, format!("block {} instead", block.number)));
+        Ok(parts.into_iter().flatten().collect())
+    }
+
+    async fn blocks_as<T: DeserializeOwned + Into<WireBlock>>(
+        &self,
+        range: BlockRange,
+    ) -> Result<Vec<WireBlock>> {
+        let answers = self.ask::<T>(&self.block_calls(range)).await?;
+        let mut blocks = Vec::with_capacity(answers.len());
+        for (number, answer) in (range.start..range.end).zip(answers) {
+            let block: WireBlock = self.required(number, GET_BLOCK, answer)?.into();
+            if block.header.number != number {
+                let what = format!("block {} instead", block.header.number);
+                return Err(self.lied(number, what));
             }
+            blocks.push(block);
         }
         Ok(blocks)
     }
 
-    /// Sends calls. Those that fail for no reason of their own are sent again: one bad answer in a
-    /// batch is no reason to ask for all of it once more.
-    async fn ask(&self, calls: &[Call]) -> Result<Vec<Answer>> {
+    /// Sends calls, as many in a request as the endpoint takes.
+    async fn ask<T: DeserializeOwned>(&self, calls: &[Call]) -> Result<Vec<Answer<T>>> {
         let mut answers = Vec::with_capacity(calls.len());
-        for some in calls.chunks(self.endpoint.settings.batch.max(1)) {
-            answers.extend(self.ask_once(some).await?);
+        while let Some(rest) = calls.get(answers.len()..).filter(|rest| !rest.is_empty()) {
+            let some = rest.get(..self.endpoint.batch()).unwrap_or(rest);
+            let more = self.ask_once(some).await?;
+            if some.len() > 1 && more.iter().all(is_too_large) {
+                // The request as a whole was too much, not each of its calls.
+                self.endpoint.refused_batch(some.len());
+                continue;
+            }
+            answers.extend(more);
         }
         Ok(answers)
     }
 
-    async fn ask_once(&self, calls: &[Call]) -> Result<Vec<Answer>> {
-        let mut answers = self.endpoint.send(calls).await?;
-        let in_trouble = |answer: &Answer| match answer {
+    /// Sends calls in one request. Those that fail for no reason of their own are sent again: one
+    /// bad answer in a batch is no reason to ask for all of it once more.
+    async fn ask_once<T: DeserializeOwned>(&self, calls: &[Call]) -> Result<Vec<Answer<T>>> {
+        let mut answers: Vec<Answer<T>> = self.endpoint.send(calls).await?;
+        let in_trouble = |answer: &Answer<T>| match answer {
             // Behind one URL there are many nodes, and some are a block behind the others.
-            Ok(raw) => raw.get() == "null",
+            Ok(found) => found.is_none(),
             Err(fault) => meaning(fault) == Meaning::Trouble,
         };
         for attempt in 0..CALL_RETRIES {
@@ -201,16 +224,13 @@ impl Fetcher<'_> {
                 break;
             }
             tokio::time::sleep(CALL_PAUSE * 2_u32.pow(attempt)).await;
-            let again: Vec<Call> = failed
-                .iter()
-                .filter_map(|&at| calls.get(at).cloned())
-                .collect();
+            let again = failed.iter().filter_map(|&at| calls.get(at).cloned());
+            let again: Vec<Call> = again.collect();
             let better = self.endpoint.send(&again).await?;
             for (at, answer) in failed.into_iter().zip(better) {
-                answers
-                    .get_mut(at)
-                    .into_iter()
-                    .for_each(|place| *place = answer.clone());
+                if let Some(place) = answers.get_mut(at) {
+                    *place = answer;
+                }
             }
         }
         Ok(answers)
@@ -225,17 +245,9 @@ impl Fetcher<'_> {
         (range.start..range.end).map(call).collect()
     }
 
-    fn with_receipts(
-        &self,
-        number: u64,
-        block: &WireBlock,
-        receipts: &[WireReceipt],
-    ) -> Result<Fetched> {
-        if block.number != number {
-            return Err(self.lied(number, format!("block {} instead", block.number)));
-        }
+    fn with_receipts(&self, block: &WireBlock, receipts: &[WireReceipt]) -> Result<Fetched> {
         let level = self.verifier.receipts(block, receipts);
-        let level = level.map_err(|what| self.lied(number, what))?;
+        let level = level.map_err(|what| self.lied(block.header.number, what))?;
         let logs = receipts.iter().flat_map(|receipt| &receipt.logs);
         self.made(block, logs.filter(|log| self.keeps(log)), level)
     }
@@ -247,7 +259,7 @@ impl Fetcher<'_> {
         logs: impl Iterator<Item = &'a WireLog>,
         level: Verification,
     ) -> Result<Fetched> {
-        let refuse = |what: &str| self.lied(wire.number, what.to_owned());
+        let refuse = |what: &str| self.lied(wire.header.number, what.to_owned());
         let mut named = Vec::new();
         let mut made = Vec::new();
         for log in logs {
@@ -269,28 +281,23 @@ impl Fetcher<'_> {
             });
         }
         let datasets = self.want.datasets;
-        let hashes = wire.tx_hashes();
-        let hashes = hashes.ok_or_else(|| refuse("a transaction has no hash"))?;
         let txs = if datasets.contains(Dataset::TxHashes) {
             let tx = |(index, hash): (usize, &alloy_primitives::B256)| Tx {
                 index: index as u32,
                 hash: Hash32(hash.0),
             };
-            hashes.iter().enumerate().map(tx).collect()
+            wire.tx_hashes.iter().enumerate().map(tx).collect()
         } else {
             named.dedup();
             named
         };
         let body = |raw: &RawValue| Bytes::copy_from_slice(raw.get().as_bytes());
+        let bodies = wire.bodies.as_ref();
         let payload = Payload {
-            header: datasets.contains(Dataset::Headers).then(|| {
-                let mut out = Vec::new();
-                wire.header().encode(&mut out);
-                out.into()
-            }),
-            bodies: datasets
-                .contains(Dataset::Transactions)
-                .then(|| wire.transactions.iter().map(|raw| body(raw)).collect()),
+            header: datasets
+                .contains(Dataset::Headers)
+                .then(|| wire.encoded().clone().into()),
+            bodies: bodies.map(|bodies| bodies.iter().map(|raw| body(raw)).collect()),
             raw: None,
         };
         let block = Block {
@@ -319,14 +326,9 @@ impl Fetcher<'_> {
         Ok(())
     }
 
-    /// A parsed answer; `null` is a block that is not there.
-    pub(crate) fn required<T: DeserializeOwned>(
-        &self,
-        number: u64,
-        method: &'static str,
-        answer: Answer,
-    ) -> Result<T> {
-        let raw = answer.map_err(|fault| match meaning(&fault) {
+    /// What was answered; `null` is a block that is not there.
+    fn required<T>(&self, number: u64, method: &'static str, answer: Answer<T>) -> Result<T> {
+        let found = answer.map_err(|fault| match meaning(&fault) {
             Meaning::TooLarge(hint) => Error::TooLarge {
                 endpoint: self.endpoint.name.to_string(),
                 reason: fault.message,
@@ -340,14 +342,10 @@ impl Fetcher<'_> {
                 .endpoint
                 .unavailable(format!("{method}: {} ({})", fault.message, fault.code)),
         })?;
-        if raw.get() == "null" {
-            return Err(Error::Missing {
-                endpoint: self.endpoint.name.to_string(),
-                number,
-            });
-        }
-        serde_json::from_str(raw.get())
-            .map_err(|error| self.endpoint.unavailable(format!("{method}: {error}")))
+        found.ok_or_else(|| Error::Missing {
+            endpoint: self.endpoint.name.to_string(),
+            number,
+        })
     }
 
     fn lied(&self, number: u64, what: String) -> Error {
@@ -359,13 +357,18 @@ impl Fetcher<'_> {
     }
 }
 
+fn is_too_large<T>(answer: &Answer<T>) -> bool {
+    let fault = answer.as_ref().err();
+    fault.is_some_and(|fault| matches!(meaning(fault), Meaning::TooLarge(_)))
+}
+
 /// What a header says of its block's place.
 pub(crate) fn clock_of(wire: &WireBlock) -> BlockClock {
     BlockClock {
-        number: wire.number,
+        number: wire.header.number,
         hash: Hash32(wire.hash.0),
-        parent_hash: Hash32(wire.parent_hash.0),
-        timestamp: wire.timestamp,
+        parent_hash: Hash32(wire.header.parent_hash.0),
+        timestamp: wire.header.timestamp,
     }
 }
 

@@ -1,15 +1,27 @@
-//! How many blocks to ask for at once: less after a refusal, more again after a while.
+//! How many blocks to ask for at once: as many as the endpoint gives, and as are worth holding.
+//!
+//! Limits of endpoints are on blocks, on logs, or on both, and few say which. A refusal shrinks the
+//! limit that was nearer; answers let it grow back, the more slowly the more often that failed.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Asked for at first.
+/// Blocks that are asked for at first.
 const FIRST: u64 = 10_000;
 /// Halved down to this on refusals, and below only by hints or one by one.
 const FLOOR: u64 = 256;
-/// Answers in a row after which the span doubles.
-const GROW_AFTER: u32 = 4;
+/// Answers in a row after which a limit grows, at first and at last.
+const GROW_AFTER_FIRST: u32 = 4;
+const GROW_AFTER_MAX: u32 = 1_024;
+/// Logs worth asking for at once: an answer of a few megabytes.
+const LOGS_MAX: f64 = 10_000.0;
+/// How much of the limit on logs is asked for: blocks differ.
+const MARGIN: f64 = 0.95;
+/// How much of what was known before the last answer counts.
+const MEMORY: f64 = 0.8;
+/// Bytes of receipts worth asking for at once.
+const RECEIPT_BYTES: f64 = 8e6;
 
-/// The span of one endpoint.
+/// What one endpoint gives at once.
 #[derive(Debug)]
 pub(crate) struct Spans {
     inner: Mutex<Inner>,
@@ -18,8 +30,45 @@ pub(crate) struct Spans {
 
 #[derive(Debug)]
 struct Inner {
-    span: u64,
+    /// Blocks that one call for logs may span.
+    blocks: u64,
+    /// Logs that one call may find.
+    logs: f64,
     good: u32,
+    grow_after: u32,
+    found: Density,
+    receipt_bytes: Density,
+}
+
+/// How much there is in a block, mostly of late.
+#[derive(Clone, Copy, Default, Debug)]
+struct Density {
+    amount: f64,
+    blocks: f64,
+}
+
+impl Density {
+    fn add(&mut self, blocks: u64, amount: f64) {
+        self.amount = self.amount * MEMORY + amount;
+        self.blocks = self.blocks * MEMORY + blocks as f64;
+    }
+
+    fn a_block(&self) -> Option<f64> {
+        (self.blocks > 0.0).then(|| self.amount / self.blocks)
+    }
+
+    /// Blocks that hold about so much; none as long as nothing is known.
+    fn blocks_of(&self, amount: f64) -> Option<u64> {
+        let blocks = amount / self.a_block()?;
+        Some(
+            if blocks.is_finite() {
+                blocks as u64
+            } else {
+                u64::MAX
+            }
+            .max(1),
+        )
+    }
 }
 
 impl Spans {
@@ -27,34 +76,59 @@ impl Spans {
         let most = most.max(1);
         Self {
             inner: Mutex::new(Inner {
-                span: FIRST.min(most),
+                blocks: FIRST.min(most),
+                logs: LOGS_MAX,
                 good: 0,
+                grow_after: GROW_AFTER_FIRST,
+                found: Density::default(),
+                receipt_bytes: Density::default(),
             }),
             most,
         }
     }
 
-    /// How many blocks to ask for now.
-    pub(crate) fn span(&self) -> u64 {
-        self.lock().span
+    /// How many blocks to ask for the logs of.
+    pub(crate) fn for_logs(&self) -> u64 {
+        let inner = self.lock();
+        let held = inner.found.blocks_of(inner.logs * MARGIN);
+        inner.blocks.min(held.unwrap_or(u64::MAX))
     }
 
-    /// A range of this many blocks was answered.
-    pub(crate) fn answered(&self, blocks: u64) {
+    /// How many blocks to ask for the receipts of.
+    pub(crate) fn for_receipts(&self) -> u64 {
+        let blocks = self.lock().receipt_bytes.blocks_of(RECEIPT_BYTES);
+        blocks.unwrap_or(FIRST)
+    }
+
+    /// Whether anything was answered yet: before, it is a guess.
+    pub(crate) fn is_known(&self) -> bool {
+        self.lock().found.a_block().is_some()
+    }
+
+    /// Receipts of so many blocks came, of about so many bytes.
+    pub(crate) fn received(&self, blocks: u64, bytes: usize) {
+        self.lock().receipt_bytes.add(blocks, bytes as f64);
+    }
+
+    /// A call for the logs of so many blocks was answered with so many.
+    pub(crate) fn answered(&self, blocks: u64, logs: usize) {
+        let asked = self.for_logs();
         let mut inner = self.lock();
-        if blocks < inner.span {
+        inner.found.add(blocks, logs as f64);
+        if blocks < asked {
             return;
         }
         inner.good += 1;
-        if inner.good >= GROW_AFTER {
+        if inner.good >= inner.grow_after {
             inner.good = 0;
-            inner.span = inner.span.saturating_mul(2).min(self.most);
+            inner.blocks = inner.blocks.saturating_mul(2).min(self.most);
+            inner.logs = (inner.logs * 2.0).min(LOGS_MAX);
         }
     }
 
-    /// A range of this many blocks was refused, perhaps with the number that would work. Returns
-    /// how many to try next: always fewer, so that a hint that repeats what failed cannot loop;
-    /// none where a single block was refused.
+    /// A call for so many blocks was refused, perhaps with the number that would work. Returns how
+    /// many to try next: always fewer, so that a hint that repeats what failed cannot loop; none
+    /// where a single block was refused.
     pub(crate) fn refused(&self, blocks: u64, hint: Option<u64>) -> Option<u64> {
         let halved = if blocks > FLOOR {
             (blocks / 2).max(FLOOR)
@@ -66,11 +140,18 @@ impl Spans {
             .unwrap_or(halved);
         let mut inner = self.lock();
         inner.good = 0;
-        inner.span = inner.span.min(next.max(1));
+        inner.grow_after = (inner.grow_after * 2).min(GROW_AFTER_MAX);
+        let logs = |blocks: u64| inner.found.a_block().map(|logs| logs * blocks as f64);
+        match logs(blocks).zip(logs(next)) {
+            Some((asked, fits)) if asked > inner.logs / 2.0 => {
+                inner.logs = inner.logs.min(fits.max(1.0));
+            }
+            _ => inner.blocks = inner.blocks.min(next.max(1)),
+        }
         (next > 0).then_some(next)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -82,7 +163,7 @@ mod tests {
     #[test]
     fn refusals_shrink_to_one_and_answers_grow_back() {
         let spans = Spans::new(10_000);
-        let mut blocks = spans.span();
+        let mut blocks = spans.for_logs();
         let mut tried = vec![blocks];
         while let Some(next) = spans.refused(blocks, None) {
             assert!(next < blocks);
@@ -95,11 +176,12 @@ mod tests {
                 10_000, 5_000, 2_500, 1_250, 625, 312, 256, 128, 64, 32, 16, 8, 4, 2, 1
             ]
         );
-        for _ in 0..GROW_AFTER {
-            assert_eq!(spans.span(), 1);
-            spans.answered(1);
+        let mut answers = 0;
+        while spans.for_logs() < 10_000 {
+            spans.answered(spans.for_logs(), 0);
+            answers += 1;
         }
-        assert_eq!(spans.span(), 2);
+        assert_eq!(answers, 14 * GROW_AFTER_MAX);
     }
 
     #[test]
@@ -113,6 +195,50 @@ mod tests {
         );
         assert_eq!(spans.refused(1_000, Some(9_999)), Some(500));
         assert_eq!(spans.refused(10, Some(0)), Some(5));
-        assert_eq!(spans.span(), 5);
+        assert_eq!(spans.for_logs(), 5);
+    }
+
+    /// Requests that are needed for these blocks, where each has so many logs, under both limits.
+    fn requests(blocks: u64, logs_a_block: u64, (blocks_max, logs_max): (u64, u64)) -> u64 {
+        let spans = Spans::new(10_000);
+        let (mut at, mut sent) = (0, 0);
+        while at < blocks {
+            let mut asked = spans.for_logs().min(blocks - at);
+            loop {
+                sent += 1;
+                if asked <= blocks_max && asked * logs_a_block <= logs_max {
+                    break;
+                }
+                asked = spans.refused(asked, None).unwrap();
+            }
+            spans.answered(asked, (asked * logs_a_block) as usize);
+            at += asked;
+        }
+        sent
+    }
+
+    #[test]
+    fn few_more_requests_are_sent_than_limits_need() {
+        for (limits, logs_a_block, least) in [
+            ((10_000, 10_000), 0, 100),
+            ((10_000, 10_000), 50, 5_000),
+            ((2_000, 10_000), 0, 500),
+            ((10_000, 1_000), 50, 50_000),
+        ] {
+            let sent = requests(1_000_000, logs_a_block, limits);
+            // Without hints a limit is found by halving: up to twice the least.
+            assert!(sent >= least && sent < 2 * least + 50, "{limits:?}: {sent}");
+        }
+        let known = requests(1_000_000, 50, (10_000, 10_000));
+        assert!(known as f64 <= 5_000.0 * 1.1, "{known}");
+    }
+
+    #[test]
+    fn heavy_receipts_are_asked_for_a_few_at_a_time() {
+        let spans = Spans::new(10_000);
+        spans.received(10, 10 * 400_000);
+        assert_eq!(spans.for_receipts(), 20);
+        spans.received(20, 0);
+        assert!(spans.for_receipts() > 20);
     }
 }

@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use chronolith_model::{BlockClock, BlockRange, BlockRef, Dataset, Hash32, Scope};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::fetch::{Fetcher, GET_RECEIPTS, clock_of};
@@ -18,13 +17,10 @@ use super::wire::{WireBlock, hex, parse_quantity};
 use crate::endpoint::{Answer, Call, Endpoint, EndpointReport, EndpointSettings};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
-use crate::source::{Fetched, Heads, Identity, Source, Want};
+use crate::source::{Fetched, Heads, Identity, Plan, Source, Want};
 
 /// How often a range is tried on all endpoints together.
 const ATTEMPTS: usize = 12;
-
-/// Blocks of one fetch: a few requests.
-const RANGE_BLOCKS: u64 = 250;
 
 /// How logs are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,9 +112,9 @@ impl EvmSource {
             method: "eth_chainId",
             params: "[]".to_owned(),
         };
-        let answers = endpoint.send(&[call]).await?;
-        let answer = answers.into_iter().next().and_then(Answer::ok);
-        let id = answer.as_deref().and_then(quantity_of);
+        let answers: Vec<Answer<String>> = endpoint.send(&[call]).await?;
+        let answer = answers.into_iter().next().and_then(Answer::ok).flatten();
+        let id = answer.as_deref().and_then(parse_quantity);
         id.ok_or_else(|| endpoint.unavailable("no chain id".to_owned()))
     }
 
@@ -190,26 +186,22 @@ impl EvmSource {
             method: "eth_getBlockByNumber",
             params: format!(r#"["{tag}",false]"#),
         };
-        let answers = endpoint.send(&[call]).await?;
+        let answers: Vec<Answer<WireBlock>> = endpoint.send(&[call]).await?;
         let answer = answers.into_iter().next();
         let answer = answer.ok_or_else(|| endpoint.unavailable("no answer".to_owned()))?;
-        let raw = match answer {
-            Ok(raw) => raw,
+        let block = match answer {
+            Ok(Some(block)) => block,
+            Ok(None) => return Ok(None),
             Err(fault) if is_no_such_block(&fault.message) => return Ok(None),
             Err(fault) => return Err(endpoint.unavailable(fault.message)),
         };
-        if raw.get() == "null" {
-            return Ok(None);
-        }
-        let block: WireBlock = serde_json::from_str(raw.get())
-            .map_err(|error| endpoint.unavailable(error.to_string()))?;
         let lied = |what| Error::Lied {
             endpoint: endpoint.name.to_string(),
-            number: block.number,
+            number: block.header.number,
             what,
         };
         self.verifier.header(&block).map_err(lied)?;
-        let other = parse_quantity(tag).filter(|asked| *asked != block.number);
+        let other = parse_quantity(tag).filter(|asked| *asked != block.header.number);
         match other {
             Some(asked) => Err(lied(format!("asked for block {asked}"))),
             None => Ok(Some(block)),
@@ -248,32 +240,28 @@ impl EvmSource {
         }
     }
 
-    /// A prefix of the range from one endpoint.
+    /// The first blocks of a range from one endpoint.
     async fn prefix(
         &self,
         endpoint: &Arc<Endpoint>,
         range: BlockRange,
         want: &Want,
     ) -> Result<Vec<Fetched>> {
+        let spans = self.spans.get(&endpoint.name);
+        let spans = spans.ok_or_else(|| endpoint.unavailable("it is not known".to_owned()))?;
         let fetcher = Fetcher {
             endpoint,
             verifier: &self.verifier,
             want,
+            spans,
         };
         if self.strategy(endpoint, want) == Strategy::Receipts {
             return fetcher.by_receipts(range).await;
         }
-        let Some(spans) = self.spans.get(&endpoint.name) else {
-            return fetcher.by_logs(range).await;
-        };
-        let mut blocks = range.len().min(spans.span());
+        let mut blocks = range.len().min(spans.for_logs());
         loop {
             let part = BlockRange::new(range.start, range.start + blocks);
             match fetcher.by_logs(part).await {
-                Ok(fetched) => {
-                    spans.answered(blocks);
-                    return Ok(fetched);
-                }
                 Err(Error::TooLarge {
                     endpoint: name,
                     reason,
@@ -292,7 +280,7 @@ impl EvmSource {
                         });
                     }
                 },
-                Err(error) => return Err(error),
+                fetched => return fetched,
             }
         }
     }
@@ -356,35 +344,25 @@ impl Source for EvmSource {
         Ok(block.await?.as_ref().map(clock_of))
     }
 
-    async fn fetch(
+    async fn fetch_some(
         &self,
         range: BlockRange,
         want: &Want,
         anchor: Option<BlockRef>,
     ) -> Result<Vec<Fetched>> {
-        let mut fetched: Vec<Fetched> = Vec::with_capacity(range.len() as usize);
         let mut avoid: Vec<Arc<str>> = Vec::new();
         let mut attempts = 0;
-        while (fetched.len() as u64) < range.len() {
-            let rest = BlockRange::new(range.start + fetched.len() as u64, range.end);
+        let fetched = loop {
             if avoid.len() == self.pool.endpoints().len() {
                 avoid.clear();
             }
             let endpoint = self.pool.endpoint(&avoid).await?;
             let asked = async {
                 self.admit(&endpoint, anchor).await?;
-                self.prefix(&endpoint, rest, want).await
+                self.prefix(&endpoint, range, want).await
             };
             let error = match asked.await {
-                Ok(more) if joins(&fetched, &more) => {
-                    fetched.extend(more);
-                    continue;
-                }
-                // The chain changed between two parts: what was fetched before is stale.
-                Ok(_) => {
-                    fetched.clear();
-                    endpoint.unavailable("two parts of a range do not join".to_owned())
-                }
+                Ok(fetched) => break fetched,
                 Err(error) => error,
             };
             self.note(&endpoint, &error);
@@ -396,7 +374,7 @@ impl Source for EvmSource {
             if attempts >= ATTEMPTS {
                 return Err(Error::Exhausted(Box::new(error)));
             }
-        }
+        };
         let proven = |one: &Fetched| one.level >= want.level;
         if let Some(weak) = fetched.iter().find(|one| !proven(one)) {
             let number = weak.block.clock.number;
@@ -430,27 +408,30 @@ impl Source for EvmSource {
         self.pool.report()
     }
 
-    fn range_blocks(&self, _want: &Want) -> u64 {
-        RANGE_BLOCKS
+    fn plan(&self, want: &Want) -> Plan {
+        let endpoints = self.pool.endpoints();
+        let well = endpoints.iter().find(|one| one.cool_until().is_none());
+        let Some((endpoint, spans)) = well
+            .or(endpoints.first())
+            .and_then(|endpoint| Some((endpoint, self.spans.get(&endpoint.name)?)))
+        else {
+            return Plan::ONE;
+        };
+        let (batch, in_flight) = (endpoint.batch() as u64, endpoint.settings.in_flight);
+        match self.strategy(endpoint, want) {
+            Strategy::Receipts => Plan {
+                blocks: spans.for_receipts().min(batch),
+                // Headers and receipts are two requests.
+                at_once: in_flight.div_ceil(2) + 1,
+            },
+            Strategy::Logs => {
+                let blocks = spans.for_logs();
+                let requests = 1 + blocks.div_ceil(batch) as usize;
+                let at_once = in_flight / requests + 2;
+                // Many guesses would be refused together.
+                let at_once = if spans.is_known() { at_once } else { 1 };
+                Plan { blocks, at_once }
+            }
+        }
     }
-
-    fn concurrency(&self) -> usize {
-        let endpoints = self.pool.endpoints().iter();
-        endpoints
-            .map(|endpoint| endpoint.settings.in_flight)
-            .max()
-            .unwrap_or(1)
-    }
-}
-
-fn joins(before: &[Fetched], after: &[Fetched]) -> bool {
-    let (Some(last), Some(first)) = (before.last(), after.first()) else {
-        return true;
-    };
-    first.block.clock.parent_hash == last.block.clock.hash
-}
-
-fn quantity_of(raw: &RawValue) -> Option<u64> {
-    let text: String = serde_json::from_str(raw.get()).ok()?;
-    parse_quantity(&text)
 }

@@ -4,7 +4,7 @@
 //! receipts. Whoever gets all three right has the logs that the chain has. A check that a chain does
 //! not allow, because its headers or receipts are not Ethereum's, is left out by its profile.
 
-use alloy_primitives::{B256, Bloom};
+use alloy_primitives::{B256, Bloom, keccak256};
 use alloy_rlp::{BufMut, Encodable, Header as ListHeader};
 use bytes::Bytes;
 use chronolith_model::{Scope, Verification};
@@ -64,7 +64,7 @@ impl Verifier {
         if !self.checks.header_hash {
             return Ok(());
         }
-        let computed = block.header().hash_slow();
+        let computed = keccak256(block.encoded());
         if computed == block.hash {
             return Ok(());
         }
@@ -81,13 +81,13 @@ impl Verifier {
         receipts: &[WireReceipt],
     ) -> Result<Verification, Refusal> {
         self.header(block)?;
-        let hashes = block.tx_hashes().ok_or("a transaction has no hash")?;
+        let hashes = &block.tx_hashes;
         if hashes.len() != receipts.len() {
             let (txs, found) = (hashes.len(), receipts.len());
             return Err(format!("{txs} transactions, {found} receipts"));
         }
         let mut index = 0;
-        for (at, (receipt, hash)) in receipts.iter().zip(&hashes).enumerate() {
+        for (at, (receipt, hash)) in receipts.iter().zip(hashes).enumerate() {
             let place = receipt.transaction_index as usize == at;
             let named = receipt.transaction_hash == *hash;
             let here = receipt.block_hash.is_none_or(|named| named == block.hash);
@@ -115,8 +115,8 @@ impl Verifier {
         }
         if self.checks.receipts_root {
             let root = receipts_root(receipts, &blooms);
-            if root != block.receipts_root {
-                let theirs = block.receipts_root;
+            if root != block.header.receipts_root {
+                let theirs = block.header.receipts_root;
                 return Err(format!("receipts hash to {root}, the header says {theirs}"));
             }
             level = Verification::Receipts;
@@ -133,7 +133,7 @@ impl Verifier {
         all: bool,
     ) -> Result<Verification, Refusal> {
         self.header(block)?;
-        let hashes = block.tx_hashes().ok_or("a transaction has no hash")?;
+        let hashes = &block.tx_hashes;
         let mut before: Option<u64> = None;
         for log in logs {
             u32::try_from(log.log_index).map_err(|_| "a log index beyond reason")?;
@@ -162,7 +162,7 @@ impl Verifier {
             check_bloom(block, &found)?;
             return Ok(Verification::Bloom);
         }
-        if block.logs_bloom & found != found {
+        if block.header.logs_bloom & found != found {
             return Err("a log that the header's bloom rules out".to_owned());
         }
         Ok(Verification::Linked)
@@ -178,7 +178,7 @@ impl Verifier {
             value.as_ref().is_none_or(|value| {
                 let mut bits = Bloom::ZERO;
                 self.blooms.add(&mut bits, value);
-                block.logs_bloom & bits == bits
+                block.header.logs_bloom & bits == bits
             })
         };
         self.checks.bloom
@@ -193,7 +193,7 @@ impl Verifier {
         log: &WireLog,
         (index, hash): (u64, &B256),
     ) -> Result<(), Refusal> {
-        let here = log.block_hash == block.hash && log.block_number == block.number;
+        let here = log.block_hash == block.hash && log.block_number == block.header.number;
         let of_tx = log.transaction_index == index && log.transaction_hash == *hash;
         if log.removed || !here || !of_tx {
             return Err(format!(
@@ -218,10 +218,10 @@ impl Verifier {
 }
 
 fn check_bloom(block: &WireBlock, computed: &Bloom) -> Result<(), Refusal> {
-    if block.logs_bloom == *computed {
+    if block.header.logs_bloom == *computed {
         return Ok(());
     }
-    let missing = (block.logs_bloom & !*computed) != Bloom::ZERO;
+    let missing = (block.header.logs_bloom & !*computed) != Bloom::ZERO;
     let what = if missing {
         "a log is missing"
     } else {
@@ -243,35 +243,54 @@ fn encode_receipt(receipt: &WireReceipt, bloom: &Bloom, out: &mut dyn BufMut) {
     if kind != 0 {
         out.put_u8(kind as u8);
     }
-    let mut fields = Vec::new();
-    match receipt.root.filter(|_| receipt.status.is_none()) {
-        Some(root) => root.encode(&mut fields),
-        None => (receipt.status == Some(1)).encode(&mut fields),
-    }
-    receipt.cumulative_gas_used.encode(&mut fields);
-    bloom.encode(&mut fields);
-    encode_logs(&receipt.logs, &mut fields);
+    let root = receipt.root.filter(|_| receipt.status.is_none());
+    let succeeded = receipt.status == Some(1);
+    let logs: usize = receipt.logs.iter().map(log_length).sum();
     // The nonce is hashed only since there is a version, though nodes tell it for older ones too.
-    if let Some(version) = receipt.deposit_receipt_version.filter(|_| kind == DEPOSIT) {
-        receipt.deposit_nonce.unwrap_or(0).encode(&mut fields);
-        version.encode(&mut fields);
+    let version = receipt.deposit_receipt_version;
+    let deposit = version
+        .filter(|_| kind == DEPOSIT)
+        .map(|version| (receipt.deposit_nonce.unwrap_or(0), version));
+    let outcome = root.map_or(succeeded.length(), |root| root.length());
+    let deposit_length = deposit.map_or(0, |(nonce, version)| nonce.length() + version.length());
+    let gas = receipt.cumulative_gas_used;
+    list(
+        outcome + gas.length() + bloom.length() + listed(logs) + deposit_length,
+        out,
+    );
+    match root {
+        Some(root) => root.encode(out),
+        None => succeeded.encode(out),
     }
-    list(fields.len(), out);
-    out.put_slice(&fields);
+    gas.encode(out);
+    bloom.encode(out);
+    list(logs, out);
+    receipt.logs.iter().for_each(|log| encode_log(log, out));
+    if let Some((nonce, version)) = deposit {
+        nonce.encode(out);
+        version.encode(out);
+    }
 }
 
-fn encode_logs(logs: &[WireLog], out: &mut Vec<u8>) {
-    let mut all = Vec::new();
-    for log in logs {
-        let mut fields = Vec::new();
-        log.address.encode(&mut fields);
-        log.topics.encode(&mut fields);
-        log.data.encode(&mut fields);
-        list(fields.len(), &mut all);
-        all.extend_from_slice(&fields);
-    }
-    list(all.len(), out);
-    out.extend_from_slice(&all);
+/// Lengths come first in this encoding: computed, so that nothing is written twice.
+fn log_fields_length(log: &WireLog) -> usize {
+    log.address.length() + log.topics.length() + log.data.length()
+}
+
+fn log_length(log: &WireLog) -> usize {
+    listed(log_fields_length(log))
+}
+
+fn encode_log(log: &WireLog, out: &mut dyn BufMut) {
+    list(log_fields_length(log), out);
+    log.address.encode(out);
+    log.topics.encode(out);
+    log.data.encode(out);
+}
+
+/// The length of a list of this many bytes, with what stands before it.
+fn listed(payload: usize) -> usize {
+    payload + alloy_rlp::length_of_length(payload)
 }
 
 fn list(payload_length: usize, out: &mut dyn BufMut) {

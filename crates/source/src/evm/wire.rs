@@ -1,17 +1,77 @@
 //! What a node answers, as far as it is looked at.
 
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
 use alloy_consensus::Header;
 use alloy_primitives::{Address, B64, B256, Bloom, Bytes, U256};
+use alloy_rlp::Encodable as _;
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, Visitor};
+use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// A block: its header, its hash, and its transactions as they came.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// A block as it is looked at: its header, its hash, and its transactions.
+#[derive(Debug)]
 pub(crate) struct WireBlock {
+    /// What the node calls it; to be checked against the header.
     pub(crate) hash: B256,
-    pub(crate) parent_hash: B256,
+    pub(crate) header: Header,
+    pub(crate) tx_hashes: Vec<B256>,
+    /// Transactions as they came, where whole ones were asked for.
+    pub(crate) bodies: Option<Vec<Box<RawValue>>>,
+    /// The header as it is hashed and kept: made once, where anybody wants it.
+    encoded: OnceLock<Bytes>,
+}
+
+impl WireBlock {
+    pub(crate) fn encoded(&self) -> &Bytes {
+        let encode = || {
+            let mut out = Vec::with_capacity(self.header.length());
+            self.header.encode(&mut out);
+            out.into()
+        };
+        self.encoded.get_or_init(encode)
+    }
+}
+
+impl<'de> Deserialize<'de> for WireBlock {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let fields: BlockFields<TxHash> = BlockFields::deserialize(from)?;
+        let (mut block, hashes) = fields.split();
+        block.tx_hashes = hashes.into_iter().map(|TxHash(hash)| hash).collect();
+        Ok(block)
+    }
+}
+
+/// A block whose transactions are kept as they came.
+#[derive(Debug)]
+pub(crate) struct WholeBlock(pub(crate) WireBlock);
+
+impl<'de> Deserialize<'de> for WholeBlock {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let fields: BlockFields<Box<RawValue>> = BlockFields::deserialize(from)?;
+        let (mut block, bodies) = fields.split();
+        for body in &bodies {
+            let hash: TxHash = serde_json::from_str(body.get()).map_err(D::Error::custom)?;
+            block.tx_hashes.push(hash.0);
+        }
+        block.bodies = Some(bodies);
+        Ok(Self(block))
+    }
+}
+
+impl From<WholeBlock> for WireBlock {
+    fn from(WholeBlock(block): WholeBlock) -> Self {
+        block
+    }
+}
+
+/// A block's fields on the wire. Those that a chain leaves out count as zero: the hash tells.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BlockFields<T> {
+    hash: B256,
+    parent_hash: B256,
     #[serde(default)]
     sha3_uncles: B256,
     #[serde(default)]
@@ -21,19 +81,19 @@ pub(crate) struct WireBlock {
     #[serde(default)]
     transactions_root: B256,
     #[serde(default)]
-    pub(crate) receipts_root: B256,
+    receipts_root: B256,
     #[serde(default)]
-    pub(crate) logs_bloom: Bloom,
+    logs_bloom: Bloom,
     #[serde(default)]
     difficulty: U256,
     #[serde(deserialize_with = "quantity")]
-    pub(crate) number: u64,
+    number: u64,
     #[serde(default, deserialize_with = "quantity")]
     gas_limit: u64,
     #[serde(default, deserialize_with = "quantity")]
     gas_used: u64,
     #[serde(deserialize_with = "quantity")]
-    pub(crate) timestamp: u64,
+    timestamp: u64,
     #[serde(default)]
     extra_data: Bytes,
     #[serde(default)]
@@ -52,14 +112,14 @@ pub(crate) struct WireBlock {
     parent_beacon_block_root: Option<B256>,
     #[serde(default)]
     requests_hash: Option<B256>,
-    #[serde(default)]
-    pub(crate) transactions: Vec<Box<RawValue>>,
+    #[serde(default = "Vec::new")]
+    transactions: Vec<T>,
 }
 
-impl WireBlock {
-    /// The header, from which its hash can be computed.
-    pub(crate) fn header(&self) -> Header {
-        Header {
+impl<T> BlockFields<T> {
+    /// The block without its transactions, and these.
+    fn split(self) -> (WireBlock, Vec<T>) {
+        let header = Header {
             parent_hash: self.parent_hash,
             ommers_hash: self.sha3_uncles,
             beneficiary: self.miner,
@@ -72,7 +132,7 @@ impl WireBlock {
             gas_limit: self.gas_limit,
             gas_used: self.gas_used,
             timestamp: self.timestamp,
-            extra_data: self.extra_data.clone(),
+            extra_data: self.extra_data,
             mix_hash: self.mix_hash.unwrap_or_default(),
             nonce: self.nonce.unwrap_or_default(),
             base_fee_per_gas: self.base_fee_per_gas,
@@ -82,26 +142,51 @@ impl WireBlock {
             parent_beacon_block_root: self.parent_beacon_block_root,
             requests_hash: self.requests_hash,
             ..Header::default()
-        }
+        };
+        let block = WireBlock {
+            hash: self.hash,
+            header,
+            tx_hashes: Vec::new(),
+            bodies: None,
+            encoded: OnceLock::new(),
+        };
+        (block, self.transactions)
+    }
+}
+
+/// The hash of a transaction, whether it came alone or whole.
+struct TxHash(B256);
+
+impl<'de> Deserialize<'de> for TxHash {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(TxHashVisitor)
+    }
+}
+
+struct TxHashVisitor;
+
+impl<'de> Visitor<'de> for TxHashVisitor {
+    type Value = TxHash;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a transaction or its hash")
     }
 
-    /// Hashes of all transactions, whether they came as hashes or whole; none where one has none.
-    pub(crate) fn tx_hashes(&self) -> Option<Vec<B256>> {
-        #[derive(Deserialize)]
-        struct Whole {
-            hash: B256,
-        }
-        let hash = |raw: &RawValue| {
-            let text = raw.get();
-            if text.starts_with('"') {
-                serde_json::from_str(text).ok()
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<TxHash, E> {
+        text.parse().map(TxHash).map_err(E::custom)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<TxHash, A::Error> {
+        let mut hash = None;
+        while let Some(key) = fields.next_key::<Cow<'de, str>>()? {
+            if key == "hash" {
+                hash = Some(fields.next_value()?);
             } else {
-                serde_json::from_str(text)
-                    .ok()
-                    .map(|whole: Whole| whole.hash)
+                fields.next_value::<IgnoredAny>()?;
             }
-        };
-        self.transactions.iter().map(|raw| hash(raw)).collect()
+        }
+        let none = || A::Error::custom("a transaction has no hash");
+        hash.map(TxHash).ok_or_else(none)
     }
 }
 
@@ -130,6 +215,14 @@ pub(crate) struct WireReceipt {
     pub(crate) deposit_nonce: Option<u64>,
     #[serde(default, deserialize_with = "maybe_quantity")]
     pub(crate) deposit_receipt_version: Option<u64>,
+}
+
+impl WireReceipt {
+    /// About how long it was on the wire.
+    pub(crate) fn about_bytes(&self) -> usize {
+        let log = |log: &WireLog| 450 + 69 * log.topics.len() + 2 * log.data.len();
+        1_000 + self.logs.iter().map(log).sum::<usize>()
+    }
 }
 
 /// A log.

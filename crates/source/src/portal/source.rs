@@ -16,7 +16,7 @@ use crate::endpoint::EndpointReport;
 use crate::error::{Error, Result};
 use crate::evm::bloom::Blooms;
 use crate::evm::{Checks, Subscription};
-use crate::source::{Fetched, Heads, Identity, Source, Want};
+use crate::source::{Fetched, Heads, Identity, Plan, Source, Want};
 
 /// The stream up to the head, of blocks that may still be replaced.
 const STREAM: &str = "stream";
@@ -255,7 +255,7 @@ impl Source for PortalSource {
         }
     }
 
-    async fn fetch(
+    async fn fetch_some(
         &self,
         range: BlockRange,
         want: &Want,
@@ -292,14 +292,13 @@ impl Source for PortalSource {
     }
 
     /// Requests are few and may be long, but a fetch holds all its blocks.
-    fn range_blocks(&self, want: &Want) -> u64 {
-        match want.datasets == DatasetSet::CLOCK {
-            true => CLOCK_RANGE_BLOCKS,
-            false => RANGE_BLOCKS,
+    fn plan(&self, want: &Want) -> Plan {
+        Plan {
+            blocks: match want.datasets == DatasetSet::CLOCK {
+                true => CLOCK_RANGE_BLOCKS,
+                false => RANGE_BLOCKS,
+            },
+            at_once: self.in_flight,
         }
-    }
-
-    fn concurrency(&self) -> usize {
-        self.in_flight
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::RpcOptions;
@@ -35,6 +36,7 @@ pub(in crate::evm) struct Context {
     pub(in crate::evm) options: RpcOptions,
     pub(super) stopped: watch::Receiver<bool>,
     stats: Mutex<RpcStats>,
+    requests: Mutex<Vec<Bytes>>,
     window: Mutex<Window>,
     began: Instant,
 }
@@ -46,6 +48,7 @@ impl Context {
             options,
             stopped,
             stats: Mutex::default(),
+            requests: Mutex::default(),
             window: Mutex::default(),
             began: Instant::now(),
         }
@@ -63,8 +66,20 @@ impl Context {
         *self.counters().calls.entry(method).or_default() += 1;
     }
 
-    pub(super) fn count_http(&self) {
+    /// Counts a request, and keeps it where that is wanted.
+    pub(super) fn count_http(&self, body: &Bytes) {
         self.counters().http_requests += 1;
+        if self.options.keeps_requests {
+            self.kept().push(body.clone());
+        }
+    }
+
+    pub(super) fn requests(&self) -> Vec<Bytes> {
+        self.kept().clone()
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<Bytes>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn count_bytes(&self, bytes: u64) {

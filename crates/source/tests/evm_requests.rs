@@ -1,0 +1,90 @@
+//! How much is asked of a node for a stretch of history, whatever it allows at once.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, Payload, Scope, Verification};
+use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
+use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy};
+use chronolith_source::{EndpointSettings, Source, Want};
+
+const BLOCKS: u64 = 3_000;
+
+/// Fetches the whole chain as a node does, and returns how many requests that took.
+async fn fetch(node: &EvmNode, options: RpcOptions, strategy: Strategy) -> u64 {
+    let server = RpcServer::start(node.clone(), options).await.unwrap();
+    let source = EvmSource::new(EvmSettings {
+        chain_id: 31_337,
+        endpoints: vec![EndpointSettings::new(&server.url())],
+        heads: Vec::new(),
+        strategy,
+        checks: Checks::ALL,
+        span_max: 10_000,
+    })
+    .unwrap();
+    let want = Want {
+        datasets: DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]),
+        scope: Scope::All,
+        level: Verification::Linked,
+    };
+    let mut next = 0;
+    while next < BLOCKS {
+        let blocks = source.plan(&want).blocks;
+        let range = BlockRange::new(next, (next + blocks).min(BLOCKS));
+        let fetched = source.fetch_some(range, &want, None).await.unwrap();
+        assert!(!fetched.is_empty() && fetched.len() as u64 <= range.len());
+        for one in fetched {
+            let expected = Block {
+                payload: Payload::default(),
+                ..node.block(next).unwrap().to_model()
+            };
+            assert_eq!(one.block, expected, "block {next}");
+            next += 1;
+        }
+    }
+    server.stats().http_requests
+}
+
+fn dense() -> EvmNode {
+    let mut spec = EvmSpec::mainnet(1);
+    spec.content.logs_per_block = 20;
+    EvmNode::new(spec, BLOCKS)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn not_many_more_requests_are_sent_than_the_limits_need() {
+    let node = dense();
+    // Of 20 logs a block, 1,000 are in 50 blocks: 60 calls for logs, and 30 batches of headers.
+    let options = RpcOptions {
+        max_block_range: Some(2_000),
+        max_results: Some(1_000),
+        max_batch: Some(100),
+        ..RpcOptions::default()
+    };
+    let sent = fetch(&node, options, Strategy::Logs).await;
+    assert!((90..=145).contains(&sent), "{sent} requests for logs");
+    // Headers and receipts of 100 blocks in a request each.
+    let sent = fetch(&node, RpcOptions::default(), Strategy::Receipts).await;
+    assert!((60..=66).contains(&sent), "{sent} requests for receipts");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_takes_few_calls_at_once_is_sent_few() {
+    let node = dense();
+    for strategy in [Strategy::Logs, Strategy::Receipts] {
+        let options = RpcOptions {
+            max_batch: Some(7),
+            ..RpcOptions::default()
+        };
+        let sent = fetch(&node, options, strategy).await;
+        // 100 calls, 50, 25 and 12 are too many; 6 are not. Those under way together learn together.
+        let calls = BLOCKS * if strategy == Strategy::Logs { 1 } else { 2 };
+        let least = calls.div_ceil(6);
+        assert!(
+            (least..least + least / 2).contains(&sent),
+            "{sent} requests, least {least}"
+        );
+    }
+}
