@@ -56,6 +56,7 @@ impl Chain {
     /// Opens the archive for writing and makes sure that the source serves this chain.
     pub(crate) async fn open(settings: ChainSettings, dir: &Path) -> Result<Self> {
         let source = open_source(&settings).await?;
+        tell_syncing(&settings, &*source).await;
         let archive = open_writer(&settings, dir).await?;
         let window = Window::above(&settings, archive.health().head)?;
         Ok(Self {
@@ -135,6 +136,7 @@ pub(crate) async fn open_source(settings: &ChainSettings) -> Result<Arc<dyn Sour
         chain_id: settings.chain_id,
         endpoints: settings.endpoints.clone(),
         heads: settings.heads.clone(),
+        tags: settings.finality.tags(),
         strategy: settings.strategy,
         checks: settings.checks,
         span_max: settings.span_max,
@@ -144,6 +146,17 @@ pub(crate) async fn open_source(settings: &ChainSettings) -> Result<Arc<dyn Sour
         .await
         .context("no endpoint can be used")?;
     Ok(Arc::new(source))
+}
+
+/// Tells of endpoints that are still catching up: the head that they show is not the chain's.
+async fn tell_syncing(settings: &ChainSettings, source: &dyn Source) {
+    for endpoint in source.endpoints() {
+        // One that does not answer is told of where blocks are asked for.
+        if let Ok(true) = source.syncing(&endpoint.name).await {
+            let (chain, endpoint) = (&settings.name, &endpoint.name);
+            tracing::warn!(%chain, %endpoint, "endpoint says that it is syncing: its newest block is not the chain's");
+        }
+    }
 }
 
 fn archive_settings(settings: &ChainSettings) -> ArchiveSettings {

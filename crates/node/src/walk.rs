@@ -1,5 +1,8 @@
 //! The hash-linked walk from what is known to the source's head.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use chronolith_finality::{Endpoint, Fault, Seen, Step, TailError};
 use chronolith_model::{BlockRange, BlockRef, Hash32};
 use chronolith_source::{Fetched, Heads};
@@ -52,8 +55,13 @@ async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Resul
     // The next to offer is the last.
     let mut due: Vec<Fetched> = fetched;
     due.reverse();
+    let mut syncing = HashMap::new();
     while let Some(one) = due.pop() {
-        match offer(chain, heads, &one)? {
+        let shown_by = Endpoint {
+            head: heads.head.number,
+            syncing: is_deep_reorg(chain, &one) && is_syncing(chain, &one, &mut syncing).await?,
+        };
+        match offer(chain, &shown_by, &one)? {
             Offered::Taken => {}
             Offered::Before { number, hash } => {
                 due.push(one);
@@ -76,6 +84,33 @@ async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Resul
     Ok(())
 }
 
+/// Whether a block would replace so many of ours that its endpoint must be ahead of us and whole.
+fn is_deep_reorg(chain: &Chain, one: &Fetched) -> bool {
+    let clock = &one.block.clock;
+    let tracker = &chain.window().tracker;
+    let known = tracker.hash_at(clock.number);
+    let worst = Endpoint {
+        head: 0,
+        syncing: true,
+    };
+    let depth = tracker.reorg_depth(clock.number);
+    known.is_some_and(|known| known != clock.hash) && tracker.allows_reorg(depth, &worst).is_err()
+}
+
+/// Whether the endpoint of a block says that it is syncing; asked once in a walk.
+async fn is_syncing(
+    chain: &Chain,
+    one: &Fetched,
+    asked: &mut HashMap<Arc<str>, bool>,
+) -> Result<bool, Trouble> {
+    if let Some(syncing) = asked.get(&one.endpoint) {
+        return Ok(*syncing);
+    }
+    let syncing = chain.source.syncing(&one.endpoint).await?;
+    asked.insert(one.endpoint.clone(), syncing);
+    Ok(syncing)
+}
+
 /// What became of a block that was offered.
 enum Offered {
     Taken,
@@ -88,7 +123,7 @@ enum Offered {
     Violation,
 }
 
-fn offer(chain: &Chain, heads: &Heads, one: &Fetched) -> Result<Offered, Trouble> {
+fn offer(chain: &Chain, shown_by: &Endpoint, one: &Fetched) -> Result<Offered, Trouble> {
     let mut window = chain.window();
     let window = &mut *window;
     let clock = &one.block.clock;
@@ -100,13 +135,9 @@ fn offer(chain: &Chain, heads: &Heads, one: &Fetched) -> Result<Offered, Trouble
         return Err(Trouble::Unsettled(what.to_owned()));
     }
     let depth = window.tracker.reorg_depth(clock.number);
-    let endpoint = Endpoint {
-        head: heads.head.number,
-        syncing: heads.syncing,
-    };
     let known = window.tracker.hash_at(clock.number);
     if known.is_some_and(|known| known != clock.hash) {
-        let allowed = window.tracker.allows_reorg(depth, &endpoint);
+        let allowed = window.tracker.allows_reorg(depth, shown_by);
         allowed.map_err(|refused| Trouble::Unsettled(refused.to_string()))?;
     }
     let steps = match window.tracker.accept(clock) {

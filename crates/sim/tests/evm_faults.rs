@@ -118,6 +118,7 @@ impl Bench {
             | RpcFault::HashChange
             | RpcFault::BatchOutOfOrder
             | RpcFault::WrongChainId
+            | RpcFault::Syncing
             | RpcFault::BloomZero => self.see_call(fault).await,
         }
     }
@@ -190,6 +191,11 @@ impl Bench {
             RpcFault::WrongChainId => {
                 let (truth, told) = self.both(fault, "eth_chainId", json!([])).await;
                 assert_ne!(truth, told);
+            }
+            RpcFault::Syncing => {
+                let (truth, told) = self.both(fault, "eth_syncing", json!([])).await;
+                assert_eq!(truth, false);
+                assert!(number(&told["currentBlock"]) < number(&told["highestBlock"]));
             }
             _ => {
                 let (truth, told) = self.both_blocks(fault).await;

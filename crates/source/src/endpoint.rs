@@ -32,6 +32,9 @@ pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 /// Room made for an answer before it comes.
 const READ_AHEAD_MAX: u64 = 16 << 20;
 
+/// How the reason begins where something was answered, but nothing that answers the calls.
+pub(crate) const NO_ANSWER: &str = "no JSON-RPC answer";
+
 /// How an endpoint may be used.
 #[derive(Clone)]
 pub struct EndpointSettings {
@@ -192,7 +195,7 @@ impl Endpoint {
         // No longer in flight: the next request need not wait until this answer is understood.
         let sent = received.and_then(|(status, bytes)| {
             parse(&bytes, calls.len()).map_err(|error| {
-                let reason = format!("no JSON-RPC answer (HTTP {}): {error}", status.as_u16());
+                let reason = format!("{NO_ANSWER} (HTTP {}): {error}", status.as_u16());
                 self.unavailable(reason)
             })
         });

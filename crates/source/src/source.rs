@@ -34,8 +34,6 @@ pub struct Heads {
     pub finalized: Option<BlockRef>,
     /// The newest block it calls safe.
     pub safe: Option<BlockRef>,
-    /// Whether it says that it is still catching up.
-    pub syncing: bool,
 }
 
 /// What is wanted of each block.
@@ -71,6 +69,10 @@ pub trait Source: Send + Sync + std::fmt::Debug {
 
     /// The clock of a block as the chain is now; none where there is no such block yet.
     async fn clock(&self, number: u64) -> Result<Option<BlockClock>>;
+
+    /// Whether an endpoint says that it is still catching up: what it shows may be long past. False
+    /// where it cannot tell.
+    async fn syncing(&self, endpoint: &str) -> Result<bool>;
 
     /// The first blocks of a range, in order: at least one, and as many as come at once. Proven as
     /// far as the chain allows and at least as far as is wanted; neighbours link to each other. With

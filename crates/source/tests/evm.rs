@@ -15,7 +15,7 @@ use chronolith_model::{
 use chronolith_sim::evm::{
     EvmNode, EvmSpec, FaultSizes, Faults, MissingMethod, RpcFault, RpcOptions, RpcServer,
 };
-use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy, Subscription};
+use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy, Subscription, Tags};
 use chronolith_source::{EndpointSettings, Error, Fetched, Source, Want};
 
 const BLOCKS: u64 = 120;
@@ -37,6 +37,7 @@ fn source(servers: &[&RpcServer], strategy: Strategy) -> EvmSource {
         chain_id: 31_337,
         endpoints: servers.iter().map(endpoint).collect(),
         heads: servers.iter().map(|server| server.ws_url()).collect(),
+        tags: Tags::ALL,
         strategy,
         checks: Checks::ALL,
         span_max: 10_000,
@@ -352,6 +353,7 @@ async fn an_answer_without_end_is_cut_off() {
             ..EndpointSettings::new(&server.url())
         }],
         heads: Vec::new(),
+        tags: Tags::ALL,
         strategy: Strategy::Receipts,
         checks: Checks::ALL,
         span_max: 10,
@@ -514,6 +516,7 @@ async fn two_keys_of_one_host_are_told_apart() {
         chain_id: 31_337,
         endpoints: urls.iter().map(|url| EndpointSettings::new(url)).collect(),
         heads: Vec::new(),
+        tags: Tags::ALL,
         strategy: Strategy::Receipts,
         checks: Checks::ALL,
         span_max: 10,

@@ -7,7 +7,7 @@
 
 use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, Payload, Scope, Verification};
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
-use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy};
+use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy, Tags};
 use chronolith_source::{EndpointSettings, Source, Want};
 
 const BLOCKS: u64 = 3_000;
@@ -19,6 +19,7 @@ async fn fetch(node: &EvmNode, options: RpcOptions, strategy: Strategy) -> u64 {
         chain_id: 31_337,
         endpoints: vec![EndpointSettings::new(&server.url())],
         heads: Vec::new(),
+        tags: Tags::NONE,
         strategy,
         checks: Checks::ALL,
         span_max: 10_000,

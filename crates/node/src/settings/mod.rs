@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
 use chronolith_finality::Rule;
 use chronolith_model::{Dataset, DatasetSet, Scope, ScopeEntry, Verification};
-use chronolith_source::evm::{Checks, Strategy};
+use chronolith_source::evm::{Checks, Strategy, Tags};
 use chronolith_source::portal::PortalSettings;
 use chronolith_source::{CHAINS, EndpointSettings, KnownChain, known_chain};
 use serde::de::DeserializeOwned;
@@ -86,6 +86,14 @@ pub(crate) enum Finality {
 }
 
 impl Finality {
+    /// The tags that the rule needs: each is one more call at every look at the head.
+    pub(crate) fn tags(self) -> Tags {
+        Tags {
+            finalized: matches!(self, Self::Finalized | Self::Dual { .. }),
+            safe: matches!(self, Self::Safe | Self::Dual { .. }),
+        }
+    }
+
     pub(crate) fn rule(self) -> Rule {
         match self {
             Self::Depth(confirmations) => Rule::Depth { confirmations },

@@ -61,11 +61,13 @@ pub enum RpcFault {
     RangeError,
     /// An answer takes its time.
     SlowAnswer,
+    /// The node says that it is syncing.
+    Syncing,
 }
 
 impl RpcFault {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::RpcError,
         Self::Http500,
         Self::Http429RetryAfter,
@@ -87,6 +89,7 @@ impl RpcFault {
         Self::MissingBlockTimestamp,
         Self::RangeError,
         Self::SlowAnswer,
+        Self::Syncing,
     ];
 
     /// Its name in reports and settings.
@@ -114,6 +117,7 @@ impl RpcFault {
             Self::MissingBlockTimestamp => "missing_block_timestamp",
             Self::RangeError => "range_error",
             Self::SlowAnswer => "slow_answer",
+            Self::Syncing => "syncing",
         }
     }
 }

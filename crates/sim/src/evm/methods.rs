@@ -55,9 +55,14 @@ pub(super) fn call(context: &Context, method: &str, params: &[Value]) -> Answer 
         "net_version" => Ok(format!("\"{}\"", chain_id(&state, faults)).into_bytes()),
         "web3_clientVersion" => Ok(b"\"chronolith-sim/v0.1.0\"".to_vec()),
         "eth_blockNumber" => Ok(quantity(head_number(&state, faults))),
-        "eth_syncing" => Ok(b"false".to_vec()),
+        "eth_syncing" => Ok(syncing(&state, faults)),
         "eth_getBlockByNumber" => {
-            let number = resolve(&state, faults, param(params, 0)?)?;
+            let tag = param(params, 0)?;
+            if context.options.no_tags && matches!(tag.as_str(), Some("finalized" | "safe")) {
+                let message = "invalid argument 0: hex string without 0x prefix";
+                return Err(RpcError::params(message));
+            }
+            let number = resolve(&state, faults, tag)?;
             Ok(block_by_number(&state, faults, number, shown(params)))
         }
         "eth_getBlockByHash" => {
@@ -113,6 +118,21 @@ fn head_number(state: &State, faults: &Faults) -> u64 {
         return head.saturating_sub(faults.sizes().regression_blocks.max(1));
     }
     head
+}
+
+/// False, or how far it is: a node that is syncing has some blocks and knows of more.
+fn syncing(state: &State, faults: &Faults) -> Vec<u8> {
+    if !faults.hits(RpcFault::Syncing) {
+        return b"false".to_vec();
+    }
+    let head = state.head().number;
+    let mut out = Vec::new();
+    let mut object = json::Object::begin(&mut out);
+    object.quantity("startingBlock", 0);
+    object.quantity("currentBlock", head);
+    object.quantity("highestBlock", head + 1_000);
+    object.end();
+    out
 }
 
 fn chain_id(state: &State, faults: &Faults) -> u64 {

@@ -85,6 +85,9 @@ pub(super) fn answer(
         Request::Batch(calls) if calls.len() > context.options.max_batch.unwrap_or(BATCH_MAX) => {
             refused(RpcError::new(-32600, "batch too large"))
         }
+        Request::Batch(_) if context.options.no_batches => {
+            refused(RpcError::new(-32600, "batch requests are not supported"))
+        }
         Request::One(one) => call(context, one, session),
         Request::Batch(calls) => {
             let answer = |one| call(context, one, session.as_deref_mut());

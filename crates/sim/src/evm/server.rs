@@ -62,6 +62,10 @@ pub struct RpcOptions {
     pub keeps_requests: bool,
     /// Methods that it does not have.
     pub missing_methods: Vec<MissingMethod>,
+    /// Refuses several calls in one request.
+    pub no_batches: bool,
+    /// Knows no `finalized` and no `safe` block.
+    pub no_tags: bool,
     /// How often it may be asked.
     pub rate_limit: Option<RateLimit>,
     /// What goes wrong.

@@ -192,7 +192,7 @@ impl Fetcher<'_> {
     }
 
     /// Sends calls, as many in a request as the endpoint takes.
-    async fn ask<T: DeserializeOwned>(&self, calls: &[Call]) -> Result<Vec<Answer<T>>> {
+    pub(super) async fn ask<T: DeserializeOwned>(&self, calls: &[Call]) -> Result<Vec<Answer<T>>> {
         let mut answers = Vec::with_capacity(calls.len());
         while let Some(rest) = calls.get(answers.len()..).filter(|rest| !rest.is_empty()) {
             let some = rest.get(..self.endpoint.batch()).unwrap_or(rest);
@@ -245,7 +245,11 @@ impl Fetcher<'_> {
         (range.start..range.end).map(call).collect()
     }
 
-    fn with_receipts(&self, block: &WireBlock, receipts: &[WireReceipt]) -> Result<Fetched> {
+    pub(super) fn with_receipts(
+        &self,
+        block: &WireBlock,
+        receipts: &[WireReceipt],
+    ) -> Result<Fetched> {
         let level = self.verifier.receipts(block, receipts);
         let level = level.map_err(|what| self.lied(block.header.number, what))?;
         let logs = receipts.iter().flat_map(|receipt| &receipt.logs);
@@ -327,7 +331,12 @@ impl Fetcher<'_> {
     }
 
     /// What was answered; `null` is a block that is not there.
-    fn required<T>(&self, number: u64, method: &'static str, answer: Answer<T>) -> Result<T> {
+    pub(super) fn required<T>(
+        &self,
+        number: u64,
+        method: &'static str,
+        answer: Answer<T>,
+    ) -> Result<T> {
         let found = answer.map_err(|fault| match meaning(&fault) {
             Meaning::TooLarge(hint) => Error::TooLarge {
                 endpoint: self.endpoint.name.to_string(),

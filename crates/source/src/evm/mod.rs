@@ -5,6 +5,8 @@ mod fetch;
 mod heads;
 mod hint;
 mod ranges;
+mod recent;
+mod standing;
 mod verify;
 mod wire;
 
@@ -12,4 +14,5 @@ mod source;
 
 pub use heads::Subscription;
 pub use source::{EvmSettings, EvmSource, Strategy};
+pub use standing::Tags;
 pub use verify::Checks;

@@ -12,6 +12,8 @@ use tokio::sync::watch;
 use super::fetch::{Fetcher, GET_RECEIPTS, clock_of};
 use super::heads::{HeadListener, Subscription};
 use super::ranges::Spans;
+use super::recent::Recent;
+use super::standing::{Reader, Tags};
 use super::verify::{Checks, Verifier};
 use super::wire::{WireBlock, hex, parse_quantity};
 use crate::endpoint::{Answer, Call, Endpoint, EndpointReport, EndpointSettings};
@@ -40,6 +42,8 @@ pub struct EvmSettings {
     pub endpoints: Vec<EndpointSettings>,
     /// WebSocket URLs that tell of new heads; one is used at a time.
     pub heads: Vec<String>,
+    /// Which tags the heads are asked for with: each is a call more.
+    pub tags: Tags,
     /// How logs are asked for, where the endpoint can.
     pub strategy: Strategy,
     /// What the chain lets us prove.
@@ -59,6 +63,7 @@ pub struct EvmSource {
     verifier: Verifier,
     spans: HashMap<Arc<str>, Spans>,
     heads: HeadListener,
+    recent: Recent,
     admitted: Mutex<Admitted>,
 }
 
@@ -75,6 +80,7 @@ impl EvmSource {
             spans: pool.endpoints().iter().map(span).collect(),
             verifier: Verifier::new(settings.checks),
             heads: HeadListener::new(settings.heads.clone()),
+            recent: Recent::default(),
             admitted: Mutex::default(),
             pool,
             settings,
@@ -182,50 +188,17 @@ impl EvmSource {
 
     /// A block's header from one endpoint; none where there is no such block or tag.
     async fn header(&self, endpoint: &Arc<Endpoint>, tag: &str) -> Result<Option<WireBlock>> {
-        let call = Call {
-            method: "eth_getBlockByNumber",
-            params: format!(r#"["{tag}",false]"#),
-        };
-        let answers: Vec<Answer<WireBlock>> = endpoint.send(&[call]).await?;
-        let answer = answers.into_iter().next();
-        let answer = answer.ok_or_else(|| endpoint.unavailable("no answer".to_owned()))?;
-        let block = match answer {
-            Ok(Some(block)) => block,
-            Ok(None) => return Ok(None),
-            Err(fault) if is_no_such_block(&fault.message) => return Ok(None),
-            Err(fault) => return Err(endpoint.unavailable(fault.message)),
-        };
-        let lied = |what| Error::Lied {
-            endpoint: endpoint.name.to_string(),
-            number: block.header.number,
-            what,
-        };
-        self.verifier.header(&block).map_err(lied)?;
-        let other = parse_quantity(tag).filter(|asked| *asked != block.header.number);
-        match other {
-            Some(asked) => Err(lied(format!("asked for block {asked}"))),
-            None => Ok(Some(block)),
-        }
+        let verifier = &self.verifier;
+        Reader { endpoint, verifier }.header(tag).await
     }
 
-    /// All heads of one endpoint: those of different ones do not go together.
+    /// All heads of one endpoint. The newest header is kept for whoever fetches that block next.
     async fn heads_of(&self, endpoint: &Arc<Endpoint>) -> Result<Heads> {
-        let block_ref = |block: WireBlock| clock_of(&block).block_ref();
-        // The older first: the chain goes on between the calls.
-        let finalized = self.header(endpoint, "finalized").await?.map(block_ref);
-        let safe = self.header(endpoint, "safe").await?.map(block_ref);
-        let head = self.header(endpoint, "latest").await?.map(block_ref);
-        let head = head.ok_or_else(|| endpoint.unavailable("no newest block".to_owned()))?;
-        let above = |block: Option<BlockRef>| block.is_some_and(|block| block.number > head.number);
-        if above(finalized) || above(safe) {
-            return Err(endpoint.unavailable("a finalized block above the newest".to_owned()));
-        }
-        Ok(Heads {
-            head,
-            finalized,
-            safe,
-            syncing: false,
-        })
+        let verifier = &self.verifier;
+        let reader = Reader { endpoint, verifier };
+        let (heads, newest) = reader.heads(self.settings.tags).await?;
+        self.recent.keep(endpoint, newest);
+        Ok(heads)
     }
 
     /// Which way an endpoint is asked for this.
@@ -256,6 +229,11 @@ impl EvmSource {
             spans,
         };
         if self.strategy(endpoint, want) == Strategy::Receipts {
+            if let Some(header) = self.recent.take(endpoint, range, want)
+                && let Some(fetched) = fetcher.of_header(&header).await?
+            {
+                return Ok(vec![fetched]);
+            }
             return fetcher.by_receipts(range).await;
         }
         let mut blocks = range.len().min(spans.for_logs());
@@ -304,20 +282,6 @@ impl EvmSource {
     }
 }
 
-/// Nodes that do not know a tag, or have nothing under it yet, say so in words of their own.
-fn is_no_such_block(message: &str) -> bool {
-    let message = message.to_lowercase();
-    [
-        "not found",
-        "unknown block",
-        "invalid block",
-        "unsupported tag",
-        "not available",
-    ]
-    .iter()
-    .any(|part| message.contains(part))
-}
-
 #[async_trait]
 impl Source for EvmSource {
     async fn identity(&self) -> Result<Identity> {
@@ -342,6 +306,13 @@ impl Source for EvmSource {
             async move { source.header(endpoint, &tag).await }.boxed()
         });
         Ok(block.await?.as_ref().map(clock_of))
+    }
+
+    async fn syncing(&self, endpoint: &str) -> Result<bool> {
+        let endpoint = self.pool.by_name(endpoint);
+        let unknown = || Error::Invalid("no endpoint has this name".to_owned());
+        let (endpoint, verifier) = (endpoint.ok_or_else(unknown)?, &self.verifier);
+        Reader { endpoint, verifier }.syncing().await
     }
 
     async fn fetch_some(

@@ -237,7 +237,6 @@ impl Source for PortalSource {
             head: newest.unwrap_or(head),
             finalized,
             safe: None,
-            syncing: false,
         })
     }
 
@@ -253,6 +252,11 @@ impl Source for PortalSource {
             Err(Error::Missing { .. }) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// A Portal serves what it has and never says that there is more.
+    async fn syncing(&self, _endpoint: &str) -> Result<bool> {
+        Ok(false)
     }
 
     async fn fetch_some(

@@ -1,0 +1,70 @@
+//! The header of the newest block, kept from asking for heads until the block itself is fetched.
+//!
+//! It is used once, at the endpoint that showed it, and only together with receipts that name its
+//! very hash. A block that was replaced meanwhile is therefore never served from here.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chronolith_model::{BlockRange, Dataset};
+
+use super::fetch::{Fetcher, GET_RECEIPTS};
+use super::wire::{WireBlock, WireReceipt, hex};
+use crate::endpoint::{Call, Endpoint};
+use crate::error::Result;
+use crate::source::{Fetched, Want};
+
+#[derive(Debug)]
+struct Shown {
+    endpoint: Arc<str>,
+    block: WireBlock,
+}
+
+/// The newest header, and who showed it.
+#[derive(Debug, Default)]
+pub(crate) struct Recent(Mutex<Option<Shown>>);
+
+impl Recent {
+    pub(crate) fn keep(&self, endpoint: &Endpoint, block: WireBlock) {
+        let endpoint = endpoint.name.clone();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Shown { endpoint, block });
+    }
+
+    /// The header for a fetch of just this block. A header holds no whole transactions, and without
+    /// transactions there is no receipt to name its hash.
+    pub(crate) fn take(
+        &self,
+        endpoint: &Endpoint,
+        range: BlockRange,
+        want: &Want,
+    ) -> Option<WireBlock> {
+        let fits = |shown: &mut Shown| {
+            shown.endpoint == endpoint.name
+                && BlockRange::one(shown.block.header.number) == range
+                && !shown.block.tx_hashes.is_empty()
+                && !want.datasets.contains(Dataset::Transactions)
+        };
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.take_if(fits).map(|shown| shown.block)
+    }
+}
+
+impl Fetcher<'_> {
+    /// The block of a header that is known, with its receipts; none where they are not of this very
+    /// block.
+    pub(crate) async fn of_header(&self, block: &WireBlock) -> Result<Option<Fetched>> {
+        let number = block.header.number;
+        let call = Call {
+            method: GET_RECEIPTS,
+            params: format!(r#"["{}"]"#, hex(number)),
+        };
+        let answer = self.ask(std::slice::from_ref(&call)).await?;
+        let answer = answer.into_iter().next();
+        let answer = answer.ok_or_else(|| self.endpoint.unavailable("no answer".to_owned()))?;
+        let receipts: Vec<WireReceipt> = self.required(number, GET_RECEIPTS, answer)?;
+        let named = |receipt: &WireReceipt| receipt.block_hash == Some(block.hash);
+        if receipts.is_empty() || !receipts.iter().all(named) {
+            return Ok(None);
+        }
+        self.with_receipts(block, &receipts).map(Some)
+    }
+}

@@ -1,0 +1,206 @@
+//! Where one endpoint stands: single headers, and its newest block with the tags that a rule needs.
+//!
+//! Heads are asked for in one request. Those of different endpoints do not go together, and neither
+//! do those that contradict each other: an endpoint may be many nodes behind one URL.
+
+use std::sync::Arc;
+
+use chronolith_model::BlockRef;
+use serde_json::value::RawValue;
+
+use super::fetch::clock_of;
+use super::hint::{Meaning, meaning};
+use super::verify::Verifier;
+use super::wire::{WireBlock, parse_quantity};
+use crate::endpoint::{Answer, Call, Endpoint, NO_ANSWER};
+use crate::error::{Error, Result};
+use crate::source::Heads;
+
+/// What an endpoint that refuses batches is noted to lack.
+const BATCH: &str = "batch";
+/// How JSON-RPC says that a parameter makes no sense: said of a tag, the node does not know it.
+const INVALID_PARAMS: i64 = -32_602;
+
+/// Which tags are asked for beside the newest block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tags {
+    /// `finalized`.
+    pub finalized: bool,
+    /// `safe`.
+    pub safe: bool,
+}
+
+impl Tags {
+    /// Nothing but the newest block.
+    pub const NONE: Self = Self {
+        finalized: false,
+        safe: false,
+    };
+    /// All that there are.
+    pub const ALL: Self = Self {
+        finalized: true,
+        safe: true,
+    };
+
+    /// The older first: the chain goes on while they are answered.
+    fn names(self) -> Vec<&'static str> {
+        let names = [
+            (self.finalized, "finalized"),
+            (self.safe, "safe"),
+            (true, "latest"),
+        ];
+        let asked = names.into_iter().filter(|(asked, _)| *asked);
+        asked.map(|(_, name)| name).collect()
+    }
+}
+
+/// Reads headers from one endpoint.
+#[derive(Debug)]
+pub(crate) struct Reader<'a> {
+    pub(crate) endpoint: &'a Arc<Endpoint>,
+    pub(crate) verifier: &'a Verifier,
+}
+
+impl Reader<'_> {
+    /// A block's header; none where there is no such block or tag.
+    pub(crate) async fn header(&self, tag: &str) -> Result<Option<WireBlock>> {
+        let answers = self.endpoint.send(&[call(tag)]).await?;
+        let answer = answers.into_iter().next();
+        let answer = answer.ok_or_else(|| self.endpoint.unavailable("no answer".to_owned()))?;
+        self.read(tag, answer)
+    }
+
+    /// Where the endpoint stands, with the header of its newest block.
+    pub(crate) async fn heads(&self, tags: Tags) -> Result<(Heads, WireBlock)> {
+        let names = tags.names();
+        let batch = self.endpoint.settings.batch >= names.len() && self.endpoint.has(BATCH);
+        if names.len() > 1
+            && batch
+            && let Some(blocks) = self.together(&names).await?
+        {
+            let heads = self.heads_from(tags, blocks);
+            // Several nodes may have answered one batch: asked in order, even they agree.
+            if heads.is_ok() {
+                return heads;
+            }
+        }
+        let mut blocks = Vec::with_capacity(names.len());
+        for name in names {
+            blocks.push(self.header(name).await?);
+        }
+        self.heads_from(tags, blocks)
+    }
+
+    /// Whether the endpoint says that it is syncing. One that does not know the question is not.
+    pub(crate) async fn syncing(&self) -> Result<bool> {
+        let call = Call {
+            method: "eth_syncing",
+            params: "[]".to_owned(),
+        };
+        let answers = self.endpoint.send(&[call]).await?;
+        let answer = answers.into_iter().next();
+        match answer.ok_or_else(|| self.endpoint.unavailable("no answer".to_owned()))? {
+            Ok(answer) => Ok(answer.is_some_and(|raw: Box<RawValue>| raw.get() != "false")),
+            Err(fault) if meaning(&fault) == Meaning::NoMethod => Ok(false),
+            Err(fault) => Err(self.endpoint.unavailable(fault.message)),
+        }
+    }
+
+    /// All of them in one request; none where the endpoint does not take several calls at once.
+    async fn together(&self, names: &[&str]) -> Result<Option<Vec<Option<WireBlock>>>> {
+        let calls: Vec<Call> = names.iter().map(|name| call(name)).collect();
+        let answers = match self.endpoint.send(&calls).await {
+            Ok(answers) => answers,
+            Err(Error::Unavailable { reason, .. }) if reason.starts_with(NO_ANSWER) => {
+                self.endpoint.lacks(BATCH);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let refused = |answer: &Answer<WireBlock>| {
+            answer
+                .as_ref()
+                .is_err_and(|fault| is_refusal(&fault.message))
+        };
+        if answers.iter().all(refused) {
+            self.endpoint.lacks(BATCH);
+        }
+        if answers.iter().all(Answer::is_err) {
+            return Ok(None);
+        }
+        let read = names.iter().zip(answers);
+        let blocks = read.map(|(name, answer)| self.read(name, answer));
+        blocks.collect::<Result<Vec<_>>>().map(Some)
+    }
+
+    fn heads_from(&self, tags: Tags, blocks: Vec<Option<WireBlock>>) -> Result<(Heads, WireBlock)> {
+        let mut blocks = blocks.into_iter();
+        let block_ref = |block: WireBlock| clock_of(&block).block_ref();
+        let mut tag = |asked: bool| {
+            let block = asked.then(|| blocks.next().flatten()).flatten();
+            block.map(block_ref)
+        };
+        let (finalized, safe) = (tag(tags.finalized), tag(tags.safe));
+        let newest = blocks.next().flatten();
+        let newest =
+            newest.ok_or_else(|| self.endpoint.unavailable("no newest block".to_owned()))?;
+        let head = clock_of(&newest).block_ref();
+        let above = |block: Option<BlockRef>| block.is_some_and(|block| block.number > head.number);
+        if above(finalized) || above(safe) {
+            let reason = "a finalized or safe block above the newest".to_owned();
+            return Err(self.endpoint.unavailable(reason));
+        }
+        let heads = Heads {
+            head,
+            finalized,
+            safe,
+        };
+        Ok((heads, newest))
+    }
+
+    fn read(&self, tag: &str, answer: Answer<WireBlock>) -> Result<Option<WireBlock>> {
+        let asked = parse_quantity(tag);
+        let block = match answer {
+            Ok(Some(block)) => block,
+            Ok(None) => return Ok(None),
+            Err(fault) if is_no_such_block(&fault.message) => return Ok(None),
+            Err(fault) if asked.is_none() && fault.code == INVALID_PARAMS => return Ok(None),
+            Err(fault) => return Err(self.endpoint.unavailable(fault.message)),
+        };
+        let lied = |what| Error::Lied {
+            endpoint: self.endpoint.name.to_string(),
+            number: block.header.number,
+            what,
+        };
+        self.verifier.header(&block).map_err(lied)?;
+        match asked.filter(|asked| *asked != block.header.number) {
+            Some(asked) => Err(lied(format!("asked for block {asked}"))),
+            None => Ok(Some(block)),
+        }
+    }
+}
+
+fn call(tag: &str) -> Call {
+    Call {
+        method: "eth_getBlockByNumber",
+        params: format!(r#"["{tag}",false]"#),
+    }
+}
+
+fn is_refusal(message: &str) -> bool {
+    message.to_lowercase().contains(BATCH)
+}
+
+/// Nodes that do not know a tag, or have nothing under it yet, say so in words of their own.
+fn is_no_such_block(message: &str) -> bool {
+    let message = message.to_lowercase();
+    [
+        "not found",
+        "unknown block",
+        "invalid block",
+        "unsupported tag",
+        "not available",
+    ]
+    .iter()
+    .any(|part| message.contains(part))
+}
