@@ -137,6 +137,16 @@ impl Tracker {
         Some(Step::Finalize(block))
     }
 
+    /// Takes an observation and finalizes nothing: for one that was made a while ago, of which only
+    /// a later [`Tracker::observe`] says whether it is recent enough. Taken again it changes nothing.
+    pub fn note(&mut self, seen: &Seen) {
+        match self.rule {
+            Rule::Depth { .. } => {}
+            Rule::Tag | Rule::Source => self.note_reported(seen),
+            Rule::DualSource { .. } => self.note_cover(seen),
+        }
+    }
+
     /// Why finality stands still, where a person should know.
     #[must_use]
     pub fn stalled(&self, now: u64) -> Option<Stall> {
@@ -172,14 +182,6 @@ impl Tracker {
             Rule::Depth { .. } => None,
             Rule::Tag | Rule::Source => self.reported,
             Rule::DualSource { .. } => self.covers.newest(),
-        }
-    }
-
-    fn note(&mut self, seen: &Seen) {
-        match self.rule {
-            Rule::Depth { .. } => {}
-            Rule::Tag | Rule::Source => self.note_reported(seen),
-            Rule::DualSource { .. } => self.note_cover(seen),
         }
     }
 

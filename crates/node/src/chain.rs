@@ -13,6 +13,7 @@ use chronolith_source::portal::PortalSource;
 use chronolith_source::{Source, Want};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 
+use crate::l1::L1;
 use crate::settings::ChainSettings;
 
 /// Blocks that wait for finality may take this many bytes.
@@ -32,6 +33,8 @@ pub(crate) struct Chain {
     pub(crate) settings: ChainSettings,
     pub(crate) archive: Archive,
     pub(crate) source: Arc<dyn Source>,
+    /// The chain below, where finality needs its head.
+    pub(crate) l1: Option<L1>,
     pub(crate) want: Want,
     window: Mutex<Window>,
     status: Mutex<Status>,
@@ -59,7 +62,13 @@ impl Chain {
         tell_syncing(&settings, &*source).await;
         let archive = open_writer(&settings, dir).await?;
         let window = Window::above(&settings, archive.health().head)?;
+        let l1 = match &settings.l1 {
+            Some(l1) if !l1.endpoints.is_empty() => Some(L1::open(&settings, l1).await?),
+            // That chain is followed too: `share_l1` shares its source.
+            _ => None,
+        };
         Ok(Self {
+            l1,
             want: want_of(&settings),
             source,
             archive,
@@ -67,6 +76,12 @@ impl Chain {
             status: Mutex::default(),
             settings,
         })
+    }
+
+    /// Takes the head of the chain below from where that chain is followed itself.
+    pub(crate) fn share_l1(&mut self, below: &ChainSettings, source: Arc<dyn Source>) {
+        let pause = self.settings.poll.max(below.poll);
+        self.l1 = Some(L1::new(below.chain_id, source, pause));
     }
 
     /// What lies above the archive. Held for moments only, never across a wait.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chronolith_archive::{Collect, Error as ArchiveError};
-use chronolith_finality::{Mark, Seen};
+use chronolith_finality::{Mark, Seen, Stall};
 use chronolith_model::{Block, BlockRange, BlockRef, ErrorKind};
 use chronolith_source::{Error as SourceError, Fetched, Heads};
 
@@ -60,7 +60,18 @@ impl Trouble {
 pub(crate) async fn run(chain: &Chain) {
     tokio::select! {
         () = chain.source.listen() => {}
-        () = rounds(chain) => {}
+        () = beside_l1(chain, rounds(chain)) => {}
+    }
+}
+
+/// Works while the chain below, where there is one, is followed beside it.
+pub(crate) async fn beside_l1<T>(chain: &Chain, work: impl Future<Output = T>) -> T {
+    let Some(l1) = &chain.l1 else {
+        return work.await;
+    };
+    tokio::select! {
+        done = work => done,
+        never = l1.follow() => match never {},
     }
 }
 
@@ -77,9 +88,7 @@ async fn rounds(chain: &Chain) {
         }
         match round(chain).await {
             Ok(()) => {
-                // Blocks may come and yet nothing become final: people should know why.
-                let stalled = chain.window().tracker.stalled(now());
-                chain.status().trouble = stalled.map(|stall| stall.to_string());
+                tell_stall(chain);
                 pause = PAUSE_FIRST;
                 tokio::select! {
                     () = tokio::time::sleep(chain.settings.poll) => {}
@@ -99,6 +108,10 @@ async fn rounds(chain: &Chain) {
 pub(crate) async fn round(chain: &Chain) -> Result<(), Trouble> {
     let heads = chain.source.heads().await?;
     chain.status().source_head = Some(heads.head);
+    if let Some(l1) = &chain.l1 {
+        l1.note_safe(heads.safe);
+        l1.wait_once().await;
+    }
     // What became final before, but could not be archived, comes first.
     finalize(chain, &Seen::at(now())).await?;
     if let Some(history) = missing_history(chain, &heads) {
@@ -109,7 +122,7 @@ pub(crate) async fn round(chain: &Chain) -> Result<(), Trouble> {
         reset.map_err(|error| Trouble::Other(error.to_string()))?;
     }
     walk::to_head(chain, &heads).await?;
-    finalize(chain, &seen(chain, &heads)).await?;
+    finalize(chain, &observe(chain, &heads)).await?;
     while chain.archive.maintain().await? {}
     Ok(())
 }
@@ -129,7 +142,16 @@ fn missing_history(chain: &Chain, heads: &Heads) -> Option<History> {
         }
         Finality::Finalized => (heads.finalized?.number, heads.finalized?),
         Finality::Safe => (heads.safe?.number, heads.safe?),
-        Finality::Dual { l2_depth, .. } => {
+        Finality::Dual {
+            l2_depth,
+            max_l1_delay_seconds,
+            ..
+        } => {
+            // Nothing becomes final while L1 is silent, however it is fetched.
+            let l1 = chain.l1.as_ref();
+            if l1.is_some_and(|l1| !l1.is_fresh(max_l1_delay_seconds)) {
+                return None;
+            }
             let deep = heads.head.number.checked_sub(l2_depth)?;
             (heads.finalized?.number.min(deep), heads.finalized?)
         }
@@ -144,8 +166,14 @@ fn missing_history(chain: &Chain, heads: &Heads) -> Option<History> {
     (range.len() > 1).then_some(History { range, anchor })
 }
 
-/// What the heads mean to this chain's rule.
-pub(crate) fn seen(chain: &Chain, heads: &Heads) -> Seen {
+/// What the heads mean to this chain's rule, as an observation of now.
+pub(crate) fn observe(chain: &Chain, heads: &Heads) -> Seen {
+    if let Some(l1) = &chain.l1 {
+        // It was made a while ago: the tracker must know when.
+        let seen = l1.seen();
+        chain.window().tracker.note(&seen);
+        return Seen::at(now());
+    }
     let mark = |block: Option<BlockRef>| block.map(Mark::from);
     let finalized = match chain.settings.finality {
         Finality::Safe => heads.safe,
@@ -200,6 +228,24 @@ async fn collect(chain: &Chain) {
     match chain.archive.collect_garbage(Collect::Remove).await {
         Ok(report) => tracing::debug!(chain = %name, ?report, "collected"),
         Err(error) => tracing::warn!(chain = %name, %error, "garbage was not collected"),
+    }
+}
+
+/// Blocks may come and yet nothing become final: people should know why.
+fn tell_stall(chain: &Chain) {
+    let stall = chain.window().tracker.stalled(now());
+    let said = stall.map(|stall| match &chain.l1 {
+        Some(l1) if matches!(stall, Stall::L1Silent { .. }) => {
+            format!("{stall}: {}", l1.reason())
+        }
+        _ => stall.to_string(),
+    });
+    let before = std::mem::replace(&mut chain.status().trouble, said.clone());
+    let name = &chain.settings.name;
+    match (before, said) {
+        (None, Some(said)) => tracing::warn!(chain = %name, %said, "nothing becomes final"),
+        (Some(_), None) => tracing::info!(chain = %name, "out of trouble"),
+        _ => {}
     }
 }
 

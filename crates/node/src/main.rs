@@ -8,6 +8,7 @@ mod cli;
 mod clock;
 mod commands;
 mod ingest;
+mod l1;
 mod operations;
 mod settings;
 mod walk;

@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use chronolith_archive::Health;
-use chronolith_serve::{ChainHealth, Metrics, Probe, RpcHealth, operations};
+use chronolith_serve::{
+    ChainHealth, InclusionHealth, L1Health, Metrics, Probe, RpcHealth, operations,
+};
 use chronolith_source::evm::Subscription;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 
 use crate::chain::Chain;
+use crate::l1::L1;
 
 /// Samples of histograms pile up until somebody tidies them.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -33,11 +36,12 @@ fn health_of(chain: &Chain) -> ChainHealth {
     let report = chain.archive.health();
     let status = chain.status().clone();
     let endpoints = chain.source.endpoints();
-    let (waiting, finalized, head) = {
+    let (waiting, finalized, head, inclusion) = {
         let window = chain.window();
         let finalized = window.tracker.finalized().map(|block| block.number);
         let head = window.tracker.head().map(|block| block.number);
-        (window.tail.len(), finalized, head)
+        let inclusion = finalized.and_then(|number| window.tracker.inclusion_of(number));
+        (window.tail.len(), finalized, head, inclusion)
     };
     let paused_reason = match &report.health {
         Health::Halted(halt) => Some(halt.reason.clone()),
@@ -64,6 +68,20 @@ fn health_of(chain: &Chain) -> ChainHealth {
         last_safe_block: finalized,
         last_backfill_block: report.head.map(|head| head.number),
         lag_blocks: seen.zip(head).map(|(seen, head)| seen.saturating_sub(head)),
+        last_safe_inclusion: inclusion.map(|inclusion| InclusionHealth {
+            l1_block: inclusion.l1_number,
+            seen_at: inclusion.seen_at,
+        }),
+        l1: chain.l1.as_ref().map(l1_health),
+    }
+}
+
+fn l1_health(l1: &L1) -> L1Health {
+    let observed = l1.observed();
+    L1Health {
+        chain: l1.chain_id,
+        head: observed.map(|observed| observed.head),
+        seen_at: observed.map(|observed| observed.at),
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), Trouble>
         let end = end.min(heads.head.number.saturating_add(1));
         let fetched = fetch(chain, BlockRange::new(next, end)).await?;
         offer_all(chain, heads, fetched).await?;
-        ingest::finalize(chain, &ingest::seen(chain, heads)).await?;
+        ingest::finalize(chain, &ingest::observe(chain, heads)).await?;
     }
 }
 

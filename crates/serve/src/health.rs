@@ -29,6 +29,32 @@ pub struct ChainHealth {
     pub last_backfill_block: Option<u64>,
     /// Blocks between the source's head and ours.
     pub lag_blocks: Option<u64>,
+    /// Where the newest final block was included in the chain below, where that makes it final.
+    pub last_safe_inclusion: Option<InclusionHealth>,
+    /// The chain below, where it is another one and finality needs it.
+    pub l1: Option<L1Health>,
+}
+
+/// When a block was first seen to be included in the chain below.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InclusionHealth {
+    /// Height of the chain below; it was included there or earlier.
+    pub l1_block: u64,
+    /// When that was seen, in seconds since 1970.
+    pub seen_at: u64,
+}
+
+/// How the chain below does.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct L1Health {
+    /// Its id.
+    pub chain: u64,
+    /// Its newest block, as it was last seen to grow.
+    pub head: Option<u64>,
+    /// When that was, in seconds since 1970.
+    pub seen_at: Option<u64>,
 }
 
 /// How a chain's endpoints do.

@@ -6,5 +6,5 @@
 mod health;
 mod operations;
 
-pub use health::{ChainHealth, Probe, RpcHealth};
+pub use health::{ChainHealth, InclusionHealth, L1Health, Probe, RpcHealth};
 pub use operations::{Metrics, operations};

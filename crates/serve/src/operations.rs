@@ -86,6 +86,8 @@ mod tests {
             last_safe_block: Some(7),
             last_backfill_block: Some(7),
             lag_blocks: Some(0),
+            last_safe_inclusion: None,
+            l1: None,
         }
     }
 

@@ -3,32 +3,32 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
+use futures::stream::{self, StreamExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::chain::Chain;
 use crate::ingest;
 use crate::operations;
-use crate::settings::Settings;
+use crate::settings::{ChainSettings, Settings};
+
+/// Chains that are opened at the same time.
+const OPEN_AT_ONCE: usize = 8;
 
 pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<ExitCode> {
     let metrics = operations::start_metrics()?;
-    let mut chains = Vec::new();
-    for chain in &settings.chains {
-        let opened = Chain::open(chain.clone(), &settings.chain_dir(chain)).await;
-        let opened =
-            opened.with_context(|| format!("chain {} ({})", chain.name, chain.chain_id))?;
-        let next = opened.archive_next();
-        tracing::info!(chain = %chain.name, id = chain.chain_id, next, "following");
-        chains.push(Arc::new(opened));
-    }
+    let chains: Vec<Arc<Chain>> = open_all(settings)
+        .await?
+        .into_iter()
+        .map(Arc::new)
+        .collect();
     let mut tasks = JoinSet::new();
     for chain in &chains {
         let chain = chain.clone();
         tasks.spawn(async move {
             if until_caught_up {
-                catch_up(&chain).await;
+                ingest::beside_l1(&chain, catch_up(&chain)).await;
             } else {
                 ingest::run(&chain).await;
             }
@@ -59,6 +59,59 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
         () = stop => Ok(ExitCode::SUCCESS),
         _ = terminate.recv() => Ok(ExitCode::FAILURE),
         _ = tokio::signal::ctrl_c() => Ok(ExitCode::FAILURE),
+    }
+}
+
+/// Opens all chains, several at a time. If one cannot start none does, and every reason is told.
+async fn open_all(settings: &Settings) -> Result<Vec<Chain>> {
+    let open = |chain: &ChainSettings| {
+        let (chain, dir) = (chain.clone(), settings.chain_dir(chain));
+        async move {
+            let named = format!("chain {} ({})", chain.name, chain.chain_id);
+            Chain::open(chain, &dir).await.context(named)
+        }
+    };
+    let opened: Vec<Result<Chain>> = stream::iter(settings.chains.iter().map(open))
+        .buffered(OPEN_AT_ONCE)
+        .collect()
+        .await;
+    let mut chains = Vec::new();
+    let mut failed = Vec::new();
+    for one in opened {
+        match one {
+            Ok(chain) => chains.push(chain),
+            Err(error) => failed.push(format!("{error:#}")),
+        }
+    }
+    match failed.as_slice() {
+        [] => {}
+        [only] => bail!("{only}"),
+        all => bail!("{} chains cannot start:\n  {}", all.len(), all.join("\n  ")),
+    }
+    share_l1(&mut chains);
+    for chain in &chains {
+        let (name, id, next) = (
+            &chain.settings.name,
+            chain.settings.chain_id,
+            chain.archive_next(),
+        );
+        tracing::info!(chain = %name, id, next, "following");
+    }
+    Ok(chains)
+}
+
+/// A chain that settles on another one of the file looks at its head there.
+fn share_l1(chains: &mut [Chain]) {
+    for at in 0..chains.len() {
+        let l1 = chains.get(at).filter(|chain| chain.l1.is_none());
+        let id = l1.and_then(|chain| Some(chain.settings.l1.as_ref()?.chain_id));
+        let below = chains
+            .iter()
+            .find(|chain| Some(chain.settings.chain_id) == id);
+        let below = below.map(|below| (below.settings.clone(), below.source.clone()));
+        if let Some((chain, (below, source))) = chains.get_mut(at).zip(below) {
+            chain.share_l1(&below, source);
+        }
     }
 }
 

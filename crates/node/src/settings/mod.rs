@@ -3,6 +3,7 @@
 //! The file is JSON or TOML by its extension. `${NAME}` and `${NAME:-default}` inside a string are
 //! replaced by environment variables, so that keys need not be in the file.
 
+mod finality;
 mod raw;
 
 use std::net::SocketAddr;
@@ -11,15 +12,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
-use chronolith_finality::Rule;
 use chronolith_model::{Dataset, DatasetSet, Scope, ScopeEntry, Verification};
-use chronolith_source::evm::{Checks, Strategy, Tags};
+use chronolith_source::evm::{Checks, Strategy};
 use chronolith_source::portal::PortalSettings;
 use chronolith_source::{CHAINS, EndpointSettings, KnownChain, known_chain};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use raw::{RawChain, RawChainEntry, RawEndpoint, RawFinality, RawScope, RawSettings};
+use raw::{RawChain, RawChainEntry, RawEndpoint, RawScope, RawSettings};
+
+pub(crate) use finality::{Finality, L1Settings};
 
 /// What `config example` prints: enough for one chain on a local node.
 pub(crate) const EXAMPLE: &str = r#"{
@@ -61,6 +63,8 @@ pub(crate) struct ChainSettings {
     pub(crate) heads: Vec<String>,
     pub(crate) start_block: u64,
     pub(crate) finality: Finality,
+    /// The chain below, where finality needs its head.
+    pub(crate) l1: Option<L1Settings>,
     pub(crate) datasets: DatasetSet,
     pub(crate) scope: Scope,
     /// The least that blocks must be proven to.
@@ -70,45 +74,6 @@ pub(crate) struct ChainSettings {
     /// How often to look for new blocks.
     pub(crate) poll: Duration,
     pub(crate) span_max: u64,
-}
-
-/// How blocks become final, and which tag says so.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Finality {
-    Depth(u64),
-    Finalized,
-    Safe,
-    Dual {
-        l2_depth: u64,
-        l1_confirmations: u64,
-        max_l1_delay_seconds: u64,
-    },
-}
-
-impl Finality {
-    /// The tags that the rule needs: each is one more call at every look at the head.
-    pub(crate) fn tags(self) -> Tags {
-        Tags {
-            finalized: matches!(self, Self::Finalized | Self::Dual { .. }),
-            safe: matches!(self, Self::Safe | Self::Dual { .. }),
-        }
-    }
-
-    pub(crate) fn rule(self) -> Rule {
-        match self {
-            Self::Depth(confirmations) => Rule::Depth { confirmations },
-            Self::Finalized | Self::Safe => Rule::Tag,
-            Self::Dual {
-                l2_depth,
-                l1_confirmations,
-                max_l1_delay_seconds,
-            } => Rule::DualSource {
-                l2_depth,
-                l1_confirmations,
-                max_l1_delay_seconds,
-            },
-        }
-    }
 }
 
 impl Settings {
@@ -149,6 +114,7 @@ impl Settings {
             }
             chains.push(chain);
         }
+        finality::settle(&mut chains)?;
         let data_dir = std::env::var("DATA_DIR").ok().or(raw.data_dir);
         let port = raw.metrics_port.or(raw.service.metrics_port);
         let port = port.or(raw.metrics.and_then(|metrics| metrics.port));
@@ -308,8 +274,9 @@ fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
         finality: match (&raw.finality, &portal) {
             // A portal knows what is final.
             (None, Some(_)) => Finality::Finalized,
-            (asked, _) => finality(asked.as_ref(), known).context("finality")?,
+            (asked, _) => finality::rule(asked.as_ref(), known).context("finality")?,
         },
+        l1: finality::l1(raw.finality.as_ref(), chain_id, known).context("finality")?,
         datasets,
         scope,
         level,
@@ -400,46 +367,6 @@ fn endpoint(raw: &RawEndpoint) -> Result<EndpointSettings> {
         "rpcHttp: an endpoint begins with http:// or https://"
     );
     Ok(settings)
-}
-
-fn finality(raw: Option<&RawFinality>, known: Option<&KnownChain>) -> Result<Finality> {
-    let default_depth = known.map_or(64, |known| known.confirmations);
-    let Some(raw) = raw else {
-        let tag = known.is_some_and(|known| known.finalized_tag);
-        return Ok(if tag {
-            Finality::Finalized
-        } else {
-            Finality::Depth(default_depth)
-        });
-    };
-    match raw.mode.as_deref() {
-        None | Some("l1_confirmations" | "depth") => {
-            Ok(Finality::Depth(raw.confirmations.unwrap_or(default_depth)))
-        }
-        Some("finalized" | "source") => Ok(Finality::Finalized),
-        Some("safe") => Ok(Finality::Safe),
-        Some("dual_source") => {
-            // Only an L1 is its own L1, and only of a known chain is that known.
-            let own = known.is_some_and(|known| known.l1.is_none());
-            ensure!(
-                own,
-                "mode: dual_source is there only for chains that settle on no other; use finalized"
-            );
-            let delay = raw.max_l1_delay_seconds.unwrap_or(180);
-            Ok(Finality::Dual {
-                l2_depth: raw
-                    .l2_depth
-                    .context("l2Depth is needed in mode dual_source")?,
-                l1_confirmations: raw
-                    .confirmations
-                    .context("l1Confirmations is needed in mode dual_source")?,
-                max_l1_delay_seconds: delay,
-            })
-        }
-        Some(other) => bail!(
-            "mode: `{other}` is none of l1_confirmations, dual_source, finalized, safe, source"
-        ),
-    }
 }
 
 fn datasets(names: Option<&[String]>, portal: Option<&PortalSettings>) -> Result<DatasetSet> {

@@ -180,6 +180,12 @@ pub(crate) struct RawFinality {
     pub(crate) l2_depth: Option<u64>,
     #[serde(alias = "max_l1_delay_seconds")]
     pub(crate) max_l1_delay_seconds: Option<u64>,
+    /// The chain below, where the chain is not known by name.
+    #[serde(alias = "l1_chain_id")]
+    pub(crate) l1_chain_id: Option<u64>,
+    /// Who tells its head, where it is not among the chains.
+    #[serde(alias = "l1_rpc_http")]
+    pub(crate) l1_rpc_http: Vec<RawEndpoint>,
 }
 
 /// A narrower scope of logs.

@@ -166,9 +166,57 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         r#"{"chains":[{"chainId":8453,"rpcHttp":["http://a"],"finality":{"mode":"dual_source","l2Depth":1,"l1Confirmations":1}}]}"#,
-        "settle on no other",
+        "chains[0]: finality: dual_source needs the head of its L1: add chain 1 to chains, or its URLs as finality.l1RpcHttp",
+    ),
+    (
+        r#"{"chains":[{"chainId":8453,"rpcHttp":["http://a"],"finality":{"mode":"dual_source","l2Depth":1,"l1Confirmations":1,"l1RpcHttp":["wss://n.example/SECRET"]}}]}"#,
+        "finality: l1RpcHttp: rpcHttp: an endpoint begins with http",
+    ),
+    (
+        r#"{"chains":[{"chainId":31337,"rpcHttp":["http://a"],"finality":{"mode":"dual_source","l2Depth":1,"l1Confirmations":1}}]}"#,
+        "which chain this one settles on is not known: give l1ChainId",
+    ),
+    (
+        r#"{"chains":[{"chainId":8453,"rpcHttp":["http://a"],"finality":{"mode":"finalized","l1RpcHttp":["http://b"]}}]}"#,
+        "for mode dual_source only",
     ),
 ];
+
+/// The chain below is the one that is followed, else whoever is named for it.
+#[test]
+fn the_head_of_the_chain_below_has_one_teller() {
+    let dual = |more: &str| {
+        format!(
+            r#""finality":{{"mode":"dual_source","l2Depth":1,"l1Confirmations":1{more}}},"rpcHttp":["http://a"]"#
+        )
+    };
+    let l1_of = |text: String| {
+        let settings = Settings::parse(&text, false).unwrap();
+        let l1 = settings.chains[0].l1.clone();
+        l1.map(|l1| (l1.chain_id, l1.endpoints.len()))
+    };
+    let urls = dual(r#","l1RpcHttp":["http://b","http://c"]"#);
+    let own = dual(r#","l1ChainId":31337"#);
+    let plain = dual("");
+    for (text, expected) in [
+        (
+            format!(r#"{{"chains":[{{"chainId":8453,{urls}}}]}}"#),
+            Some((1, 2)),
+        ),
+        (
+            format!(r#"{{"chains":[{{"chainId":8453,{urls}}},"ethereum"]}}"#),
+            Some((1, 0)),
+        ),
+        (
+            format!(r#"{{"chains":[{{"chainId":204,{plain}}},"bsc"]}}"#),
+            Some((56, 0)),
+        ),
+        (format!(r#"{{"chains":[{{"chainId":1,{plain}}}]}}"#), None),
+        (format!(r#"{{"chains":[{{"chainId":31337,{own}}}]}}"#), None),
+    ] {
+        assert_eq!(l1_of(text.clone()), expected, "{text}");
+    }
+}
 
 #[test]
 fn bad_files_say_where_and_why() {

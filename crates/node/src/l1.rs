@@ -1,0 +1,210 @@
+//! The chain below an L2. Its head is followed, and dates what the L2's safe tag covers.
+//!
+//! An observation is a safe block with a head of L1 that was asked for after it, so that no inclusion
+//! is dated too early. Only a head that is higher than the one before counts: an L1 that stands still
+//! or lags is as silent as one that is down. All of this runs beside the L2, which never waits for it.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use chronolith_finality::{Mark, Seen};
+use chronolith_model::BlockRef;
+use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy, Tags};
+use chronolith_source::{Error as SourceError, Source};
+use tokio::sync::Notify;
+
+use crate::clock::now;
+use crate::settings::{ChainSettings, L1Settings};
+
+/// How long the first round waits for a first observation: history may be final by it at once.
+const FIRST_WAIT: Duration = Duration::from_secs(5);
+
+/// The chain below.
+pub(crate) struct L1 {
+    pub(crate) chain_id: u64,
+    source: Arc<dyn Source>,
+    /// Between two looks at its head.
+    pause: Duration,
+    state: Mutex<State>,
+    /// The safe block is known for the first time, or an observation is there.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// The L2's safe block as it was last read.
+    safe: Option<BlockRef>,
+    /// How often the safe tag went back: what was asked before that dates nothing.
+    retreats: u64,
+    head: Option<u64>,
+    observed: Option<Observed>,
+    waited: bool,
+}
+
+/// The L2's safe block, and the head of L1 that was seen after it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Observed {
+    safe: BlockRef,
+    pub(crate) head: u64,
+    pub(crate) at: u64,
+}
+
+impl L1 {
+    pub(crate) fn new(chain_id: u64, source: Arc<dyn Source>, pause: Duration) -> Self {
+        Self {
+            chain_id,
+            source,
+            pause,
+            state: Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Over endpoints of its own. One that serves another chain is refused; one that is down is not:
+    /// it holds up finality, and nothing else.
+    pub(crate) async fn open(chain: &ChainSettings, l1: &L1Settings) -> Result<Self> {
+        let source = EvmSource::new(EvmSettings {
+            chain_id: l1.chain_id,
+            endpoints: l1.endpoints.clone(),
+            heads: Vec::new(),
+            tags: Tags::NONE,
+            strategy: Strategy::Receipts,
+            // Which header fields it has is not known, and a height is all that is taken.
+            checks: Checks::NONE,
+            span_max: 1,
+        })?;
+        match source.check_chain().await {
+            Err(error @ SourceError::WrongChain { .. }) => {
+                return Err(error).context("finality.l1RpcHttp");
+            }
+            Err(error) => {
+                tracing::warn!(chain = %chain.name, %error, "L1 does not answer: nothing becomes final until it does");
+            }
+            Ok(()) => {}
+        }
+        Ok(Self::new(l1.chain_id, Arc::new(source), chain.poll))
+    }
+
+    /// Follows the head for ever.
+    pub(crate) async fn follow(&self) -> Infallible {
+        loop {
+            let changed = self.changed.notified();
+            let Some((safe, retreats)) = self.wish() else {
+                changed.await;
+                continue;
+            };
+            // What goes wrong is kept with the endpoint, and told when finality stands still by it.
+            if let Ok(heads) = self.source.heads().await {
+                self.take(safe, retreats, heads.head.number);
+            }
+            tokio::time::sleep(self.pause).await;
+        }
+    }
+
+    /// Takes note of the L2's safe block. One that went back takes with it what was seen of it.
+    pub(crate) fn note_safe(&self, safe: Option<BlockRef>) {
+        let Some(safe) = safe else { return };
+        let mut state = self.lock();
+        let before = state.safe.replace(safe);
+        let back = before.is_some_and(|before| {
+            safe.number < before.number || (safe.number == before.number && safe != before)
+        });
+        if back {
+            state.retreats += 1;
+            state.observed = None;
+        }
+        if before.is_none() {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Waits a moment for a first observation, once.
+    pub(crate) async fn wait_once(&self) {
+        let first = || {
+            let mut state = self.lock();
+            let waited = std::mem::replace(&mut state.waited, true);
+            !waited && state.observed.is_none()
+        };
+        if first() {
+            let observed = async {
+                loop {
+                    let changed = self.changed.notified();
+                    if self.observed().is_some() {
+                        return;
+                    }
+                    changed.await;
+                }
+            };
+            // None in time is no failure: the tail is followed without it.
+            let _ = tokio::time::timeout(FIRST_WAIT, observed).await;
+        }
+    }
+
+    /// The newest observation.
+    pub(crate) fn observed(&self) -> Option<Observed> {
+        self.lock().observed
+    }
+
+    /// What it means to the tracker; it carries the time of the observation.
+    pub(crate) fn seen(&self) -> Seen {
+        let state = self.lock();
+        match (state.observed, state.safe) {
+            (Some(observed), _) => Seen {
+                safe: Some(Mark::from(observed.safe)),
+                l1_head: Some(observed.head),
+                ..Seen::at(observed.at)
+            },
+            // Without L1 it covers nothing new, but a tag that went back takes its word back.
+            (None, safe) => Seen {
+                safe: safe.map(Mark::from),
+                ..Seen::at(now())
+            },
+        }
+    }
+
+    /// Whether there was an observation in the last so many seconds.
+    pub(crate) fn is_fresh(&self, seconds: u64) -> bool {
+        let at = self.observed().map(|observed| observed.at);
+        at.is_some_and(|at| now().saturating_sub(at) <= seconds)
+    }
+
+    /// Why it is silent, as far as that is known.
+    pub(crate) fn reason(&self) -> String {
+        let endpoints = self.source.endpoints();
+        let down = endpoints.iter().find(|endpoint| endpoint.cooling);
+        let error = down.and_then(|endpoint| endpoint.last_error.clone());
+        let (id, head) = (self.chain_id, self.lock().head);
+        match (error, head) {
+            (Some(error), _) => format!("chain {id}: {error}"),
+            (None, Some(head)) => format!("chain {id}: its head stands at {head}"),
+            (None, None) => format!("chain {id}: it was not heard of yet"),
+        }
+    }
+
+    fn wish(&self) -> Option<(BlockRef, u64)> {
+        let state = self.lock();
+        Some((state.safe?, state.retreats))
+    }
+
+    fn take(&self, safe: BlockRef, retreats: u64, head: u64) {
+        let mut state = self.lock();
+        if state.head.is_some_and(|before| head <= before) {
+            return;
+        }
+        state.head = Some(head);
+        if state.retreats == retreats {
+            state.observed = Some(Observed {
+                safe,
+                head,
+                at: now(),
+            });
+            self.changed.notify_waiters();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
