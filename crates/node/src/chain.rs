@@ -13,6 +13,7 @@ use chronolith_source::portal::PortalSource;
 use chronolith_source::{Source, Want};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 
+use crate::genesis;
 use crate::l1::L1;
 use crate::settings::ChainSettings;
 
@@ -61,6 +62,7 @@ impl Chain {
         let source = open_source(&settings).await?;
         tell_syncing(&settings, &*source).await;
         let archive = open_writer(&settings, dir).await?;
+        genesis::check(&settings, dir, &*source).await?;
         let window = Window::above(&settings, archive.health().head)?;
         let l1 = match &settings.l1 {
             Some(l1) if !l1.endpoints.is_empty() => Some(L1::open(&settings, l1).await?),

@@ -13,7 +13,7 @@ pub mod portal;
 mod source;
 mod throttle;
 
-pub use chains::{CHAINS, KnownChain, known_chain};
+pub use chains::{CHAINS, KnownChain, known_chain, known_genesis};
 pub use endpoint::{EndpointReport, EndpointSettings};
 pub use error::{Error, Result};
 pub use source::{Fetched, Heads, Identity, Plan, Source, Want};

@@ -200,6 +200,7 @@ fn is_no_such_block(message: &str) -> bool {
         "invalid block",
         "unsupported tag",
         "not available",
+        "pruned",
     ]
     .iter()
     .any(|part| message.contains(part))
