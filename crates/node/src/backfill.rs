@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::chain::Chain;
 use crate::clock::now;
+use crate::confirm;
 use crate::ingest::{History, Trouble};
 
 /// How often progress is told.
@@ -222,7 +223,7 @@ pub(crate) async fn append(
             )))
         }
         Err(error @ ArchiveError::BadParent { .. }) => {
-            confirm_head(chain).await?;
+            confirm::head(chain, endpoint).await?;
             // The head is as it was: the block that does not stand on it is the wrong one.
             if let Some(first) = first {
                 chain.source.blame(endpoint, first, &error.to_string());
@@ -231,30 +232,4 @@ pub(crate) async fn append(
         }
         Err(error) => Err(error.into()),
     }
-}
-
-/// Asks for the block at the archive's head. If it is another one by now, offering it halts the
-/// archive, durably and with both blocks named.
-pub(crate) async fn confirm_head(chain: &Chain) -> Result<(), Trouble> {
-    let Some(head) = chain.archive.health().head else {
-        return Ok(());
-    };
-    let at_head = chain
-        .source
-        .fetch(BlockRange::one(head.number), &chain.want, None)
-        .await?;
-    for one in at_head {
-        if one.block.clock.hash != head.hash {
-            let provenance = Provenance {
-                level: one.level,
-                source: one.endpoint.to_string(),
-                now: now(),
-            };
-            chain
-                .archive
-                .ingest_finalized_block(one.block, &provenance)
-                .await?;
-        }
-    }
-    Ok(())
 }

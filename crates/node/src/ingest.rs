@@ -114,7 +114,7 @@ pub(crate) async fn round(chain: &Chain) -> Result<(), Trouble> {
     }
     // What became final before, but could not be archived, comes first.
     finalize(chain, &Seen::at(now())).await?;
-    if let Some(history) = missing_history(chain, &heads) {
+    if let Some(history) = missing_history(chain, &heads).await? {
         let filled = backfill::run(chain, &history).await;
         // Also after a failure: what was archived before it lies below everything known.
         let reset = chain.reset_window();
@@ -135,13 +135,38 @@ pub(crate) struct History {
 
 /// Blocks that are final by now and lie above everything we know: their order is settled, so they are
 /// fetched many at a time. What is in the tail below them is fetched again.
-fn missing_history(chain: &Chain, heads: &Heads) -> Option<History> {
-    let (settled, anchor) = match chain.settings.finality {
+async fn missing_history(chain: &Chain, heads: &Heads) -> Result<Option<History>, Trouble> {
+    let Some((settled, named)) = settled(chain, heads) else {
+        return Ok(None);
+    };
+    let head = chain.window().tracker.head();
+    if head.is_some_and(|head| settled <= head.number) {
+        return Ok(None);
+    }
+    let next = chain.archive_next();
+    let range = BlockRange::new(next, settled.saturating_add(1).max(next));
+    // The last of them is left to the walk.
+    if range.len() <= 1 {
+        return Ok(None);
+    }
+    let anchor = match named {
+        Some(named) => named,
+        None => block_at(chain, settled).await?,
+    };
+    Ok(Some(History { range, anchor }))
+}
+
+/// The height below which all is final, and the block that vouches for it where the heads name one.
+fn settled(chain: &Chain, heads: &Heads) -> Option<(u64, Option<BlockRef>)> {
+    let named = |block: BlockRef| (block.number, Some(block));
+    match chain.settings.finality {
+        // Its head would be replaced by every reorg at the tip, long before the history is fetched.
         Finality::Depth(confirmations) => {
-            (heads.head.number.checked_sub(confirmations)?, heads.head)
+            let settled = heads.head.number.checked_sub(confirmations)?;
+            Some((settled, None))
         }
-        Finality::Finalized => (heads.finalized?.number, heads.finalized?),
-        Finality::Safe => (heads.safe?.number, heads.safe?),
+        Finality::Finalized => heads.finalized.map(named),
+        Finality::Safe => heads.safe.map(named),
         Finality::Dual {
             l2_depth,
             max_l1_delay_seconds,
@@ -153,17 +178,16 @@ fn missing_history(chain: &Chain, heads: &Heads) -> Option<History> {
                 return None;
             }
             let deep = heads.head.number.checked_sub(l2_depth)?;
-            (heads.finalized?.number.min(deep), heads.finalized?)
+            let finalized = heads.finalized?;
+            Some((finalized.number.min(deep), Some(finalized)))
         }
-    };
-    let head = chain.window().tracker.head();
-    if head.is_some_and(|head| settled <= head.number) {
-        return None;
     }
-    let next = chain.archive_next();
-    let range = BlockRange::new(next, settled.saturating_add(1).max(next));
-    // The last of them is left to the walk.
-    (range.len() > 1).then_some(History { range, anchor })
+}
+
+async fn block_at(chain: &Chain, number: u64) -> Result<BlockRef, Trouble> {
+    let clock = chain.source.clock(number).await?;
+    let gone = || Trouble::Unsettled(format!("block {number} is not there any more"));
+    clock.map(|clock| clock.block_ref()).ok_or_else(gone)
 }
 
 /// What the heads mean to this chain's rule, as an observation of now.

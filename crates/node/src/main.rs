@@ -7,6 +7,7 @@ mod chain;
 mod cli;
 mod clock;
 mod commands;
+mod confirm;
 mod genesis;
 mod ingest;
 mod l1;

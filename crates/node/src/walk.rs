@@ -7,9 +7,9 @@ use chronolith_finality::{Endpoint, Fault, Seen, Step, TailError};
 use chronolith_model::{BlockRange, BlockRef, Hash32};
 use chronolith_source::{Fetched, Heads};
 
-use crate::backfill;
 use crate::chain::{Chain, Proof};
 use crate::clock::now;
+use crate::confirm;
 use crate::ingest::{self, Trouble};
 
 /// Blocks that are asked for at once.
@@ -183,9 +183,9 @@ fn offer(chain: &Chain, shown_by: &Endpoint, one: &Fetched) -> Result<Offered, T
 }
 
 /// A final block was replaced, or an endpoint says so: the block at the archive's head tells. If that
-/// is another one by now, the archive halts.
+/// is another one by all accounts, the archive halts.
 async fn violation(chain: &Chain, one: &Fetched) -> Trouble {
-    if let Err(trouble) = backfill::confirm_head(chain).await {
+    if let Err(trouble) = confirm::head(chain, &one.endpoint).await {
         return trouble;
     }
     let what = "it contradicts a final block that others confirm";

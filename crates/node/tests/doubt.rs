@@ -58,3 +58,157 @@ async fn a_deep_reorg_of_a_node_that_is_syncing_waits_until_it_is_not() {
     let told = String::from_utf8_lossy(&told.stderr).into_owned();
     assert!(told.contains("says that it is syncing"), "{told}");
 }
+
+/// Two endpoints with one chain, of which the first then goes another way below what is final.
+struct Pair {
+    nodes: [EvmNode; 2],
+    faults: [Faults; 2],
+    bench: Bench,
+    _servers: [RpcServer; 2],
+}
+
+impl Pair {
+    async fn new(seed: u64) -> Self {
+        let nodes = [seed, seed].map(|seed| EvmNode::new(EvmSpec::tiny(seed), 60));
+        let faults = [1, 2].map(Faults::new);
+        let serve = |at: usize| {
+            let faults: Faults = faults[at].clone();
+            let options = RpcOptions {
+                faults,
+                ..RpcOptions::default()
+            };
+            RpcServer::start(nodes[at].clone(), options)
+        };
+        let servers = [serve(0).await.unwrap(), serve(1).await.unwrap()];
+        let depth = r#", "finality": { "mode": "depth", "confirmations": 5 }"#;
+        let urls = [servers[0].url(), servers[1].url()];
+        Self {
+            bench: Bench::new(&urls, depth),
+            nodes,
+            faults,
+            _servers: servers,
+        }
+    }
+
+    fn halted(&self) -> bool {
+        self.bench.json(&["state", "--json"])[0]["halted"].is_string()
+    }
+
+    /// How often the first endpoint was caught.
+    async fn lies(&self) -> u64 {
+        let (_, metrics) = self.bench.operations("/metrics").await;
+        let name = self._servers[0].url();
+        let name = name.trim_start_matches("http://").trim_end_matches('/');
+        let of = |line: &&str| line.starts_with("chronolith_endpoint_lies") && line.contains(name);
+        let line = metrics.lines().find(of).unwrap_or_default();
+        line.rsplit(' ')
+            .next()
+            .and_then(|count| count.parse().ok())
+            .unwrap_or(0)
+    }
+}
+
+/// The other endpoint still has the final block: no halt, the liar is named and benched, and the
+/// chain goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_endpoint_on_another_chain_does_not_halt() {
+    let pair = Pair::new(22).await;
+    let running = pair.bench.start();
+    pair.bench
+        .wait("the first head", || pair.bench.head() == Some(55));
+    pair.nodes[0].reorg(30);
+    let head = pair.nodes[1].mine(20).number;
+    pair.bench.wait("the head of the other", || {
+        pair.bench.head() == Some(head - 5)
+    });
+    assert!(!pair.halted());
+    assert!(pair.lies().await > 0, "the liar was not benched");
+    let liar = pair._servers[0].url();
+    let liar = liar.trim_start_matches("http://").trim_end_matches('/');
+    let log = pair.bench.log();
+    let named = |line: &&str| line.contains("contradicts itself or others") && line.contains(liar);
+    assert!(log.lines().any(|line| named(&line)), "{log}");
+    running.stop();
+    let block = pair.bench.json(&["state", "--json"])[0]["head"]["hash"].clone();
+    assert_eq!(
+        block,
+        pair.nodes[1].block(head - 5).unwrap().hash.to_string()
+    );
+}
+
+/// All endpoints tell of the new chain: a final block was replaced.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_endpoints_on_another_chain_halt() {
+    let pair = Pair::new(23).await;
+    let running = pair.bench.start();
+    pair.bench
+        .wait("the first head", || pair.bench.head() == Some(55));
+    // Before anybody can ask in between: the second first, which is asked only when the first fails.
+    pair.nodes[1].reorg(30);
+    pair.nodes[0].reorg(30);
+    pair.bench.wait("the halt", || pair.halted());
+    running.stop();
+    assert_eq!(pair.bench.head(), Some(55));
+}
+
+/// The other endpoint is down: nobody can say who is right, and that is said.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_opinion_is_waited_for() {
+    let pair = Pair::new(24).await;
+    let running = pair.bench.start();
+    pair.bench
+        .wait("the first head", || pair.bench.head() == Some(55));
+    pair.faults[1].always(RpcFault::Http500);
+    pair.nodes[0].reorg(30);
+    let said = "waiting for a second endpoint";
+    pair.bench
+        .wait("the doubt", || pair.bench.log().contains(said));
+    assert!(!pair.halted());
+    pair.nodes[1].reorg(30);
+    pair.faults[1].clear();
+    pair.bench.wait("the halt", || pair.halted());
+    running.stop();
+}
+
+/// History whose anchor is the last settled block outlives reorgs at the tip: an endpoint that takes
+/// over in the middle has that block, whatever its newest ones are.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reorg_at_the_tip_does_not_end_a_long_backfill() {
+    let node = EvmNode::new(EvmSpec::tiny(25), 6_000);
+    let faults = Faults::new(1);
+    let slow = |faults: Faults| RpcOptions {
+        delay: std::time::Duration::from_millis(30),
+        faults,
+        ..RpcOptions::default()
+    };
+    let first = RpcServer::start(node.clone(), slow(faults.clone()))
+        .await
+        .unwrap();
+    let second = RpcServer::start(node.clone(), slow(Faults::new(2)))
+        .await
+        .unwrap();
+    let depth = r#", "finality": { "mode": "depth", "confirmations": 5 }"#;
+    let bench = Bench::new(&[first.url(), second.url()], depth);
+    let running = bench.start();
+    let receipts = |server: &RpcServer| {
+        let calls = server.stats().calls;
+        calls
+            .get("eth_getBlockReceipts")
+            .copied()
+            .unwrap_or_default()
+    };
+    bench.wait("the middle of the history", || receipts(&first) > 500);
+    node.reorg(2);
+    faults.always(RpcFault::Http500);
+    let head = node.head().number;
+    bench.wait("the head", || bench.head() == Some(head - 5));
+    running.stop();
+    assert!(
+        receipts(&second) > 1_000,
+        "the second endpoint was not needed"
+    );
+    let log = bench.log();
+    assert_eq!(log.matches("fetching history").count(), 1, "{log}");
+    let compared = bench.json(&["verify", "--json", "--to", "400"]);
+    assert_eq!(compared["findings"].as_array().unwrap().len(), 0);
+}

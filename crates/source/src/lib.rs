@@ -16,4 +16,4 @@ mod throttle;
 pub use chains::{CHAINS, KnownChain, known_chain, known_genesis};
 pub use endpoint::{EndpointReport, EndpointSettings};
 pub use error::{Error, Result};
-pub use source::{Fetched, Heads, Identity, Plan, Source, Want};
+pub use source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};

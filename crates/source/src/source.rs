@@ -58,6 +58,15 @@ pub struct Fetched {
     pub endpoint: Arc<str>,
 }
 
+/// What one endpoint says of a block.
+#[derive(Clone, Debug)]
+pub struct Opinion {
+    /// Which endpoint.
+    pub endpoint: Arc<str>,
+    /// The block that it has at the height that was asked for.
+    pub block: BlockRef,
+}
+
 /// A reader of one chain.
 #[async_trait]
 pub trait Source: Send + Sync + std::fmt::Debug {
@@ -69,6 +78,10 @@ pub trait Source: Send + Sync + std::fmt::Debug {
 
     /// The clock of a block as the chain is now; none where there is no such block yet.
     async fn clock(&self, number: u64) -> Result<Option<BlockClock>>;
+
+    /// What every endpoint says of a block, the preferred first, those that are passed over for now
+    /// included. Whoever does not answer or has no such block is left out.
+    async fn opinions(&self, number: u64) -> Vec<Opinion>;
 
     /// Whether an endpoint says that it is still catching up: what it shows may be long past. False
     /// where it cannot tell.

@@ -19,7 +19,7 @@ use super::wire::{WireBlock, hex, parse_quantity};
 use crate::endpoint::{Answer, Call, Endpoint, EndpointReport, EndpointSettings};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
-use crate::source::{Fetched, Heads, Identity, Plan, Source, Want};
+use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
 /// How often a range is tried on all endpoints together.
 const ATTEMPTS: usize = 12;
@@ -313,6 +313,24 @@ impl Source for EvmSource {
             async move { source.header(endpoint, &tag).await }.boxed()
         });
         Ok(block.await?.as_ref().map(clock_of))
+    }
+
+    async fn opinions(&self, number: u64) -> Vec<Opinion> {
+        let tag = hex(number);
+        let ask = |endpoint: &Arc<Endpoint>| {
+            let (endpoint, tag) = (endpoint.clone(), tag.clone());
+            async move {
+                self.admit(&endpoint, None).await.ok()?;
+                let header = self.header(&endpoint, &tag).await.ok()??;
+                Some(Opinion {
+                    endpoint: endpoint.name.clone(),
+                    block: clock_of(&header).block_ref(),
+                })
+            }
+        };
+        let asked = self.pool.endpoints().iter().map(ask);
+        let heard = futures::future::join_all(asked).await;
+        heard.into_iter().flatten().collect()
     }
 
     async fn syncing(&self, endpoint: &str) -> Result<bool> {

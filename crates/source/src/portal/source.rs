@@ -16,7 +16,7 @@ use crate::endpoint::EndpointReport;
 use crate::error::{Error, Result};
 use crate::evm::bloom::Blooms;
 use crate::evm::{Checks, Subscription};
-use crate::source::{Fetched, Heads, Identity, Plan, Source, Want};
+use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
 /// The stream up to the head, of blocks that may still be replaced.
 const STREAM: &str = "stream";
@@ -252,6 +252,15 @@ impl Source for PortalSource {
             Err(Error::Missing { .. }) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    async fn opinions(&self, number: u64) -> Vec<Opinion> {
+        let clock = self.clock(number).await.ok().flatten();
+        let opinion = |clock: BlockClock| Opinion {
+            endpoint: self.client.name.clone(),
+            block: clock.block_ref(),
+        };
+        clock.map(opinion).into_iter().collect()
     }
 
     /// A Portal serves what it has and never says that there is more.

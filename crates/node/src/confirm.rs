@@ -1,0 +1,53 @@
+//! Whether a final block was replaced, as far as endpoints can tell.
+
+use chronolith_archive::Provenance;
+use chronolith_model::BlockRange;
+
+use crate::chain::Chain;
+use crate::clock::now;
+use crate::ingest::Trouble;
+
+/// Asks everybody for the block at the archive's head, after an endpoint contradicted it.
+///
+/// Where one of them still has it, it stands, and whoever has another one is passed over. Where all
+/// have another one, offering it halts the archive, durably and with both blocks named. A halt needs
+/// a person to end it, so one word is not enough for it unless there is only one endpoint to ask.
+///
+/// # Errors
+/// The halt, or that it cannot be told yet.
+pub(crate) async fn head(chain: &Chain, contradicted_by: &str) -> Result<(), Trouble> {
+    let Some(head) = chain.archive.health().head else {
+        return Ok(());
+    };
+    let number = head.number;
+    let opinions = chain.source.opinions(number).await;
+    let others: Vec<_> = opinions.iter().filter(|one| one.block != head).collect();
+    if others.len() < opinions.len() {
+        for other in others {
+            let what = "a final block that others confirm is another one here";
+            chain.source.blame(&other.endpoint, other.block, what);
+        }
+        return Ok(());
+    }
+    let second = others.iter().find(|one| &*one.endpoint != contradicted_by);
+    let alone = chain.source.endpoints().len() == 1;
+    let Some(other) = second.or(others.first().filter(|_| alone)) else {
+        return Err(Trouble::Unsettled(format!(
+            "block {number} is final here, but {contradicted_by} tells of another chain: waiting for a second endpoint to say which is right"
+        )));
+    };
+    let replaced = chain
+        .source
+        .fetch(BlockRange::one(number), &chain.want, Some(other.block))
+        .await?;
+    for one in replaced {
+        let provenance = Provenance {
+            level: one.level,
+            source: one.endpoint.to_string(),
+            now: now(),
+        };
+        let offered = chain.archive.ingest_finalized_block(one.block, &provenance);
+        offered.await?;
+    }
+    Ok(())
+}
