@@ -10,6 +10,7 @@ use chronolith_sim::evm::{
     EvmNode, EvmSpec, Faults, MissingMethod, RpcFault, RpcOptions, RpcServer,
 };
 use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy, Tags};
+use chronolith_source::portal::{PortalSettings, PortalSource};
 use chronolith_source::{EndpointSettings, Heads, Source, Want};
 
 const SAFE: Tags = Tags {
@@ -221,4 +222,30 @@ async fn a_node_that_is_syncing_says_so() {
     let source = source_of(&server);
     let name = source.endpoints()[0].name.clone();
     assert!(source.syncing(&name).await.is_err());
+}
+
+/// Settings and sources may be printed: no URL is in it.
+#[test]
+fn no_url_is_printed() {
+    let settings = EvmSettings {
+        chain_id: 1,
+        endpoints: vec![EndpointSettings::new(
+            "https://user:SECRET@one.example/v3/SECRET",
+        )],
+        heads: vec!["wss://two.example/ws/SECRET".to_owned()],
+        tags: Tags::ALL,
+        strategy: Strategy::Receipts,
+        checks: Checks::ALL,
+        span_max: 10,
+    };
+    let portal = PortalSettings::new("https://three.example/SECRET/datasets/x", 1);
+    let shown = format!("{settings:?} {portal:?}");
+    assert!(shown.contains("chain_id: 1"), "{shown}");
+    let source = EvmSource::new(settings).unwrap();
+    let portal = PortalSource::new(portal).unwrap();
+    let shown = format!("{shown} {source:?} {portal:?}");
+    assert!(shown.contains("one.example"), "{shown}");
+    for hidden in ["SECRET", "wss:", "https:", "two.example"] {
+        assert!(!shown.contains(hidden), "{hidden} in {shown}");
+    }
 }

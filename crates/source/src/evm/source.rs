@@ -34,7 +34,7 @@ pub enum Strategy {
 }
 
 /// A chain and who serves it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct EvmSettings {
     /// Its id; an endpoint with another is refused.
     pub chain_id: u64,
@@ -50,6 +50,21 @@ pub struct EvmSettings {
     pub checks: Checks,
     /// Blocks that one call for logs may span.
     pub span_max: u64,
+}
+
+impl std::fmt::Debug for EvmSettings {
+    /// Without the URLs, which may carry keys.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EvmSettings")
+            .field("chain_id", &self.chain_id)
+            .field("endpoints", &self.endpoints)
+            .field("heads", &self.heads.len())
+            .field("tags", &self.tags)
+            .field("strategy", &self.strategy)
+            .field("checks", &self.checks)
+            .field("span_max", &self.span_max)
+            .finish()
+    }
 }
 
 /// Endpoints that serve the right chain, with the block that they were last seen to have.

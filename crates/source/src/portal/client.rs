@@ -57,7 +57,6 @@ struct Health {
 }
 
 /// A Portal and one dataset of it.
-#[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) name: Arc<str>,
     http: reqwest::Client,
@@ -65,6 +64,13 @@ pub(crate) struct Client {
     throttle: Throttle,
     line_bytes_max: usize,
     health: Mutex<Health>,
+}
+
+impl std::fmt::Debug for Client {
+    /// Without the URL, which may carry a key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Client({}, {:?})", self.name, self.health())
+    }
 }
 
 impl Client {

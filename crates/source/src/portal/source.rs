@@ -28,7 +28,7 @@ const RANGE_BLOCKS: u64 = 2_000;
 const CLOCK_RANGE_BLOCKS: u64 = 100_000;
 
 /// A dataset of Portal and how it may be used.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PortalSettings {
     /// Where the dataset is, its name included.
     pub url: String,
@@ -45,6 +45,20 @@ pub struct PortalSettings {
     /// What the chain lets us prove. Only its bloom is asked for and checked; what a hash or a root
     /// would follow from is not.
     pub checks: Checks,
+}
+
+impl std::fmt::Debug for PortalSettings {
+    /// Without the URL, which may carry a key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PortalSettings")
+            .field("chain_id", &self.chain_id)
+            .field("requests_per_10s", &self.requests_per_10s)
+            .field("in_flight", &self.in_flight)
+            .field("idle_timeout", &self.idle_timeout)
+            .field("line_bytes_max", &self.line_bytes_max)
+            .field("checks", &self.checks)
+            .finish()
+    }
 }
 
 impl PortalSettings {
