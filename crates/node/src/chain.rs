@@ -15,7 +15,7 @@ use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 
 use crate::genesis;
 use crate::l1::L1;
-use crate::settings::ChainSettings;
+use crate::settings::{ChainSettings, Finality, Mode};
 
 /// Blocks that wait for finality may take this many bytes.
 const TAIL_BYTES_MAX: usize = 256 << 20;
@@ -86,6 +86,19 @@ impl Chain {
         self.l1 = Some(L1::new(below.chain_id, source, pause));
     }
 
+    /// Whether finality needs the head of another chain that was not seen lately.
+    pub(crate) fn l1_is_silent(&self) -> bool {
+        let Finality::Dual {
+            max_l1_delay_seconds,
+            ..
+        } = self.settings.finality
+        else {
+            return false;
+        };
+        let l1 = self.l1.as_ref();
+        l1.is_some_and(|l1| !l1.is_fresh(max_l1_delay_seconds))
+    }
+
     /// What lies above the archive. Held for moments only, never across a wait.
     pub(crate) fn window(&self) -> MutexGuard<'_, Window> {
         self.window.lock().unwrap_or_else(PoisonError::into_inner)
@@ -99,6 +112,20 @@ impl Chain {
     pub(crate) fn archive_next(&self) -> u64 {
         let head = self.archive.health().head;
         head.map_or(self.settings.start_block, |head| head.number + 1)
+    }
+
+    /// The last block that is wanted, where there is one.
+    pub(crate) fn end_block(&self) -> Option<u64> {
+        match self.settings.mode {
+            Mode::Backfill { end_block } => Some(end_block),
+            Mode::Auto | Mode::Streaming => None,
+        }
+    }
+
+    /// Whether everything that is wanted is archived.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.end_block()
+            .is_some_and(|end| self.archive_next() > end)
     }
 
     /// The blocks above the archive as they are now.

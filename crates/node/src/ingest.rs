@@ -55,7 +55,7 @@ impl Trouble {
     }
 }
 
-/// Follows a chain for ever. Whatever goes wrong is told and tried again: one chain's trouble never
+/// Follows a chain for ever, or to the end where its mode has one. Whatever goes wrong is told and tried again: one chain's trouble never
 /// touches another, and what is archived is served on.
 pub(crate) async fn run(chain: &Chain) {
     tokio::select! {
@@ -87,6 +87,11 @@ async fn rounds(chain: &Chain) {
             collect(chain).await;
         }
         match round(chain).await {
+            Ok(()) if chain.is_complete() => {
+                let (name, end) = (&chain.settings.name, chain.end_block());
+                tracing::info!(chain = %name, end, "every block that is wanted is archived");
+                return;
+            }
             Ok(()) => {
                 tell_stall(chain);
                 pause = PAUSE_FIRST;
@@ -106,6 +111,9 @@ async fn rounds(chain: &Chain) {
 
 /// From where the chain was to where it is now.
 pub(crate) async fn round(chain: &Chain) -> Result<(), Trouble> {
+    if chain.is_complete() {
+        return Ok(());
+    }
     let heads = chain.source.heads().await?;
     chain.status().source_head = Some(heads.head);
     if let Some(l1) = &chain.l1 {
@@ -120,6 +128,9 @@ pub(crate) async fn round(chain: &Chain) -> Result<(), Trouble> {
         let reset = chain.reset_window();
         filled?;
         reset.map_err(|error| Trouble::Other(error.to_string()))?;
+        if chain.is_complete() {
+            return Ok(());
+        }
     }
     walk::to_head(chain, &heads).await?;
     finalize(chain, &observe(chain, &heads)).await?;
@@ -136,9 +147,16 @@ pub(crate) struct History {
 /// Blocks that are final by now and lie above everything we know: their order is settled, so they are
 /// fetched many at a time. What is in the tail below them is fetched again.
 async fn missing_history(chain: &Chain, heads: &Heads) -> Result<Option<History>, Trouble> {
+    // Nothing becomes final while L1 is silent, however it is fetched.
+    if chain.l1_is_silent() {
+        return Ok(None);
+    }
     let Some((settled, named)) = settled(chain, heads) else {
         return Ok(None);
     };
+    // One more than is wanted: it vouches for the last and is not archived.
+    let beyond = chain.end_block().map(|end| end.saturating_add(1));
+    let settled = beyond.map_or(settled, |beyond| beyond.min(settled));
     let head = chain.window().tracker.head();
     if head.is_some_and(|head| settled <= head.number) {
         return Ok(None);
@@ -157,7 +175,7 @@ async fn missing_history(chain: &Chain, heads: &Heads) -> Result<Option<History>
 }
 
 /// The height below which all is final, and the block that vouches for it where the heads name one.
-fn settled(chain: &Chain, heads: &Heads) -> Option<(u64, Option<BlockRef>)> {
+pub(crate) fn settled(chain: &Chain, heads: &Heads) -> Option<(u64, Option<BlockRef>)> {
     let named = |block: BlockRef| (block.number, Some(block));
     match chain.settings.finality {
         // Its head would be replaced by every reorg at the tip, long before the history is fetched.
@@ -167,16 +185,7 @@ fn settled(chain: &Chain, heads: &Heads) -> Option<(u64, Option<BlockRef>)> {
         }
         Finality::Finalized => heads.finalized.map(named),
         Finality::Safe => heads.safe.map(named),
-        Finality::Dual {
-            l2_depth,
-            max_l1_delay_seconds,
-            ..
-        } => {
-            // Nothing becomes final while L1 is silent, however it is fetched.
-            let l1 = chain.l1.as_ref();
-            if l1.is_some_and(|l1| !l1.is_fresh(max_l1_delay_seconds)) {
-                return None;
-            }
+        Finality::Dual { l2_depth, .. } => {
             let deep = heads.head.number.checked_sub(l2_depth)?;
             let finalized = heads.finalized?;
             Some((finalized.number.min(deep), Some(finalized)))
@@ -221,10 +230,8 @@ pub(crate) async fn finalize(chain: &Chain, seen: &Seen) -> Result<(), Trouble> 
     };
     let next = chain.archive_next();
     let tail = chain.tail();
-    let due = tail.blocks_in(BlockRange::new(
-        next,
-        finalized.number.saturating_add(1).max(next),
-    ));
+    let last = chain.end_block().unwrap_or(u64::MAX).min(finalized.number);
+    let due = tail.blocks_in(BlockRange::new(next, last.saturating_add(1).max(next)));
     let fetched: Option<Vec<Fetched>> = {
         let window = chain.window();
         let proven = |block: &Arc<Block>| {

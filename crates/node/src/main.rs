@@ -13,6 +13,7 @@ mod ingest;
 mod l1;
 mod operations;
 mod settings;
+mod streaming;
 mod walk;
 
 use std::io::IsTerminal as _;

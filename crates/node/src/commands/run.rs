@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result, bail};
 use futures::stream::{self, StreamExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -12,6 +12,7 @@ use crate::chain::Chain;
 use crate::ingest;
 use crate::operations;
 use crate::settings::{ChainSettings, Settings};
+use crate::streaming;
 
 /// Chains that are opened at the same time.
 const OPEN_AT_ONCE: usize = 8;
@@ -27,7 +28,7 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
     for chain in &chains {
         let chain = chain.clone();
         tasks.spawn(async move {
-            if until_caught_up {
+            if until_caught_up && chain.end_block().is_none() {
                 ingest::beside_l1(&chain, catch_up(&chain)).await;
             } else {
                 ingest::run(&chain).await;
@@ -68,7 +69,12 @@ async fn open_all(settings: &Settings) -> Result<Vec<Chain>> {
         let (chain, dir) = (chain.clone(), settings.chain_dir(chain));
         async move {
             let named = format!("chain {} ({})", chain.name, chain.chain_id);
-            Chain::open(chain, &dir).await.context(named)
+            let opened = async {
+                let chain = Chain::open(chain, &dir).await?;
+                streaming::check(&chain).await?;
+                Ok(chain)
+            };
+            opened.await.map_err(|error: Error| error.context(named))
         }
     };
     let opened: Vec<Result<Chain>> = stream::iter(settings.chains.iter().map(open))

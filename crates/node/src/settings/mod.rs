@@ -52,7 +52,7 @@ pub(crate) struct Settings {
 }
 
 /// One chain.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct ChainSettings {
     pub(crate) chain_id: u64,
     pub(crate) name: String,
@@ -62,6 +62,7 @@ pub(crate) struct ChainSettings {
     /// WebSocket URLs that tell of new heads.
     pub(crate) heads: Vec<String>,
     pub(crate) start_block: u64,
+    pub(crate) mode: Mode,
     pub(crate) finality: Finality,
     /// The chain below, where finality needs its head.
     pub(crate) l1: Option<L1Settings>,
@@ -74,6 +75,33 @@ pub(crate) struct ChainSettings {
     /// How often to look for new blocks.
     pub(crate) poll: Duration,
     pub(crate) span_max: u64,
+}
+
+/// What following a chain is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    /// Fetch what is missing, then follow the head.
+    Auto,
+    /// Follow the head. What is missing before it must have been fetched.
+    Streaming,
+    /// Fetch the blocks through this one, and no more.
+    Backfill { end_block: u64 },
+}
+
+impl std::fmt::Debug for ChainSettings {
+    /// Without the URLs, which may carry keys.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChainSettings")
+            .field("chain_id", &self.chain_id)
+            .field("name", &self.name)
+            .field("endpoints", &self.endpoints)
+            .field("portal", &self.portal)
+            .field("heads", &self.heads.len())
+            .field("finality", &self.finality)
+            .field("l1", &self.l1)
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Settings {
@@ -271,6 +299,7 @@ fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
         endpoints,
         heads: raw.rpc_ws,
         start_block: raw.start_block.unwrap_or(0),
+        mode: mode(raw.mode.as_deref(), raw.start_block, raw.end_block)?,
         finality: match (&raw.finality, &portal) {
             // A portal knows what is final.
             (None, Some(_)) => Finality::Finalized,
@@ -304,6 +333,30 @@ fn proof(asked: Option<&str>, known: Option<&KnownChain>) -> Result<(Verificatio
         receipts_root: proof > 1,
     };
     Ok((level, checks))
+}
+
+fn mode(asked: Option<&str>, start: Option<u64>, end: Option<u64>) -> Result<Mode> {
+    let mode = match asked {
+        None | Some("auto") => Mode::Auto,
+        Some("streaming") => Mode::Streaming,
+        Some("backfill") => {
+            let (Some(start), Some(end_block)) = (start, end) else {
+                bail!("mode: backfill needs startBlock and endBlock");
+            };
+            ensure!(
+                start <= end_block,
+                "endBlock: {end_block} is below startBlock {start}"
+            );
+            Mode::Backfill { end_block }
+        }
+        Some(other) => bail!("mode: `{other}` is none of auto, streaming, backfill"),
+    };
+    let bounded = matches!(mode, Mode::Backfill { .. });
+    ensure!(
+        end.is_none() || bounded,
+        "endBlock is for mode backfill only"
+    );
+    Ok(mode)
 }
 
 /// A Portal dataset: the one that is named, or the public one of a chain that is known and has no

@@ -1,7 +1,8 @@
 //! The settings file as people write it.
 //!
 //! Field names may be camelCase or snake_case. A field that is not known is an error. Where the ADFS
-//! document has two spellings of one thing, both are taken.
+//! document has two spellings of one thing, both are taken. Nothing here can be printed: URLs carry
+//! keys.
 
 #![allow(
     dead_code,
@@ -14,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 /// The whole file.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawSettings {
     #[serde(alias = "data_dir")]
@@ -37,7 +38,7 @@ pub(crate) struct RawSettings {
 }
 
 /// What the ADFS document calls the service.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawService {
     #[serde(alias = "queue_max_items")]
@@ -54,7 +55,7 @@ pub(crate) struct RawService {
 }
 
 /// How long blocks may come out of order.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawOrdering {
     #[serde(alias = "max_out_of_order_wait_ms")]
@@ -62,7 +63,7 @@ pub(crate) struct RawOrdering {
 }
 
 /// The other spelling of the queue's limit.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawQueue {
     #[serde(alias = "max_items")]
@@ -70,14 +71,14 @@ pub(crate) struct RawQueue {
 }
 
 /// The other spelling of the metrics port.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawMetrics {
     pub(crate) port: Option<u16>,
 }
 
 /// A version of an ADFS contract.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RawVersion {
     #[serde(alias = "has_block_number")]
@@ -87,7 +88,7 @@ pub(crate) struct RawVersion {
 }
 
 /// An implementation behind a proxy.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RawImplementation {
     pub(crate) version: u32,
@@ -96,7 +97,7 @@ pub(crate) struct RawImplementation {
 }
 
 /// A chain: the name of a known one, or a whole entry.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum RawChainEntry {
     Name(String),
@@ -105,7 +106,7 @@ pub(crate) enum RawChainEntry {
 }
 
 /// A chain.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawChain {
     #[serde(alias = "chain_id")]
@@ -118,6 +119,8 @@ pub(crate) struct RawChain {
     pub(crate) portal: Option<RawPortal>,
     #[serde(alias = "start_block")]
     pub(crate) start_block: Option<u64>,
+    #[serde(alias = "end_block")]
+    pub(crate) end_block: Option<u64>,
     pub(crate) finality: Option<RawFinality>,
     pub(crate) datasets: Option<Vec<String>>,
     pub(crate) logs: Option<RawScope>,
@@ -140,7 +143,7 @@ pub(crate) struct RawChain {
 }
 
 /// An endpoint: its URL, or with limits.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum RawEndpoint {
     Url(String),
@@ -148,7 +151,7 @@ pub(crate) enum RawEndpoint {
 }
 
 /// An endpoint with limits.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RawEndpointSettings {
     pub(crate) url: String,
@@ -161,7 +164,7 @@ pub(crate) struct RawEndpointSettings {
 }
 
 /// A dataset of SQD Portal.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RawPortal {
     pub(crate) url: String,
@@ -170,7 +173,7 @@ pub(crate) struct RawPortal {
 }
 
 /// How blocks become final.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawFinality {
     pub(crate) mode: Option<String>,
@@ -189,7 +192,7 @@ pub(crate) struct RawFinality {
 }
 
 /// A narrower scope of logs.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawScope {
     pub(crate) addresses: Vec<String>,
@@ -197,7 +200,7 @@ pub(crate) struct RawScope {
 }
 
 /// When people want to be told.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawAlerts {
     #[serde(alias = "no_events_seconds")]
@@ -207,7 +210,7 @@ pub(crate) struct RawAlerts {
 }
 
 /// How history is fetched.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawBackfill {
     #[serde(alias = "initial_range")]

@@ -180,7 +180,36 @@ const BAD: &[(&str, &str)] = &[
         r#"{"chains":[{"chainId":8453,"rpcHttp":["http://a"],"finality":{"mode":"finalized","l1RpcHttp":["http://b"]}}]}"#,
         "for mode dual_source only",
     ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"mode":"sometimes"}]}"#,
+        "mode: `sometimes` is none of auto, streaming, backfill",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"mode":"backfill","endBlock":5}]}"#,
+        "backfill needs startBlock and endBlock",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"mode":"backfill","startBlock":6,"endBlock":5}]}"#,
+        "endBlock: 5 is below startBlock 6",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"endBlock":5}]}"#,
+        "endBlock is for mode backfill only",
+    ),
 ];
+
+#[test]
+fn no_url_is_printed() {
+    let text = r#"{"chains":[
+      {"chainId":8453,"rpcHttp":["https://a.example/SECRET"],"rpcWs":["wss://b.example/SECRET"],
+       "finality":{"mode":"dual_source","l2Depth":1,"l1Confirmations":1,"l1RpcHttp":["https://c.example/SECRET"]}},
+      {"chainId":10,"portal":{"url":"https://d.example/SECRET"}}]}"#;
+    let shown = format!("{:?}", Settings::parse(text, false).unwrap());
+    assert!(shown.contains("chain_id: 8453"), "{shown}");
+    for hidden in ["SECRET", "://"] {
+        assert!(!shown.contains(hidden), "{hidden} in {shown}");
+    }
+}
 
 /// The chain below is the one that is followed, else whoever is named for it.
 #[test]

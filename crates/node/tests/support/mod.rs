@@ -9,7 +9,7 @@
 )]
 
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -131,6 +131,18 @@ impl Running {
         self.signal("-TERM");
         let status = self.0.wait().unwrap();
         assert!(status.success(), "stopped with {status}");
+    }
+
+    /// Waits until it ends by itself.
+    pub fn wait(mut self) -> ExitStatus {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status;
+            }
+            assert!(began.elapsed() < PATIENCE, "it did not end");
+            std::thread::sleep(Duration::from_millis(30));
+        }
     }
 
     pub fn kill(mut self) {

@@ -1,0 +1,110 @@
+//! A chain's mode: whether history is fetched, refused or all there is to do.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and waits for a program that it cannot see into"
+)]
+
+mod support;
+
+use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
+use support::Bench;
+
+fn set(bench: &Bench, mode: &str) {
+    let text = std::fs::read_to_string(&bench.config).unwrap();
+    let at = text.find(r#""mode": ""#).unwrap();
+    let end = text.find(r#", "finality""#).unwrap();
+    std::fs::write(
+        &bench.config,
+        format!("{}{mode}{}", &text[..at], &text[end..]),
+    )
+    .unwrap();
+}
+
+async fn bench(node: &EvmNode, mode: &str) -> (RpcServer, Bench) {
+    let server = RpcServer::start(node.clone(), RpcOptions::default())
+        .await
+        .unwrap();
+    let more = format!(r#", {mode}, "finality": {{ "confirmations": 5 }}"#);
+    let bench = Bench::new(&[server.url()], &more);
+    (server, bench)
+}
+
+/// What a run to its end says; it must exit with this code.
+#[track_caller]
+fn run(bench: &Bench, code: i32) -> String {
+    let output = bench.output(&["run"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    said
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backfill_is_bounded_and_exits() {
+    let node = EvmNode::new(EvmSpec::tiny(41), 900);
+    let bounded = |start: u64, end: u64| {
+        format!(r#""mode": "backfill", "startBlock": {start}, "endBlock": {end}"#)
+    };
+    let (_server, bench) = bench(&node, &bounded(100, 700)).await;
+    run(&bench, 0);
+    let state = bench.json(&["state", "--json"]);
+    let covered = &state[0]["covered"];
+    assert_eq!(
+        (&covered[0]["from"], &covered[0]["to"]),
+        (&100.into(), &700.into())
+    );
+    // There is nothing left to do.
+    run(&bench, 0);
+    assert_eq!(bench.head(), Some(700));
+    // The last final block has no final successor yet, and is taken all the same; no more is.
+    set(&bench, &bounded(100, 894));
+    run(&bench, 0);
+    assert_eq!(bench.head(), Some(894));
+    // A block that is not final yet is waited for.
+    set(&bench, &bounded(100, 905));
+    let running = bench.start();
+    bench.wait("what is final by now", || bench.head() == Some(895));
+    node.mine(50);
+    assert!(running.wait().success(), "{}", bench.log());
+    assert_eq!(bench.head(), Some(905));
+    let compared = bench.json(&["verify", "--json", "--against-source"]);
+    assert_eq!(compared["findings"].as_array().unwrap().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streaming_does_not_start_over_a_gap() {
+    let node = EvmNode::new(EvmSpec::tiny(42), 300);
+    let (_server, bench) = bench(&node, r#""mode": "streaming""#).await;
+    let said = run(&bench, 1);
+    for words in [
+        "cannot start in mode streaming",
+        "296 final blocks are missing: 0 to 295",
+        "action required",
+        r#""mode": "backfill", "startBlock": 0, "endBlock": 295"#,
+    ] {
+        assert!(said.contains(words), "no `{words}` in {said}");
+    }
+    assert_eq!(bench.head(), None, "something was fetched");
+    // What it says works.
+    set(
+        &bench,
+        r#""mode": "backfill", "startBlock": 0, "endBlock": 295"#,
+    );
+    run(&bench, 0);
+    set(&bench, r#""mode": "streaming", "startBlock": 0"#);
+    node.mine(100);
+    let running = bench.start();
+    bench.wait("the head", || bench.head() == Some(395));
+    running.stop();
+    // More than a restart explains.
+    node.mine(1_100);
+    let said = run(&bench, 1);
+    assert!(
+        said.contains("1100 final blocks are missing: 396 to 1495"),
+        "{said}"
+    );
+    set(&bench, r#""mode": "auto""#);
+    bench.say(&["run", "--until-caught-up"]);
+    assert_eq!(bench.head(), Some(1_495));
+}
