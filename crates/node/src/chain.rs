@@ -10,7 +10,7 @@ use chronolith_finality::{Settings as WindowSettings, Tail, TailSnapshot, Tracke
 use chronolith_model::{BlockRef, ChainId, Hash32, Verification};
 use chronolith_source::evm::{EvmSettings, EvmSource};
 use chronolith_source::portal::PortalSource;
-use chronolith_source::{Source, Want};
+use chronolith_source::{JointSource, Source, Want};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 
 use crate::genesis;
@@ -171,12 +171,14 @@ pub(crate) fn want_of(settings: &ChainSettings) -> Want {
 
 /// The chain's source, which is sure to serve this chain.
 pub(crate) async fn open_source(settings: &ChainSettings) -> Result<Arc<dyn Source>> {
-    if let Some(portal) = &settings.portal {
-        let source = PortalSource::new(portal.clone())?;
-        source.heads().await.context("the portal cannot be used")?;
-        return Ok(Arc::new(source));
+    let portal = settings.portal.clone().map(PortalSource::new).transpose()?;
+    if settings.endpoints.is_empty()
+        && let Some(portal) = portal
+    {
+        portal.heads().await.context("the portal cannot be used")?;
+        return Ok(Arc::new(portal));
     }
-    let source = EvmSource::new(EvmSettings {
+    let endpoints = EvmSource::new(EvmSettings {
         chain_id: settings.chain_id,
         endpoints: settings.endpoints.clone(),
         heads: settings.heads.clone(),
@@ -185,11 +187,15 @@ pub(crate) async fn open_source(settings: &ChainSettings) -> Result<Arc<dyn Sour
         checks: settings.checks,
         span_max: settings.span_max,
     })?;
-    source
+    endpoints
         .check_chain()
         .await
         .context("no endpoint can be used")?;
-    Ok(Arc::new(source))
+    Ok(match portal {
+        // Whether the portal is on the same chain is found out when it is first needed.
+        Some(portal) => Arc::new(JointSource::new(portal, endpoints)),
+        None => Arc::new(endpoints),
+    })
 }
 
 /// Tells of endpoints that are still catching up: the head that they show is not the chain's.

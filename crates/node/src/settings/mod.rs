@@ -57,7 +57,7 @@ pub(crate) struct ChainSettings {
     pub(crate) chain_id: u64,
     pub(crate) name: String,
     pub(crate) endpoints: Vec<EndpointSettings>,
-    /// A dataset of Portal, where there are no endpoints.
+    /// A dataset of Portal: for all blocks, or for final history where there are endpoints too.
     pub(crate) portal: Option<PortalSettings>,
     /// WebSocket URLs that tell of new heads.
     pub(crate) heads: Vec<String>,
@@ -286,13 +286,20 @@ fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
     );
     let (level, checks) = proof(raw.verification.as_deref(), known)?;
     let portal = portal(&raw, (chain_id, checks), known)?;
+    // With endpoints beside it, they say where the chain stands and what a portal does not tell.
+    let portal_alone = portal.as_ref().filter(|_| raw.rpc_http.is_empty());
     let strategy = match raw.strategy.as_deref() {
         None | Some("receipts") => Strategy::Receipts,
         Some("logs") => Strategy::Logs,
         Some(other) => bail!("strategy: `{other}` is neither receipts nor logs"),
     };
     let scope = scope(raw.logs.as_ref())?;
-    let datasets = datasets(raw.datasets.as_deref(), portal.as_ref())?;
+    let datasets = match raw.datasets.as_deref() {
+        Some(names) => datasets(names, portal_alone)?,
+        // What a portal tells all of.
+        None if portal.is_some() => DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]),
+        None => DatasetSet::of(&[Dataset::Headers, Dataset::Logs, Dataset::TxHashes]),
+    };
     Ok(ChainSettings {
         chain_id,
         name: name.unwrap_or_else(|| chain_id.to_string()),
@@ -300,7 +307,7 @@ fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
         heads: raw.rpc_ws,
         start_block: raw.start_block.unwrap_or(0),
         mode: mode(raw.mode.as_deref(), raw.start_block, raw.end_block)?,
-        finality: match (&raw.finality, &portal) {
+        finality: match (&raw.finality, portal_alone) {
             // A portal knows what is final.
             (None, Some(_)) => Finality::Finalized,
             (asked, _) => finality::rule(asked.as_ref(), known).context("finality")?,
@@ -311,7 +318,7 @@ fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
         level,
         checks,
         strategy,
-        poll: poll(raw.poll_ms, portal.as_ref())?,
+        poll: poll(raw.poll_ms, portal_alone)?,
         span_max: raw.backfill.max_range.unwrap_or(10_000).max(1),
         portal,
     })
@@ -360,14 +367,13 @@ fn mode(asked: Option<&str>, start: Option<u64>, end: Option<u64>) -> Result<Mod
 }
 
 /// A Portal dataset: the one that is named, or the public one of a chain that is known and has no
-/// endpoints.
+/// endpoints. One that is named beside endpoints is for final history.
 fn portal(
     raw: &RawChain,
     (chain_id, checks): (u64, Checks),
     known: Option<&KnownChain>,
 ) -> Result<Option<PortalSettings>> {
-    if !raw.rpc_http.is_empty() {
-        ensure!(raw.portal.is_none(), "give rpcHttp or portal, not both");
+    if !raw.rpc_http.is_empty() && raw.portal.is_none() {
         return Ok(None);
     }
     let named = raw
@@ -387,14 +393,14 @@ fn portal(
 }
 
 /// How often to look for new blocks: once a second at endpoints, once a minute at a portal.
-fn poll(asked_ms: Option<u64>, portal: Option<&PortalSettings>) -> Result<Duration> {
+fn poll(asked_ms: Option<u64>, portal_alone: Option<&PortalSettings>) -> Result<Duration> {
     let seconds = match std::env::var("INGEST_INTERVAL_SECS") {
         Ok(text) => text
             .parse()
             .with_context(|| format!("INGEST_INTERVAL_SECS: `{text}` is no number"))?,
         Err(_) => 60,
     };
-    let default_ms = match portal {
+    let default_ms = match portal_alone {
         Some(_) => seconds * 1_000,
         None => 1_000,
     };
@@ -422,17 +428,7 @@ fn endpoint(raw: &RawEndpoint) -> Result<EndpointSettings> {
     Ok(settings)
 }
 
-fn datasets(names: Option<&[String]>, portal: Option<&PortalSettings>) -> Result<DatasetSet> {
-    let Some(names) = names else {
-        if portal.is_some() {
-            return Ok(DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]));
-        }
-        return Ok(DatasetSet::of(&[
-            Dataset::Headers,
-            Dataset::Logs,
-            Dataset::TxHashes,
-        ]));
-    };
+fn datasets(names: &[String], portal_alone: Option<&PortalSettings>) -> Result<DatasetSet> {
     let mut sets = Vec::new();
     for name in names {
         let found = Dataset::ALL
@@ -450,7 +446,7 @@ fn datasets(names: Option<&[String]>, portal: Option<&PortalSettings>) -> Result
     );
     let whole = set.contains(Dataset::Headers) || set.contains(Dataset::Transactions);
     ensure!(
-        !whole || portal.is_none(),
+        !whole || portal_alone.is_none(),
         "datasets: headers and transactions need rpcHttp, a portal does not tell all of them"
     );
     Ok(set)

@@ -60,6 +60,23 @@ fn a_known_name_alone_is_enough() {
     assert_eq!(ethereum.chain_id, 1);
 }
 
+#[test]
+fn a_portal_beside_endpoints_is_for_history() {
+    let both = |more: &str| {
+        let text = format!(
+            r#"{{"chains":[{{"chainId":31337,"rpcHttp":["http://a"],"portal":{{"url":"http://b","dataset":"c"}}{more}}}]}}"#
+        );
+        Settings::parse(&text, false).unwrap().chains.remove(0)
+    };
+    let chain = both("");
+    assert!(chain.portal.is_some() && chain.endpoints.len() == 1);
+    assert_eq!(chain.finality, Finality::Depth(64));
+    assert_eq!(chain.poll, Duration::from_secs(1));
+    assert!(!chain.datasets.contains(Dataset::Headers));
+    let whole = both(r#","datasets":["headers","logs"]"#);
+    assert!(whole.datasets.contains(Dataset::Headers));
+}
+
 /// The example of the ADFS document, with real addresses and URLs.
 #[test]
 fn the_document_of_the_oracle_team_loads() {
@@ -112,8 +129,8 @@ const BAD: &[(&str, &str)] = &[
         "need rpcHttp",
     ),
     (
-        r#"{"chains":[{"name":"base","rpcHttp":["http://a"],"portal":{"url":"http://b"}}]}"#,
-        "not both",
+        r#"{"chains":[{"chainId":31337,"rpcHttp":["http://a"],"portal":{"url":"http://b"}}]}"#,
+        "portal.dataset is needed",
     ),
     (
         r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"colour":1}]}"#,

@@ -113,6 +113,16 @@ impl PortalSource {
         })
     }
 
+    /// Its host.
+    pub(crate) fn name(&self) -> &str {
+        &self.client.name
+    }
+
+    /// Whether it can deliver this, as far as it must be proven.
+    pub(crate) fn serves(&self, want: &Want) -> bool {
+        Query::new(want, self.checks).is_ok()
+    }
+
     /// A head, once Portal knows it.
     async fn head(&self, path: &str) -> Result<BlockRef> {
         let mut pauses = HEAD_PAUSES_MS.into_iter();

@@ -1,0 +1,212 @@
+//! A Portal for final history, and endpoints for everything else.
+//!
+//! The endpoints say what the chain is: its heads, its tail, what a Portal cannot tell, and whether
+//! the Portal is on it. A Portal delivers only blocks below one that the endpoints have too. What it
+//! fails to deliver comes from the endpoints.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chronolith_model::{BlockClock, BlockRange, BlockRef, DatasetSet, Scope, Verification};
+use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::time::Instant;
+
+use crate::endpoint::EndpointReport;
+use crate::error::Result;
+use crate::evm::{EvmSource, Subscription};
+use crate::portal::PortalSource;
+use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
+
+/// How long a Portal that failed or contradicted is passed over.
+const PAUSE: Duration = Duration::from_secs(300);
+
+/// Reads an EVM chain from a Portal and from endpoints.
+#[derive(Debug)]
+pub struct JointSource {
+    portal: PortalSource,
+    endpoints: EvmSource,
+    /// Held while it is asked for, so that fetches that run together ask once.
+    agreement: AsyncMutex<Option<Agreement>>,
+    paused_until: Mutex<Option<Instant>>,
+}
+
+/// A block of the endpoints, and the highest one up to there that the Portal has too.
+#[derive(Clone, Copy, Debug)]
+struct Agreement {
+    anchor: BlockRef,
+    through: BlockRef,
+}
+
+impl JointSource {
+    /// Over both. Nothing is asked yet.
+    #[must_use]
+    pub fn new(portal: PortalSource, endpoints: EvmSource) -> Self {
+        Self {
+            portal,
+            endpoints,
+            agreement: AsyncMutex::default(),
+            paused_until: Mutex::default(),
+        }
+    }
+
+    /// Blocks from the Portal; none where it must not or cannot deliver them.
+    async fn delivered(
+        &self,
+        range: BlockRange,
+        want: &Want,
+        anchor: BlockRef,
+    ) -> Result<Option<Vec<Fetched>>> {
+        let Some(through) = self.agreed(anchor).await? else {
+            return Ok(None);
+        };
+        let end = range.end.min(through.number.saturating_add(1));
+        if end <= range.start {
+            return Ok(None);
+        }
+        let below = BlockRange::new(range.start, end);
+        let fetched = self.portal.fetch_some(below, want, Some(through)).await?;
+        Ok(Some(fetched))
+    }
+
+    /// The highest block up to the anchor that the Portal calls final and the endpoints have; none
+    /// where the Portal is on another fork, which is then named and passed over.
+    async fn agreed(&self, anchor: BlockRef) -> Result<Option<BlockRef>> {
+        let mut agreement = self.agreement.lock().await;
+        if let Some(known) = agreement.filter(|known| known.anchor == anchor) {
+            return Ok(Some(known.through));
+        }
+        let Some(finalized) = self.portal.heads().await?.finalized else {
+            return Ok(None);
+        };
+        let (theirs, ours) = if finalized.number < anchor.number {
+            let ours = self.at_endpoints(finalized.number, anchor).await?;
+            (Some(finalized), ours)
+        } else {
+            let clock = self.portal.clock(anchor.number).await?;
+            (clock.map(|clock| clock.block_ref()), Some(anchor))
+        };
+        let (Some(through), Some(ours)) = (theirs, ours) else {
+            return Ok(None);
+        };
+        if through != ours {
+            let what = "the endpoints have another block there";
+            self.blame(self.portal.name(), through, what);
+            return Ok(None);
+        }
+        *agreement = Some(Agreement { anchor, through });
+        Ok(Some(through))
+    }
+
+    /// The block of this height on the anchor's chain.
+    async fn at_endpoints(&self, number: u64, anchor: BlockRef) -> Result<Option<BlockRef>> {
+        let want = Want {
+            datasets: DatasetSet::CLOCK,
+            scope: Scope::All,
+            level: Verification::Linked,
+        };
+        let range = BlockRange::one(number);
+        let fetched = self.endpoints.fetch(range, &want, Some(anchor)).await?;
+        Ok(fetched.first().map(|one| one.block.clock.block_ref()))
+    }
+
+    fn is_paused(&self) -> bool {
+        let until = *self.pause();
+        until.is_some_and(|until| until > Instant::now())
+    }
+
+    fn pause(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+        self.paused_until
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Source for JointSource {
+    async fn identity(&self) -> Result<Identity> {
+        self.endpoints.identity().await
+    }
+
+    async fn heads(&self) -> Result<Heads> {
+        self.endpoints.heads().await
+    }
+
+    async fn clock(&self, number: u64) -> Result<Option<BlockClock>> {
+        self.endpoints.clock(number).await
+    }
+
+    async fn opinions(&self, number: u64) -> Vec<Opinion> {
+        let mut opinions = self.endpoints.opinions(number).await;
+        opinions.extend(self.portal.opinions(number).await);
+        opinions
+    }
+
+    async fn syncing(&self, endpoint: &str) -> Result<bool> {
+        if endpoint == self.portal.name() {
+            return self.portal.syncing(endpoint).await;
+        }
+        self.endpoints.syncing(endpoint).await
+    }
+
+    async fn fetch_some(
+        &self,
+        range: BlockRange,
+        want: &Want,
+        anchor: Option<BlockRef>,
+    ) -> Result<Vec<Fetched>> {
+        // Without an anchor it is the tail that is asked for.
+        if let Some(anchor) = anchor
+            && self.portal.serves(want)
+            && !self.is_paused()
+        {
+            match self.delivered(range, want, anchor).await {
+                Ok(Some(fetched)) => return Ok(fetched),
+                Ok(None) => {}
+                Err(error) => {
+                    let pause_seconds = PAUSE.as_secs();
+                    tracing::warn!(%error, pause_seconds, "the portal failed: history comes from the endpoints");
+                    *self.pause() = Some(Instant::now() + PAUSE);
+                }
+            }
+        }
+        self.endpoints.fetch_some(range, want, anchor).await
+    }
+
+    async fn listen(&self) {
+        self.endpoints.listen().await;
+    }
+
+    fn hints(&self) -> watch::Receiver<u64> {
+        self.endpoints.hints()
+    }
+
+    fn subscription(&self) -> Subscription {
+        self.endpoints.subscription()
+    }
+
+    fn blame(&self, endpoint: &str, block: BlockRef, what: &str) {
+        if endpoint == self.portal.name() {
+            *self.pause() = Some(Instant::now() + PAUSE);
+        }
+        self.portal.blame(endpoint, block, what);
+        self.endpoints.blame(endpoint, block, what);
+    }
+
+    fn endpoints(&self) -> Vec<EndpointReport> {
+        let mut reports = self.endpoints.endpoints();
+        let paused = self.is_paused();
+        reports.extend(self.portal.endpoints().into_iter().map(|report| {
+            let cooling = report.cooling || paused;
+            EndpointReport { cooling, ..report }
+        }));
+        reports
+    }
+
+    fn plan(&self, want: &Want) -> Plan {
+        match self.portal.serves(want) && !self.is_paused() {
+            true => self.portal.plan(want),
+            false => self.endpoints.plan(want),
+        }
+    }
+}
