@@ -12,7 +12,7 @@ use alloy_consensus::{Eip658Value, Receipt, ReceiptEnvelope, ReceiptWithBloom};
 use alloy_primitives::{Address, B256, Bloom, Bytes, LogData, keccak256};
 use alloy_rlp::Encodable as _;
 use chronolith_model::{BlockRange, ChainProfile, Hash32};
-use chronolith_sim::evm::{Era, EvmBlock, EvmNode, EvmSpec, EvmTx, TxType};
+use chronolith_sim::evm::{Era, EvmBlock, EvmNode, EvmSpec, EvmTx, TxType, UPGRADED_TOPIC};
 
 /// The receipt as alloy has it: the sim encodes its own.
 fn envelope(block: &EvmBlock, tx: &EvmTx) -> ReceiptEnvelope {
@@ -168,4 +168,39 @@ fn a_quarter_of_a_million_sparse_blocks_are_quickly_there() {
     let logs: usize = oracle.blocks().map(|block| block.logs.len()).sum();
     assert!((1_000..1_400).contains(&logs), "{logs}");
     check_block(&node.block(250_000).unwrap());
+}
+
+/// A proxy tells of its upgrades, headers commit to that too, and a reorg may change what it is
+/// upgraded to.
+#[test]
+fn a_proxy_is_upgraded_now_and_then() {
+    let spec = EvmSpec {
+        upgrade_every: 20,
+        ..EvmSpec::tiny(8)
+    };
+    let node = EvmNode::new(spec, 60);
+    let upgrades = |node: &EvmNode| -> Vec<(u64, Vec<u8>)> {
+        let blocks = (0..=node.head().number).map(|number| node.block(number).unwrap());
+        let of = |block: std::sync::Arc<EvmBlock>| {
+            let upgrade =
+                |log: &&chronolith_model::Log| log.topics().next() == Some(&UPGRADED_TOPIC[..]);
+            let to = block.logs.iter().find(upgrade);
+            to.map(|log| (block.header.number, log.topics().nth(1).unwrap().to_vec()))
+        };
+        blocks.filter_map(of).collect()
+    };
+    let before = upgrades(&node);
+    let numbers: Vec<u64> = before.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, [1, 20, 40, 60]);
+    check_chain(&node);
+    node.reorg(5);
+    let after = upgrades(&node);
+    assert_eq!(before[..3], after[..3]);
+    assert_ne!(before[3], after[3]);
+    check_chain(&node);
+    let quiet = EvmSpec {
+        upgrade_every: 20,
+        ..EvmSpec::sparse(8, 0)
+    };
+    assert_eq!(upgrades(&EvmNode::new(quiet, 40)).len(), 3);
 }

@@ -11,12 +11,14 @@ use alloy_trie::EMPTY_ROOT_HASH;
 use chronolith_model::{Hash32, Log, Tx};
 
 use super::block::{Content, EvmTx, HeaderFiller, Seal, TxType};
+use super::proxy::Proxy;
 use crate::chain::{BLOCK_SECONDS, GENESIS_TIME};
 use crate::rng::{self, Rng};
 use crate::{ChainSpec, Shape, SimChain};
 
 /// Numbers that keep apart what is derived from one seed.
-mod domain {
+pub(super) mod domain {
+    pub(in crate::evm) const PROXY: u64 = 104;
     pub(super) const BUSY: u64 = 101;
     pub(super) const TXS: u64 = 102;
     pub(super) const HEADER: u64 = 103;
@@ -66,6 +68,8 @@ pub struct EvmSpec {
     pub busy_permille: u32,
     /// Which header fields there are.
     pub era: Era,
+    /// One contract is a proxy that is upgraded every so many blocks; 0 for no such contract.
+    pub upgrade_every: u64,
 }
 
 impl EvmSpec {
@@ -79,6 +83,7 @@ impl EvmSpec {
             block_seconds: BLOCK_SECONDS,
             busy_permille: 1_000,
             era: Era::Prague,
+            upgrade_every: 0,
         }
     }
 
@@ -157,13 +162,32 @@ impl EvmChain {
 
     /// The transactions and logs of a block.
     pub(super) fn content(&self, number: u64) -> Content {
-        if !self.is_busy(number) {
-            return Content::default();
+        let (mut txs, mut logs) = (Vec::new(), Vec::new());
+        if self.is_busy(number) {
+            let block = self.content.block(number);
+            (txs, logs) = (block.txs, block.logs);
         }
-        let block = self.content.block(number);
+        self.add_proxy(number, &mut txs, &mut logs);
         Content {
-            txs: self.txs(number, &block.txs, &block.logs),
-            logs: block.logs,
+            txs: self.txs(number, &txs, &logs),
+            logs,
+        }
+    }
+
+    /// Puts what the proxy emits into a transaction of its own behind all others.
+    fn add_proxy(&self, number: u64, txs: &mut Vec<Tx>, logs: &mut Vec<Log>) {
+        let (seed, every) = (self.spec.seed, self.spec.upgrade_every);
+        if every == 0 {
+            return;
+        }
+        let proxy = Proxy { seed, every };
+        let index = txs.len() as u32;
+        for made in proxy.logs(number, self.place(number)) {
+            logs.push(proxy.log(&made, index, logs.len() as u32));
+        }
+        if logs.last().is_some_and(|log| log.tx_index() == index) {
+            let hash = self.tx_hash(number, index);
+            txs.push(Tx { index, hash });
         }
     }
 
