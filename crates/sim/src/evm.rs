@@ -19,7 +19,9 @@ mod server;
 
 pub use block::{EvmBlock, EvmTx, TxType};
 pub use chain::{Era, EvmChain, EvmSpec};
+pub(crate) use faults::parse_rates;
 pub use faults::{FaultSizes, Faults, FaultsError, RpcFault};
 pub use node::EvmNode;
 pub use proxy::UPGRADED_TOPIC;
+pub(crate) use server::{ANY_LOCAL_PORT, Limiter};
 pub use server::{MissingMethod, RateLimit, RpcOptions, RpcServer, RpcStats};

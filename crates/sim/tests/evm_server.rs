@@ -325,6 +325,9 @@ async fn limits_name_a_range_that_works() {
     }
     assert!(refused > 0);
     assert_eq!(logs, all_logs(&url, 0, 100).await.len());
+    let stats = server.stats();
+    assert_eq!(stats.refused_for_blocks, 1);
+    assert_eq!(stats.refused_for_results, refused);
 }
 
 #[tokio::test]
@@ -525,4 +528,22 @@ async fn new_heads_arrive_for_mined_and_reorged_blocks() {
     // The connection ends with the server.
     server.shutdown().await.unwrap();
     while let Some(Ok(_)) = socket.next().await {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_listens_where_it_is_told_to() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = free.local_addr().unwrap();
+    let node = EvmNode::new(EvmSpec::tiny(9), 5);
+    let taken = RpcServer::start_at(at, node.clone(), RpcOptions::default()).await;
+    assert!(taken.is_err(), "the port is taken");
+    drop(free);
+    let server = RpcServer::start_at(at, node, RpcOptions::default())
+        .await
+        .unwrap();
+    assert_eq!(server.url(), format!("http://{at}/"));
+    assert_eq!(
+        result(&server.url(), "eth_blockNumber", json!([])).await,
+        "0x5"
+    );
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use chronolith_model::{
     Block, BlockRange, Dataset, DatasetSet, ErrorKind, Scope, ScopeEntry, Verification,
 };
-use chronolith_sim::evm::{EvmNode, EvmSpec};
+use chronolith_sim::evm::{EvmNode, EvmSpec, RateLimit};
 use chronolith_sim::portal::{
     PortalEncoding, PortalFault, PortalFaults, PortalOptions, PortalServer,
 };
@@ -565,4 +565,27 @@ async fn what_cannot_be_had_or_proven_is_refused() {
     for url in ["", "ftp://a/b", "mailto:a@b", "portal/sim"] {
         assert!(PortalSource::new(PortalSettings::new(url, 1)).is_err());
     }
+}
+
+/// More requests than are allowed are told to wait, wait, and get their blocks all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_on_requests_is_waited_for() {
+    let node = node(40);
+    let limit = RateLimit {
+        calls_per_second: 2,
+        retry_after_seconds: Some(1),
+    };
+    let options = PortalOptions {
+        rate_limit: Some(limit),
+        blocks_max: Some(10),
+        ..PortalOptions::default()
+    };
+    let server = serve(&node, options).await;
+    let fetched = source(&server)
+        .fetch(BlockRange::new(0, 50), &want(&[Dataset::Logs]), None)
+        .await
+        .unwrap();
+    assert_eq!(fetched.len(), 50);
+    let asked: u64 = server.stats().requests.values().sum();
+    assert!(asked > 6, "nothing was refused: {asked} requests");
 }

@@ -209,7 +209,8 @@ impl Faults {
     /// Text that is no such object, an unknown name, or a probability outside 0 to 1; then nothing
     /// is changed.
     pub fn load_json(&self, text: &str) -> Result<(), FaultsError> {
-        let rates = parse_rates(text).map_err(FaultsError)?;
+        let named = |name: &str| RpcFault::ALL.into_iter().find(|fault| fault.name() == name);
+        let rates = parse_rates(text, named)?;
         self.plan().per_million.extend(rates);
         Ok(())
     }
@@ -273,15 +274,24 @@ impl fmt::Display for FaultsError {
 
 impl std::error::Error for FaultsError {}
 
-fn parse_rates(text: &str) -> Result<Vec<(RpcFault, u32)>, String> {
-    let value: Value =
-        serde_json::from_str(text).map_err(|error| format!("faults are no JSON: {error}"))?;
-    let object = value.as_object().ok_or("faults are no JSON object")?;
+/// A fault and how often it happens, in cases of a million.
+type FaultRate<F> = (F, u32);
+
+/// Reads an object of names and probabilities.
+pub(crate) fn parse_rates<F>(
+    text: &str,
+    named: impl Fn(&str) -> Option<F>,
+) -> Result<Vec<FaultRate<F>>, FaultsError> {
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| FaultsError(format!("faults are no JSON: {error}")))?;
+    let object = value.as_object();
+    let object = object.ok_or_else(|| FaultsError("faults are no JSON object".to_owned()))?;
     let rate = |(name, value): (&String, &Value)| {
-        let fault = RpcFault::ALL.into_iter().find(|fault| fault.name() == name);
-        let fault = fault.ok_or_else(|| format!("unknown fault (name={name})"))?;
+        let fault = named(name);
+        let fault = fault.ok_or_else(|| FaultsError(format!("unknown fault (name={name})")))?;
         let share = value.as_f64().filter(|share| (0.0..=1.0).contains(share));
-        let share = share.ok_or_else(|| format!("no probability from 0 to 1 (name={name})"))?;
+        let what = || FaultsError(format!("no probability from 0 to 1 (name={name})"));
+        let share = share.ok_or_else(what)?;
         Ok((fault, (share * f64::from(ALWAYS)).round() as u32))
     };
     object.iter().map(rate).collect()

@@ -5,10 +5,11 @@
 
 mod context;
 mod http;
+mod limiter;
 mod socket;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,11 +24,14 @@ use tokio::task::JoinHandle;
 use super::faults::Faults;
 use super::node::EvmNode;
 
-pub(super) use context::Context;
 pub use context::RpcStats;
+pub(super) use context::{Cap, Context};
+pub(crate) use limiter::Limiter;
 
 /// Longest request.
 const REQUEST_BYTES_MAX: usize = 16 << 20;
+/// A free port that only this machine can reach.
+pub(crate) const ANY_LOCAL_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// How often a server may be asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,7 +91,16 @@ impl RpcServer {
     /// # Errors
     /// When no port can be opened.
     pub async fn start(node: EvmNode, options: RpcOptions) -> io::Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        Self::start_at(ANY_LOCAL_PORT, node, options).await
+    }
+
+    /// Serves this node at this address; port 0 is a free one. Must be called inside a tokio
+    /// runtime.
+    ///
+    /// # Errors
+    /// When the address cannot be opened.
+    pub async fn start_at(at: SocketAddr, node: EvmNode, options: RpcOptions) -> io::Result<Self> {
+        let listener = TcpListener::bind(at).await?;
         let address = listener.local_addr()?;
         let (stop, stopped) = watch::channel(false);
         let context = Arc::new(Context::new(node, options, stopped.clone()));

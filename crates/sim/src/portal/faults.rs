@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::evm::{FaultsError, parse_rates};
 use crate::rng::Rng;
 
 /// The rate that always hits.
@@ -51,6 +52,59 @@ pub enum PortalFault {
 }
 
 impl PortalFault {
+    /// All of them but the statuses, with their names in reports and settings.
+    pub const NAMED: [(Self, &'static str); 15] = [
+        (Self::Conflict, "conflict"),
+        (Self::HeadNull, "head_null"),
+        (Self::FinalizedHeadDown, "finalized_head_down"),
+        (Self::EmptyBody, "empty_body"),
+        (Self::ShortBody, "short_body"),
+        (Self::CutLine, "cut_line"),
+        (Self::BrokenBody, "broken_body"),
+        (Self::Stall, "stall"),
+        (Self::OpenEnd, "open_end"),
+        (Self::SkippedBlock, "skipped_block"),
+        (Self::RepeatedBlock, "repeated_block"),
+        (Self::WrongParent, "wrong_parent"),
+        (Self::MissingLog, "missing_log"),
+        (Self::Garbage, "garbage"),
+        (Self::LongLine, "long_line"),
+    ];
+
+    /// Its name in reports and settings; that of a status is `status_503` or
+    /// `status_503_retry_after`.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::Status(status) => format!("status_{status}"),
+            Self::StatusRetryAfter(status) => format!("status_{status}_retry_after"),
+            other => {
+                let named = Self::NAMED.iter().find(|(fault, _)| *fault == other);
+                named.map_or_else(String::new, |(_, name)| (*name).to_owned())
+            }
+        }
+    }
+
+    /// The fault of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        if let Some(status) = name.strip_prefix("status_") {
+            let (digits, waits) = match status.strip_suffix("_retry_after") {
+                Some(digits) => (digits, true),
+                None => (status, false),
+            };
+            let status: u16 = digits.parse().ok()?;
+            // Others are no refusals: a client would take the answer for one.
+            let refuses = status == 204 || (400..600).contains(&status);
+            return refuses.then_some(match waits {
+                true => Self::StatusRetryAfter(status),
+                false => Self::Status(status),
+            });
+        }
+        let found = Self::NAMED.iter().find(|(_, known)| *known == name);
+        found.map(|(fault, _)| *fault)
+    }
+
     /// Those that happen to single lines.
     pub(super) const OF_LINES: [Self; 6] = [
         Self::SkippedBlock,
@@ -127,6 +181,28 @@ impl PortalFaults {
         self.plan().odds.clear();
     }
 
+    /// Sets the rates of an object of names and probabilities, such as `{"cut_line": 0.02}`. Names
+    /// that are not in it keep their rate.
+    ///
+    /// # Errors
+    /// Text that is no such object, an unknown name, or a probability outside 0 to 1; then nothing
+    /// is changed.
+    pub fn load_json(&self, text: &str) -> Result<(), FaultsError> {
+        let rates = parse_rates(text, PortalFault::named)?;
+        rates
+            .into_iter()
+            .for_each(|(fault, per_million)| self.set(fault, per_million));
+        Ok(())
+    }
+
+    /// How often each fault was injected, by name; those that never were are not in it.
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<String, u64> {
+        let plan = self.plan();
+        let count = |(fault, count): (&PortalFault, &u64)| (fault.name(), *count);
+        plan.injected.iter().map(count).collect()
+    }
+
     /// How often a fault was injected.
     #[must_use]
     pub fn injected(&self, fault: PortalFault) -> u64 {
@@ -200,5 +276,46 @@ mod tests {
         faults.clear();
         assert!(!faults.hits(PortalFault::CutLine));
         assert!(faults.injected(PortalFault::CutLine) > 0);
+    }
+
+    #[test]
+    fn every_fault_has_a_name_that_finds_it() {
+        let statuses = [
+            PortalFault::Status(204),
+            PortalFault::Status(503),
+            PortalFault::StatusRetryAfter(429),
+        ];
+        let named = PortalFault::NAMED.into_iter().map(|(fault, _)| fault);
+        for fault in named.chain(statuses) {
+            assert_eq!(PortalFault::named(&fault.name()), Some(fault));
+        }
+        assert_eq!(
+            PortalFault::StatusRetryAfter(429).name(),
+            "status_429_retry_after"
+        );
+        for name in [
+            "",
+            "stal",
+            "status_",
+            "status_200",
+            "status_x",
+            "status_99999",
+        ] {
+            assert_eq!(PortalFault::named(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn faults_are_loaded_all_or_none() {
+        let faults = PortalFaults::new(1);
+        for text in [r#"{"stall": 1, "no_such": 1}"#, r#"{"stall": 1.5}"#, "7"] {
+            assert!(faults.load_json(text).is_err(), "{text}");
+        }
+        assert!(!faults.hits(PortalFault::Stall));
+        faults
+            .load_json(r#"{"stall": 1, "status_529": 0.5}"#)
+            .unwrap();
+        assert!(faults.hits(PortalFault::Stall));
+        assert_eq!(faults.counts(), BTreeMap::from([("stall".to_owned(), 1)]));
     }
 }

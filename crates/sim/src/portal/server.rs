@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -23,7 +24,7 @@ use super::body::{BodyPlan, body};
 use super::encoder::Encoder;
 use super::faults::{PortalFault, PortalFaults};
 use super::query::Query;
-use crate::evm::EvmNode;
+use crate::evm::{ANY_LOCAL_PORT, EvmNode, Limiter, RateLimit};
 
 /// How far the finalized head goes down.
 const DOWN_BLOCKS: u64 = 7;
@@ -49,6 +50,10 @@ pub struct PortalOptions {
     pub blocks_max: Option<u64>,
     /// How bodies are compressed.
     pub encoding: PortalEncoding,
+    /// How long every answer takes at least to begin.
+    pub delay: Duration,
+    /// How often it may be asked.
+    pub rate_limit: Option<RateLimit>,
     /// What goes wrong.
     pub faults: PortalFaults,
 }
@@ -68,6 +73,7 @@ pub struct PortalStats {
 struct Shared {
     node: EvmNode,
     options: PortalOptions,
+    limiter: Limiter,
     stats: Mutex<PortalStats>,
 }
 
@@ -86,11 +92,25 @@ impl PortalServer {
     /// # Errors
     /// When no port can be opened.
     pub async fn start(node: EvmNode, options: PortalOptions) -> io::Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        Self::start_at(ANY_LOCAL_PORT, node, options).await
+    }
+
+    /// Serves the chain of this node at this address; port 0 is a free one. Must be called inside a
+    /// tokio runtime.
+    ///
+    /// # Errors
+    /// When the address cannot be opened.
+    pub async fn start_at(
+        at: SocketAddr,
+        node: EvmNode,
+        options: PortalOptions,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::bind(at).await?;
         let address = listener.local_addr()?;
         let (stop, mut stopped) = watch::channel(false);
         let shared = Arc::new(Shared {
             node,
+            limiter: Limiter::new(options.rate_limit),
             options,
             stats: Mutex::default(),
         });
@@ -155,7 +175,7 @@ async fn unknown() -> Response {
 
 /// Answers a GET.
 async fn look_up(State(shared): State<Arc<Shared>>, Path(call): Path<String>) -> Response {
-    shared.count(&call);
+    shared.arrive(&call).await;
     if let Some(refused) = shared.refused(&[204]) {
         return refused;
     }
@@ -186,7 +206,7 @@ async fn stream(
     headers: HeaderMap,
     request: Bytes,
 ) -> Response {
-    shared.count(&call);
+    shared.arrive(&call).await;
     let which = match call.as_str() {
         "stream" => Which::Head,
         "finalized-stream" => Which::Finalized,
@@ -292,18 +312,20 @@ impl Shared {
         lower.first().map_or(finalized, |clock| clock.block_ref())
     }
 
-    /// A status that is injected, unless it makes no sense here.
+    /// Too many requests, or a status that is injected, unless it makes no sense here.
     fn refused(&self, never: &[u16]) -> Option<Response> {
-        let fault = self.options.faults.draw_status(never)?;
-        let (status, retry_after) = match fault {
-            PortalFault::Status(status) => (status, None),
-            PortalFault::StatusRetryAfter(status) => (status, Some(1)),
-            _ => return None,
+        let (status, retry_after) = if self.limiter.admits(1) {
+            match self.options.faults.draw_status(never)? {
+                PortalFault::Status(status) => (status, None),
+                PortalFault::StatusRetryAfter(status) => (status, Some(1)),
+                _ => return None,
+            }
+        } else {
+            (429, self.limiter.retry_after_seconds())
         };
         let status = StatusCode::from_u16(status).ok()?;
         let mut response = respond(status, "Bad request: injected fault");
         if let Some(seconds) = retry_after {
-            let seconds: u64 = seconds;
             response.headers_mut().insert(RETRY_AFTER, seconds.into());
         }
         if status == StatusCode::NO_CONTENT {
@@ -312,8 +334,12 @@ impl Shared {
         Some(response)
     }
 
-    fn count(&self, call: &str) {
+    /// Counts a request, and lets it wait as long as every one does.
+    async fn arrive(&self, call: &str) {
         *self.stats().requests.entry(call.to_owned()).or_default() += 1;
+        if !self.options.delay.is_zero() {
+            tokio::time::sleep(self.options.delay).await;
+        }
     }
 
     fn stats(&self) -> MutexGuard<'_, PortalStats> {

@@ -10,7 +10,7 @@ use crate::evm::filter::{Blocks, LogQuery};
 use crate::evm::json::{Lies, LogPlace};
 use crate::evm::node::State;
 use crate::evm::refusals::{self, Refused, RpcError};
-use crate::evm::server::Context;
+use crate::evm::server::{Cap, Context};
 
 /// The limit that an injected refusal names.
 const NAMED_LIMIT: u64 = 10_000;
@@ -63,6 +63,7 @@ fn check_range(context: &Context, from: u64, to: u64) -> Result<(), RpcError> {
     if let Some(limit) = context.options.max_block_range
         && to - from >= limit.max(1)
     {
+        context.count_cap(Cap::Blocks);
         return Err(refusals::too_many_blocks(&Refused {
             from,
             to,
@@ -110,6 +111,7 @@ fn find(
             && count > limit
             && from < to
         {
+            context.count_cap(Cap::Results);
             return Err(refusals::too_many_logs(&Refused {
                 from,
                 to,

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::RpcOptions;
+use super::limiter::Limiter;
 use crate::evm::faults::Faults;
 use crate::evm::node::EvmNode;
 
@@ -20,13 +20,17 @@ pub struct RpcStats {
     pub http_requests: u64,
     /// Bytes of bodies and WebSocket messages sent.
     pub bytes_out: u64,
+    /// `eth_getLogs` that asked for more blocks than are allowed.
+    pub refused_for_blocks: u64,
+    /// `eth_getLogs` that found more logs than are allowed.
+    pub refused_for_results: u64,
 }
 
-/// Calls of the second under way.
-#[derive(Clone, Copy, Debug, Default)]
-struct Window {
-    second: u64,
-    calls: u64,
+/// A limit of `eth_getLogs`.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::evm) enum Cap {
+    Blocks,
+    Results,
 }
 
 /// What all connections share.
@@ -37,20 +41,18 @@ pub(in crate::evm) struct Context {
     pub(super) stopped: watch::Receiver<bool>,
     stats: Mutex<RpcStats>,
     requests: Mutex<Vec<Bytes>>,
-    window: Mutex<Window>,
-    began: Instant,
+    pub(super) limiter: Limiter,
 }
 
 impl Context {
     pub(super) fn new(node: EvmNode, options: RpcOptions, stopped: watch::Receiver<bool>) -> Self {
         Self {
+            limiter: Limiter::new(options.rate_limit),
             node,
             options,
             stopped,
             stats: Mutex::default(),
             requests: Mutex::default(),
-            window: Mutex::default(),
-            began: Instant::now(),
         }
     }
 
@@ -86,22 +88,13 @@ impl Context {
         self.counters().bytes_out += bytes;
     }
 
-    /// Whether so many more calls are within the limit.
-    pub(super) fn admits(&self, calls: u64) -> bool {
-        let Some(limit) = self.options.rate_limit else {
-            return true;
-        };
-        let second = self.began.elapsed().as_secs();
-        let window = self.window.lock();
-        let mut window = window.unwrap_or_else(PoisonError::into_inner);
-        if window.second != second {
-            *window = Window { second, calls: 0 };
+    /// Counts a refused `eth_getLogs`.
+    pub(in crate::evm) fn count_cap(&self, cap: Cap) {
+        let mut counters = self.counters();
+        match cap {
+            Cap::Blocks => counters.refused_for_blocks += 1,
+            Cap::Results => counters.refused_for_results += 1,
         }
-        // A batch that is larger than the limit could never be served: it has a second to itself.
-        let fits = window.calls == 0 || window.calls + calls <= limit.calls_per_second;
-        let admitted = fits && limit.calls_per_second > 0;
-        window.calls += if admitted { calls } else { 0 };
-        admitted
     }
 
     fn counters(&self) -> MutexGuard<'_, RpcStats> {

@@ -58,9 +58,8 @@ fn refuse(context: &Context, calls: u64) -> Option<Response> {
         context.count_bytes(text.len() as u64);
         respond(StatusCode::TOO_MANY_REQUESTS, retry_after, Body::from(text))
     };
-    if !context.admits(calls) {
-        let limit = context.options.rate_limit;
-        return Some(too_many(limit.and_then(|limit| limit.retry_after_seconds)));
+    if !context.limiter.admits(calls) {
+        return Some(too_many(context.limiter.retry_after_seconds()));
     }
     if faults.hits(RpcFault::Http429RetryAfter) {
         return Some(too_many(Some(faults.sizes().retry_after_seconds)));
