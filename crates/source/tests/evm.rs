@@ -393,6 +393,35 @@ async fn another_chain_is_refused() {
     );
 }
 
+/// One endpoint that serves another chain, or says so once, must not keep a node with good ones from
+/// starting: it is named, passed over, and nothing is taken from it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_of_another_chain_is_passed_over_where_others_are_right() {
+    let (right, other) = (EvmSpec::tiny(9), EvmSpec::tiny(8));
+    let node = EvmNode::new(right, 30);
+    let wrong = EvmSpec {
+        chain_id: 5,
+        ..other
+    };
+    let wrong = EvmNode::new(wrong, 30);
+    let wrong = serve(&wrong, RpcOptions::default()).await;
+    let good = serve(&node, RpcOptions::default()).await;
+    let source = source(&[&wrong, &good], Strategy::Receipts);
+    source.check_chain().await.unwrap();
+    let fetched = source.fetch(BlockRange::new(0, 20), &want(), None).await;
+    for (number, one) in fetched.unwrap().iter().enumerate() {
+        assert_eq!(
+            one.block.clock.hash,
+            node.block(number as u64).unwrap().hash
+        );
+    }
+    let report = source.endpoints();
+    let lies: Vec<u64> = report.iter().map(|endpoint| endpoint.lies).collect();
+    assert_eq!(lies, [1, 0], "{report:?}");
+    let said = report[0].last_error.as_deref().unwrap_or_default();
+    assert!(said.contains("wrong chain"), "{said}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_proven_as_wanted_is_refused() {
     let node = EvmNode::new(EvmSpec::tiny(10), 20);

@@ -102,29 +102,39 @@ impl EvmSource {
         })
     }
 
-    /// Asks every endpoint which chain it serves. Those that cannot be reached are left for later.
+    /// Asks every endpoint which chain it serves. Those that cannot be reached are left for later,
+    /// those of another chain are named and passed over.
     ///
     /// # Errors
-    /// `WrongChain`, or `Exhausted` where none answers.
+    /// `WrongChain` where one serves another chain and none this one, else `Exhausted` where none
+    /// answers.
     pub async fn check_chain(&self) -> Result<()> {
-        let mut last = None;
+        let (mut silent, mut wrong) = (None, None);
         let mut reached = false;
         for endpoint in self.pool.endpoints() {
             match self.chain_id_of(endpoint).await {
                 Ok(id) if id == self.settings.chain_id => reached = true,
                 Ok(got) => {
-                    return Err(Error::WrongChain {
-                        endpoint: endpoint.name.to_string(),
-                        expected: self.settings.chain_id,
-                        got,
-                    });
+                    let error = self.wrong_chain(endpoint, got);
+                    self.note(endpoint, &error);
+                    wrong = Some(error);
                 }
-                Err(error) => last = Some(error),
+                Err(error) => silent = Some(error),
             }
         }
-        match last {
-            Some(error) if !reached => Err(Error::Exhausted(Box::new(error))),
-            _ => Ok(()),
+        match (wrong, silent) {
+            _ if reached => Ok(()),
+            (Some(error), _) => Err(error),
+            (None, Some(error)) => Err(Error::Exhausted(Box::new(error))),
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn wrong_chain(&self, endpoint: &Endpoint, got: u64) -> Error {
+        Error::WrongChain {
+            endpoint: endpoint.name.to_string(),
+            expected: self.settings.chain_id,
+            got,
         }
     }
 
@@ -146,11 +156,7 @@ impl EvmSource {
         if known.is_none() {
             let got = self.chain_id_of(endpoint).await?;
             if got != self.settings.chain_id {
-                return Err(Error::WrongChain {
-                    endpoint: endpoint.name.to_string(),
-                    expected: self.settings.chain_id,
-                    got,
-                });
+                return Err(self.wrong_chain(endpoint, got));
             }
             self.lock_admitted().insert(endpoint.name.clone(), None);
         }
