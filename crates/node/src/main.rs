@@ -77,7 +77,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Sim { what } => {
             return match what {
                 SimCommand::Serve(serve) => commands::serve(serve).await,
-                SimCommand::Torture { seed, seeds } => commands::torture(*seed, *seeds).await,
+                SimCommand::Torture(asked) => commands::torture(asked).await,
             };
         }
         _ => {}

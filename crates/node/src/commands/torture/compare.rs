@@ -1,0 +1,134 @@
+//! The archive against the simulator's own oracle: every block, and every log as a query finds it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use chronolith_archive::Archive;
+use chronolith_model::{BlockRange, Log, LogFilter};
+use chronolith_sim::Oracle;
+use chronolith_sim::evm::EvmNode;
+
+use crate::chain::open_reader;
+use crate::settings::Settings;
+
+const PAGE_LOGS: usize = 5_000;
+
+/// What was compared, and what differs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Comparison {
+    pub(super) blocks: u64,
+    pub(super) logs: u64,
+    pub(super) missing: u64,
+    pub(super) made_up: u64,
+    pub(super) twice: u64,
+}
+
+impl Comparison {
+    pub(super) fn is_equal(&self) -> bool {
+        (self.missing, self.made_up, self.twice) == (0, 0, 0)
+    }
+}
+
+/// Compares all that is archived; it must reach to `last`.
+pub(super) async fn compare(config: &Path, node: &EvmNode, last: u64) -> Result<Comparison> {
+    let settings = Settings::load(config)?;
+    let chain = settings.chain(None)?;
+    let archive = open_reader(chain, &settings.chain_dir(chain)).await?;
+    let head = archive.health().head.context("nothing was archived")?;
+    ensure!(
+        head.number == last,
+        "archived to {}, not to {last}",
+        head.number
+    );
+    let range = BlockRange::new(0, last + 1);
+    let oracle = node.oracle(range);
+    for theirs in oracle.blocks() {
+        let number = theirs.clock.number;
+        let ours = archive.block(number).await?;
+        ensure!(ours.clock == theirs.clock, "block {number} is another one");
+        ensure!(ours.txs == theirs.txs, "block {number}: other transactions");
+        // What differs here is counted below, as a query finds it.
+        if ours.logs != theirs.logs {
+            let (ours, theirs) = (ours.logs.len(), theirs.logs.len());
+            eprintln!("block {number}: {ours} logs, not the {theirs} of the chain");
+        }
+    }
+    let logs = all_logs(&archive, range).await?;
+    let mut compared = differences(&oracle, &logs);
+    compared.blocks = range.len();
+    Ok(compared)
+}
+
+/// Every log of a range, each with the number of its block.
+async fn all_logs(archive: &Archive, range: BlockRange) -> Result<Vec<(u64, Log)>> {
+    let mut filter = LogFilter::over(range);
+    filter.limit = Some(PAGE_LOGS);
+    let mut all = Vec::new();
+    loop {
+        let page = archive.query_finalized(&filter).await?;
+        let logs = page.logs.into_iter();
+        all.extend(logs.map(|record| (record.block.number, record.log)));
+        let Some(next) = page.next else {
+            return Ok(all);
+        };
+        filter.cursor = Some(next);
+    }
+}
+
+fn differences(oracle: &Oracle, ours: &[(u64, Log)]) -> Comparison {
+    let mut seen: BTreeMap<(u64, u32), u64> = BTreeMap::new();
+    let mut compared = Comparison {
+        logs: ours.len() as u64,
+        ..Comparison::default()
+    };
+    for (number, log) in ours {
+        let block = oracle.block(*number);
+        if !block.is_some_and(|block| block.logs.contains(log)) {
+            compared.made_up += 1;
+            continue;
+        }
+        let times = seen.entry((*number, log.log_index())).or_default();
+        compared.twice += u64::from(*times > 0);
+        *times += 1;
+    }
+    for block in oracle.blocks() {
+        let place = |log: &&Log| !seen.contains_key(&(block.clock.number, log.log_index()));
+        compared.missing += block.logs.iter().filter(place).count() as u64;
+    }
+    compared
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chronolith_sim::evm::EvmSpec;
+
+    #[test]
+    fn each_difference_is_counted_as_what_it_is() {
+        let node = EvmNode::new(EvmSpec::tiny(1), 20);
+        let oracle = node.oracle(BlockRange::new(0, 21));
+        let blocks = oracle.blocks();
+        let with = |block: &chronolith_model::Block| {
+            let number = block.clock.number;
+            block
+                .logs
+                .iter()
+                .map(move |log| (number, log.clone()))
+                .collect::<Vec<_>>()
+        };
+        let all: Vec<(u64, Log)> = blocks.flat_map(with).collect();
+        assert!(differences(&oracle, &all).is_equal());
+        let mut less = all.clone();
+        let gone = less.pop().unwrap();
+        assert_eq!(differences(&oracle, &less).missing, 1);
+        let mut twice = all.clone();
+        twice.push(gone.clone());
+        let counted = differences(&oracle, &twice);
+        assert_eq!((counted.missing, counted.twice, counted.made_up), (0, 1, 0));
+        // The right log in the wrong block is made up there, and missing where it belongs.
+        less.push((gone.0 - 1, gone.1));
+        let counted = differences(&oracle, &less);
+        assert_eq!((counted.missing, counted.twice, counted.made_up), (1, 0, 1));
+    }
+}
