@@ -1,5 +1,7 @@
 //! The command line.
 
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -99,7 +101,11 @@ pub(crate) enum ConfigCommand {
 /// What to do with made-up chains.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
-    /// Serve a simulated EVM node over HTTP and WebSocket until Ctrl-C.
+    /// Serve a simulated EVM chain until Ctrl-C: a node over HTTP and WebSocket, and a Portal.
+    ///
+    /// Headers commit to their content as on a real chain, blocks keep coming, and both servers go
+    /// wrong as a file of faults says.
+    #[command(after_help = SERVE_HELP)]
     Serve(SimServe),
     /// Follow a simulated chain through faults, lies, reorgs and SIGKILL, and compare every block.
     ///
@@ -123,9 +129,30 @@ pub(crate) struct Torture {
     pub(crate) short: bool,
 }
 
-/// Which node to serve.
+/// What `sim serve --help` ends with.
+const SERVE_HELP: &str = r#"Example: a chain with a reorg every ten blocks, behind a provider that is slow, strict and flaky.
+
+  echo '{ "http_500": 0.02, "empty_logs": 0.01, "portal": { "cut_line": 0.05, "status_503": 0.02 } }' > faults.json
+  chronolith sim serve --listen 127.0.0.1:8545 --reorg-every 10 --delay-ms 50 \
+    --max-block-range 1000 --max-results 10000 --requests-per-second 50 --faults faults.json
+
+Then, in another terminal:
+
+  chronolith config example > chronolith.json
+  chronolith run
+
+Faults of the node stand at the top of the file, those of the Portal under "portal"; the number is
+how likely each is whenever it is possible. An unknown name is refused, and all that are known are listed."#;
+
+/// What to serve.
 #[derive(Debug, Args)]
 pub(crate) struct SimServe {
+    /// Where the node answers; port 0 is a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+    /// Where the Portal answers; port 0 is a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub(crate) portal_listen: SocketAddr,
     /// Everything follows from it.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -144,9 +171,22 @@ pub(crate) struct SimServe {
     /// A reorg of one to four blocks instead of every so many-th block; 0 for none.
     #[arg(long, default_value_t = 0)]
     pub(crate) reorg_every: u64,
+    /// Blocks from upgrade to upgrade of a proxy; 0 for no proxy.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) upgrade_every: u64,
     /// Milliseconds before each answer.
     #[arg(long, default_value_t = 0)]
     pub(crate) delay_ms: u64,
+    /// Most blocks of an eth_getLogs [default: any number].
+    #[arg(long)]
+    pub(crate) max_block_range: Option<NonZeroU64>,
+    /// Most logs of an eth_getLogs over several blocks [default: any number].
+    #[arg(long)]
+    pub(crate) max_results: Option<NonZeroU64>,
+    /// Calls to the node, and requests to the Portal, in a second; above it they are refused with
+    /// 429 [default: any number].
+    #[arg(long)]
+    pub(crate) requests_per_second: Option<NonZeroU64>,
     /// A file with faults and how often they happen, such as {"http_500": 0.02}.
     #[arg(long)]
     pub(crate) faults: Option<PathBuf>,

@@ -1,10 +1,16 @@
-//! `chronolith sim`.
+//! `chronolith sim serve`: a simulated chain for people to point something at.
 
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::num::NonZeroU64;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcOptions, RpcServer};
+use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RateLimit, RpcFault, RpcOptions, RpcServer};
+use chronolith_sim::portal::{PortalFault, PortalFaults, PortalOptions, PortalServer};
+use serde_json::Value;
 
 use crate::cli::SimServe;
 
@@ -12,30 +18,85 @@ pub(crate) async fn serve(asked: &SimServe) -> Result<ExitCode> {
     let mut spec = EvmSpec::mainnet(asked.seed);
     spec.chain_id = asked.chain_id;
     spec.content.logs_per_block = asked.logs_per_block;
-    let faults = Faults::new(asked.seed);
+    spec.upgrade_every = asked.upgrade_every;
+    let (faults, portal_faults) = (Faults::new(asked.seed), PortalFaults::new(asked.seed));
     if let Some(path) = &asked.faults {
-        let text = std::fs::read_to_string(path);
-        let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-        let loaded = faults.load_json(&text);
-        loaded.with_context(|| format!("in {}", path.display()))?;
+        load_faults(path, &faults, &portal_faults)
+            .with_context(|| format!("in {}", path.display()))?;
     }
     let node = EvmNode::new(spec, asked.blocks);
+    let delay = Duration::from_millis(asked.delay_ms);
+    let rate_limit = asked.requests_per_second.map(|calls| RateLimit {
+        calls_per_second: calls.get(),
+        retry_after_seconds: Some(1),
+    });
     let options = RpcOptions {
-        delay: Duration::from_millis(asked.delay_ms),
+        delay,
+        rate_limit,
+        max_block_range: asked.max_block_range.map(NonZeroU64::get),
+        max_results: asked.max_results.map(NonZeroU64::get),
         faults: faults.clone(),
         ..RpcOptions::default()
     };
-    let server = RpcServer::start(node.clone(), options).await?;
+    let server = RpcServer::start_at(asked.listen, node.clone(), options).await;
+    let server = server.with_context(|| format!("--listen: cannot open {}", asked.listen))?;
+    let options = PortalOptions {
+        delay,
+        rate_limit,
+        faults: portal_faults.clone(),
+        ..PortalOptions::default()
+    };
+    let portal = PortalServer::start_at(asked.portal_listen, node.clone(), options).await;
+    let at = asked.portal_listen;
+    let portal = portal.with_context(|| format!("--portal-listen: cannot open {at}"))?;
     println!("http      {}", server.url());
     println!("websocket {}", server.ws_url());
+    println!("portal    {}", portal.url());
     println!("chain     {}, head {}", node.chain_id(), node.head().number);
     tokio::select! {
         stopped = tokio::signal::ctrl_c() => stopped?,
         () = grow(&node, asked.block_time_ms, asked.reorg_every) => {}
     }
-    println!("asked     {:?}", server.stats());
-    println!("faults    {:?}", faults.injected());
+    println!();
+    println!("head      {}", node.head().number);
+    let stats = server.stats();
+    tell("asked", stats.calls);
+    tell("asked portal", portal.stats().requests);
+    println!(
+        "too much  {} ranges for their blocks, {} for their logs",
+        stats.refused_for_blocks, stats.refused_for_results
+    );
+    tell("faults", faults.injected());
+    tell("faults of portal", portal_faults.counts());
     Ok(ExitCode::SUCCESS)
+}
+
+/// One line for each thing that was counted.
+fn tell(what: &str, counts: BTreeMap<impl Display, u64>) {
+    for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+        println!("{what:<16} {name:<26} {count:>8}");
+    }
+}
+
+/// Sets the faults of both servers. Those of the Portal stand under `portal`.
+fn load_faults(path: &Path, faults: &Faults, portal_faults: &PortalFaults) -> Result<()> {
+    let text = std::fs::read_to_string(path).context("cannot read it")?;
+    let mut value: Value = serde_json::from_str(&text).context("not JSON")?;
+    let object = value.as_object_mut();
+    let of_portal = object.and_then(|object| object.remove("portal"));
+    let names: Vec<&str> = RpcFault::ALL.iter().map(|fault| fault.name()).collect();
+    let known = || format!("the faults of a node are {}", names.join(", "));
+    faults.load_json(&value.to_string()).with_context(known)?;
+    let Some(of_portal) = of_portal else {
+        return Ok(());
+    };
+    let names: Vec<&str> = PortalFault::NAMED.iter().map(|(_, name)| *name).collect();
+    let known = || {
+        let names = names.join(", ");
+        format!("the faults of a portal are {names}, status_503, status_503_retry_after and so on")
+    };
+    let loaded = portal_faults.load_json(&of_portal.to_string());
+    loaded.with_context(known)
 }
 
 /// Mines for ever, with a reorg in place of every so many-th block.
