@@ -8,6 +8,8 @@
     reason = "each test file uses its own part, may panic, and waits for a program it cannot see into"
 )]
 
+pub mod real_node;
+
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -96,6 +98,18 @@ impl Bench {
         let output = self.output(&["state", "--json"]);
         let state: Value = serde_json::from_slice(&output.stdout).ok()?;
         state[0]["head"]["number"].as_u64()
+    }
+
+    /// How many reorgs of exactly so many blocks it told of.
+    pub fn reorgs_of(&self, blocks: u64) -> usize {
+        let log = self.log();
+        let told = log
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        let of = |line: &Value| {
+            line["fields"]["message"] == "reorg" && line["fields"]["blocks"] == blocks
+        };
+        told.filter(of).count()
     }
 
     #[track_caller]
