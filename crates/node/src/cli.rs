@@ -58,7 +58,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         act: Act,
     },
-    /// Watch it work: two simulated chains with reorgs, followed into an archive.
+    /// Watch it work: two simulated chains with reorgs and upgrades, followed into an archive.
     ///
     /// No node, database or network is needed. Everything goes to the directory `demo` of the data
     /// directory, which is emptied first.
@@ -66,9 +66,9 @@ pub(crate) enum Command {
         /// Stop after this many seconds; 0 for never.
         #[arg(long, default_value_t = 0)]
         seconds: u64,
-        /// Where the data directory is.
-        #[arg(long, default_value = "./data")]
-        data_dir: PathBuf,
+        /// Where the data directory is [default: DATA_DIR, or ./data].
+        #[arg(long)]
+        data_dir: Option<PathBuf>,
     },
     /// Make up chains.
     Sim {

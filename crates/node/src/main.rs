@@ -48,11 +48,7 @@ fn main() -> ExitCode {
 /// `RUST_LOG` over `LOG_LEVEL` over `info`; the demo shows what is worth seeing in its own lines.
 fn start_log(command: &Command) {
     let demo = matches!(command, Command::Demo { .. });
-    let default = if demo {
-        "warn,chronolith::walk=info"
-    } else {
-        "info"
-    };
+    let default = if demo { "error" } else { "info" };
     let level = std::env::var("RUST_LOG").or_else(|_| std::env::var("LOG_LEVEL"));
     let filter = EnvFilter::new(level.unwrap_or_else(|_| default.to_owned()));
     let log = tracing_subscriber::fmt()
@@ -73,7 +69,9 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         return commands::config(*what, &cli.config);
     }
     match &cli.command {
-        Command::Demo { seconds, data_dir } => return commands::demo(*seconds, data_dir).await,
+        Command::Demo { seconds, data_dir } => {
+            return commands::demo(*seconds, data_dir.as_deref()).await;
+        }
         Command::Sim { what } => {
             return match what {
                 SimCommand::Serve(serve) => commands::serve(serve).await,

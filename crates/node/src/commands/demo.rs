@@ -3,86 +3,99 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
-use serde_json::json;
+use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer, UPGRADED_TOPIC};
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::sim::grow;
+use super::spectator::{Spectator, say};
 use crate::chain::Chain;
 use crate::ingest;
-use crate::settings::{Settings, parse_hex};
+use crate::settings::Settings;
 
-/// Name, id, blocks at the start, milliseconds from block to block, a reorg every so many blocks.
-const CHAINS: [(&str, u64, u64, u64, u64); 2] = [
-    ("steady", 31_337, 3_000, 700, 6),
-    ("hasty", 31_338, 6_000, 250, 9),
+/// A chain of the demo.
+struct Act {
+    name: &'static str,
+    chain_id: u64,
+    blocks: u64,
+    block_time_ms: u64,
+    /// A reorg instead of every so many-th block.
+    reorg_every: u64,
+    /// Blocks from upgrade to upgrade of a proxy; 0 for no proxy.
+    upgrade_every: u64,
+}
+
+const ACTS: [Act; 2] = [
+    Act {
+        name: "steady",
+        chain_id: 31_337,
+        blocks: 2_010,
+        block_time_ms: 700,
+        reorg_every: 9,
+        upgrade_every: 20,
+    },
+    Act {
+        name: "hasty",
+        chain_id: 31_338,
+        blocks: 4_000,
+        block_time_ms: 250,
+        reorg_every: 40,
+        upgrade_every: 0,
+    },
 ];
 const LOGS_PER_BLOCK: u32 = 40;
 const CONFIRMATIONS: u64 = 8;
+/// How often is looked whether something happened, and how often the heads are told.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const HEADS_EVERY: Duration = Duration::from_secs(3);
 
-pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<ExitCode> {
-    let dir = fresh(data_dir)?;
-    println!(
-        "Two simulated chains with reorgs, followed into {}.",
-        dir.display()
-    );
-    println!(
-        "A block is archived when {CONFIRMATIONS} others stand on it; until then it waits in memory."
-    );
-    println!();
-    let (mut nodes, mut servers, mut entries) = (Vec::new(), Vec::new(), Vec::new());
-    for (name, chain_id, blocks, block_time_ms, reorg_every) in CHAINS {
-        let mut spec = EvmSpec::mainnet(chain_id);
-        spec.chain_id = chain_id;
-        spec.content.logs_per_block = LOGS_PER_BLOCK;
-        let node = EvmNode::new(spec, blocks);
-        let server = RpcServer::start(node.clone(), RpcOptions::default()).await?;
-        entries.push(json!({
-            "chainId": chain_id,
-            "name": name,
-            "rpcHttp": [server.url()],
-            "finality": { "mode": "depth", "confirmations": CONFIRMATIONS },
-            "pollMs": 100,
-        }));
-        servers.push(server);
-        nodes.push((node, block_time_ms, reorg_every));
-    }
-    let config = dir.join("chronolith.json");
-    let text = serde_json::to_string_pretty(&json!({ "dataDir": dir, "chains": entries }))?;
-    std::fs::write(&config, &text)?;
-    let settings = Settings::parse(&text, false)?;
-    let mut chains = Vec::new();
-    for chain in &settings.chains {
-        chains.push(Arc::new(
-            Chain::open(chain.clone(), &settings.chain_dir(chain)).await?,
-        ));
-    }
+/// What runs while the demo does.
+struct Stage {
+    nodes: Vec<EvmNode>,
+    chains: Vec<Arc<Chain>>,
+    /// Stop when they are dropped.
+    _servers: Vec<RpcServer>,
+    config: PathBuf,
+}
+
+pub(crate) async fn demo(seconds: u64, data_dir: Option<&Path>) -> Result<ExitCode> {
+    let from_environment = std::env::var_os("DATA_DIR").map(PathBuf::from);
+    let data_dir = data_dir.map(Path::to_owned).or(from_environment);
+    let dir = fresh(&data_dir.unwrap_or_else(|| "./data".into()))?;
+    introduce(&dir);
+    let stage = set(&dir).await?;
     let mut tasks = JoinSet::new();
-    for chain in &chains {
-        let chain = chain.clone();
-        tasks.spawn(async move { ingest::run(&chain).await });
-    }
-    for (node, block_time_ms, reorg_every) in nodes.clone() {
-        tasks.spawn(async move { grow(&node, block_time_ms, reorg_every).await });
+    for (at, act) in ACTS.iter().enumerate() {
+        let (chain, node) = (stage.chains.get(at).cloned(), stage.nodes.get(at).cloned());
+        if let (Some(chain), Some(node)) = (chain, node) {
+            tasks.spawn(async move { ingest::run(&chain).await });
+            tasks.spawn(async move { grow(&node, act.block_time_ms, act.reorg_every).await });
+        }
     }
     let limit = match seconds {
         0 => Duration::MAX,
         seconds => Duration::from_secs(seconds),
     };
+    let began = Instant::now();
+    let mut spectators: Vec<Spectator> = ACTS
+        .iter()
+        .map(|act| Spectator::new(act.name, began))
+        .collect();
     tokio::select! {
-        () = watch(&chains, &nodes, &config) => {}
+        () = watch(&stage, &mut spectators, began) => {}
         () = tokio::time::sleep(limit) => {}
         stopped = tokio::signal::ctrl_c() => stopped?,
     }
     tasks.shutdown().await;
-    for chain in &chains {
-        chain.archive.release().await?;
-    }
     println!();
-    println!("Stopped. The archives are kept; ask them with the commands above.");
+    println!("Stopped. The archives are kept in {}:", dir.display());
+    for (chain, spectator) in stage.chains.iter().zip(&spectators) {
+        chain.archive.release().await?;
+        println!("  {}", spectator.sum(chain));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -102,56 +115,159 @@ fn fresh(data_dir: &Path) -> Result<PathBuf> {
     Ok(dir)
 }
 
-type Node = (EvmNode, u64, u64);
+fn introduce(dir: &Path) {
+    println!(
+        "Two simulated chains, followed into {}. Ctrl-C ends it.",
+        dir.display()
+    );
+    for act in ACTS {
+        let Act { name, blocks, .. } = act;
+        let every = act.block_time_ms as f64 / 1e3;
+        let proxy = match act.upgrade_every {
+            0 => "",
+            _ => ", and a contract that is upgraded now and then",
+        };
+        println!("  {name:<7} {blocks} blocks of history, a new one every {every} s{proxy}");
+    }
+    println!(
+        "A block is archived once {CONFIRMATIONS} others stand on it. Until then it waits in memory, \
+         because a reorg may replace it."
+    );
+    println!();
+}
 
-/// A line a second for each chain, and once they have caught up, what to try.
-async fn watch(chains: &[Arc<Chain>], nodes: &[Node], config: &Path) {
-    let mut told = false;
+/// Chains, those who serve them, and a settings file with both.
+async fn set(dir: &Path) -> Result<Stage> {
+    let (mut nodes, mut servers, mut entries) = (Vec::new(), Vec::new(), Vec::<Value>::new());
+    for act in &ACTS {
+        let mut spec = EvmSpec::mainnet(act.chain_id);
+        spec.chain_id = act.chain_id;
+        spec.content.logs_per_block = LOGS_PER_BLOCK;
+        spec.upgrade_every = act.upgrade_every;
+        let node = EvmNode::new(spec, act.blocks);
+        let server = RpcServer::start(node.clone(), RpcOptions::default()).await?;
+        entries.push(json!({
+            "chainId": act.chain_id,
+            "name": act.name,
+            "rpcHttp": [server.url()],
+            "rpcWs": [server.ws_url()],
+            "finality": { "mode": "depth", "confirmations": CONFIRMATIONS },
+            "pollMs": 100,
+        }));
+        servers.push(server);
+        nodes.push(node);
+    }
+    let config = dir.join("chronolith.json");
+    let text = serde_json::to_string_pretty(&json!({ "dataDir": dir, "chains": entries }))?;
+    std::fs::write(&config, &text)?;
+    let mut settings = Settings::parse(&text, false)?;
+    // The environment may name the directory that the demo's is in.
+    settings.data_dir = dir.to_owned();
+    let mut chains = Vec::new();
+    for chain in &settings.chains {
+        let opened = Chain::open(chain.clone(), &settings.chain_dir(chain)).await?;
+        chains.push(Arc::new(opened));
+    }
+    Ok(Stage {
+        nodes,
+        chains,
+        _servers: servers,
+        config,
+    })
+}
+
+/// Tells what happens, and once all have caught up, what to try.
+async fn watch(stage: &Stage, spectators: &mut [Spectator], began: Instant) {
+    let mut asked = false;
+    let mut heads_told = Instant::now();
     loop {
-        let mut behind = 0;
-        for (chain, (node, ..)) in chains.iter().zip(nodes) {
-            let report = chain.archive.health();
-            let archived = report.head.map_or(0, |head| head.number);
-            let (head, waiting) = (node.head().number, chain.tail().len());
-            behind += head.saturating_sub(archived + waiting as u64);
-            println!(
-                "{:<7} head {head:>6}   archived {archived:>6}   in memory {waiting:>3}   {:>8} logs   {:>6.1} MiB",
-                chain.settings.name,
-                report.logs,
-                report.stored_bytes as f64 / f64::from(1 << 20),
-            );
+        for ((chain, node), spectator) in
+            stage.chains.iter().zip(&stage.nodes).zip(&mut *spectators)
+        {
+            spectator.look(chain, node.head().number);
         }
-        if behind < 5 && !told {
-            told = true;
-            suggest(chains, config).await;
+        let ready = spectators.iter().all(Spectator::caught_up);
+        if ready && !asked {
+            asked = suggest(stage).await;
         }
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        if ready && heads_told.elapsed() >= HEADS_EVERY {
+            heads_told = Instant::now();
+            let all = stage.chains.iter().zip(&stage.nodes).zip(&*spectators);
+            let head = |((chain, node), spectator): ((&Arc<Chain>, &EvmNode), &Spectator)| {
+                spectator.head(chain, node.head().number)
+            };
+            let heads: Vec<String> = all.map(head).collect();
+            say(began, "heads", &heads.join("   "));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
 /// Three questions to paste into another terminal, with values that have answers.
-async fn suggest(chains: &[Arc<Chain>], config: &Path) {
-    let Some(chain) = chains.first() else { return };
+async fn suggest(stage: &Stage) -> bool {
+    let Some(chain) = stage.chains.first() else {
+        return false;
+    };
     let Ok(block) = chain.archive.block(1_000).await else {
-        return;
+        return false;
     };
-    let Some(log) = block.logs.first() else {
-        return;
-    };
-    let hex = |bytes: &[u8]| {
-        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("0x{digits}")
-    };
-    let (name, config) = (&chain.settings.name, config.display());
-    let address = hex(log.emitter());
-    debug_assert!(parse_hex(&address).is_some());
+    let topic: String = UPGRADED_TOPIC
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let (name, time) = (&chain.settings.name, block.clock.timestamp);
+    let program = command(&stage.config);
     println!();
-    println!("Both have caught up. In another terminal:");
-    println!("  chronolith -c {config} logs --chain {name} --address {address}");
-    println!(
-        "  chronolith -c {config} block-at --chain {name} {}",
-        block.clock.timestamp
-    );
-    println!("  chronolith -c {config} verify --chain {name}");
+    println!("Ask it something, in another terminal:");
+    println!("  # when was the contract of {name} upgraded?");
+    println!("  {program} logs --chain {name} --topic0 0x{topic} --limit 5");
+    println!("  # which block was there at this time?");
+    println!("  {program} block-at --chain {name} {time}");
+    println!("  # is the history whole, every block of it?");
+    println!("  {program} verify --chain {name}");
     println!();
+    true
+}
+
+/// How this program is called with the demo's settings, from anywhere.
+fn command(config: &Path) -> String {
+    let program = std::env::current_exe().unwrap_or_else(|_| "chronolith".into());
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&paths).find_map(|dir| {
+        let found = dir.join("chronolith").canonicalize().ok()?;
+        (Some(found) == program.canonicalize().ok()).then_some("chronolith".to_owned())
+    });
+    let program = on_path.unwrap_or_else(|| quoted(&program));
+    // Whoever has set it has probably set it in the other terminal as well.
+    let data_dir = match (std::env::var_os("DATA_DIR"), config.parent()) {
+        (Some(_), Some(dir)) => format!("DATA_DIR={} ", quoted(dir)),
+        _ => String::new(),
+    };
+    format!("{data_dir}{program} -c {}", quoted(config))
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte);
+    match text.bytes().all(plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_quoted_where_a_shell_would_split_them() {
+        for (path, shown) in [
+            ("/a/b-1.json", "/a/b-1.json"),
+            ("/my data/x", "'/my data/x'"),
+            ("/it's", r"'/it'\''s'"),
+        ] {
+            assert_eq!(quoted(Path::new(path)), shown);
+        }
+    }
 }

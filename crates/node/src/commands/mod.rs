@@ -6,6 +6,7 @@ mod operate;
 mod query;
 mod run;
 mod sim;
+mod spectator;
 mod state;
 mod torture;
 mod verify;
