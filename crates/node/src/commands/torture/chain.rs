@@ -15,7 +15,8 @@ const BURST_BLOCKS: u64 = 7;
 const REORG_AT_LEAST_EVERY: u64 = 40;
 /// This reorg replaces all that may be replaced.
 const DEEPEST_AT: u64 = 5;
-/// In so many of a thousand ticks the head goes down.
+/// The head goes down at this tick of each life, and by chance in so many of a thousand ticks.
+const ROLLBACK_AT_TICK: u32 = 10;
 const ROLLBACK_PERMILLE: u32 = 10;
 const ROLLBACK_BLOCKS: u64 = 5;
 
@@ -55,9 +56,11 @@ impl TorturedChain {
     /// Lets it live for a while.
     pub(super) async fn live(&mut self, random: &mut StdRng, how_long: Duration) {
         let end = Instant::now() + how_long;
+        let mut tick = 0;
         while Instant::now() < end {
             tokio::time::sleep(TICK).await;
-            if random.random_range(0..1_000) < ROLLBACK_PERMILLE {
+            tick += 1;
+            if tick == ROLLBACK_AT_TICK || random.random_range(0..1_000) < ROLLBACK_PERMILLE {
                 self.node.rollback(random.random_range(1..=ROLLBACK_BLOCKS));
                 self.events.rollbacks += 1;
             }
