@@ -322,6 +322,13 @@ impl Endpoint {
         until.filter(|until| *until > Instant::now())
     }
 
+    /// Waits until the endpoint may be asked again.
+    pub(crate) async fn cooled(&self) {
+        while let Some(until) = self.cool_until() {
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
     pub(crate) fn lacks(&self, method: &'static str) {
         self.health().missing.insert(method);
     }

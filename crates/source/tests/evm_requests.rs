@@ -6,7 +6,7 @@
 )]
 
 use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, Payload, Scope, Verification};
-use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
+use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions, RpcServer};
 use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy, Tags};
 use chronolith_source::{EndpointSettings, Source, Want};
 
@@ -30,10 +30,11 @@ async fn fetch(node: &EvmNode, options: RpcOptions, strategy: Strategy) -> u64 {
         scope: Scope::All,
         level: Verification::Linked,
     };
+    let end = node.head().number;
     let mut next = 0;
-    while next < BLOCKS {
+    while next < end {
         let blocks = source.plan(&want).blocks;
-        let range = BlockRange::new(next, (next + blocks).min(BLOCKS));
+        let range = BlockRange::new(next, (next + blocks).min(end));
         let fetched = source.fetch_some(range, &want, None).await.unwrap();
         assert!(!fetched.is_empty() && fetched.len() as u64 <= range.len());
         for one in fetched {
@@ -46,6 +47,26 @@ async fn fetch(node: &EvmNode, options: RpcOptions, strategy: Strategy) -> u64 {
         }
     }
     server.stats().http_requests
+}
+
+/// Requests that fail cost what they asked for and no more: an endpoint that fails every fifth time
+/// could otherwise never deliver a range of dozens of requests.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_came_before_a_failure_is_kept() {
+    let node = EvmNode::new(EvmSpec::tiny(1), 600);
+    for (strategy, least) in [(Strategy::Receipts, 100), (Strategy::Logs, 56)] {
+        let faults = Faults::new(3);
+        faults.set(RpcFault::Http500, 200_000);
+        let options = RpcOptions {
+            max_batch: Some(12),
+            max_block_range: Some(100),
+            faults: faults.clone(),
+            ..RpcOptions::default()
+        };
+        let sent = fetch(&node, options, strategy).await;
+        assert!(faults.injected()["http_500"] > 5, "{strategy:?}");
+        assert!((least..2 * least).contains(&sent), "{strategy:?}: {sent}");
+    }
 }
 
 fn dense() -> EvmNode {

@@ -10,6 +10,7 @@ use chronolith_model::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use super::hint::{Meaning, meaning};
 use super::ranges::Spans;
@@ -26,6 +27,10 @@ const GET_LOGS: &str = "eth_getLogs";
 /// How often calls that failed are sent again, and the pause before the first time; it doubles.
 const CALL_RETRIES: u32 = 5;
 const CALL_PAUSE: Duration = Duration::from_millis(50);
+
+/// How often a request that failed at once is sent again to the same endpoint.
+const REQUEST_RETRIES: u32 = 3;
+const FAILS_FAST: Duration = Duration::from_secs(2);
 
 /// Fetches from one endpoint.
 #[derive(Debug)]
@@ -194,9 +199,22 @@ impl Fetcher<'_> {
     /// Sends calls, as many in a request as the endpoint takes.
     pub(super) async fn ask<T: DeserializeOwned>(&self, calls: &[Call]) -> Result<Vec<Answer<T>>> {
         let mut answers = Vec::with_capacity(calls.len());
+        let mut failures = 0;
         while let Some(rest) = calls.get(answers.len()..).filter(|rest| !rest.is_empty()) {
             let some = rest.get(..self.endpoint.batch()).unwrap_or(rest);
-            let more = self.ask_once(some).await?;
+            let began = Instant::now();
+            let more = match self.ask_once(some).await {
+                // One request of a hundred that fails must not cost the others. An endpoint that
+                // is slow to fail, or says when to come back, is left to whoever knows a better one.
+                Err(Error::Unavailable {
+                    retry_after: None, ..
+                }) if failures < REQUEST_RETRIES && began.elapsed() < FAILS_FAST => {
+                    failures += 1;
+                    self.endpoint.cooled().await;
+                    continue;
+                }
+                more => more?,
+            };
             if some.len() > 1 && more.iter().all(is_too_large) {
                 // The request as a whole was too much, not each of its calls.
                 self.endpoint.refused_batch(some.len());
