@@ -1,7 +1,5 @@
 //! Final history: fetched many ranges at a time, archived in order.
 
-use std::time::{Duration, Instant};
-
 use chronolith_archive::{Error as ArchiveError, IngestOutcome, Provenance};
 use chronolith_model::{Block, BlockRange, Verification};
 use chronolith_source::Fetched;
@@ -10,9 +8,7 @@ use futures::stream::{self, StreamExt};
 use crate::chain::Chain;
 use crate::clock::now;
 use crate::ingest::{History, Trouble};
-
-/// How often progress is told.
-const TELL_EVERY: Duration = Duration::from_secs(5);
+use crate::progress::Progress;
 
 /// Fetches a range and archives it, all but its last block.
 ///
@@ -27,14 +23,12 @@ pub(crate) async fn run(chain: &Chain, history: &History) -> Result<(), Trouble>
     if range.len() > step {
         tracing::info!(chain = %name, from, to, "fetching history");
     }
-    let starts = (range.start..range.end).step_by(step as usize);
-    let parts = starts.map(|start| BlockRange::new(start, (start + step).min(range.end)));
-    let fetches = stream::iter(parts)
+    let fetches = stream::iter(parts(range, step))
         .map(|part| chain.source.fetch(part, &chain.want, anchor))
         .buffered(chain.source.concurrency().max(1));
     let mut fetches = std::pin::pin!(fetches);
     let mut held: Option<Fetched> = None;
-    let mut progress = Progress::new(range);
+    let mut progress = Progress::in_log("history", name);
     while let Some(fetched) = fetches.next().await {
         let mut fetched = fetched?;
         if let Some(before) = held.take() {
@@ -45,40 +39,17 @@ pub(crate) async fn run(chain: &Chain, history: &History) -> Result<(), Trouble>
         append_fetched(chain, fetched).await?;
         // Merging as it goes keeps the number of segments small.
         while chain.archive.maintain().await? {}
-        progress.tell(name, chain.archive_next());
+        let done = chain.archive_next().saturating_sub(range.start);
+        progress.reach(done, range.len());
     }
     Ok(())
 }
 
-/// Tells now and then how far it is, for whoever waits.
-struct Progress {
-    range: BlockRange,
-    began: Instant,
-    told: Instant,
-}
-
-impl Progress {
-    fn new(range: BlockRange) -> Self {
-        let began = Instant::now();
-        Self {
-            range,
-            began,
-            told: began,
-        }
-    }
-
-    fn tell(&mut self, chain: &str, next: u64) {
-        if self.told.elapsed() < TELL_EVERY {
-            return;
-        }
-        self.told = Instant::now();
-        let done = next.saturating_sub(self.range.start);
-        let rate = done as f64 / self.began.elapsed().as_secs_f64();
-        let left = self.range.end.saturating_sub(next);
-        let percent = done * 100 / self.range.len().max(1);
-        let (rate, seconds_left) = (rate as u64, (left as f64 / rate.max(1.0)) as u64);
-        tracing::info!(%chain, next, percent, blocks_per_second = rate, seconds_left, "history");
-    }
+/// A range in parts of so many blocks.
+pub(crate) fn parts(range: BlockRange, step: u64) -> impl Iterator<Item = BlockRange> {
+    let step = step.max(1);
+    let starts = (range.start..range.end).step_by(step as usize);
+    starts.map(move |start| BlockRange::new(start, start.saturating_add(step).min(range.end)))
 }
 
 /// Two endpoints, or one at two times, do not tell of one chain. Nothing of it was archived; whoever

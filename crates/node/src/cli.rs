@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 /// Follows blockchains, proves that nothing is missing, keeps their history and answers for it.
 #[derive(Debug, Parser)]
-#[command(name = "chronolith", version, arg_required_else_help = true)]
+#[command(name = "chronolith", version, arg_required_else_help = true, after_help = crate::exit::HELP)]
 pub(crate) struct Cli {
     /// The settings file, JSON or TOML.
     #[arg(long, short, global = true, default_value = "chronolith.json")]
@@ -43,8 +43,14 @@ pub(crate) enum Command {
     Logs(LogsQuery),
     /// Find the block at a time.
     BlockAt(BlockAtQuery),
-    /// Prove that the archive is whole: coverage, links, checksums of every block.
+    /// Prove that the archive is whole: coverage, links, checksums of every block and object.
     Verify(VerifyRange),
+    /// Make anew what `verify` finds damaged or gone: fetched from the source, proven, and replaced.
+    ///
+    /// No published block changes: what replaces a damaged object has the same block hashes, is proven
+    /// no less, and has the same content or is proven further. A node that follows the chain must be
+    /// stopped first, unless this is a dry run.
+    Repair(RepairRange),
     /// End a halt: go on with what is archived.
     Resume(Act),
     /// Drop all blocks above a number, for example after a finalized block was replaced.
@@ -179,6 +185,26 @@ pub(crate) struct VerifyRange {
     /// Also fetch every block from its source, prove it there, and compare.
     #[arg(long)]
     pub(crate) against_source: bool,
+    /// Which chain.
+    #[command(flatten)]
+    pub(crate) wanted: Wanted,
+}
+
+/// Which blocks to repair.
+#[derive(Debug, Args)]
+pub(crate) struct RepairRange {
+    /// First block [default: the first archived one].
+    #[arg(long)]
+    pub(crate) from: Option<u64>,
+    /// Last block [default: the last archived one].
+    #[arg(long)]
+    pub(crate) to: Option<u64>,
+    /// Also compare every block with its source, and repair what differs where it is proven further.
+    #[arg(long)]
+    pub(crate) against_source: bool,
+    /// Only show what is not whole.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Which chain.
     #[command(flatten)]
     pub(crate) wanted: Wanted,

@@ -1,15 +1,15 @@
 //! `chronolith config`.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use chronolith_source::CHAINS;
 
 use crate::cli::ConfigCommand;
+use crate::exit::Exit;
 use crate::settings::{EXAMPLE, Settings};
 
-pub(crate) fn config(what: ConfigCommand, path: &Path) -> Result<ExitCode> {
+pub(crate) fn config(what: ConfigCommand, path: &Path) -> Result<Exit> {
     match what {
         ConfigCommand::Example => print!("{EXAMPLE}"),
         ConfigCommand::Chains => {
@@ -34,5 +34,5 @@ pub(crate) fn config(what: ConfigCommand, path: &Path) -> Result<ExitCode> {
             }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }

@@ -1,7 +1,6 @@
 //! `chronolith demo`: two simulated chains, followed before your eyes.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use tokio::task::JoinSet;
 
 use super::sim::grow;
 use crate::chain::Chain;
+use crate::exit::Exit;
 use crate::ingest;
 use crate::settings::{Settings, parse_hex};
 
@@ -23,7 +23,7 @@ const CHAINS: [(&str, u64, u64, u64, u64); 2] = [
 const LOGS_PER_BLOCK: u32 = 40;
 const CONFIRMATIONS: u64 = 8;
 
-pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<ExitCode> {
+pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<Exit> {
     let dir = fresh(data_dir)?;
     println!(
         "Two simulated chains with reorgs, followed into {}.",
@@ -83,7 +83,7 @@ pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<ExitCode> {
     }
     println!();
     println!("Stopped. The archives are kept; ask them with the commands above.");
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 /// An empty directory for the demo. What is there is removed only if a demo made it.

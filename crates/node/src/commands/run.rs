@@ -1,6 +1,5 @@
 //! `chronolith run`.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
@@ -8,11 +7,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::chain::Chain;
+use crate::exit::Exit;
 use crate::ingest;
 use crate::operations;
 use crate::settings::Settings;
 
-pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<ExitCode> {
+pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Exit> {
     let metrics = operations::start_metrics()?;
     let mut chains = Vec::new();
     for chain in &settings.chains {
@@ -56,9 +56,9 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
         }
     };
     tokio::select! {
-        () = stop => Ok(ExitCode::SUCCESS),
-        _ = terminate.recv() => Ok(ExitCode::FAILURE),
-        _ = tokio::signal::ctrl_c() => Ok(ExitCode::FAILURE),
+        () = stop => Ok(Exit::Done),
+        _ = terminate.recv() => Ok(Exit::Failed),
+        _ = tokio::signal::ctrl_c() => Ok(Exit::Failed),
     }
 }
 

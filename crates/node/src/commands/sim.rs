@@ -1,14 +1,14 @@
 //! `chronolith sim`.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcOptions, RpcServer};
 
 use crate::cli::SimServe;
+use crate::exit::Exit;
 
-pub(crate) async fn serve(asked: &SimServe) -> Result<ExitCode> {
+pub(crate) async fn serve(asked: &SimServe) -> Result<Exit> {
     let mut spec = EvmSpec::mainnet(asked.seed);
     spec.chain_id = asked.chain_id;
     spec.content.logs_per_block = asked.logs_per_block;
@@ -35,7 +35,7 @@ pub(crate) async fn serve(asked: &SimServe) -> Result<ExitCode> {
     }
     println!("asked     {:?}", server.stats());
     println!("faults    {:?}", faults.injected());
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 /// Mines for ever, with a reorg in place of every so many-th block.

@@ -1,7 +1,5 @@
 //! `chronolith state`.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use chronolith_archive::{Health, HealthReport};
 use chronolith_model::{BlockRange, DatasetSet, Verification};
@@ -9,11 +7,12 @@ use serde_json::{Value, json};
 
 use crate::chain::open_reader;
 use crate::cli::Wanted;
+use crate::exit::Exit;
 use crate::settings::{ChainSettings, Settings};
 
 type Covered = Vec<(BlockRange, Verification)>;
 
-pub(crate) async fn state(settings: &Settings, wanted: &Wanted) -> Result<ExitCode> {
+pub(crate) async fn state(settings: &Settings, wanted: &Wanted) -> Result<Exit> {
     let chains: Vec<&ChainSettings> = match &wanted.chain {
         Some(name) => vec![settings.chain(Some(name))?],
         None => settings.chains.iter().collect(),
@@ -32,7 +31,7 @@ pub(crate) async fn state(settings: &Settings, wanted: &Wanted) -> Result<ExitCo
     if wanted.json {
         println!("{}", serde_json::to_string_pretty(&all)?);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 fn as_json(chain: &ChainSettings, report: &HealthReport, covered: &Covered) -> Value {

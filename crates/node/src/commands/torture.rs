@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -13,6 +13,7 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::json;
 
 use crate::chain::open_reader;
+use crate::exit::Exit;
 use crate::settings::Settings;
 
 /// Blocks before anything is followed, and the least in all.
@@ -58,7 +59,7 @@ struct Tally {
     kills: u64,
 }
 
-pub(crate) async fn torture(first: u64, seeds: u64) -> Result<ExitCode> {
+pub(crate) async fn torture(first: u64, seeds: u64) -> Result<Exit> {
     let mut injected: BTreeMap<&'static str, u64> = BTreeMap::new();
     for seed in first..first + seeds {
         let began = Instant::now();
@@ -86,7 +87,7 @@ pub(crate) async fn torture(first: u64, seeds: u64) -> Result<ExitCode> {
             fault.name()
         );
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 async fn one(seed: u64, injected: &mut BTreeMap<&'static str, u64>) -> Result<Tally> {
