@@ -309,6 +309,20 @@ impl Archive {
             .unwrap_or_default()
     }
 
+    /// The blocks of a range of which these datasets and this scope are not archived, in order.
+    #[must_use]
+    pub fn lacking(
+        &self,
+        range: BlockRange,
+        datasets: DatasetSet,
+        scope: &Scope,
+    ) -> Vec<BlockRange> {
+        match self.view.current() {
+            Some(snapshot) => snapshot.lacking(range, datasets, scope),
+            None => vec![range],
+        }
+    }
+
     /// Hash over the content of the archived blocks of a range: equal content, equal root, however
     /// it was batched, filled, sealed and merged.
     ///

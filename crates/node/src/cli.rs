@@ -51,6 +51,12 @@ pub(crate) enum Command {
     /// no less, and has the same content or is proven further. A node that follows the chain must be
     /// stopped first, unless this is a dry run.
     Repair(RepairRange),
+    /// Fetch history that the archive lacks: below its first block, or in a hole.
+    ///
+    /// Holes are left by pruning and by a change of what is kept. What is there already is not fetched.
+    /// Interrupted, it goes on where it was when called again. Only final blocks are filled in: the
+    /// newest archived block is the end. A node that follows the chain must be stopped first.
+    Backfill(BackfillRange),
     /// End a halt: go on with what is archived.
     Resume(Act),
     /// Drop all blocks above a number, for example after a finalized block was replaced.
@@ -185,6 +191,20 @@ pub(crate) struct VerifyRange {
     /// Also fetch every block from its source, prove it there, and compare.
     #[arg(long)]
     pub(crate) against_source: bool,
+    /// Which chain.
+    #[command(flatten)]
+    pub(crate) wanted: Wanted,
+}
+
+/// Which blocks to fetch.
+#[derive(Debug, Args)]
+pub(crate) struct BackfillRange {
+    /// First block.
+    #[arg(long, visible_alias = "start-ledger")]
+    pub(crate) from: u64,
+    /// Last block.
+    #[arg(long, visible_alias = "end-ledger")]
+    pub(crate) to: u64,
     /// Which chain.
     #[command(flatten)]
     pub(crate) wanted: Wanted,

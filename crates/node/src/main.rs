@@ -90,6 +90,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::BlockAt(query) => commands::block_at(&settings, &query).await,
         Command::Verify(range) => commands::verify(&settings, &range).await,
         Command::Repair(range) => commands::repair(&settings, &range).await,
+        Command::Backfill(range) => commands::backfill(&settings, &range).await,
         Command::Resume(act) => commands::resume(&settings, &act).await,
         Command::Rewind { to, act } => commands::rewind(&settings, to, &act).await,
         Command::Gc { dry_run, wanted } => commands::gc(&settings, dry_run, &wanted).await,

@@ -1,5 +1,6 @@
 //! What each command does.
 
+mod backfill;
 mod config;
 mod demo;
 mod operate;
@@ -11,6 +12,7 @@ mod state;
 mod torture;
 mod verify;
 
+pub(crate) use backfill::backfill;
 pub(crate) use config::config;
 pub(crate) use demo::demo;
 pub(crate) use operate::{gc, resume, rewind};

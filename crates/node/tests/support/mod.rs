@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use chronolith_archive::{Archive, Settings};
 use chronolith_model::{Block, BlockRange, ChainId};
 use chronolith_sim::evm::{EvmNode, RpcOptions, RpcServer};
-use chronolith_store::{FileBlobs, FileMeta};
+use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -73,6 +73,11 @@ impl Bench {
     }
 
     pub fn start(&self) -> Running {
+        self.start_with(&["run"])
+    }
+
+    /// Starts a command whose log goes to a file.
+    pub fn start_with(&self, words: &[&str]) -> Running {
         let log = self.dir.path().join("log");
         let log = std::fs::File::options()
             .create(true)
@@ -80,12 +85,20 @@ impl Bench {
             .open(log)
             .unwrap();
         let child = self
-            .command(&["run"])
+            .command(words)
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
             .unwrap();
         Running(child)
+    }
+
+    /// Changes the settings file.
+    #[track_caller]
+    pub fn change(&self, from: &str, to: &str) {
+        let text = std::fs::read_to_string(&self.config).unwrap();
+        assert!(text.contains(from), "no {from} in {text}");
+        std::fs::write(&self.config, text.replace(from, to)).unwrap();
     }
 
     pub fn log(&self) -> String {
@@ -214,5 +227,15 @@ pub async fn open_archive(bench: &Bench) -> Archive {
     let (meta, blobs) = (FileMeta::open_reader(&dir), FileBlobs::open_reader(&dir));
     let settings = Settings::evm(ChainId(31_337));
     let opened = Archive::open_reader(Arc::new(meta), Arc::new(blobs), settings).await;
+    opened.unwrap()
+}
+
+/// The same for writing, as long as no program does.
+pub async fn open_to_write(bench: &Bench) -> Archive {
+    let dir = bench.chain_dir();
+    let (meta, blobs) = (FileMeta::open_writer(&dir), FileBlobs::open_writer(&dir));
+    let (meta, blobs) = (Arc::new(meta.unwrap()), Arc::new(blobs.unwrap()));
+    let settings = Settings::evm(ChainId(31_337));
+    let opened = Archive::open_writer(meta, blobs, settings, TakeOver::NoWait).await;
     opened.unwrap()
 }
