@@ -69,14 +69,14 @@ pub struct Inspected {
 }
 
 /// An entry of the state or its catalog.
-enum Entry {
+pub(crate) enum Entry {
     Segment(Arc<SegmentEntry>),
     Pack(Arc<PackEntry>),
     Run(Arc<RunEntry>),
 }
 
 impl Entry {
-    fn place(&self) -> &ObjectRef {
+    pub(crate) fn place(&self) -> &ObjectRef {
         match self {
             Self::Segment(entry) => &entry.object,
             Self::Pack(entry) => &entry.object,
@@ -171,7 +171,8 @@ pub(crate) async fn inspect(
     Err(Error::Invalid(message.to_owned()))
 }
 
-fn entries(snapshot: &Snapshot, range: &BlockRange) -> impl Iterator<Item = Entry> {
+/// The objects that hold blocks of a range.
+pub(crate) fn entries(snapshot: &Snapshot, range: &BlockRange) -> impl Iterator<Item = Entry> {
     let segments = snapshot.segments.iter().cloned().map(Entry::Segment);
     let packs = snapshot.packs().cloned().map(Entry::Pack);
     let runs = snapshot.catalog.runs.iter().cloned().map(Entry::Run);
@@ -179,7 +180,8 @@ fn entries(snapshot: &Snapshot, range: &BlockRange) -> impl Iterator<Item = Entr
     all.filter(|entry| entry.range().intersect(range).is_some())
 }
 
-async fn read(objects: &Objects, entry: &Entry) -> Result<()> {
+/// Reads one object, past the cache, and checks all of it.
+pub(crate) async fn read(objects: &Objects, entry: &Entry) -> Result<()> {
     match entry {
         Entry::Segment(entry) => read_segment(objects, entry).await,
         Entry::Pack(entry) => read_pack(objects, entry).await,

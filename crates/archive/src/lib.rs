@@ -22,6 +22,7 @@
 mod archive;
 mod catalog;
 mod collect;
+mod copy;
 mod error;
 mod format;
 mod health;
@@ -36,6 +37,7 @@ mod write;
 
 pub use archive::Archive;
 pub use collect::{Collect, GarbageReport};
+pub use copy::{Copied, Place, copy_archive};
 pub use error::{Budget, Error, Result};
 pub use health::{Health, HealthReport};
 pub use inspect::{DamagedObject, Inspected, ObjectSort, StoredObject};
