@@ -57,6 +57,26 @@ pub(crate) enum Command {
     /// Interrupted, it goes on where it was when called again. Only final blocks are filled in: the
     /// newest archived block is the end. A node that follows the chain must be stopped first.
     Backfill(BackfillRange),
+    /// Copy archives into a directory, also while a node writes.
+    ///
+    /// Every copy is checked. A second backup into the same directory copies only what is new. One that
+    /// is interrupted leaves the one before it as it was. The directory is laid out like a data
+    /// directory.
+    Backup {
+        /// Where to.
+        dir: PathBuf,
+        /// Which chain [default: all of them].
+        #[command(flatten)]
+        wanted: Wanted,
+    },
+    /// Copy archives back from a backup, to where there are none.
+    Restore {
+        /// Where the backup is.
+        dir: PathBuf,
+        /// Which chain [default: all of them].
+        #[command(flatten)]
+        wanted: Wanted,
+    },
     /// End a halt: go on with what is archived.
     Resume(Act),
     /// Drop all blocks above a number, for example after a finalized block was replaced.

@@ -91,6 +91,8 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Verify(range) => commands::verify(&settings, &range).await,
         Command::Repair(range) => commands::repair(&settings, &range).await,
         Command::Backfill(range) => commands::backfill(&settings, &range).await,
+        Command::Backup { dir, wanted } => commands::backup(&settings, &dir, &wanted).await,
+        Command::Restore { dir, wanted } => commands::restore(&settings, &dir, &wanted).await,
         Command::Resume(act) => commands::resume(&settings, &act).await,
         Command::Rewind { to, act } => commands::rewind(&settings, to, &act).await,
         Command::Gc { dry_run, wanted } => commands::gc(&settings, dry_run, &wanted).await,

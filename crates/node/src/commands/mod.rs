@@ -1,6 +1,7 @@
 //! What each command does.
 
 mod backfill;
+mod backup;
 mod config;
 mod demo;
 mod operate;
@@ -13,6 +14,7 @@ mod torture;
 mod verify;
 
 pub(crate) use backfill::backfill;
+pub(crate) use backup::{backup, restore};
 pub(crate) use config::config;
 pub(crate) use demo::demo;
 pub(crate) use operate::{gc, resume, rewind};

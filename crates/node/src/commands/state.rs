@@ -13,12 +13,8 @@ use crate::settings::{ChainSettings, Settings};
 type Covered = Vec<(BlockRange, Verification)>;
 
 pub(crate) async fn state(settings: &Settings, wanted: &Wanted) -> Result<Exit> {
-    let chains: Vec<&ChainSettings> = match &wanted.chain {
-        Some(name) => vec![settings.chain(Some(name))?],
-        None => settings.chains.iter().collect(),
-    };
     let mut all = Vec::new();
-    for chain in chains {
+    for chain in chosen(settings, wanted)? {
         let archive = open_reader(chain, &settings.chain_dir(chain)).await?;
         let report = archive.health();
         let covered = archive.coverage(chain.datasets, None);
@@ -32,6 +28,17 @@ pub(crate) async fn state(settings: &Settings, wanted: &Wanted) -> Result<Exit> 
         println!("{}", serde_json::to_string_pretty(&all)?);
     }
     Ok(Exit::Done)
+}
+
+/// The chain that was asked for, or all of them.
+pub(super) fn chosen<'a>(
+    settings: &'a Settings,
+    wanted: &Wanted,
+) -> Result<Vec<&'a ChainSettings>> {
+    Ok(match &wanted.chain {
+        Some(name) => vec![settings.chain(Some(name))?],
+        None => settings.chains.iter().collect(),
+    })
 }
 
 fn as_json(chain: &ChainSettings, report: &HealthReport, covered: &Covered) -> Value {
