@@ -32,6 +32,7 @@ mod read;
 mod rebuild;
 mod settings;
 mod state;
+mod upgrade;
 mod view;
 mod write;
 
@@ -45,8 +46,9 @@ pub use read::hashes::TxPlace;
 pub use read::lookup::TimeSide;
 pub use read::query::{LogPage, QueryCost};
 pub use read::rows::LogRecord;
-pub use rebuild::{RebuildReport, rebuild_state};
+pub use rebuild::{RebuildReport, rebuild_anchors, rebuild_state};
 pub use settings::{GarbageSettings, OrPolicy, QueryLimits, SealSettings, Settings};
 pub use state::{AuditEntry, Halt};
+pub use upgrade::{FormatReport, check_format};
 pub use write::append::{IngestOutcome, Provenance};
 pub use write::fill::Fill;

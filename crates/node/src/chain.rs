@@ -146,7 +146,8 @@ pub(crate) async fn open_source(settings: &ChainSettings) -> Result<Arc<dyn Sour
     Ok(Arc::new(source))
 }
 
-fn archive_settings(settings: &ChainSettings) -> ArchiveSettings {
+/// What a chain's archive keeps.
+pub(crate) fn archive_settings(settings: &ChainSettings) -> ArchiveSettings {
     let mut archive = ArchiveSettings::evm(ChainId(settings.chain_id));
     archive.datasets = settings.datasets;
     archive.scope = settings.scope.clone();

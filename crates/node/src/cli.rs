@@ -88,6 +88,12 @@ pub(crate) enum Command {
         #[command(flatten)]
         act: Act,
     },
+    /// Rebuild a lost state, or look at the format of an archive.
+    Archive {
+        /// What to do with it.
+        #[command(subcommand)]
+        what: ArchiveCommand,
+    },
     /// Watch it work: two simulated chains with reorgs, followed into an archive.
     ///
     /// No node, database or network is needed. Everything goes to the directory `demo` of the data
@@ -126,6 +132,35 @@ pub(crate) enum ConfigCommand {
     Example,
     /// List the chains that are known by name.
     Chains,
+}
+
+/// What to do with an archive as a whole.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ArchiveCommand {
+    /// Make a lost state again from what the objects say of themselves.
+    ///
+    /// From a block that is known to be right, segments are followed back by their hash links. What does
+    /// not hang together with it is listed, not guessed at, and the archive is halted until somebody has
+    /// looked. Where a state is there but damaged, or names a damaged catalog, move the file `state` of
+    /// the chain's directory away first.
+    RebuildState(RebuildState),
+    /// Check the format of every object.
+    ///
+    /// There is one format so far, so nothing has to be brought up to date. One that only a newer program
+    /// can read is refused.
+    Upgrade(Wanted),
+}
+
+/// From where to rebuild.
+#[derive(Debug, Args)]
+pub(crate) struct RebuildState {
+    /// The newest block that is known to be right, as NUMBER:0xHASH [default: the newest one that a
+    /// segment ends with and the source has].
+    #[arg(long)]
+    pub(crate) anchor: Option<String>,
+    /// Which chain.
+    #[command(flatten)]
+    pub(crate) wanted: Wanted,
 }
 
 /// What to do with made-up chains.

@@ -23,7 +23,7 @@ Exit codes:
   0  done
   1  failed: standard error says why
   2  wrong use of the command line
-  3  something is not whole (verify, repair)";
+  3  something is not whole (verify, repair, archive rebuild-state)";
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {

@@ -93,6 +93,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Backfill(range) => commands::backfill(&settings, &range).await,
         Command::Backup { dir, wanted } => commands::backup(&settings, &dir, &wanted).await,
         Command::Restore { dir, wanted } => commands::restore(&settings, &dir, &wanted).await,
+        Command::Archive { what } => commands::archive(&settings, &what).await,
         Command::Resume(act) => commands::resume(&settings, &act).await,
         Command::Rewind { to, act } => commands::rewind(&settings, to, &act).await,
         Command::Gc { dry_run, wanted } => commands::gc(&settings, dry_run, &wanted).await,

@@ -1,5 +1,6 @@
 //! What each command does.
 
+mod archive;
 mod backfill;
 mod backup;
 mod config;
@@ -13,6 +14,7 @@ mod state;
 mod torture;
 mod verify;
 
+pub(crate) use archive::archive;
 pub(crate) use backfill::backfill;
 pub(crate) use backup::{backup, restore};
 pub(crate) use config::config;
