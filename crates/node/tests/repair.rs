@@ -17,7 +17,7 @@ use support::{Bench, DEPTH_5, assert_equals, open_archive, serve};
 
 /// The objects of a folder that the state names, sorted.
 fn objects(bench: &Bench, folder: &str) -> Vec<PathBuf> {
-    let garbage = bench.say(&["gc", "--dry-run"]);
+    let garbage = bench.say(&["gc", "--dry-run", "--json"]);
     let dir = bench.chain_dir().join("blobs").join(folder);
     let files = std::fs::read_dir(dir).unwrap().map(|file| file.unwrap());
     let named = files.filter(|file| !garbage.contains(file.file_name().to_str().unwrap()));
