@@ -132,6 +132,8 @@ pub(crate) enum ConfigCommand {
     Example,
     /// List the chains that are known by name.
     Chains,
+    /// Print a JSON Schema of the settings file, for editors.
+    Schema,
 }
 
 /// What to do with an archive as a whole.

@@ -7,7 +7,7 @@ use chronolith_source::CHAINS;
 
 use crate::cli::ConfigCommand;
 use crate::exit::Exit;
-use crate::settings::{EXAMPLE, Settings};
+use crate::settings::{EXAMPLE, Settings, schema};
 
 pub(crate) fn config(what: ConfigCommand, path: &Path) -> Result<Exit> {
     match what {
@@ -17,6 +17,7 @@ pub(crate) fn config(what: ConfigCommand, path: &Path) -> Result<Exit> {
                 println!("{:<12} {:>10}  {}", chain.name, chain.chain_id, chain.title);
             }
         }
+        ConfigCommand::Schema => println!("{}", serde_json::to_string_pretty(&schema())?),
         ConfigCommand::Check => {
             let settings = Settings::load(path)?;
             let data = settings.data_dir.display();

@@ -4,6 +4,7 @@
 //! replaced by environment variables, so that keys need not be in the file.
 
 mod raw;
+mod schema;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use raw::{RawChain, RawChainEntry, RawEndpoint, RawFinality, RawScope, RawSettings};
+
+pub(crate) use schema::schema;
 
 /// What `config example` prints: enough for one chain on a local node.
 pub(crate) const EXAMPLE: &str = r#"{
