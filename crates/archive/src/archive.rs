@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::collect::{Collect, GarbageReport};
 use crate::error::{Error, Result};
 use crate::health::HealthReport;
+use crate::inspect::{self, DamagedObject, Inspected, StoredObject};
 use crate::meters::Meters;
 use crate::read::hashes::{self, TxPlace};
 use crate::read::lookup::{self, TimeSide};
@@ -25,7 +26,9 @@ use crate::settings::Settings;
 use crate::state::AuditEntry;
 use crate::view::View;
 use crate::write::append::{IngestOutcome, Provenance};
+use crate::write::edit::{catalog_names, state_names};
 use crate::write::fill::Fill;
+use crate::write::mend::Purpose;
 use crate::write::seal::Kept;
 use crate::write::writer::Writer;
 
@@ -162,7 +165,7 @@ impl Archive {
     /// `ReadOnly`, or `Invalid` for an empty range.
     pub fn fill(&self, range: BlockRange) -> Result<Fill> {
         let writer = self.writer()?;
-        Fill::new(writer.clone(), range, writer.kept())
+        Fill::new(writer.clone(), range, writer.kept(), Purpose::Fill)
     }
 
     /// Begins to fill a range with other datasets or another scope, beside what is there.
@@ -170,7 +173,64 @@ impl Archive {
     /// # Errors
     /// `ReadOnly`, or `Invalid` for an empty range.
     pub fn fill_with(&self, range: BlockRange, datasets: DatasetSet, scope: Scope) -> Result<Fill> {
-        Fill::new(self.writer()?.clone(), range, Kept { datasets, scope })
+        let kept = Kept { datasets, scope };
+        Fill::new(self.writer()?.clone(), range, kept, Purpose::Fill)
+    }
+
+    /// Begins to make a segment or a pack anew from its blocks, which are to be pushed. It replaces
+    /// what is there when it is finished, if it has the same blocks and is proven no less, and its
+    /// content is the same or proven further. Works on a halted archive too. Recorded.
+    ///
+    /// # Errors
+    /// `ReadOnly`, or `Invalid` for a run: that one needs no blocks, see [`Self::mend_run`].
+    pub fn mend(&self, object: &StoredObject, audit: AuditEntry) -> Result<Fill> {
+        let kept = Kept {
+            datasets: object.datasets,
+            scope: object.scope.clone(),
+        };
+        let purpose = Purpose::to_mend(object, audit)?;
+        Fill::new(self.writer()?.clone(), object.range, kept, purpose)
+    }
+
+    /// Makes a run anew from the segments that it is about. Recorded.
+    ///
+    /// # Errors
+    /// `Invalid` where it is no longer there, `Corrupt` where one of its segments is damaged, `Fenced`
+    /// or `Store`.
+    pub async fn mend_run(&self, object: &StoredObject, audit: AuditEntry) -> Result<()> {
+        self.writer()?.mend_run(&object.name, audit).await
+    }
+
+    /// Reads every object that holds blocks of the range, past the cache, and checks all of it.
+    /// Returns those that are damaged or gone.
+    ///
+    /// # Errors
+    /// `Corrupt` where the state or its catalog is damaged, or `Store`.
+    pub async fn inspect(
+        &self,
+        range: BlockRange,
+        told: &mut (dyn FnMut(Inspected) + Send),
+    ) -> Result<Vec<DamagedObject>> {
+        inspect::inspect(&self.view, &range, told).await
+    }
+
+    /// Whether the newest state known here still names an object.
+    #[must_use]
+    pub fn names(&self, object: &StoredObject) -> bool {
+        self.view.current().is_some_and(|snapshot| {
+            let mut named = catalog_names(&snapshot.catalog).chain(state_names(&snapshot.state));
+            named.any(|name| name == object.name)
+        })
+    }
+
+    /// The segments that hold a block.
+    #[must_use]
+    pub fn segments_of(&self, number: u64) -> Vec<StoredObject> {
+        let snapshot = self.view.current();
+        let holding = snapshot
+            .iter()
+            .flat_map(|snapshot| snapshot.holding(number));
+        holding.map(|entry| entry.described()).collect()
     }
 
     /// Ends a halt and keeps what is archived. Recorded with the given time and words.
@@ -247,6 +307,20 @@ impl Archive {
         snapshot
             .map(|snapshot| snapshot.coverage(&need))
             .unwrap_or_default()
+    }
+
+    /// The blocks of a range of which these datasets and this scope are not archived, in order.
+    #[must_use]
+    pub fn lacking(
+        &self,
+        range: BlockRange,
+        datasets: DatasetSet,
+        scope: &Scope,
+    ) -> Vec<BlockRange> {
+        match self.view.current() {
+            Some(snapshot) => snapshot.lacking(range, datasets, scope),
+            None => vec![range],
+        }
     }
 
     /// Hash over the content of the archived blocks of a range: equal content, equal root, however

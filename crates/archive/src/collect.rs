@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use chronolith_store::BlobInfo;
+use chronolith_store::{BlobInfo, BlobStore};
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
@@ -122,12 +122,31 @@ impl Guardrails {
     }
 }
 
+/// Every object of an archive, named or not.
+pub(crate) async fn list_all(blobs: &dyn BlobStore) -> Result<Vec<BlobInfo>> {
+    let mut all = Vec::new();
+    for folder in FOLDERS {
+        let mut after: Option<String> = None;
+        loop {
+            let page = blobs.list(folder, after.as_deref(), LIST_PAGE).await;
+            let page = page.map_err(Error::store("list objects"))?;
+            let full = page.len() == LIST_PAGE;
+            after = page.last().map(|info| info.name.clone());
+            all.extend(page);
+            if !full {
+                break;
+            }
+        }
+    }
+    Ok(all)
+}
+
 impl Writer {
     /// Finds what nothing names and removes what has outlived the grace period.
     pub(crate) async fn collect(&self, how: Collect) -> Result<GarbageReport> {
         // The order matters: whatever was uploaded before the list was taken is either still being
         // uploaded now, or named by the state that is settled after that, or garbage.
-        let listed = self.list_all().await?;
+        let listed = list_all(&**self.view.objects.blobs()).await?;
         let uploading = self.publisher.uploading();
         self.publisher.settled().await?;
         let newest = self.view.refresh().await?;
@@ -179,25 +198,6 @@ impl Writer {
             self.halt_for_garbage(guardrail).await?;
         }
         Ok(report)
-    }
-
-    async fn list_all(&self) -> Result<Vec<BlobInfo>> {
-        let mut all = Vec::new();
-        for folder in FOLDERS {
-            let mut after: Option<String> = None;
-            loop {
-                let blobs = self.view.objects.blobs();
-                let page = blobs.list(folder, after.as_deref(), LIST_PAGE).await;
-                let page = page.map_err(Error::store("list objects"))?;
-                let full = page.len() == LIST_PAGE;
-                after = page.last().map(|info| info.name.clone());
-                all.extend(page);
-                if !full {
-                    break;
-                }
-            }
-        }
-        Ok(all)
     }
 
     async fn remove_aged(&self, report: &mut GarbageReport) -> Result<()> {

@@ -130,6 +130,26 @@ pub async fn rebuild_state(
     Ok(report)
 }
 
+/// Blocks that segments end with, the newest first: where a rebuild can begin. Which of them is right
+/// is for others to say.
+///
+/// # Errors
+/// `Store`.
+pub async fn rebuild_anchors(blobs: &dyn BlobStore) -> Result<Vec<BlockRef>> {
+    let found = scan(blobs, &["seg/", "bat/"], &mut Vec::new(), read_segment).await?;
+    let end = |found: &Found| {
+        let facts = &found.entry.facts;
+        BlockRef {
+            number: facts.range.end - 1,
+            hash: facts.last_hash,
+        }
+    };
+    let mut ends: Vec<BlockRef> = found.iter().map(end).collect();
+    ends.sort_by_key(|end| (std::cmp::Reverse(end.number), end.hash));
+    ends.dedup();
+    Ok(ends)
+}
+
 fn catalog_of(chain: &[&Found], runs: &[FoundPart], packs: &[FoundPart]) -> Catalog {
     let segments = chain
         .iter()

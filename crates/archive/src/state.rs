@@ -185,6 +185,15 @@ impl State {
         })
     }
 
+    /// Which version wrote a state, and the oldest that can read it; the rest is not looked at.
+    pub(crate) fn versions(bytes: &[u8]) -> Decoded<(u16, u16)> {
+        let mut reader = Reader::new(bytes);
+        if reader.array()? != MAGIC {
+            return Err(Damage("not a state of ours"));
+        }
+        Ok((reader.u16()?, reader.u16()?))
+    }
+
     /// Who wrote a state last, without a full check: enough to decide whether to wait for them.
     pub(crate) fn instance_of(bytes: &[u8]) -> Option<String> {
         Self::decode(bytes).ok().map(|state| state.instance)

@@ -103,7 +103,7 @@ impl View {
         Ok(snapshot)
     }
 
-    async fn load_catalog(&self, place: &CatalogRef) -> Result<Catalog> {
+    pub(crate) async fn load_catalog(&self, place: &CatalogRef) -> Result<Catalog> {
         let bytes = self.objects.blobs().get(&place.name).await;
         let bytes = bytes.map_err(|error| Error::reading(&place.name, error))?;
         if *blake3::hash(&bytes).as_bytes() != place.hash.0 {

@@ -1,21 +1,17 @@
 //! Final history: fetched many ranges at a time, archived in order.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use chronolith_archive::{Error as ArchiveError, IngestOutcome, Provenance};
-use chronolith_model::{Block, BlockRange, BlockRef, Verification};
-use chronolith_source::{Fetched, Source, Want};
-use tokio::task::JoinSet;
+use chronolith_model::{Block, BlockRange, Verification};
+use chronolith_source::Fetched;
 
 use crate::chain::Chain;
 use crate::clock::now;
 use crate::confirm;
+use crate::fetches::Fetches;
 use crate::ingest::{History, Trouble};
-
-/// How often progress is told.
-const TELL_EVERY: Duration = Duration::from_secs(5);
+use crate::progress::Progress;
 
 /// Fetches a range and archives it, all but its last block.
 ///
@@ -29,9 +25,9 @@ pub(crate) async fn run(chain: &Chain, history: &History) -> Result<(), Trouble>
     if range.len() > chain.source.plan(&chain.want).blocks {
         tracing::info!(chain = %name, from, to, "fetching history");
     }
-    let mut fetches = Fetches::new(chain, history);
+    let mut fetches = Fetches::new(&chain.source, &chain.want, (range, Some(history.anchor)));
     let mut held: Option<Fetched> = None;
-    let mut progress = Progress::new(range);
+    let mut progress = Progress::in_log("history", name);
     while let Some(fetched) = fetches.next().await {
         let mut fetched = fetched?;
         if let Some(before) = held.take() {
@@ -42,115 +38,17 @@ pub(crate) async fn run(chain: &Chain, history: &History) -> Result<(), Trouble>
         append_fetched(chain, fetched).await?;
         // Merging as it goes keeps the number of segments small.
         while chain.archive.maintain().await? {}
-        progress.tell(name, chain.archive_next());
+        let done = chain.archive_next().saturating_sub(range.start);
+        progress.reach(done, range.len());
     }
     Ok(())
 }
 
-/// Parts of a range on their way, each in a task of its own: they are fetched, parsed and proven while
-/// the ones before them are archived.
-struct Fetches {
-    source: Arc<dyn Source>,
-    want: Want,
-    anchor: BlockRef,
-    /// In the order of the chain.
-    under_way: VecDeque<Part>,
-    /// What nobody fetches yet.
-    rest: BlockRange,
-}
-
-struct Part {
-    range: BlockRange,
-    /// A set of one: it ends its task when it is dropped.
-    task: JoinSet<chronolith_source::Result<Vec<Fetched>>>,
-}
-
-impl Fetches {
-    fn new(chain: &Chain, history: &History) -> Self {
-        Self {
-            source: chain.source.clone(),
-            want: chain.want.clone(),
-            anchor: history.anchor,
-            under_way: VecDeque::new(),
-            rest: history.range,
-        }
-    }
-
-    /// The blocks that come next; none at the end of the range.
-    async fn next(&mut self) -> Option<Result<Vec<Fetched>, Trouble>> {
-        self.start();
-        let mut part = self.under_way.pop_front()?;
-        let fetched = match part.task.join_next().await? {
-            Ok(Ok(fetched)) => fetched,
-            Ok(Err(error)) => return Some(Err(error.into())),
-            Err(error) => return Some(Err(Trouble::Other(error.to_string()))),
-        };
-        let next = part.range.start + fetched.len() as u64;
-        if fetched.is_empty() {
-            let what = format!("no block came for {}", part.range);
-            return Some(Err(Trouble::Unsettled(what)));
-        }
-        if next < part.range.end && self.under_way.is_empty() {
-            // To be cut anew, by what is known now.
-            self.rest = BlockRange::new(next, self.rest.end);
-        } else if next < part.range.end {
-            let left = self.fetch(BlockRange::new(next, part.range.end));
-            self.under_way.push_front(left);
-        }
-        self.start();
-        Some(Ok(fetched))
-    }
-
-    /// Starts as many fetches as are useful at the same time.
-    fn start(&mut self) {
-        let plan = self.source.plan(&self.want);
-        while self.under_way.len() < plan.at_once.max(1) && !self.rest.is_empty() {
-            let end = self.rest.start.saturating_add(plan.blocks.max(1));
-            let range = BlockRange::new(self.rest.start, end.min(self.rest.end));
-            self.rest = BlockRange::new(range.end, self.rest.end);
-            let part = self.fetch(range);
-            self.under_way.push_back(part);
-        }
-    }
-
-    fn fetch(&self, range: BlockRange) -> Part {
-        let (source, want) = (self.source.clone(), self.want.clone());
-        let anchor = Some(self.anchor);
-        let mut task = JoinSet::new();
-        task.spawn(async move { source.fetch_some(range, &want, anchor).await });
-        Part { range, task }
-    }
-}
-
-/// Tells now and then how far it is, for whoever waits.
-struct Progress {
-    range: BlockRange,
-    began: Instant,
-    told: Instant,
-}
-
-impl Progress {
-    fn new(range: BlockRange) -> Self {
-        let began = Instant::now();
-        Self {
-            range,
-            began,
-            told: began,
-        }
-    }
-
-    fn tell(&mut self, chain: &str, next: u64) {
-        if self.told.elapsed() < TELL_EVERY {
-            return;
-        }
-        self.told = Instant::now();
-        let done = next.saturating_sub(self.range.start);
-        let rate = done as f64 / self.began.elapsed().as_secs_f64();
-        let left = self.range.end.saturating_sub(next);
-        let percent = done * 100 / self.range.len().max(1);
-        let (rate, seconds_left) = (rate as u64, (left as f64 / rate.max(1.0)) as u64);
-        tracing::info!(%chain, next, percent, blocks_per_second = rate, seconds_left, "history");
-    }
+/// A range in parts of so many blocks.
+pub(crate) fn parts(range: BlockRange, step: u64) -> impl Iterator<Item = BlockRange> {
+    let step = step.max(1);
+    let starts = (range.start..range.end).step_by(step as usize);
+    starts.map(move |start| BlockRange::new(start, start.saturating_add(step).min(range.end)))
 }
 
 /// Two endpoints, or one at two times, do not tell of one chain. Nothing of it was archived; whoever

@@ -209,7 +209,8 @@ async fn tell_syncing(settings: &ChainSettings, source: &dyn Source) {
     }
 }
 
-fn archive_settings(settings: &ChainSettings) -> ArchiveSettings {
+/// What a chain's archive keeps.
+pub(crate) fn archive_settings(settings: &ChainSettings) -> ArchiveSettings {
     let mut archive = ArchiveSettings::evm(ChainId(settings.chain_id));
     archive.datasets = settings.datasets;
     archive.scope = settings.scope.clone();

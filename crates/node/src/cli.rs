@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 
 /// Follows blockchains, proves that nothing is missing, keeps their history and answers for it.
 #[derive(Debug, Parser)]
-#[command(name = "chronolith", version, arg_required_else_help = true)]
+#[command(name = "chronolith", version, arg_required_else_help = true, after_help = crate::exit::HELP)]
 pub(crate) struct Cli {
     /// The settings file, JSON or TOML.
     #[arg(long, short, global = true, default_value = "chronolith.json")]
@@ -45,8 +45,40 @@ pub(crate) enum Command {
     Logs(LogsQuery),
     /// Find the block at a time.
     BlockAt(BlockAtQuery),
-    /// Prove that the archive is whole: coverage, links, checksums of every block.
+    /// Prove that the archive is whole: coverage, links, checksums of every block and object.
     Verify(VerifyRange),
+    /// Make anew what `verify` finds damaged or gone: fetched from the source, proven, and replaced.
+    ///
+    /// No published block changes: what replaces a damaged object has the same block hashes, is proven
+    /// no less, and has the same content or is proven further. A node that follows the chain must be
+    /// stopped first, unless this is a dry run.
+    Repair(RepairRange),
+    /// Fetch history that the archive lacks: below its first block, or in a hole.
+    ///
+    /// Holes are left by pruning and by a change of what is kept. What is there already is not fetched.
+    /// Interrupted, it goes on where it was when called again. Only final blocks are filled in: the
+    /// newest archived block is the end. A node that follows the chain must be stopped first.
+    Backfill(BackfillRange),
+    /// Copy archives into a directory, also while a node writes.
+    ///
+    /// Every copy is checked. A second backup into the same directory copies only what is new. One that
+    /// is interrupted leaves the one before it as it was. The directory is laid out like a data
+    /// directory.
+    Backup {
+        /// Where to.
+        dir: PathBuf,
+        /// Which chain [default: all of them].
+        #[command(flatten)]
+        wanted: Wanted,
+    },
+    /// Copy archives back from a backup, to where there are none.
+    Restore {
+        /// Where the backup is.
+        dir: PathBuf,
+        /// Which chain [default: all of them].
+        #[command(flatten)]
+        wanted: Wanted,
+    },
     /// End a halt: go on with what is archived.
     Resume(Act),
     /// Drop all blocks above a number, for example after a finalized block was replaced.
@@ -57,6 +89,12 @@ pub(crate) enum Command {
         /// Which chain, and why.
         #[command(flatten)]
         act: Act,
+    },
+    /// Rebuild a lost state, or look at the format of an archive.
+    Archive {
+        /// What to do with it.
+        #[command(subcommand)]
+        what: ArchiveCommand,
     },
     /// Watch it work: two simulated chains with reorgs and upgrades, followed into an archive.
     ///
@@ -96,6 +134,37 @@ pub(crate) enum ConfigCommand {
     Example,
     /// List the chains that are known by name.
     Chains,
+    /// Print a JSON Schema of the settings file, for editors.
+    Schema,
+}
+
+/// What to do with an archive as a whole.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ArchiveCommand {
+    /// Make a lost state again from what the objects say of themselves.
+    ///
+    /// From a block that is known to be right, segments are followed back by their hash links. What does
+    /// not hang together with it is listed, not guessed at, and the archive is halted until somebody has
+    /// looked. Where a state is there but damaged, or names a damaged catalog, move the file `state` of
+    /// the chain's directory away first.
+    RebuildState(RebuildState),
+    /// Check the format of every object.
+    ///
+    /// There is one format so far, so nothing has to be brought up to date. One that only a newer program
+    /// can read is refused.
+    Upgrade(Wanted),
+}
+
+/// From where to rebuild.
+#[derive(Debug, Args)]
+pub(crate) struct RebuildState {
+    /// The newest block that is known to be right, as NUMBER:0xHASH [default: the newest one that a
+    /// segment ends with and the source has].
+    #[arg(long)]
+    pub(crate) anchor: Option<String>,
+    /// Which chain.
+    #[command(flatten)]
+    pub(crate) wanted: Wanted,
 }
 
 /// What to do with made-up chains.
@@ -226,6 +295,40 @@ pub(crate) struct VerifyRange {
     /// Also fetch every block from its source, prove it there, and compare.
     #[arg(long)]
     pub(crate) against_source: bool,
+    /// Which chain.
+    #[command(flatten)]
+    pub(crate) wanted: Wanted,
+}
+
+/// Which blocks to fetch.
+#[derive(Debug, Args)]
+pub(crate) struct BackfillRange {
+    /// First block.
+    #[arg(long, visible_alias = "start-ledger")]
+    pub(crate) from: u64,
+    /// Last block.
+    #[arg(long, visible_alias = "end-ledger")]
+    pub(crate) to: u64,
+    /// Which chain.
+    #[command(flatten)]
+    pub(crate) wanted: Wanted,
+}
+
+/// Which blocks to repair.
+#[derive(Debug, Args)]
+pub(crate) struct RepairRange {
+    /// First block [default: the first archived one].
+    #[arg(long)]
+    pub(crate) from: Option<u64>,
+    /// Last block [default: the last archived one].
+    #[arg(long)]
+    pub(crate) to: Option<u64>,
+    /// Also compare every block with its source, and repair what differs where it is proven further.
+    #[arg(long)]
+    pub(crate) against_source: bool,
+    /// Only show what is not whole.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Which chain.
     #[command(flatten)]
     pub(crate) wanted: Wanted,

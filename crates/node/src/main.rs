@@ -1,6 +1,4 @@
 //! `chronolith`: follows chains, keeps their history and answers for it.
-//!
-//! Exit codes: 0 done, 1 failed, 2 wrong use, 3 something is not whole (`verify`).
 
 mod backfill;
 mod chain;
@@ -8,10 +6,14 @@ mod cli;
 mod clock;
 mod commands;
 mod confirm;
+mod exit;
+mod fetches;
 mod genesis;
 mod ingest;
 mod l1;
 mod operations;
+mod progress;
+mod refill;
 mod settings;
 mod streaming;
 mod walk;
@@ -23,6 +25,8 @@ use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::{Cli, Command, SimCommand};
+use crate::exit::Exit;
+use crate::progress::LogWriter;
 use crate::settings::Settings;
 
 fn main() -> ExitCode {
@@ -36,10 +40,10 @@ fn main() -> ExitCode {
         Err(error) => Err(error.into()),
     };
     match done {
-        Ok(code) => code,
+        Ok(exit) => exit.into(),
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            Exit::Failed.into()
         }
     }
 }
@@ -53,7 +57,7 @@ fn start_log(command: &Command) {
     let filter = EnvFilter::new(level.unwrap_or_else(|_| default.to_owned()));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| LogWriter)
         .with_target(false);
     if demo {
         log.without_time().with_level(false).init();
@@ -64,7 +68,7 @@ fn start_log(command: &Command) {
     }
 }
 
-async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
+async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
     if let Command::Config { what } = &cli.command {
         return commands::config(*what, &cli.config);
     }
@@ -82,14 +86,17 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     }
     let settings = Settings::load(&cli.config)?;
     match cli.command {
-        Command::Config { .. } | Command::Demo { .. } | Command::Sim { .. } => {
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Config { .. } | Command::Demo { .. } | Command::Sim { .. } => Ok(Exit::Done),
         Command::Run { until_caught_up } => commands::run(&settings, until_caught_up).await,
         Command::State(wanted) => commands::state(&settings, &wanted).await,
         Command::Logs(query) => commands::logs(&settings, &query).await,
         Command::BlockAt(query) => commands::block_at(&settings, &query).await,
         Command::Verify(range) => commands::verify(&settings, &range).await,
+        Command::Repair(range) => commands::repair(&settings, &range).await,
+        Command::Backfill(range) => commands::backfill(&settings, &range).await,
+        Command::Backup { dir, wanted } => commands::backup(&settings, &dir, &wanted).await,
+        Command::Restore { dir, wanted } => commands::restore(&settings, &dir, &wanted).await,
+        Command::Archive { what } => commands::archive(&settings, &what).await,
         Command::Resume(act) => commands::resume(&settings, &act).await,
         Command::Rewind { to, act } => commands::rewind(&settings, to, &act).await,
         Command::Gc { dry_run, wanted } => commands::gc(&settings, dry_run, &wanted).await,

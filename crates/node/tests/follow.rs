@@ -10,62 +10,11 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use chronolith_model::{Block, BlockRange};
-use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions, RpcServer};
+use chronolith_model::BlockRange;
+use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions};
 use chronolith_sim::portal::{PortalOptions, PortalServer};
 use serde_json::Value;
-use support::Bench;
-
-/// Every archived log against the chain's.
-#[track_caller]
-fn assert_equals(bench: &Bench, node: &EvmNode, range: BlockRange) {
-    // A few blocks at a time: an answer holds 10,000 logs at the most.
-    let mut at = range.start;
-    let mut logs = 0;
-    while at < range.end {
-        let part = BlockRange::new(at, (at + 200).min(range.end));
-        logs += assert_part(bench, node, part);
-        at = part.end;
-    }
-    assert!(logs > 0, "nothing was compared");
-}
-
-#[track_caller]
-fn assert_part(bench: &Bench, node: &EvmNode, range: BlockRange) -> usize {
-    let (from, to) = (range.start.to_string(), (range.end - 1).to_string());
-    let words = [
-        "logs", "--json", "--limit", "10000", "--from", &from, "--to", &to,
-    ];
-    let answer = bench.json(&words);
-    assert_eq!(answer["hasMore"], false);
-    let ours = answer["logs"].as_array().unwrap();
-    let blocks = (range.start..range.end).map(|number| node.block(number).unwrap().to_model());
-    let theirs: Vec<(Block, usize)> = blocks
-        .flat_map(|block| (0..block.logs.len()).map(move |at| (block.clone(), at)))
-        .collect();
-    assert_eq!(ours.len(), theirs.len(), "logs missing or twice");
-    for (ours, (block, at)) in ours.iter().zip(&theirs) {
-        let log = &block.logs[*at];
-        assert_eq!(ours["blockNumber"], block.clock.number);
-        assert_eq!(ours["blockHash"], block.clock.hash.to_string());
-        assert_eq!(ours["logIndex"], log.log_index());
-        let hash = block.tx_hash(log.tx_index()).unwrap().to_string();
-        assert_eq!(ours["transactionHash"], hash);
-        let data: String = log
-            .data()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        assert_eq!(ours["data"], format!("0x{data}"));
-    }
-    theirs.len()
-}
-
-async fn serve(node: &EvmNode, options: RpcOptions) -> RpcServer {
-    RpcServer::start(node.clone(), options).await.unwrap()
-}
-
-const DEPTH_5: &str = r#", "finality": { "mode": "depth", "confirmations": 5 }"#;
+use support::{Bench, DEPTH_5, assert_equals, serve};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn history_is_caught_up_and_every_command_answers() {

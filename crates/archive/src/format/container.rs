@@ -228,28 +228,7 @@ pub(crate) struct Container {
 impl Container {
     /// Parses the end of an object, from where its tables begin.
     pub(crate) fn parse(tail: Bytes, tail_offset: u64, kind: ObjectKind) -> Decoded<Self> {
-        let footer_at = tail.len().checked_sub(FOOTER_BYTES as usize);
-        let footer_at = footer_at.ok_or(Damage("object too short"))?;
-        let (body, footer) = tail
-            .split_at_checked(footer_at)
-            .ok_or(Damage("object too short"))?;
-        if tables_start(footer)? != tail_offset {
-            return Err(Damage("tables are not where the catalog says"));
-        }
-        let mut reader = Reader::new(footer);
-        reader.u64()?;
-        let trailer_start = reader.u64()?;
-        let expected = reader.u64()?;
-        let at = trailer_start
-            .checked_sub(tail_offset)
-            .and_then(|at| usize::try_from(at).ok());
-        let trailer = at
-            .and_then(|at| body.get(at..))
-            .ok_or(Damage("trailer out of bounds"))?;
-        let seed = trailer_start ^ tail_offset.rotate_left(32);
-        if xxh3_64_with_seed(trailer, seed) != expected {
-            return Err(Damage("trailer checksum mismatch"));
-        }
+        let (trailer, trailer_start) = checked_trailer(&tail, tail_offset)?;
         let entries = parse_trailer(trailer, kind)?;
         let container = Self {
             entries,
@@ -318,6 +297,42 @@ impl Container {
         }
         Ok((entry.offset, entry.len))
     }
+}
+
+/// The trailer, checked, and where in the object it begins.
+fn checked_trailer(tail: &[u8], tail_offset: u64) -> Decoded<(&[u8], u64)> {
+    let footer_at = tail.len().checked_sub(FOOTER_BYTES as usize);
+    let footer_at = footer_at.ok_or(Damage("object too short"))?;
+    let (body, footer) = tail
+        .split_at_checked(footer_at)
+        .ok_or(Damage("object too short"))?;
+    if tables_start(footer)? != tail_offset {
+        return Err(Damage("tables are not where the catalog says"));
+    }
+    let mut reader = Reader::new(footer);
+    reader.u64()?;
+    let trailer_start = reader.u64()?;
+    let expected = reader.u64()?;
+    let at = trailer_start
+        .checked_sub(tail_offset)
+        .and_then(|at| usize::try_from(at).ok());
+    let trailer = at
+        .and_then(|at| body.get(at..))
+        .ok_or(Damage("trailer out of bounds"))?;
+    let seed = trailer_start ^ tail_offset.rotate_left(32);
+    if xxh3_64_with_seed(trailer, seed) != expected {
+        return Err(Damage("trailer checksum mismatch"));
+    }
+    Ok((trailer, trailer_start))
+}
+
+/// Which version wrote an object, and the oldest that can read it, from the object's end: all that may
+/// be asked of an object of the future.
+pub(crate) fn versions(tail: &[u8], tail_offset: u64) -> Decoded<(u16, u16)> {
+    let (trailer, _) = checked_trailer(tail, tail_offset)?;
+    let mut reader = Reader::new(trailer);
+    reader.u8()?;
+    Ok((reader.u16()?, reader.u16()?))
 }
 
 fn parse_trailer(trailer: &[u8], kind: ObjectKind) -> Decoded<Vec<Entry>> {

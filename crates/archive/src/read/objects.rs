@@ -284,12 +284,17 @@ impl Objects {
             at: 0,
         };
         let open = async {
-            let range = object.tables_start..object.len;
-            let tail = self.blobs.range(&object.name, range).await;
-            let tail = tail.map_err(|error| Error::reading(&object.name, error))?;
+            let tail = self.tail(object).await?;
             decode(identity, tail).map_err(|damage| Error::damaged(&object.name, damage))
         };
         self.index.get_or_insert_async(&key, open).await
+    }
+
+    /// The end of an object, from where its tables begin, past the cache.
+    pub(crate) async fn tail(&self, object: &ObjectRef) -> Result<Bytes> {
+        let range = object.tables_start..object.len;
+        let tail = self.blobs.range(&object.name, range).await;
+        tail.map_err(|error| Error::reading(&object.name, error))
     }
 
     /// Loads parts of a segment: those that are cached at once, the others together. `wants` must

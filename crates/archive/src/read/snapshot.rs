@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{BlockRange, BlockRef, Dataset, DatasetSet, LogFilter, Verification};
+use chronolith_model::{BlockRange, BlockRef, Dataset, DatasetSet, LogFilter, Scope, Verification};
 use chronolith_store::Version;
 
 use crate::catalog::{Catalog, PackEntry, SegmentEntry, order};
@@ -175,6 +175,32 @@ impl Snapshot {
             }
         }
         covered
+    }
+
+    /// The blocks of a range that no segment holds with these datasets and all logs of this scope.
+    pub(crate) fn lacking(
+        &self,
+        range: BlockRange,
+        datasets: DatasetSet,
+        scope: &Scope,
+    ) -> Vec<BlockRange> {
+        let holds = |entry: &&Arc<SegmentEntry>| {
+            let kept = &entry.facts.scope;
+            entry.facts.datasets.covers(datasets) && (*kept == Scope::All || kept == scope)
+        };
+        let (mut lacking, mut at) = (Vec::new(), range.start);
+        for entry in self.segments.iter().filter(holds) {
+            let held = entry.facts.range;
+            let before = BlockRange::new(at, held.start.min(range.end));
+            if !before.is_empty() {
+                lacking.push(before);
+            }
+            at = at.max(held.end);
+        }
+        if at < range.end {
+            lacking.push(BlockRange::new(at, range.end));
+        }
+        lacking
     }
 
     fn not_covered(&self, range: &BlockRange, at: u64, need: &Need<'_>) -> Error {

@@ -9,7 +9,7 @@ use crate::format::table::TableDirectory;
 use crate::format::{Damage, Decoded};
 
 /// Bytes that are read at once.
-const STEP_BYTES: u64 = 1 << 20;
+pub(crate) const STEP_BYTES: u64 = 1 << 20;
 
 /// A part of a section that is in memory, and moves forward.
 #[derive(Debug)]

@@ -1,15 +1,17 @@
 //! Filling: a bounded range of old blocks, written beside ingest. Nothing of it is visible before
-//! it is complete and links to what lies around it.
+//! it is complete and links to what lies around it. What is there already is replaced only by
+//! content that is equal or proven further; what mends a damaged object may be no less.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronolith_model::{Block, BlockRange, DatasetSet, Hash32, Verification};
+use chronolith_model::{Block, BlockClock, BlockRange, Hash32, Verification};
 
 use super::append::Provenance;
 use super::check::{check_links, prepare};
 use super::cut;
 use super::edit::Edit;
+use super::mend::Purpose;
 use super::publish::{Applied, Uploading};
 use super::rows::Rows;
 use super::seal::{self, Built, Cut, Kept};
@@ -17,40 +19,42 @@ use super::writer::Writer;
 use crate::catalog::{PackEntry, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::format::compress::Packer;
-use crate::read::snapshot::{Need, Snapshot};
-
-const CLOCK: Need<'static> = Need {
-    datasets: DatasetSet::CLOCK,
-    filter: None,
-};
+use crate::read::snapshot::Snapshot;
 
 /// A fill on its way. Dropping it leaves garbage and nothing else.
 #[derive(Debug)]
 pub struct Fill {
-    writer: Arc<Writer>,
-    range: BlockRange,
-    kept: Kept,
+    pub(super) writer: Arc<Writer>,
+    pub(super) purpose: Purpose,
+    pub(super) range: BlockRange,
+    pub(super) kept: Kept,
     next: u64,
-    first_parent: Option<Hash32>,
-    last_hash: Option<Hash32>,
-    level: Option<Verification>,
+    pub(super) first_parent: Option<Hash32>,
+    pub(super) last_hash: Option<Hash32>,
+    pub(super) level: Option<Verification>,
     rows: Option<Rows>,
     packer: Option<Arc<Packer>>,
-    segments: Vec<SegmentEntry>,
+    pub(super) segments: Vec<SegmentEntry>,
     packs: Vec<PackEntry>,
     names: Vec<Uploading>,
     /// Payload that waits for its pack.
-    payload: Vec<Block>,
+    pub(super) payload: Vec<Block>,
     payload_bytes: u64,
 }
 
 impl Fill {
-    pub(crate) fn new(writer: Arc<Writer>, range: BlockRange, kept: Kept) -> Result<Self> {
+    pub(crate) fn new(
+        writer: Arc<Writer>,
+        range: BlockRange,
+        kept: Kept,
+        purpose: Purpose,
+    ) -> Result<Self> {
         if range.is_empty() {
             return Err(Error::Invalid("an empty range cannot be filled".to_owned()));
         }
         Ok(Self {
             writer,
+            purpose,
             range,
             kept,
             next: range.start,
@@ -109,24 +113,34 @@ impl Fill {
             .level
             .map_or(provenance.level, |level| level.min(provenance.level));
         self.level = Some(lowest);
-        self.seal(blocks, provenance.level).await
+        match self.purpose {
+            Purpose::Pack { .. } => self.hold_payload(&blocks).await,
+            Purpose::Fill | Purpose::Segment { .. } => self.seal(blocks, provenance.level).await,
+        }
+    }
+
+    /// Keeps a block's payload until its pack is made.
+    pub(super) fn keep_payload(&mut self, block: &Block) {
+        let payload = block.payload.clone();
+        let parts = payload.header.iter().chain(&payload.raw);
+        let parts = parts.chain(payload.bodies.iter().flatten());
+        self.payload_bytes += parts.map(|part| part.len() as u64).sum::<u64>();
+        let (clock, txs, logs) = (block.clock, Vec::new(), Vec::new());
+        self.payload.push(Block {
+            clock,
+            txs,
+            logs,
+            payload,
+        });
     }
 
     /// Collects payload until it is worth a pack, or the fill ends.
     fn payload_due(&mut self, blocks: &[Block]) -> Vec<Block> {
-        for block in blocks {
-            let payload = block.payload.clone();
-            let parts = payload.header.iter().chain(&payload.raw);
-            let parts = parts.chain(payload.bodies.iter().flatten());
-            self.payload_bytes += parts.map(|part| part.len() as u64).sum::<u64>();
-            let (clock, txs, logs) = (block.clock, Vec::new(), Vec::new());
-            self.payload.push(Block {
-                clock,
-                txs,
-                logs,
-                payload,
-            });
+        if self.purpose.mends() {
+            // A segment alone is made anew: packs are what they were.
+            return Vec::new();
         }
+        blocks.iter().for_each(|block| self.keep_payload(block));
         let last = self.next == self.range.end;
         if last || self.payload_bytes >= self.writer.settings.seal.pack_bytes {
             self.payload_bytes = 0;
@@ -190,7 +204,8 @@ impl Fill {
     ///
     /// # Errors
     /// `Gap` where blocks are missing, `BadParent` or `FinalityViolation` where it does not link to
-    /// or contradicts what is archived: nothing is published then. `Fenced` or `Store`.
+    /// or contradicts what is archived, `Invalid` where it may not replace what is there: nothing is
+    /// published then. `Fenced` or `Store`.
     pub async fn finish(mut self) -> Result<()> {
         if self.next != self.range.end {
             return Err(Error::Gap {
@@ -202,12 +217,21 @@ impl Fill {
         self.rows.take().ok_or_else(failed)?;
         // From the checks to the swap nothing else may move: no ingest, no rewind, no other fill.
         let writer = self.writer.clone();
-        let _alone = writer.appender.lock().await;
+        let mut appender = writer.appender.lock().await;
         let snapshot = self.writer.publisher.settled().await?;
-        if let Some(halt) = &snapshot.state.halt {
+        // Damage may be why it is halted: mending adds no block, so it need not wait.
+        if let Some(halt) = snapshot
+            .state
+            .halt
+            .as_ref()
+            .filter(|_| !self.purpose.mends())
+        {
             return Err(Error::Halted {
                 reason: halt.reason.clone(),
             });
+        }
+        if let Purpose::Pack { .. } = self.purpose {
+            return self.finish_pack(&snapshot).await;
         }
         let beyond = snapshot
             .head()
@@ -218,8 +242,11 @@ impl Fill {
         }
         self.check_neighbours(&snapshot).await?;
         let mut superseded = self.superseded(&snapshot).await?;
+        self.check_mended(&snapshot, &superseded)?;
         if !superseded.is_empty() {
-            superseded.extend(self.superseded_packs(&snapshot)?);
+            if !self.purpose.mends() {
+                superseded.extend(self.superseded_packs(&snapshot)?);
+            }
             let runs = superseded_runs(&snapshot, &superseded);
             superseded.extend(runs);
         }
@@ -228,8 +255,14 @@ impl Fill {
             segments: std::mem::take(&mut self.segments),
             packs: std::mem::take(&mut self.packs),
             uploads: std::mem::take(&mut self.names),
+            audit: self.purpose.audit(),
             ..Edit::default()
         };
+        let gone = |batch: &Arc<SegmentEntry>| edit.remove.contains(&batch.object.name);
+        if snapshot.state.batches.iter().any(gone) {
+            // What ingest has in memory is of batches that are there no more.
+            appender.forget();
+        }
         match self.writer.publisher.publish(edit).await? {
             Applied::Published => Ok(()),
             Applied::Dropped => Err(Error::Invalid(
@@ -238,12 +271,26 @@ impl Fill {
         }
     }
 
+    /// A block's clock as it is archived, from any segment that can be read. What mends may find
+    /// none: the catalog's word on the segment's ends holds then.
+    async fn archived_clock(&self, snapshot: &Snapshot, number: u64) -> Result<Option<BlockClock>> {
+        let mut damaged = None;
+        for entry in snapshot.holding(number) {
+            match self.writer.view.objects.open(&entry.object).await {
+                Ok(segment) => return Ok(segment.tables.clock(number)),
+                Err(error @ Error::Corrupt { .. }) => damaged = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        match damaged.filter(|_| !self.purpose.mends()) {
+            Some(error) => Err(error),
+            None => Ok(None),
+        }
+    }
+
     async fn check_neighbours(&self, snapshot: &Snapshot) -> Result<()> {
         let objects = &self.writer.view.objects;
-        let clock = async |number: u64| match snapshot.best_at(number, &CLOCK) {
-            None => Ok::<_, Error>(None),
-            Some(entry) => Ok(objects.open(&entry.object).await?.tables.clock(number)),
-        };
+        let clock = async |number: u64| self.archived_clock(snapshot, number).await;
         let below = match self.range.start.checked_sub(1) {
             Some(before) => clock(before).await?,
             None => None,
@@ -297,10 +344,19 @@ impl Fill {
             let Some(shared) = facts.range.intersect(&self.range).filter(|_| same) else {
                 continue;
             };
-            let inside = self.range.covers(&facts.range) && old.tier > 0;
-            let highest = facts.levels.iter().map(|(_, level)| *level).max();
-            let surer = inside && self.level > highest;
-            let other = self.first_difference(old, shared).await?;
+            // Ingest still works on a batch: it goes only where it has to.
+            let inside = self.range.covers(&facts.range) && (old.tier > 0 || self.purpose.mends());
+            let surer = inside && self.is_surer(old);
+            let other = match self.first_difference(old, shared).await {
+                Err(Error::Corrupt { .. }) if self.purpose.mends() => {
+                    if inside {
+                        self.check_replaces_unreadable(old).await?;
+                        names.push(old.object.name.clone());
+                    }
+                    continue;
+                }
+                other => other?,
+            };
             if let Some(number) = other.filter(|_| !surer) {
                 return Err(Error::Invalid(format!(
                     "block {number} is archived with the same hash and other content; only a fill \
@@ -309,10 +365,16 @@ impl Fill {
                 )));
             }
             if inside {
+                self.check_no_less_proven(old)?;
                 names.push(old.object.name.clone());
             }
         }
         Ok(names)
+    }
+
+    /// Whether all of it is proven further than any block of an archived segment.
+    pub(super) fn is_surer(&self, old: &SegmentEntry) -> bool {
+        self.level > old.facts.levels.iter().map(|(_, level)| *level).max()
     }
 
     /// The first block of the range whose content differs from what an archived segment holds.
@@ -368,6 +430,6 @@ fn superseded_runs(snapshot: &Snapshot, gone: &[String]) -> Vec<String> {
     runs.map(|run| run.object.name.clone()).collect()
 }
 
-fn failed() -> Error {
+pub(super) fn failed() -> Error {
     Error::Invalid("this fill failed before; begin a new one".to_owned())
 }

@@ -294,7 +294,7 @@ impl OpenPack {
 }
 
 impl PackFrame {
-    fn verify(&self, packed: &[u8], number: usize) -> Decoded<()> {
+    pub(crate) fn verify(&self, packed: &[u8], number: usize) -> Decoded<()> {
         if checksum(packed, number as u64) == self.checksum {
             Ok(())
         } else {

@@ -1,15 +1,15 @@
 //! `chronolith config`.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use chronolith_source::CHAINS;
 
 use crate::cli::ConfigCommand;
-use crate::settings::{EXAMPLE, Settings};
+use crate::exit::Exit;
+use crate::settings::{EXAMPLE, Settings, schema};
 
-pub(crate) fn config(what: ConfigCommand, path: &Path) -> Result<ExitCode> {
+pub(crate) fn config(what: ConfigCommand, path: &Path) -> Result<Exit> {
     match what {
         ConfigCommand::Example => print!("{EXAMPLE}"),
         ConfigCommand::Chains => {
@@ -17,6 +17,7 @@ pub(crate) fn config(what: ConfigCommand, path: &Path) -> Result<ExitCode> {
                 println!("{:<12} {:>10}  {}", chain.name, chain.chain_id, chain.title);
             }
         }
+        ConfigCommand::Schema => println!("{}", serde_json::to_string_pretty(&schema())?),
         ConfigCommand::Check => {
             let settings = Settings::load(path)?;
             let data = settings.data_dir.display();
@@ -34,5 +35,5 @@ pub(crate) fn config(what: ConfigCommand, path: &Path) -> Result<ExitCode> {
             }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }

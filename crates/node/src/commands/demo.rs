@@ -1,7 +1,6 @@
 //! `chronolith demo`: two simulated chains, followed before your eyes.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use tokio::task::JoinSet;
 use super::sim::grow;
 use super::spectator::{Spectator, say};
 use crate::chain::Chain;
+use crate::exit::Exit;
 use crate::ingest;
 use crate::settings::Settings;
 
@@ -61,7 +61,7 @@ struct Stage {
     config: PathBuf,
 }
 
-pub(crate) async fn demo(seconds: u64, data_dir: Option<&Path>) -> Result<ExitCode> {
+pub(crate) async fn demo(seconds: u64, data_dir: Option<&Path>) -> Result<Exit> {
     let from_environment = std::env::var_os("DATA_DIR").map(PathBuf::from);
     let data_dir = data_dir.map(Path::to_owned).or(from_environment);
     let dir = fresh(&data_dir.unwrap_or_else(|| "./data".into()))?;
@@ -96,7 +96,7 @@ pub(crate) async fn demo(seconds: u64, data_dir: Option<&Path>) -> Result<ExitCo
         chain.archive.release().await?;
         println!("  {}", spectator.sum(chain));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 /// An empty directory for the demo. What is there is removed only if a demo made it.

@@ -1,9 +1,13 @@
 //! What each command does.
 
+mod archive;
+mod backfill;
+mod backup;
 mod config;
 mod demo;
 mod operate;
 mod query;
+mod repair;
 mod run;
 mod sim;
 mod spectator;
@@ -11,10 +15,14 @@ mod state;
 mod torture;
 mod verify;
 
+pub(crate) use archive::archive;
+pub(crate) use backfill::backfill;
+pub(crate) use backup::{backup, restore};
 pub(crate) use config::config;
 pub(crate) use demo::demo;
 pub(crate) use operate::{gc, resume, rewind};
 pub(crate) use query::{block_at, logs};
+pub(crate) use repair::repair;
 pub(crate) use run::run;
 pub(crate) use sim::serve;
 pub(crate) use state::state;

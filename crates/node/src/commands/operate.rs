@@ -1,36 +1,40 @@
 //! What operators do: `resume`, `rewind`, `gc`. None of it runs beside a node that writes: the lock
 //! on the data directory refuses it.
 
-use std::process::ExitCode;
-
 use anyhow::{Context as _, Result};
 use chronolith_archive::{AuditEntry, Collect};
+use serde_json::{Value, json};
 
 use crate::chain::open_for_operator;
 use crate::cli::{Act, Wanted};
 use crate::clock::now;
+use crate::exit::Exit;
 use crate::settings::Settings;
 
-pub(crate) async fn resume(settings: &Settings, act: &Act) -> Result<ExitCode> {
+pub(crate) async fn resume(settings: &Settings, act: &Act) -> Result<Exit> {
     let chain = settings.chain(act.wanted.chain.as_deref())?;
     let archive = open_for_operator(chain, &settings.chain_dir(chain)).await?;
     archive.resume(audit("resume", &act.reason)).await?;
     archive.release().await?;
-    println!("{}: the halt is over; `chronolith run` goes on", chain.name);
-    Ok(ExitCode::SUCCESS)
+    let head = archive.health().head.map(|head| head.number);
+    let told = json!({ "chainId": chain.chain_id, "halted": false, "head": head });
+    let line = format!("{}: the halt is over; `chronolith run` goes on", chain.name);
+    tell(&act.wanted, &told, &line)
 }
 
-pub(crate) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<ExitCode> {
+pub(crate) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<Exit> {
     let chain = settings.chain(act.wanted.chain.as_deref())?;
     let archive = open_for_operator(chain, &settings.chain_dir(chain)).await?;
+    let before = archive.health().head.map(|head| head.number);
     let rewound = archive.rewind(to, audit("rewind", &act.reason)).await;
     rewound.context("rewind")?;
     archive.release().await?;
-    println!("{}: blocks above {to} are gone", chain.name);
-    Ok(ExitCode::SUCCESS)
+    let told = json!({ "chainId": chain.chain_id, "head": to, "headBefore": before });
+    let line = format!("{}: blocks above {to} are gone", chain.name);
+    tell(&act.wanted, &told, &line)
 }
 
-pub(crate) async fn gc(settings: &Settings, dry_run: bool, wanted: &Wanted) -> Result<ExitCode> {
+pub(crate) async fn gc(settings: &Settings, dry_run: bool, wanted: &Wanted) -> Result<Exit> {
     let chain = settings.chain(wanted.chain.as_deref())?;
     let archive = open_for_operator(chain, &settings.chain_dir(chain)).await?;
     let how = match dry_run {
@@ -39,8 +43,39 @@ pub(crate) async fn gc(settings: &Settings, dry_run: bool, wanted: &Wanted) -> R
     };
     let report = archive.collect_garbage(how).await?;
     archive.release().await?;
-    println!("{}: {report:?}", chain.name);
-    Ok(ExitCode::SUCCESS)
+    let (count, removed) = (report.orphans.len(), report.removed);
+    let bytes: u64 = report.orphans.iter().map(|info| info.len).sum();
+    let orphans = report.orphans.iter();
+    let orphans = orphans.map(|info| json!({ "object": info.name, "bytes": info.len }));
+    let told = json!({
+        "chainId": chain.chain_id,
+        "dryRun": dry_run,
+        "orphanSegmentBytes": report.orphan_segment_bytes,
+        "orphanStateRecords": report.orphan_state_records,
+        "staleBatchKeys": report.stale_batch_keys,
+        "orphans": orphans.collect::<Vec<_>>(),
+        "removed": removed,
+    });
+    let mib = bytes as f64 / f64::from(1 << 20);
+    let line = format!(
+        "{}: nothing names {count} objects ({mib:.1} MiB); {removed} of them were removed, the others \
+         are too young",
+        chain.name
+    );
+    let dry = format!(
+        "{}: nothing names {count} objects ({mib:.1} MiB)",
+        chain.name
+    );
+    tell(wanted, &told, if dry_run { &dry } else { &line })
+}
+
+/// The answer in the form that was asked for.
+fn tell(wanted: &Wanted, told: &Value, line: &str) -> Result<Exit> {
+    match wanted.json {
+        true => println!("{}", serde_json::to_string_pretty(told)?),
+        false => println!("{line}"),
+    }
+    Ok(Exit::Done)
 }
 
 fn audit(act: &str, reason: &str) -> AuditEntry {

@@ -1,6 +1,5 @@
 //! `chronolith logs` and `chronolith block-at`.
 
-use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
@@ -12,9 +11,10 @@ use serde_json::json;
 use super::state::level_name;
 use crate::chain::open_reader;
 use crate::cli::{BlockAtQuery, LogsQuery};
+use crate::exit::Exit;
 use crate::settings::{Settings, parse_hex};
 
-pub(crate) async fn logs(settings: &Settings, query: &LogsQuery) -> Result<ExitCode> {
+pub(crate) async fn logs(settings: &Settings, query: &LogsQuery) -> Result<Exit> {
     let chain = settings.chain(query.wanted.chain.as_deref())?;
     let archive = open_reader(chain, &settings.chain_dir(chain)).await?;
     let mut filter = LogFilter::over(range_of(&archive, query.from, query.to)?);
@@ -46,7 +46,7 @@ pub(crate) async fn logs(settings: &Settings, query: &LogsQuery) -> Result<ExitC
         show(&page);
         println!("{:.1} ms", began.elapsed().as_secs_f64() * 1e3);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 fn show(page: &LogPage) {
@@ -62,7 +62,7 @@ fn show(page: &LogPage) {
     print!("{} logs in blocks {from} to {to}{more}, ", page.logs.len());
 }
 
-pub(crate) async fn block_at(settings: &Settings, query: &BlockAtQuery) -> Result<ExitCode> {
+pub(crate) async fn block_at(settings: &Settings, query: &BlockAtQuery) -> Result<Exit> {
     let chain = settings.chain(query.wanted.chain.as_deref())?;
     let archive = open_reader(chain, &settings.chain_dir(chain)).await?;
     let side = match query.after {
@@ -82,7 +82,7 @@ pub(crate) async fn block_at(settings: &Settings, query: &BlockAtQuery) -> Resul
     } else {
         println!("block {number} at {timestamp} {hash}");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 /// The blocks asked for, or all that are archived.

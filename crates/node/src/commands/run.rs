@@ -1,6 +1,5 @@
 //! `chronolith run`.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Error, Result, bail};
@@ -9,6 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::chain::Chain;
+use crate::exit::Exit;
 use crate::ingest;
 use crate::operations;
 use crate::settings::{ChainSettings, Settings};
@@ -17,7 +17,7 @@ use crate::streaming;
 /// Chains that are opened at the same time.
 const OPEN_AT_ONCE: usize = 8;
 
-pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<ExitCode> {
+pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Exit> {
     let metrics = operations::start_metrics()?;
     let chains: Vec<Arc<Chain>> = open_all(settings)
         .await?
@@ -57,9 +57,9 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
         }
     };
     tokio::select! {
-        () = stop => Ok(ExitCode::SUCCESS),
-        _ = terminate.recv() => Ok(ExitCode::FAILURE),
-        _ = tokio::signal::ctrl_c() => Ok(ExitCode::FAILURE),
+        () = stop => Ok(Exit::Done),
+        _ = terminate.recv() => Ok(Exit::Failed),
+        _ = tokio::signal::ctrl_c() => Ok(Exit::Failed),
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::num::NonZeroU64;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -13,8 +12,9 @@ use chronolith_sim::portal::{PortalFault, PortalFaults, PortalOptions, PortalSer
 use serde_json::Value;
 
 use crate::cli::SimServe;
+use crate::exit::Exit;
 
-pub(crate) async fn serve(asked: &SimServe) -> Result<ExitCode> {
+pub(crate) async fn serve(asked: &SimServe) -> Result<Exit> {
     let mut spec = EvmSpec::mainnet(asked.seed);
     spec.chain_id = asked.chain_id;
     spec.content.logs_per_block = asked.logs_per_block;
@@ -68,7 +68,7 @@ pub(crate) async fn serve(asked: &SimServe) -> Result<ExitCode> {
     );
     tell("faults", faults.injected());
     tell("faults of portal", portal_faults.counts());
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 /// One line for each thing that was counted.

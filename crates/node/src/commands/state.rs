@@ -1,7 +1,5 @@
 //! `chronolith state`.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use chronolith_archive::{Health, HealthReport};
 use chronolith_model::{BlockRange, DatasetSet, Verification};
@@ -9,17 +7,14 @@ use serde_json::{Value, json};
 
 use crate::chain::open_reader;
 use crate::cli::Wanted;
+use crate::exit::Exit;
 use crate::settings::{ChainSettings, Settings};
 
 type Covered = Vec<(BlockRange, Verification)>;
 
-pub(crate) async fn state(settings: &Settings, wanted: &Wanted) -> Result<ExitCode> {
-    let chains: Vec<&ChainSettings> = match &wanted.chain {
-        Some(name) => vec![settings.chain(Some(name))?],
-        None => settings.chains.iter().collect(),
-    };
+pub(crate) async fn state(settings: &Settings, wanted: &Wanted) -> Result<Exit> {
     let mut all = Vec::new();
-    for chain in chains {
+    for chain in chosen(settings, wanted)? {
         let archive = open_reader(chain, &settings.chain_dir(chain)).await?;
         let report = archive.health();
         let covered = archive.coverage(chain.datasets, None);
@@ -32,7 +27,18 @@ pub(crate) async fn state(settings: &Settings, wanted: &Wanted) -> Result<ExitCo
     if wanted.json {
         println!("{}", serde_json::to_string_pretty(&all)?);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
+}
+
+/// The chain that was asked for, or all of them.
+pub(super) fn chosen<'a>(
+    settings: &'a Settings,
+    wanted: &Wanted,
+) -> Result<Vec<&'a ChainSettings>> {
+    Ok(match &wanted.chain {
+        Some(name) => vec![settings.chain(Some(name))?],
+        None => settings.chains.iter().collect(),
+    })
 }
 
 fn as_json(chain: &ChainSettings, report: &HealthReport, covered: &Covered) -> Value {

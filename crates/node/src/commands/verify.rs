@@ -1,45 +1,64 @@
 //! `chronolith verify`.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
-use chronolith_archive::Archive;
+use chronolith_archive::{Archive, DamagedObject};
 use chronolith_model::BlockRange;
 use chronolith_source::Source;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::query::range_of;
 use super::state::level_name;
+use crate::backfill::parts;
 use crate::chain::{open_reader, open_source, want_of};
 use crate::cli::VerifyRange;
+use crate::exit::Exit;
+use crate::progress::{Progress, Unit};
 use crate::settings::{ChainSettings, Settings};
 
-/// What is not whole.
-const NOT_WHOLE: u8 = 3;
 /// Blocks that are fetched at once.
 const STEP_BLOCKS: u64 = 250;
 /// Findings that are shown without being asked for all.
 const SHOWN: usize = 20;
 
-/// What was found, block by block, and how many logs were read.
-struct Found {
-    logs: u64,
-    findings: Vec<(u64, String)>,
+/// What was found, and how many logs were read.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) logs: u64,
+    /// What is wrong with which block.
+    pub(super) blocks: Vec<Finding>,
+    /// Objects that are damaged or gone.
+    pub(super) objects: Vec<DamagedObject>,
+}
+
+/// What is wrong with a block.
+#[derive(Debug)]
+pub(super) struct Finding {
+    pub(super) block: u64,
+    pub(super) what: String,
+    /// Whether the block is the same and its content another.
+    pub(super) content_differs: bool,
+}
+
+impl Found {
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks.is_empty() && self.objects.is_empty()
+    }
 }
 
 /// Reads every block of the range back: each must be covered, link to the one before, and pass its
-/// checksums.
-pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<ExitCode> {
+/// checksums. So must every object that holds one of them, whether a block needs it or only a query.
+pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<Exit> {
     let chain = settings.chain(asked.wanted.chain.as_deref())?;
     let archive = open_reader(chain, &settings.chain_dir(chain)).await?;
     let range = range_of(&archive, asked.from, asked.to)?;
-    let mut found = read_back(&archive, range).await;
+    let mut found = look(&archive, chain, range).await?;
     if asked.against_source {
         let source = open_source(chain).await?;
-        let differing = compare(&archive, &*source, chain, range).await?;
-        found.findings.extend(differing);
+        found
+            .blocks
+            .extend(compare(&archive, &*source, chain, range).await?);
     }
-    let whole = found.findings.is_empty();
+    let whole = found.is_empty();
     let root = match whole {
         true => Some(archive.content_root(range).await?.to_string()),
         false => None,
@@ -50,8 +69,6 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
     let lowest = within.map(|(_, level)| *level).min().map(level_name);
     let (from, to, logs) = (range.start, range.end - 1, found.logs);
     if asked.wanted.json {
-        let findings = found.findings.iter();
-        let findings = findings.map(|(block, what)| json!({ "block": block, "what": what }));
         let answer = json!({
             "chainId": chain.chain_id,
             "from": from,
@@ -59,18 +76,14 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
             "logs": logs,
             "level": lowest,
             "contentRoot": root,
-            "findings": findings.collect::<Vec<_>>(),
+            "findings": found.blocks.iter().map(finding_json).collect::<Vec<_>>(),
+            "objects": found.objects.iter().map(object_json).collect::<Vec<_>>(),
         });
         println!("{}", serde_json::to_string_pretty(&answer)?);
     } else {
-        let count = found.findings.len();
+        let count = found.blocks.len() + found.objects.len();
         println!("blocks {from} to {to}: {logs} logs, {count} findings");
-        for (block, what) in found.findings.iter().take(SHOWN) {
-            println!("  block {block}: {what}");
-        }
-        if count > SHOWN {
-            println!("  … and {} more; --json shows all", count - SHOWN);
-        }
+        show(&found);
         if let Some(root) = root {
             println!(
                 "content root {root}, proven by {} or better",
@@ -79,22 +92,73 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
         }
     }
     Ok(match whole {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(NOT_WHOLE),
+        true => Exit::Done,
+        false => Exit::NotWhole,
     })
 }
 
+/// Shows objects and blocks, not too many of them.
+pub(super) fn show(found: &Found) {
+    for DamagedObject { object, reason } in found.objects.iter().take(SHOWN) {
+        let (from, to) = (object.range.start, object.range.end - 1);
+        println!("  {} (blocks {from} to {to}): {reason}", object.name);
+    }
+    for Finding { block, what, .. } in found.blocks.iter().take(SHOWN) {
+        println!("  block {block}: {what}");
+    }
+    let left_out = |all: usize| all.saturating_sub(SHOWN);
+    let left_out = left_out(found.objects.len()) + left_out(found.blocks.len());
+    if left_out > 0 {
+        println!("  … and {left_out} more; --json shows all");
+    }
+}
+
+pub(super) fn finding_json(finding: &Finding) -> Value {
+    json!({ "block": finding.block, "what": finding.what })
+}
+
+pub(super) fn object_json(damaged: &DamagedObject) -> Value {
+    let object = &damaged.object;
+    json!({
+        "object": object.name,
+        "from": object.range.start,
+        "to": object.range.end - 1,
+        "what": damaged.reason,
+    })
+}
+
+/// Reads everything: first the objects, whole, then every block.
+pub(super) async fn look(
+    archive: &Archive,
+    chain: &ChainSettings,
+    range: BlockRange,
+) -> Result<Found> {
+    let mut progress = Progress::of_command("reading objects", &chain.name, Unit::Bytes);
+    let told =
+        &mut |done: chronolith_archive::Inspected| progress.reach(done.bytes, done.bytes_all);
+    let objects = archive.inspect(range, told).await?;
+    drop(progress);
+    let mut found = Found {
+        logs: 0,
+        blocks: Vec::new(),
+        objects,
+    };
+    let mut progress = Progress::of_command("reading blocks", &chain.name, Unit::Blocks);
+    read_back(archive, range, &mut found, &mut progress).await;
+    Ok(found)
+}
+
 /// Fetches every block anew, proven as it was when it came, and compares it with the archive's.
-async fn compare(
+pub(super) async fn compare(
     archive: &Archive,
     source: &dyn Source,
     chain: &ChainSettings,
     range: BlockRange,
-) -> Result<Vec<(u64, String)>> {
+) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let want = want_of(chain);
-    for start in (range.start..range.end).step_by(STEP_BLOCKS as usize) {
-        let part = BlockRange::new(start, start.saturating_add(STEP_BLOCKS).min(range.end));
+    let mut progress = Progress::of_command("comparing", &chain.name, Unit::Blocks);
+    for part in parts(range, STEP_BLOCKS) {
         for theirs in source.fetch(part, &want, None).await? {
             let number = theirs.block.clock.number;
             // What cannot be read back is a finding already.
@@ -107,33 +171,45 @@ async fn compare(
                 () if ours.txs != theirs.block.txs => "the source has other transactions",
                 () => continue,
             };
-            findings.push((number, format!("{what} (endpoint={})", theirs.endpoint)));
+            findings.push(Finding {
+                block: number,
+                what: format!("{what} (endpoint={})", theirs.endpoint),
+                content_differs: ours.clock == theirs.block.clock,
+            });
         }
+        progress.reach(part.end - range.start, range.len());
     }
     Ok(findings)
 }
 
-async fn read_back(archive: &Archive, range: BlockRange) -> Found {
-    let mut found = Found {
-        logs: 0,
-        findings: Vec::new(),
+async fn read_back(
+    archive: &Archive,
+    range: BlockRange,
+    found: &mut Found,
+    progress: &mut Progress,
+) {
+    let mut finding = |block: u64, what: String| {
+        found.blocks.push(Finding {
+            block,
+            what,
+            content_differs: false,
+        });
     };
     let mut before = None;
     for number in range.start..range.end {
         match archive.block(number).await {
             Ok(block) => {
                 if before.is_some_and(|before| before != block.clock.parent_hash) {
-                    let what = "does not link to the block before".to_owned();
-                    found.findings.push((number, what));
+                    finding(number, "does not link to the block before".to_owned());
                 }
                 before = Some(block.clock.hash);
                 found.logs += block.logs.len() as u64;
             }
             Err(error) => {
-                found.findings.push((number, error.to_string()));
+                finding(number, error.to_string());
                 before = None;
             }
         }
+        progress.reach(number + 1 - range.start, range.len());
     }
-    found
 }

@@ -5,6 +5,7 @@
 
 mod finality;
 mod raw;
+mod schema;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ use serde_json::Value;
 use raw::{RawChain, RawChainEntry, RawEndpoint, RawScope, RawSettings};
 
 pub(crate) use finality::{Finality, L1Settings};
+
+pub(crate) use schema::schema;
 
 /// What `config example` prints: enough for one chain on a local node.
 pub(crate) const EXAMPLE: &str = r#"{

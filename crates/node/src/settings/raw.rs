@@ -11,24 +11,34 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 /// The whole file.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawSettings {
+    /// Where archives are kept [default: ./data]. `DATA_DIR` overrides it.
     #[serde(alias = "data_dir")]
     pub(crate) data_dir: Option<String>,
+    /// Address of the public listener.
     pub(crate) listen: Option<String>,
+    /// Port of health and metrics [default: 9464].
     #[serde(alias = "metrics_port")]
     pub(crate) metrics_port: Option<u16>,
+    /// Address of the listener for operators.
     #[serde(alias = "admin_listen")]
     pub(crate) admin_listen: Option<String>,
+    /// The chains to follow.
     pub(crate) chains: Vec<RawChainEntry>,
+    /// Limits of the service.
     pub(crate) service: RawService,
+    /// The other spelling of the queue's limit.
     pub(crate) queue: RawQueue,
+    /// Database settings.
     pub(crate) db: Option<Value>,
+    /// The other spelling of the metrics port.
     pub(crate) metrics: Option<RawMetrics>,
     /// Versions of ADFS contracts, by number.
     pub(crate) versions: BTreeMap<String, RawVersion>,
@@ -38,149 +48,194 @@ pub(crate) struct RawSettings {
 }
 
 /// What the ADFS document calls the service.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawService {
+    /// Most items in a queue.
     #[serde(alias = "queue_max_items")]
     pub(crate) queue_max_items: Option<usize>,
+    /// Rows that are written to the database at once.
     #[serde(alias = "db_write_batch_rows")]
     pub(crate) db_write_batch_rows: Option<usize>,
+    /// Port of health and metrics.
     #[serde(alias = "metrics_port")]
     pub(crate) metrics_port: Option<u16>,
+    /// Blocks that are fetched again after an overflow.
     #[serde(alias = "overflow_backfill_window")]
     pub(crate) overflow_backfill_window: Option<u64>,
+    /// Blocks that are fetched again after a guard ended.
     #[serde(alias = "guard_backfill_window")]
     pub(crate) guard_backfill_window: Option<u64>,
+    /// How long blocks may come out of order.
     pub(crate) ordering: RawOrdering,
 }
 
 /// How long blocks may come out of order.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawOrdering {
+    /// Milliseconds.
     #[serde(alias = "max_out_of_order_wait_ms")]
     pub(crate) max_out_of_order_wait_ms: Option<u64>,
 }
 
 /// The other spelling of the queue's limit.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawQueue {
+    /// Most items in a queue.
     #[serde(alias = "max_items")]
     pub(crate) max_items: Option<usize>,
 }
 
 /// The other spelling of the metrics port.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawMetrics {
+    /// The port.
     pub(crate) port: Option<u16>,
 }
 
 /// A version of an ADFS contract.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RawVersion {
+    /// Whether its events carry a block number.
     #[serde(alias = "has_block_number")]
     pub(crate) has_block_number: bool,
+    /// Further fields of its events.
     #[serde(default, alias = "extra_fields")]
     pub(crate) extra_fields: Vec<String>,
 }
 
 /// An implementation behind a proxy.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RawImplementation {
+    /// Which version it is.
     pub(crate) version: u32,
+    /// Hash that its code must have.
     #[serde(default, alias = "expected_bytecode_hash")]
     pub(crate) expected_bytecode_hash: Option<String>,
 }
 
 /// A chain: the name of a known one, or a whole entry.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum RawChainEntry {
+    /// The name of a chain of `chronolith config chains`.
     Name(String),
+    /// A chain with its own settings.
     // Taken as a value first: an untagged enum would hide which field is wrong.
-    Whole(Value),
+    Whole(#[schemars(with = "RawChain")] Value),
 }
 
 /// A chain.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawChain {
+    /// The chain's id; may be left out for a chain that is known by name.
     #[serde(alias = "chain_id")]
     pub(crate) chain_id: Option<u64>,
+    /// What to call it, or the name of a known chain.
     pub(crate) name: Option<String>,
+    /// JSON-RPC endpoints, the preferred one first.
     #[serde(alias = "rpc_http")]
     pub(crate) rpc_http: Vec<RawEndpoint>,
+    /// WebSocket endpoints that tell of new heads.
     #[serde(alias = "rpc_ws")]
     pub(crate) rpc_ws: Vec<String>,
+    /// A dataset of SQD Portal, instead of endpoints.
     pub(crate) portal: Option<RawPortal>,
+    /// The first block to archive [default: 0].
     #[serde(alias = "start_block")]
     pub(crate) start_block: Option<u64>,
+    /// Last block, in mode backfill.
     #[serde(alias = "end_block")]
     pub(crate) end_block: Option<u64>,
+    /// How blocks become final.
     pub(crate) finality: Option<RawFinality>,
+    /// What is kept: headers, logs, tx_hashes, transactions, payload; the clock always is.
     pub(crate) datasets: Option<Vec<String>>,
+    /// Which logs are kept [default: all].
     pub(crate) logs: Option<RawScope>,
+    /// What every block must be proven by: receipts, bloom or linked.
     pub(crate) verification: Option<String>,
+    /// How logs are fetched: receipts or logs.
     pub(crate) strategy: Option<String>,
+    /// auto, streaming or backfill.
     pub(crate) mode: Option<String>,
+    /// Milliseconds from one look for new blocks to the next.
     #[serde(alias = "poll_ms")]
     pub(crate) poll_ms: Option<u64>,
+    /// The contract whose events are projected.
     #[serde(
         alias = "contract_address",
         alias = "proxyAddress",
         alias = "proxy_address"
     )]
     pub(crate) contract_address: Option<String>,
+    /// Signatures of events, by version.
     #[serde(alias = "topic_names")]
     pub(crate) topic_names: BTreeMap<String, String>,
+    /// When people want to be told.
     #[serde(alias = "alerts_config")]
     pub(crate) alerts_config: Option<RawAlerts>,
+    /// How history is fetched.
     pub(crate) backfill: RawBackfill,
 }
 
 /// An endpoint: its URL, or with limits.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum RawEndpoint {
+    /// Its URL.
     Url(String),
+    /// With limits of its own.
     Whole(RawEndpointSettings),
 }
 
 /// An endpoint with limits.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RawEndpointSettings {
+    /// Its URL.
     pub(crate) url: String,
+    /// Requests at the same time.
     #[serde(default, alias = "in_flight")]
     pub(crate) in_flight: Option<usize>,
+    /// Requests in a second.
     #[serde(default, alias = "requests_per_second")]
     pub(crate) requests_per_second: Option<f64>,
+    /// Calls in one request.
     #[serde(default)]
     pub(crate) batch: Option<usize>,
 }
 
 /// A dataset of SQD Portal.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RawPortal {
+    /// Where the datasets are.
     pub(crate) url: String,
+    /// Which one; may be left out for a chain that is known by name.
     #[serde(default)]
     pub(crate) dataset: Option<String>,
 }
 
 /// How blocks become final.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawFinality {
+    /// l1_confirmations (or depth), dual_source, finalized (or source), or safe.
     pub(crate) mode: Option<String>,
+    /// Blocks that must stand on a final one.
     #[serde(alias = "l1Confirmations", alias = "l1_confirmations")]
     pub(crate) confirmations: Option<u64>,
+    /// Blocks of the chain itself, in mode dual_source.
     #[serde(alias = "l2_depth")]
     pub(crate) l2_depth: Option<u64>,
+    /// How old a report of the chain below may be, in mode dual_source.
     #[serde(alias = "max_l1_delay_seconds")]
     pub(crate) max_l1_delay_seconds: Option<u64>,
     /// The chain below, where the chain is not known by name.
@@ -192,31 +247,38 @@ pub(crate) struct RawFinality {
 }
 
 /// A narrower scope of logs.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawScope {
+    /// Addresses that emitted them, any of these.
     pub(crate) addresses: Vec<String>,
+    /// First topics, any of these.
     pub(crate) topic0: Vec<String>,
 }
 
 /// When people want to be told.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawAlerts {
+    /// Seconds without an event.
     #[serde(alias = "no_events_seconds")]
     pub(crate) no_events_seconds: Option<u64>,
+    /// Blocks behind the head.
     #[serde(alias = "max_lag_blocks")]
     pub(crate) max_lag_blocks: Option<u64>,
 }
 
 /// How history is fetched.
-#[derive(Clone, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawBackfill {
+    /// Blocks that are asked for at first.
     #[serde(alias = "initial_range")]
     pub(crate) initial_range: Option<u64>,
+    /// The fewest.
     #[serde(alias = "min_range")]
     pub(crate) min_range: Option<u64>,
+    /// The most.
     #[serde(alias = "max_range")]
     pub(crate) max_range: Option<u64>,
 }

@@ -78,9 +78,7 @@ fn a_portal_beside_endpoints_is_for_history() {
 }
 
 /// The example of the ADFS document, with real addresses and URLs.
-#[test]
-fn the_document_of_the_oracle_team_loads() {
-    let text = r#"{
+pub(super) const ORACLE_EXAMPLE: &str = r#"{
       "service": { "queueMaxItems": 10000, "dbWriteBatchRows": 200, "metricsPort": 9464,
         "overflowBackfillWindow": 2000, "guardBackfillWindow": 2000,
         "ordering": { "maxOutOfOrderWaitMs": 1000 } },
@@ -97,7 +95,10 @@ fn the_document_of_the_oracle_team_loads() {
         "startBlock": 19000000,
         "alertsConfig": { "noEventsSeconds": 300, "maxLagBlocks": 64 },
         "backfill": { "initialRange": 10000, "minRange": 256, "maxRange": 20000 } } ] }"#;
-    let settings = Settings::parse(text, false).unwrap();
+
+#[test]
+fn the_document_of_the_oracle_team_loads() {
+    let settings = Settings::parse(ORACLE_EXAMPLE, false).unwrap();
     let [chain] = settings.chains.as_slice() else {
         panic!()
     };

@@ -12,8 +12,13 @@ pub mod real_node;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chronolith_archive::{Archive, Settings};
+use chronolith_model::{Block, BlockRange, ChainId};
+use chronolith_sim::evm::{EvmNode, RpcOptions, RpcServer};
+use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -37,6 +42,11 @@ impl Bench {
         );
         std::fs::write(&config, text).unwrap();
         Self { dir, config }
+    }
+
+    /// Where the chain's archive lies.
+    pub fn chain_dir(&self) -> PathBuf {
+        self.dir.path().join("data").join("chains").join("31337")
     }
 
     pub fn command(&self, words: &[&str]) -> Command {
@@ -65,6 +75,11 @@ impl Bench {
     }
 
     pub fn start(&self) -> Running {
+        self.start_with(&["run"])
+    }
+
+    /// Starts a command whose log goes to a file.
+    pub fn start_with(&self, words: &[&str]) -> Running {
         let log = self.dir.path().join("log");
         let log = std::fs::File::options()
             .create(true)
@@ -72,12 +87,20 @@ impl Bench {
             .open(log)
             .unwrap();
         let child = self
-            .command(&["run"])
+            .command(words)
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
             .unwrap();
         Running(child)
+    }
+
+    /// Changes the settings file.
+    #[track_caller]
+    pub fn change(&self, from: &str, to: &str) {
+        let text = std::fs::read_to_string(&self.config).unwrap();
+        assert!(text.contains(from), "no {from} in {text}");
+        std::fs::write(&self.config, text.replace(from, to)).unwrap();
     }
 
     pub fn log(&self) -> String {
@@ -170,4 +193,75 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Settings of a chain whose blocks are final when five others stand on them.
+pub const DEPTH_5: &str = r#", "finality": { "mode": "depth", "confirmations": 5 }"#;
+
+pub async fn serve(node: &EvmNode, options: RpcOptions) -> RpcServer {
+    RpcServer::start(node.clone(), options).await.unwrap()
+}
+
+/// Every archived log against the chain's.
+#[track_caller]
+pub fn assert_equals(bench: &Bench, node: &EvmNode, range: BlockRange) {
+    // A few blocks at a time: an answer holds 10,000 logs at the most.
+    let mut at = range.start;
+    let mut logs = 0;
+    while at < range.end {
+        let part = BlockRange::new(at, (at + 200).min(range.end));
+        logs += assert_part(bench, node, part);
+        at = part.end;
+    }
+    assert!(logs > 0, "nothing was compared");
+}
+
+#[track_caller]
+fn assert_part(bench: &Bench, node: &EvmNode, range: BlockRange) -> usize {
+    let (from, to) = (range.start.to_string(), (range.end - 1).to_string());
+    let words = [
+        "logs", "--json", "--limit", "10000", "--from", &from, "--to", &to,
+    ];
+    let answer = bench.json(&words);
+    assert_eq!(answer["hasMore"], false);
+    let ours = answer["logs"].as_array().unwrap();
+    let blocks = (range.start..range.end).map(|number| node.block(number).unwrap().to_model());
+    let theirs: Vec<(Block, usize)> = blocks
+        .flat_map(|block| (0..block.logs.len()).map(move |at| (block.clone(), at)))
+        .collect();
+    assert_eq!(ours.len(), theirs.len(), "logs missing or twice");
+    for (ours, (block, at)) in ours.iter().zip(&theirs) {
+        let log = &block.logs[*at];
+        assert_eq!(ours["blockNumber"], block.clock.number);
+        assert_eq!(ours["blockHash"], block.clock.hash.to_string());
+        assert_eq!(ours["logIndex"], log.log_index());
+        let hash = block.tx_hash(log.tx_index()).unwrap().to_string();
+        assert_eq!(ours["transactionHash"], hash);
+        let data: String = log
+            .data()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert_eq!(ours["data"], format!("0x{data}"));
+    }
+    theirs.len()
+}
+
+/// The archive of the chain, for what no command shows.
+pub async fn open_archive(bench: &Bench) -> Archive {
+    let dir = bench.chain_dir();
+    let (meta, blobs) = (FileMeta::open_reader(&dir), FileBlobs::open_reader(&dir));
+    let settings = Settings::evm(ChainId(31_337));
+    let opened = Archive::open_reader(Arc::new(meta), Arc::new(blobs), settings).await;
+    opened.unwrap()
+}
+
+/// The same for writing, as long as no program does.
+pub async fn open_to_write(bench: &Bench) -> Archive {
+    let dir = bench.chain_dir();
+    let (meta, blobs) = (FileMeta::open_writer(&dir), FileBlobs::open_writer(&dir));
+    let (meta, blobs) = (Arc::new(meta.unwrap()), Arc::new(blobs.unwrap()));
+    let settings = Settings::evm(ChainId(31_337));
+    let opened = Archive::open_writer(meta, blobs, settings, TakeOver::NoWait).await;
+    opened.unwrap()
 }

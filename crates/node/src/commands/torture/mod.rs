@@ -9,7 +9,6 @@ mod process;
 mod servers;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -19,6 +18,7 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::json;
 
 use crate::cli::Torture;
+use crate::exit::Exit;
 use chain::{Events, TorturedChain};
 use compare::{Comparison, compare};
 use process::{End, Program};
@@ -48,7 +48,7 @@ struct Tally {
     limits: Option<String>,
 }
 
-pub(crate) async fn torture(asked: &Torture) -> Result<ExitCode> {
+pub(crate) async fn torture(asked: &Torture) -> Result<Exit> {
     let seeds = asked.seed..asked.seed.saturating_add(asked.seeds);
     ensure!(!seeds.is_empty(), "--seeds: at least one");
     let mut injected: BTreeMap<String, u64> = BTreeMap::new();
@@ -82,7 +82,7 @@ pub(crate) async fn torture(asked: &Torture) -> Result<ExitCode> {
             "{name} was never injected: nothing is proven about it"
         );
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done)
 }
 
 /// What a head that really goes down is called in the list.

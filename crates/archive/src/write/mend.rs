@@ -1,0 +1,368 @@
+//! Mending: an object that is damaged or gone is made anew and replaced.
+//!
+//! A published block keeps its hash and its content. The catalog remembers of each segment where it
+//! begins and ends, how far its blocks were proven, and its content root, even when the segment itself
+//! is gone: what replaces it must fit all of that. A run needs no blocks from outside: its segments
+//! hold every hash.
+
+use chronolith_model::{Block, BlockRange, DatasetSet, Hash32, Verification};
+
+use super::check::normalise;
+use super::edit::Edit;
+use super::fill::Fill;
+use super::pack;
+use super::publish::{Applied, Uploading};
+use super::rows::digest_of;
+use super::seal::{Kept, build_hash_table, hash_key};
+use super::writer::Writer;
+use crate::catalog::{ObjectRef, RunEntry, SegmentEntry};
+use crate::error::{Error, Result};
+use crate::format::container::{ContainerBuilder, ObjectKind, Section};
+use crate::format::facts::content_root;
+use crate::inspect::{ObjectSort, StoredObject};
+use crate::read::snapshot::{Need, Snapshot};
+use crate::state::AuditEntry;
+
+/// Hashes that are sorted in memory at once; a larger run is replaced by several.
+const RUN_ENTRIES_MAX: usize = 1 << 22;
+
+/// What a fill is for.
+#[derive(Debug)]
+pub(crate) enum Purpose {
+    /// Blocks that are missing, or that can be proven further.
+    Fill,
+    /// A segment that is damaged, or whose content is in doubt.
+    Segment { name: String, audit: AuditEntry },
+    /// A pack that is damaged.
+    Pack { name: String, audit: AuditEntry },
+}
+
+impl Purpose {
+    pub(crate) fn to_mend(object: &StoredObject, audit: AuditEntry) -> Result<Self> {
+        let name = object.name.clone();
+        match object.sort {
+            ObjectSort::Segment => Ok(Self::Segment { name, audit }),
+            ObjectSort::Pack => Ok(Self::Pack { name, audit }),
+            ObjectSort::Run => Err(Error::Invalid(format!(
+                "a run is made from its segments, not from blocks (object={name})"
+            ))),
+        }
+    }
+
+    pub(super) fn mends(&self) -> bool {
+        !matches!(self, Self::Fill)
+    }
+
+    pub(super) fn audit(&self) -> Option<AuditEntry> {
+        match self {
+            Self::Fill => None,
+            Self::Segment { audit, .. } | Self::Pack { audit, .. } => Some(audit.clone()),
+        }
+    }
+}
+
+impl Fill {
+    /// Refuses to mend what is no longer there, and what the catalog contradicts: it knows both ends
+    /// of every segment, readable or not.
+    pub(super) fn check_mended(&self, snapshot: &Snapshot, superseded: &[String]) -> Result<()> {
+        let Purpose::Segment { name, .. } = &self.purpose else {
+            return Ok(());
+        };
+        if !superseded.contains(name) {
+            return Err(gone(name));
+        }
+        let (Some(parent), Some(last)) = (self.first_parent, self.last_hash) else {
+            return Err(super::fill::failed());
+        };
+        for facts in snapshot.segments.iter().map(|entry| &entry.facts) {
+            let links = [
+                (
+                    facts.range.start == self.range.start,
+                    facts.range.start,
+                    parent,
+                    facts.parent_hash,
+                ),
+                (
+                    facts.range.end == self.range.start,
+                    facts.range.end,
+                    parent,
+                    facts.last_hash,
+                ),
+                (
+                    facts.range.start == self.range.end,
+                    self.range.end,
+                    facts.parent_hash,
+                    last,
+                ),
+            ];
+            let broken = links
+                .into_iter()
+                .find(|(applies, _, names, expected)| *applies && names != expected);
+            if let Some((_, number, names, expected)) = broken {
+                return Err(Error::BadParent {
+                    number,
+                    names,
+                    expected,
+                });
+            }
+            if facts.range.end == self.range.end && facts.last_hash != last {
+                let (number, hash) = (facts.range.end - 1, facts.last_hash);
+                return Err(Error::FinalityViolation {
+                    archived: chronolith_model::BlockRef { number, hash },
+                    offered: last,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// What replaces a segment must not make any block less sure than it was.
+    pub(super) fn check_no_less_proven(&self, old: &SegmentEntry) -> Result<()> {
+        if !self.purpose.mends() {
+            return Ok(());
+        }
+        let mut start = old.facts.range.start;
+        for &(end, level) in &old.facts.levels {
+            let part = BlockRange::new(start, end);
+            let within = |new: &SegmentEntry| new.facts.level_within(&part);
+            let reached = self.segments.iter().filter_map(within).min();
+            if reached < Some(level) {
+                return Err(less_proven(&part, level, reached));
+            }
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// A segment whose content cannot be read is replaced by the same content, which its content root
+    /// in the catalog tells, or by content that is proven further.
+    pub(super) async fn check_replaces_unreadable(&self, old: &SegmentEntry) -> Result<()> {
+        self.check_no_less_proven(old)?;
+        if self.is_surer(old) {
+            return Ok(());
+        }
+        let objects = &self.writer.view.objects;
+        let mut digests = Vec::with_capacity(old.facts.range.len() as usize);
+        for entry in &self.segments {
+            let Some(shared) = entry.facts.range.intersect(&old.facts.range) else {
+                continue;
+            };
+            let new = objects.open(&entry.object).await?;
+            for number in shared.start..shared.end {
+                digests.push(objects.digest(&new, number).await?);
+            }
+        }
+        if content_root(digests.iter()) == old.facts.root {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!(
+            "the content of blocks {} is another than was archived; only a source that proves it \
+             further may replace it (object={})",
+            old.facts.range, old.object.name
+        )))
+    }
+
+    /// Takes payload for a pack, after comparing each block with what is archived of it: its digest
+    /// is over its payload too.
+    pub(super) async fn hold_payload(&mut self, blocks: &[Block]) -> Result<()> {
+        let writer = self.writer.clone();
+        let snapshot = writer.publisher.settled().await?;
+        for block in blocks {
+            compare(&writer, &snapshot, block, self.kept.datasets).await?;
+            self.keep_payload(block);
+        }
+        Ok(())
+    }
+
+    /// Replaces the pack.
+    pub(super) async fn finish_pack(mut self, snapshot: &Snapshot) -> Result<()> {
+        let Purpose::Pack { name, audit } = &self.purpose else {
+            return Err(super::fill::failed());
+        };
+        let old = snapshot.packs().find(|pack| pack.object.name == *name);
+        let old = old.cloned().ok_or_else(|| gone(name))?;
+        let batch = snapshot.state.batch_packs.iter();
+        let unfinished = batch.clone().any(|pack| pack.object.name == *name);
+        let audit = audit.clone();
+        let (payload, datasets) = (std::mem::take(&mut self.payload), old.datasets);
+        let built = tokio::task::spawn_blocking(move || pack::build(&payload, datasets)).await;
+        let built = built.map_err(|_| super::fill::failed())?;
+        let built = built.ok_or_else(super::fill::failed)?;
+        if (built.range, built.last_hash) != (old.range, old.last_hash) {
+            let (number, hash) = (old.range.end - 1, old.last_hash);
+            return Err(Error::FinalityViolation {
+                archived: chronolith_model::BlockRef { number, hash },
+                offered: built.last_hash,
+            });
+        }
+        let mut uploads = Vec::new();
+        let pack = self.writer.upload_pack(built, &mut uploads);
+        let mut edit = Edit {
+            remove: vec![old.object.name.clone()],
+            uploads: self.writer.put_all(uploads).await?,
+            audit: Some(audit),
+            ..Edit::default()
+        };
+        match unfinished {
+            true => edit.batch_packs.push(pack),
+            false => edit.packs.push(pack),
+        }
+        published(self.writer.publisher.publish(edit).await?, &old.object.name)
+    }
+}
+
+/// A block against the segment that keeps the same of it. Without one that can be read there is no
+/// telling whether it is the block that was published.
+async fn compare(
+    writer: &Writer,
+    snapshot: &Snapshot,
+    block: &Block,
+    datasets: DatasetSet,
+) -> Result<()> {
+    let (number, objects) = (block.clock.number, &writer.view.objects);
+    let mut same = snapshot.holding(number);
+    let entry = same.find(|entry| entry.facts.datasets == datasets);
+    let entry = entry.ok_or_else(|| Error::not_covered(BlockRange::one(number)))?;
+    let segment = objects.open(&entry.object).await?;
+    let archived = segment.tables.clock(number).map(|clock| clock.block_ref());
+    if let Some(archived) = archived.filter(|archived| archived.hash != block.clock.hash) {
+        let offered = block.clock.hash;
+        return Err(Error::FinalityViolation { archived, offered });
+    }
+    let kept = Kept {
+        datasets,
+        scope: entry.facts.scope.clone(),
+    };
+    let mut kept_of_it = block.clone();
+    normalise(&mut kept_of_it, &kept);
+    if digest_of(&kept_of_it) == objects.digest(&segment, number).await? {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "block {number} is archived with the same hash and other content"
+    )))
+}
+
+impl Writer {
+    /// Makes a run anew from the hashes that its segments hold.
+    pub(crate) async fn mend_run(&self, name: &str, audit: AuditEntry) -> Result<()> {
+        let _appender = self.appender.lock().await;
+        let _no_merges = self.maintenance.lock().await;
+        let snapshot = self.publisher.settled().await?;
+        let runs = &snapshot.catalog.runs;
+        let old = runs.iter().find(|run| run.object.name == name);
+        let old = old.ok_or_else(|| gone(name))?;
+        let mut edit = Edit {
+            remove: vec![name.to_owned()],
+            audit: Some(audit),
+            ..Edit::default()
+        };
+        let (mut entries, mut start) = (Vec::new(), old.range.start);
+        for number in old.range.start..old.range.end {
+            let last = self
+                .hashes_of(&snapshot, number, start, &mut entries)
+                .await?;
+            let ends = number + 1 == old.range.end;
+            let due = ends || (entries.len() >= RUN_ENTRIES_MAX && last.is_some());
+            if due {
+                let part = BlockRange::new(start, number + 1);
+                let last = if ends {
+                    old.last_hash
+                } else {
+                    last.unwrap_or(old.last_hash)
+                };
+                let (run, uploading) = self
+                    .store_run(part, last, std::mem::take(&mut entries))
+                    .await?;
+                edit.runs.push(run);
+                edit.uploads.push(uploading);
+                start = part.end;
+            }
+        }
+        published(self.publisher.publish(edit).await?, name)
+    }
+
+    /// Adds the keys of a block's hashes. Returns the hash of the block, where it is archived.
+    async fn hashes_of(
+        &self,
+        snapshot: &Snapshot,
+        number: u64,
+        start: u64,
+        entries: &mut Vec<(u64, u64)>,
+    ) -> Result<Option<Hash32>> {
+        let objects = &self.view.objects;
+        if snapshot.best_at(number, &Need::CLOCK).is_none() {
+            return Ok(None);
+        }
+        let mut hash = None;
+        for entry in snapshot.holding(number) {
+            let segment = objects.open(&entry.object).await?;
+            hash = segment.tables.clock(number).map(|clock| clock.hash);
+            let txs = objects.txs(&segment, number).await?;
+            let hashes = txs.iter().map(|tx| tx.hash).chain(hash);
+            entries.extend(hashes.map(|hash| (hash_key(&hash), number - start)));
+        }
+        Ok(hash)
+    }
+
+    async fn store_run(
+        &self,
+        range: BlockRange,
+        last_hash: Hash32,
+        mut entries: Vec<(u64, u64)>,
+    ) -> Result<(RunEntry, Uploading)> {
+        let built = tokio::task::spawn_blocking(move || {
+            entries.sort_unstable();
+            entries.dedup();
+            let count = entries.len() as u64;
+            let mut container = ContainerBuilder::new(ObjectKind::Run);
+            container.begin(Section::Hashes);
+            let entries = entries.into_iter();
+            let directory = build_hash_table(range.len(), count, entries, container.buffer());
+            container.table(Section::HashDirectory, directory);
+            let summary = pack::encode_summary(&range, last_hash, DatasetSet::CLOCK);
+            container.table(Section::Summary, summary);
+            let finished = container.finish();
+            (container.drain(), finished, count)
+        });
+        let built = built.await.map_err(|_| super::fill::failed())?;
+        let (bytes, finished, entries) = built;
+        let about = format!("{:012}-{}", range.start, range.end);
+        let uploading = self.publisher.name("run", &about);
+        let object = ObjectRef {
+            name: uploading.name.clone(),
+            len: finished.len,
+            tables_start: finished.tables_start,
+        };
+        let stored = self.put_all(vec![(uploading, bytes)]).await?;
+        let uploading = stored.into_iter().next().ok_or_else(super::fill::failed)?;
+        let run = RunEntry {
+            object,
+            tier: 1,
+            range,
+            last_hash,
+            entries,
+        };
+        Ok((run, uploading))
+    }
+}
+
+fn published(applied: Applied, name: &str) -> Result<()> {
+    match applied {
+        Applied::Published => Ok(()),
+        Applied::Dropped => Err(gone(name)),
+    }
+}
+
+fn gone(name: &str) -> Error {
+    Error::Invalid(format!(
+        "nothing to mend: the object was replaced meanwhile (object={name})"
+    ))
+}
+
+fn less_proven(range: &BlockRange, was: Verification, is: Option<Verification>) -> Error {
+    Error::Invalid(format!(
+        "blocks {range} are proven less far than what they would replace (archived={was:?}, \
+         offered={is:?}): ask a source that proves more"
+    ))
+}

@@ -1,0 +1,368 @@
+//! Damage is found wherever it is, and mended without changing what was published.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+mod sections;
+mod support;
+
+use std::collections::BTreeMap;
+
+use chronolith_archive::{
+    Archive, AuditEntry, DamagedObject, Error, ObjectSort, Provenance, Result, Settings,
+};
+use chronolith_model::{
+    Block, BlockRange, Dataset, DatasetSet, LogFilter, TopicArity, Verification,
+};
+use chronolith_sim::{SimChain, flip_byte};
+use support::{Stores, assert_answers, ingest, oracle_of, tiny_chain, tiny_settings};
+
+const BLOCKS: BlockRange = BlockRange { start: 0, end: 230 };
+
+fn audit() -> AuditEntry {
+    AuditEntry {
+        at: 7,
+        act: "repair".to_owned(),
+    }
+}
+
+fn settings() -> Settings {
+    let mut settings = tiny_settings();
+    settings.datasets = DatasetSet::of(&Dataset::ALL);
+    settings.seal.weight = 150;
+    settings
+}
+
+/// An archive with batches, sealed and merged segments, runs, and packs of both sorts.
+async fn whole() -> (Stores, SimChain) {
+    let (stores, chain) = (Stores::memory(), tiny_chain(71));
+    let archive = stores.writer(&settings()).await;
+    ingest(&archive, &chain, BLOCKS, &[2, 1]).await;
+    let tiers = archive.health().tiers;
+    assert!(tiers.len() > 2 && tiers[0] > 1, "{tiers:?}");
+    archive.release().await.unwrap();
+    (stores, chain)
+}
+
+/// Everything that the state names, by name.
+async fn named(archive: &Archive, stores: &Stores) -> BTreeMap<String, Vec<u8>> {
+    let orphans = archive
+        .collect_garbage(chronolith_archive::Collect::DryRun)
+        .await;
+    let orphans: Vec<String> = orphans
+        .unwrap()
+        .orphans
+        .into_iter()
+        .map(|info| info.name)
+        .collect();
+    let mut objects = BTreeMap::new();
+    for info in stores.blobs.list("", None, 10_000).await.unwrap() {
+        if !orphans.contains(&info.name) && !info.name.starts_with("cat/") {
+            let bytes = stores.blobs.get(&info.name).await.unwrap().to_vec();
+            objects.insert(info.name, bytes);
+        }
+    }
+    objects
+}
+
+async fn inspect(archive: &Archive) -> Vec<DamagedObject> {
+    let mut reached = None;
+    let told = &mut |done: chronolith_archive::Inspected| reached = Some(done);
+    let found = archive.inspect(BLOCKS, told).await.unwrap();
+    let reached = reached.unwrap();
+    assert_eq!(reached.bytes, reached.bytes_all);
+    found
+}
+
+async fn mend(archive: &Archive, damaged: &DamagedObject, blocks: Vec<Block>) -> Result<()> {
+    mend_as(archive, damaged, blocks, Verification::Linked).await
+}
+
+async fn mend_as(
+    archive: &Archive,
+    damaged: &DamagedObject,
+    blocks: Vec<Block>,
+    level: Verification,
+) -> Result<()> {
+    if damaged.object.sort == ObjectSort::Run {
+        return archive.mend_run(&damaged.object, audit()).await;
+    }
+    let mut fill = archive.mend(&damaged.object, audit())?;
+    let how = Provenance {
+        level,
+        ..Provenance::default()
+    };
+    for chunk in blocks.chunks(13) {
+        fill.push(chunk.to_vec(), &how).await?;
+    }
+    fill.finish().await
+}
+
+fn blocks_of(chain: &SimChain, damaged: &DamagedObject) -> Vec<Block> {
+    chain.blocks(damaged.object.range).collect()
+}
+
+/// Every log, hash, transaction and payload is the chain's.
+async fn assert_equals(archive: &Archive, chain: &SimChain, range: BlockRange) {
+    let oracle = oracle_of(chain, range);
+    let mut filter = LogFilter::over(range);
+    filter.limit = Some(1_000_000);
+    let page = archive.query_finalized(&filter).await.unwrap();
+    assert_answers(&page, &oracle, &filter, TopicArity::AtLeast);
+    for block in oracle.blocks() {
+        let clock = block.clock;
+        assert_eq!(
+            archive.block_by_hash(&clock.hash).await.unwrap(),
+            Some(clock)
+        );
+        let payload = archive
+            .payload(clock.number, Dataset::Payload)
+            .await
+            .unwrap();
+        assert_eq!(payload, block.payload);
+        for tx in &block.txs {
+            let place = archive
+                .transaction_by_hash(&tx.hash)
+                .await
+                .unwrap()
+                .unwrap();
+            assert_eq!((place.block, place.index), (clock, tx.index));
+        }
+    }
+}
+
+/// One offset in each section of an object, its trailer and its footer.
+fn offsets(bytes: &[u8]) -> Vec<u64> {
+    let places = sections::of(bytes);
+    let filled = places.iter().filter(|place| !place.range.is_empty());
+    let middle = filled.map(|place| usize::midpoint(place.range.start, place.range.end));
+    middle
+        .chain([bytes.len() - 40, bytes.len() - 20])
+        .map(|at| at as u64)
+        .collect()
+}
+
+#[tokio::test]
+async fn damage_in_every_section_of_every_object_is_found_and_mended() {
+    let (stores, chain) = whole().await;
+    let archive = stores.writer(&settings()).await;
+    assert_eq!(inspect(&archive).await, []);
+    let root = archive.content_root(BLOCKS).await.unwrap();
+    let mut folders = BTreeMap::<String, usize>::new();
+    for (name, bytes) in named(&archive, &stores).await {
+        for offset in offsets(&bytes) {
+            flip_byte(&*stores.blobs, &name, offset).await.unwrap();
+            let found = inspect(&archive).await;
+            let names: Vec<&str> = found
+                .iter()
+                .map(|found| found.object.name.as_str())
+                .collect();
+            let section = sections::name_at(&bytes, offset as usize);
+            assert_eq!(names, [name.as_str()], "{section} at {offset}");
+            flip_byte(&*stores.blobs, &name, offset).await.unwrap();
+        }
+        *folders.entry(name[..4].to_owned()).or_default() += 1;
+    }
+    assert_eq!(
+        folders.keys().collect::<Vec<_>>(),
+        ["bat/", "pack", "run/", "seg/"]
+    );
+    archive.release().await.unwrap();
+    // Each object in turn is flipped or lost, in the archive that earlier mending left.
+    let names: Vec<String> = named(&archive, &stores).await.into_keys().collect();
+    let mut mended = BTreeMap::<String, usize>::new();
+    for (turn, name) in names.iter().enumerate() {
+        // A fresh process: nothing of the object is in memory.
+        let archive = stores.writer(&settings()).await;
+        if !named(&archive, &stores).await.contains_key(name) {
+            continue;
+        }
+        if turn % 3 == 2 {
+            stores.blobs.delete(name).await.unwrap();
+        } else {
+            let bytes = stores.blobs.get(name).await.unwrap();
+            let all = offsets(&bytes);
+            let at = all[turn % all.len()];
+            flip_byte(&*stores.blobs, name, at).await.unwrap();
+        }
+        let found = inspect(&archive).await;
+        assert_eq!(found.len(), 1, "{name}: {found:?}");
+        mend(&archive, &found[0], blocks_of(&chain, &found[0]))
+            .await
+            .unwrap();
+        *mended.entry(name[..4].to_owned()).or_default() += 1;
+        assert_eq!(inspect(&archive).await, []);
+        assert_eq!(archive.content_root(BLOCKS).await.unwrap(), root);
+        assert_equals(&stores.reader(&settings()).await, &chain, BLOCKS).await;
+        archive.release().await.unwrap();
+    }
+    assert_eq!(mended.len(), 4, "{mended:?}");
+    let archive = stores.writer(&settings()).await;
+    while archive.maintain().await.unwrap() {}
+    ingest(&archive, &chain, BlockRange::new(230, 400), &[9]).await;
+    assert_equals(&archive, &chain, BlockRange::new(0, 400)).await;
+    let acts = archive.health().audit;
+    assert!(
+        !acts.is_empty() && acts.iter().all(|act| act.act == "repair"),
+        "{acts:?}"
+    );
+}
+
+/// All segments of an archive are gone: the catalog still knows what they held.
+#[tokio::test]
+async fn everything_lost_but_the_catalog_is_mended() {
+    let (stores, chain) = whole().await;
+    let archive = stores.writer(&settings()).await;
+    let root = archive.content_root(BLOCKS).await.unwrap();
+    let objects = named(&archive, &stores).await;
+    archive.release().await.unwrap();
+    for name in objects.keys() {
+        stores.blobs.delete(name).await.unwrap();
+    }
+    let archive = stores.writer(&settings()).await;
+    let found = inspect(&archive).await;
+    assert_eq!(found.len(), objects.len());
+    for sort in [ObjectSort::Segment, ObjectSort::Pack, ObjectSort::Run] {
+        for damaged in inspect(&archive)
+            .await
+            .iter()
+            .filter(|one| one.object.sort == sort)
+        {
+            mend(&archive, damaged, blocks_of(&chain, damaged))
+                .await
+                .unwrap();
+        }
+    }
+    assert_eq!(inspect(&archive).await, []);
+    assert_eq!(archive.content_root(BLOCKS).await.unwrap(), root);
+    assert_equals(&archive, &chain, BLOCKS).await;
+}
+
+/// What is lost of an archive.
+#[derive(Clone, Copy, PartialEq)]
+enum Lost {
+    OneSegment,
+    EverySegment,
+}
+
+/// A segment that is gone, in a fresh process.
+async fn with_lost_segment(lost: Lost) -> (Archive, SimChain, DamagedObject) {
+    let (stores, chain) = whole().await;
+    let archive = stores.writer(&settings()).await;
+    let objects = named(&archive, &stores).await;
+    archive.release().await.unwrap();
+    let segments = |name: &&String| name.starts_with("seg/") || name.starts_with("bat/");
+    let second = objects
+        .keys()
+        .filter(|name| name.starts_with("seg/"))
+        .nth(1)
+        .unwrap();
+    for name in objects.keys().filter(segments) {
+        if name == second || lost == Lost::EverySegment {
+            stores.blobs.delete(name).await.unwrap();
+        }
+    }
+    let archive = stores.writer(&settings()).await;
+    let mut found = inspect(&archive).await.into_iter();
+    let found = found.find(|found| found.object.name == *second).unwrap();
+    (archive, chain, found)
+}
+
+#[tokio::test]
+async fn other_blocks_never_replace_what_was_published() {
+    for lost in [Lost::OneSegment, Lost::EverySegment] {
+        let (archive, chain, lost) = with_lost_segment(lost).await;
+        let range = lost.object.range;
+        let before = archive.health().state_version;
+        // Another chain from before the segment on, from inside it on, and one that ends otherwise.
+        for (at, seed) in [
+            (range.start - 5, 1),
+            (range.start + 2, 2),
+            (range.end - 1, 3),
+        ] {
+            let fork: Vec<Block> = chain.fork(at, seed).blocks(range).collect();
+            for level in [Verification::Linked, Verification::Receipts] {
+                let refused = mend_as(&archive, &lost, fork.clone(), level).await;
+                let links = matches!(
+                    refused,
+                    Err(Error::BadParent { .. } | Error::FinalityViolation { .. })
+                );
+                // At an equal level, other content is refused for what it is.
+                let content = matches!(refused, Err(Error::Invalid(_)));
+                let expected = links || (content && level == Verification::Linked);
+                assert!(expected, "fork at {at}: {refused:?}");
+            }
+        }
+        let after = archive.health().state_version;
+        assert_eq!(after, before, "something was published");
+        let gone = archive.block(range.start).await;
+        assert!(
+            matches!(gone, Err(Error::Corrupt { ref object, .. }) if *object == lost.object.name)
+        );
+    }
+}
+
+#[tokio::test]
+async fn other_content_needs_a_better_proof_and_no_block_is_proven_less() {
+    let (archive, chain, lost) = with_lost_segment(Lost::OneSegment).await;
+    let mut wrong = blocks_of(&chain, &lost);
+    wrong.iter_mut().for_each(|block| block.logs.clear());
+    let refused = mend(&archive, &lost, wrong).await;
+    assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+    let right = blocks_of(&chain, &lost);
+    mend_as(&archive, &lost, right.clone(), Verification::Receipts)
+        .await
+        .unwrap();
+    assert_equals(&archive, &chain, BLOCKS).await;
+    // The same object is not mended twice, and what is proven by receipts stays so.
+    let again = mend_as(&archive, &lost, right.clone(), Verification::Receipts).await;
+    assert!(matches!(again, Err(Error::Invalid(_))), "{again:?}");
+    let now = archive.segments_of(lost.object.range.start).remove(0);
+    let less = DamagedObject {
+        object: now,
+        reason: String::new(),
+    };
+    let refused = mend(&archive, &less, blocks_of(&chain, &less))
+        .await
+        .unwrap_err();
+    assert!(refused.to_string().contains("proven less far"), "{refused}");
+}
+
+/// A damaged batch halts ingest. It is mended all the same, and ingest goes on after a resume.
+#[tokio::test]
+async fn a_halted_archive_is_mended() {
+    let (stores, chain) = whole().await;
+    let archive = stores.writer(&settings()).await;
+    let objects = named(&archive, &stores).await;
+    archive.release().await.unwrap();
+    let batch = objects
+        .keys()
+        .find(|name| name.starts_with("bat/"))
+        .unwrap();
+    flip_byte(&*stores.blobs, batch, objects[batch].len() as u64 - 50)
+        .await
+        .unwrap();
+    let archive = stores.writer(&settings()).await;
+    let next: Vec<Block> = chain.blocks(BlockRange::new(230, 235)).collect();
+    let halted = archive
+        .ingest_finalized_blocks(next.clone(), &Provenance::default())
+        .await;
+    assert!(matches!(halted, Err(Error::Corrupt { .. })), "{halted:?}");
+    for damaged in inspect(&archive).await {
+        mend(&archive, &damaged, blocks_of(&chain, &damaged))
+            .await
+            .unwrap();
+    }
+    let still = archive
+        .ingest_finalized_blocks(next, &Provenance::default())
+        .await;
+    assert!(
+        matches!(still, Err(Error::Halted { .. })),
+        "mending ended the halt: {still:?}"
+    );
+    archive.resume(audit()).await.unwrap();
+    ingest(&archive, &chain, BlockRange::new(230, 300), &[4]).await;
+    assert_equals(&archive, &chain, BlockRange::new(0, 300)).await;
+}

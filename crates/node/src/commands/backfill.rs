@@ -1,0 +1,115 @@
+//! `chronolith backfill`: history that coverage lacks, fetched into the archive.
+
+use anyhow::{Result, bail, ensure};
+use chronolith_model::BlockRange;
+use serde_json::json;
+
+use crate::backfill::parts;
+use crate::chain::{open_for_operator, open_source};
+use crate::cli::BackfillRange;
+use crate::exit::Exit;
+use crate::ingest::Trouble;
+use crate::progress::{Progress, Unit};
+use crate::refill::Refill;
+use crate::settings::{ChainSettings, Settings};
+
+/// Blocks of one fill. Each that is finished is published, so no more than one is fetched twice.
+const FILL_BLOCKS: u64 = 10_000;
+
+pub(crate) async fn backfill(settings: &Settings, asked: &BackfillRange) -> Result<Exit> {
+    let chain = settings.chain(asked.wanted.chain.as_deref())?;
+    ensure!(
+        asked.from <= asked.to,
+        "--from {} lies behind --to {}",
+        asked.from,
+        asked.to
+    );
+    let range = BlockRange::new(asked.from, asked.to.saturating_add(1));
+    let archive = open_for_operator(chain, &settings.chain_dir(chain)).await?;
+    let source = open_source(chain).await;
+    let filled = match source {
+        Ok(source) => {
+            let refill = Refill {
+                chain,
+                archive: &archive,
+                source: &source,
+            };
+            fill_lacking(&refill, range).await
+        }
+        Err(error) => Err(error),
+    };
+    archive.release().await?;
+    tell(chain, range, asked, filled?)?;
+    Ok(Exit::Done)
+}
+
+/// Fetches what the archive lacks in a range, and returns how many blocks that was. The newest blocks
+/// come first: each fill then links to blocks that are archived already. Whatever ends it early, what
+/// was finished stays, and the next call goes on from there.
+pub(crate) async fn fill_lacking(refill: &Refill<'_>, range: BlockRange) -> Result<u64> {
+    let (archive, chain) = (refill.archive, refill.chain);
+    let Some(head) = archive.health().head else {
+        bail!(
+            "the archive of {} is empty so far: start `chronolith run` first",
+            chain.name
+        );
+    };
+    ensure!(
+        range.end <= head.number + 1,
+        "only final blocks are filled in, and block {} is the newest one that is archived: `chronolith \
+         run` fetches those above it",
+        head.number
+    );
+    let lacking = archive.lacking(range, chain.datasets, &chain.scope);
+    let all: u64 = lacking.iter().map(BlockRange::len).sum();
+    let mut progress = Progress::of_command("backfill", &chain.name, Unit::Blocks);
+    let mut done = 0;
+    for gap in lacking.iter().rev() {
+        let mut due: Vec<BlockRange> = parts(*gap, FILL_BLOCKS).collect();
+        while let Some(part) = due.pop() {
+            let told = &mut |reached: u64| progress.reach(done + reached, all);
+            fill(refill, part, told).await?;
+            done += part.len();
+            let (from, to) = (part.start, part.end - 1);
+            tracing::info!(chain = %chain.name, from, to, done, all, "filled");
+            // Merging as it goes keeps the number of segments small.
+            while archive.maintain().await? {}
+        }
+    }
+    Ok(done)
+}
+
+async fn fill(
+    refill: &Refill<'_>,
+    part: BlockRange,
+    told: &mut (dyn FnMut(u64) + Send),
+) -> Result<(), Trouble> {
+    let kept = (refill.chain.datasets, refill.chain.scope.clone());
+    let begin = || refill.archive.fill(part);
+    refill.refill(part, kept, begin, told).await
+}
+
+fn tell(
+    chain: &ChainSettings,
+    range: BlockRange,
+    asked: &BackfillRange,
+    filled: u64,
+) -> Result<()> {
+    let (from, to) = (range.start, range.end - 1);
+    if asked.wanted.json {
+        let answer = json!({
+            "chainId": chain.chain_id,
+            "from": from,
+            "to": to,
+            "filledBlocks": filled,
+        });
+        println!("{}", serde_json::to_string_pretty(&answer)?);
+    } else {
+        let already = range.len() - filled;
+        println!(
+            "{}: blocks {from} to {to} are archived; {filled} were fetched, {already} were there",
+            chain.name
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! `chronolith repair`: what `verify` finds, made anew from the source.
+
+use anyhow::Result;
+use chronolith_archive::{Archive, AuditEntry, DamagedObject, Error as ArchiveError, ObjectSort};
+use chronolith_model::{BlockRange, ErrorKind};
+use serde_json::json;
+
+use super::query::range_of;
+use super::verify::{Found, compare, finding_json, look, object_json, show};
+use crate::chain::{open_for_operator, open_reader, open_source};
+use crate::cli::RepairRange;
+use crate::clock::now;
+use crate::exit::Exit;
+use crate::ingest::Trouble;
+use crate::progress::{Progress, Unit};
+use crate::refill::Refill;
+use crate::settings::{ChainSettings, Settings};
+
+/// What a repair did.
+struct Repaired {
+    /// What was made anew.
+    mended: Vec<DamagedObject>,
+    /// What is still not whole, with the reason.
+    left: Found,
+}
+
+pub(crate) async fn repair(settings: &Settings, asked: &RepairRange) -> Result<Exit> {
+    let chain = settings.chain(asked.wanted.chain.as_deref())?;
+    let dir = settings.chain_dir(chain);
+    let opened = match asked.dry_run {
+        true => open_reader(chain, &dir).await,
+        false => open_for_operator(chain, &dir).await,
+    };
+    let archive = opened.map_err(told_to_rebuild)?;
+    let range = range_of(&archive, asked.from, asked.to)?;
+    let repaired = match asked.dry_run {
+        true => Repaired {
+            mended: Vec::new(),
+            left: find(&archive, chain, range, asked).await?,
+        },
+        false => {
+            let repaired = mend_found(&archive, chain, range, asked).await;
+            archive.release().await?;
+            repaired?
+        }
+    };
+    tell(chain, range, asked, &repaired)?;
+    Ok(match repaired.left.is_empty() {
+        true => Exit::Done,
+        false => Exit::NotWhole,
+    })
+}
+
+/// Which objects there are is in no source: a damaged state or catalog is made from the objects.
+fn told_to_rebuild(error: anyhow::Error) -> anyhow::Error {
+    let damaged = |cause: &(dyn std::error::Error + 'static)| {
+        let cause = cause.downcast_ref::<ArchiveError>();
+        cause.is_some_and(|error| error.kind() == ErrorKind::Corrupt)
+    };
+    match error.chain().any(damaged) {
+        true => error.context(
+            "the list of what is archived is damaged and in no source: see `chronolith archive \
+             rebuild-state --help`",
+        ),
+        false => error,
+    }
+}
+
+/// What is not whole. Where the source has other content, the segments that hold it count as damaged.
+async fn find(
+    archive: &Archive,
+    chain: &ChainSettings,
+    range: BlockRange,
+    asked: &RepairRange,
+) -> Result<Found> {
+    let mut found = look(archive, chain, range).await?;
+    if asked.against_source {
+        let source = open_source(chain).await?;
+        let differing = compare(archive, &*source, chain, range).await?;
+        for finding in differing.iter().filter(|finding| finding.content_differs) {
+            let holding = archive.segments_of(finding.block).into_iter();
+            let ours = holding
+                .filter(|object| object.datasets == chain.datasets && object.scope == chain.scope);
+            for object in ours {
+                let reason = format!("block {}: {}", finding.block, finding.what);
+                if found
+                    .objects
+                    .iter()
+                    .all(|known| known.object.name != object.name)
+                {
+                    found.objects.push(DamagedObject { object, reason });
+                }
+            }
+        }
+        found.blocks.extend(differing);
+    }
+    Ok(found)
+}
+
+async fn mend_found(
+    archive: &Archive,
+    chain: &ChainSettings,
+    range: BlockRange,
+    asked: &RepairRange,
+) -> Result<Repaired> {
+    let found = find(archive, chain, range, asked).await?;
+    if found.objects.is_empty() {
+        let mended = Vec::new();
+        return Ok(Repaired {
+            mended,
+            left: found,
+        });
+    }
+    let source = open_source(chain).await?;
+    let refill = Refill {
+        chain,
+        archive,
+        source: &source,
+    };
+    let (mended, failed) = mend_all(&refill, found.objects).await?;
+    while archive.maintain().await? {}
+    // Nothing is called whole that was not read.
+    let mut left = find(archive, chain, range, asked).await?;
+    for damaged in &mut left.objects {
+        let why = failed
+            .iter()
+            .find(|failed| failed.object.name == damaged.object.name);
+        if let Some(why) = why {
+            damaged.reason.clone_from(&why.reason);
+        }
+    }
+    Ok(Repaired { mended, left })
+}
+
+/// Makes objects anew: segments first, since packs are compared with them and runs made from them.
+/// What cannot be mended is left as it is and returned with the reason.
+pub(crate) async fn mend_all(
+    refill: &Refill<'_>,
+    mut damaged: Vec<DamagedObject>,
+) -> Result<(Vec<DamagedObject>, Vec<DamagedObject>)> {
+    damaged.sort_by_key(|one| match one.object.sort {
+        ObjectSort::Segment => 0,
+        ObjectSort::Pack => 1,
+        ObjectSort::Run => 2,
+    });
+    let (mut mended, mut failed) = (Vec::new(), Vec::new());
+    for one in damaged {
+        // A mended segment may have made a run needless.
+        if !refill.archive.names(&one.object) {
+            continue;
+        }
+        match mend(refill, &one).await {
+            Ok(()) => {
+                let object = &one.object.name;
+                tracing::info!(chain = %refill.chain.name, %object, "made anew");
+                mended.push(one);
+            }
+            Err(trouble) => {
+                let reason = format!("{}; not mended: {trouble}", one.reason);
+                tracing::warn!(chain = %refill.chain.name, object = %one.object.name, %trouble, "not mended");
+                failed.push(DamagedObject { reason, ..one });
+            }
+        }
+    }
+    Ok((mended, failed))
+}
+
+async fn mend(refill: &Refill<'_>, damaged: &DamagedObject) -> Result<(), Trouble> {
+    let (archive, object) = (refill.archive, &damaged.object);
+    let audit = || AuditEntry {
+        at: now(),
+        act: format!("repair: {}: {}", object.name, damaged.reason),
+    };
+    if object.sort == ObjectSort::Run {
+        return Ok(archive.mend_run(object, audit()).await?);
+    }
+    let mut progress = Progress::of_command("fetching", &refill.chain.name, Unit::Blocks);
+    let kept = (object.datasets, object.scope.clone());
+    let told = &mut |done: u64| progress.reach(done, object.range.len());
+    let begin = || archive.mend(object, audit());
+    refill.refill(object.range, kept, begin, told).await
+}
+
+fn tell(
+    chain: &ChainSettings,
+    range: BlockRange,
+    asked: &RepairRange,
+    repaired: &Repaired,
+) -> Result<()> {
+    let (from, to) = (range.start, range.end - 1);
+    let Repaired { mended, left } = repaired;
+    if asked.wanted.json {
+        let answer = json!({
+            "chainId": chain.chain_id,
+            "from": from,
+            "to": to,
+            "dryRun": asked.dry_run,
+            "mended": mended.iter().map(object_json).collect::<Vec<_>>(),
+            "findings": left.blocks.iter().map(finding_json).collect::<Vec<_>>(),
+            "objects": left.objects.iter().map(object_json).collect::<Vec<_>>(),
+        });
+        println!("{}", serde_json::to_string_pretty(&answer)?);
+        return Ok(());
+    }
+    for DamagedObject { object, reason } in mended {
+        let (from, to) = (object.range.start, object.range.end - 1);
+        println!(
+            "  made anew: {} (blocks {from} to {to}), was: {reason}",
+            object.name
+        );
+    }
+    let (mended, count) = (mended.len(), left.objects.len() + left.blocks.len());
+    match (left.is_empty(), asked.dry_run) {
+        (true, _) => println!("blocks {from} to {to} are whole; {mended} objects were made anew"),
+        (false, true) => println!("blocks {from} to {to} are not whole, {count} findings:"),
+        (false, false) => println!("blocks {from} to {to} are still not whole, {count} findings:"),
+    }
+    show(left);
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! How far a long command is: one line that is drawn over on a terminal, else a log line now and then.
+
+use std::io::{IsTerminal as _, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often a log tells.
+const TELL_EVERY: Duration = Duration::from_secs(5);
+/// How often the line of a terminal is drawn.
+const DRAW_EVERY: Duration = Duration::from_millis(100);
+/// Signs of the bar.
+const BAR: u64 = 24;
+/// Back to the beginning of the line, and nothing on it.
+const CLEAR: &str = "\r\x1b[2K";
+
+/// Whether a line of ours is what the terminal shows last.
+static SHOWN: AtomicBool = AtomicBool::new(false);
+
+/// Where progress goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shown {
+    Line,
+    Log,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unit {
+    Blocks,
+    Bytes,
+}
+
+/// Tells whoever waits how far it is.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    what: &'static str,
+    chain: String,
+    unit: Unit,
+    shown: Shown,
+    began: Instant,
+    told: Instant,
+}
+
+impl Progress {
+    /// Of a command that somebody waits for.
+    pub(crate) fn of_command(what: &'static str, chain: &str, unit: Unit) -> Self {
+        let shown = match std::io::stderr().is_terminal() {
+            true => Shown::Line,
+            false => Shown::Log,
+        };
+        Self::new(what, chain, unit, shown)
+    }
+
+    /// Of work that goes on beside others: log lines only.
+    pub(crate) fn in_log(what: &'static str, chain: &str) -> Self {
+        Self::new(what, chain, Unit::Blocks, Shown::Log)
+    }
+
+    fn new(what: &'static str, chain: &str, unit: Unit, shown: Shown) -> Self {
+        let began = Instant::now();
+        Self {
+            what,
+            chain: chain.to_owned(),
+            unit,
+            shown,
+            began,
+            told: began,
+        }
+    }
+
+    /// So much of all is done.
+    pub(crate) fn reach(&mut self, done: u64, all: u64) {
+        let pause = match self.shown {
+            Shown::Line => DRAW_EVERY,
+            Shown::Log => TELL_EVERY,
+        };
+        if self.told.elapsed() < pause {
+            return;
+        }
+        self.told = Instant::now();
+        let pace = Pace::new(done, all, self.began.elapsed());
+        match self.shown {
+            Shown::Log => {
+                let (what, chain, unit) = (self.what, &self.chain, self.unit);
+                let Pace {
+                    percent,
+                    rate,
+                    seconds_left,
+                } = pace;
+                tracing::info!(%chain, done, all, ?unit, percent, per_second = rate, seconds_left, "{what}");
+            }
+            Shown::Line => {
+                let line = line((self.what, &self.chain), (done, all), self.unit, &pace);
+                SHOWN.store(true, Ordering::Relaxed);
+                // A terminal that went away is no reason to stop.
+                let _ = write!(std::io::stderr().lock(), "{CLEAR}{line}");
+            }
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        clear();
+    }
+}
+
+/// Takes the line away, so that something else can be written there.
+fn clear() {
+    if SHOWN.swap(false, Ordering::Relaxed) {
+        let _ = write!(std::io::stderr().lock(), "{CLEAR}");
+    }
+}
+
+/// How fast it goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Pace {
+    percent: u64,
+    rate: u64,
+    seconds_left: u64,
+}
+
+impl Pace {
+    fn new(done: u64, all: u64, elapsed: Duration) -> Self {
+        let rate = done as f64 / elapsed.as_secs_f64().max(0.001);
+        let left = all.saturating_sub(done);
+        Self {
+            percent: (done.saturating_mul(100) / all.max(1)).min(100),
+            rate: rate as u64,
+            seconds_left: (left as f64 / rate.max(1.0)) as u64,
+        }
+    }
+}
+
+fn line((what, chain): (&str, &str), (done, all): (u64, u64), unit: Unit, pace: &Pace) -> String {
+    let filled = (pace.percent * BAR / 100) as usize;
+    let bar: String = (0..BAR as usize)
+        .map(|at| if at < filled { '=' } else { ' ' })
+        .collect();
+    let (amount, rate) = match unit {
+        Unit::Blocks => (format!("{done} of {all} blocks"), pace.rate.to_string()),
+        Unit::Bytes => (
+            format!("{} of {} MiB", done >> 20, all >> 20),
+            format!("{} MiB", pace.rate >> 20),
+        ),
+    };
+    let (percent, left) = (pace.percent, pace.seconds_left);
+    format!("{chain}: {what} [{bar}] {percent:>3}%  {amount}, {rate}/s, {left} s left")
+}
+
+/// Standard error for the log: takes the line of progress away before it writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogWriter;
+
+impl Write for LogWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        clear();
+        std::io::stderr().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_far_how_fast_and_how_long() {
+        let pace = Pace::new(250, 1_000, Duration::from_secs(5));
+        let shown = line(("verify", "sim"), (250, 1_000), Unit::Blocks, &pace);
+        let bar = format!("{}{}", "=".repeat(6), " ".repeat(18));
+        assert_eq!(
+            shown,
+            format!("sim: verify [{bar}]  25%  250 of 1000 blocks, 50/s, 15 s left")
+        );
+        let pace = Pace::new(3 << 20, 3 << 20, Duration::from_secs(1));
+        let shown = line(("backup", "sim"), (3 << 20, 3 << 20), Unit::Bytes, &pace);
+        assert!(
+            shown.contains("100%  3 of 3 MiB, 3 MiB/s, 0 s left"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn nothing_to_do_is_no_division_by_zero() {
+        let pace = Pace::new(0, 0, Duration::ZERO);
+        assert_eq!((pace.percent, pace.seconds_left), (0, 0));
+    }
+}

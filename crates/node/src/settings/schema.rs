@@ -1,0 +1,186 @@
+//! A JSON Schema of the settings file, made from the types that read it.
+
+use schemars::schema_for;
+use serde_json::{Map, Value};
+
+use super::raw::RawSettings;
+
+/// Fields with another name beside the one in snake_case.
+const OTHER_NAMES: &[(&str, &[&str])] = &[
+    ("contractAddress", &["proxyAddress", "proxy_address"]),
+    ("confirmations", &["l1Confirmations", "l1_confirmations"]),
+];
+
+/// The schema, with every spelling that is taken.
+pub(crate) fn schema() -> Value {
+    let mut schema = schema_for!(RawSettings).to_value();
+    add_spellings(&mut schema);
+    schema
+}
+
+fn add_spellings(schema: &mut Value) {
+    match schema {
+        Value::Array(all) => all.iter_mut().for_each(add_spellings),
+        Value::Object(all) => {
+            if let Some(Value::Object(properties)) = all.get_mut("properties") {
+                let spelled: Vec<_> = properties.iter().flat_map(spellings).collect();
+                properties.extend(spelled);
+            }
+            all.values_mut().for_each(add_spellings);
+        }
+        _ => {}
+    }
+}
+
+/// The same field by its other names.
+fn spellings((name, field): (&String, &Value)) -> Map<String, Value> {
+    let others = OTHER_NAMES.iter().filter(|(first, _)| first == name);
+    let others = others.flat_map(|(_, others)| others.iter().map(|other| (*other).to_owned()));
+    let names = others
+        .chain([snake_case(name)])
+        .filter(|other| other != name);
+    names.map(|other| (other, field.clone())).collect()
+}
+
+fn snake_case(name: &str) -> String {
+    let mut text = String::with_capacity(name.len() + 4);
+    for sign in name.chars() {
+        if sign.is_ascii_uppercase() {
+            text.push('_');
+        }
+        text.push(sign.to_ascii_lowercase());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::EXAMPLE;
+
+    /// Fields of a value that its schema does not know, by their paths.
+    fn unknown(value: &Value, schema: &Value, root: &Value, path: &str) -> Vec<String> {
+        if let Some(name) = schema["$ref"].as_str() {
+            let name = name.trim_start_matches("#/$defs/");
+            return unknown(value, &root["$defs"][name], root, path);
+        }
+        if let Some(any) = schema["anyOf"].as_array() {
+            let of_each = any.iter().filter(|one| takes(one, value));
+            let mut of_each = of_each.map(|one| unknown(value, one, root, path));
+            return of_each
+                .next()
+                .unwrap_or_else(|| vec![format!("{path}: no form fits")]);
+        }
+        match value {
+            Value::Array(all) => {
+                let each = all.iter().enumerate();
+                each.flat_map(|(at, one)| {
+                    unknown(one, &schema["items"], root, &format!("{path}[{at}]"))
+                })
+                .collect()
+            }
+            Value::Object(all) => {
+                let each = all.iter();
+                each.flat_map(|(name, one)| {
+                    let path = format!("{path}.{name}");
+                    let known = schema["properties"].get(name);
+                    match known.or(schema.get("additionalProperties")) {
+                        Some(Value::Bool(false)) => vec![path],
+                        Some(known) => unknown(one, known, root, &path),
+                        None => Vec::new(),
+                    }
+                })
+                .collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether a form of several is of the value's type.
+    fn takes(form: &Value, value: &Value) -> bool {
+        let object = form["$ref"].is_string() || form["type"] == "object";
+        match value {
+            Value::Object(_) => object,
+            Value::String(_) => form["type"] == "string",
+            Value::Null => form["type"] == "null",
+            _ => !object,
+        }
+    }
+
+    fn check(text: &str, expected: &[&str]) {
+        let (schema, value) = (schema(), serde_json::from_str::<Value>(text).unwrap());
+        let mut found = unknown(&value, &schema, &schema, "");
+        found.sort();
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn examples_use_known_fields_and_others_are_found_out() {
+        check(EXAMPLE, &[]);
+        check(super::super::tests::ORACLE_EXAMPLE, &[]);
+        let both = r#"{ "data_dir": "x", "chains": [ "base", { "chain_id": 1, "rpcHttp":
+            ["http://a", { "url": "http://b", "in_flight": 2 }], "proxy_address": "0x",
+            "finality": { "l1_confirmations": 3 }, "logs": { "topic0": [] } } ] }"#;
+        check(both, &[]);
+        let wrong = r#"{ "colour": 1, "chains": [ { "startBlok": 5, "finality": { "depth": 1 },
+            "rpcHttp": [{ "url": "http://a", "speed": 1 }] } ], "versions": { "1":
+            { "hasBlockNumber": true, "odd": 1 } } }"#;
+        let expected = [
+            ".chains[0].finality.depth",
+            ".chains[0].rpcHttp[0].speed",
+            ".chains[0].startBlok",
+            ".colour",
+            ".versions.1.odd",
+        ];
+        check(wrong, &expected);
+    }
+
+    /// Examples of the documents, in fences of their own.
+    #[test]
+    fn documented_examples_use_known_fields() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let mut found = 0;
+        for name in ["README.md", "docs/cli.md"] {
+            let text = std::fs::read_to_string(format!("{root}/{name}")).unwrap();
+            for fenced in text.split("```json\n").skip(1) {
+                let (example, _) = fenced.split_once("```").unwrap();
+                if example.contains("\"chains\"") {
+                    check(example, &[]);
+                    crate::settings::Settings::parse(example, false).unwrap();
+                    found += 1;
+                }
+            }
+        }
+        assert!(found > 0, "no document has an example");
+    }
+
+    /// Every name that the reader takes is in the schema, and every field is described.
+    #[test]
+    fn every_spelling_is_there_and_described() {
+        let text = schema().to_string();
+        let source = include_str!("raw.rs");
+        let names = source.split("alias = \"").skip(1);
+        let names: Vec<&str> = names.filter_map(|rest| rest.split('"').next()).collect();
+        assert!(names.len() > 20, "{names:?}");
+        for name in names {
+            assert!(text.contains(&format!("\"{name}\":")), "no {name}");
+        }
+        fn undescribed(value: &Value, found: &mut Vec<String>) {
+            if let Some(properties) = value["properties"].as_object() {
+                let bare = properties
+                    .iter()
+                    .filter(|(_, field)| field.get("description").is_none());
+                found.extend(bare.map(|(name, _)| name.clone()));
+            }
+            let below: Vec<&Value> = match value {
+                Value::Object(all) => all.values().collect(),
+                Value::Array(all) => all.iter().collect(),
+                _ => Vec::new(),
+            };
+            below.into_iter().for_each(|one| undescribed(one, found));
+        }
+        let mut found = Vec::new();
+        undescribed(&schema(), &mut found);
+        assert_eq!(found, Vec::<String>::new());
+    }
+}

@@ -1,0 +1,155 @@
+//! History that the archive lacks is fetched: below its first block, in holes, and after a change of
+//! what is kept.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may panic"
+)]
+
+mod support;
+
+use std::time::Duration;
+
+use chronolith_archive::AuditEntry;
+use chronolith_model::{BlockRange, Dataset};
+use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
+use support::{Bench, DEPTH_5, assert_equals, open_archive, open_to_write, serve};
+
+fn refused(bench: &Bench, words: &[&str], expected: &str) {
+    let output = bench.output(words);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(expected), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_lacking_is_fetched_and_nothing_else() {
+    let node = EvmNode::new(EvmSpec::tiny(51), 400);
+    let server = serve(&node, RpcOptions::default()).await;
+    let more = format!(r#"{DEPTH_5}, "startBlock": 150, "datasets": ["logs"]"#);
+    let bench = Bench::new(&[server.url()], &more);
+    let all = ["backfill", "--json", "--from", "0", "--to", "395"];
+    refused(&bench, &all, "there is no archive");
+    bench.say(&["run", "--until-caught-up"]);
+    refused(
+        &bench,
+        &["backfill", "--from", "0", "--to", "396"],
+        "only final blocks",
+    );
+    refused(
+        &bench,
+        &["backfill", "--from", "9", "--to", "8"],
+        "lies behind",
+    );
+    // Below the first block, by the other names of the flags.
+    let below = [
+        "backfill",
+        "--json",
+        "--start-ledger",
+        "100",
+        "--end-ledger",
+        "199",
+    ];
+    assert_eq!(bench.json(&below)["filledBlocks"], 50);
+    assert_equals(&bench, &node, BlockRange::new(100, 396));
+    assert_eq!(
+        bench.json(&below)["filledBlocks"],
+        0,
+        "the same again fetches nothing"
+    );
+    assert_eq!(bench.json(&all)["filledBlocks"], 100);
+    assert_equals(&bench, &node, BlockRange::new(0, 396));
+    // More is kept from now on: it is fetched for what is old, too.
+    bench.change(r#"["logs"]"#, r#"["headers", "logs", "tx_hashes"]"#);
+    assert_eq!(
+        bench.json(&["backfill", "--json", "--from", "50", "--to", "395"])["filledBlocks"],
+        346
+    );
+    let archive = open_archive(&bench).await;
+    for number in [50, 99, 200, 395] {
+        let payload = archive.payload(number, Dataset::Headers).await.unwrap();
+        assert!(payload.header.is_some());
+    }
+    assert!(archive.payload(49, Dataset::Headers).await.is_err());
+    // A hole: whole segments below a block are let go.
+    let archive = open_to_write(&bench).await;
+    let audit = AuditEntry {
+        at: 0,
+        act: "test".to_owned(),
+    };
+    assert!(archive.prune(120, audit).await.unwrap() > 0);
+    archive.release().await.unwrap();
+    drop(archive);
+    let filled = bench.json(&all)["filledBlocks"].as_u64().unwrap();
+    assert!((1..=120).contains(&filled), "{filled}");
+    assert_equals(&bench, &node, BlockRange::new(0, 396));
+    let verified = bench.json(&["verify", "--json", "--against-source"]);
+    assert_eq!(
+        verified["findings"].as_array().unwrap().len(),
+        0,
+        "{verified}"
+    );
+    assert_eq!(
+        verified["objects"].as_array().unwrap().len(),
+        0,
+        "{verified}"
+    );
+    // And it goes on above.
+    node.mine(30);
+    bench.say(&["run", "--until-caught-up"]);
+    assert_equals(&bench, &node, BlockRange::new(0, 426));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_on_its_way_it_goes_on_where_it_was() {
+    let node = EvmNode::new(EvmSpec::tiny(52), 2_000);
+    let options = RpcOptions {
+        delay: Duration::from_millis(5),
+        ..RpcOptions::default()
+    };
+    let server = serve(&node, options).await;
+    let more = format!(r#"{DEPTH_5}, "startBlock": 1900"#);
+    let bench = Bench::new(&[server.url()], &more);
+    // One request at a time, so that a fill holds few blocks.
+    let url = format!("\"{}\"", server.url());
+    bench.change(&url, &format!(r#"{{ "url": {url}, "inFlight": 1 }}"#));
+    bench.say(&["run", "--until-caught-up"]);
+    let words = ["backfill", "--json", "--from", "0", "--to", "1899"];
+    let running = bench.start_with(&words);
+    bench.wait("the first fill", || bench.log().contains("\"filled\""));
+    running.kill();
+    let covered = bench.json(&["state", "--json"]);
+    let first = covered[0]["covered"][0]["from"].as_u64().unwrap();
+    assert!((1..1_900).contains(&first), "killed too late: {covered}");
+    let filled = bench.json(&words)["filledBlocks"].as_u64().unwrap();
+    assert_eq!(filled, first);
+    assert_equals(&bench, &node, BlockRange::new(0, 1_996));
+    assert!(bench.log().contains("\"done\""), "progress was not told");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_runs_is_not_disturbed_and_another_chain_fills_nothing() {
+    let node = EvmNode::new(EvmSpec::tiny(53), 200);
+    let server = serve(&node, RpcOptions::default()).await;
+    let more = format!(r#"{DEPTH_5}, "startBlock": 100"#);
+    let bench = Bench::new(&[server.url()], &more);
+    let running = bench.start();
+    bench.wait("the head", || bench.head() == Some(195));
+    let words = ["backfill", "--from", "0", "--to", "99"];
+    refused(
+        &bench,
+        &words,
+        "stop the node that follows this chain first",
+    );
+    running.stop();
+    let other = EvmNode::new(EvmSpec::tiny(54), 200);
+    let elsewhere = serve(&other, RpcOptions::default()).await;
+    bench.change(&server.url(), &elsewhere.url());
+    assert_eq!(bench.output(&words).status.code(), Some(1));
+    bench.change(&elsewhere.url(), &server.url());
+    let covered = bench.json(&["state", "--json"]);
+    assert_eq!(covered[0]["covered"][0]["from"], 100);
+    bench.say(&words);
+    assert_equals(&bench, &node, BlockRange::new(0, 196));
+}

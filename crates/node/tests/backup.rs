@@ -1,0 +1,109 @@
+//! A backup is taken beside a node that writes, and what is restored from it goes on.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may panic"
+)]
+
+mod support;
+
+use std::path::Path;
+
+use chronolith_model::BlockRange;
+use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
+use support::{Bench, DEPTH_5, assert_equals, serve};
+
+#[track_caller]
+fn refused(bench: &Bench, words: &[&str], expected: &str) {
+    let output = bench.output(words);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(expected), "{said}");
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_beside_a_running_node_is_restored_and_followed_on() {
+    let node = EvmNode::new(EvmSpec::tiny(61), 300);
+    let server = serve(&node, RpcOptions::default()).await;
+    let bench = Bench::new(&[server.url()], DEPTH_5);
+    let kept = bench.dir.path().join("kept");
+    refused(
+        &bench,
+        &["backup", text(&kept)],
+        "there is no archive of sim yet",
+    );
+    let running = bench.start();
+    bench.wait("the first head", || bench.head() == Some(295));
+    let mut backups = Vec::new();
+    for _ in 0..10 {
+        node.mine(8);
+        let told = bench.json(&["backup", "--json", text(&kept)]);
+        backups.push(told[0]["head"].as_u64().unwrap());
+    }
+    assert!(backups.is_sorted() && backups[0] >= 295, "{backups:?}");
+    let head = node.head().number - 5;
+    bench.wait("the last head", || bench.head() == Some(head));
+    let last = bench.json(&["backup", "--json", text(&kept)]);
+    assert_eq!(last[0]["head"], head);
+    let again = bench.json(&["backup", "--json", text(&kept)]);
+    assert_eq!(again[0]["copiedObjects"], 0, "{again}");
+    running.stop();
+    // Not over what is there.
+    refused(&bench, &["restore", text(&kept)], "already: move it away");
+    std::fs::rename(bench.dir.path().join("data"), bench.dir.path().join("lost")).unwrap();
+    let restored = bench.json(&["restore", "--json", text(&kept)]);
+    assert_eq!(restored[0]["head"], head);
+    assert_equals(&bench, &node, BlockRange::new(0, head + 1));
+    let verified = bench.json(&["verify", "--json", "--against-source"]);
+    assert!(verified["contentRoot"].is_string(), "{verified}");
+    node.mine(40);
+    bench.say(&["run", "--until-caught-up"]);
+    assert_equals(&bench, &node, BlockRange::new(0, head + 41));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_is_neither_backed_up_nor_restored() {
+    let node = EvmNode::new(EvmSpec::tiny(62), 120);
+    let server = serve(&node, RpcOptions::default()).await;
+    let bench = Bench::new(&[server.url()], DEPTH_5);
+    bench.say(&["run", "--until-caught-up"]);
+    let (kept, data) = (bench.dir.path().join("kept"), bench.dir.path().join("data"));
+    refused(&bench, &["restore", text(&kept)], "no whole backup");
+    refused(
+        &bench,
+        &["backup", text(&data)],
+        "the data directory itself",
+    );
+    bench.say(&["backup", text(&kept)]);
+    let packs = |dir: &Path| {
+        let files = std::fs::read_dir(dir.join("chains/31337/blobs/pack")).unwrap();
+        let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+        paths.sort();
+        paths
+    };
+    let flip = |path: &Path| {
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes[20] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+        path.file_name().unwrap().to_str().unwrap().to_owned()
+    };
+    let in_backup = packs(&kept);
+    // In the archive: the backup stays as it was.
+    node.mine(10);
+    bench.say(&["run", "--until-caught-up"]);
+    let name = flip(packs(&data).last().unwrap());
+    refused(&bench, &["backup", text(&kept)], &name);
+    std::fs::rename(&data, bench.dir.path().join("lost")).unwrap();
+    bench.say(&["restore", text(&kept)]);
+    assert_equals(&bench, &node, BlockRange::new(0, 116));
+    // In the backup: nothing is restored, and nothing looks as if it were.
+    std::fs::remove_dir_all(&data).unwrap();
+    let name = flip(&in_backup[0]);
+    refused(&bench, &["restore", text(&kept)], &name);
+    assert!(!data.join("chains/31337").exists());
+}

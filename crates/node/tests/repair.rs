@@ -1,0 +1,206 @@
+//! Files are damaged as a bad disk would; the program finds it, refuses to answer, and makes it anew.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may panic"
+)]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use chronolith_model::{BlockRange, Dataset};
+use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
+use serde_json::Value;
+use support::{Bench, DEPTH_5, assert_equals, open_archive, serve};
+
+/// The objects of a folder that the state names, sorted.
+fn objects(bench: &Bench, folder: &str) -> Vec<PathBuf> {
+    let garbage = bench.say(&["gc", "--dry-run", "--json"]);
+    let dir = bench.chain_dir().join("blobs").join(folder);
+    let files = std::fs::read_dir(dir).unwrap().map(|file| file.unwrap());
+    let named = files.filter(|file| !garbage.contains(file.file_name().to_str().unwrap()));
+    let mut paths: Vec<PathBuf> = named.map(|file| file.path()).collect();
+    paths.sort();
+    paths
+}
+
+fn flip(path: &Path, offset: usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[offset] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+fn name_of(path: &Path) -> String {
+    let parts: Vec<&str> = path
+        .iter()
+        .rev()
+        .take(2)
+        .map(|part| part.to_str().unwrap())
+        .collect();
+    format!("{}/{}", parts[1], parts[0])
+}
+
+/// Everything that is kept of every block, against the simulator's.
+async fn assert_whole(bench: &Bench, node: &EvmNode, range: BlockRange) {
+    assert_equals(bench, node, range);
+    let archive = open_archive(bench).await;
+    for number in range.start..range.end {
+        let theirs = node.block(number).unwrap().to_model();
+        let ours = archive.block(number).await.unwrap();
+        assert_eq!((ours.clock, ours.txs), (theirs.clock, theirs.txs.clone()));
+        assert_eq!(ours.logs, theirs.logs);
+        let payload = archive.payload(number, Dataset::Headers).await.unwrap();
+        let header = payload.header.unwrap();
+        let parent = header
+            .windows(32)
+            .position(|part| part == theirs.clock.parent_hash.0);
+        assert_eq!(parent, Some(4), "another header");
+        let found = archive.block_by_hash(&theirs.clock.hash).await.unwrap();
+        assert_eq!(found, Some(theirs.clock));
+        for tx in theirs.txs {
+            let place = archive
+                .transaction_by_hash(&tx.hash)
+                .await
+                .unwrap()
+                .unwrap();
+            assert_eq!((place.block, place.index), (theirs.clock, tx.index));
+        }
+    }
+}
+
+/// An archive with sealed segments and batches, and packs of both.
+async fn archived(seed: u64) -> (Bench, EvmNode, chronolith_sim::evm::RpcServer) {
+    let node = EvmNode::new(EvmSpec::tiny(seed), 300);
+    let server = serve(&node, RpcOptions::default()).await;
+    let bench = Bench::new(&[server.url()], DEPTH_5);
+    bench.say(&["run", "--until-caught-up"]);
+    // What stays after a rewind is sealed.
+    bench.say(&["rewind", "--to", "200", "--reason", "test"]);
+    bench.say(&["run", "--until-caught-up"]);
+    (bench, node, server)
+}
+
+const ALL: BlockRange = BlockRange { start: 0, end: 296 };
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_sort_of_damage_is_named_repaired_and_gone() {
+    let (bench, node, _server) = archived(31).await;
+    assert_eq!(
+        bench.json(&["repair", "--json"])["mended"],
+        Value::Array(Vec::new())
+    );
+    let mut tried = 0;
+    for folder in ["seg", "bat", "pack"] {
+        // In the data, in the tables, in the trailer; cut; gone.
+        for damage in 0..5 {
+            if objects(&bench, folder).is_empty() {
+                // A batch that was made anew is a segment: there is none until blocks follow.
+                node.mine(10);
+                bench.say(&["run", "--until-caught-up"]);
+            }
+            let whole = bench.json(&["verify", "--json"]);
+            let all = objects(&bench, folder);
+            let path = &all[damage % all.len()];
+            let len = std::fs::metadata(path).unwrap().len() as usize;
+            match damage {
+                0 => flip(path, 60),
+                1 => flip(path, len / 2),
+                2 => flip(path, len - 40),
+                3 => std::fs::write(path, &std::fs::read(path).unwrap()[..len / 3]).unwrap(),
+                _ => std::fs::remove_file(path).unwrap(),
+            }
+            let name = name_of(path);
+            let found = bench.output(&["verify", "--json"]);
+            assert_eq!(found.status.code(), Some(3), "{name}");
+            let found: Value = serde_json::from_slice(&found.stdout).unwrap();
+            assert_eq!(found["objects"][0]["object"], name.as_str(), "{found}");
+            let dry = bench.output(&["repair", "--json", "--dry-run"]);
+            assert_eq!(dry.status.code(), Some(3));
+            let dry: Value = serde_json::from_slice(&dry.stdout).unwrap();
+            assert_eq!(dry["objects"], found["objects"]);
+            let repaired = bench.json(&["repair", "--json"]);
+            assert_eq!(repaired["mended"][0]["object"], name.as_str(), "{repaired}");
+            assert_eq!(repaired["mended"].as_array().unwrap().len(), 1);
+            assert_eq!(repaired["objects"], Value::Array(Vec::new()));
+            let after = bench.json(&["verify", "--json", "--against-source"]);
+            assert!(after["contentRoot"].is_string());
+            assert_eq!(after["contentRoot"], whole["contentRoot"], "{name}");
+            assert_eq!(after["level"], whole["level"]);
+            tried += 1;
+        }
+    }
+    assert_eq!(tried, 15);
+    // It goes on where it was.
+    node.mine(50);
+    bench.say(&["run", "--until-caught-up"]);
+    let end = node.head().number - 4;
+    assert_eq!(bench.head(), Some(end - 1));
+    assert_whole(&bench, &node, BlockRange::new(0, end)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_to_what_is_damaged_is_an_error_that_names_it() {
+    let (bench, node, _server) = archived(32).await;
+    for (folder, from, to) in [("seg", "0", "100"), ("bat", "250", "290")] {
+        let path = objects(&bench, folder).remove(0);
+        std::fs::remove_file(&path).unwrap();
+        let asked = bench.output(&["logs", "--from", from, "--to", to]);
+        let said = String::from_utf8_lossy(&asked.stderr).into_owned();
+        assert_eq!(asked.status.code(), Some(1));
+        assert!(
+            said.contains("error: ") && said.contains(&name_of(&path)),
+            "{said}"
+        );
+    }
+    // Both at once.
+    bench.say(&["repair"]);
+    assert_whole(&bench, &node, ALL).await;
+    // A catalog is in no source, and the message says what to do.
+    let catalog = objects(&bench, "cat").remove(0);
+    flip(&catalog, 20);
+    let refused = bench.output(&["repair"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        said.contains("rebuild-state") && said.contains(&name_of(&catalog)),
+        "{said}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_of_another_chain_repairs_nothing() {
+    let (bench, node, server) = archived(33).await;
+    let lost = objects(&bench, "seg").remove(0);
+    std::fs::remove_file(&lost).unwrap();
+    let other = EvmNode::new(EvmSpec::tiny(99), 300);
+    let elsewhere = serve(&other, RpcOptions::default()).await;
+    let text = std::fs::read_to_string(&bench.config).unwrap();
+    std::fs::write(&bench.config, text.replace(&server.url(), &elsewhere.url())).unwrap();
+    let refused = bench.output(&["repair", "--json"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(3), "{said}");
+    let told: Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!(told["mended"], Value::Array(Vec::new()));
+    let what = told["objects"][0]["what"].as_str().unwrap();
+    assert!(what.contains("not mended"), "{told}");
+    std::fs::write(&bench.config, text).unwrap();
+    bench.say(&["repair"]);
+    assert_whole(&bench, &node, ALL).await;
+}
+
+/// Beside a node that writes nothing is repaired, and the message says so; a dry run is fine.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_runs_is_not_disturbed() {
+    let (bench, _node, _server) = archived(34).await;
+    let running = bench.start();
+    bench.wait("the node", || bench.log().contains("following"));
+    let refused = bench.output(&["repair"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said.contains("stop the node"), "{said}");
+    bench.say(&["repair", "--dry-run"]);
+    running.stop();
+    bench.say(&["repair"]);
+}
