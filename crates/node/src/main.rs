@@ -7,31 +7,24 @@ mod chain;
 mod cli;
 mod clock;
 mod commands;
+mod environment;
 mod ingest;
+mod log;
 mod operations;
 mod settings;
 mod walk;
 
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
+use anyhow::{Context as _, Result};
 use clap::Parser as _;
-use tracing_subscriber::EnvFilter;
 
 use crate::cli::{Cli, Command, SimCommand};
+use crate::environment::{DATA_DIR, Overrides, variable};
 use crate::settings::Settings;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    start_log(&cli.command);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build();
-    let done = match runtime {
-        Ok(runtime) => runtime.block_on(dispatch(cli)),
-        Err(error) => Err(error.into()),
-    };
-    match done {
+    match start(Cli::parse()) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -40,36 +33,26 @@ fn main() -> ExitCode {
     }
 }
 
-/// To standard error, so that answers can be piped: lines for people on a terminal, else JSON.
-/// `RUST_LOG` over `LOG_LEVEL` over `info`; the demo shows what is worth seeing in its own lines.
-fn start_log(command: &Command) {
-    let demo = matches!(command, Command::Demo { .. });
-    let default = if demo {
-        "warn,chronolith::walk=info"
-    } else {
-        "info"
-    };
-    let level = std::env::var("RUST_LOG").or_else(|_| std::env::var("LOG_LEVEL"));
-    let filter = EnvFilter::new(level.unwrap_or_else(|_| default.to_owned()));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_target(false);
-    if demo {
-        log.without_time().with_level(false).init();
-    } else if std::io::stderr().is_terminal() {
-        log.init();
-    } else {
-        log.json().init();
-    }
+fn start(cli: Cli) -> Result<ExitCode> {
+    log::start(&cli, &variable)?;
+    let overrides = Overrides::new(&cli, &variable)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
+    runtime.block_on(dispatch(cli, &overrides))
 }
 
-async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
+async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<ExitCode> {
     if let Command::Config { what } = &cli.command {
-        return commands::config(*what, &cli.config);
+        return commands::config(*what, &cli.config, overrides);
     }
     match &cli.command {
-        Command::Demo { seconds, data_dir } => return commands::demo(*seconds, data_dir).await,
+        Command::Demo { seconds } => {
+            let data_dir = overrides.data_dir.clone();
+            let data_dir = data_dir.unwrap_or_else(|| DATA_DIR.into());
+            return commands::demo(*seconds, &data_dir).await;
+        }
         Command::Sim { what } => {
             return match what {
                 SimCommand::Serve(serve) => commands::serve(serve).await,
@@ -78,7 +61,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         _ => {}
     }
-    let settings = Settings::load(&cli.config)?;
+    let settings = Settings::load(&cli.config, overrides)?;
     match cli.command {
         Command::Config { .. } | Command::Demo { .. } | Command::Sim { .. } => {
             Ok(ExitCode::SUCCESS)

@@ -7,9 +7,10 @@ use anyhow::Result;
 use chronolith_source::CHAINS;
 
 use crate::cli::ConfigCommand;
+use crate::environment::Overrides;
 use crate::settings::{EXAMPLE, Settings};
 
-pub(crate) fn config(what: ConfigCommand, path: &Path) -> Result<ExitCode> {
+pub(crate) fn config(what: ConfigCommand, path: &Path, overrides: &Overrides) -> Result<ExitCode> {
     match what {
         ConfigCommand::Example => print!("{EXAMPLE}"),
         ConfigCommand::Chains => {
@@ -18,18 +19,19 @@ pub(crate) fn config(what: ConfigCommand, path: &Path) -> Result<ExitCode> {
             }
         }
         ConfigCommand::Check => {
-            let settings = Settings::load(path)?;
+            let settings = Settings::load(path, overrides)?;
             let data = settings.data_dir.display();
             println!("{} is fine. Data goes to {data}.", path.display());
             for chain in &settings.chains {
                 println!(
-                    "  {} ({}): from block {}, {:?}, finality {:?}, {} endpoint(s)",
+                    "  {} ({}): from block {}, {:?}, finality {:?}, {} endpoint(s), a look every {:?}",
                     chain.name,
                     chain.chain_id,
                     chain.start_block,
                     chain.datasets,
                     chain.finality,
-                    chain.endpoints.len()
+                    chain.endpoints.len(),
+                    chain.poll
                 );
             }
         }

@@ -13,6 +13,7 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::json;
 
 use crate::chain::open_reader;
+use crate::environment::Overrides;
 use crate::settings::Settings;
 
 /// Blocks before anything is followed, and the least in all.
@@ -237,7 +238,7 @@ fn log_of(dir: &Path) -> String {
 
 /// Every archived block against the chain's.
 async fn compare(config: &Path, node: &EvmNode, tally: &mut Tally) -> Result<()> {
-    let settings = Settings::load(config)?;
+    let settings = Settings::load(config, &Overrides::default())?;
     let chain = settings.chain(None)?;
     let archive = open_reader(chain, &settings.chain_dir(chain)).await?;
     let head = archive.health().head.context("nothing was archived")?;
