@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use chronolith_archive::{Archive, Settings as ArchiveSettings};
@@ -25,6 +26,8 @@ pub(crate) struct Status {
     pub(crate) source_head: Option<BlockRef>,
     /// Why nothing moves, where nothing does.
     pub(crate) trouble: Option<String>,
+    /// When a round last ended well.
+    pub(crate) good_round: Option<Instant>,
 }
 
 /// A chain.

@@ -95,8 +95,17 @@ async fn rounds(chain: &Chain) {
     }
 }
 
-/// From where the chain was to where it is now.
+/// One round, and what is known of the chain after it.
 pub(crate) async fn round(chain: &Chain) -> Result<(), Trouble> {
+    let done = catch_up(chain).await;
+    if done.is_ok() {
+        chain.status().good_round = Some(Instant::now());
+    }
+    done
+}
+
+/// From where the chain was to where it is now.
+async fn catch_up(chain: &Chain) -> Result<(), Trouble> {
     let heads = chain.source.heads().await?;
     chain.status().source_head = Some(heads.head);
     // What became final before, but could not be archived, comes first.

@@ -8,9 +8,11 @@ mod cli;
 mod clock;
 mod commands;
 mod environment;
+mod hex;
 mod ingest;
 mod log;
 mod operations;
+mod readiness;
 mod settings;
 mod walk;
 

@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use chronolith_archive::Health;
+use chronolith_model::{Scope, ScopeEntry};
 use chronolith_serve::{ChainHealth, Metrics, Probe, RpcHealth, operations};
 use chronolith_source::evm::Subscription;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 
 use crate::chain::Chain;
+use crate::hex::hex;
+use crate::readiness::{Facts, why_not_ready};
 
 /// Samples of histograms pile up until somebody tidies them.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -43,10 +46,22 @@ fn health_of(chain: &Chain) -> ChainHealth {
         Health::Halted(halt) => Some(halt.reason.clone()),
         _ => None,
     };
+    let since_good = status.good_round.map(|at| at.elapsed());
+    // A round may try for long before it fails: meanwhile the endpoints know more.
+    let failing = endpoints.iter().filter(|endpoint| endpoint.cooling);
+    let failing = failing.filter_map(|endpoint| endpoint.last_error.as_deref());
+    let not_ready_reason = why_not_ready(&Facts {
+        halt: paused_reason.as_deref(),
+        since_good,
+        poll: chain.settings.poll,
+        trouble: status.trouble.as_deref().or(failing.last()),
+    });
     let seen = status.source_head.map(|block| block.number);
     let up = endpoints.iter().any(|endpoint| !endpoint.cooling);
     ChainHealth {
         chain: chain.settings.chain_id,
+        version: None,
+        topics_watching: topics_of(&chain.settings.scope),
         name: chain.settings.name.clone(),
         rpc: RpcHealth {
             http: if up { "healthy" } else { "down" },
@@ -60,11 +75,25 @@ fn health_of(chain: &Chain) -> ChainHealth {
         paused: paused_reason.is_some(),
         paused_reason,
         trouble: status.trouble,
+        not_ready_reason,
+        last_good_round_seconds: since_good.map(|since| since.as_secs()),
         last_seen_block: seen,
         last_safe_block: finalized,
         last_backfill_block: report.head.map(|head| head.number),
         lag_blocks: seen.zip(head).map(|(seen, head)| seen.saturating_sub(head)),
     }
+}
+
+/// First topics of the logs that are kept; none where one entry takes every topic.
+fn topics_of(scope: &Scope) -> Option<Vec<String>> {
+    let Scope::Only(entries) = scope else {
+        return None;
+    };
+    let topic = |entry: &ScopeEntry| Some(hex(entry.topic0.as_ref()?));
+    let mut topics = entries.iter().map(topic).collect::<Option<Vec<String>>>()?;
+    topics.sort();
+    topics.dedup();
+    Some(topics)
 }
 
 /// Makes metrics visible. Must come before anything counts.

@@ -12,8 +12,9 @@ use tokio::task::JoinSet;
 
 use super::sim::grow;
 use crate::chain::Chain;
+use crate::hex::{hex, parse_hex};
 use crate::ingest;
-use crate::settings::{Settings, parse_hex};
+use crate::settings::Settings;
 
 /// Name, id, blocks at the start, milliseconds from block to block, a reorg every so many blocks.
 const CHAINS: [(&str, u64, u64, u64, u64); 2] = [
@@ -137,10 +138,6 @@ async fn suggest(chains: &[Arc<Chain>], config: &Path) {
     };
     let Some(log) = block.logs.first() else {
         return;
-    };
-    let hex = |bytes: &[u8]| {
-        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("0x{digits}")
     };
     let (name, config) = (&chain.settings.name, config.display());
     let address = hex(log.emitter());

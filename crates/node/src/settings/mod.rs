@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::environment::{DATA_DIR, Overrides};
+use crate::hex::parse_hex;
 use raw::{RawChain, RawChainEntry, RawEndpoint, RawFinality, RawScope, RawSettings};
 
 /// What `config example` prints: enough for one chain on a local node.
@@ -504,22 +505,6 @@ fn scope(raw: Option<&RawScope>) -> Result<Scope> {
         }));
     }
     Ok(Scope::only(entries))
-}
-
-/// Bytes from `0x` and an even number of digits.
-pub(crate) fn parse_hex(text: &str) -> Option<Bytes> {
-    let digits = text.strip_prefix("0x")?.as_bytes();
-    let (pairs, rest) = digits.as_chunks::<2>();
-    if !rest.is_empty() {
-        return None;
-    }
-    let digit = |sign: u8| (sign as char).to_digit(16).map(|value| value as u8);
-    let byte = |[high, low]: &[u8; 2]| Some(digit(*high)? << 4 | digit(*low)?);
-    pairs
-        .iter()
-        .map(byte)
-        .collect::<Option<Vec<u8>>>()
-        .map(Bytes::from)
 }
 
 #[cfg(test)]

@@ -92,6 +92,21 @@ impl Bench {
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 
+    /// Asks for readiness until the answer is as wanted.
+    pub async fn until_health(&self, what: &str, wanted: impl Fn(u16, &Value) -> bool) -> Value {
+        let began = Instant::now();
+        loop {
+            let (code, body) = self.operations("/health/ready").await;
+            let health: Value = serde_json::from_str(&body).unwrap();
+            if wanted(code, &health) {
+                return health;
+            }
+            let late = began.elapsed() > PATIENCE;
+            assert!(!late, "{what} was not reached: {code} {body}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     pub fn head(&self) -> Option<u64> {
         let output = self.output(&["state", "--json"]);
         let state: Value = serde_json::from_slice(&output.stdout).ok()?;
