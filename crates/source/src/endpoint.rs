@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
+use crate::meters::{Meters, Outcome};
 use crate::throttle::Throttle;
 
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -137,32 +138,33 @@ pub(crate) struct Endpoint {
     client: Client,
     throttle: Throttle,
     health: Mutex<Health>,
+    meters: Meters,
 }
 
 impl Endpoint {
     /// Under the name of its host, or another one if that is taken.
-    pub(crate) fn named_apart(settings: EndpointSettings, taken: &[Arc<Self>]) -> Result<Self> {
-        let mut made = Self::new(settings)?;
-        let host = made.name.clone();
-        let is_taken = |name: &Arc<str>| taken.iter().any(|other| other.name == *name);
-        let mut number = 2;
-        while is_taken(&made.name) {
-            made.name = format!("{host}#{number}").into();
-            number += 1;
-        }
-        Ok(made)
-    }
-
-    pub(crate) fn new(settings: EndpointSettings) -> Result<Self> {
+    pub(crate) fn named_apart(
+        settings: EndpointSettings,
+        chain_id: u64,
+        taken: &[Arc<Self>],
+    ) -> Result<Self> {
         let url = Url::parse(&settings.url)
             .map_err(|error| Error::Invalid(format!("endpoint is no URL: {error}")))?;
-        let name = name_of(&url);
+        let host = name_of(&url);
+        let is_taken = |name: &str| taken.iter().any(|other| *other.name == *name);
+        let mut name = host.clone();
+        let mut number = 2;
+        while is_taken(&name) {
+            name = format!("{host}#{number}");
+            number += 1;
+        }
         let client = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(READ_TIMEOUT)
             .build()
             .map_err(|error| Error::Invalid(format!("HTTP client: {error}")))?;
         Ok(Self {
+            meters: Meters::new(chain_id, &name),
             name: name.into(),
             throttle: Throttle::new(settings.in_flight, settings.per_second),
             health: Mutex::default(),
@@ -180,12 +182,33 @@ impl Endpoint {
     pub(crate) async fn send(&self, calls: &[Call]) -> Result<Vec<Answer>> {
         let _turn = self.throttle.turn().await;
         self.health().requests += 1;
+        let began = Instant::now();
         let sent = self.exchange(calls).await;
+        self.measure(calls, &sent, began.elapsed());
         match &sent {
             Ok(_) => self.succeeded(),
             Err(error) => self.failed(error),
         }
         sent
+    }
+
+    /// Counts each call by what became of it, and the time of the request under each method.
+    fn measure(&self, calls: &[Call], sent: &Result<Vec<Answer>>, elapsed: Duration) {
+        for (at, call) in calls.iter().enumerate() {
+            let outcome = match sent {
+                Ok(answers) => answers.get(at).map_or(Outcome::Error, Outcome::of),
+                Err(_) => Outcome::Error,
+            };
+            self.meters.called(call.method, outcome);
+        }
+        // Some refuse single calls of a batch this way.
+        let refused = |answer: &Answer| matches!(answer, Err(fault) if fault.code == 429);
+        if sent.iter().flatten().any(refused) {
+            self.meters.rate_limited.increment(1);
+        }
+        for method in methods_of(calls) {
+            self.meters.took(method, elapsed);
+        }
     }
 
     async fn exchange(&self, calls: &[Call]) -> Result<Vec<Answer>> {
@@ -196,6 +219,9 @@ impl Endpoint {
             .body(body_of(calls));
         let response = request.send().await.map_err(|error| self.down(&error))?;
         let status = response.status();
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            self.meters.rate_limited.increment(1);
+        }
         if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
             return Err(Error::Unavailable {
                 endpoint: self.name.to_string(),
@@ -222,6 +248,7 @@ impl Endpoint {
                     hint: None,
                 });
             }
+            self.meters.received_bytes.increment(part.len() as u64);
             bytes.extend_from_slice(&part);
         }
         Ok(bytes)
@@ -342,6 +369,11 @@ impl Endpoint {
     }
 }
 
+/// The methods of calls, each once.
+fn methods_of(calls: &[Call]) -> BTreeSet<&'static str> {
+    calls.iter().map(|call| call.method).collect()
+}
+
 fn body_of(calls: &[Call]) -> String {
     let mut body = String::new();
     let many = calls.len() != 1;
@@ -388,10 +420,8 @@ mod tests {
     use super::*;
 
     fn endpoint() -> Endpoint {
-        Endpoint::new(EndpointSettings::new(
-            "http://user:secret@node.example:8545/v3/KEY",
-        ))
-        .unwrap()
+        let url = "http://user:secret@node.example:8545/v3/KEY";
+        Endpoint::named_apart(EndpointSettings::new(url), 1, &[]).unwrap()
     }
 
     fn texts(bytes: &str, calls: usize) -> Option<Vec<String>> {

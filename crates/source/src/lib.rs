@@ -8,6 +8,7 @@ mod chains;
 mod endpoint;
 mod error;
 pub mod evm;
+mod meters;
 mod pool;
 pub mod portal;
 mod source;

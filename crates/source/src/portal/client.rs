@@ -21,6 +21,7 @@ use crate::endpoint::{
     CONNECT_TIMEOUT, EndpointReport, RETRY_AFTER_MAX, name_of, reason_of, retry_after,
 };
 use crate::error::{Error, Result};
+use crate::meters::{Meters, Outcome};
 use crate::throttle::Throttle;
 
 /// Pauses before a request is sent again; after the last the caller is told.
@@ -65,6 +66,7 @@ pub(crate) struct Client {
     throttle: Throttle,
     line_bytes_max: usize,
     health: Mutex<Health>,
+    meters: Meters,
 }
 
 impl Client {
@@ -87,8 +89,10 @@ impl Client {
         } else {
             RATE_WINDOW
         };
+        let name = name_of(&base);
         Ok(Self {
-            name: name_of(&base).into(),
+            meters: Meters::new(settings.chain_id, &name),
+            name: name.into(),
             http,
             base,
             throttle: Throttle::windowed(settings.in_flight, most, window),
@@ -113,11 +117,35 @@ impl Client {
         path: &str,
     ) -> std::result::Result<T, Failure> {
         let _turn = self.turn().await;
-        let response = self.send(self.http.get(self.url(path)), 0).await?;
-        let bytes = self.read(response).await?;
-        serde_json::from_slice(&bytes).map_err(|error| {
-            Failure::Again(self.unavailable(format!("/{path} is not understood: {error}")))
-        })
+        let asked = async {
+            let response = self.send(self.http.get(self.url(path)), 0).await?;
+            let bytes = self.read(response).await?;
+            serde_json::from_slice(&bytes).map_err(|error| {
+                Failure::Again(self.unavailable(format!("/{path} is not understood: {error}")))
+            })
+        };
+        self.measured(path, asked).await
+    }
+
+    /// Counts a request by what became of it, and how long it took.
+    async fn measured<T>(
+        &self,
+        path: &str,
+        asked: impl Future<Output = std::result::Result<T, Failure>>,
+    ) -> std::result::Result<T, Failure> {
+        let began = Instant::now();
+        let done = asked.await;
+        let outcome = match &done {
+            // Nothing is wrong with being asked too early.
+            Ok(_) | Err(Failure::Final(Error::Missing { .. })) => Outcome::Success,
+            Err(_) => Outcome::Error,
+        };
+        if matches!(done, Err(Failure::Busy(_))) {
+            self.meters.rate_limited.increment(1);
+        }
+        self.meters.called(path, outcome);
+        self.meters.took(path, began.elapsed());
+        done
     }
 
     /// Sends a request for a stream that begins with block `from`; every whole line goes to `take`
@@ -132,9 +160,20 @@ impl Client {
         let _turn = self.turn().await;
         let request = self.http.post(self.url(path));
         let request = request.header(CONTENT_TYPE, "application/json").body(body);
+        self.measured(path, self.lines(request, from, &mut take))
+            .await
+    }
+
+    async fn lines(
+        &self,
+        request: RequestBuilder,
+        from: u64,
+        mut take: impl FnMut(&[u8]) -> std::result::Result<(), Failure>,
+    ) -> std::result::Result<(), Failure> {
         let mut response = self.send(request, from).await?;
         let mut lines = Lines::new(self.line_bytes_max);
         while let Some(piece) = response.chunk().await.map_err(|error| self.down(&error))? {
+            self.meters.received_bytes.increment(piece.len() as u64);
             lines.feed(&piece, &mut take).map_err(|stop| match stop {
                 Stop::Taker(failure) => failure,
                 Stop::TooLong => {
@@ -316,6 +355,7 @@ impl Client {
                 let reason = format!("answer longer than {ANSWER_BYTES_MAX} bytes");
                 return Err(Failure::Final(self.too_large(reason)));
             }
+            self.meters.received_bytes.increment(piece.len() as u64);
             bytes.extend_from_slice(&piece);
         }
         Ok(bytes)
