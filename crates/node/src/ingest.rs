@@ -98,8 +98,12 @@ async fn rounds(chain: &Chain) {
 /// One round, and what is known of the chain after it.
 pub(crate) async fn round(chain: &Chain) -> Result<(), Trouble> {
     let done = catch_up(chain).await;
-    if done.is_ok() {
-        chain.status().good_round = Some(Instant::now());
+    match &done {
+        Ok(()) => {
+            chain.status().good_round = Some(Instant::now());
+            chain.meters.good_rounds.increment(1);
+        }
+        Err(_) => chain.meters.failed_rounds.increment(1),
     }
     done
 }
@@ -108,10 +112,15 @@ pub(crate) async fn round(chain: &Chain) -> Result<(), Trouble> {
 async fn catch_up(chain: &Chain) -> Result<(), Trouble> {
     let heads = chain.source.heads().await?;
     chain.status().source_head = Some(heads.head);
+    let next = walk::next_block(chain);
+    if next <= heads.head.number {
+        chain.note_missing(next);
+    }
     // What became final before, but could not be archived, comes first.
     finalize(chain, &Seen::at(now())).await?;
     if let Some(history) = missing_history(chain, &heads) {
         let filled = backfill::run(chain, &history).await;
+        chain.note_archived();
         // Also after a failure: what was archived before it lies below everything known.
         let reset = chain.reset_window();
         filled?;

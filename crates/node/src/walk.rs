@@ -22,10 +22,7 @@ pub(crate) async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), Trouble>
         offer_all(chain, heads, at_head).await?;
     }
     loop {
-        let head = chain.window().tracker.head();
-        let next = head.map_or(chain.settings.start_block, |head| {
-            head.number.saturating_add(1)
-        });
+        let next = next_block(chain);
         if next > heads.head.number {
             return Ok(());
         }
@@ -35,6 +32,14 @@ pub(crate) async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), Trouble>
         offer_all(chain, heads, fetched).await?;
         ingest::finalize(chain, &ingest::seen(chain, heads)).await?;
     }
+}
+
+/// The block above everything that we know.
+pub(crate) fn next_block(chain: &Chain) -> u64 {
+    let head = chain.window().tracker.head();
+    head.map_or(chain.settings.start_block, |head| {
+        head.number.saturating_add(1)
+    })
 }
 
 /// Whether the block that the source calls its head is at a height that we know another block of.
@@ -54,8 +59,9 @@ async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Resul
     due.reverse();
     while let Some(one) = due.pop() {
         match offer(chain, heads, &one)? {
-            Offered::Taken => {}
+            Offered::Taken => chain.note_there(one.block.clock.number),
             Offered::Before { number, hash } => {
+                chain.note_missing(number);
                 due.push(one);
                 if due.len() > BACK_MAX {
                     let what = "a fork is longer than can be followed";
@@ -95,6 +101,7 @@ fn offer(chain: &Chain, heads: &Heads, one: &Fetched) -> Result<Offered, Trouble
     let head = window.tracker.head();
     let extends = head.is_none_or(|head| head.hash == clock.parent_hash);
     if extends && !window.tail.has_room(&one.block) {
+        chain.meters.tail_full.increment(1);
         let what =
             "the blocks that wait for finality fill the memory for them: the head stands still";
         return Err(Trouble::Unsettled(what.to_owned()));
@@ -123,6 +130,7 @@ fn offer(chain: &Chain, heads: &Heads, one: &Fetched) -> Result<Offered, Trouble
             return Ok(Offered::Violation);
         }
         Err(fault @ Fault::WindowFull { .. }) => {
+            chain.meters.tail_full.increment(1);
             return Err(Trouble::Unsettled(fault.to_string()));
         }
     };
@@ -140,6 +148,8 @@ fn offer(chain: &Chain, heads: &Heads, one: &Fetched) -> Result<Offered, Trouble
                 let gone = window.tail.rollback(to);
                 let blocks = gone.as_ref().map_or(0, Vec::len);
                 tracing::info!(chain = %chain.settings.name, to = to.number, blocks, "reorg");
+                chain.meters.reorgs.increment(1);
+                chain.meters.reorg_depth.record(blocks as f64);
                 gone.map(|_| ())
             }
             Step::Finalize(_) => Ok(()),

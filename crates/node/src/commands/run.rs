@@ -8,12 +8,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::chain::Chain;
+use crate::exporter;
 use crate::ingest;
 use crate::operations;
 use crate::settings::Settings;
 
 pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<ExitCode> {
-    let metrics = operations::start_metrics()?;
+    let metrics = exporter::start(settings)?;
     let mut chains = Vec::new();
     for chain in &settings.chains {
         let opened = Chain::open(chain.clone(), &settings.chain_dir(chain)).await;
@@ -34,7 +35,7 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
             }
         });
     }
-    let health = operations::serve(settings.metrics_listen, chains.clone(), metrics);
+    let health = operations::serve(settings, chains.clone(), metrics);
     let mut terminate = signal(SignalKind::terminate()).context("wait for signals")?;
     tokio::select! {
         _ = terminate.recv() => {}

@@ -72,6 +72,8 @@ pub(crate) struct ChainSettings {
     /// How often to look for new blocks.
     pub(crate) poll: Duration,
     pub(crate) span_max: u64,
+    /// Whether an ADFS contract is named; its metrics have names of their own.
+    pub(crate) has_adfs: bool,
 }
 
 /// How blocks become final, and which tag says so.
@@ -325,6 +327,7 @@ fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
         checks,
         strategy,
         poll: poll(raw.poll_ms, portal.as_ref()),
+        has_adfs: raw.contract_address.is_some(),
         span_max: raw.backfill.max_range.unwrap_or(10_000).max(1),
         portal,
     })
