@@ -13,6 +13,8 @@ use reqwest::{Client, Response, StatusCode, Url};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use crate::error::{Error, Result};
 use crate::meters::{Meters, Outcome};
@@ -133,6 +135,7 @@ struct Health {
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) name: Arc<str>,
+    pub(crate) chain_id: u64,
     pub(crate) settings: EndpointSettings,
     url: Url,
     client: Client,
@@ -166,6 +169,7 @@ impl Endpoint {
         Ok(Self {
             meters: Meters::new(chain_id, &name),
             name: name.into(),
+            chain_id,
             throttle: Throttle::new(settings.in_flight, settings.per_second),
             health: Mutex::default(),
             settings,
@@ -182,14 +186,27 @@ impl Endpoint {
     pub(crate) async fn send(&self, calls: &[Call]) -> Result<Vec<Answer>> {
         let _turn = self.throttle.turn().await;
         self.health().requests += 1;
+        let span = self.span(calls);
         let began = Instant::now();
-        let sent = self.exchange(calls).await;
+        let sent = self.exchange(calls).instrument(span.clone()).await;
+        span.record("outcome", Outcome::of(&sent).name());
         self.measure(calls, &sent, began.elapsed());
         match &sent {
             Ok(_) => self.succeeded(),
             Err(error) => self.failed(error),
         }
         sent
+    }
+
+    /// Methods and endpoint, never parameters or the URL.
+    fn span(&self, calls: &[Call]) -> Span {
+        let span = rpc_span(self.chain_id, &self.name);
+        if !span.is_disabled() {
+            let methods: Vec<&str> = methods_of(calls).into_iter().collect();
+            span.record("methods", methods.join(","));
+            span.record("calls", calls.len());
+        }
+        span
     }
 
     /// Counts each call by what became of it, and the time of the request under each method.
@@ -367,6 +384,23 @@ impl Endpoint {
             last_error: health.last_error.clone(),
         }
     }
+}
+
+/// A request to an endpoint, to be filled in.
+pub(crate) fn rpc_span(chain: u64, endpoint: &str) -> Span {
+    tracing::debug_span!(
+        "rpc",
+        chain,
+        endpoint,
+        methods = Empty,
+        calls = Empty,
+        outcome = Empty
+    )
+}
+
+/// Decoding and proving what an endpoint said.
+pub(crate) fn verify_span(chain: u64, endpoint: &str) -> Span {
+    tracing::debug_span!("verify", chain, endpoint, blocks = Empty, outcome = Empty)
 }
 
 /// The methods of calls, each once.

@@ -11,12 +11,14 @@ use chronolith_model::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use tracing::{Instrument as _, Span};
 
 use super::hint::{Meaning, meaning};
 use super::verify::Verifier;
 use super::wire::{WireBlock, WireLog, WireReceipt, hex};
-use crate::endpoint::{Answer, Call, Endpoint};
+use crate::endpoint::{Answer, Call, Endpoint, verify_span};
 use crate::error::{Error, Result};
+use crate::meters::Outcome;
 use crate::source::{Fetched, Want};
 
 pub(crate) const GET_RECEIPTS: &str = "eth_getBlockReceipts";
@@ -64,7 +66,15 @@ impl Fetcher<'_> {
             method: GET_RECEIPTS,
             params: format!(r#"["{}"]"#, hex(number)),
         }));
-        let mut answers = self.ask(&calls).await?;
+        let answers = self.ask(&calls).await?;
+        let span = self.verify_span(range.len() as usize);
+        let proven = span.in_scope(|| self.proven(range, answers));
+        span.record("outcome", Outcome::of(&proven).name());
+        proven
+    }
+
+    /// Blocks from answers: first all blocks of the range, then the receipts of each.
+    fn proven(&self, range: BlockRange, mut answers: Vec<Answer>) -> Result<Vec<Fetched>> {
         let receipts = answers.split_off(range.len() as usize);
         let mut fetched = Vec::with_capacity(range.len() as usize);
         for ((number, block), receipts) in (range.start..range.end).zip(answers).zip(receipts) {
@@ -91,12 +101,26 @@ impl Fetcher<'_> {
         let logs = self.logs_of(range);
         let blocks = self.blocks_of(range);
         let (logs, blocks) = futures::try_join!(logs, blocks)?;
+        let span = self.verify_span(blocks.len());
+        let joined = self.joined(&blocks, &logs).instrument(span.clone()).await;
+        span.record("outcome", Outcome::of(&joined).name());
+        joined
+    }
+
+    fn verify_span(&self, blocks: usize) -> Span {
+        let span = verify_span(self.endpoint.chain_id, &self.endpoint.name);
+        span.record("blocks", blocks);
+        span
+    }
+
+    /// Blocks and their logs put together and proven.
+    async fn joined(&self, blocks: &[WireBlock], logs: &[WireLog]) -> Result<Vec<Fetched>> {
         let mut by_block: HashMap<u64, Vec<&WireLog>> = HashMap::new();
-        for log in &logs {
+        for log in logs {
             by_block.entry(log.block_number).or_default().push(log);
         }
         let mut fetched = Vec::with_capacity(blocks.len());
-        for block in &blocks {
+        for block in blocks {
             let logs = by_block.remove(&block.number).unwrap_or_default();
             if logs.iter().any(|log| log.block_hash != block.hash) {
                 return Err(self.moved(block.number));

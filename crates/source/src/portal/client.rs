@@ -12,13 +12,15 @@ use reqwest::{RequestBuilder, Response, Url};
 use serde::Deserialize;
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::lines::{Lines, Stop};
 use super::source::PortalSettings;
 use super::status::{Meaning, meaning, text_of};
 use super::wire::Conflict;
 use crate::endpoint::{
-    CONNECT_TIMEOUT, EndpointReport, RETRY_AFTER_MAX, name_of, reason_of, retry_after,
+    CONNECT_TIMEOUT, EndpointReport, RETRY_AFTER_MAX, name_of, reason_of, retry_after, rpc_span,
+    verify_span,
 };
 use crate::error::{Error, Result};
 use crate::meters::{Meters, Outcome};
@@ -61,6 +63,7 @@ struct Health {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) name: Arc<str>,
+    chain_id: u64,
     http: reqwest::Client,
     base: Url,
     throttle: Throttle,
@@ -93,6 +96,7 @@ impl Client {
         Ok(Self {
             meters: Meters::new(settings.chain_id, &name),
             name: name.into(),
+            chain_id: settings.chain_id,
             http,
             base,
             throttle: Throttle::windowed(settings.in_flight, most, window),
@@ -133,8 +137,11 @@ impl Client {
         path: &str,
         asked: impl Future<Output = std::result::Result<T, Failure>>,
     ) -> std::result::Result<T, Failure> {
+        let span = rpc_span(self.chain_id, &self.name);
+        span.record("methods", path);
+        span.record("calls", 1);
         let began = Instant::now();
-        let done = asked.await;
+        let done = asked.instrument(span.clone()).await;
         let outcome = match &done {
             // Nothing is wrong with being asked too early.
             Ok(_) | Err(Failure::Final(Error::Missing { .. })) => Outcome::Success,
@@ -143,6 +150,7 @@ impl Client {
         if matches!(done, Err(Failure::Busy(_))) {
             self.meters.rate_limited.increment(1);
         }
+        span.record("outcome", outcome.name());
         self.meters.called(path, outcome);
         self.meters.took(path, began.elapsed());
         done
@@ -171,10 +179,30 @@ impl Client {
         mut take: impl FnMut(&[u8]) -> std::result::Result<(), Failure>,
     ) -> std::result::Result<(), Failure> {
         let mut response = self.send(request, from).await?;
+        // Lines are decoded and proven as they come: what is busy in this span is that work.
+        let span = verify_span(self.chain_id, &self.name);
+        let (mut blocks, mut outcome) = (0_u64, Outcome::Success);
+        let mut taken = |line: &[u8]| {
+            blocks += 1;
+            let taken = span.in_scope(|| take(line));
+            outcome = Outcome::of(&taken);
+            taken
+        };
+        let read = self.take_lines(&mut response, &mut taken).await;
+        span.record("blocks", blocks);
+        span.record("outcome", outcome.name());
+        read
+    }
+
+    async fn take_lines(
+        &self,
+        response: &mut Response,
+        take: &mut impl FnMut(&[u8]) -> std::result::Result<(), Failure>,
+    ) -> std::result::Result<(), Failure> {
         let mut lines = Lines::new(self.line_bytes_max);
         while let Some(piece) = response.chunk().await.map_err(|error| self.down(&error))? {
             self.meters.received_bytes.increment(piece.len() as u64);
-            lines.feed(&piece, &mut take).map_err(|stop| match stop {
+            lines.feed(&piece, &mut *take).map_err(|stop| match stop {
                 Stop::Taker(failure) => failure,
                 Stop::TooLong => {
                     let most = self.line_bytes_max;
