@@ -16,6 +16,8 @@ use chronolith_archive::{Collect, Error as ArchiveError};
 use chronolith_finality::{Mark, Seen};
 use chronolith_model::{Block, BlockRange, BlockRef, ErrorKind};
 use chronolith_source::{Error as SourceError, Fetched, Heads};
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use crate::backfill;
 use crate::chain::Chain;
@@ -97,7 +99,10 @@ async fn rounds(chain: &Chain) {
 
 /// One round, and what is known of the chain after it.
 pub(crate) async fn round(chain: &Chain) -> Result<(), Trouble> {
-    let done = catch_up(chain).await;
+    let span = tracing::debug_span!("round", chain = chain.settings.chain_id, outcome = Empty);
+    let done = catch_up(chain).instrument(span.clone()).await;
+    let outcome = if done.is_ok() { "success" } else { "error" };
+    span.record("outcome", outcome);
     match &done {
         Ok(()) => {
             chain.status().good_round = Some(Instant::now());

@@ -13,19 +13,25 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::cli::{Cli, Command};
+use crate::traces::Traces;
 
 /// The demo shows what is worth seeing in its own lines.
 const DEMO_FILTER: &str = "warn,chronolith::walk=info";
 
-/// Starts the log. `--log-level` over `RUST_LOG` over `LOG_LEVEL` over `info`.
+/// Starts the log, and hands spans on where they are wanted. `--log-level` over `RUST_LOG` over `LOG_LEVEL` over `info`.
 ///
 /// # Errors
 /// A filter that cannot be understood; the message says where it stands.
-pub(crate) fn start(cli: &Cli, variable: &dyn Fn(&str) -> Option<String>) -> Result<()> {
+pub(crate) fn start(
+    cli: &Cli,
+    variable: &dyn Fn(&str) -> Option<String>,
+    traces: Option<&Traces>,
+) -> Result<()> {
     let demo = matches!(cli.command, Command::Demo { .. });
     let filter = filter(cli, variable)?;
     tracing_subscriber::registry()
         .with(lines(demo).with_filter(filter))
+        .with(traces.map(Traces::layer))
         .init();
     Ok(())
 }

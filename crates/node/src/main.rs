@@ -17,6 +17,7 @@ mod meters;
 mod operations;
 mod readiness;
 mod settings;
+mod traces;
 mod walk;
 
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ use clap::Parser as _;
 use crate::cli::{Cli, Command, SimCommand};
 use crate::environment::{DATA_DIR, Overrides, variable};
 use crate::settings::Settings;
+use crate::traces::Traces;
 
 fn main() -> ExitCode {
     match start(Cli::parse()) {
@@ -39,13 +41,23 @@ fn main() -> ExitCode {
 }
 
 fn start(cli: Cli) -> Result<ExitCode> {
-    log::start(&cli, &variable)?;
-    let overrides = Overrides::new(&cli, &variable)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("start the runtime")?;
-    runtime.block_on(dispatch(cli, &overrides))
+    // Other commands are over before anybody would look at their spans.
+    let collector = match cli.command {
+        Command::Run { .. } => variable(traces::ENDPOINT),
+        _ => None,
+    };
+    let traces = collector.map(|endpoint| Traces::start(&endpoint, runtime.handle()));
+    let traces = traces.transpose()?;
+    log::start(&cli, &variable, traces.as_ref())?;
+    let overrides = Overrides::new(&cli, &variable)?;
+    let done = runtime.block_on(dispatch(cli, &overrides));
+    // While the runtime still runs: it sends them.
+    traces.into_iter().for_each(Traces::stop);
+    done
 }
 
 async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<ExitCode> {

@@ -46,12 +46,12 @@ fn health_of(chain: &Chain) -> ChainHealth {
     let since_good = status.good_round.map(|at| at.elapsed());
     // A round may try for long before it fails: meanwhile the endpoints know more.
     let failing = endpoints.iter().filter(|endpoint| endpoint.cooling);
-    let failing = failing.filter_map(|endpoint| endpoint.last_error.as_deref());
+    let mut failing = failing.filter_map(|endpoint| endpoint.last_error.as_deref());
     let not_ready_reason = why_not_ready(&Facts {
         halt: paused_reason.as_deref(),
         since_good,
         poll: chain.settings.poll,
-        trouble: status.trouble.as_deref().or(failing.last()),
+        trouble: status.trouble.as_deref().or(failing.next()),
     });
     let seen = status.source_head.map(|block| block.number);
     let up = endpoints.iter().any(|endpoint| !endpoint.cooling);

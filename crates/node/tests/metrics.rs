@@ -87,7 +87,15 @@ async fn the_page_lists_what_is_exported_and_the_values_are_right() {
     let proven = r#"chronolith_verified_blocks_total{chain="31337",level="receipts"}"#;
     let shown = until(&bench, proven, |count| count == blocks).await;
 
-    let exported: BTreeSet<String> = named(&shown, "# TYPE ")
+    assert_listed(&shown);
+    assert_values(&shown, &node);
+    running.stop();
+}
+
+/// The page and the scrape name the same metrics, of the same kinds, and each has its help.
+#[track_caller]
+fn assert_listed(shown: &str) {
+    let exported: BTreeSet<String> = named(shown, "# TYPE ")
         .iter()
         .map(|name| (*name).to_owned())
         .collect();
@@ -96,7 +104,7 @@ async fn the_page_lists_what_is_exported_and_the_values_are_right() {
     let unlisted: Vec<_> = exported.difference(&documented).collect();
     assert!(missing.is_empty(), "listed and not exported: {missing:?}");
     assert!(unlisted.is_empty(), "exported and not listed: {unlisted:?}");
-    let described: BTreeSet<&str> = named(&shown, "# HELP ");
+    let described: BTreeSet<&str> = named(shown, "# HELP ");
     let silent = exported
         .iter()
         .filter(|name| !described.contains(name.as_str()));
@@ -114,8 +122,14 @@ async fn the_page_lists_what_is_exported_and_the_values_are_right() {
             "{name} is a {kind}"
         );
     }
+}
+
+#[track_caller]
+fn assert_values(shown: &str, node: &EvmNode) {
+    let head = node.head().number;
+    let blocks = (head - 11) as f64;
     let of = |series: &str| {
-        let found = value(&shown, series);
+        let found = value(shown, series);
         found.unwrap_or_else(|| panic!("no {series} in\n{shown}"))
     };
     let chain = |name: &str| of(&format!(r#"{name}{{chain="31337"}}"#));
@@ -159,7 +173,6 @@ async fn the_page_lists_what_is_exported_and_the_values_are_right() {
     }
     assert!(of("process_start_time_seconds") > 1.7e9);
     assert!(of("chronolith_data_dir_free_bytes") > 0.0);
-    running.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -40,7 +40,10 @@ impl Bench {
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
         command.args(words).arg("--config").arg(&self.config);
-        command.env_remove("DATA_DIR").env("RUST_LOG", "info");
+        for name in ["DATA_DIR", "OTEL_EXPORTER_OTLP_ENDPOINT"] {
+            command.env_remove(name);
+        }
+        command.env("RUST_LOG", "info");
         command
     }
 
@@ -63,6 +66,11 @@ impl Bench {
     }
 
     pub fn start(&self) -> Running {
+        self.start_with(&[])
+    }
+
+    /// Starts it with these variables.
+    pub fn start_with(&self, variables: &[(&str, &str)]) -> Running {
         let log = self.dir.path().join("log");
         let log = std::fs::File::options()
             .create(true)
@@ -71,6 +79,7 @@ impl Bench {
             .unwrap();
         let child = self
             .command(&["run"])
+            .envs(variables.iter().copied())
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
