@@ -71,6 +71,42 @@ async fn a_chain_is_ready_after_its_first_good_round_and_a_blip_changes_nothing(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_round_that_fails_is_told_and_the_chain_stays_ready() {
+    let node = EvmNode::new(EvmSpec::tiny(23), 40);
+    let faults = Faults::new(23);
+    let options = RpcOptions {
+        faults: faults.clone(),
+        ..RpcOptions::default()
+    };
+    let server = RpcServer::start(node.clone(), options).await.unwrap();
+    let bench = Bench::new(&[server.url()], DEPTH_5);
+    let running = bench.start();
+    bench.wait("the listener", || {
+        bench.log().contains("health and metrics")
+    });
+    bench
+        .until_health("the first good round", |code, _| code == 200)
+        .await;
+    // Every block comes as another one than its receipts are of, so none can be taken.
+    faults.always(RpcFault::HashChange);
+    node.mine(1);
+    bench
+        .until_health("the failed round", |code, health| {
+            assert_eq!(code, 200, "{health}");
+            health["chains"][0]["trouble"].is_string()
+        })
+        .await;
+    faults.clear();
+    bench
+        .until_health("the recovery", |code, health| {
+            assert_eq!(code, 200, "{health}");
+            health["chains"][0]["trouble"].is_null()
+        })
+        .await;
+    running.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_chain_without_a_good_round_for_long_is_not_ready_and_says_why() {
     let node = EvmNode::new(EvmSpec::tiny(22), 40);
     let faults = Faults::new(22);
