@@ -239,3 +239,11 @@ impl Error {
         move |source| Self::Store { context, source }
     }
 }
+
+/// How something ended, for spans: why it failed is in the error, and told where it is handled.
+pub(crate) fn outcome_name<T, E>(result: &std::result::Result<T, E>) -> &'static str {
+    match result {
+        Ok(_) => "success",
+        Err(_) => "error",
+    }
+}

@@ -73,6 +73,12 @@ async fn publishing_and_asking_leave_their_fields_in_traces() {
         "writer_epoch=1",
         "state_version=",
     ]);
+    // Lines within a span carry it: what was appended, and the publishing as a part of it.
+    line(&[
+        "archive.append{chain=7 blocks=10",
+        "archive.publish{chain=7 edits=1",
+        "published",
+    ]);
     line(&["query", "query_id=0", "candidates=0", "stream_id="]);
     line(&["query refused", "query_id=1", "not covered"]);
     let queried = printed.lines().find(|line| line.contains("stream_id="));

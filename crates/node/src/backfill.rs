@@ -30,6 +30,7 @@ pub(crate) async fn run(chain: &Chain, history: &History) -> Result<(), Trouble>
     let mut progress = Progress::in_log("history", name);
     while let Some(fetched) = fetches.next().await {
         let mut fetched = fetched?;
+        chain.meters.backfill_range.record(fetched.len() as f64);
         if let Some(before) = held.take() {
             check_link(chain, &before, fetched.first())?;
             fetched.insert(0, before);
@@ -107,7 +108,8 @@ pub(crate) async fn append(
         .ingest_finalized_blocks(blocks, &provenance)
         .await
     {
-        Ok(IngestOutcome::Appended { head, .. }) => {
+        Ok(IngestOutcome::Appended { head, blocks }) => {
+            chain.meters.verified(level).increment(blocks);
             tracing::debug!(chain = %chain.settings.name, head = head.number, "archived");
             Ok(())
         }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use chronolith_archive::{Archive, Settings as ArchiveSettings};
@@ -13,8 +14,10 @@ use chronolith_source::portal::PortalSource;
 use chronolith_source::{JointSource, Source, Want};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 
+use crate::gaps::Gaps;
 use crate::genesis;
 use crate::l1::L1;
+use crate::meters::Meters;
 use crate::settings::{ChainSettings, Finality, Mode};
 
 /// Blocks that wait for finality may take this many bytes.
@@ -27,6 +30,8 @@ pub(crate) struct Status {
     pub(crate) source_head: Option<BlockRef>,
     /// Why nothing moves, where nothing does.
     pub(crate) trouble: Option<String>,
+    /// When a round last ended well.
+    pub(crate) good_round: Option<Instant>,
 }
 
 /// A chain.
@@ -37,8 +42,10 @@ pub(crate) struct Chain {
     /// The chain below, where finality needs its head.
     pub(crate) l1: Option<L1>,
     pub(crate) want: Want,
+    pub(crate) meters: Meters,
     window: Mutex<Window>,
     status: Mutex<Status>,
+    gaps: Mutex<Gaps>,
 }
 
 /// What lies above the archive. All of it changes together.
@@ -74,8 +81,10 @@ impl Chain {
             want: want_of(&settings),
             source,
             archive,
+            meters: Meters::new(settings.chain_id),
             window: Mutex::new(window),
             status: Mutex::default(),
+            gaps: Mutex::default(),
             settings,
         })
     }
@@ -106,6 +115,33 @@ impl Chain {
 
     pub(crate) fn status(&self) -> MutexGuard<'_, Status> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a block is known to be missing.
+    pub(crate) fn note_missing(&self, number: u64) {
+        self.gaps().missing(number, Instant::now());
+    }
+
+    /// Notes that a block is there, and how long it was known to be missing.
+    pub(crate) fn note_there(&self, number: u64) {
+        let wait = self.gaps().there(number, Instant::now());
+        wait.into_iter()
+            .for_each(|wait| self.meters.gap_wait.record(wait.as_secs_f64()));
+    }
+
+    /// Notes that everything that is archived is there.
+    pub(crate) fn note_archived(&self) {
+        let Some(head) = self.archive.health().head else {
+            return;
+        };
+        let waits = self.gaps().there_through(head.number, Instant::now());
+        waits
+            .into_iter()
+            .for_each(|wait| self.meters.gap_wait.record(wait.as_secs_f64()));
+    }
+
+    fn gaps(&self) -> MutexGuard<'_, Gaps> {
+        self.gaps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next block that the archive wants.

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::environment::INTERVAL_SECONDS;
+
 /// Follows blockchains, proves that nothing is missing, keeps their history and answers for it.
 #[derive(Debug, Parser)]
 #[command(name = "chronolith", version, arg_required_else_help = true, after_help = crate::exit::HELP)]
@@ -13,6 +15,16 @@ pub(crate) struct Cli {
     /// The settings file, JSON or TOML.
     #[arg(long, short, global = true, default_value = "chronolith.json")]
     pub(crate) config: PathBuf,
+    /// Where archives are kept, over DATA_DIR and the settings file [default: ./data].
+    #[arg(long, global = true)]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// What to log, over RUST_LOG and LOG_LEVEL [default: info].
+    #[arg(long, global = true, value_name = "FILTER")]
+    pub(crate) log_level: Option<String>,
+    /// Seconds between two looks for new blocks at a portal, over INGEST_INTERVAL_SECS and the
+    /// settings file [default: 60].
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(INTERVAL_SECONDS))]
+    pub(crate) ingest_interval_secs: Option<u64>,
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -104,9 +116,6 @@ pub(crate) enum Command {
         /// Stop after this many seconds; 0 for never.
         #[arg(long, default_value_t = 0)]
         seconds: u64,
-        /// Where the data directory is [default: DATA_DIR, or ./data].
-        #[arg(long)]
-        data_dir: Option<PathBuf>,
     },
     /// Make up chains.
     Sim {

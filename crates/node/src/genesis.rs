@@ -11,7 +11,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_model::Hash32;
 use chronolith_source::{Source, known_genesis};
 
-use crate::settings::{ChainSettings, parse_hex};
+use crate::hex::parse_hex;
+use crate::settings::ChainSettings;
 
 /// Refuses a source whose first block is not the chain's, or not the archive's. Whoever calls holds
 /// the archive's directory as its writer.

@@ -16,6 +16,8 @@ use chronolith_archive::{Collect, Error as ArchiveError};
 use chronolith_finality::{Mark, Seen, Stall};
 use chronolith_model::{Block, BlockRange, BlockRef, ErrorKind};
 use chronolith_source::{Error as SourceError, Fetched, Heads};
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use crate::backfill;
 use crate::chain::Chain;
@@ -109,8 +111,24 @@ async fn rounds(chain: &Chain) {
     }
 }
 
-/// From where the chain was to where it is now.
+/// One round, and what is known of the chain after it.
 pub(crate) async fn round(chain: &Chain) -> Result<(), Trouble> {
+    let span = tracing::debug_span!("round", chain = chain.settings.chain_id, outcome = Empty);
+    let done = catch_up(chain).instrument(span.clone()).await;
+    let outcome = if done.is_ok() { "success" } else { "error" };
+    span.record("outcome", outcome);
+    match &done {
+        Ok(()) => {
+            chain.status().good_round = Some(Instant::now());
+            chain.meters.good_rounds.increment(1);
+        }
+        Err(_) => chain.meters.failed_rounds.increment(1),
+    }
+    done
+}
+
+/// From where the chain was to where it is now.
+async fn catch_up(chain: &Chain) -> Result<(), Trouble> {
     if chain.is_complete() {
         return Ok(());
     }
@@ -120,10 +138,15 @@ pub(crate) async fn round(chain: &Chain) -> Result<(), Trouble> {
         l1.note_safe(heads.safe);
         l1.wait_once().await;
     }
+    let next = walk::next_block(chain);
+    if next <= heads.head.number {
+        chain.note_missing(next);
+    }
     // What became final before, but could not be archived, comes first.
     finalize(chain, &Seen::at(now())).await?;
     if let Some(history) = missing_history(chain, &heads).await? {
         let filled = backfill::run(chain, &history).await;
+        chain.note_archived();
         // Also after a failure: what was archived before it lies below everything known.
         let reset = chain.reset_window();
         filled?;

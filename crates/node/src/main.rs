@@ -6,40 +6,39 @@ mod cli;
 mod clock;
 mod commands;
 mod confirm;
+mod environment;
 mod exit;
+mod exporter;
 mod fetches;
+mod gaps;
 mod genesis;
+mod hex;
 mod ingest;
 mod l1;
+mod log;
+mod meters;
 mod operations;
 mod progress;
+mod readiness;
 mod refill;
 mod settings;
 mod streaming;
+mod traces;
 mod walk;
 
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
+use anyhow::{Context as _, Result};
 use clap::Parser as _;
-use tracing_subscriber::EnvFilter;
 
 use crate::cli::{Cli, Command, SimCommand};
+use crate::environment::{DATA_DIR, Overrides, variable};
 use crate::exit::Exit;
-use crate::progress::LogWriter;
 use crate::settings::Settings;
+use crate::traces::Traces;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    start_log(&cli.command);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build();
-    let done = match runtime {
-        Ok(runtime) => runtime.block_on(dispatch(cli)),
-        Err(error) => Err(error.into()),
-    };
-    match done {
+    match start(Cli::parse()) {
         Ok(exit) => exit.into(),
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -48,33 +47,35 @@ fn main() -> ExitCode {
     }
 }
 
-/// To standard error, so that answers can be piped: lines for people on a terminal, else JSON.
-/// `RUST_LOG` over `LOG_LEVEL` over `info`; the demo shows what is worth seeing in its own lines.
-fn start_log(command: &Command) {
-    let demo = matches!(command, Command::Demo { .. });
-    let default = if demo { "error" } else { "info" };
-    let level = std::env::var("RUST_LOG").or_else(|_| std::env::var("LOG_LEVEL"));
-    let filter = EnvFilter::new(level.unwrap_or_else(|_| default.to_owned()));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(|| LogWriter)
-        .with_target(false);
-    if demo {
-        log.without_time().with_level(false).init();
-    } else if std::io::stderr().is_terminal() {
-        log.init();
-    } else {
-        log.json().init();
-    }
+fn start(cli: Cli) -> Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
+    // Other commands are over before anybody would look at their spans.
+    let collector = match cli.command {
+        Command::Run { .. } => variable(traces::ENDPOINT),
+        _ => None,
+    };
+    let traces = collector.map(|endpoint| Traces::start(&endpoint, runtime.handle()));
+    let traces = traces.transpose()?;
+    log::start(&cli, &variable, traces.as_ref())?;
+    let overrides = Overrides::new(&cli, &variable)?;
+    let done = runtime.block_on(dispatch(cli, &overrides));
+    // While the runtime still runs: it sends them.
+    traces.into_iter().for_each(Traces::stop);
+    done
 }
 
-async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
+async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
     if let Command::Config { what } = &cli.command {
-        return commands::config(*what, &cli.config);
+        return commands::config(*what, &cli.config, overrides);
     }
     match &cli.command {
-        Command::Demo { seconds, data_dir } => {
-            return commands::demo(*seconds, data_dir.as_deref()).await;
+        Command::Demo { seconds } => {
+            let data_dir = overrides.data_dir.clone();
+            let data_dir = data_dir.unwrap_or_else(|| DATA_DIR.into());
+            return commands::demo(*seconds, &data_dir).await;
         }
         Command::Sim { what } => {
             return match what {
@@ -84,7 +85,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         }
         _ => {}
     }
-    let settings = Settings::load(&cli.config)?;
+    let settings = Settings::load(&cli.config, overrides)?;
     match cli.command {
         Command::Config { .. } | Command::Demo { .. } | Command::Sim { .. } => Ok(Exit::Done),
         Command::Run { until_caught_up } => commands::run(&settings, until_caught_up).await,

@@ -1,30 +1,30 @@
 //! The listener for operators, and what it shows of the chains.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use chronolith_archive::Health;
+use chronolith_model::{Scope, ScopeEntry};
 use chronolith_serve::{
     ChainHealth, InclusionHealth, L1Health, Metrics, Probe, RpcHealth, operations,
 };
 use chronolith_source::evm::Subscription;
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 
 use crate::chain::Chain;
+use crate::exporter::observe;
+use crate::hex::hex;
 use crate::l1::L1;
+use crate::readiness::{Facts, why_not_ready};
+use crate::settings::Settings;
 
 /// Samples of histograms pile up until somebody tidies them.
 const UPKEEP: Duration = Duration::from_secs(5);
-/// Seconds; metrics that end in `_seconds` are counted in these.
-const BUCKETS: &[f64] = &[
-    0.000_01, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-];
 
 /// All chains of the process.
-pub(crate) struct Chains(pub(crate) Vec<Arc<Chain>>);
+struct Chains(Vec<Arc<Chain>>);
 
 impl Probe for Chains {
     fn chains(&self) -> Vec<ChainHealth> {
@@ -47,10 +47,22 @@ fn health_of(chain: &Chain) -> ChainHealth {
         Health::Halted(halt) => Some(halt.reason.clone()),
         _ => None,
     };
+    let since_good = status.good_round.map(|at| at.elapsed());
+    // A round may try for long before it fails: meanwhile the endpoints know more.
+    let failing = endpoints.iter().filter(|endpoint| endpoint.cooling);
+    let mut failing = failing.filter_map(|endpoint| endpoint.last_error.as_deref());
+    let not_ready_reason = why_not_ready(&Facts {
+        halt: paused_reason.as_deref(),
+        since_good,
+        poll: chain.settings.poll,
+        trouble: status.trouble.as_deref().or(failing.next()),
+    });
     let seen = status.source_head.map(|block| block.number);
     let up = endpoints.iter().any(|endpoint| !endpoint.cooling);
     ChainHealth {
         chain: chain.settings.chain_id,
+        version: None,
+        topics_watching: topics_of(&chain.settings.scope),
         name: chain.settings.name.clone(),
         rpc: RpcHealth {
             http: if up { "healthy" } else { "down" },
@@ -64,6 +76,8 @@ fn health_of(chain: &Chain) -> ChainHealth {
         paused: paused_reason.is_some(),
         paused_reason,
         trouble: status.trouble,
+        not_ready_reason,
+        last_good_round_seconds: since_good.map(|since| since.as_secs()),
         last_seen_block: seen,
         last_safe_block: finalized,
         last_backfill_block: report.head.map(|head| head.number),
@@ -85,26 +99,33 @@ fn l1_health(l1: &L1) -> L1Health {
     }
 }
 
-/// Makes metrics visible. Must come before anything counts.
-pub(crate) fn start_metrics() -> Result<PrometheusHandle> {
-    let recorder = PrometheusBuilder::new().set_buckets(BUCKETS)?;
-    recorder.install_recorder().context("start the metrics")
+/// First topics of the logs that are kept; none where one entry takes every topic.
+fn topics_of(scope: &Scope) -> Option<Vec<String>> {
+    let Scope::Only(entries) = scope else {
+        return None;
+    };
+    let topic = |entry: &ScopeEntry| Some(hex(entry.topic0.as_ref()?));
+    let mut topics = entries.iter().map(topic).collect::<Option<Vec<String>>>()?;
+    topics.sort();
+    topics.dedup();
+    Some(topics)
 }
 
 /// Serves health and metrics until dropped.
 pub(crate) async fn serve(
-    listen: SocketAddr,
+    settings: &Settings,
     chains: Vec<Arc<Chain>>,
     handle: PrometheusHandle,
 ) -> Result<()> {
+    let listen = settings.metrics_listen;
     let listener = TcpListener::bind(listen).await;
     let listener = listener.with_context(|| format!("cannot listen on {listen} (metricsPort)"))?;
     tracing::info!(listen = %listener.local_addr()?, "health and metrics");
     let chains = Arc::new(Chains(chains));
     let (shown, upkeep) = (handle.clone(), handle);
-    let of = chains.clone();
+    let (of, data_dir) = (chains.clone(), settings.data_dir.clone());
     let metrics: Metrics = Arc::new(move || {
-        count(&of);
+        observe(&of.0, &of.chains(), &data_dir);
         shown.render()
     });
     let tidy = async {
@@ -117,31 +138,5 @@ pub(crate) async fn serve(
     tokio::select! {
         served = async { axum::serve(listener, router).await } => served.context("serve health"),
         () = tidy => Ok(()),
-    }
-}
-
-/// What is known only when somebody asks.
-fn count(chains: &Chains) {
-    for health in chains.chains() {
-        let chain = health.chain.to_string();
-        let of = |name: &'static str| metrics::gauge!(name, "chain" => chain.clone());
-        let number = |value: Option<u64>| value.map_or(f64::NAN, |value| value as f64);
-        of("chronolith_source_head_block").set(number(health.last_seen_block));
-        of("chronolith_finalized_block").set(number(health.last_safe_block));
-        of("chronolith_archived_block").set(number(health.last_backfill_block));
-        of("chronolith_lag_blocks").set(number(health.lag_blocks));
-        of("chronolith_tail_blocks").set(health.queue_depth as f64);
-        of("chronolith_halted").set(f64::from(u8::from(health.paused)));
-        of("chronolith_head_subscription_up").set(f64::from(u8::from(health.rpc.ws == "healthy")));
-        of("chronolith_in_trouble").set(f64::from(u8::from(health.trouble.is_some())));
-    }
-    for chain in &chains.0 {
-        for endpoint in chain.source.endpoints() {
-            let id = chain.settings.chain_id.to_string();
-            let of = |name: &'static str| metrics::counter!(name, "chain" => id.clone(), "endpoint" => endpoint.name.clone());
-            of("chronolith_endpoint_requests_total").absolute(endpoint.requests);
-            of("chronolith_endpoint_failures_total").absolute(endpoint.failures);
-            of("chronolith_endpoint_lies_total").absolute(endpoint.lies);
-        }
     }
 }

@@ -25,10 +25,7 @@ pub(crate) async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), Trouble>
         offer_all(chain, heads, at_head).await?;
     }
     loop {
-        let head = chain.window().tracker.head();
-        let next = head.map_or(chain.settings.start_block, |head| {
-            head.number.saturating_add(1)
-        });
+        let next = next_block(chain);
         if next > heads.head.number {
             return Ok(());
         }
@@ -38,6 +35,14 @@ pub(crate) async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), Trouble>
         offer_all(chain, heads, fetched).await?;
         ingest::finalize(chain, &ingest::observe(chain, heads)).await?;
     }
+}
+
+/// The block above everything that we know.
+pub(crate) fn next_block(chain: &Chain) -> u64 {
+    let head = chain.window().tracker.head();
+    head.map_or(chain.settings.start_block, |head| {
+        head.number.saturating_add(1)
+    })
 }
 
 /// Whether the block that the source calls its head is at a height that we know another block of.
@@ -62,8 +67,9 @@ async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Resul
             syncing: is_deep_reorg(chain, &one) && is_syncing(chain, &one, &mut syncing).await?,
         };
         match offer(chain, &shown_by, &one)? {
-            Offered::Taken => {}
+            Offered::Taken => chain.note_there(one.block.clock.number),
             Offered::Before { number, hash } => {
+                chain.note_missing(number);
                 due.push(one);
                 if due.len() > BACK_MAX {
                     let what = "a fork is longer than can be followed";
@@ -130,6 +136,7 @@ fn offer(chain: &Chain, shown_by: &Endpoint, one: &Fetched) -> Result<Offered, T
     let head = window.tracker.head();
     let extends = head.is_none_or(|head| head.hash == clock.parent_hash);
     if extends && !window.tail.has_room(&one.block) {
+        chain.meters.tail_full.increment(1);
         let what =
             "the blocks that wait for finality fill the memory for them: the head stands still";
         return Err(Trouble::Unsettled(what.to_owned()));
@@ -154,6 +161,7 @@ fn offer(chain: &Chain, shown_by: &Endpoint, one: &Fetched) -> Result<Offered, T
             return Ok(Offered::Violation);
         }
         Err(fault @ Fault::WindowFull { .. }) => {
+            chain.meters.tail_full.increment(1);
             return Err(Trouble::Unsettled(fault.to_string()));
         }
     };
@@ -171,6 +179,8 @@ fn offer(chain: &Chain, shown_by: &Endpoint, one: &Fetched) -> Result<Offered, T
                 let gone = window.tail.rollback(to);
                 let blocks = gone.as_ref().map_or(0, Vec::len);
                 tracing::info!(chain = %chain.settings.name, to = to.number, blocks, "reorg");
+                chain.meters.reorgs.increment(1);
+                chain.meters.reorg_depth.record(blocks as f64);
                 gone.map(|_| ())
             }
             Step::Finalize(_) => Ok(()),

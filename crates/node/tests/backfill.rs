@@ -116,7 +116,7 @@ async fn killed_on_its_way_it_goes_on_where_it_was() {
     bench.change(&url, &format!(r#"{{ "url": {url}, "inFlight": 1 }}"#));
     bench.say(&["run", "--until-caught-up"]);
     let words = ["backfill", "--json", "--from", "0", "--to", "1899"];
-    let running = bench.start_with(&words);
+    let running = bench.start_with(&words, &[]);
     bench.wait("the first fill", || bench.log().contains("\"filled\""));
     running.kill();
     let covered = bench.json(&["state", "--json"]);

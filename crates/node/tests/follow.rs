@@ -76,8 +76,7 @@ async fn reorgs_roll_back_and_only_final_blocks_are_archived() {
     );
     let running = bench.start();
     bench.wait("the first head", || bench.head() == Some(28));
-    let (code, health) = bench.operations("/health/ready").await;
-    assert_eq!(code, 200, "{health}");
+    bench.until_health("readiness", |code, _| code == 200).await;
     for depth in [1, 2, 5, 11, 3, 12, 7] {
         let head = node.reorg(depth);
         node.mine(2);

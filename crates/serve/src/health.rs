@@ -9,6 +9,10 @@ use serde::Serialize;
 pub struct ChainHealth {
     /// Its id.
     pub chain: u64,
+    /// The version of the contract that is decoded; none where nothing is.
+    pub version: Option<u32>,
+    /// First topics of the logs that are kept; none where logs of every topic are.
+    pub topics_watching: Option<Vec<String>>,
     /// Its name in the settings.
     pub name: String,
     /// How its endpoints do.
@@ -21,6 +25,10 @@ pub struct ChainHealth {
     pub paused_reason: Option<String>,
     /// What goes wrong right now, where something does.
     pub trouble: Option<String>,
+    /// Why it is not ready; none where it is.
+    pub not_ready_reason: Option<String>,
+    /// How long ago a round of looking for new blocks ended well; none before the first.
+    pub last_good_round_seconds: Option<u64>,
     /// The source's newest block.
     pub last_seen_block: Option<u64>,
     /// The newest final block.
@@ -71,7 +79,7 @@ impl ChainHealth {
     /// Whether requests about this chain are answered from something recent.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        !self.paused && self.trouble.is_none() && self.last_backfill_block.is_some()
+        self.not_ready_reason.is_none()
     }
 }
 

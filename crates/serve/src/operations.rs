@@ -73,6 +73,8 @@ mod tests {
     fn chain() -> ChainHealth {
         ChainHealth {
             chain: 1,
+            version: None,
+            topics_watching: None,
             name: "one".to_owned(),
             rpc: RpcHealth {
                 http: "healthy",
@@ -82,6 +84,8 @@ mod tests {
             paused: false,
             paused_reason: None,
             trouble: None,
+            not_ready_reason: None,
+            last_good_round_seconds: Some(1),
             last_seen_block: Some(10),
             last_safe_block: Some(7),
             last_backfill_block: Some(7),
@@ -116,13 +120,15 @@ mod tests {
         let halted = ChainHealth {
             paused: true,
             paused_reason: Some("a finalized block was replaced".to_owned()),
+            not_ready_reason: Some("halted: a finalized block was replaced".to_owned()),
             ..chain()
         };
         let troubled = ChainHealth {
             trouble: Some("no answer".to_owned()),
             ..chain()
         };
-        let empty = ChainHealth {
+        let starting = ChainHealth {
+            not_ready_reason: Some("no round has ended well since the start".to_owned()),
             last_backfill_block: None,
             ..chain()
         };
@@ -135,12 +141,18 @@ mod tests {
                 "503",
                 "a finalized block was replaced",
             ),
-            (vec![troubled], "/health/ready", "503", "no answer"),
+            (vec![troubled], "/health/ready", "200", "no answer"),
             (
-                vec![empty],
+                vec![starting.clone()],
                 "/health/ready",
                 "503",
                 "\"lastBackfillBlock\":null",
+            ),
+            (
+                vec![chain(), starting],
+                "/health",
+                "503",
+                "\"notReadyReason\":\"no round has ended well since the start\"",
             ),
             (vec![halted], "/health/live", "200", "ok"),
             (vec![], "/metrics", "200", "up 1"),

@@ -14,8 +14,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use crate::error::{Error, Result};
+use crate::meters::{Meters, Outcome};
 use crate::throttle::Throttle;
 
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -139,11 +142,13 @@ struct Health {
 /// An endpoint.
 pub(crate) struct Endpoint {
     pub(crate) name: Arc<str>,
+    pub(crate) chain_id: u64,
     pub(crate) settings: EndpointSettings,
     url: Url,
     client: Client,
     throttle: Throttle,
     health: Mutex<Health>,
+    meters: Meters,
 }
 
 impl std::fmt::Debug for Endpoint {
@@ -155,29 +160,30 @@ impl std::fmt::Debug for Endpoint {
 
 impl Endpoint {
     /// Under the name of its host, or another one if that is taken.
-    pub(crate) fn named_apart(settings: EndpointSettings, taken: &[Arc<Self>]) -> Result<Self> {
-        let mut made = Self::new(settings)?;
-        let host = made.name.clone();
-        let is_taken = |name: &Arc<str>| taken.iter().any(|other| other.name == *name);
-        let mut number = 2;
-        while is_taken(&made.name) {
-            made.name = format!("{host}#{number}").into();
-            number += 1;
-        }
-        Ok(made)
-    }
-
-    pub(crate) fn new(settings: EndpointSettings) -> Result<Self> {
+    pub(crate) fn named_apart(
+        settings: EndpointSettings,
+        chain_id: u64,
+        taken: &[Arc<Self>],
+    ) -> Result<Self> {
         let url = Url::parse(&settings.url)
             .map_err(|error| Error::Invalid(format!("endpoint is no URL: {error}")))?;
-        let name = name_of(&url);
+        let host = name_of(&url);
+        let is_taken = |name: &str| taken.iter().any(|other| *other.name == *name);
+        let mut name = host.clone();
+        let mut number = 2;
+        while is_taken(&name) {
+            name = format!("{host}#{number}");
+            number += 1;
+        }
         let client = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(READ_TIMEOUT)
             .build()
             .map_err(|error| Error::Invalid(format!("HTTP client: {error}")))?;
         Ok(Self {
+            meters: Meters::new(chain_id, &name),
             name: name.into(),
+            chain_id,
             throttle: Throttle::new(settings.in_flight, settings.per_second),
             health: Mutex::default(),
             settings,
@@ -193,10 +199,13 @@ impl Endpoint {
     /// Sends calls in one request; answers in the order of the calls. All of them are of one type:
     /// they are parsed in one pass, straight from the body.
     pub(crate) async fn send<T: DeserializeOwned>(&self, calls: &[Call]) -> Result<Vec<Answer<T>>> {
-        let received = {
+        let span = self.span(calls);
+        let (received, elapsed) = {
             let _turn = self.throttle.turn().await;
             self.health().requests += 1;
-            self.exchange(calls).await
+            let began = Instant::now();
+            let received = self.exchange(calls).instrument(span.clone()).await;
+            (received, began.elapsed())
         };
         // No longer in flight: the next request need not wait until this answer is understood.
         let sent = received.and_then(|(status, bytes)| {
@@ -205,11 +214,47 @@ impl Endpoint {
                 self.unavailable(reason)
             })
         });
+        span.record("outcome", Outcome::of(&sent).name());
+        self.measure(calls, &sent, elapsed);
         match &sent {
             Ok(_) => self.succeeded(),
             Err(error) => self.failed(error),
         }
         sent
+    }
+
+    /// Methods and endpoint, never parameters or the URL.
+    fn span(&self, calls: &[Call]) -> Span {
+        let span = rpc_span(self.chain_id, &self.name);
+        if !span.is_disabled() {
+            let methods: Vec<&str> = methods_of(calls).into_iter().collect();
+            span.record("methods", methods.join(","));
+            span.record("calls", calls.len());
+        }
+        span
+    }
+
+    /// Counts calls by what became of them, and the time of the request under each method.
+    fn measure<T>(&self, calls: &[Call], sent: &Result<Vec<Answer<T>>>, elapsed: Duration) {
+        for method in methods_of(calls) {
+            let of_method = calls.iter().zip(0..);
+            let of_method = of_method.filter(|(call, _)| call.method == method);
+            let good = |at: usize| {
+                sent.as_ref()
+                    .is_ok_and(|all| all.get(at).is_some_and(|one| one.is_ok()))
+            };
+            let (good, bad): (Vec<usize>, Vec<usize>) =
+                of_method.map(|(_, at)| at).partition(|at| good(*at));
+            self.meters
+                .called(method, Outcome::Success, good.len() as u64);
+            self.meters.called(method, Outcome::Error, bad.len() as u64);
+            self.meters.took(method, elapsed);
+        }
+        // Some refuse single calls of a batch this way.
+        let refused = |answer: &Answer<T>| matches!(answer, Err(fault) if fault.code == 429);
+        if sent.iter().flatten().any(refused) {
+            self.meters.rate_limited.increment(1);
+        }
     }
 
     async fn exchange(&self, calls: &[Call]) -> Result<(StatusCode, Vec<u8>)> {
@@ -220,6 +265,9 @@ impl Endpoint {
             .body(body_of(calls));
         let response = request.send().await.map_err(|error| self.down(&error))?;
         let status = response.status();
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            self.meters.rate_limited.increment(1);
+        }
         if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
             return Err(Error::Unavailable {
                 endpoint: self.name.to_string(),
@@ -244,6 +292,7 @@ impl Endpoint {
                     hint: None,
                 });
             }
+            self.meters.received_bytes.increment(part.len() as u64);
             bytes.extend_from_slice(&part);
         }
         Ok(bytes)
@@ -382,6 +431,28 @@ fn parse<T: DeserializeOwned>(
     all.ok_or_else(|| "a call without an answer".to_owned())
 }
 
+/// A request to an endpoint, to be filled in.
+pub(crate) fn rpc_span(chain: u64, endpoint: &str) -> Span {
+    tracing::debug_span!(
+        "rpc",
+        chain,
+        endpoint,
+        methods = Empty,
+        calls = Empty,
+        outcome = Empty
+    )
+}
+
+/// Decoding and proving what an endpoint said.
+pub(crate) fn verify_span(chain: u64, endpoint: &str) -> Span {
+    tracing::debug_span!("verify", chain, endpoint, blocks = Empty, outcome = Empty)
+}
+
+/// The methods of calls, each once.
+fn methods_of(calls: &[Call]) -> BTreeSet<&'static str> {
+    calls.iter().map(|call| call.method).collect()
+}
+
 fn body_of(calls: &[Call]) -> String {
     let mut body = String::new();
     let many = calls.len() != 1;
@@ -428,10 +499,8 @@ mod tests {
     use super::*;
 
     fn endpoint() -> Endpoint {
-        Endpoint::new(EndpointSettings::new(
-            "http://user:secret@node.example:8545/v3/KEY",
-        ))
-        .unwrap()
+        let url = "http://user:secret@node.example:8545/v3/KEY";
+        Endpoint::named_apart(EndpointSettings::new(url), 1, &[]).unwrap()
     }
 
     fn texts(bytes: &str, calls: usize) -> Option<Vec<String>> {

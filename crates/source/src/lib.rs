@@ -9,6 +9,7 @@ mod endpoint;
 mod error;
 pub mod evm;
 mod joint;
+mod meters;
 mod pool;
 pub mod portal;
 mod source;

@@ -18,10 +18,10 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub(crate) fn new(settings: Vec<EndpointSettings>) -> Result<Self> {
+    pub(crate) fn new(chain_id: u64, settings: Vec<EndpointSettings>) -> Result<Self> {
         let mut endpoints: Vec<Arc<Endpoint>> = Vec::with_capacity(settings.len());
         for one in settings {
-            endpoints.push(Arc::new(Endpoint::named_apart(one, &endpoints)?));
+            endpoints.push(Arc::new(Endpoint::named_apart(one, chain_id, &endpoints)?));
         }
         if endpoints.is_empty() {
             return Err(Error::Invalid("no endpoint is given".to_owned()));

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chronolith_model::{Block, BlockRange, BlockRef, DatasetSet, Hash32, Verification};
 use tokio::time::Instant;
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use super::check::{check_links, contiguous, normalise, prepare};
 use super::edit::Edit;
@@ -14,7 +16,7 @@ use super::rows::{self, Rows};
 use super::seal::{Built, Kept};
 use super::writer::Writer;
 use crate::catalog::{ObjectRef, SegmentEntry};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, outcome_name};
 use crate::format::compress::Packer;
 use crate::read::snapshot::{Need, Snapshot};
 use crate::state::{Halt, LiveRun};
@@ -96,7 +98,16 @@ impl Writer {
     ) -> Result<IngestOutcome> {
         let started = Instant::now();
         let logs: usize = blocks.iter().map(|block| block.logs.len()).sum();
-        let outcome = self.append_batch(blocks, provenance).await;
+        let span = tracing::debug_span!(
+            "archive.append",
+            chain = self.settings.chain.0,
+            blocks = blocks.len(),
+            logs,
+            outcome = Empty,
+        );
+        let appending = self.append_batch(blocks, provenance);
+        let outcome = appending.instrument(span.clone()).await;
+        span.record("outcome", outcome_name(&outcome));
         let meters = &self.view.objects.meters;
         if let Ok(IngestOutcome::Appended { blocks, .. }) = outcome {
             let seconds = started.elapsed().as_secs_f64();

@@ -5,13 +5,15 @@ use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 
 use tokio::time::Instant;
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use super::edit::Edit;
 use super::merge::range_of;
 use super::publish::Applied;
 use super::writer::Writer;
 use crate::catalog::{Catalog, PackEntry, RunEntry, SegmentEntry};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, outcome_name};
 use crate::settings::SealSettings;
 
 /// What to do next.
@@ -27,6 +29,18 @@ pub(crate) enum Step {
     JoinPacks(Vec<Arc<PackEntry>>),
     /// Make one pack of these for good.
     FinishPack(Vec<Arc<PackEntry>>),
+}
+
+impl Step {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Merge(_) => "merge segments",
+            Self::Promote(_) => "promote a segment",
+            Self::MergeRuns(_) => "merge runs",
+            Self::JoinPacks(_) => "join packs",
+            Self::FinishPack(_) => "finish a pack",
+        }
+    }
 }
 
 /// Chooses the next step: the lowest tier first. Groups depend on content alone: they begin where
@@ -160,7 +174,14 @@ impl Writer {
             return Ok(false);
         };
         let started = Instant::now();
-        let done = self.carry_out(step).await;
+        let span = tracing::debug_span!(
+            "archive.merge",
+            chain = self.settings.chain.0,
+            step = step.name(),
+            outcome = Empty,
+        );
+        let done = self.carry_out(step).instrument(span.clone()).await;
+        span.record("outcome", outcome_name(&done));
         if let Err(Error::Corrupt { object, .. }) = &done {
             let mut damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
             damaged.insert(object.clone());

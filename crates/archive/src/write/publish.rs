@@ -12,10 +12,12 @@ use chronolith_model::Hash32;
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use tokio::sync::oneshot;
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use super::edit::Edit;
 use crate::catalog::Catalog;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, outcome_name};
 use crate::read::snapshot::Snapshot;
 use crate::state::{CatalogRef, State};
 use crate::view::{View, decode_state};
@@ -133,7 +135,16 @@ impl Publisher {
             .into_iter()
             .filter(|(_, answer)| !answer.is_closed());
         let (edits, senders): (Vec<_>, Vec<_>) = waiting.unzip();
-        let outcome = self.publish_all(&mut turn, &edits).await;
+        let snapshot = self.view.current();
+        let span = tracing::debug_span!(
+            "archive.publish",
+            chain = snapshot.map(|snapshot| snapshot.state.chain.0),
+            edits = edits.len(),
+            outcome = Empty,
+        );
+        let publishing = self.publish_all(&mut turn, &edits);
+        let outcome = publishing.instrument(span.clone()).await;
+        span.record("outcome", outcome_name(&outcome));
         for (place, sender) in senders.into_iter().enumerate() {
             let answer = match &outcome {
                 Ok((_, dropped)) if dropped.contains(&place) => Ok(Applied::Dropped),

@@ -16,7 +16,8 @@ use crate::chain::{archive_settings, open_source};
 use crate::cli::{ArchiveCommand, RebuildState, Wanted};
 use crate::clock::now;
 use crate::exit::Exit;
-use crate::settings::{ChainSettings, Settings, parse_hex};
+use crate::hex::parse_hex;
+use crate::settings::{ChainSettings, Settings};
 
 /// Ends of segments that are shown to the source, the newest first, before it is given up.
 const ANCHORS_MAX: usize = 1_000;

@@ -6,10 +6,11 @@ use anyhow::Result;
 use chronolith_source::CHAINS;
 
 use crate::cli::ConfigCommand;
+use crate::environment::Overrides;
 use crate::exit::Exit;
 use crate::settings::{EXAMPLE, Settings, schema};
 
-pub(crate) fn config(what: ConfigCommand, path: &Path) -> Result<Exit> {
+pub(crate) fn config(what: ConfigCommand, path: &Path, overrides: &Overrides) -> Result<Exit> {
     match what {
         ConfigCommand::Example => print!("{EXAMPLE}"),
         ConfigCommand::Chains => {
@@ -19,18 +20,19 @@ pub(crate) fn config(what: ConfigCommand, path: &Path) -> Result<Exit> {
         }
         ConfigCommand::Schema => println!("{}", serde_json::to_string_pretty(&schema())?),
         ConfigCommand::Check => {
-            let settings = Settings::load(path)?;
+            let settings = Settings::load(path, overrides)?;
             let data = settings.data_dir.display();
             println!("{} is fine. Data goes to {data}.", path.display());
             for chain in &settings.chains {
                 println!(
-                    "  {} ({}): from block {}, {:?}, finality {:?}, {} endpoint(s)",
+                    "  {} ({}): from block {}, {:?}, finality {:?}, {} endpoint(s), a look every {:?}",
                     chain.name,
                     chain.chain_id,
                     chain.start_block,
                     chain.datasets,
                     chain.finality,
-                    chain.endpoints.len()
+                    chain.endpoints.len(),
+                    chain.poll
                 );
             }
         }

@@ -13,6 +13,7 @@ use super::sim::grow;
 use super::spectator::{Spectator, say};
 use crate::chain::Chain;
 use crate::exit::Exit;
+use crate::hex::hex;
 use crate::ingest;
 use crate::settings::Settings;
 
@@ -61,10 +62,8 @@ struct Stage {
     config: PathBuf,
 }
 
-pub(crate) async fn demo(seconds: u64, data_dir: Option<&Path>) -> Result<Exit> {
-    let from_environment = std::env::var_os("DATA_DIR").map(PathBuf::from);
-    let data_dir = data_dir.map(Path::to_owned).or(from_environment);
-    let dir = fresh(&data_dir.unwrap_or_else(|| "./data".into()))?;
+pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<Exit> {
+    let dir = fresh(data_dir)?;
     introduce(&dir);
     let stage = set(&dir).await?;
     let mut tasks = JoinSet::new();
@@ -211,10 +210,7 @@ async fn suggest(stage: &Stage) -> bool {
     let Ok(block) = chain.archive.block(1_000).await else {
         return false;
     };
-    let topic: String = UPGRADED_TOPIC
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let topic = hex(&UPGRADED_TOPIC);
     let (name, time) = (&chain.settings.name, block.clock.timestamp);
     let program = command(&stage.config);
     println!();

@@ -12,7 +12,8 @@ use super::state::level_name;
 use crate::chain::open_reader;
 use crate::cli::{BlockAtQuery, LogsQuery};
 use crate::exit::Exit;
-use crate::settings::{Settings, parse_hex};
+use crate::hex::{hex, parse_hex};
+use crate::settings::Settings;
 
 pub(crate) async fn logs(settings: &Settings, query: &LogsQuery) -> Result<Exit> {
     let chain = settings.chain(query.wanted.chain.as_deref())?;
@@ -126,12 +127,4 @@ fn as_json(record: &LogRecord) -> serde_json::Value {
         "transactionIndex": log.tx_index(),
         "logIndex": log.log_index(),
     })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(2 + bytes.len() * 2);
-    text.push_str("0x");
-    let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
-    text.extend(digits);
-    text
 }

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::chain::Chain;
 use crate::exit::Exit;
+use crate::exporter;
 use crate::ingest;
 use crate::operations;
 use crate::settings::{ChainSettings, Settings};
@@ -18,7 +19,7 @@ use crate::streaming;
 const OPEN_AT_ONCE: usize = 8;
 
 pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Exit> {
-    let metrics = operations::start_metrics()?;
+    let metrics = exporter::start(settings)?;
     let chains: Vec<Arc<Chain>> = open_all(settings)
         .await?
         .into_iter()
@@ -35,7 +36,7 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
             }
         });
     }
-    let health = operations::serve(settings.metrics_listen, chains.clone(), metrics);
+    let health = operations::serve(settings, chains.clone(), metrics);
     let mut terminate = signal(SignalKind::terminate()).context("wait for signals")?;
     tokio::select! {
         _ = terminate.recv() => {}

@@ -20,6 +20,8 @@ use chronolith_source::{CHAINS, EndpointSettings, KnownChain, known_chain};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::environment::{DATA_DIR, Overrides};
+use crate::hex::parse_hex;
 use raw::{RawChain, RawChainEntry, RawEndpoint, RawScope, RawSettings};
 
 pub(crate) use finality::{Finality, L1Settings};
@@ -78,6 +80,8 @@ pub(crate) struct ChainSettings {
     /// How often to look for new blocks.
     pub(crate) poll: Duration,
     pub(crate) span_max: u64,
+    /// Whether an ADFS contract is named; its metrics have names of their own.
+    pub(crate) has_adfs: bool,
 }
 
 /// What following a chain is for.
@@ -108,14 +112,30 @@ impl std::fmt::Debug for ChainSettings {
 }
 
 impl Settings {
-    /// Reads a file.
-    pub(crate) fn load(path: &Path) -> Result<Self> {
+    /// Reads a file, and puts over it what flags and environment say.
+    pub(crate) fn load(path: &Path, overrides: &Overrides) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the settings file {}", path.display()))?;
         let is_toml = path
             .extension()
             .is_some_and(|extension| extension == "toml");
-        Self::parse(&text, is_toml).with_context(|| format!("in {}", path.display()))
+        let read = Self::parse(&text, is_toml);
+        let mut settings = read.with_context(|| format!("in {}", path.display()))?;
+        settings.put_over(overrides);
+        Ok(settings)
+    }
+
+    fn put_over(&mut self, overrides: &Overrides) {
+        if let Some(data_dir) = &overrides.data_dir {
+            self.data_dir.clone_from(data_dir);
+        }
+        let from_portals = self
+            .chains
+            .iter_mut()
+            .filter(|chain| chain.portal.is_some());
+        for chain in from_portals {
+            chain.poll = overrides.ingest_interval.unwrap_or(chain.poll);
+        }
     }
 
     /// Reads text.
@@ -146,12 +166,11 @@ impl Settings {
             chains.push(chain);
         }
         finality::settle(&mut chains)?;
-        let data_dir = std::env::var("DATA_DIR").ok().or(raw.data_dir);
         let port = raw.metrics_port.or(raw.service.metrics_port);
         let port = port.or(raw.metrics.and_then(|metrics| metrics.port));
         Ok(Self {
             metrics_listen: SocketAddr::from(([0, 0, 0, 0], port.unwrap_or(9_464))),
-            data_dir: data_dir.unwrap_or_else(|| "./data".to_owned()).into(),
+            data_dir: raw.data_dir.unwrap_or_else(|| DATA_DIR.to_owned()).into(),
             chains,
         })
     }
@@ -321,7 +340,8 @@ fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
         level,
         checks,
         strategy,
-        poll: poll(raw.poll_ms, portal_alone)?,
+        poll: poll(raw.poll_ms, portal_alone),
+        has_adfs: raw.contract_address.is_some(),
         span_max: raw.backfill.max_range.unwrap_or(10_000).max(1),
         portal,
     })
@@ -396,20 +416,12 @@ fn portal(
 }
 
 /// How often to look for new blocks: once a second at endpoints, once a minute at a portal.
-fn poll(asked_ms: Option<u64>, portal_alone: Option<&PortalSettings>) -> Result<Duration> {
-    let seconds = match std::env::var("INGEST_INTERVAL_SECS") {
-        Ok(text) => text
-            .parse()
-            .with_context(|| format!("INGEST_INTERVAL_SECS: `{text}` is no number"))?,
-        Err(_) => 60,
-    };
+fn poll(asked_ms: Option<u64>, portal_alone: Option<&PortalSettings>) -> Duration {
     let default_ms = match portal_alone {
-        Some(_) => seconds * 1_000,
+        Some(_) => 60_000,
         None => 1_000,
     };
-    Ok(Duration::from_millis(
-        asked_ms.unwrap_or(default_ms).max(10),
-    ))
+    Duration::from_millis(asked_ms.unwrap_or(default_ms).max(10))
 }
 
 fn endpoint(raw: &RawEndpoint) -> Result<EndpointSettings> {
@@ -483,22 +495,6 @@ fn scope(raw: Option<&RawScope>) -> Result<Scope> {
         }));
     }
     Ok(Scope::only(entries))
-}
-
-/// Bytes from `0x` and an even number of digits.
-pub(crate) fn parse_hex(text: &str) -> Option<Bytes> {
-    let digits = text.strip_prefix("0x")?.as_bytes();
-    let (pairs, rest) = digits.as_chunks::<2>();
-    if !rest.is_empty() {
-        return None;
-    }
-    let digit = |sign: u8| (sign as char).to_digit(16).map(|value| value as u8);
-    let byte = |[high, low]: &[u8; 2]| Some(digit(*high)? << 4 | digit(*low)?);
-    pairs
-        .iter()
-        .map(byte)
-        .collect::<Option<Vec<u8>>>()
-        .map(Bytes::from)
 }
 
 #[cfg(test)]

@@ -52,7 +52,10 @@ impl Bench {
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
         command.args(words).arg("--config").arg(&self.config);
-        command.env_remove("DATA_DIR").env("RUST_LOG", "info");
+        for name in ["DATA_DIR", "OTEL_EXPORTER_OTLP_ENDPOINT"] {
+            command.env_remove(name);
+        }
+        command.env("RUST_LOG", "info");
         command
     }
 
@@ -75,11 +78,11 @@ impl Bench {
     }
 
     pub fn start(&self) -> Running {
-        self.start_with(&["run"])
+        self.start_with(&["run"], &[])
     }
 
-    /// Starts a command whose log goes to a file.
-    pub fn start_with(&self, words: &[&str]) -> Running {
+    /// Starts a command with these variables, whose log goes to a file.
+    pub fn start_with(&self, words: &[&str], variables: &[(&str, &str)]) -> Running {
         let log = self.dir.path().join("log");
         let log = std::fs::File::options()
             .create(true)
@@ -88,6 +91,7 @@ impl Bench {
             .unwrap();
         let child = self
             .command(words)
+            .envs(variables.iter().copied())
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
@@ -115,6 +119,21 @@ impl Bench {
         let url = format!("http://127.0.0.1:{port}{path}");
         let answer = reqwest::get(url).await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
+    /// Asks for readiness until the answer is as wanted.
+    pub async fn until_health(&self, what: &str, wanted: impl Fn(u16, &Value) -> bool) -> Value {
+        let began = Instant::now();
+        loop {
+            let (code, body) = self.operations("/health/ready").await;
+            let health: Value = serde_json::from_str(&body).unwrap();
+            if wanted(code, &health) {
+                return health;
+            }
+            let late = began.elapsed() > PATIENCE;
+            assert!(!late, "{what} was not reached: {code} {body}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     pub fn head(&self) -> Option<u64> {

@@ -11,13 +11,15 @@ use chronolith_model::{
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
+use tracing::{Instrument as _, Span};
 
 use super::hint::{Meaning, meaning};
 use super::ranges::Spans;
 use super::verify::Verifier;
 use super::wire::{WholeBlock, WireBlock, WireLog, WireReceipt, hex};
-use crate::endpoint::{Answer, Call, Endpoint};
+use crate::endpoint::{Answer, Call, Endpoint, verify_span};
 use crate::error::{Error, Result};
+use crate::meters::Outcome;
 use crate::source::{Fetched, Want};
 
 pub(crate) const GET_RECEIPTS: &str = "eth_getBlockReceipts";
@@ -63,9 +65,22 @@ impl Fetcher<'_> {
         let calls: Vec<Call> = calls.collect();
         let receipts = self.ask::<Vec<WireReceipt>>(&calls);
         let (blocks, receipts) = futures::try_join!(self.blocks_of(range), receipts)?;
+        let span = self.verify_span(blocks.len());
+        let proven = span.in_scope(|| self.proven(&blocks, receipts));
+        span.record("outcome", Outcome::of(&proven).name());
+        proven
+    }
+
+    /// Blocks and the receipts of each put together and proven.
+    fn proven(
+        &self,
+        blocks: &[WireBlock],
+        receipts: Vec<Answer<Vec<WireReceipt>>>,
+    ) -> Result<Vec<Fetched>> {
         let mut fetched = Vec::with_capacity(blocks.len());
         let mut bytes = 0;
-        for ((number, block), receipts) in (range.start..range.end).zip(blocks).zip(receipts) {
+        for (block, receipts) in blocks.iter().zip(receipts) {
+            let number = block.header.number;
             let receipts = self.required(number, GET_RECEIPTS, receipts)?;
             let here =
                 |receipt: &WireReceipt| receipt.block_hash.is_none_or(|hash| hash == block.hash);
@@ -73,9 +88,9 @@ impl Fetcher<'_> {
                 return Err(self.moved(number));
             }
             bytes += receipts.iter().map(WireReceipt::about_bytes).sum::<usize>();
-            fetched.push(self.with_receipts(&block, &receipts)?);
+            fetched.push(self.with_receipts(block, &receipts)?);
         }
-        self.spans.received(range.len(), bytes);
+        self.spans.received(blocks.len() as u64, bytes);
         self.check_links(&fetched)?;
         Ok(fetched)
     }
@@ -96,12 +111,26 @@ impl Fetcher<'_> {
             (logs, self.blocks_of(range).await?)
         };
         self.spans.answered(range.len(), logs.len());
+        let span = self.verify_span(blocks.len());
+        let joined = self.joined(&blocks, &logs).instrument(span.clone()).await;
+        span.record("outcome", Outcome::of(&joined).name());
+        joined
+    }
+
+    fn verify_span(&self, blocks: usize) -> Span {
+        let span = verify_span(self.endpoint.chain_id, &self.endpoint.name);
+        span.record("blocks", blocks);
+        span
+    }
+
+    /// Blocks and their logs put together and proven.
+    async fn joined(&self, blocks: &[WireBlock], logs: &[WireLog]) -> Result<Vec<Fetched>> {
         let mut by_block: HashMap<u64, Vec<&WireLog>> = HashMap::new();
-        for log in &logs {
+        for log in logs {
             by_block.entry(log.block_number).or_default().push(log);
         }
         let mut fetched = Vec::with_capacity(blocks.len());
-        for block in &blocks {
+        for block in blocks {
             let logs = by_block.remove(&block.header.number).unwrap_or_default();
             if logs.iter().any(|log| log.block_hash != block.hash) {
                 return Err(self.moved(block.header.number));

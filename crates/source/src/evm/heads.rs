@@ -7,11 +7,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use futures::{SinkExt as _, StreamExt as _};
+use metrics::Counter;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_tungstenite::connect_async_with_config;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
+
+use crate::meters;
 
 const SUBSCRIBE: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"eth_subscribe","params":["newHeads"]}"#;
@@ -39,6 +42,7 @@ pub(crate) struct HeadListener {
     urls: Vec<String>,
     heads: watch::Sender<u64>,
     state: AtomicU8,
+    reconnects: Counter,
 }
 
 impl std::fmt::Debug for HeadListener {
@@ -49,8 +53,9 @@ impl std::fmt::Debug for HeadListener {
 }
 
 impl HeadListener {
-    pub(crate) fn new(urls: Vec<String>) -> Self {
+    pub(crate) fn new(chain_id: u64, urls: Vec<String>) -> Self {
         Self {
+            reconnects: meters::reconnects(chain_id),
             urls,
             heads: watch::Sender::new(0),
             state: AtomicU8::new(0),
@@ -75,6 +80,7 @@ impl HeadListener {
         let mut pause = PAUSE_FIRST;
         for url in self.urls.iter().cycle() {
             let lasted = self.one_connection(url).await;
+            self.reconnects.increment(1);
             if self.state.swap(0, Ordering::Relaxed) == 1 {
                 pause = PAUSE_FIRST;
             }

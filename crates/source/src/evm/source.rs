@@ -88,13 +88,13 @@ impl EvmSource {
     /// # Errors
     /// `Invalid` without endpoints, or with one that is no URL.
     pub fn new(settings: EvmSettings) -> Result<Self> {
-        let pool = Pool::new(settings.endpoints.clone())?;
+        let pool = Pool::new(settings.chain_id, settings.endpoints.clone())?;
         let span =
             |endpoint: &Arc<Endpoint>| (endpoint.name.clone(), Spans::new(settings.span_max));
         Ok(Self {
             spans: pool.endpoints().iter().map(span).collect(),
             verifier: Verifier::new(settings.checks),
-            heads: HeadListener::new(settings.heads.clone()),
+            heads: HeadListener::new(settings.chain_id, settings.heads.clone()),
             recent: Recent::default(),
             admitted: Mutex::default(),
             pool,

@@ -12,15 +12,18 @@ use reqwest::{RequestBuilder, Response, Url};
 use serde::Deserialize;
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::lines::{Lines, Stop};
 use super::source::PortalSettings;
 use super::status::{Meaning, meaning, text_of};
 use super::wire::Conflict;
 use crate::endpoint::{
-    CONNECT_TIMEOUT, EndpointReport, RETRY_AFTER_MAX, name_of, reason_of, retry_after,
+    CONNECT_TIMEOUT, EndpointReport, RETRY_AFTER_MAX, name_of, reason_of, retry_after, rpc_span,
+    verify_span,
 };
 use crate::error::{Error, Result};
+use crate::meters::{Meters, Outcome};
 use crate::throttle::Throttle;
 
 /// Pauses before a request is sent again; after the last the caller is told.
@@ -59,11 +62,13 @@ struct Health {
 /// A Portal and one dataset of it.
 pub(crate) struct Client {
     pub(crate) name: Arc<str>,
+    chain_id: u64,
     http: reqwest::Client,
     base: Url,
     throttle: Throttle,
     line_bytes_max: usize,
     health: Mutex<Health>,
+    meters: Meters,
 }
 
 impl std::fmt::Debug for Client {
@@ -93,8 +98,11 @@ impl Client {
         } else {
             RATE_WINDOW
         };
+        let name = name_of(&base);
         Ok(Self {
-            name: name_of(&base).into(),
+            meters: Meters::new(settings.chain_id, &name),
+            name: name.into(),
+            chain_id: settings.chain_id,
             http,
             base,
             throttle: Throttle::windowed(settings.in_flight, most, window),
@@ -119,11 +127,39 @@ impl Client {
         path: &str,
     ) -> std::result::Result<T, Failure> {
         let _turn = self.turn().await;
-        let response = self.send(self.http.get(self.url(path)), 0).await?;
-        let bytes = self.read(response).await?;
-        serde_json::from_slice(&bytes).map_err(|error| {
-            Failure::Again(self.unavailable(format!("/{path} is not understood: {error}")))
-        })
+        let asked = async {
+            let response = self.send(self.http.get(self.url(path)), 0).await?;
+            let bytes = self.read(response).await?;
+            serde_json::from_slice(&bytes).map_err(|error| {
+                Failure::Again(self.unavailable(format!("/{path} is not understood: {error}")))
+            })
+        };
+        self.measured(path, asked).await
+    }
+
+    /// Counts a request by what became of it, and how long it took.
+    async fn measured<T>(
+        &self,
+        path: &str,
+        asked: impl Future<Output = std::result::Result<T, Failure>>,
+    ) -> std::result::Result<T, Failure> {
+        let span = rpc_span(self.chain_id, &self.name);
+        span.record("methods", path);
+        span.record("calls", 1);
+        let began = Instant::now();
+        let done = asked.instrument(span.clone()).await;
+        let outcome = match &done {
+            // Nothing is wrong with being asked too early.
+            Ok(_) | Err(Failure::Final(Error::Missing { .. })) => Outcome::Success,
+            Err(_) => Outcome::Error,
+        };
+        if matches!(done, Err(Failure::Busy(_))) {
+            self.meters.rate_limited.increment(1);
+        }
+        span.record("outcome", outcome.name());
+        self.meters.called(path, outcome, 1);
+        self.meters.took(path, began.elapsed());
+        done
     }
 
     /// Sends a request for a stream that begins with block `from`; every whole line goes to `take`
@@ -138,10 +174,41 @@ impl Client {
         let _turn = self.turn().await;
         let request = self.http.post(self.url(path));
         let request = request.header(CONTENT_TYPE, "application/json").body(body);
+        self.measured(path, self.lines(request, from, &mut take))
+            .await
+    }
+
+    async fn lines(
+        &self,
+        request: RequestBuilder,
+        from: u64,
+        mut take: impl FnMut(&[u8]) -> std::result::Result<(), Failure>,
+    ) -> std::result::Result<(), Failure> {
         let mut response = self.send(request, from).await?;
+        // Lines are decoded and proven as they come: what is busy in this span is that work.
+        let span = verify_span(self.chain_id, &self.name);
+        let (mut blocks, mut outcome) = (0_u64, Outcome::Success);
+        let mut taken = |line: &[u8]| {
+            blocks += 1;
+            let taken = span.in_scope(|| take(line));
+            outcome = Outcome::of(&taken);
+            taken
+        };
+        let read = self.take_lines(&mut response, &mut taken).await;
+        span.record("blocks", blocks);
+        span.record("outcome", outcome.name());
+        read
+    }
+
+    async fn take_lines(
+        &self,
+        response: &mut Response,
+        take: &mut impl FnMut(&[u8]) -> std::result::Result<(), Failure>,
+    ) -> std::result::Result<(), Failure> {
         let mut lines = Lines::new(self.line_bytes_max);
         while let Some(piece) = response.chunk().await.map_err(|error| self.down(&error))? {
-            lines.feed(&piece, &mut take).map_err(|stop| match stop {
+            self.meters.received_bytes.increment(piece.len() as u64);
+            lines.feed(&piece, &mut *take).map_err(|stop| match stop {
                 Stop::Taker(failure) => failure,
                 Stop::TooLong => {
                     let most = self.line_bytes_max;
@@ -322,6 +389,7 @@ impl Client {
                 let reason = format!("answer longer than {ANSWER_BYTES_MAX} bytes");
                 return Err(Failure::Final(self.too_large(reason)));
             }
+            self.meters.received_bytes.increment(piece.len() as u64);
             bytes.extend_from_slice(&piece);
         }
         Ok(bytes)

@@ -10,6 +10,7 @@ use chronolith_sim::Oracle;
 use chronolith_sim::evm::EvmNode;
 
 use crate::chain::open_reader;
+use crate::environment::Overrides;
 use crate::settings::Settings;
 
 const PAGE_LOGS: usize = 5_000;
@@ -32,7 +33,7 @@ impl Comparison {
 
 /// Compares all that is archived; it must reach to `last`.
 pub(super) async fn compare(config: &Path, node: &EvmNode, last: u64) -> Result<Comparison> {
-    let settings = Settings::load(config)?;
+    let settings = Settings::load(config, &Overrides::default())?;
     let chain = settings.chain(None)?;
     let archive = open_reader(chain, &settings.chain_dir(chain)).await?;
     let head = archive.health().head.context("nothing was archived")?;

@@ -1,0 +1,58 @@
+//! What is set outside the settings file: flag over environment over file over default.
+//!
+//! A variable that is empty counts as not set, since that is how many tools pass on one that is not.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::cli::Cli;
+
+/// Where the data directory is by default.
+pub(crate) const DATA_DIR: &str = "./data";
+
+/// Seconds that may lie between two looks for new blocks.
+pub(crate) const INTERVAL_SECONDS: std::ops::RangeInclusive<u64> = 1..=86_400;
+
+/// What flags and environment say over the settings file.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Overrides {
+    pub(crate) data_dir: Option<PathBuf>,
+    /// How often to look for new blocks at a portal.
+    pub(crate) ingest_interval: Option<Duration>,
+}
+
+impl Overrides {
+    /// From flags, and from the environment where there is no flag.
+    ///
+    /// # Errors
+    /// A bad number; the message names its variable.
+    pub(crate) fn new(cli: &Cli, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
+        let data_dir = cli.data_dir.clone();
+        let seconds = match (cli.ingest_interval_secs, variable("INGEST_INTERVAL_SECS")) {
+            (Some(seconds), _) => Some(seconds),
+            (None, Some(text)) => Some(interval("INGEST_INTERVAL_SECS", &text)?),
+            (None, None) => None,
+        };
+        Ok(Self {
+            data_dir: data_dir.or_else(|| variable("DATA_DIR").map(PathBuf::from)),
+            ingest_interval: seconds.map(Duration::from_secs),
+        })
+    }
+}
+
+fn interval(name: &str, text: &str) -> Result<u64> {
+    match text.trim().parse() {
+        Ok(seconds) if INTERVAL_SECONDS.contains(&seconds) => Ok(seconds),
+        _ => {
+            let (least, most) = (INTERVAL_SECONDS.start(), INTERVAL_SECONDS.end());
+            bail!("{name}: `{text}` is no number of seconds from {least} to {most}")
+        }
+    }
+}
+
+/// A variable of the environment that is set and not empty.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}

@@ -1,0 +1,80 @@
+//! What is known only when somebody asks: how chains and endpoints do at this instant.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use chronolith_archive::Health;
+use chronolith_model::{DatasetSet, Verification};
+use chronolith_serve::ChainHealth;
+use metrics::{counter, gauge};
+
+use super::process;
+use crate::chain::Chain;
+use crate::clock::now;
+
+/// Sets every gauge to what is the case now.
+pub(crate) fn observe(chains: &[Arc<Chain>], health: &[ChainHealth], data_dir: &Path) {
+    process::observe(data_dir);
+    health.iter().for_each(of_health);
+    for chain in chains {
+        of_chain(chain);
+        of_endpoints(chain);
+    }
+}
+
+fn of_health(health: &ChainHealth) {
+    let chain = health.chain.to_string();
+    let of = |name: &'static str| gauge!(name, "chain" => chain.clone());
+    let number = |value: Option<u64>| value.map_or(f64::NAN, |value| value as f64);
+    let flag = |value: bool| f64::from(u8::from(value));
+    let (seen, safe) = (health.last_seen_block, health.last_safe_block);
+    of("chronolith_source_head_block").set(number(seen));
+    of("chronolith_finalized_block").set(number(safe));
+    of("chronolith_archived_block").set(number(health.last_backfill_block));
+    of("chronolith_lag_blocks").set(number(health.lag_blocks));
+    let unsettled = seen.zip(safe).map(|(seen, safe)| seen.saturating_sub(safe));
+    of("chronolith_finality_lag_blocks").set(number(unsettled));
+    let archived = health.last_backfill_block.map_or(0.0, |block| block as f64);
+    let progress = seen.map_or(f64::NAN, |seen| archived / (seen as f64).max(1.0));
+    of("chronolith_backfill_progress").set(progress.min(1.0));
+    of("chronolith_tail_blocks").set(health.queue_depth as f64);
+    of("chronolith_halted").set(flag(health.paused));
+    of("chronolith_ready").set(flag(health.is_ready()));
+    of("chronolith_in_trouble").set(flag(health.trouble.is_some()));
+    of("chronolith_last_good_round_age_seconds").set(number(health.last_good_round_seconds));
+    if health.rpc.ws != "off" {
+        of("chronolith_head_subscription_up").set(flag(health.rpc.ws == "healthy"));
+    }
+}
+
+fn of_chain(chain: &Chain) {
+    let id = chain.settings.chain_id.to_string();
+    let of = |name: &'static str| gauge!(name, "chain" => id.clone());
+    let report = chain.archive.health();
+    let throttled = matches!(report.health, Health::Throttled(_));
+    of("chronolith_throttled").set(f64::from(u8::from(throttled)));
+    of("chronolith_archive_stored_bytes").set(report.stored_bytes as f64);
+    let stalled = chain.window().tracker.stalled(now()).is_some();
+    of("chronolith_finality_stalled").set(f64::from(u8::from(stalled)));
+    // Every block has a clock, so these are all of them.
+    let covered = chain.archive.coverage(DatasetSet::CLOCK, None).into_iter();
+    let unproven = covered.filter(|(_, level)| *level == Verification::Linked);
+    let unproven: u64 = unproven.map(|(range, _)| range.len()).sum();
+    of("chronolith_unverified_blocks").set(unproven as f64);
+}
+
+fn of_endpoints(chain: &Chain) {
+    let id = chain.settings.chain_id.to_string();
+    for endpoint in chain.source.endpoints() {
+        let counted = |name: &'static str| {
+            let (chain, endpoint) = (id.clone(), endpoint.name.clone());
+            counter!(name, "chain" => chain, "endpoint" => endpoint)
+        };
+        counted("chronolith_endpoint_requests_total").absolute(endpoint.requests);
+        counted("chronolith_endpoint_failures_total").absolute(endpoint.failures);
+        counted("chronolith_endpoint_lies_total").absolute(endpoint.lies);
+        let up = f64::from(u8::from(!endpoint.cooling));
+        let (chain, name) = (id.clone(), endpoint.name);
+        gauge!("chronolith_endpoint_up", "chain" => chain, "endpoint" => name).set(up);
+    }
+}

@@ -1,0 +1,125 @@
+//! What the program says while it runs, to standard error, so that answers can be piped: lines for
+//! people on a terminal, else JSON.
+
+use std::io::IsTerminal as _;
+
+use anyhow::{Result, anyhow, ensure};
+use tracing::Subscriber;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::cli::{Cli, Command};
+use crate::progress::LogWriter;
+use crate::traces::Traces;
+
+/// The demo shows what is worth seeing in its own lines.
+const DEMO_FILTER: &str = "error";
+
+/// Starts the log, and hands spans on where they are wanted. `--log-level` over `RUST_LOG` over `LOG_LEVEL` over `info`.
+///
+/// # Errors
+/// A filter that cannot be understood; the message says where it stands.
+pub(crate) fn start(
+    cli: &Cli,
+    variable: &dyn Fn(&str) -> Option<String>,
+    traces: Option<&Traces>,
+) -> Result<()> {
+    let demo = matches!(cli.command, Command::Demo { .. });
+    let filter = filter(cli, variable)?;
+    tracing_subscriber::registry()
+        .with(lines(demo).with_filter(filter))
+        .with(traces.map(Traces::layer))
+        .init();
+    Ok(())
+}
+
+fn filter(cli: &Cli, variable: &dyn Fn(&str) -> Option<String>) -> Result<EnvFilter> {
+    let flag = cli.log_level.clone().map(|text| ("--log-level", text));
+    let of = |name: &'static str| variable(name).map(|text| (name, text));
+    let default = match cli.command {
+        Command::Demo { .. } => DEMO_FILTER,
+        _ => "info",
+    };
+    let chosen = flag.or_else(|| of("RUST_LOG")).or_else(|| of("LOG_LEVEL"));
+    let (name, text) = chosen.unwrap_or(("default", default.to_owned()));
+    // A word that is no level would count as the name of a module and silence everything else.
+    let is_level = |part: &str| part.contains('=') || part.trim().parse::<LevelFilter>().is_ok();
+    ensure!(
+        name == "RUST_LOG" || text.split(',').all(is_level),
+        "{name}: `{text}` is no log level: use error, warn, info, debug, trace or off"
+    );
+    EnvFilter::builder().parse(&text).map_err(|error| {
+        anyhow!(
+            "{name}: `{text}` is no log filter ({error}): use a level, or module=level with commas"
+        )
+    })
+}
+
+fn lines<S>(demo: bool) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(|| LogWriter)
+        .with_target(false);
+    if demo {
+        lines.without_time().with_level(false).boxed()
+    } else if std::io::stderr().is_terminal() {
+        lines.boxed()
+    } else {
+        lines.json().boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    /// The filter that comes of a flag, `RUST_LOG` and `LOG_LEVEL`, or what is said of them.
+    #[track_caller]
+    fn check(flag: Option<&str>, (rust, level): (&str, &str), expected: &str) {
+        let words = ["chronolith", "state"].into_iter();
+        let flag = flag.into_iter().flat_map(|flag| ["--log-level", flag]);
+        let cli = Cli::try_parse_from(words.chain(flag)).unwrap();
+        let variable = |name: &str| {
+            let value = if name == "RUST_LOG" { rust } else { level };
+            Some(value.to_owned()).filter(|value| !value.is_empty())
+        };
+        let said = match filter(&cli, &variable) {
+            Ok(filter) => filter.to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert!(said.starts_with(expected), "{said} instead of {expected}");
+    }
+
+    #[test]
+    fn the_flag_goes_before_the_variables() {
+        check(None, ("", ""), "info");
+        check(None, ("", "debug"), "debug");
+        check(None, ("warn", "debug"), "warn");
+        check(Some("trace"), ("warn", "debug"), "trace");
+        check(None, ("chronolith=debug", ""), "chronolith=debug");
+        check(None, ("", "INFO"), "info");
+    }
+
+    #[test]
+    fn a_bad_filter_is_refused_by_name() {
+        check(None, ("a=b=c", ""), "RUST_LOG: `a=b=c` is no log filter");
+        check(None, ("a=loud", "info"), "RUST_LOG: `a=loud`");
+        check(
+            None,
+            ("", "verbose"),
+            "LOG_LEVEL: `verbose` is no log level",
+        );
+        check(
+            Some("loud"),
+            ("info", ""),
+            "--log-level: `loud` is no log level",
+        );
+    }
+}

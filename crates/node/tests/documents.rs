@@ -1,0 +1,122 @@
+//! What the pages for operators tell people to type and to look at exists.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+use std::process::Command;
+
+const RUNBOOKS: &str = include_str!("../../../docs/runbooks.md");
+const METRICS: &str = include_str!("../../../docs/metrics.md");
+
+/// Every command of a page: lines in fences, and words in backticks.
+fn commands(page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in page.lines() {
+        let fenced = line.trim_start().strip_prefix("chronolith ");
+        let quoted = line.split('`').skip(1).step_by(2);
+        let quoted = quoted.filter_map(|word| word.strip_prefix("chronolith "));
+        found.extend(fenced.into_iter().chain(quoted).map(str::to_owned));
+    }
+    found
+}
+
+fn help(words: &[&str]) -> Option<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
+    let output = command.args(words).arg("--help").output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    output.status.success().then_some(said)
+}
+
+/// Why a command of a page cannot be typed.
+fn wrong(command: &str) -> Option<String> {
+    // What stands between quotes is people's own words.
+    let unquoted: String = command.split('"').step_by(2).collect();
+    let words: Vec<&str> = unquoted.split_whitespace().collect();
+    let values = ["--chain", "--to", "--from", "--data-dir", "--reason"];
+    let mut verbs: Vec<&str> = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let is_value = at > 0 && values.contains(&words[at - 1]);
+        if !word.starts_with('-') && !is_value {
+            verbs.push(word);
+        }
+    }
+    let Some(help) = help(&verbs) else {
+        return Some(format!("there is no command {verbs:?}"));
+    };
+    // A command group shows itself where a name below it is wrong.
+    let used = format!("Usage: chronolith {}", verbs.join(" "));
+    if !help.contains(&used) {
+        return Some(format!("no `{used}` in its help"));
+    }
+    let flags = words.iter().filter(|word| word.starts_with("--"));
+    let mut unknown = flags.filter(|flag| !help.contains(**flag));
+    unknown.next().map(|flag| format!("there is no {flag}"))
+}
+
+#[test]
+fn every_command_of_the_runbooks_can_be_typed() {
+    let commands = commands(RUNBOOKS);
+    assert!(commands.len() > 12, "{commands:?}");
+    for command in commands {
+        assert_eq!(wrong(&command), None, "chronolith {command}");
+    }
+    for bad in [
+        "mend --chain base",
+        "gc --hard",
+        "config mend",
+        "rewind --until 5",
+    ] {
+        assert!(wrong(bad).is_some(), "chronolith {bad} was let through");
+    }
+}
+
+#[test]
+fn every_metric_of_the_runbooks_is_listed() {
+    let words = RUNBOOKS.split('`').skip(1).step_by(2);
+    let named: Vec<&str> = words
+        .filter(|word| word.starts_with("chronolith_"))
+        .collect();
+    assert!(named.len() > 12, "{named:?}");
+    for name in named {
+        assert!(METRICS.contains(&format!("| `{name}` |")), "{name}");
+    }
+}
+
+/// Log lines that the runbooks quote are said somewhere in the program.
+#[test]
+fn every_quoted_log_line_exists() {
+    let sources = [
+        include_str!("../src/ingest.rs"),
+        include_str!("../src/walk.rs"),
+        include_str!("../../source/src/endpoint.rs"),
+        include_str!("../../source/src/error.rs"),
+        include_str!("../../archive/src/error.rs"),
+        include_str!("../../archive/src/write/append.rs"),
+        include_str!("../../finality/src/fault.rs"),
+    ];
+    let page = RUNBOOKS.split_whitespace().collect::<Vec<_>>().join(" ");
+    for line in [
+        "chain stands still, serving goes on",
+        "a finalized block was replaced",
+        "endpoint contradicts itself or others",
+        "chain in trouble, trying again",
+        "every endpoint failed",
+        "no finalized block was reported so far",
+        "no recent observation of L1",
+        "a reported block is not on our chain",
+        "the blocks that wait for finality fill the memory for them: the head stands still",
+        "store failed to",
+        "ingest is throttled",
+        "garbage was not collected",
+        "ingest needs an object that is damaged",
+        "stored object is damaged",
+    ] {
+        assert!(page.contains(line), "the page does not quote: {line}");
+        assert!(
+            sources.iter().any(|text| text.contains(line)),
+            "nobody says: {line}"
+        );
+    }
+}

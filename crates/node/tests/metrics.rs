@@ -1,0 +1,209 @@
+//! Metrics as a scraper sees them, while a simulated chain is followed, and the page that lists them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions, RpcServer};
+use support::{Bench, PATIENCE};
+
+const PAGE: &str = include_str!("../../../docs/metrics.md");
+
+/// Names in the first column of the page's tables.
+fn documented() -> BTreeSet<String> {
+    let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.map(|row| row.split('`').next().unwrap().to_owned())
+        .collect()
+}
+
+/// Second words of all lines that begin so.
+fn named<'a>(shown: &'a str, start: &str) -> BTreeSet<&'a str> {
+    let lines = shown.lines().filter_map(|line| line.strip_prefix(start));
+    lines.map(|line| line.split(' ').next().unwrap()).collect()
+}
+
+/// The value of a series; nothing where it is not there.
+fn value(shown: &str, series: &str) -> Option<f64> {
+    let found = shown.lines().find_map(|line| line.strip_prefix(series))?;
+    found.trim().parse().ok()
+}
+
+/// Scrapes until a series is as wanted.
+async fn until(bench: &Bench, series: &str, wanted: impl Fn(f64) -> bool) -> String {
+    let began = Instant::now();
+    loop {
+        let (_, shown) = bench.operations("/metrics").await;
+        if value(&shown, series).is_some_and(&wanted) {
+            return shown;
+        }
+        assert!(began.elapsed() < PATIENCE, "{series} is not so in\n{shown}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_lists_what_is_exported_and_the_values_are_right() {
+    let node = EvmNode::new(EvmSpec::tiny(31), 300);
+    let faults = Faults::new(31);
+    let options = RpcOptions {
+        faults: faults.clone(),
+        ..RpcOptions::default()
+    };
+    let server = RpcServer::start(node.clone(), options).await.unwrap();
+    let more = format!(
+        r#", "finality": {{ "mode": "depth", "confirmations": 12 }}, "rpcWs": ["{}"],
+           "contractAddress": "0x4444444444444444444444444444444444444444""#,
+        server.ws_url()
+    );
+    let bench = Bench::new(&[server.url()], &more);
+    let running = bench.start();
+    bench.wait("the listener", || {
+        bench.log().contains("health and metrics")
+    });
+    bench.until_health("readiness", |code, _| code == 200).await;
+    node.reorg(5);
+    node.mine(2);
+    until(
+        &bench,
+        r#"chronolith_reorgs_total{chain="31337"}"#,
+        |count| count == 1.0,
+    )
+    .await;
+    faults.always(RpcFault::Http429Bare);
+    let endpoint = server.url().replace("http://", "").replace('/', "");
+    let limited =
+        format!(r#"chronolith_rate_limited_total{{chain="31337",endpoint="{endpoint}"}}"#);
+    until(&bench, &limited, |count| count > 0.0).await;
+    faults.clear();
+    let head = node.mine(40).number;
+    // Counted last of all that happens to a block.
+    let blocks = (head - 11) as f64;
+    let proven = r#"chronolith_verified_blocks_total{chain="31337",level="receipts"}"#;
+    let shown = until(&bench, proven, |count| count == blocks).await;
+
+    assert_listed(&shown);
+    assert_values(&shown, &node);
+    running.stop();
+}
+
+/// The page and the scrape name the same metrics, of the same kinds, and each has its help.
+#[track_caller]
+fn assert_listed(shown: &str) {
+    let exported: BTreeSet<String> = named(shown, "# TYPE ")
+        .iter()
+        .map(|name| (*name).to_owned())
+        .collect();
+    let documented = documented();
+    let missing: Vec<_> = documented.difference(&exported).collect();
+    let unlisted: Vec<_> = exported.difference(&documented).collect();
+    assert!(missing.is_empty(), "listed and not exported: {missing:?}");
+    assert!(unlisted.is_empty(), "exported and not listed: {unlisted:?}");
+    let described: BTreeSet<&str> = named(shown, "# HELP ");
+    let silent = exported
+        .iter()
+        .filter(|name| !described.contains(name.as_str()));
+    assert_eq!(silent.collect::<Vec<_>>(), Vec::<&String>::new());
+    for line in shown
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "))
+    {
+        let (name, kind) = line.split_once(' ').unwrap();
+        let row = PAGE
+            .lines()
+            .find(|row| row.starts_with(&format!("| `{name}` |")));
+        assert!(
+            row.unwrap().contains(&format!("| {kind} |")),
+            "{name} is a {kind}"
+        );
+    }
+}
+
+#[track_caller]
+fn assert_values(shown: &str, node: &EvmNode) {
+    let head = node.head().number;
+    let blocks = (head - 11) as f64;
+    let of = |series: &str| {
+        let found = value(shown, series);
+        found.unwrap_or_else(|| panic!("no {series} in\n{shown}"))
+    };
+    let chain = |name: &str| of(&format!(r#"{name}{{chain="31337"}}"#));
+    assert_eq!(chain("chronolith_archive_ingested_blocks_total"), blocks);
+    assert_eq!(chain("chronolith_archived_block"), blocks - 1.0);
+    assert_eq!(
+        of(r#"chronolith_verified_blocks_total{chain="31337",level="links"}"#),
+        0.0
+    );
+    assert_eq!(chain("chronolith_unverified_blocks"), 0.0);
+    assert_eq!(chain("chronolith_reorg_depth_blocks_sum"), 5.0);
+    assert!(chain("chronolith_gap_wait_seconds_count") >= 3.0);
+    assert!(chain("chronolith_backfill_range_blocks_sum") >= 250.0);
+    assert_eq!(chain("chronolith_head_subscription_up"), 1.0);
+    assert_eq!(chain("chronolith_ready"), 1.0);
+    let logs: usize = (0..head - 11)
+        .map(|at| node.block(at).unwrap().to_model().logs.len())
+        .sum();
+    assert_eq!(chain("chronolith_archive_ingested_logs_total"), logs as f64);
+    let calls = |outcome: &str| {
+        of(&format!(
+            r#"adfs_indexer_rpc_requests_total{{chain="31337",method="eth_getBlockByNumber",outcome="{outcome}"}}"#
+        ))
+    };
+    assert!(calls("success") > blocks && calls("error") > 0.0);
+    assert_eq!(
+        of(r#"adfs_indexer_reorgs_total{chain="31337",status="dropped"}"#),
+        1.0
+    );
+    assert_eq!(
+        chain("adfs_indexer_queue_depth"),
+        chain("chronolith_tail_blocks")
+    );
+    for name in [
+        "resident_memory_bytes",
+        "cpu_seconds_total",
+        "open_fds",
+        "threads",
+    ] {
+        assert!(of(&format!("process_{name}")) > 0.0, "{name}");
+    }
+    assert!(of("process_start_time_seconds") > 1.7e9);
+    assert!(of("chronolith_data_dir_free_bytes") > 0.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chain_without_a_contract_has_our_names_alone_and_losses_are_counted() {
+    let node = EvmNode::new(EvmSpec::tiny(32), 30);
+    let faults = Faults::new(32);
+    let options = RpcOptions {
+        faults: faults.clone(),
+        ..RpcOptions::default()
+    };
+    let server = RpcServer::start(node.clone(), options).await.unwrap();
+    let more = format!(
+        r#", "rpcWs": ["{}"], "verification": "linked""#,
+        server.ws_url()
+    );
+    let finality = r#", "finality": { "mode": "depth", "confirmations": 5 }"#;
+    let bench = Bench::new(&[server.url()], &(more + finality));
+    let running = bench.start();
+    bench.wait("the listener", || {
+        bench.log().contains("health and metrics")
+    });
+    let up = r#"chronolith_head_subscription_up{chain="31337"}"#;
+    until(&bench, up, |up| up == 1.0).await;
+    faults.always(RpcFault::WsDrop);
+    node.mine(1);
+    let lost = r#"chronolith_head_subscription_reconnects_total{chain="31337"}"#;
+    until(&bench, lost, |count| count > 0.0).await;
+    faults.clear();
+    until(&bench, up, |up| up == 1.0).await;
+    let unproven = r#"chronolith_unverified_blocks{chain="31337"}"#;
+    let shown = until(&bench, unproven, |blocks| blocks == 27.0).await;
+    assert!(!shown.contains("adfs_"), "{shown}");
+    running.stop();
+}
