@@ -20,7 +20,7 @@ async fn a_chain_is_ready_after_its_first_good_round_and_a_blip_changes_nothing(
     let node = EvmNode::new(EvmSpec::tiny(21), 60);
     let faults = Faults::new(21);
     let options = RpcOptions {
-        delay: Duration::from_millis(200),
+        delay: Duration::from_millis(500),
         faults: faults.clone(),
         ..RpcOptions::default()
     };
