@@ -9,6 +9,7 @@ mod sections;
 mod support;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chronolith_archive::{
     Archive, AuditEntry, DamagedObject, Error, ObjectSort, Provenance, Result, Settings,
@@ -16,7 +17,7 @@ use chronolith_archive::{
 use chronolith_model::{
     Block, BlockRange, Dataset, DatasetSet, LogFilter, TopicArity, Verification,
 };
-use chronolith_sim::{SimChain, flip_byte};
+use chronolith_sim::{Fault, FaultPlan, FaultyBlobs, FaultyMeta, SimChain, flip_byte};
 use support::{Stores, assert_answers, ingest, oracle_of, tiny_chain, tiny_settings};
 
 const BLOCKS: BlockRange = BlockRange { start: 0, end: 230 };
@@ -365,4 +366,66 @@ async fn a_halted_archive_is_mended() {
     archive.resume(audit()).await.unwrap();
     ingest(&archive, &chain, BlockRange::new(230, 300), &[4]).await;
     assert_equals(&archive, &chain, BlockRange::new(0, 300)).await;
+}
+
+/// At every operation of mending, in both forms: the object is damaged still, or it is made anew. By
+/// default a third of them is tried, with `CHRONOLITH_TORTURE=1` all.
+#[tokio::test]
+async fn mending_that_is_interrupted_changes_nothing_or_all() {
+    let torture = std::env::var_os("CHRONOLITH_TORTURE").is_some_and(|value| value == "1");
+    let stride = if torture { 1 } else { 3 };
+    let (stores, chain) = whole().await;
+    let archive = stores.writer(&settings()).await;
+    let root = archive.content_root(BLOCKS).await.unwrap();
+    archive.release().await.unwrap();
+    for folder in ["run/", "pack/", "bat/", "seg/"] {
+        let (mut step, mut interrupted) = (0_u64, 0);
+        loop {
+            let archive = stores.writer(&settings()).await;
+            let objects = named(&archive, &stores).await;
+            archive.release().await.unwrap();
+            let Some(name) = objects.keys().find(|name| name.starts_with(folder)) else {
+                break;
+            };
+            stores.blobs.delete(name).await.unwrap();
+            let fault = [Fault::CrashBefore, Fault::CrashAfter][step as usize % 2];
+            let plan = FaultPlan::at(step / 2, fault);
+            let faulty = Stores {
+                meta: Arc::new(FaultyMeta::new(stores.meta.clone(), plan.clone())),
+                blobs: Arc::new(FaultyBlobs::new(stores.blobs.clone(), plan)),
+            };
+            let done = mend_anything(&faulty, &chain).await;
+            let archive = stores.writer(&settings()).await;
+            let found = inspect(&archive).await;
+            assert!(
+                found.iter().all(|found| found.object.name == *name),
+                "{found:?}"
+            );
+            assert!(done.is_err() || found.is_empty(), "{found:?}");
+            for damaged in found {
+                let blocks = blocks_of(&chain, &damaged);
+                mend(&archive, &damaged, blocks).await.unwrap();
+            }
+            assert_eq!(archive.content_root(BLOCKS).await.unwrap(), root);
+            archive.release().await.unwrap();
+            if done.is_ok() {
+                break;
+            }
+            (step, interrupted) = (step + stride, interrupted + 1);
+        }
+        // A batch that was made anew is a segment: of these there is only one try each.
+        assert!(
+            interrupted > 7 || folder == "bat/",
+            "{folder}: only {interrupted} operations"
+        );
+    }
+    assert_equals(&stores.reader(&settings()).await, &chain, BLOCKS).await;
+}
+
+async fn mend_anything(stores: &Stores, chain: &SimChain) -> Result<()> {
+    let archive = stores.try_writer(&settings()).await?;
+    for damaged in archive.inspect(BLOCKS, &mut |_| {}).await? {
+        mend(&archive, &damaged, blocks_of(chain, &damaged)).await?;
+    }
+    Ok(())
 }

@@ -10,10 +10,11 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
-use chronolith_model::{BlockRange, Dataset};
+use chronolith_archive::Provenance;
+use chronolith_model::{Block, BlockRange, Dataset};
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
 use serde_json::Value;
-use support::{Bench, DEPTH_5, assert_equals, open_archive, serve};
+use support::{Bench, DEPTH_5, assert_equals, open_archive, open_to_write, serve};
 
 /// The objects of a folder that the state names, sorted.
 fn objects(bench: &Bench, folder: &str) -> Vec<PathBuf> {
@@ -188,6 +189,69 @@ async fn a_source_of_another_chain_repairs_nothing() {
     std::fs::write(&bench.config, text).unwrap();
     bench.say(&["repair"]);
     assert_whole(&bench, &node, ALL).await;
+}
+
+/// Logs that a source once left out are put right only by a proof that is better than the one of then.
+#[tokio::test(flavor = "multi_thread")]
+async fn other_content_is_replaced_where_it_is_proven_further() {
+    let node = EvmNode::new(EvmSpec::tiny(35), 150);
+    let server = serve(&node, RpcOptions::default()).await;
+    let more = format!(r#"{DEPTH_5}, "datasets": ["logs", "tx_hashes"], "verification": "linked""#);
+    let bench = Bench::new(&[server.url()], &more);
+    let archive = open_to_write(&bench).await;
+    let mut blocks: Vec<Block> = (0..146)
+        .map(|number| node.block(number).unwrap().to_model())
+        .collect();
+    // The last log of a block can be missed without a gap in the numbers.
+    let short = blocks
+        .iter_mut()
+        .filter_map(|block| block.logs.pop())
+        .count();
+    assert!(short > 50, "{short}");
+    archive
+        .ingest_finalized_blocks(blocks, &Provenance::default())
+        .await
+        .unwrap();
+    archive.release().await.unwrap();
+    drop(archive);
+    bench.say(&["verify"]);
+    let words = ["repair", "--json", "--against-source"];
+    let refused = bench.output(&words);
+    assert_eq!(refused.status.code(), Some(3));
+    let told: Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!(told["mended"], Value::Array(Vec::new()));
+    let what = told["objects"][0]["what"].as_str().unwrap();
+    assert!(what.contains("the source has other logs"), "{told}");
+    bench.change(
+        r#""verification": "linked""#,
+        r#""verification": "receipts""#,
+    );
+    let told = bench.json(&words);
+    assert!(!told["mended"].as_array().unwrap().is_empty(), "{told}");
+    assert_equals(&bench, &node, BlockRange::new(0, 146));
+    let level = bench.json(&["verify", "--json", "--against-source"])["level"].clone();
+    assert_eq!(level, "receipts");
+}
+
+/// Where nothing but the times of blocks is kept, all of it is verified and repaired as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn clocks_alone_are_verified_and_repaired() {
+    let node = EvmNode::new(EvmSpec::tiny(36), 120);
+    let server = serve(&node, RpcOptions::default()).await;
+    let more = format!(r#"{DEPTH_5}, "datasets": ["clock"]"#);
+    let bench = Bench::new(&[server.url()], &more);
+    bench.say(&["run", "--until-caught-up"]);
+    let root = bench.json(&["verify", "--json", "--against-source"])["contentRoot"].clone();
+    assert!(root.is_string());
+    std::fs::remove_file(objects(&bench, "bat").remove(0)).unwrap();
+    assert_eq!(bench.output(&["verify"]).status.code(), Some(3));
+    bench.say(&["repair"]);
+    assert_eq!(bench.json(&["verify", "--json"])["contentRoot"], root);
+    let archive = open_archive(&bench).await;
+    for number in 0..116 {
+        let clock = node.block(number).unwrap().to_model().clock;
+        assert_eq!(archive.block_by_number(number).await.unwrap(), clock);
+    }
 }
 
 /// Beside a node that writes nothing is repaired, and the message says so; a dry run is fine.

@@ -61,7 +61,13 @@ pub(crate) async fn restore(settings: &Settings, dir: &Path, wanted: &Wanted) ->
         let (from, to) = (chain_dir(dir, chain), settings.chain_dir(chain));
         let beside = to.with_extension("restoring");
         let copied = copy(chain, "restore", &from, &beside).await;
-        let copied = copied.with_context(|| format!("chain {}: not restored", chain.name))?;
+        let copied = copied.with_context(|| {
+            let beside = beside.display();
+            format!(
+                "chain {}: not restored; what was copied so far lies in {beside}",
+                chain.name
+            )
+        })?;
         put_in_place(&beside, &to)?;
         told.push(tell(chain, "restored", &copied, wanted));
     }
