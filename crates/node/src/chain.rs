@@ -11,7 +11,7 @@ use chronolith_finality::{Settings as WindowSettings, Tail, TailSnapshot, Tracke
 use chronolith_model::{BlockRef, ChainId, Hash32, Verification};
 use chronolith_source::evm::{EvmSettings, EvmSource};
 use chronolith_source::portal::PortalSource;
-use chronolith_source::{JointSource, Source, Want};
+use chronolith_source::{EndpointReport, JointSource, Source, Want};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 
 use crate::gaps::Gaps;
@@ -236,7 +236,8 @@ pub(crate) async fn open_source(settings: &ChainSettings) -> Result<Arc<dyn Sour
 
 /// Tells of endpoints that are still catching up: the head that they show is not the chain's.
 async fn tell_syncing(settings: &ChainSettings, source: &dyn Source) {
-    for endpoint in source.endpoints() {
+    let well = |endpoint: &EndpointReport| !endpoint.cooling;
+    for endpoint in source.endpoints().into_iter().filter(well) {
         // One that does not answer is told of where blocks are asked for.
         if let Ok(true) = source.syncing(&endpoint.name).await {
             let (chain, endpoint) = (&settings.name, &endpoint.name);

@@ -296,9 +296,16 @@ fn tell_stall(chain: &Chain) {
     });
     let before = std::mem::replace(&mut chain.status().trouble, said.clone());
     let name = &chain.settings.name;
-    match (before, said) {
-        (None, Some(said)) => tracing::warn!(chain = %name, %said, "nothing becomes final"),
-        (Some(_), None) => tracing::info!(chain = %name, "out of trouble"),
+    // What L1 says of itself changes while it is silent; that it is silent is told once.
+    let known = |stall: &Stall| {
+        let before = before.as_deref();
+        before.is_some_and(|before| before.starts_with(&stall.to_string()))
+    };
+    match (stall, said) {
+        (Some(stall), Some(said)) if !known(&stall) => {
+            tracing::warn!(chain = %name, %said, "nothing becomes final");
+        }
+        (None, _) if before.is_some() => tracing::info!(chain = %name, "out of trouble"),
         _ => {}
     }
 }

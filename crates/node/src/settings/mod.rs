@@ -281,6 +281,61 @@ fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
         },
         RawChainEntry::Whole(value) => typed(value, path)?,
     };
+    let (chain_id, name, known) = who(&raw)?;
+    let endpoints = raw.rpc_http.iter().map(endpoint).collect::<Result<_>>()?;
+    let plain = |url: &String| url.starts_with("ws://") || url.starts_with("wss://");
+    ensure!(
+        raw.rpc_ws.iter().all(plain),
+        "rpcWs: an endpoint begins with ws:// or wss://"
+    );
+    let (level, checks) = proof(raw.verification.as_deref(), known)?;
+    let portal = portal(&raw, (chain_id, checks), known)?;
+    // With endpoints beside it, they say where the chain stands and what a portal does not tell.
+    let portal_alone = portal.as_ref().filter(|_| raw.rpc_http.is_empty());
+    let strategy = match raw.strategy.as_deref() {
+        None | Some("receipts") => Strategy::Receipts,
+        Some("logs") => Strategy::Logs,
+        Some(other) => bail!("strategy: `{other}` is neither receipts nor logs"),
+    };
+    let scope = scope(raw.logs.as_ref())?;
+    let finality = match (&raw.finality, portal_alone) {
+        // A portal knows what is final.
+        (None, Some(_)) => Finality::Finalized,
+        (asked, _) => finality::rule(asked.as_ref(), known).context("finality")?,
+    };
+    ensure!(
+        portal_alone.is_none() || !finality.tags().safe,
+        "finality: a portal does not tell what is safe: give rpcHttp as well, or use mode finalized"
+    );
+    let datasets = match raw.datasets.as_deref() {
+        Some(names) => datasets(names, portal_alone)?,
+        // What a portal tells all of.
+        None if portal.is_some() => DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]),
+        None => DatasetSet::of(&[Dataset::Headers, Dataset::Logs, Dataset::TxHashes]),
+    };
+    Ok(ChainSettings {
+        chain_id,
+        name,
+        endpoints,
+        heads: raw.rpc_ws,
+        start_block: raw.start_block.unwrap_or(0),
+        mode: mode(raw.mode.as_deref(), raw.start_block, raw.end_block)?,
+        finality,
+        l1: finality::l1(raw.finality.as_ref(), chain_id, known).context("finality")?,
+        datasets,
+        scope,
+        level,
+        checks,
+        strategy,
+        poll: poll(raw.poll_ms, portal_alone),
+        has_adfs: raw.contract_address.is_some(),
+        span_max: raw.backfill.max_range.unwrap_or(10_000).max(1),
+        portal,
+    })
+}
+
+/// A chain's id and name, and what is known of it by either.
+fn who(raw: &RawChain) -> Result<(u64, String, Option<&'static KnownChain>)> {
     let known = match (raw.chain_id, raw.name.as_deref()) {
         (Some(id), _) => CHAINS.iter().find(|known| known.chain_id == id),
         (None, Some(name)) => Some(known_chain(name).ok_or_else(|| {
@@ -300,51 +355,8 @@ fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
         .name
         .clone()
         .or(known.map(|known| known.name.to_owned()));
-    let endpoints = raw.rpc_http.iter().map(endpoint).collect::<Result<_>>()?;
-    let plain = |url: &String| url.starts_with("ws://") || url.starts_with("wss://");
-    ensure!(
-        raw.rpc_ws.iter().all(plain),
-        "rpcWs: an endpoint begins with ws:// or wss://"
-    );
-    let (level, checks) = proof(raw.verification.as_deref(), known)?;
-    let portal = portal(&raw, (chain_id, checks), known)?;
-    // With endpoints beside it, they say where the chain stands and what a portal does not tell.
-    let portal_alone = portal.as_ref().filter(|_| raw.rpc_http.is_empty());
-    let strategy = match raw.strategy.as_deref() {
-        None | Some("receipts") => Strategy::Receipts,
-        Some("logs") => Strategy::Logs,
-        Some(other) => bail!("strategy: `{other}` is neither receipts nor logs"),
-    };
-    let scope = scope(raw.logs.as_ref())?;
-    let datasets = match raw.datasets.as_deref() {
-        Some(names) => datasets(names, portal_alone)?,
-        // What a portal tells all of.
-        None if portal.is_some() => DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]),
-        None => DatasetSet::of(&[Dataset::Headers, Dataset::Logs, Dataset::TxHashes]),
-    };
-    Ok(ChainSettings {
-        chain_id,
-        name: name.unwrap_or_else(|| chain_id.to_string()),
-        endpoints,
-        heads: raw.rpc_ws,
-        start_block: raw.start_block.unwrap_or(0),
-        mode: mode(raw.mode.as_deref(), raw.start_block, raw.end_block)?,
-        finality: match (&raw.finality, portal_alone) {
-            // A portal knows what is final.
-            (None, Some(_)) => Finality::Finalized,
-            (asked, _) => finality::rule(asked.as_ref(), known).context("finality")?,
-        },
-        l1: finality::l1(raw.finality.as_ref(), chain_id, known).context("finality")?,
-        datasets,
-        scope,
-        level,
-        checks,
-        strategy,
-        poll: poll(raw.poll_ms, portal_alone),
-        has_adfs: raw.contract_address.is_some(),
-        span_max: raw.backfill.max_range.unwrap_or(10_000).max(1),
-        portal,
-    })
+    let name = name.unwrap_or_else(|| chain_id.to_string());
+    Ok((chain_id, name, known))
 }
 
 /// What blocks must be proven to, and what is checked. What the settings ask for is checked whatever

@@ -200,6 +200,10 @@ const BAD: &[(&str, &str)] = &[
         "for mode dual_source only",
     ),
     (
+        r#"{"chains":[{"name":"base","finality":{"mode":"safe"}}]}"#,
+        "a portal does not tell what is safe",
+    ),
+    (
         r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"mode":"sometimes"}]}"#,
         "mode: `sometimes` is none of auto, streaming, backfill",
     ),

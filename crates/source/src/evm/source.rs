@@ -113,7 +113,11 @@ impl EvmSource {
         let mut reached = false;
         for endpoint in self.pool.endpoints() {
             match self.chain_id_of(endpoint).await {
-                Ok(id) if id == self.settings.chain_id => reached = true,
+                Ok(id) if id == self.settings.chain_id => {
+                    reached = true;
+                    let mut admitted = self.lock_admitted();
+                    admitted.entry(endpoint.name.clone()).or_default();
+                }
                 Ok(got) => {
                     let error = self.wrong_chain(endpoint, got);
                     self.note(endpoint, &error);
@@ -306,7 +310,9 @@ impl EvmSource {
 #[async_trait]
 impl Source for EvmSource {
     async fn identity(&self) -> Result<Identity> {
-        self.check_chain().await?;
+        if self.lock_admitted().is_empty() {
+            self.check_chain().await?;
+        }
         // Only its name counts, and first blocks have headers that no later block has.
         let genesis = self.ask_any(|_, endpoint| {
             let name = async move {
