@@ -267,6 +267,48 @@ async fn the_finalized_tag_is_followed_and_heads_come_over_a_socket() {
     );
 }
 
+/// What following costs: for each new block one request for the head and one for its receipts. A rule
+/// by depth asks for no tags, and no header is asked for twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_block_costs_two_requests() {
+    const BLOCKS: u64 = 20;
+    let node = EvmNode::new(EvmSpec::mainnet(8), 30);
+    let server = serve(&node, RpcOptions::default()).await;
+    // Only a hint leads to a look at the head.
+    let more = format!(r#"{DEPTH_5}, "rpcWs": ["{}"]"#, server.ws_url());
+    let bench = Bench::new(&[server.url()], &more);
+    let text = std::fs::read_to_string(&bench.config).unwrap();
+    let text = text.replace("\"pollMs\": 20", "\"pollMs\": 600000");
+    std::fs::write(&bench.config, text).unwrap();
+    let running = bench.start();
+    let subscribed = || server.stats().calls.contains_key("eth_subscribe");
+    bench.wait("the history", || bench.head() == Some(25) && subscribed());
+    let followed = async |head: u64| {
+        let began = Instant::now();
+        let wanted = format!("\"lastSeenBlock\":{head},");
+        loop {
+            let (_, health) = bench.operations("/health").await;
+            if health.contains(&wanted) && health.contains("\"lagBlocks\":0") {
+                return;
+            }
+            assert!(began.elapsed() < support::PATIENCE, "{health}");
+        }
+    };
+    // The first head after the subscription, which may bring a look of its own.
+    followed(node.mine(1).number).await;
+    let before = server.stats();
+    for _ in 0..BLOCKS {
+        followed(node.mine(1).number).await;
+    }
+    let after = server.stats();
+    running.stop();
+    let requests = after.http_requests - before.http_requests;
+    let headers = after.calls["eth_getBlockByNumber"] - before.calls["eth_getBlockByNumber"];
+    println!("{BLOCKS} blocks: {requests} requests, {headers} of them for headers");
+    assert!(requests <= 2 * BLOCKS + 1, "{requests} requests");
+    assert!(headers <= BLOCKS + 1, "{headers} headers");
+}
+
 /// A chain behind a Portal: the same archive as from the node itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_portal_is_followed_too() {
