@@ -202,9 +202,6 @@ pub(crate) struct Torture {
     /// How many seeds.
     #[arg(long, default_value_t = 3)]
     pub(crate) seeds: u64,
-    /// Lives of a second at the most instead of one to five, for those in a hurry.
-    #[arg(long)]
-    pub(crate) short: bool,
 }
 
 /// What `sim serve --help` ends with.

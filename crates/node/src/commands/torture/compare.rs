@@ -61,6 +61,14 @@ pub(super) async fn compare(config: &Path, node: &EvmNode, last: u64) -> Result<
     Ok(compared)
 }
 
+/// The newest archived block, where there is one yet.
+pub(super) async fn archived(config: &Path) -> Option<u64> {
+    let settings = Settings::load(config).ok()?;
+    let chain = settings.chain(None).ok()?;
+    let archive = open_reader(chain, &settings.chain_dir(chain)).await.ok()?;
+    archive.health().head.map(|head| head.number)
+}
+
 /// Every log of a range, each with the number of its block.
 async fn all_logs(archive: &Archive, range: BlockRange) -> Result<Vec<(u64, Log)>> {
     let mut filter = LogFilter::over(range);

@@ -11,7 +11,7 @@ mod servers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_sim::evm::{EvmNode, EvmSpec};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -20,29 +20,27 @@ use serde_json::json;
 use crate::cli::Torture;
 use crate::exit::Exit;
 use chain::{Events, TorturedChain};
-use compare::{Comparison, compare};
+use compare::{Comparison, archived, compare};
 use process::{End, Program};
 use servers::{Servers, Way};
 
-/// Blocks before anything is followed, and the least in all.
-const BLOCKS_FIRST: u64 = 4_000;
+/// Blocks before anything is followed, and the least that are archived while things go wrong: what
+/// is fetched after that proves nothing.
+const BLOCKS_FIRST: u64 = 4_800;
 const BLOCKS_MIN: u64 = 5_000;
 const REORGS_MIN: u64 = 20;
 const KILLS_MIN: u64 = 3;
 /// Blocks from upgrade to upgrade of the chain's proxy.
 const UPGRADE_EVERY: u64 = 97;
 /// A seed whose faults have not all happened after so many lives has failed.
-const LIVES_MAX: u64 = 60;
-/// How long a life is, in milliseconds, and how long a huge answer.
+const LIVES_MAX: u64 = 100;
+/// How long a life is, in milliseconds.
 const LIFE_MS: std::ops::Range<u64> = 1_000..5_000;
-const SHORT_LIFE_MS: std::ops::Range<u64> = 400..1_200;
-const HUGE_BYTES: u64 = 150_000_000;
-const SHORT_HUGE_BYTES: u64 = 10_000_000;
 
 /// What happened under one seed.
 struct Tally {
     events: Events,
-    kills: u64,
+    lives: Lives,
     injected: BTreeMap<String, u64>,
     compared: Comparison,
     limits: Option<String>,
@@ -54,11 +52,11 @@ pub(crate) async fn torture(asked: &Torture) -> Result<Exit> {
     let mut injected: BTreeMap<String, u64> = BTreeMap::new();
     let mut notes = Vec::new();
     println!(
-        "  seed  way         blocks      logs  reorgs  deepest  kills  faults  missing  made up  twice  seconds"
+        "  seed  way         blocks      logs  reorgs    met  deepest  kills  faults  missing  made up  twice  seconds"
     );
     for seed in seeds.clone() {
         let began = Instant::now();
-        let tally = one(seed, asked.short).await;
+        let tally = one(seed).await;
         let tally = tally.with_context(|| format!("seed {seed} failed"))?;
         show(seed, &tally, began.elapsed());
         for (name, count) in tally.injected {
@@ -91,18 +89,20 @@ const ROLLBACKS: &str = "head_rollback";
 fn show(seed: u64, tally: &Tally, took: Duration) {
     let Tally {
         events,
-        kills,
+        lives,
         injected,
         compared,
         ..
     } = tally;
     let (way, faults) = (Way::of(seed).name(), injected.values().sum::<u64>());
     println!(
-        "{seed:>6}  {way:<8} {:>9} {:>9} {:>7} {:>8} {kills:>6} {faults:>7} {:>8} {:>8} {:>6} {:>8.0}",
+        "{seed:>6}  {way:<8} {:>9} {:>9} {:>7} {:>6} {:>8} {:>6} {faults:>7} {:>8} {:>8} {:>6} {:>8.0}",
         compared.blocks,
         compared.logs,
         events.reorgs,
+        lives.met,
         events.deepest,
+        lives.kills,
         compared.missing,
         compared.made_up,
         compared.twice,
@@ -110,15 +110,14 @@ fn show(seed: u64, tally: &Tally, took: Duration) {
     );
 }
 
-async fn one(seed: u64, short: bool) -> Result<Tally> {
+async fn one(seed: u64) -> Result<Tally> {
     let mut random = StdRng::seed_from_u64(seed);
     let spec = EvmSpec {
         upgrade_every: UPGRADE_EVERY,
         ..EvmSpec::tiny(seed)
     };
     let mut chain = TorturedChain::new(EvmNode::new(spec, BLOCKS_FIRST), &mut random);
-    let huge = if short { SHORT_HUGE_BYTES } else { HUGE_BYTES };
-    let mut servers = Servers::start(seed, &chain.node, &mut random, huge).await?;
+    let mut servers = Servers::start(seed, &chain.node, &mut random).await?;
     let dir = tempfile::tempdir()?;
     let program = Program::in_dir(dir.path());
     let mut entry = servers.settings(chain.confirmations);
@@ -132,7 +131,7 @@ async fn one(seed: u64, short: bool) -> Result<Tally> {
     let data = dir.path().join("data");
     let text = json!({ "dataDir": data, "metricsPort": 0, "chains": [entry] });
     std::fs::write(&program.config, text.to_string())?;
-    let kills = lives(&mut chain, &mut servers, &program, (&mut random, short)).await?;
+    let lives = lives(&mut chain, &mut servers, &program, &mut random).await?;
     let mut injected = servers.injected();
     injected.insert(ROLLBACKS.to_owned(), chain.events.rollbacks);
     servers.be_good();
@@ -141,41 +140,57 @@ async fn one(seed: u64, short: bool) -> Result<Tally> {
     let last = chain.node.head().number - chain.confirmations;
     Ok(Tally {
         events: chain.events,
-        kills,
+        lives,
         injected,
         compared: compare(&program.config, &chain.node, last).await?,
         limits: servers.limits(),
     })
 }
 
-/// Life after life until all has happened that must; returns how many ended by SIGKILL.
+/// What the lives of the program came to.
+#[derive(Clone, Copy, Default)]
+struct Lives {
+    kills: u64,
+    /// Blocks that were archived before the faults ended.
+    archived: u64,
+    /// Reorgs that the program met.
+    met: u64,
+}
+
+/// Life after life until all has happened that must.
 async fn lives(
     chain: &mut TorturedChain,
     servers: &mut Servers,
     program: &Program,
-    (random, short): (&mut StdRng, bool),
-) -> Result<u64> {
-    let mut kills = 0;
+    random: &mut StdRng,
+) -> Result<Lives> {
+    let mut lives = Lives::default();
     for _ in 0..LIVES_MAX {
-        let enough = chain.node.head().number >= BLOCKS_MIN + chain.confirmations
+        let enough = lives.archived >= BLOCKS_MIN
             && chain.events.reorgs >= REORGS_MIN
-            && kills >= KILLS_MIN;
+            && lives.met >= servers.reorgs_met_min()
+            && lives.kills >= KILLS_MIN;
         if enough && servers.did_their_worst() {
-            break;
+            return Ok(lives);
         }
         servers.begin_life(random);
-        let life = random.random_range(if short { SHORT_LIFE_MS } else { LIFE_MS });
+        let life = random.random_range(LIFE_MS);
         let mut child = program.start(&["run"])?;
         chain.live(random, Duration::from_millis(life)).await;
         match program.kill(&mut child)? {
-            End::Killed => kills += 1,
+            End::Killed => lives.kills += 1,
             End::NotStarted => {}
         }
+        lives.met += program.reorgs_told();
+        lives.archived = archived(&program.config).await.unwrap_or(0);
     }
-    let (head, reorgs) = (chain.node.head().number, chain.events.reorgs);
-    ensure!(
-        head >= BLOCKS_MIN && reorgs >= REORGS_MIN && kills >= KILLS_MIN,
-        "only {head} blocks, {reorgs} reorgs and {kills} kills in {LIVES_MAX} lives"
-    );
-    Ok(kills)
+    let Lives {
+        kills,
+        archived,
+        met,
+    } = lives;
+    let lacking = servers.lacking().join(", ");
+    bail!(
+        "{LIVES_MAX} lives were not enough: {kills} kills, {archived} blocks archived and {met} reorgs met among faults; never injected: {lacking}"
+    )
 }

@@ -42,6 +42,7 @@ impl Program {
         command.args(words).arg("--config").arg(&self.config);
         command
             .env_remove("DATA_DIR")
+            .env("RUST_LOG", "info")
             .stdout(Stdio::null())
             .stderr(log);
         command.spawn().context("start this program once more")
@@ -60,6 +61,12 @@ impl Program {
             return Ok(End::NotStarted);
         }
         bail!("the program ended by itself with {status}: {said}")
+    }
+
+    /// How many reorgs the last run told of.
+    pub(super) fn reorgs_told(&self) -> u64 {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        log.matches(r#""message":"reorg""#).count() as u64
     }
 
     /// Lets it run until it has caught up.

@@ -15,27 +15,31 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 use serde_json::{Value, json};
 
-/// What every node does wrong, as often as was drawn for it.
-const TROUBLES: [RpcFault; 9] = [
-    RpcFault::RpcError,
+/// Requests that fail, as often as was drawn for a node; each life has one of them in front.
+const FAILURES: [RpcFault; 4] = [
     RpcFault::Http500,
     RpcFault::Http429RetryAfter,
     RpcFault::Http429Bare,
-    RpcFault::NullBlock,
     RpcFault::TruncatedBody,
-    RpcFault::BatchOutOfOrder,
-    RpcFault::MissingBlockTimestamp,
-    RpcFault::SlowAnswer,
 ];
+/// Those that are not in front happen so many times less.
+const IN_FRONT: u32 = 10;
+/// Calls that fail, as often as was drawn for a node.
+const CALL_FAILURES: [RpcFault; 2] = [RpcFault::RpcError, RpcFault::NullBlock];
 /// What every node does wrong as often as here, in cases of a million: some of it is seldom
 /// possible, some of it is costly.
-const OTHER_TROUBLES: [(RpcFault, u32); 4] = [
+const OTHER_TROUBLES: [(RpcFault, u32); 7] = [
+    (RpcFault::BatchOutOfOrder, 50_000),
+    (RpcFault::MissingBlockTimestamp, 50_000),
+    (RpcFault::SlowAnswer, 20_000),
     (RpcFault::HeadRegression, 300_000),
     (RpcFault::WsDrop, 50_000),
     (RpcFault::DuplicateHeads, 200_000),
-    (RpcFault::HugeBody, 5_000),
+    (RpcFault::HugeBody, 2_000),
 ];
-/// What only two of the nodes do, whichever way they are asked.
+/// So many of the nodes lie.
+const LIARS: usize = 2;
+/// What only they do, whichever way they are asked.
 const LIES: [RpcFault; 4] = [
     RpcFault::WrongBlockHashInLogs,
     RpcFault::BloomZero,
@@ -43,10 +47,13 @@ const LIES: [RpcFault; 4] = [
     RpcFault::WrongChainId,
 ];
 /// How often the lie of a life is told, one about what is seldom asked for, and all the others.
-const LIE_OFTEN: u32 = 50_000;
-const RARE_LIE_OFTEN: u32 = 500_000;
-const LIE_SELDOM: u32 = 500;
-const RANGE_ERROR_OFTEN: u32 = 200_000;
+const LIE_OFTEN: u32 = 10_000;
+const RARE_LIE_OFTEN: u32 = 300_000;
+const LIE_SELDOM: u32 = 300;
+const RANGE_ERROR_OFTEN: u32 = 100_000;
+const NULL_RECEIPTS_OFTEN: u32 = 10_000;
+/// Requests in flight: few, so that history is archived in many steps.
+const IN_FLIGHT: u64 = 2;
 /// Refusals that a Portal must be ridden out on. Others mean that the settings are wrong.
 const REFUSALS: [PortalFault; 7] = [
     PortalFault::Status(204),
@@ -58,8 +65,9 @@ const REFUSALS: [PortalFault; 7] = [
     PortalFault::StatusRetryAfter(503),
 ];
 /// A Portal is asked seldom: so many faults that never happened are sure to happen in each life.
-const ARMED_IN_A_LIFE: usize = 5;
-/// How often Portal faults happen by chance: those of an answer as was drawn, those of a line.
+const ARMED_IN_A_LIFE: usize = 3;
+/// How often Portal faults happen by chance: those of an answer as was drawn for all of them
+/// together, those of a line each.
 const OF_ANSWERS: [u32; 3] = [0, 20_000, 50_000];
 const OF_LINES: u32 = 20;
 /// Limits are a tenth of those of real providers, because the chain is small.
@@ -98,9 +106,8 @@ impl Way {
             return portal_faults().into_iter().map(portal_name).collect();
         }
         let name = |fault: RpcFault| fault.name().to_owned();
-        let troubles = TROUBLES
-            .into_iter()
-            .chain(OTHER_TROUBLES.map(|(fault, _)| fault));
+        let failures = FAILURES.into_iter().chain(CALL_FAILURES);
+        let troubles = failures.chain(OTHER_TROUBLES.map(|(fault, _)| fault));
         let lies = self.lies().into_iter().chain(self.own());
         troubles.chain(lies).map(name).collect()
     }
@@ -148,17 +155,14 @@ pub(super) struct Servers {
 struct Rpc {
     server: RpcServer,
     faults: Faults,
+    /// How often requests fail, and how often calls do.
+    rate: u32,
     block_cap: Option<u64>,
     result_cap: Option<u64>,
 }
 
 impl Servers {
-    pub(super) async fn start(
-        seed: u64,
-        node: &EvmNode,
-        random: &mut StdRng,
-        huge_body_bytes: u64,
-    ) -> Result<Self> {
+    pub(super) async fn start(seed: u64, node: &EvmNode, random: &mut StdRng) -> Result<Self> {
         let mut servers = Self {
             way: Way::of(seed),
             rpc: Vec::new(),
@@ -169,7 +173,7 @@ impl Servers {
         if servers.way == Way::Portal {
             let faults = PortalFaults::new(seed);
             let options = PortalOptions {
-                blocks_max: one_of(random, [Some(100), Some(1_000), None]),
+                blocks_max: one_of(random, [Some(500), Some(1_000), None]),
                 faults: faults.clone(),
                 ..PortalOptions::default()
             };
@@ -180,7 +184,6 @@ impl Servers {
         for at in 0..3_u64 {
             let faults = Faults::new(seed * 10 + at);
             faults.set_sizes(FaultSizes {
-                huge_body_bytes,
                 retry_after_seconds: 1,
                 slow_answer: Duration::from_millis(200),
                 ..faults.sizes()
@@ -190,7 +193,6 @@ impl Servers {
                 0 => one_of(random, [20_000, 50_000, 50_000]),
                 _ => one_of(random, [0, 20_000, 50_000]),
             };
-            TROUBLES.iter().for_each(|fault| faults.set(*fault, rate));
             let (block_cap, mut result_cap) =
                 (one_of(random, BLOCK_CAPS), one_of(random, RESULT_CAPS));
             if at == 0 && block_cap.is_none() {
@@ -206,6 +208,7 @@ impl Servers {
             servers.rpc.push(Rpc {
                 server,
                 faults,
+                rate,
                 block_cap,
                 result_cap,
             });
@@ -220,7 +223,8 @@ impl Servers {
             let (url, dataset) = url.rsplit_once('/').unwrap_or((&url, ""));
             return json!({ "portal": { "url": url, "dataset": dataset } });
         }
-        let urls: Vec<String> = self.rpc.iter().map(|rpc| rpc.server.url()).collect();
+        let endpoint = |rpc: &Rpc| json!({ "url": rpc.server.url(), "inFlight": IN_FLIGHT });
+        let urls: Vec<Value> = self.rpc.iter().map(endpoint).collect();
         let sockets: Vec<String> = self.rpc.iter().map(|rpc| rpc.server.ws_url()).collect();
         json!({
             "rpcHttp": urls, "rpcWs": sockets, "strategy": self.way.name(),
@@ -245,37 +249,59 @@ impl Servers {
                 | PortalFault::MissingLog
                 | PortalFault::Garbage
                 | PortalFault::LongLine => faults.set(fault, OF_LINES),
-                _ => faults.set(fault, self.of_answers),
+                _ => faults.set(fault, self.of_answers / portal_faults().len() as u32),
             });
             let armed = never.into_iter().take(ARMED_IN_A_LIFE);
             armed.for_each(|fault| faults.times(fault, 1));
             return;
         }
+        for (at, rpc) in self.rpc.iter().enumerate() {
+            self.set_faults(at, rpc);
+        }
+    }
+
+    /// What a node does wrong in this life.
+    fn set_faults(&self, at: usize, Rpc { faults, rate, .. }: &Rpc) {
+        OTHER_TROUBLES
+            .iter()
+            .for_each(|(fault, rate)| faults.set(*fault, *rate));
+        CALL_FAILURES
+            .iter()
+            .for_each(|fault| faults.set(*fault, *rate));
+        let in_front = self.lives % FAILURES.len();
+        for (which, fault) in FAILURES.iter().enumerate() {
+            let seldom = if which == in_front { 1 } else { IN_FRONT };
+            faults.set(*fault, *rate / seldom);
+        }
+        let own = match self.way {
+            Way::Logs => RANGE_ERROR_OFTEN,
+            _ => NULL_RECEIPTS_OFTEN,
+        };
+        self.way
+            .own()
+            .iter()
+            .for_each(|fault| faults.set(*fault, own));
+        if at >= LIARS {
+            return;
+        }
         let lies = self.way.lies();
-        for (at, Rpc { faults, .. }) in self.rpc.iter().enumerate() {
-            for (fault, rate) in OTHER_TROUBLES {
-                faults.set(fault, rate);
-            }
-            let own = match self.way {
-                Way::Logs => RANGE_ERROR_OFTEN,
+        let in_front = (self.lives * LIARS + at) % lies.len();
+        for (which, lie) in lies.iter().enumerate() {
+            let rate = match *lie {
+                _ if which != in_front => LIE_SELDOM,
+                RpcFault::WrongChainId | RpcFault::EmptyLogs => RARE_LIE_OFTEN,
                 _ => LIE_OFTEN,
             };
-            self.way
-                .own()
-                .iter()
-                .for_each(|fault| faults.set(*fault, own));
-            if at == 2 {
-                continue;
-            }
-            let in_front = (self.lives * 2 + at) % lies.len();
-            for (which, lie) in lies.iter().enumerate() {
-                let rate = match *lie {
-                    _ if which != in_front => LIE_SELDOM,
-                    RpcFault::WrongChainId | RpcFault::EmptyLogs => RARE_LIE_OFTEN,
-                    _ => LIE_OFTEN,
-                };
-                faults.set(*lie, rate);
-            }
+            faults.set(*lie, rate);
+        }
+    }
+
+    /// The least reorgs that the program must meet at the head; others happen while it is behind or
+    /// dead. A Portal is asked for its head only now and then.
+    pub(super) fn reorgs_met_min(&self) -> u64 {
+        match self.way {
+            Way::Receipts | Way::Logs => 3,
+            Way::Portal => 1,
         }
     }
 
@@ -301,19 +327,24 @@ impl Servers {
         injected
     }
 
+    /// What must go wrong and never did.
+    pub(super) fn lacking(&self) -> Vec<String> {
+        let injected = self.injected();
+        let mut lacking = self.way.faults();
+        lacking.retain(|name| !injected.contains_key(name));
+        if self.way == Way::Logs && self.bitten() == 0 {
+            lacking.push("a refused range".to_owned());
+        }
+        lacking
+    }
+
     /// Whether all that must go wrong did.
     pub(super) fn did_their_worst(&self) -> bool {
-        let injected = self.injected();
-        let all = self
-            .way
-            .faults()
-            .iter()
-            .all(|name| injected.contains_key(name));
-        all && (self.way != Way::Logs || self.bitten() > 0)
+        self.lacking().is_empty()
     }
 
     /// How often a limit of `eth_getLogs` was hit.
-    pub(super) fn bitten(&self) -> u64 {
+    fn bitten(&self) -> u64 {
         let stats = self.rpc.iter().map(|rpc| rpc.server.stats());
         stats
             .map(|stats| stats.refused_for_blocks + stats.refused_for_results)
