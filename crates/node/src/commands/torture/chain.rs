@@ -8,11 +8,11 @@ use rand::rngs::StdRng;
 
 use super::servers::one_of;
 
-const TICK: Duration = Duration::from_millis(40);
+const TICK: Duration = Duration::from_millis(60);
 /// Blocks that come at once, at the most.
 const BURST_BLOCKS: u64 = 3;
 /// A reorg comes after so many blocks whatever was drawn.
-const REORG_AT_LEAST_EVERY: u64 = 25;
+const REORG_AT_LEAST_EVERY: u64 = 20;
 /// This reorg replaces all that may be replaced.
 const DEEPEST_AT: u64 = 5;
 /// The head goes down at this tick of each life, and by chance in so many of a thousand ticks.
