@@ -8,17 +8,20 @@ use rand::rngs::StdRng;
 
 use super::servers::one_of;
 
-const TICK: Duration = Duration::from_millis(60);
+/// History is fetched from those who have the newest block, so it must stay for a while.
+const TICK: Duration = Duration::from_millis(150);
 /// Blocks that come at once, at the most.
 const BURST_BLOCKS: u64 = 3;
 /// A reorg comes after so many blocks whatever was drawn.
-const REORG_AT_LEAST_EVERY: u64 = 20;
-/// This reorg replaces all that may be replaced.
-const DEEPEST_AT: u64 = 5;
+const REORG_AT_LEAST_EVERY: u64 = 15;
+/// After so many reorgs they replace all that may be replaced, until one did.
+const DEEPEST_AFTER: u64 = 5;
 /// The head goes down at this tick of each life, and by chance in so many of a thousand ticks.
-const ROLLBACK_AT_TICK: u32 = 10;
-const ROLLBACK_PERMILLE: u32 = 10;
+const ROLLBACK_AT_TICK: u32 = 4;
+const ROLLBACK_PERMILLE: u32 = 30;
 const ROLLBACK_BLOCKS: u64 = 5;
+/// How far the program may be behind what is final before the chain waits for it.
+const BEHIND_BLOCKS_MAX: u64 = 500;
 
 /// What became of the chain.
 #[derive(Clone, Copy, Default)]
@@ -53,9 +56,11 @@ impl TorturedChain {
         }
     }
 
-    /// Lets it live for a while.
-    pub(super) async fn live(&mut self, random: &mut StdRng, how_long: Duration) {
+    /// Lets it live for a while; `archived` is how far the program has come. On a slow machine the
+    /// chain waits for it: reorgs are of use only where somebody follows.
+    pub(super) async fn live(&mut self, random: &mut StdRng, how_long: Duration, archived: u64) {
         let end = Instant::now() + how_long;
+        let followed = self.node.head().number < archived + self.confirmations + BEHIND_BLOCKS_MAX;
         let mut tick = 0;
         while Instant::now() < end {
             tokio::time::sleep(TICK).await;
@@ -64,7 +69,9 @@ impl TorturedChain {
                 self.node.rollback(random.random_range(1..=ROLLBACK_BLOCKS));
                 self.events.rollbacks += 1;
             }
-            for _ in 0..random.random_range(1..=BURST_BLOCKS) {
+            let burst = random.random_range(1..=BURST_BLOCKS);
+            let missing = self.highest.saturating_sub(self.node.head().number);
+            for _ in 0..if followed { burst } else { missing } {
                 self.step(random);
             }
         }
@@ -93,9 +100,14 @@ impl TorturedChain {
         self.node.head().number.saturating_sub(final_one)
     }
 
-    /// Mostly shallow, sometimes deep, as deep as can be once.
+    /// Whether a reorg replaced all that was not final.
+    pub(super) fn was_deepest(&self) -> bool {
+        self.events.deepest >= self.confirmations
+    }
+
+    /// Mostly shallow, sometimes deep, as deep as can be at least once.
     fn depth(&self, random: &mut StdRng) -> u64 {
-        if self.events.reorgs == DEEPEST_AT {
+        if self.events.reorgs >= DEEPEST_AFTER && !self.was_deepest() {
             return self.confirmations;
         }
         match random.random_range(0..100) {

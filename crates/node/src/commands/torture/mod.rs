@@ -26,7 +26,7 @@ use servers::{Servers, Way};
 
 /// Blocks before anything is followed, and the least that are archived while things go wrong: what
 /// is fetched after that proves nothing.
-const BLOCKS_FIRST: u64 = 4_800;
+const BLOCKS_FIRST: u64 = 4_900;
 const BLOCKS_MIN: u64 = 5_000;
 const REORGS_MIN: u64 = 20;
 const KILLS_MIN: u64 = 3;
@@ -168,6 +168,7 @@ async fn lives(
     for _ in 0..LIVES_MAX {
         let enough = lives.archived >= BLOCKS_MIN
             && chain.events.reorgs >= REORGS_MIN
+            && chain.was_deepest()
             && lives.met >= servers.reorgs_met_min()
             && lives.kills >= KILLS_MIN;
         if enough && servers.did_their_worst() {
@@ -176,7 +177,8 @@ async fn lives(
         servers.begin_life(random);
         let life = random.random_range(LIFE_MS);
         let mut child = program.start(&["run"])?;
-        chain.live(random, Duration::from_millis(life)).await;
+        let life = Duration::from_millis(life);
+        chain.live(random, life, lives.archived).await;
         match program.kill(&mut child)? {
             End::Killed => lives.kills += 1,
             End::NotStarted => {}

@@ -50,7 +50,7 @@ const LIES: [RpcFault; 4] = [
 const LIE_OFTEN: u32 = 10_000;
 const RARE_LIE_OFTEN: u32 = 300_000;
 const LIE_SELDOM: u32 = 300;
-const RANGE_ERROR_OFTEN: u32 = 100_000;
+const RANGE_ERROR_OFTEN: u32 = 30_000;
 const NULL_RECEIPTS_OFTEN: u32 = 10_000;
 /// Requests in flight: few, so that history is archived in many steps.
 const IN_FLIGHT: u64 = 2;
@@ -70,9 +70,10 @@ const ARMED_IN_A_LIFE: usize = 3;
 /// together, those of a line each.
 const OF_ANSWERS: [u32; 3] = [0, 20_000, 50_000];
 const OF_LINES: u32 = 20;
-/// Limits are a tenth of those of real providers, because the chain is small.
-const RESULT_CAPS: [Option<u64>; 3] = [Some(100), Some(1_000), None];
-const BLOCK_CAPS: [Option<u64>; 3] = [Some(10), Some(100), None];
+/// Limits are smaller than those of real providers, because the chain is small: 250 blocks of it,
+/// which is what is asked for, have some 3,000 logs.
+const RESULT_CAPS: [Option<u64>; 3] = [Some(300), Some(1_000), None];
+const BLOCK_CAPS: [Option<u64>; 3] = [Some(25), Some(100), None];
 
 /// How blocks are fetched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
