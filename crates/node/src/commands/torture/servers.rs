@@ -35,7 +35,7 @@ const OTHER_TROUBLES: [(RpcFault, u32); 7] = [
     (RpcFault::HeadRegression, 300_000),
     (RpcFault::WsDrop, 50_000),
     (RpcFault::DuplicateHeads, 200_000),
-    (RpcFault::HugeBody, 2_000),
+    (RpcFault::HugeBody, 3_000),
 ];
 /// So many of the nodes lie.
 const LIARS: usize = 2;
@@ -189,9 +189,10 @@ impl Servers {
                 slow_answer: Duration::from_millis(200),
                 ..faults.sizes()
             });
-            // The one that is asked most is never perfect, and has a limit.
+            // Once the others were caught lying the last one is asked for everything: it is never
+            // perfect.
             let rate = match at {
-                0 => one_of(random, [20_000, 50_000, 50_000]),
+                2 => one_of(random, [20_000, 50_000, 50_000]),
                 _ => one_of(random, [0, 20_000, 50_000]),
             };
             let (block_cap, mut result_cap) =
@@ -291,6 +292,8 @@ impl Servers {
             let rate = match *lie {
                 _ if which != in_front => LIE_SELDOM,
                 RpcFault::WrongChainId | RpcFault::EmptyLogs => RARE_LIE_OFTEN,
+                // Once in an answer for many blocks, instead of in each of them.
+                RpcFault::WrongBlockHashInLogs if self.way == Way::Logs => RARE_LIE_OFTEN,
                 _ => LIE_OFTEN,
             };
             faults.set(*lie, rate);
