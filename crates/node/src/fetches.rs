@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chronolith_model::{BlockRange, BlockRef};
 use chronolith_source::{Fetched, Source, Want};
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
 use crate::ingest::Trouble;
 
@@ -83,7 +84,8 @@ impl Fetches {
     fn fetch(&self, range: BlockRange) -> Part {
         let (source, want, anchor) = (self.source.clone(), self.want.clone(), self.anchor);
         let mut task = JoinSet::new();
-        task.spawn(async move { source.fetch_some(range, &want, anchor).await });
+        let fetch = async move { source.fetch_some(range, &want, anchor).await };
+        task.spawn(fetch.in_current_span());
         Part { range, task }
     }
 }

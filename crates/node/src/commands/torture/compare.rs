@@ -63,7 +63,7 @@ pub(super) async fn compare(config: &Path, node: &EvmNode, last: u64) -> Result<
 
 /// The newest archived block, where there is one yet.
 pub(super) async fn archived(config: &Path) -> Option<u64> {
-    let settings = Settings::load(config).ok()?;
+    let settings = Settings::load(config, &Overrides::default()).ok()?;
     let chain = settings.chain(None).ok()?;
     let archive = open_reader(chain, &settings.chain_dir(chain)).await.ok()?;
     archive.health().head.map(|head| head.number)
