@@ -1,6 +1,7 @@
 //! Final history: fetched many ranges at a time, archived in order.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use chronolith_archive::{Error as ArchiveError, IngestOutcome, Provenance};
 use chronolith_model::{Block, BlockRange, Verification};
@@ -12,6 +13,11 @@ use crate::confirm;
 use crate::fetches::Fetches;
 use crate::ingest::{History, Trouble};
 use crate::progress::Progress;
+
+/// Blocks and logs that are archived together, about those of one segment, and how long they may take
+/// to come: what waits is fetched again after a crash.
+const GATHER_WEIGHT: usize = 57_344;
+const GATHER_AT_MOST: Duration = Duration::from_secs(5);
 
 /// Fetches a range and archives it, all but its last block.
 ///
@@ -27,22 +33,87 @@ pub(crate) async fn run(chain: &Chain, history: &History) -> Result<(), Trouble>
     }
     let mut fetches = Fetches::new(&chain.source, &chain.want, (range, Some(history.anchor)));
     let mut held: Option<Fetched> = None;
+    let mut due: Vec<Fetched> = Vec::new();
     let mut progress = Progress::in_log("history", name);
-    while let Some(fetched) = fetches.next().await {
-        let mut fetched = fetched?;
-        chain.meters.backfill_range.record(fetched.len() as f64);
-        if let Some(before) = held.take() {
-            check_link(chain, &before, fetched.first())?;
-            fetched.insert(0, before);
+    loop {
+        // The next blocks come while these are archived.
+        let (archived, gathered) =
+            tokio::join!(archive(chain, due), gather(chain, &mut fetches, &mut held));
+        archived?;
+        if let Some(end) = gathered.end {
+            // What came before a failure is as good as ever.
+            archive(chain, gathered.blocks).await?;
+            return end;
         }
-        held = fetched.pop();
-        append_fetched(chain, fetched).await?;
-        // Merging as it goes keeps the number of segments small.
-        while chain.archive.maintain().await? {}
-        let done = chain.archive_next().saturating_sub(range.start);
-        progress.reach(done, range.len());
+        due = gathered.blocks;
+        progress.reach(
+            chain.archive_next().saturating_sub(range.start),
+            range.len(),
+        );
     }
+}
+
+async fn archive(chain: &Chain, blocks: Vec<Fetched>) -> Result<(), Trouble> {
+    append_fetched(chain, blocks).await?;
+    // Merging as it goes keeps the number of segments small.
+    while chain.archive.maintain().await? {}
     Ok(())
+}
+
+/// Blocks that came, each named as its parent by the one after it.
+struct Gathered {
+    blocks: Vec<Fetched>,
+    /// Whether these are the last, and why.
+    end: Option<Result<(), Trouble>>,
+}
+
+/// Collects blocks until they are worth archiving: many small pieces would each be written, and then
+/// written again together.
+async fn gather(chain: &Chain, fetches: &mut Fetches, held: &mut Option<Fetched>) -> Gathered {
+    let mut blocks = Vec::new();
+    let mut weight = 0;
+    let began = Instant::now();
+    while weight < GATHER_WEIGHT && began.elapsed() < GATHER_AT_MOST {
+        let next = match fetches.next().await {
+            Some(Ok(fetched)) => {
+                chain.meters.backfill_range.record(fetched.len() as f64);
+                linked(chain, held.take(), fetched)
+            }
+            Some(Err(trouble)) => Err(trouble),
+            None => {
+                let end = Some(Ok(()));
+                return Gathered { blocks, end };
+            }
+        };
+        let mut fetched = match next {
+            Ok(fetched) => fetched,
+            Err(trouble) => {
+                let end = Some(Err(trouble));
+                return Gathered { blocks, end };
+            }
+        };
+        *held = fetched.pop();
+        weight += fetched.len()
+            + fetched
+                .iter()
+                .map(|one| one.block.logs.len())
+                .sum::<usize>();
+        blocks.extend(fetched);
+    }
+    Gathered { blocks, end: None }
+}
+
+/// Blocks behind the one before them, which they must name as their parent.
+fn linked(
+    chain: &Chain,
+    before: Option<Fetched>,
+    mut fetched: Vec<Fetched>,
+) -> Result<Vec<Fetched>, Trouble> {
+    if let Some(before) = before {
+        check_link(chain, &before, fetched.first())?;
+        fetched.insert(0, before);
+    }
+    Ok(fetched)
 }
 
 /// A range in parts of so many blocks.

@@ -12,8 +12,8 @@ use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 
 use crate::program::own_cpu;
 
-/// Blocks that come at once.
-const STEP_BLOCKS: usize = 100;
+/// Blocks that are archived at once: as many as a node gathers while it fetches history.
+const STEP_BLOCKS: usize = 1_200;
 
 /// The chain that is fetched and archived.
 pub(crate) fn dense() -> EvmSpec {

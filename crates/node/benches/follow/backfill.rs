@@ -16,12 +16,12 @@ use crate::program::{Cost, chronolith, measure};
 const BLOCKS_MAX: u64 = 10_000;
 const LOGS_MAX: u64 = 10_000;
 const BATCH_MAX: u64 = 100;
-const IN_FLIGHT: usize = 32;
-const ROUND_TRIPS_MS: [u64; 3] = [0, 20, 50];
+/// Round-trip in milliseconds, and requests in flight.
+const WAYS: [(u64, usize); 5] = [(0, 32), (20, 32), (50, 32), (50, 64), (50, 8)];
 /// All but the last of the blocks are final.
 const CONFIRMATIONS: u64 = 5;
 
-pub(crate) const TABLE: &str = "chain   strategy  level     rtt   blocks/s    logs/s  seconds    bare  of bare  requests  of least  cpu us/log  cpu us/block  peak MiB";
+pub(crate) const TABLE: &str = "chain   strategy  level     rtt  in flight   blocks/s    logs/s  seconds    bare  of bare  requests  of least  cpu us/log  cpu us/block  peak MiB";
 
 /// A chain to fetch.
 struct Chain {
@@ -77,6 +77,7 @@ struct How {
     strategy: &'static str,
     level: &'static str,
     round_trip_ms: u64,
+    in_flight: usize,
 }
 
 pub(crate) async fn run(part: &str, scale: Scale) -> Result<()> {
@@ -96,20 +97,19 @@ async fn compare_all(chain: &Chain, strategies: &[&'static str]) -> Result<()> {
             _ => "receipts",
         };
         let mut at_once = 0.0;
-        for round_trip_ms in ROUND_TRIPS_MS {
+        for (round_trip_ms, in_flight) in WAYS {
             let how = How {
                 strategy,
                 level,
                 round_trip_ms,
+                in_flight,
             };
             let seconds = compare(chain, how).await?;
             if round_trip_ms == 0 {
                 at_once = seconds;
             } else {
-                println!(
-                    "    throughput at {round_trip_ms} ms: {:.0} % of that at 0 ms",
-                    at_once / seconds * 100.0
-                );
+                let percent = at_once / seconds * 100.0;
+                println!("    throughput: {percent:.0} % of that at 0 ms");
             }
         }
     }
@@ -125,6 +125,7 @@ async fn proof(chain: &Chain) -> Result<()> {
         strategy: "receipts",
         level,
         round_trip_ms: 0,
+        in_flight: 32,
     };
     let mut costs = Vec::new();
     for level in ["receipts", "linked"] {
@@ -173,7 +174,7 @@ async fn serve(chain: &Chain, how: How, rate_limit: Option<RateLimit>) -> Result
 fn entry(chain: &Chain, server: &RpcServer, how: How) -> Value {
     json!([{
         "chainId": chain.node.chain_id(), "name": chain.name,
-        "rpcHttp": [{ "url": server.url(), "inFlight": IN_FLIGHT, "batch": BATCH_MAX }],
+        "rpcHttp": [{ "url": server.url(), "inFlight": how.in_flight, "batch": BATCH_MAX }],
         "strategy": how.strategy, "verification": how.level,
         "finality": { "mode": "depth", "confirmations": CONFIRMATIONS },
     }])
@@ -194,15 +195,16 @@ async fn compare(chain: &Chain, how: How) -> Result<f64> {
     let (server, least) = serve(chain, how, None).await?;
     let ours = fetch(chain, &server, how).await?;
     let requests = server.requests();
-    let bare = replay(&server, &requests).await?;
+    let bare = replay(&server, &requests, how).await?;
     server.shutdown().await?;
     let a = |count: u64, seconds: f64| seconds * 1e6 / count.max(1) as f64;
     println!(
-        "{:<7} {:<9} {:<8} {:>4} {:>10.0} {:>9.0} {:>8.2} {:>7.2} {:>6.0} % {:>9} {:>9.2} {:>11.2} {:>13.2} {:>9.0}",
+        "{:<7} {:<9} {:<8} {:>4} {:>10} {:>10.0} {:>9.0} {:>8.2} {:>7.2} {:>6.0} % {:>9} {:>9.2} {:>11.2} {:>13.2} {:>9.0}",
         chain.name,
         how.strategy,
         how.level,
         how.round_trip_ms,
+        how.in_flight,
         chain.blocks as f64 / ours.seconds,
         chain.logs as f64 / ours.seconds,
         ours.seconds,
@@ -217,12 +219,12 @@ async fn compare(chain: &Chain, how: How) -> Result<f64> {
     Ok(ours.seconds)
 }
 
-async fn replay(server: &RpcServer, requests: &[bytes::Bytes]) -> Result<Cost> {
+async fn replay(server: &RpcServer, requests: &[bytes::Bytes], how: How) -> Result<Cost> {
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(file.path(), requests.join(&b"\n"[..]))?;
     let mut program = Command::new(std::env::current_exe()?);
     program.arg("bare").arg(server.url()).arg(file.path());
-    program.arg(IN_FLIGHT.to_string());
+    program.arg(how.in_flight.to_string());
     measure(program).await.context("replay the requests")
 }
 
@@ -233,6 +235,7 @@ async fn limited(chain: &Chain) -> Result<()> {
         strategy: "logs",
         level: "bloom",
         round_trip_ms: 20,
+        in_flight: 32,
     };
     let limit = RateLimit {
         calls_per_second: CALLS_A_SECOND,

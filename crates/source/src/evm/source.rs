@@ -450,7 +450,8 @@ impl Source for EvmSource {
             Strategy::Logs => {
                 let blocks = spans.for_logs();
                 let requests = 1 + blocks.div_ceil(batch) as usize;
-                let at_once = in_flight / requests + 2;
+                // While one waits for its logs and one for its last headers, a third fills the gaps.
+                let at_once = in_flight / requests + 3;
                 // Many guesses would be refused together.
                 let at_once = if spans.is_known() { at_once } else { 1 };
                 Plan { blocks, at_once }
