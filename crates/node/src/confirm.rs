@@ -10,8 +10,9 @@ use crate::ingest::Trouble;
 /// Asks everybody for the block at the archive's head, after an endpoint contradicted it.
 ///
 /// Where one of them still has it, it stands, and whoever has another one is passed over. Where all
-/// have another one, offering it halts the archive, durably and with both blocks named. A halt needs
-/// a person to end it, so one word is not enough for it unless there is only one endpoint to ask.
+/// have another one, or most of them and at least two, offering it halts the archive, durably and with
+/// both blocks named: the one that still has it may be stuck. A halt needs a person to end it, so one
+/// word is not enough for it unless there is only one endpoint to ask.
 ///
 /// # Errors
 /// The halt, or that it cannot be told yet.
@@ -22,7 +23,8 @@ pub(crate) async fn head(chain: &Chain, contradicted_by: &str) -> Result<(), Tro
     let number = head.number;
     let opinions = chain.source.opinions(number).await;
     let others: Vec<_> = opinions.iter().filter(|one| one.block != head).collect();
-    if others.len() < opinions.len() {
+    let outvoted = others.len() >= 2 && others.len() * 2 > opinions.len();
+    if others.len() < opinions.len() && !outvoted {
         for other in others {
             let what = "a final block that others confirm is another one here";
             chain.source.blame(&other.endpoint, other.block, what);

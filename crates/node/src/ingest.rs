@@ -12,10 +12,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chronolith_archive::{Collect, Error as ArchiveError};
+use chronolith_archive::{Collect, Error as ArchiveError, Health};
 use chronolith_finality::{Mark, Seen, Stall};
-use chronolith_model::{Block, BlockRange, BlockRef, ErrorKind};
-use chronolith_source::{Error as SourceError, Fetched, Heads};
+use chronolith_model::{Block, BlockRange, BlockRef, DatasetSet, ErrorKind, Scope, Verification};
+use chronolith_source::{Error as SourceError, Fetched, Heads, Want};
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
@@ -133,6 +133,12 @@ async fn catch_up(chain: &Chain) -> Result<(), Trouble> {
         return Ok(());
     }
     let heads = chain.source.heads().await?;
+    if let Health::Halted(halt) = chain.archive.health().health {
+        // Nothing would be taken, so nothing is fetched. That the source has moved is still shown.
+        chain.status().source_head = Some(heads.head);
+        let reason = halt.reason;
+        return Err(ArchiveError::Halted { reason }.into());
+    }
     chain.status().source_head = Some(heads.head);
     if let Some(l1) = &chain.l1 {
         l1.note_safe(heads.safe);
@@ -192,7 +198,7 @@ async fn missing_history(chain: &Chain, heads: &Heads) -> Result<Option<History>
     }
     let anchor = match named {
         Some(named) => named,
-        None => block_at(chain, settled).await?,
+        None => below_head(chain, settled, heads.head).await?,
     };
     Ok(Some(History { range, anchor }))
 }
@@ -216,10 +222,19 @@ pub(crate) fn settled(chain: &Chain, heads: &Heads) -> Option<(u64, Option<Block
     }
 }
 
-async fn block_at(chain: &Chain, number: u64) -> Result<BlockRef, Trouble> {
-    let clock = chain.source.clock(number).await?;
+/// The block at a height on the chain of this head, from whoever has the head: an endpoint on another
+/// fork counts its own confirmations.
+async fn below_head(chain: &Chain, number: u64, head: BlockRef) -> Result<BlockRef, Trouble> {
+    let want = Want {
+        datasets: DatasetSet::CLOCK,
+        scope: Scope::All,
+        level: Verification::Linked,
+    };
+    let range = BlockRange::one(number);
+    let fetched = chain.source.fetch(range, &want, Some(head)).await?;
     let gone = || Trouble::Unsettled(format!("block {number} is not there any more"));
-    clock.map(|clock| clock.block_ref()).ok_or_else(gone)
+    let block = fetched.first().map(|one| one.block.clock.block_ref());
+    block.ok_or_else(gone)
 }
 
 /// What the heads mean to this chain's rule, as an observation of now.

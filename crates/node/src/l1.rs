@@ -2,7 +2,8 @@
 //!
 //! An observation is a safe block with a head of L1 that was asked for after it, so that no inclusion
 //! is dated too early. Only a head that is higher than the one before counts: an L1 that stands still
-//! or lags is as silent as one that is down. All of this runs beside the L2, which never waits for it.
+//! or lags is as silent as one that is down. One that is higher than the time since allows is passed
+//! over: taken for true, it would confirm everything at once. All of this runs beside the L2, which never waits for it.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +18,10 @@ use tokio::sync::Notify;
 
 use crate::clock::now;
 use crate::settings::{ChainSettings, L1Settings};
+
+/// Blocks of L1 that a second may bring at most, and how many more are forgiven.
+const BLOCKS_A_SECOND: u64 = 8;
+const BLOCKS_MORE: u64 = 64;
 
 /// How long the first round waits for a first observation: history may be final by it at once.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
@@ -38,7 +43,10 @@ struct State {
     safe: Option<BlockRef>,
     /// How often the safe tag went back: what was asked before that dates nothing.
     retreats: u64,
-    head: Option<u64>,
+    /// The highest head that counts, and when it was seen.
+    head: Option<(u64, u64)>,
+    /// A first head, until another one confirms it.
+    unconfirmed: Option<(u64, u64)>,
     observed: Option<Observed>,
     waited: bool,
 }
@@ -175,7 +183,7 @@ impl L1 {
         let endpoints = self.source.endpoints();
         let down = endpoints.iter().find(|endpoint| endpoint.cooling);
         let error = down.and_then(|endpoint| endpoint.last_error.clone());
-        let (id, head) = (self.chain_id, self.lock().head);
+        let (id, head) = (self.chain_id, self.lock().head.map(|(head, _)| head));
         match (error, head) {
             (Some(error), _) => format!("chain {id}: {error}"),
             (None, Some(head)) => format!("chain {id}: its head stands at {head}"),
@@ -190,15 +198,32 @@ impl L1 {
 
     fn take(&self, safe: BlockRef, retreats: u64, head: u64) {
         let mut state = self.lock();
-        if state.head.is_some_and(|before| head <= before) {
-            return;
+        let now = now();
+        match (state.head, state.unconfirmed) {
+            (Some((before, _)), _) if head <= before => return,
+            (Some(before), _) if !follows(head, before, now) => {
+                let (id, before) = (self.chain_id, before.0);
+                tracing::warn!(
+                    l1 = id,
+                    head,
+                    before,
+                    "a head of L1 that cannot be is passed over"
+                );
+                return;
+            }
+            (None, Some(first)) if head >= first.0 && follows(head, first, now) => {}
+            (None, _) => {
+                state.unconfirmed = Some((head, now));
+                return;
+            }
+            (Some(_), _) => {}
         }
-        state.head = Some(head);
+        state.head = Some((head, now));
         if state.retreats == retreats {
             state.observed = Some(Observed {
                 safe,
                 head,
-                at: now(),
+                at: now,
             });
             self.changed.notify_waiters();
         }
@@ -206,5 +231,25 @@ impl L1 {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a head may have come after one of a while ago.
+fn follows(head: u64, (before, at): (u64, u64), now: u64) -> bool {
+    let seconds = now.saturating_sub(at);
+    let most = seconds.saturating_mul(BLOCKS_A_SECOND) + BLOCKS_MORE;
+    head.saturating_sub(before) <= most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_that_time_does_not_allow_is_none() {
+        assert!(follows(112, (100, 1_000), 1_000));
+        assert!(follows(100 + 8 * 3_600, (100, 1_000), 4_600));
+        assert!(!follows(1_000_000_000, (100, 1_000), 4_600));
+        assert!(!follows(u64::MAX, (0, 0), 1));
     }
 }

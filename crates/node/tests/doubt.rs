@@ -151,6 +151,29 @@ async fn two_endpoints_on_another_chain_halt() {
     assert_eq!(pair.bench.head(), Some(55));
 }
 
+/// One of three is stuck and still has the final block. It must not outvote the two that moved on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stuck_endpoint_does_not_prevent_a_halt() {
+    let nodes = [26, 26, 26].map(|seed| EvmNode::new(EvmSpec::tiny(seed), 60));
+    let mut servers = Vec::new();
+    for node in &nodes {
+        let server = RpcServer::start(node.clone(), RpcOptions::default()).await;
+        servers.push(server.unwrap());
+    }
+    let urls: Vec<String> = servers.iter().map(RpcServer::url).collect();
+    let depth = r#", "finality": { "mode": "depth", "confirmations": 5 }"#;
+    let bench = Bench::new(&urls, depth);
+    let running = bench.start();
+    bench.wait("the first head", || bench.head() == Some(55));
+    // The preferred one last: it is asked for heads.
+    nodes[1].reorg(30);
+    nodes[0].reorg(30);
+    let halted = || bench.json(&["state", "--json"])[0]["halted"].is_string();
+    bench.wait("the halt", halted);
+    running.stop();
+    assert_eq!(bench.head(), Some(55));
+}
+
 /// The other endpoint is down: nobody can say who is right, and that is said.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_opinion_is_waited_for() {
