@@ -115,7 +115,8 @@ pub fn listed_items(file: &TextFile) -> BTreeSet<String> {
 }
 
 /// The numbered lines of a requirement, as ids. Sections are its numbered headings; a list that
-/// begins again at one inside a section gets the next letter.
+/// begins again at one inside a section gets the next letter. Lists outside of numbered headings
+/// have no ids.
 #[must_use]
 pub fn required_items(requirement: &str) -> BTreeSet<String> {
     let mut items = BTreeSet::new();
@@ -129,9 +130,9 @@ pub fn required_items(requirement: &str) -> BTreeSet<String> {
             let title = heading.trim_start_matches('#').trim();
             let number = title.split(' ').next().unwrap_or_default();
             if number.starts_with(|c: char| c.is_ascii_digit()) {
-                (section, lists) = (number.trim_end_matches('.').to_owned(), 0);
+                (section, lists) = (number.trim_end_matches(['.', ')']).to_owned(), 0);
             }
-        } else if let Some(number) = leading_number(line) {
+        } else if let Some(number) = leading_number(line).filter(|_| !section.is_empty()) {
             lists += u8::from(number == 1);
             let letter = match lists {
                 0 | 1 => String::new(),

@@ -140,7 +140,7 @@ mod tests {
     fn documented_examples_use_known_fields() {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
         let mut found = 0;
-        for name in ["README.md", "docs/cli.md"] {
+        for name in ["README.md", "docs/cli.md", "docs/settings.md"] {
             let text = std::fs::read_to_string(format!("{root}/{name}")).unwrap();
             for fenced in text.split("```json\n").skip(1) {
                 let (example, _) = fenced.split_once("```").unwrap();
