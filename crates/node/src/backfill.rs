@@ -46,6 +46,10 @@ pub(crate) async fn run(chain: &Chain, history: &History) -> Result<(), Trouble>
             return end;
         }
         due = gathered.blocks;
+        if chain.acts.is_asked() {
+            archive(chain, due).await?;
+            return Err(Trouble::Interrupted);
+        }
         progress.reach(
             chain.archive_next().saturating_sub(range.start),
             range.len(),
@@ -73,7 +77,7 @@ async fn gather(chain: &Chain, fetches: &mut Fetches, held: &mut Option<Fetched>
     let mut blocks = Vec::new();
     let mut weight = 0;
     let began = Instant::now();
-    while weight < GATHER_WEIGHT && began.elapsed() < GATHER_AT_MOST {
+    while weight < GATHER_WEIGHT && began.elapsed() < GATHER_AT_MOST && !chain.acts.is_asked() {
         let next = match fetches.next().await {
             Some(Ok(fetched)) => {
                 chain.meters.backfill_range.record(fetched.len() as f64);

@@ -14,6 +14,7 @@ use chronolith_source::portal::PortalSource;
 use chronolith_source::{EndpointReport, JointSource, Source, Want};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 
+use crate::acts::Acts;
 use crate::gaps::Gaps;
 use crate::genesis;
 use crate::l1::L1;
@@ -46,6 +47,8 @@ pub(crate) struct Chain {
     window: Mutex<Window>,
     status: Mutex<Status>,
     gaps: Mutex<Gaps>,
+    /// What operators ask for.
+    pub(crate) acts: Acts,
 }
 
 /// What lies above the archive. All of it changes together.
@@ -85,6 +88,7 @@ impl Chain {
             window: Mutex::new(window),
             status: Mutex::default(),
             gaps: Mutex::default(),
+            acts: Acts::default(),
             settings,
         })
     }

@@ -42,6 +42,9 @@ pub(crate) enum Trouble {
     /// Endpoints do not tell of one chain right now: asked again, they will.
     #[error("{0}")]
     Unsettled(String),
+    /// An operator waits for the end of the round.
+    #[error("an operator asked for something else first")]
+    Interrupted,
     #[error("{0}")]
     Other(String),
 }
@@ -51,7 +54,7 @@ impl Trouble {
         match self {
             Self::Source(error) => error.kind(),
             Self::Archive(error) => error.kind(),
-            Self::Unsettled(_) => ErrorKind::Unavailable,
+            Self::Unsettled(_) | Self::Interrupted => ErrorKind::Unavailable,
             Self::Other(_) => ErrorKind::Internal,
         }
     }
@@ -88,6 +91,7 @@ async fn rounds(chain: &Chain) {
             collected = Instant::now();
             collect(chain).await;
         }
+        chain.acts.perform(chain).await;
         match round(chain).await {
             Ok(()) if chain.is_complete() => {
                 let (name, end) = (&chain.settings.name, chain.end_block());
@@ -100,11 +104,16 @@ async fn rounds(chain: &Chain) {
                 tokio::select! {
                     () = tokio::time::sleep(chain.settings.poll) => {}
                     Ok(()) = hints.changed() => {}
+                    () = chain.acts.asked() => {}
                 }
             }
+            Err(Trouble::Interrupted) => {}
             Err(trouble) => {
                 report(chain, &trouble);
-                tokio::time::sleep(pause).await;
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = chain.acts.asked() => {}
+                }
                 pause = (pause * 2).min(PAUSE_MAX);
             }
         }

@@ -1,5 +1,7 @@
 //! `chronolith`: follows chains, keeps their history and answers for it.
 
+mod acts;
+mod admin;
 mod backfill;
 mod chain;
 mod cli;

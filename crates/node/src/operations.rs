@@ -24,7 +24,7 @@ use crate::settings::Settings;
 const UPKEEP: Duration = Duration::from_secs(5);
 
 /// All chains of the process.
-struct Chains(Vec<Arc<Chain>>);
+pub(crate) struct Chains(pub(crate) Vec<Arc<Chain>>);
 
 impl Probe for Chains {
     fn chains(&self) -> Vec<ChainHealth> {

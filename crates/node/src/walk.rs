@@ -29,6 +29,9 @@ pub(crate) async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), Trouble>
         if next > heads.head.number {
             return Ok(());
         }
+        if chain.acts.is_asked() {
+            return Err(Trouble::Interrupted);
+        }
         let end = next.saturating_add(STEP_BLOCKS);
         let end = end.min(heads.head.number.saturating_add(1));
         let fetched = fetch(chain, BlockRange::new(next, end)).await?;

@@ -4,6 +4,7 @@ use anyhow::{Result, bail, ensure};
 use chronolith_model::BlockRange;
 use serde_json::json;
 
+use crate::admin::RunningNode;
 use crate::backfill::parts;
 use crate::chain::{open_for_operator, open_source, want_of};
 use crate::cli::BackfillRange;
@@ -26,6 +27,11 @@ pub(crate) async fn backfill(settings: &Settings, asked: &BackfillRange) -> Resu
         asked.to
     );
     let range = BlockRange::new(asked.from, asked.to.saturating_add(1));
+    if let Some(node) = RunningNode::find(settings).await? {
+        let filled = node.backfill(chain.chain_id, range).await?;
+        tell(chain, range, asked, filled)?;
+        return Ok(Exit::Done);
+    }
     let archive = open_for_operator(chain, &settings.chain_dir(chain)).await?;
     let source = open_source(chain).await;
     let filled = match source {

@@ -16,7 +16,7 @@ mod torture;
 mod verify;
 
 pub(crate) use archive::archive;
-pub(crate) use backfill::backfill;
+pub(crate) use backfill::{backfill, fill_lacking};
 pub(crate) use backup::{backup, restore};
 pub(crate) use config::config;
 pub(crate) use demo::demo;

@@ -1,18 +1,24 @@
-//! What operators do: `resume`, `rewind`, `gc`. None of it runs beside a node that writes: the lock
-//! on the data directory refuses it.
+//! What operators do: `resume`, `rewind`, `gc`. Where a node runs on the data directory, it is asked;
+//! else the archive is opened for it.
 
 use anyhow::{Context as _, Result};
-use chronolith_archive::{AuditEntry, Collect};
+use chronolith_archive::Collect;
 use serde_json::{Value, json};
 
+use crate::acts::audit;
+use crate::admin::ask_running;
 use crate::chain::open_for_operator;
 use crate::cli::{Act, Wanted};
-use crate::clock::now;
 use crate::exit::Exit;
 use crate::settings::Settings;
 
 pub(crate) async fn resume(settings: &Settings, act: &Act) -> Result<Exit> {
     let chain = settings.chain(act.wanted.chain.as_deref())?;
+    let asked = json!({ "chain": chain.chain_id.to_string(), "reason": act.reason });
+    if let Some(told) = ask_running(settings, "resume", &asked).await? {
+        let line = format!("{}: the halt is over; the node goes on", chain.name);
+        return tell(&act.wanted, &told, &line);
+    }
     let archive = open_for_operator(chain, &settings.chain_dir(chain)).await?;
     archive.resume(audit("resume", &act.reason)).await?;
     archive.release().await?;
@@ -24,6 +30,14 @@ pub(crate) async fn resume(settings: &Settings, act: &Act) -> Result<Exit> {
 
 pub(crate) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<Exit> {
     let chain = settings.chain(act.wanted.chain.as_deref())?;
+    let asked = json!({ "chain": chain.chain_id.to_string(), "to": to, "reason": act.reason });
+    if let Some(told) = ask_running(settings, "rewind", &asked).await? {
+        let line = format!(
+            "{}: blocks above {to} were dropped; the node goes on from there",
+            chain.name
+        );
+        return tell(&act.wanted, &told, &line);
+    }
     let archive = open_for_operator(chain, &settings.chain_dir(chain)).await?;
     let before = archive.health().head.map(|head| head.number);
     let rewound = archive.rewind(to, audit("rewind", &act.reason)).await;
@@ -36,6 +50,11 @@ pub(crate) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<Ex
 
 pub(crate) async fn gc(settings: &Settings, dry_run: bool, wanted: &Wanted) -> Result<Exit> {
     let chain = settings.chain(wanted.chain.as_deref())?;
+    let asked = json!({ "chain": chain.chain_id.to_string(), "dryRun": dry_run });
+    if let Some(told) = ask_running(settings, "gc", &asked).await? {
+        let line = format!("{}: the node that runs did it: {told}", chain.name);
+        return tell(wanted, &told, &line);
+    }
     let archive = open_for_operator(chain, &settings.chain_dir(chain)).await?;
     let how = match dry_run {
         true => Collect::DryRun,
@@ -76,11 +95,4 @@ fn tell(wanted: &Wanted, told: &Value, line: &str) -> Result<Exit> {
         false => println!("{line}"),
     }
     Ok(Exit::Done)
-}
-
-fn audit(act: &str, reason: &str) -> AuditEntry {
-    AuditEntry {
-        at: now(),
-        act: format!("{act}: {reason}"),
-    }
 }

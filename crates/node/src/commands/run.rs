@@ -7,6 +7,7 @@ use futures::stream::{self, StreamExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
+use crate::admin;
 use crate::chain::Chain;
 use crate::exit::Exit;
 use crate::exporter;
@@ -37,12 +38,14 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
         });
     }
     let health = operations::serve(settings, chains.clone(), metrics);
+    let admin = admin::serve(settings, chains.clone());
     let mut terminate = signal(SignalKind::terminate()).context("wait for signals")?;
     tokio::select! {
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
         done = all_done(&mut tasks) => done?,
         served = health => served?,
+        served = admin => served?,
     }
     tracing::info!("stopping");
     let stop = async {

@@ -44,6 +44,9 @@ pub(crate) const EXAMPLE: &str = r#"{
 }
 "#;
 
+/// Where operators ask for acts by default.
+const ADMIN_LISTEN: &str = "127.0.0.1:9465";
+
 /// Where anybody may read the datasets of known chains.
 const PUBLIC_PORTAL: &str = "https://portal.sqd.dev/datasets";
 
@@ -53,7 +56,20 @@ pub(crate) struct Settings {
     pub(crate) data_dir: PathBuf,
     /// Where health and metrics are shown.
     pub(crate) metrics_listen: SocketAddr,
+    /// Where operators ask for acts, and what they must know where that is not this machine.
+    pub(crate) admin_listen: SocketAddr,
+    pub(crate) admin_token: Option<Token>,
     pub(crate) chains: Vec<ChainSettings>,
+}
+
+/// What somebody must know; it is never printed.
+#[derive(Clone)]
+pub(crate) struct Token(pub(crate) String);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token")
+    }
 }
 
 /// One chain.
@@ -168,7 +184,10 @@ impl Settings {
         finality::settle(&mut chains)?;
         let port = raw.metrics_port.or(raw.service.metrics_port);
         let port = port.or(raw.metrics.and_then(|metrics| metrics.port));
+        let (admin_listen, admin_token) = admin(raw.admin_listen.as_deref(), raw.admin_token)?;
         Ok(Self {
+            admin_listen,
+            admin_token,
             metrics_listen: SocketAddr::from(([0, 0, 0, 0], port.unwrap_or(9_464))),
             data_dir: raw.data_dir.unwrap_or_else(|| DATA_DIR.to_owned()).into(),
             chains,
@@ -208,6 +227,20 @@ impl Settings {
             .join("chains")
             .join(chain.chain_id.to_string())
     }
+}
+
+/// Where acts are asked for: on this machine, or with a token.
+fn admin(listen: Option<&str>, token: Option<String>) -> Result<(SocketAddr, Option<Token>)> {
+    let listen = listen.unwrap_or(ADMIN_LISTEN);
+    let address: SocketAddr = listen
+        .parse()
+        .with_context(|| format!("adminListen: `{listen}` is no address such as {ADMIN_LISTEN}"))?;
+    let token = token.filter(|token| !token.is_empty()).map(Token);
+    ensure!(
+        address.ip().is_loopback() || token.is_some(),
+        "adminListen: {listen} can be reached from elsewhere: give an adminToken"
+    );
+    Ok((address, token))
 }
 
 /// A typed value, or which field is wrong and why.

@@ -30,6 +30,9 @@ pub(crate) struct RawSettings {
     /// Address of the listener for operators.
     #[serde(alias = "admin_listen")]
     pub(crate) admin_listen: Option<String>,
+    /// What whoever asks at adminListen must know; needed where that is not this machine.
+    #[serde(alias = "admin_token")]
+    pub(crate) admin_token: Option<String>,
     /// The chains to follow.
     pub(crate) chains: Vec<RawChainEntry>,
     /// Limits of the service.

@@ -1,0 +1,112 @@
+//! What an operator asks of a chain that is followed. It is done between two rounds: a round writes
+//! to the archive, and what it knows above it must not change under it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use chronolith_archive::{AuditEntry, Collect};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, oneshot};
+
+use crate::chain::Chain;
+use crate::clock::now;
+
+/// An act of an operator.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum ChainAct {
+    Resume { reason: String },
+    Rewind { to: u64, reason: String },
+    Gc { dry_run: bool },
+}
+
+type Done = Result<Value, String>;
+
+/// Acts that wait for the end of a round.
+#[derive(Debug, Default)]
+pub(crate) struct Acts {
+    waiting: Mutex<Vec<(ChainAct, oneshot::Sender<Done>)>>,
+    count: AtomicUsize,
+    asked: Notify,
+}
+
+impl Acts {
+    /// Asks for an act and waits until it is done.
+    pub(crate) async fn ask(&self, act: ChainAct) -> Done {
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut waiting = self.lock();
+            waiting.push((act, sender));
+            self.count.store(waiting.len(), Ordering::Release);
+        }
+        self.asked.notify_one();
+        let gone = |_| Err("the chain is not followed any more".to_owned());
+        receiver.await.unwrap_or_else(gone)
+    }
+
+    /// Whether somebody waits: a long round should come to an end.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.count.load(Ordering::Acquire) > 0
+    }
+
+    /// Waits until somebody asks for something.
+    pub(crate) async fn asked(&self) {
+        while !self.is_asked() {
+            self.asked.notified().await;
+        }
+    }
+
+    /// Does all that waits.
+    pub(crate) async fn perform(&self, chain: &Chain) {
+        while let Some((act, answer)) = self.take() {
+            let done = perform(chain, act).await;
+            // Whoever asked may have gone away.
+            let _ = answer.send(done);
+        }
+    }
+
+    fn take(&self) -> Option<(ChainAct, oneshot::Sender<Done>)> {
+        let mut waiting = self.lock();
+        let first = (!waiting.is_empty()).then(|| waiting.remove(0));
+        self.count.store(waiting.len(), Ordering::Release);
+        first
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(ChainAct, oneshot::Sender<Done>)>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn perform(chain: &Chain, act: ChainAct) -> Done {
+    tracing::info!(chain = %chain.settings.name, ?act, "asked by an operator");
+    let archive = &chain.archive;
+    let before = archive.health().head.map(|head| head.number);
+    let chain_id = chain.settings.chain_id;
+    let done = match &act {
+        ChainAct::Resume { reason } => archive.resume(audit("resume", reason)).await,
+        ChainAct::Rewind { to, reason } => archive.rewind(*to, audit("rewind", reason)).await,
+        ChainAct::Gc { dry_run } => {
+            let how = match dry_run {
+                true => Collect::DryRun,
+                false => Collect::Remove,
+            };
+            let report = archive.collect_garbage(how).await;
+            let report = report.map_err(|error| error.to_string())?;
+            let (orphans, removed) = (report.orphans.len(), report.removed);
+            return Ok(json!({ "chainId": chain_id, "orphans": orphans, "removed": removed }));
+        }
+    };
+    // Also where it failed: the archive may have moved.
+    let reset = chain.reset_window();
+    done.map_err(|error| error.to_string())?;
+    reset.map_err(|error| error.to_string())?;
+    let head = archive.health().head.map(|head| head.number);
+    Ok(json!({ "chainId": chain_id, "head": head, "headBefore": before }))
+}
+
+/// A line of the archive's record.
+pub(crate) fn audit(act: &str, reason: &str) -> AuditEntry {
+    AuditEntry {
+        at: now(),
+        act: format!("{act}: {reason}"),
+    }
+}

@@ -1,0 +1,309 @@
+//! The listener for acts, and what is done for whoever asks there.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use chronolith_model::BlockRange;
+use chronolith_serve::{Act, Later, Operator, Probe as _, Range, Refusal, admin};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::acts::ChainAct;
+use crate::chain::Chain;
+use crate::commands::fill_lacking;
+use crate::operations::Chains;
+use crate::refill::Refill;
+use crate::settings::{Settings, Token};
+
+/// The file in the data directory that says where a running node listens.
+const ADDRESS_FILE: &str = "admin";
+/// How often a job is looked at.
+const JOB_LOOK: Duration = Duration::from_millis(200);
+/// Jobs that are remembered.
+const JOBS_MAX: usize = 100;
+
+/// A long act.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Job {
+    id: usize,
+    chain_id: u64,
+    from: u64,
+    to: u64,
+    /// `running`, `done` or `failed`.
+    status: &'static str,
+    filled_blocks: Option<u64>,
+    error: Option<String>,
+}
+
+/// What is known to the listener.
+struct Desk {
+    data_dir: PathBuf,
+    chains: Chains,
+    jobs: Mutex<Vec<Job>>,
+    /// Jobs for the task that runs them.
+    begin: mpsc::UnboundedSender<(usize, Arc<Chain>, BlockRange)>,
+}
+
+impl Desk {
+    fn jobs(&self) -> MutexGuard<'_, Vec<Job>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn chain(&self, wanted: &str) -> Result<Arc<Chain>, Refusal> {
+        let fits = |chain: &&Arc<Chain>| {
+            let settings = &chain.settings;
+            settings.name.eq_ignore_ascii_case(wanted) || settings.chain_id.to_string() == wanted
+        };
+        let found = self.chains.0.iter().find(fits).cloned();
+        found.ok_or_else(|| refusal("UNKNOWN_CHAIN", format!("no chain {wanted} is followed")))
+    }
+
+    fn begin(&self, range: &Range) -> Result<Value, Refusal> {
+        let chain = self.chain(&range.chain)?;
+        if range.from > range.to {
+            let message = format!("from {} lies behind to {}", range.from, range.to);
+            return Err(refusal("BAD_RANGE", message));
+        }
+        let mut jobs = self.jobs();
+        let chain_id = chain.settings.chain_id;
+        let runs = |job: &Job| job.chain_id == chain_id && job.status == "running";
+        if jobs.iter().any(runs) {
+            let message = "a backfill of this chain is running; see GET /admin/v1/jobs".to_owned();
+            return Err(refusal("BUSY", message));
+        }
+        let id = jobs.last().map_or(1, |last| last.id + 1);
+        let job = Job {
+            id,
+            chain_id,
+            from: range.from,
+            to: range.to,
+            status: "running",
+            filled_blocks: None,
+            error: None,
+        };
+        let answer = json!({ "job": job });
+        jobs.push(job);
+        let over = jobs.len().saturating_sub(JOBS_MAX);
+        jobs.drain(..over);
+        let range = BlockRange::new(range.from, range.to.saturating_add(1));
+        let stopping = |_| refusal("STOPPING", "the node is stopping".to_owned());
+        self.begin.send((id, chain, range)).map_err(stopping)?;
+        Ok(answer)
+    }
+
+    fn end(&self, id: usize, done: Result<u64>) {
+        let mut jobs = self.jobs();
+        let Some(job) = jobs.iter_mut().find(|job| job.id == id) else {
+            return;
+        };
+        match done {
+            Ok(blocks) => (job.status, job.filled_blocks) = ("done", Some(blocks)),
+            Err(error) => (job.status, job.error) = ("failed", Some(format!("{error:#}"))),
+        }
+    }
+}
+
+fn refusal(code: &'static str, message: String) -> Refusal {
+    Refusal { code, message }
+}
+
+impl Operator for Desk {
+    fn state(&self) -> Value {
+        json!({ "dataDir": self.data_dir, "chains": self.chains.chains() })
+    }
+
+    fn jobs(&self) -> Value {
+        json!({ "jobs": *Desk::jobs(self) })
+    }
+
+    fn act(&self, act: Act) -> Later<'_> {
+        Box::pin(async move {
+            let (chain, act) = match act {
+                Act::Backfill(range) => return self.begin(&range),
+                Act::Resume(asked) => {
+                    let reason = asked.reason;
+                    (asked.chain, ChainAct::Resume { reason })
+                }
+                Act::Rewind(asked) => {
+                    let (to, reason) = (asked.to, asked.reason);
+                    (asked.chain, ChainAct::Rewind { to, reason })
+                }
+                Act::Gc(asked) => {
+                    let dry_run = asked.dry_run;
+                    (asked.chain, ChainAct::Gc { dry_run })
+                }
+            };
+            let done = self.chain(&chain)?.acts.ask(act).await;
+            done.map_err(|message| refusal("REFUSED", message))
+        })
+    }
+}
+
+/// Serves acts until dropped, and says in the data directory where.
+pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<Chain>>) -> Result<()> {
+    let listen = settings.admin_listen;
+    let listener = TcpListener::bind(listen).await;
+    let listener = listener.with_context(|| format!("cannot listen on {listen} (adminListen)"))?;
+    let address = listener.local_addr()?;
+    tracing::info!(listen = %address, "acts of operators");
+    let _note = Note::write(&settings.data_dir, address)?;
+    let (begin, mut due) = mpsc::unbounded_channel();
+    let desk = Arc::new(Desk {
+        data_dir: std::path::absolute(&settings.data_dir)?,
+        chains: Chains(chains),
+        jobs: Mutex::default(),
+        begin,
+    });
+    let token = settings.admin_token.as_ref().map(|token| token.0.as_str());
+    let router = admin(desk.clone(), token);
+    let jobs = async {
+        let mut running = JoinSet::new();
+        while let Some((id, chain, range)) = due.recv().await {
+            while running.try_join_next().is_some() {}
+            let desk = desk.clone();
+            running.spawn(async move { desk.end(id, fill(&chain, range).await) });
+        }
+    };
+    tokio::select! {
+        served = async { axum::serve(listener, router).await } => served.context("serve acts"),
+        () = jobs => Ok(()),
+    }
+}
+
+async fn fill(chain: &Chain, range: BlockRange) -> Result<u64> {
+    let refill = Refill {
+        chain: &chain.settings,
+        archive: &chain.archive,
+        source: &chain.source,
+    };
+    fill_lacking(&refill, range).await
+}
+
+/// Where this node listens, for commands of the same data directory; gone with it.
+struct Note(PathBuf);
+
+impl Note {
+    fn write(data_dir: &Path, address: SocketAddr) -> Result<Self> {
+        let path = data_dir.join(ADDRESS_FILE);
+        let text = address.to_string();
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        // One that stays names nobody: whoever reads it finds out.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Asks the node that runs on this data directory; none where there is none to ask.
+pub(crate) async fn ask_running(
+    settings: &Settings,
+    name: &str,
+    body: &Value,
+) -> Result<Option<Value>> {
+    let Some(desk) = RunningNode::find(settings).await? else {
+        return Ok(None);
+    };
+    desk.post(name, body).await.map(Some)
+}
+
+/// A node that runs on the data directory of these settings.
+pub(crate) struct RunningNode {
+    base: String,
+    client: reqwest::Client,
+    token: Option<Token>,
+}
+
+impl RunningNode {
+    /// The one that the data directory names, if it answers and says that it is that one.
+    pub(crate) async fn find(settings: &Settings) -> Result<Option<Self>> {
+        let path = settings.data_dir.join(ADDRESS_FILE);
+        let Ok(address) = std::fs::read_to_string(path) else {
+            return Ok(None);
+        };
+        let Ok(mut address) = address.trim().parse::<SocketAddr>() else {
+            return Ok(None);
+        };
+        if address.ip().is_unspecified() {
+            address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+        }
+        let node = Self {
+            base: format!("http://{address}/admin/v1"),
+            client: reqwest::Client::builder().no_proxy().build()?,
+            token: settings.admin_token.clone(),
+        };
+        let Ok(state) = node.get("state").await else {
+            return Ok(None);
+        };
+        let ours = std::path::absolute(&settings.data_dir)?;
+        let theirs = state.get("dataDir").and_then(Value::as_str);
+        Ok((theirs.map(Path::new) == Some(&ours)).then_some(node))
+    }
+
+    /// Hands a backfill over and waits for its end; returns how many blocks were fetched. Whoever stops
+    /// waiting stops nothing.
+    pub(crate) async fn backfill(&self, chain_id: u64, range: BlockRange) -> Result<u64> {
+        let asked =
+            json!({ "chain": chain_id.to_string(), "from": range.start, "to": range.end - 1 });
+        let begun = self.post("backfill", &asked).await?;
+        let id = begun
+            .pointer("/job/id")
+            .cloned()
+            .context("no job came back")?;
+        tracing::info!(chain = chain_id, job = %id, "the node that runs fetches it");
+        loop {
+            let all = self.get("jobs").await?;
+            let jobs = all.get("jobs").and_then(Value::as_array).into_iter();
+            let job = jobs.flatten().find(|job| job.get("id") == Some(&id));
+            let job = job.context("the node that runs forgot the job")?;
+            match job.get("status").and_then(Value::as_str) {
+                Some("running") => tokio::time::sleep(JOB_LOOK).await,
+                Some("done") => {
+                    let filled = job.get("filledBlocks").and_then(Value::as_u64);
+                    return filled.context("no count came back");
+                }
+                _ => {
+                    let error = job.get("error").and_then(Value::as_str);
+                    anyhow::bail!("the node that runs failed: {}", error.unwrap_or("unknown"));
+                }
+            }
+        }
+    }
+
+    pub(crate) async fn get(&self, name: &str) -> Result<Value> {
+        let request = self.client.get(format!("{}/{name}", self.base));
+        self.send(request).await
+    }
+
+    async fn post(&self, name: &str, body: &Value) -> Result<Value> {
+        let request = self.client.post(format!("{}/{name}", self.base));
+        let request = request.header("content-type", "application/json");
+        self.send(request.body(body.to_string())).await
+    }
+
+    async fn send(&self, request: reqwest::RequestBuilder) -> Result<Value> {
+        let request = match &self.token {
+            Some(token) => request.bearer_auth(&token.0),
+            None => request,
+        };
+        let answer = request.send().await.context("ask the node that runs")?;
+        let good = answer.status().is_success();
+        let text = answer.text().await.context("ask the node that runs")?;
+        let value: Value = serde_json::from_str(&text).context("the node that runs")?;
+        if good {
+            return Ok(value);
+        }
+        let message = value.pointer("/error/message").and_then(Value::as_str);
+        anyhow::bail!("the node that runs refused: {}", message.unwrap_or(&text))
+    }
+}

@@ -1,0 +1,220 @@
+//! The listener for acts: what an operator asks of a node that runs.
+//!
+//! It listens on the machine itself unless told otherwise, and then a token is needed. A request that
+//! changes something must say that it is JSON, which no web page can do without being allowed to.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// An answer that takes a while.
+pub type Later<'a> = Pin<Box<dyn Future<Output = Result<Value, Refusal>> + Send + 'a>>;
+
+/// Why an act was not done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// One word for programs.
+    pub code: &'static str,
+    /// What to do next, for people.
+    pub message: String,
+}
+
+/// What an operator may ask for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Act {
+    /// Fetch what coverage lacks in a range.
+    Backfill(Range),
+    /// End a halt.
+    Resume(Reason),
+    /// Drop all blocks above one.
+    Rewind(RewindTo),
+    /// Remove what nothing names.
+    Gc(Collect),
+}
+
+/// Blocks of a chain.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range {
+    /// Name or id of the chain.
+    pub chain: String,
+    /// First block.
+    pub from: u64,
+    /// Last block.
+    pub to: u64,
+}
+
+/// Which chain, and why.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reason {
+    /// Name or id of the chain.
+    pub chain: String,
+    /// For those who look later; it is recorded.
+    pub reason: String,
+}
+
+/// Down to where, and why.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RewindTo {
+    /// Name or id of the chain.
+    pub chain: String,
+    /// The last block that stays.
+    pub to: u64,
+    /// For those who look later; it is recorded.
+    pub reason: String,
+}
+
+/// Which chain's garbage.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Collect {
+    /// Name or id of the chain.
+    pub chain: String,
+    /// Only show what would be removed.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Whoever runs the chains.
+pub trait Operator: Send + Sync {
+    /// How everything is.
+    fn state(&self) -> Value;
+    /// Long acts, with how far they are.
+    fn jobs(&self) -> Value;
+    /// Does it, or begins it where it is long.
+    fn act(&self, act: Act) -> Later<'_>;
+}
+
+#[derive(Clone)]
+struct Context {
+    operator: Arc<dyn Operator>,
+    token: Option<Arc<str>>,
+}
+
+/// `/admin/v1/…`. With a token, every request needs it.
+pub fn admin(operator: Arc<dyn Operator>, token: Option<&str>) -> Router {
+    let context = Context {
+        operator,
+        token: token.map(Arc::from),
+    };
+    Router::new()
+        .route("/admin/v1/state", get(state))
+        .route("/admin/v1/jobs", get(jobs))
+        .route("/admin/v1/{act}", post(act))
+        .fallback(nothing)
+        .layer(middleware::from_fn_with_state(context.clone(), admitted))
+        .with_state(context)
+}
+
+/// Lets nobody through without the token.
+async fn admitted(State(context): State<Context>, request: Request, next: Next) -> Response {
+    let given = request.headers().get(header::AUTHORIZATION);
+    let given = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+    let right = match &context.token {
+        Some(token) => given.is_some_and(|given| is_same(given, token.as_bytes())),
+        None => true,
+    };
+    match right {
+        true => next.run(request).await,
+        false => refused(
+            StatusCode::UNAUTHORIZED,
+            "UNAUTHORIZED",
+            "send the token of adminToken as Authorization: Bearer …",
+        ),
+    }
+}
+
+/// Takes equally long whatever is given, so that nobody learns the token from how long it took.
+fn is_same(given: &[u8], token: &[u8]) -> bool {
+    let differing = given.iter().zip(token).fold(0, |sum, (a, b)| sum | (a ^ b));
+    given.len() == token.len() && differing == 0
+}
+
+async fn state(State(context): State<Context>) -> Response {
+    answer(StatusCode::OK, &context.operator.state())
+}
+
+async fn jobs(State(context): State<Context>) -> Response {
+    answer(StatusCode::OK, &context.operator.jobs())
+}
+
+async fn act(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let kind = headers.get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if !kind.starts_with("application/json") {
+        let message = "send the body as Content-Type: application/json";
+        return refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "NOT_JSON", message);
+    }
+    let act = match name.as_str() {
+        "backfill" => read(&body).map(Act::Backfill),
+        "resume" => read(&body).map(Act::Resume),
+        "rewind" => read(&body).map(Act::Rewind),
+        "gc" => read(&body).map(Act::Gc),
+        _ => return nothing().await,
+    };
+    let act = match act {
+        Ok(act) => act,
+        Err(message) => return refused(StatusCode::BAD_REQUEST, "BAD_REQUEST", &message),
+    };
+    match context.operator.act(act).await {
+        Ok(done) => answer(StatusCode::OK, &done),
+        Err(Refusal { code, message }) => refused(StatusCode::CONFLICT, code, &message),
+    }
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(body).map_err(|error| error.to_string())
+}
+
+async fn nothing() -> Response {
+    let message = "there are GET /admin/v1/state and jobs, POST backfill, resume, rewind and gc";
+    refused(StatusCode::NOT_FOUND, "NOT_FOUND", message)
+}
+
+fn refused(status: StatusCode, code: &str, message: &str) -> Response {
+    answer(
+        status,
+        &json!({ "error": { "code": code, "message": message } }),
+    )
+}
+
+fn answer(status: StatusCode, value: &Value) -> Response {
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    (status, kind, value.to_string()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_compared_whole() {
+        for (given, same) in [
+            ("abc", true),
+            ("abd", false),
+            ("ab", false),
+            ("abcd", false),
+        ] {
+            assert_eq!(is_same(given.as_bytes(), b"abc"), same, "{given}");
+        }
+        assert!(!is_same(b"", b"abc"));
+    }
+}
