@@ -38,6 +38,9 @@ const READ_AHEAD_MAX: u64 = 16 << 20;
 /// How the reason begins where something was answered, but nothing that answers the calls.
 pub(crate) const NO_ANSWER: &str = "no JSON-RPC answer";
 
+/// What an endpoint that takes no more than one call in a request is noted to lack.
+const BATCH: &str = "batch";
+
 /// How an endpoint may be used.
 #[derive(Clone)]
 pub struct EndpointSettings {
@@ -300,8 +303,13 @@ impl Endpoint {
 
     /// How many calls one request may make.
     pub(crate) fn batch(&self) -> usize {
-        let refused = self.health().batch_refused;
-        let most = refused.map_or(usize::MAX, |refused| refused / 2);
+        let health = self.health();
+        if health.missing.contains(BATCH) {
+            return 1;
+        }
+        let most = health
+            .batch_refused
+            .map_or(usize::MAX, |refused| refused / 2);
         self.settings.batch.min(most).max(1)
     }
 
@@ -310,6 +318,12 @@ impl Endpoint {
         let mut health = self.health();
         let least = health.batch_refused.map_or(calls, |known| known.min(calls));
         health.batch_refused = Some(least);
+    }
+
+    /// Notes that it takes no more than one call in a request.
+    pub(crate) fn refuses_batches(&self) {
+        tracing::info!(endpoint = %self.name, "batches are refused, sending single calls");
+        self.lacks(BATCH);
     }
 
     fn down(&self, error: &reqwest::Error) -> Error {

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
-use super::hint::{Meaning, meaning};
+use super::hint::{Meaning, meaning, refuses_batches};
 use super::ranges::Spans;
 use super::verify::Verifier;
 use super::wire::{WholeBlock, WireBlock, WireLog, WireReceipt, hex};
@@ -249,6 +249,10 @@ impl Fetcher<'_> {
                 self.endpoint.refused_batch(some.len());
                 continue;
             }
+            if some.len() > 1 && no_batches(&more) {
+                self.endpoint.refuses_batches();
+                continue;
+            }
             answers.extend(more);
         }
         Ok(answers)
@@ -258,6 +262,9 @@ impl Fetcher<'_> {
     /// bad answer in a batch is no reason to ask for all of it once more.
     async fn ask_once<T: DeserializeOwned>(&self, calls: &[Call]) -> Result<Vec<Answer<T>>> {
         let mut answers: Vec<Answer<T>> = self.endpoint.send(calls).await?;
+        if calls.len() > 1 && no_batches(&answers) {
+            return Ok(answers);
+        }
         let in_trouble = |answer: &Answer<T>| match answer {
             // Behind one URL there are many nodes, and some are a block behind the others.
             Ok(found) => found.is_none(),
@@ -413,9 +420,15 @@ impl Fetcher<'_> {
     }
 }
 
-fn is_too_large<T>(answer: &Answer<T>) -> bool {
+pub(super) fn is_too_large<T>(answer: &Answer<T>) -> bool {
     let fault = answer.as_ref().err();
     fault.is_some_and(|fault| matches!(meaning(fault), Meaning::TooLarge(_)))
+}
+
+/// Whether a request of several calls was refused because it had several.
+pub(super) fn no_batches<T>(answers: &[Answer<T>]) -> bool {
+    let refused = |answer: &Answer<T>| answer.as_ref().is_err_and(refuses_batches);
+    answers.iter().all(refused)
 }
 
 /// What a header says of its block's place.
