@@ -10,20 +10,26 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
 use crate::error::{Error, Result};
 use crate::meters::{Meters, Outcome};
+use crate::reply::{Answer, parse};
 use crate::throttle::Throttle;
 
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Between two pieces of an answer. There is no limit on the whole: large answers take long.
+/// Between two pieces of an answer. Large answers take long; they only have to keep a pace.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// All of an answer that is known to be small.
+const SMALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Calls of a request whose answer is known to be small: the newest block and its tags.
+const SMALL_CALLS_MAX: usize = 3;
+/// When an answer has come for so long, it must have come this fast.
+const PACE_AFTER: Duration = Duration::from_secs(60);
+const PACE_BYTES_A_SECOND: f64 = 10_000.0;
 /// The pause after a first failure; it doubles with each that follows.
 const BACKOFF_FIRST: Duration = Duration::from_millis(250);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
@@ -37,6 +43,9 @@ const READ_AHEAD_MAX: u64 = 16 << 20;
 
 /// How the reason begins where something was answered, but nothing that answers the calls.
 pub(crate) const NO_ANSWER: &str = "no JSON-RPC answer";
+
+/// What an endpoint that takes no more than one call in a request is noted to lack.
+const BATCH: &str = "batch";
 
 /// How an endpoint may be used.
 #[derive(Clone)]
@@ -99,28 +108,15 @@ pub(crate) struct Call {
     pub(crate) params: String,
 }
 
-/// An error that the endpoint answered with.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct RpcFault {
-    #[serde(default)]
-    pub(crate) code: i64,
-    #[serde(default)]
-    pub(crate) message: String,
-    #[serde(default)]
-    pub(crate) data: Option<Box<RawValue>>,
-}
-
-/// What came back for one call; none for `null`.
-pub(crate) type Answer<T> = std::result::Result<Option<T>, RpcFault>;
-
-#[derive(Deserialize)]
-struct Reply<T> {
-    #[serde(default)]
-    id: Option<u64>,
-    #[serde(default = "Option::default")]
-    result: Option<T>,
-    #[serde(default)]
-    error: Option<RpcFault>,
+impl Call {
+    /// Whether its answer is small, whatever the chain is like.
+    fn is_small(&self) -> bool {
+        match self.method {
+            "eth_chainId" | "eth_syncing" => true,
+            "eth_getBlockByNumber" => self.params.ends_with("false]"),
+            _ => false,
+        }
+    }
 }
 
 #[derive(Default, Debug)]
@@ -258,6 +254,14 @@ impl Endpoint {
     }
 
     async fn exchange(&self, calls: &[Call]) -> Result<(StatusCode, Vec<u8>)> {
+        if calls.len() > SMALL_CALLS_MAX || !calls.iter().all(Call::is_small) {
+            return self.receive(calls).await;
+        }
+        let received = tokio::time::timeout(SMALL_TIMEOUT, self.receive(calls)).await;
+        received.unwrap_or_else(|_| Err(self.unavailable("timed out".to_owned())))
+    }
+
+    async fn receive(&self, calls: &[Call]) -> Result<(StatusCode, Vec<u8>)> {
         let request = self
             .client
             .post(self.url.clone())
@@ -284,6 +288,7 @@ impl Endpoint {
         // What it says of its length is believed only so far.
         let said = response.content_length().unwrap_or(0).min(READ_AHEAD_MAX);
         let mut bytes = Vec::with_capacity(said as usize);
+        let began = Instant::now();
         while let Some(part) = response.chunk().await.map_err(|error| self.down(&error))? {
             if bytes.len() as u64 + part.len() as u64 > most {
                 return Err(Error::TooLarge {
@@ -294,14 +299,22 @@ impl Endpoint {
             }
             self.meters.received_bytes.increment(part.len() as u64);
             bytes.extend_from_slice(&part);
+            if is_too_slow(began.elapsed(), bytes.len()) {
+                return Err(self.unavailable("the answer comes too slowly".to_owned()));
+            }
         }
         Ok(bytes)
     }
 
     /// How many calls one request may make.
     pub(crate) fn batch(&self) -> usize {
-        let refused = self.health().batch_refused;
-        let most = refused.map_or(usize::MAX, |refused| refused / 2);
+        let health = self.health();
+        if health.missing.contains(BATCH) {
+            return 1;
+        }
+        let most = health
+            .batch_refused
+            .map_or(usize::MAX, |refused| refused / 2);
         self.settings.batch.min(most).max(1)
     }
 
@@ -310,6 +323,13 @@ impl Endpoint {
         let mut health = self.health();
         let least = health.batch_refused.map_or(calls, |known| known.min(calls));
         health.batch_refused = Some(least);
+    }
+
+    /// Notes that it takes no more than one call in a request.
+    pub(crate) fn refuses_batches(&self) {
+        if self.lacks(BATCH) {
+            tracing::info!(endpoint = %self.name, "batches are refused, sending single calls");
+        }
     }
 
     fn down(&self, error: &reqwest::Error) -> Error {
@@ -378,8 +398,9 @@ impl Endpoint {
         }
     }
 
-    pub(crate) fn lacks(&self, method: &'static str) {
-        self.health().missing.insert(method);
+    /// Notes what it cannot do; returns whether that is news.
+    pub(crate) fn lacks(&self, method: &'static str) -> bool {
+        self.health().missing.insert(method)
     }
 
     pub(crate) fn has(&self, method: &str) -> bool {
@@ -398,37 +419,6 @@ impl Endpoint {
             last_error: health.last_error.clone(),
         }
     }
-}
-
-/// Answers by their ids, whatever order they came in; an error unless every call has one.
-fn parse<T: DeserializeOwned>(
-    bytes: &[u8],
-    calls: usize,
-) -> std::result::Result<Vec<Answer<T>>, String> {
-    let whole = |bytes| serde_json::from_slice::<Reply<T>>(bytes).map(|reply| vec![reply]);
-    let list = |bytes| serde_json::from_slice::<Vec<Reply<T>>>(bytes);
-    // What it begins with tells what it is, so that an error is about that.
-    let is_list = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-    let replies = if is_list { list(bytes) } else { whole(bytes) };
-    let mut replies = replies.map_err(|error| error.to_string())?;
-    if let (false, [only]) = (is_list || calls == 1, replies.as_mut_slice()) {
-        // One error for the whole batch stands for each of its calls.
-        let fault = only.error.take();
-        let fault = fault.ok_or("one answer for many calls")?;
-        return Ok((0..calls).map(|_| Err(fault.clone())).collect());
-    }
-    let mut answers: Vec<Option<Answer<T>>> = (0..calls).map(|_| None).collect();
-    for reply in replies {
-        let id = match reply.id {
-            Some(id) => usize::try_from(id).unwrap_or(usize::MAX),
-            None if calls == 1 => 0,
-            None => continue,
-        };
-        let place = answers.get_mut(id).ok_or("an answer to no call")?;
-        *place = Some(reply.error.map_or(Ok(reply.result), Err));
-    }
-    let all: Option<Vec<Answer<T>>> = answers.into_iter().collect();
-    all.ok_or_else(|| "a call without an answer".to_owned())
 }
 
 /// A request to an endpoint, to be filled in.
@@ -487,6 +477,11 @@ pub(crate) fn reason_of(error: &reqwest::Error) -> &'static str {
     }
 }
 
+/// Whether so many bytes in so long a time are too few to wait for the rest.
+pub(crate) fn is_too_slow(elapsed: Duration, bytes: usize) -> bool {
+    elapsed > PACE_AFTER && (bytes as f64) < elapsed.as_secs_f64() * PACE_BYTES_A_SECOND
+}
+
 /// How long the endpoint asked us to wait.
 pub(crate) fn retry_after(response: &Response) -> Option<Duration> {
     let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
@@ -501,35 +496,6 @@ mod tests {
     fn endpoint() -> Endpoint {
         let url = "http://user:secret@node.example:8545/v3/KEY";
         Endpoint::named_apart(EndpointSettings::new(url), 1, &[]).unwrap()
-    }
-
-    fn texts(bytes: &str, calls: usize) -> Option<Vec<String>> {
-        let answers = parse::<Box<RawValue>>(bytes.as_bytes(), calls).ok()?;
-        let text = |answer: Answer<Box<RawValue>>| match answer {
-            Ok(value) => value.map_or("null".to_owned(), |value| value.get().to_owned()),
-            Err(fault) => format!("{} {}", fault.code, fault.message),
-        };
-        Some(answers.into_iter().map(text).collect())
-    }
-
-    #[test]
-    fn answers_come_in_the_order_of_the_calls() {
-        let batch = r#"[{"id":1,"result":"b"},{"id":0,"result":null}]"#;
-        assert_eq!(texts(batch, 2).unwrap(), ["null", "\"b\""]);
-        let fault = r#"[{"id":0,"result":1},{"id":1,"error":{"code":-32000,"message":"no"}}]"#;
-        assert_eq!(texts(fault, 2).unwrap(), ["1", "-32000 no"]);
-        let whole = r#"{"id":null,"error":{"code":-32600,"message":"no batches"}}"#;
-        assert_eq!(texts(whole, 2).unwrap(), ["-32600 no batches"; 2]);
-        assert_eq!(texts(r#"{"id":0,"result":7}"#, 1).unwrap(), ["7"]);
-        for cut in [
-            r#"[{"id":0,"result":1}]"#,
-            r#"[{"id":0,"res"#,
-            "",
-            r#"[{"id":5,"result":1}]"#,
-            r#"{"id":0,"result":1}"#,
-        ] {
-            assert_eq!(texts(cut, 2), None, "{cut}");
-        }
     }
 
     #[test]

@@ -110,3 +110,18 @@ async fn a_node_that_takes_few_calls_at_once_is_sent_few() {
         );
     }
 }
+
+/// Such a node was asked for batches for ever, and no range ever came from it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_refuses_batches_is_sent_single_calls() {
+    let node = EvmNode::new(EvmSpec::tiny(4), 60);
+    for (strategy, single) in [(Strategy::Logs, 1 + 60), (Strategy::Receipts, 2 * 60)] {
+        let options = RpcOptions {
+            no_batches: true,
+            ..RpcOptions::default()
+        };
+        let sent = fetch(&node, options, strategy).await;
+        // Its chain id, each call alone, and the batches by which it is learned.
+        assert!((single..single + 4).contains(&sent), "{strategy:?}: {sent}");
+    }
+}

@@ -6,25 +6,27 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_model::{
-    Block, BlockClock, BlockRange, Dataset, Hash32, Log, LogParts, Payload, Scope, Tx, Verification,
+    Block, BlockClock, BlockRange, BlockRef, Dataset, Hash32, Log, LogParts, Payload, Scope, Tx,
+    Verification,
 };
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
-use super::hint::{Meaning, meaning};
+use super::hint::{Meaning, meaning, refuses_batches};
 use super::ranges::Spans;
 use super::verify::Verifier;
 use super::wire::{WholeBlock, WireBlock, WireLog, WireReceipt, hex};
-use crate::endpoint::{Answer, Call, Endpoint, verify_span};
+use crate::endpoint::{Call, Endpoint, verify_span};
 use crate::error::{Error, Result};
 use crate::meters::Outcome;
+use crate::reply::Answer;
 use crate::source::{Fetched, Want};
 
 pub(crate) const GET_RECEIPTS: &str = "eth_getBlockReceipts";
 const GET_BLOCK: &str = "eth_getBlockByNumber";
-const GET_LOGS: &str = "eth_getLogs";
+pub(super) const GET_LOGS: &str = "eth_getLogs";
 
 /// How often calls that failed are sent again, and the pause before the first time; it doubles.
 const CALL_RETRIES: u32 = 5;
@@ -41,6 +43,8 @@ pub(crate) struct Fetcher<'a> {
     pub(crate) verifier: &'a Verifier,
     pub(crate) want: &'a Want,
     pub(crate) spans: &'a Spans,
+    /// A block above the range that the endpoint has; none for the tail.
+    pub(crate) anchor: Option<BlockRef>,
 }
 
 impl Fetcher<'_> {
@@ -128,6 +132,16 @@ impl Fetcher<'_> {
         let mut by_block: HashMap<u64, Vec<&WireLog>> = HashMap::new();
         for log in logs {
             by_block.entry(log.block_number).or_default().push(log);
+        }
+        let bare = |block: &&WireBlock| !by_block.contains_key(&block.header.number);
+        let doubtful = blocks.iter().filter(bare);
+        let doubtful =
+            doubtful.filter(|block| !self.is_suspicious(block) && self.is_doubtful(block));
+        let doubtful: Vec<&WireBlock> = doubtful.collect();
+        let confirmed = self.by_hash(&doubtful).await?;
+        for (number, logs) in &confirmed {
+            let logs: Vec<&WireLog> = logs.iter().collect();
+            by_block.insert(*number, logs);
         }
         let mut fetched = Vec::with_capacity(blocks.len());
         for block in blocks {
@@ -249,6 +263,10 @@ impl Fetcher<'_> {
                 self.endpoint.refused_batch(some.len());
                 continue;
             }
+            if some.len() > 1 && no_batches(&more) {
+                self.endpoint.refuses_batches();
+                continue;
+            }
             answers.extend(more);
         }
         Ok(answers)
@@ -258,6 +276,9 @@ impl Fetcher<'_> {
     /// bad answer in a batch is no reason to ask for all of it once more.
     async fn ask_once<T: DeserializeOwned>(&self, calls: &[Call]) -> Result<Vec<Answer<T>>> {
         let mut answers: Vec<Answer<T>> = self.endpoint.send(calls).await?;
+        if calls.len() > 1 && no_batches(&answers) {
+            return Ok(answers);
+        }
         let in_trouble = |answer: &Answer<T>| match answer {
             // Behind one URL there are many nodes, and some are a block behind the others.
             Ok(found) => found.is_none(),
@@ -413,9 +434,15 @@ impl Fetcher<'_> {
     }
 }
 
-fn is_too_large<T>(answer: &Answer<T>) -> bool {
+pub(super) fn is_too_large<T>(answer: &Answer<T>) -> bool {
     let fault = answer.as_ref().err();
     fault.is_some_and(|fault| matches!(meaning(fault), Meaning::TooLarge(_)))
+}
+
+/// Whether a request of several calls was refused because it had several.
+pub(super) fn no_batches<T>(answers: &[Answer<T>]) -> bool {
+    let refused = |answer: &Answer<T>| answer.as_ref().is_err_and(refuses_batches);
+    answers.iter().all(refused)
 }
 
 /// What a header says of its block's place.
@@ -430,7 +457,7 @@ pub(crate) fn clock_of(wire: &WireBlock) -> BlockClock {
 
 /// The part of a log filter that a scope makes: emitters and first topics, each only where every
 /// entry names one. It may let in more than the scope, never less; the rest is filtered here.
-fn scope_params(scope: &Scope) -> String {
+pub(super) fn scope_params(scope: &Scope) -> String {
     let Scope::Only(entries) = scope else {
         return String::new();
     };

@@ -1,7 +1,7 @@
 //! What providers say when a range is too large, in their many spellings.
 
 use super::wire::parse_quantity;
-use crate::endpoint::RpcFault;
+use crate::reply::RpcFault;
 
 /// What an error of a node means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,6 +79,14 @@ pub(crate) fn meaning(fault: &RpcFault) -> Meaning {
     Meaning::Trouble
 }
 
+/// Whether it refuses several calls in one request, whatever they ask for. Too many of them, or too
+/// often, is another matter.
+pub(crate) fn refuses_batches(fault: &RpcFault) -> bool {
+    let text = fault.message.to_lowercase();
+    let means = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
+    text.contains("batch") && !means(TOO_OFTEN) && !means(TOO_LARGE)
+}
+
 /// How many blocks a message says would work: from a range in brackets or after "range", or from a
 /// number of blocks. Only a hint: the caller checks that it is smaller than what failed.
 fn span(text: &str) -> Option<u64> {
@@ -141,6 +149,25 @@ fn bracketed(text: &str) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_speaks_of_batches_refuses_them() {
+        for (message, refuses) in [
+            ("batch requests are not supported", true),
+            ("Batch calls are disabled for this plan", true),
+            ("batch too large", false),
+            ("batch of 100 exceeds the maximum", false),
+            ("rate limit reached for batch calls", false),
+            ("internal error", false),
+        ] {
+            let fault = RpcFault {
+                code: -32600,
+                message: message.to_owned(),
+                data: None,
+            };
+            assert_eq!(refuses_batches(&fault), refuses, "{message}");
+        }
+    }
 
     #[track_caller]
     fn check(code: i64, message: &str, expected: Meaning) {

@@ -16,9 +16,10 @@ use super::recent::Recent;
 use super::standing::{Reader, Tags};
 use super::verify::{Checks, Verifier};
 use super::wire::{WireBlock, hex, parse_quantity};
-use crate::endpoint::{Answer, Call, Endpoint, EndpointReport, EndpointSettings};
+use crate::endpoint::{Call, Endpoint, EndpointReport, EndpointSettings};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
+use crate::reply::Answer;
 use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
 /// How often a range is tried on all endpoints together.
@@ -244,6 +245,7 @@ impl EvmSource {
         endpoint: &Arc<Endpoint>,
         range: BlockRange,
         want: &Want,
+        anchor: Option<BlockRef>,
     ) -> Result<Vec<Fetched>> {
         let spans = self.spans.get(&endpoint.name);
         let spans = spans.ok_or_else(|| endpoint.unavailable("it is not known".to_owned()))?;
@@ -252,6 +254,7 @@ impl EvmSource {
             verifier: &self.verifier,
             want,
             spans,
+            anchor,
         };
         if self.strategy(endpoint, want) == Strategy::Receipts {
             if let Some(header) = self.recent.take(endpoint, range, want)
@@ -295,9 +298,10 @@ impl EvmSource {
                 endpoint.lied(&format!("block {number}: {what}"));
             }
             Error::WrongChain { .. } => endpoint.lied(&error.to_string()),
-            Error::NoMethod { method, .. } => {
-                tracing::info!(endpoint = %endpoint.name, method, "method missing, asking another way");
-                endpoint.lacks(method);
+            Error::NoMethod { method, .. } if *method == GET_RECEIPTS => {
+                if endpoint.lacks(method) {
+                    tracing::info!(endpoint = %endpoint.name, method, "method missing, asking another way");
+                }
             }
             _ => {
                 self.lock_admitted().remove(&endpoint.name);
@@ -373,40 +377,41 @@ impl Source for EvmSource {
         want: &Want,
         anchor: Option<BlockRef>,
     ) -> Result<Vec<Fetched>> {
+        let count = self.pool.endpoints().len();
+        // Asking these once more would change nothing.
+        let mut unfit: Vec<Arc<str>> = Vec::new();
         let mut avoid: Vec<Arc<str>> = Vec::new();
         let mut attempts = 0;
-        let fetched = loop {
-            if avoid.len() == self.pool.endpoints().len() {
-                avoid.clear();
+        loop {
+            if avoid.len() == count {
+                avoid.clone_from(&unfit);
             }
             let endpoint = self.pool.endpoint(&avoid).await?;
             let asked = async {
                 self.admit(&endpoint, anchor).await?;
-                self.prefix(&endpoint, range, want).await
+                let fetched = self.prefix(&endpoint, range, want, anchor).await?;
+                check_level(&fetched, want)?;
+                Ok(fetched)
             };
             let error = match asked.await {
-                Ok(fetched) => break fetched,
+                Ok(fetched) => return Ok(fetched),
                 Err(error) => error,
             };
             self.note(&endpoint, &error);
-            // One that lacks a method is asked another way; all others are passed over.
-            if !matches!(error, Error::NoMethod { .. }) {
-                avoid.push(endpoint.name.clone());
+            match &error {
+                // Without receipts it is asked another way; without anything else it cannot be.
+                Error::NoMethod { method, .. } if *method == GET_RECEIPTS => {}
+                Error::NoMethod { .. } | Error::Invalid(_) => {
+                    unfit.push(endpoint.name.clone());
+                    avoid.push(endpoint.name.clone());
+                }
+                _ => avoid.push(endpoint.name.clone()),
             }
             attempts += 1;
-            if attempts >= ATTEMPTS {
+            if attempts >= ATTEMPTS || unfit.len() == count {
                 return Err(Error::Exhausted(Box::new(error)));
             }
-        };
-        let proven = |one: &Fetched| one.level >= want.level;
-        if let Some(weak) = fetched.iter().find(|one| !proven(one)) {
-            let number = weak.block.clock.number;
-            return Err(Error::Invalid(format!(
-                "block {number} cannot be proven as far as is wanted (level={:?}, wanted={:?})",
-                weak.level, want.level
-            )));
         }
-        Ok(fetched)
     }
 
     async fn listen(&self) {
@@ -458,4 +463,16 @@ impl Source for EvmSource {
             }
         }
     }
+}
+
+/// Whether every block is proven as far as is wanted.
+fn check_level(fetched: &[Fetched], want: &Want) -> Result<()> {
+    let Some(weak) = fetched.iter().find(|one| one.level < want.level) else {
+        return Ok(());
+    };
+    let number = weak.block.clock.number;
+    Err(Error::Invalid(format!(
+        "block {number} cannot be proven as far as is wanted (level={:?}, wanted={:?})",
+        weak.level, want.level
+    )))
 }

@@ -8,18 +8,17 @@ use std::sync::Arc;
 use chronolith_model::BlockRef;
 use serde_json::value::RawValue;
 
-use super::fetch::clock_of;
+use super::fetch::{clock_of, is_too_large, no_batches};
 use super::hint::{Meaning, meaning};
 use super::verify::Verifier;
 use super::wire::{WireBlock, parse_quantity};
-use crate::endpoint::{Answer, Call, Endpoint, NO_ANSWER};
+use crate::endpoint::{Call, Endpoint, NO_ANSWER};
 use crate::error::{Error, Result};
+use crate::reply::Answer;
 use crate::source::Heads;
 
-/// What an endpoint that refuses batches is noted to lack.
-const BATCH: &str = "batch";
 /// How JSON-RPC says that a parameter makes no sense: said of a tag, the node does not know it.
-const INVALID_PARAMS: i64 = -32_602;
+pub(super) const INVALID_PARAMS: i64 = -32_602;
 
 /// Which tags are asked for beside the newest block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,9 +72,8 @@ impl Reader<'_> {
     /// Where the endpoint stands, with the header of its newest block.
     pub(crate) async fn heads(&self, tags: Tags) -> Result<(Heads, WireBlock)> {
         let names = tags.names();
-        let batch = self.endpoint.settings.batch >= names.len() && self.endpoint.has(BATCH);
         if names.len() > 1
-            && batch
+            && self.endpoint.batch() >= names.len()
             && let Some(blocks) = self.together(&names).await?
         {
             let heads = self.heads_from(tags, blocks);
@@ -106,24 +104,21 @@ impl Reader<'_> {
         }
     }
 
-    /// All of them in one request; none where the endpoint does not take several calls at once.
+    /// All of them in one request; none where that was not answered as several calls.
     async fn together(&self, names: &[&str]) -> Result<Option<Vec<Option<WireBlock>>>> {
         let calls: Vec<Call> = names.iter().map(|name| call(name)).collect();
-        let answers = match self.endpoint.send(&calls).await {
+        let answers: Vec<Answer<WireBlock>> = match self.endpoint.send(&calls).await {
             Ok(answers) => answers,
+            // A page of somebody in between says nothing about batches: the next one is tried again.
             Err(Error::Unavailable { reason, .. }) if reason.starts_with(NO_ANSWER) => {
-                self.endpoint.lacks(BATCH);
                 return Ok(None);
             }
             Err(error) => return Err(error),
         };
-        let refused = |answer: &Answer<WireBlock>| {
-            answer
-                .as_ref()
-                .is_err_and(|fault| is_refusal(&fault.message))
-        };
-        if answers.iter().all(refused) {
-            self.endpoint.lacks(BATCH);
+        if answers.iter().all(is_too_large) {
+            self.endpoint.refused_batch(names.len());
+        } else if no_batches(&answers) {
+            self.endpoint.refuses_batches();
         }
         if answers.iter().all(Answer::is_err) {
             return Ok(None);
@@ -185,10 +180,6 @@ fn call(tag: &str) -> Call {
         method: "eth_getBlockByNumber",
         params: format!(r#"["{tag}",false]"#),
     }
-}
-
-fn is_refusal(message: &str) -> bool {
-    message.to_lowercase().contains(BATCH)
 }
 
 /// Nodes that do not know a tag, or have nothing under it yet, say so in words of their own.
