@@ -309,6 +309,16 @@ impl Archive {
             .unwrap_or_default()
     }
 
+    /// Which blocks are archived with these datasets and this scope, with the level to which they were
+    /// proven. The counterpart of [`Self::lacking`].
+    #[must_use]
+    pub fn kept(&self, datasets: DatasetSet, scope: &Scope) -> Vec<(BlockRange, Verification)> {
+        let snapshot = self.view.current();
+        snapshot
+            .map(|snapshot| snapshot.kept(datasets, scope))
+            .unwrap_or_default()
+    }
+
     /// The blocks of a range of which these datasets and this scope are not archived, in order.
     #[must_use]
     pub fn lacking(

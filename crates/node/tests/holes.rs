@@ -109,3 +109,27 @@ async fn what_is_kept_by_now_and_lacking_is_found() {
     bench.say(&["backfill", "--from", "150", "--to", "195"]);
     bench.say(&["verify", "--against-source"]);
 }
+
+/// A chain of which some logs are kept shows what it covers of them, and how far it is proven.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_narrow_scope_is_covered_too() {
+    let node = EvmNode::new(EvmSpec::tiny(74), 120);
+    let log = (0..120).find_map(|number| node.block(number)?.to_model().logs.pop());
+    let address: String = log
+        .unwrap()
+        .emitter()
+        .iter()
+        .fold("0x".to_owned(), |text, byte| format!("{text}{byte:02x}"));
+    let server = serve(&node, RpcOptions::default()).await;
+    let more = format!(r#"{DEPTH_5}, {KEPT}, "logs": {{ "addresses": ["{address}"] }}"#);
+    let bench = Bench::new(&[server.url()], &more);
+    bench.say(&["run", "--until-caught-up"]);
+    let covered = bench.json(&["state", "--json"])[0]["covered"].clone();
+    assert_eq!(
+        (&covered[0]["from"], &covered[0]["to"]),
+        (&0.into(), &115.into())
+    );
+    let verified = bench.json(&["verify", "--json", "--against-source"]);
+    assert_eq!(verified["level"], covered[0]["level"], "{verified}");
+    assert!(verified["logs"].as_u64().unwrap() > 0, "{verified}");
+}

@@ -64,7 +64,7 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
         true => Some(archive.content_root(range).await?.to_string()),
         false => None,
     };
-    let levels = archive.coverage(chain.datasets, None);
+    let levels = archive.kept(chain.datasets, &chain.scope);
     let within = levels.iter();
     let within = within.filter(|(covered, _)| covered.intersect(&range).is_some());
     let lowest = within.map(|(_, level)| *level).min().map(level_name);
