@@ -223,6 +223,13 @@ impl Archive {
         })
     }
 
+    /// The highest level to which blocks of an object were proven: what replaces it must reach as far.
+    #[must_use]
+    pub fn highest_level(&self, object: &StoredObject) -> Option<Verification> {
+        let snapshot = self.view.current()?;
+        snapshot.highest_level(&object.range, object.datasets)
+    }
+
     /// The segments that hold a block.
     #[must_use]
     pub fn segments_of(&self, number: u64) -> Vec<StoredObject> {

@@ -190,6 +190,25 @@ impl Snapshot {
         covered
     }
 
+    /// The highest level that blocks of a range hold in segments that keep exactly these datasets.
+    pub(crate) fn highest_level(
+        &self,
+        range: &BlockRange,
+        datasets: DatasetSet,
+    ) -> Option<Verification> {
+        let mut highest = None;
+        let facts = self.segments.iter().map(|entry| &entry.facts);
+        for facts in facts.filter(|facts| facts.datasets == datasets) {
+            let mut start = facts.range.start;
+            for &(end, level) in &facts.levels {
+                let part = BlockRange::new(start, end);
+                highest = highest.max(part.intersect(range).map(|_| level));
+                start = end;
+            }
+        }
+        highest
+    }
+
     /// The blocks of a range that no segment holds with these datasets and all logs of this scope.
     pub(crate) fn lacking(
         &self,

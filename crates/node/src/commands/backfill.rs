@@ -109,9 +109,9 @@ async fn fill(
     part: BlockRange,
     told: &mut (dyn FnMut(u64) + Send),
 ) -> Result<(), Trouble> {
-    let kept = (refill.chain.datasets, refill.chain.scope.clone());
     let begin = || refill.archive.fill(part);
-    refill.refill(part, kept, begin, told).await
+    let want = want_of(refill.chain);
+    refill.refill(part, want, begin, told).await
 }
 
 fn tell(
