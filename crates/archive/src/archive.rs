@@ -223,6 +223,13 @@ impl Archive {
         })
     }
 
+    /// The highest level to which blocks of an object were proven: what replaces it must reach as far.
+    #[must_use]
+    pub fn highest_level(&self, object: &StoredObject) -> Option<Verification> {
+        let snapshot = self.view.current()?;
+        snapshot.highest_level(&object.range, object.datasets)
+    }
+
     /// The segments that hold a block.
     #[must_use]
     pub fn segments_of(&self, number: u64) -> Vec<StoredObject> {
@@ -306,6 +313,16 @@ impl Archive {
         let snapshot = self.view.current();
         snapshot
             .map(|snapshot| snapshot.coverage(&need))
+            .unwrap_or_default()
+    }
+
+    /// Which blocks are archived with these datasets and this scope, with the level to which they were
+    /// proven. The counterpart of [`Self::lacking`].
+    #[must_use]
+    pub fn kept(&self, datasets: DatasetSet, scope: &Scope) -> Vec<(BlockRange, Verification)> {
+        let snapshot = self.view.current();
+        snapshot
+            .map(|snapshot| snapshot.kept(datasets, scope))
             .unwrap_or_default()
     }
 

@@ -15,7 +15,7 @@ use crate::inspect::{Inspected, entries, read};
 use crate::meters::Meters;
 use crate::read::objects::Objects;
 use crate::read::snapshot::Snapshot;
-use crate::state::CatalogRef;
+use crate::state::{CatalogRef, State};
 use crate::view::{View, decode_state};
 use crate::write::edit::{catalog_names, state_names};
 
@@ -58,7 +58,8 @@ pub struct Copied {
 ///
 /// # Errors
 /// `Corrupt` where something of the archive is damaged: the copy is as it was before. `Invalid` where
-/// there is no archive, or it is of another chain, or something else lies in its place. `Store`.
+/// there is no archive, or it is of another chain, or something else or a newer copy lies in its place.
+/// `Store`.
 pub async fn copy_archive(
     from: &Place,
     to: &Place,
@@ -80,7 +81,7 @@ pub async fn copy_archive(
             );
             return Err(Error::Invalid(message));
         }
-        check_target(to, &state.archive_id).await?;
+        check_target(to, &state).await?;
         match copy_objects(&source, &target, &found, told).await {
             Ok(copied) => {
                 write_state(to, found.bytes).await?;
@@ -105,18 +106,27 @@ fn view_of(place: &Place, chain: ChainId) -> View {
     View::new(place.meta.clone(), objects)
 }
 
-/// Only an older copy of the same archive may be there.
-async fn check_target(to: &Place, archive_id: &[u8; 16]) -> Result<()> {
+/// Only an older copy of the same archive may be there: whoever names a restored archive, or an old one,
+/// must not lose the newer copy by it.
+async fn check_target(to: &Place, from: &State) -> Result<()> {
     let found = to.meta.load().await;
     let Some(found) = found.map_err(Error::store("load the state of the copy"))? else {
         return Ok(());
     };
-    if decode_state(&found)?.archive_id == *archive_id {
+    let there = decode_state(&found)?;
+    if there.archive_id != from.archive_id {
+        let message = "another archive lies there already: name an empty place";
+        return Err(Error::Invalid(message.to_owned()));
+    }
+    let age = |state: &State| (state.epoch, state.sequence);
+    if age(&there) <= age(from) {
         return Ok(());
     }
-    Err(Error::Invalid(
-        "another archive lies there already: name an empty place".to_owned(),
-    ))
+    let ((epoch, sequence), (our_epoch, our_sequence)) = (age(&there), age(from));
+    Err(Error::Invalid(format!(
+        "a newer copy of this archive lies there already: name an empty place, or move the newer one away \
+         (there={epoch}.{sequence}, archive={our_epoch}.{our_sequence})"
+    )))
 }
 
 /// Copies what a state names, all but the state itself.

@@ -112,6 +112,33 @@ async fn what_does_not_fit_is_refused() {
     assert!(to.meta.load().await.unwrap().is_none());
 }
 
+/// An archive that was restored from an older copy does not replace the newer one.
+#[tokio::test]
+async fn a_newer_copy_is_not_replaced_by_an_older_state() {
+    let (chain, from, older) = (tiny_chain(84), Stores::memory(), Stores::memory());
+    let archive = from.writer(&settings()).await;
+    ingest(&archive, &chain, BlockRange::new(0, 60), &[5]).await;
+    copy(&from, &older).await.unwrap();
+    let newer = Stores::memory();
+    // A newer state of the same epoch, and then one of a newer epoch.
+    for end in [90, 120] {
+        let start = end - 30;
+        let writer = match end {
+            90 => archive.clone(),
+            _ => from.writer(&settings()).await,
+        };
+        ingest(&writer, &chain, BlockRange::new(start, end), &[5]).await;
+        copy(&from, &newer).await.unwrap();
+        let kept = newer.meta.load().await.unwrap();
+        let refused = copy(&older, &newer).await;
+        let said = refused.unwrap_err().to_string();
+        assert!(said.contains("a newer copy"), "{said}");
+        assert_eq!(newer.meta.load().await.unwrap(), kept);
+        let range = BlockRange::new(0, end);
+        assert!(is_whole(&newer.reader(&settings()).await, range).await);
+    }
+}
+
 /// At every operation on the copy, in every form: it is as it was before, or it is the new one.
 #[tokio::test]
 async fn an_interrupted_copy_never_looks_whole() {

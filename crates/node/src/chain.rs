@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use chronolith_archive::{Archive, Settings as ArchiveSettings};
 use chronolith_finality::{Settings as WindowSettings, Tail, TailSnapshot, Tracker};
-use chronolith_model::{BlockRef, ChainId, Hash32, Verification};
+use chronolith_model::{BlockRange, BlockRef, ChainId, Hash32, Verification};
 use chronolith_source::evm::{EvmSettings, EvmSource};
 use chronolith_source::portal::PortalSource;
 use chronolith_source::{EndpointReport, JointSource, Source, Want};
@@ -162,10 +162,21 @@ impl Chain {
         }
     }
 
-    /// Whether everything that is wanted is archived.
+    /// Whether everything that is wanted is archived: a head behind the last block says nothing of
+    /// those below it.
     pub(crate) fn is_complete(&self) -> bool {
         self.end_block()
-            .is_some_and(|end| self.archive_next() > end)
+            .is_some_and(|end| self.lacking_below(end.saturating_add(1)).is_empty())
+    }
+
+    /// What is lacking of the blocks that are wanted, up to one that is not.
+    pub(crate) fn lacking_below(&self, end: u64) -> Vec<BlockRange> {
+        let (settings, wanted) = (
+            &self.settings,
+            BlockRange::new(self.settings.start_block, end),
+        );
+        self.archive
+            .lacking(wanted, settings.datasets, &settings.scope)
     }
 
     /// The blocks above the archive as they are now.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use chronolith_archive::{Archive, Error as ArchiveError, Fill, Provenance};
-use chronolith_model::{Block, BlockRange, BlockRef, DatasetSet, Scope};
+use chronolith_archive::{Archive, Error as ArchiveError, Fill, Health, Provenance};
+use chronolith_model::{Block, BlockRange, BlockRef, DatasetSet};
 use chronolith_source::{Fetched, Source, Want};
 
 use crate::clock::now;
@@ -32,20 +32,15 @@ struct Ends {
 }
 
 impl Refill<'_> {
-    /// Fetches a range, proven as far as the chain allows, and finishes a fill with it. Only endpoints
-    /// that have the archive's head are asked: they are on its chain.
+    /// Fetches a range and finishes a fill with it. Only endpoints that have a block of the archive behind
+    /// the range are asked: they are on its chain.
     pub(crate) async fn refill(
         &self,
         range: BlockRange,
-        (datasets, scope): (DatasetSet, Scope),
+        want: Want,
         begin: impl Fn() -> Result<Fill, ArchiveError>,
         told: &mut (dyn FnMut(u64) + Send),
     ) -> Result<(), Trouble> {
-        let want = Want {
-            datasets,
-            scope,
-            level: self.chain.level,
-        };
         let mut tries = 1;
         loop {
             let mut ends = Ends::default();
@@ -63,6 +58,27 @@ impl Refill<'_> {
         }
     }
 
+    /// A block of the archive that whoever delivers must have: its head. A halted archive's head may be
+    /// the very block that was replaced, so it is the lowest block behind the range there; without one
+    /// that can be read, what the archive knows of the range itself is all there is to check by.
+    async fn anchor(&self, range: BlockRange) -> Result<Option<BlockRef>, Trouble> {
+        let health = self.archive.health();
+        if !matches!(health.health, Health::Halted(_)) {
+            return Ok(health.head);
+        }
+        let covered = self.archive.coverage(DatasetSet::CLOCK, None).into_iter();
+        let mut behind = covered.filter(|(covered, _)| covered.end > range.end);
+        let Some((covered, _)) = behind.next() else {
+            return Ok(None);
+        };
+        let number = covered.start.max(range.end);
+        match self.archive.block_by_number(number).await {
+            Ok(clock) => Ok(Some(clock.block_ref())),
+            Err(ArchiveError::Corrupt { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     async fn pour(
         &self,
         range: BlockRange,
@@ -70,7 +86,7 @@ impl Refill<'_> {
         mut fill: Fill,
         (ends, told): (&mut Ends, &mut (dyn FnMut(u64) + Send)),
     ) -> Result<(), Trouble> {
-        let anchor = self.archive.health().head;
+        let anchor = self.anchor(range).await?;
         let mut fetches = Fetches::new(self.source, want, (range, anchor));
         while let Some(fetched) = fetches.next().await {
             let fetched = fetched?;

@@ -101,6 +101,37 @@ async fn what_is_lacking_is_fetched_and_nothing_else() {
     assert_equals(&bench, &node, BlockRange::new(0, 426));
 }
 
+/// No block would name the last one of such a fill as its parent: it would be the source's word alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn blocks_that_link_to_nothing_are_not_filled_in() {
+    let node = EvmNode::new(EvmSpec::tiny(55), 200);
+    let server = serve(&node, RpcOptions::default()).await;
+    let more = format!(r#"{DEPTH_5}, "startBlock": 150, "datasets": ["logs"]"#);
+    let bench = Bench::new(&[server.url()], &more);
+    bench.say(&["run", "--until-caught-up"]);
+    refused(
+        &bench,
+        &["backfill", "--from", "0", "--to", "99"],
+        "--to 149",
+    );
+    // One block is missing between the two.
+    refused(
+        &bench,
+        &["backfill", "--from", "100", "--to", "148"],
+        "--to 149",
+    );
+    let covered = bench.json(&["state", "--json"]);
+    assert_eq!(covered[0]["covered"][0]["from"], 150, "{covered}");
+    let word = ["backfill", "--json", "--from", "100", "--to", "149"];
+    assert_eq!(bench.json(&word)["filledBlocks"], 50);
+    // More is kept: blocks that are archived vouch for themselves, up to the newest one.
+    bench.change(r#"["logs"]"#, r#"["headers", "logs"]"#);
+    for (from, to, filled) in [("110", "120", 11), ("190", "195", 6)] {
+        let words = ["backfill", "--json", "--from", from, "--to", to];
+        assert_eq!(bench.json(&words)["filledBlocks"], filled);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_on_its_way_it_goes_on_where_it_was() {
     let node = EvmNode::new(EvmSpec::tiny(52), 2_000);

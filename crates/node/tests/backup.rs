@@ -107,3 +107,32 @@ async fn damage_is_neither_backed_up_nor_restored() {
     refused(&bench, &["restore", text(&kept)], &name);
     assert!(!data.join("chains/31337").exists());
 }
+
+/// The chain that an archive is of is remembered with its copy, and an old archive is not copied over a
+/// newer one.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_genesis_goes_along_and_a_newer_backup_stays() {
+    let node = EvmNode::new(EvmSpec::tiny(63), 60);
+    let server = serve(&node, RpcOptions::default()).await;
+    let bench = Bench::new(&[server.url()], DEPTH_5);
+    bench.say(&["run", "--until-caught-up"]);
+    let [old, kept, data] = ["old", "kept", "data"].map(|name| bench.dir.path().join(name));
+    bench.say(&["backup", text(&old)]);
+    node.mine(20);
+    bench.say(&["run", "--until-caught-up"]);
+    bench.say(&["backup", text(&kept)]);
+    let genesis = |dir: &Path| std::fs::read_to_string(dir.join("chains/31337/genesis"));
+    assert_eq!(genesis(&kept).unwrap(), genesis(&data).unwrap());
+    std::fs::rename(&data, bench.dir.path().join("lost")).unwrap();
+    bench.say(&["restore", text(&old)]);
+    assert_eq!(genesis(&data).unwrap(), genesis(&kept).unwrap());
+    refused(&bench, &["backup", text(&kept)], "a newer copy");
+    // A source of another chain is refused before anything is archived.
+    let other = EvmNode::new(EvmSpec::tiny(64), 100);
+    let elsewhere = serve(&other, RpcOptions::default()).await;
+    bench.change(&server.url(), &elsewhere.url());
+    refused(&bench, &["run", "--until-caught-up"], "of another chain");
+    std::fs::remove_dir_all(&data).unwrap();
+    bench.say(&["restore", text(&kept)]);
+    assert_eq!(bench.head(), Some(75));
+}

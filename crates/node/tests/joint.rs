@@ -137,3 +137,30 @@ async fn a_portal_that_fails_is_stood_in_for() {
         assert!(said.contains("history comes from the endpoints"), "{said}");
     }
 }
+
+/// What endpoints proved further is made anew from them, although the portal has it by now.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_endpoints_proved_is_repaired_from_them() {
+    let node = EvmNode::new(EvmSpec::tiny(55), FEW);
+    node.set_finalized_depth(600);
+    let more = r#", "datasets": ["logs", "tx_hashes"]"#;
+    let both = Both::new(&node, &node, PortalFaults::new(1), more).await;
+    both.assert_caught_up(&node);
+    let levels = both.bench.json(&["state", "--json"])[0]["covered"].clone();
+    assert!(levels.as_array().unwrap().len() > 1, "one level: {levels}");
+    node.set_finalized_depth(5);
+    let batches = both.bench.chain_dir().join("blobs").join("bat");
+    let lost: Vec<_> = std::fs::read_dir(batches).unwrap().collect();
+    let lost_count = lost.len();
+    for file in lost {
+        std::fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    let repaired = both.bench.json(&["repair", "--json"]);
+    let mended = repaired["mended"].as_array().unwrap().len();
+    assert!(mended > 0 && mended <= lost_count, "{repaired}");
+    let after = both.bench.json(&["state", "--json"])[0]["covered"].clone();
+    let last =
+        |levels: &serde_json::Value| levels.as_array().unwrap().last().unwrap()["level"].clone();
+    assert_eq!(last(&after), last(&levels), "{after}");
+    both.assert_caught_up(&node);
+}

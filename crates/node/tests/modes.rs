@@ -72,6 +72,34 @@ async fn a_backfill_is_bounded_and_exits() {
     assert_eq!(compared["findings"].as_array().unwrap().len(), 0);
 }
 
+/// A head behind the last block is not all of the blocks before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backfill_below_what_is_archived_is_refused_and_not_called_complete() {
+    let node = EvmNode::new(EvmSpec::tiny(43), 300);
+    let bounded = |start: u64, end: u64| {
+        format!(r#""mode": "backfill", "startBlock": {start}, "endBlock": {end}"#)
+    };
+    let (_server, bench) = bench(&node, &bounded(200, 250)).await;
+    run(&bench, 0);
+    // All of it, or its first blocks, lie below.
+    for end in [100, 220, 280] {
+        set(&bench, &bounded(50, end));
+        let said = run(&bench, 1);
+        assert!(said.contains("--from 50 --to 199`"), "{said}");
+    }
+    bench.say(&["backfill", "--from", "50", "--to", "199"]);
+    for (end, head) in [(100, 250), (280, 280)] {
+        set(&bench, &bounded(50, end));
+        run(&bench, 0);
+        assert_eq!(bench.head(), Some(head));
+    }
+    let compared = bench.json(&["verify", "--json", "--against-source"]);
+    assert_eq!(
+        (&compared["from"], &compared["to"]),
+        (&50.into(), &280.into())
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn streaming_does_not_start_over_a_gap() {
     let node = EvmNode::new(EvmSpec::tiny(42), 300);

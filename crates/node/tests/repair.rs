@@ -197,6 +197,25 @@ async fn a_source_of_another_chain_repairs_nothing() {
     assert_whole(&bench, &node, ALL).await;
 }
 
+/// A halt keeps what is archived, and so does a repair, although the source has another head by now.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_halted_archive_whose_head_was_replaced_is_repaired() {
+    let (bench, node, _server) = archived(37).await;
+    node.reorg(10);
+    let running = bench.start();
+    bench.wait("the halt", || {
+        bench.json(&["state", "--json"])[0]["halted"].is_string()
+    });
+    running.stop();
+    for lost in objects(&bench, "seg") {
+        std::fs::remove_file(lost).unwrap();
+    }
+    let told = bench.json(&["repair", "--json"]);
+    assert!(!told["mended"].as_array().unwrap().is_empty(), "{told}");
+    assert!(bench.json(&["state", "--json"])[0]["halted"].is_string());
+    assert_whole(&bench, &node, BlockRange::new(0, 200)).await;
+}
+
 /// Logs that a source once left out are put right only by a proof that is better than the one of then.
 #[tokio::test(flavor = "multi_thread")]
 async fn other_content_is_replaced_where_it_is_proven_further() {

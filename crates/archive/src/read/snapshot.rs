@@ -159,8 +159,21 @@ impl Snapshot {
 
     /// Intervals in which the need is met, with the lowest verification level of each.
     pub(crate) fn coverage(&self, need: &Need<'_>) -> Vec<(BlockRange, Verification)> {
+        self.covered_by(|entry| need.met_by(entry))
+    }
+
+    /// Intervals that are archived with these datasets and all logs of this scope, with their levels.
+    pub(crate) fn kept(
+        &self,
+        datasets: DatasetSet,
+        scope: &Scope,
+    ) -> Vec<(BlockRange, Verification)> {
+        self.covered_by(|entry| keeps(entry, datasets, scope))
+    }
+
+    fn covered_by(&self, meets: impl Fn(&SegmentEntry) -> bool) -> Vec<(BlockRange, Verification)> {
         let mut covered: Vec<(BlockRange, Verification)> = Vec::new();
-        for entry in self.segments.iter().filter(|entry| need.met_by(entry)) {
+        for entry in self.segments.iter().filter(|entry| meets(entry)) {
             let mut start = entry.facts.range.start;
             for &(end, level) in &entry.facts.levels {
                 let reached = covered.last().map_or(0, |(last, _)| last.end);
@@ -177,6 +190,25 @@ impl Snapshot {
         covered
     }
 
+    /// The highest level that blocks of a range hold in segments that keep exactly these datasets.
+    pub(crate) fn highest_level(
+        &self,
+        range: &BlockRange,
+        datasets: DatasetSet,
+    ) -> Option<Verification> {
+        let mut highest = None;
+        let facts = self.segments.iter().map(|entry| &entry.facts);
+        for facts in facts.filter(|facts| facts.datasets == datasets) {
+            let mut start = facts.range.start;
+            for &(end, level) in &facts.levels {
+                let part = BlockRange::new(start, end);
+                highest = highest.max(part.intersect(range).map(|_| level));
+                start = end;
+            }
+        }
+        highest
+    }
+
     /// The blocks of a range that no segment holds with these datasets and all logs of this scope.
     pub(crate) fn lacking(
         &self,
@@ -184,10 +216,7 @@ impl Snapshot {
         datasets: DatasetSet,
         scope: &Scope,
     ) -> Vec<BlockRange> {
-        let holds = |entry: &&Arc<SegmentEntry>| {
-            let kept = &entry.facts.scope;
-            entry.facts.datasets.covers(datasets) && (*kept == Scope::All || kept == scope)
-        };
+        let holds = |entry: &&Arc<SegmentEntry>| keeps(entry, datasets, scope);
         let (mut lacking, mut at) = (Vec::new(), range.start);
         for entry in self.segments.iter().filter(holds) {
             let held = entry.facts.range;
@@ -228,6 +257,12 @@ impl Snapshot {
         }
         Error::NotCovered { missing, covered }
     }
+}
+
+/// Whether a segment keeps these datasets and all logs of this scope.
+fn keeps(entry: &SegmentEntry, datasets: DatasetSet, scope: &Scope) -> bool {
+    let kept = &entry.facts.scope;
+    entry.facts.datasets.covers(datasets) && (*kept == Scope::All || kept == scope)
 }
 
 /// The first merged segment whose hashes no run holds.

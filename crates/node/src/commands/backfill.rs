@@ -1,7 +1,8 @@
 //! `chronolith backfill`: history that coverage lacks, fetched into the archive.
 
 use anyhow::{Result, bail, ensure};
-use chronolith_model::BlockRange;
+use chronolith_archive::Archive;
+use chronolith_model::{BlockRange, DatasetSet};
 use serde_json::json;
 
 use crate::admin::RunningNode;
@@ -70,6 +71,17 @@ pub(crate) async fn fill_lacking(refill: &Refill<'_>, range: BlockRange) -> Resu
     let plan = refill.source.plan(&want_of(chain));
     let fill_blocks = plan.blocks * plan.at_once as u64 * FILL_ROUNDS;
     let lacking = archive.lacking(range, chain.datasets, &chain.scope);
+    if let Some(last) = lacking.last() {
+        let linked = linked_end(archive, last.end);
+        ensure!(
+            linked == last.end,
+            "block {} is not archived, so nothing would vouch for block {}: fill in up to the next archived \
+             block, with --to {}",
+            last.end,
+            last.end - 1,
+            linked - 1
+        );
+    }
     let all: u64 = lacking.iter().map(BlockRange::len).sum();
     let mut progress = Progress::of_command("backfill", &chain.name, Unit::Blocks);
     let mut done = 0;
@@ -88,14 +100,24 @@ pub(crate) async fn fill_lacking(refill: &Refill<'_>, range: BlockRange) -> Resu
     Ok(done)
 }
 
+/// Where a fill that is to end here can end: its last block is archived already, or the block behind it
+/// is, which names it as its parent. What links to nothing is nobody's word but the source's.
+pub(super) fn linked_end(archive: &Archive, end: u64) -> u64 {
+    let covered = archive.coverage(DatasetSet::CLOCK, None);
+    let mut at_or_behind = covered.iter().filter(|(range, _)| range.end >= end);
+    at_or_behind
+        .next()
+        .map_or(end, |(range, _)| range.start.max(end))
+}
+
 async fn fill(
     refill: &Refill<'_>,
     part: BlockRange,
     told: &mut (dyn FnMut(u64) + Send),
 ) -> Result<(), Trouble> {
-    let kept = (refill.chain.datasets, refill.chain.scope.clone());
     let begin = || refill.archive.fill(part);
-    refill.refill(part, kept, begin, told).await
+    let want = want_of(refill.chain);
+    refill.refill(part, want, begin, told).await
 }
 
 fn tell(

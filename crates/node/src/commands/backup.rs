@@ -1,5 +1,6 @@
 //! `chronolith backup` and `chronolith restore`.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +15,9 @@ use crate::cli::Wanted;
 use crate::exit::Exit;
 use crate::progress::{Progress, Unit};
 use crate::settings::{ChainSettings, Settings};
+
+/// The hash of the chain's first block, beside its archive.
+const GENESIS: &str = "genesis";
 
 /// Copies the archives into a directory that is laid out like a data directory.
 pub(crate) async fn backup(settings: &Settings, dir: &Path, wanted: &Wanted) -> Result<Exit> {
@@ -95,8 +99,23 @@ async fn copy(chain: &ChainSettings, what: &'static str, from: &Path, to: &Path)
     let mut progress = Progress::of_command(what, &chain.name, Unit::Bytes);
     let told =
         &mut |done: chronolith_archive::Inspected| progress.reach(done.bytes, done.bytes_all);
-    let copied = copy_archive(&source, &target, ChainId(chain.chain_id), told).await;
-    Ok(copied?)
+    let copied = copy_archive(&source, &target, ChainId(chain.chain_id), told).await?;
+    copy_genesis(from, to)?;
+    Ok(copied)
+}
+
+/// Which chain an archive is of goes with it. The file is not there where no source served block 0.
+fn copy_genesis(from: &Path, to: &Path) -> Result<()> {
+    let (from, place) = (from.join(GENESIS), to.join(GENESIS));
+    if !from.exists() {
+        return Ok(());
+    }
+    let beside = to.join("genesis.tmp");
+    let copied = std::fs::copy(&from, &beside)
+        .and_then(|_| File::open(&beside)?.sync_all())
+        .and_then(|()| std::fs::rename(&beside, &place))
+        .and_then(|()| File::open(to)?.sync_all());
+    copied.with_context(|| format!("cannot copy {} to {}", from.display(), place.display()))
 }
 
 /// Gives the directory its name, durably.
@@ -104,7 +123,7 @@ fn put_in_place(beside: &Path, to: &Path) -> Result<()> {
     std::fs::rename(beside, to)
         .with_context(|| format!("cannot put the archive in place at {}", to.display()))?;
     let parent = to.parent().unwrap_or(Path::new("."));
-    let synced = std::fs::File::open(parent).and_then(|parent| parent.sync_all());
+    let synced = File::open(parent).and_then(|parent| parent.sync_all());
     synced.with_context(|| format!("cannot sync {}", parent.display()))
 }
 

@@ -86,16 +86,18 @@ pub(crate) async fn block_at(settings: &Settings, query: &BlockAtQuery) -> Resul
     Ok(Exit::Done)
 }
 
-/// The blocks asked for, or all that are archived.
+/// The blocks asked for, or all from the first archived one to the head: what is missing in between is
+/// for the caller to find, not to be passed over.
 pub(super) fn range_of(
     archive: &Archive,
     from: Option<u64>,
     to: Option<u64>,
 ) -> Result<BlockRange> {
-    let covered = archive.health().covered;
-    let covered = covered.context("the archive is empty so far")?;
+    let health = archive.health();
+    let ends = health.covered.zip(health.head);
+    let (covered, head) = ends.context("the archive is empty so far")?;
     let start = from.unwrap_or(covered.start);
-    let end = to.map_or(covered.end, |to| to.saturating_add(1));
+    let end = to.unwrap_or(head.number).saturating_add(1);
     if start >= end {
         bail!("--from {start} lies behind --to {}", end.saturating_sub(1));
     }

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use chronolith_archive::{Archive, AuditEntry, DamagedObject, Error as ArchiveError, ObjectSort};
 use chronolith_model::{BlockRange, ErrorKind};
+use chronolith_source::Want;
 use serde_json::json;
 
 use super::query::range_of;
@@ -175,10 +176,16 @@ async fn mend(refill: &Refill<'_>, damaged: &DamagedObject) -> Result<(), Troubl
         return Ok(archive.mend_run(object, audit()).await?);
     }
     let mut progress = Progress::of_command("fetching", &refill.chain.name, Unit::Blocks);
-    let kept = (object.datasets, object.scope.clone());
+    let held = archive.highest_level(object);
+    let want = Want {
+        datasets: object.datasets,
+        scope: object.scope.clone(),
+        // Endpoints beside a Portal prove more than is asked of both.
+        level: held.map_or(refill.chain.level, |held| held.max(refill.chain.level)),
+    };
     let told = &mut |done: u64| progress.reach(done, object.range.len());
     let begin = || archive.mend(object, audit());
-    refill.refill(object.range, kept, begin, told).await
+    refill.refill(object.range, want, begin, told).await
 }
 
 fn tell(

@@ -7,6 +7,7 @@ use futures::stream::{self, StreamExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
+use super::backfill::linked_end;
 use crate::admin;
 use crate::chain::Chain;
 use crate::exit::Exit;
@@ -76,6 +77,7 @@ async fn open_all(settings: &Settings) -> Result<Vec<Chain>> {
             let opened = async {
                 let chain = Chain::open(chain, &dir).await?;
                 streaming::check(&chain).await?;
+                check_bounded(&chain)?;
                 Ok(chain)
             };
             opened.await.map_err(|error: Error| error.context(named))
@@ -108,6 +110,26 @@ async fn open_all(settings: &Settings) -> Result<Vec<Chain>> {
         tracing::info!(chain = %name, id, next, "following");
     }
     Ok(chains)
+}
+
+/// Refuses mode backfill where blocks are lacking below the archive's head: it fetches upwards from
+/// there, and would never be done.
+fn check_bounded(chain: &Chain) -> Result<()> {
+    let Some(end_block) = chain.end_block() else {
+        return Ok(());
+    };
+    let next = chain.archive_next();
+    let lacking = chain.lacking_below(next.min(end_block.saturating_add(1)));
+    if let (Some(first), Some(last)) = (lacking.first(), lacking.last()) {
+        let (from, to) = (first.start, linked_end(&chain.archive, last.end) - 1);
+        let head = next.saturating_sub(1);
+        bail!(
+            "blocks from {from} on are lacking below the newest archived one, {head}, and mode backfill \
+             goes on from there: fetch them with `chronolith backfill --chain {} --from {from} --to {to}`",
+            chain.settings.chain_id
+        );
+    }
+    Ok(())
 }
 
 /// A chain that settles on another one of the file looks at its head there.

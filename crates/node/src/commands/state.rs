@@ -17,7 +17,7 @@ pub(crate) async fn state(settings: &Settings, wanted: &Wanted) -> Result<Exit> 
     for chain in chosen(settings, wanted)? {
         let archive = open_reader(chain, &settings.chain_dir(chain)).await?;
         let report = archive.health();
-        let covered = archive.coverage(chain.datasets, None);
+        let covered = archive.kept(chain.datasets, &chain.scope);
         if wanted.json {
             all.push(as_json(chain, &report, &covered));
         } else {

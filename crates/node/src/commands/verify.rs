@@ -2,10 +2,11 @@
 
 use anyhow::Result;
 use chronolith_archive::{Archive, DamagedObject, Result as ArchiveResult};
-use chronolith_model::{Block, BlockRange, Dataset, Payload};
+use chronolith_model::{Block, BlockClock, BlockRange, Dataset, DatasetSet, Payload};
 use chronolith_source::Source;
 use serde_json::{Value, json};
 
+use super::backfill::linked_end;
 use super::query::range_of;
 use super::state::level_name;
 use crate::backfill::parts;
@@ -45,8 +46,8 @@ impl Found {
     }
 }
 
-/// Reads every block of the range back: each must be covered, link to the one before, and pass its
-/// checksums. So must every object that holds one of them, whether a block needs it or only a query.
+/// Reads every block of the range back: each must be there with all that is kept, link to the one before,
+/// and pass its checksums. So must every object that holds one of them, whether a block needs it or only a query.
 pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<Exit> {
     let chain = settings.chain(asked.wanted.chain.as_deref())?;
     let archive = open_reader(chain, &settings.chain_dir(chain)).await?;
@@ -63,7 +64,7 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
         true => Some(archive.content_root(range).await?.to_string()),
         false => None,
     };
-    let levels = archive.coverage(chain.datasets, None);
+    let levels = archive.kept(chain.datasets, &chain.scope);
     let within = levels.iter();
     let within = within.filter(|(covered, _)| covered.intersect(&range).is_some());
     let lowest = within.map(|(_, level)| *level).min().map(level_name);
@@ -138,14 +139,46 @@ pub(super) async fn look(
         &mut |done: chronolith_archive::Inspected| progress.reach(done.bytes, done.bytes_all);
     let objects = archive.inspect(range, told).await?;
     drop(progress);
+    let lacking = archive.lacking(range, chain.datasets, &chain.scope);
     let mut found = Found {
         logs: 0,
-        blocks: Vec::new(),
+        blocks: gaps(archive, &lacking),
         objects,
     };
-    let mut progress = Progress::of_command("reading blocks", &chain.name, Unit::Blocks);
-    read_back(archive, chain, (range, &mut progress), &mut found).await;
+    read_back(archive, chain, (range, &lacking), &mut found).await;
     Ok(found)
+}
+
+/// One finding for each gap, however long it is.
+fn gaps(archive: &Archive, lacking: &[BlockRange]) -> Vec<Finding> {
+    let head = archive.health().head.map_or(0, |head| head.number);
+    let finding = |gap: &BlockRange| {
+        let (from, last) = (gap.start, gap.end - 1);
+        let what = if from > head {
+            format!("not archived, up to block {last}: `chronolith run` fetches what is final")
+        } else {
+            let to = linked_end(archive, last.min(head) + 1) - 1;
+            format!(
+                "not archived with all that is kept, up to block {last}: fetch it with `chronolith \
+                 backfill --from {from} --to {to}`"
+            )
+        };
+        Finding {
+            block: from,
+            what,
+            content_differs: false,
+        }
+    };
+    lacking.iter().map(finding).collect()
+}
+
+/// The blocks of a range that lie in none of the gaps.
+fn between(range: BlockRange, gaps: &[BlockRange]) -> Vec<BlockRange> {
+    let starts = std::iter::once(range.start).chain(gaps.iter().map(|gap| gap.end));
+    let ends = gaps.iter().map(|gap| gap.start).chain([range.end]);
+    let parts = starts.zip(ends);
+    let parts = parts.map(|(start, end)| BlockRange::new(start, end));
+    parts.filter(|part| !part.is_empty()).collect()
 }
 
 /// A block as far as it is kept: without its logs, only its clock can be asked for.
@@ -153,6 +186,10 @@ async fn read(archive: &Archive, chain: &ChainSettings, number: u64) -> ArchiveR
     if chain.datasets.contains(Dataset::Logs) {
         return archive.block(number).await;
     }
+    clock_alone(archive, number).await
+}
+
+async fn clock_alone(archive: &Archive, number: u64) -> ArchiveResult<Block> {
     Ok(Block {
         clock: archive.block_by_number(number).await?,
         txs: Vec::new(),
@@ -161,7 +198,7 @@ async fn read(archive: &Archive, chain: &ChainSettings, number: u64) -> ArchiveR
     })
 }
 
-/// Fetches every block anew, proven as it was when it came, and compares it with the archive's.
+/// Fetches every block that is archived anew, proven as it was when it came, and compares it.
 pub(super) async fn compare(
     archive: &Archive,
     source: &dyn Source,
@@ -171,7 +208,11 @@ pub(super) async fn compare(
     let mut findings = Vec::new();
     let want = want_of(chain);
     let mut progress = Progress::of_command("comparing", &chain.name, Unit::Blocks);
-    for part in parts(range, STEP_BLOCKS) {
+    let lacking = archive.lacking(range, chain.datasets, &chain.scope);
+    let there = between(range, &lacking);
+    let all: u64 = there.iter().map(BlockRange::len).sum();
+    let mut done = 0;
+    for part in there.iter().flat_map(|part| parts(*part, STEP_BLOCKS)) {
         for theirs in source.fetch(part, &want, None).await? {
             let number = theirs.block.clock.number;
             // What cannot be read back is a finding already.
@@ -191,15 +232,17 @@ pub(super) async fn compare(
                 content_differs: ours.clock == theirs.block.clock,
             });
         }
-        progress.reach(part.end - range.start, range.len());
+        done += part.len();
+        progress.reach(done, all);
     }
     Ok(findings)
 }
 
+/// Reads all blocks that are there: in gaps as well, where no more than a clock may be kept.
 async fn read_back(
     archive: &Archive,
     chain: &ChainSettings,
-    (range, progress): (BlockRange, &mut Progress),
+    (range, lacking): (BlockRange, &[BlockRange]),
     found: &mut Found,
 ) {
     let mut finding = |block: u64, what: String| {
@@ -209,14 +252,28 @@ async fn read_back(
             content_differs: false,
         });
     };
-    let mut before = None;
-    for number in range.start..range.end {
-        match read(archive, chain, number).await {
+    let clocks = archive.coverage(DatasetSet::CLOCK, None).into_iter();
+    let there: Vec<BlockRange> = clocks
+        .filter_map(|(covered, _)| covered.intersect(&range))
+        .collect();
+    let all: u64 = there.iter().map(BlockRange::len).sum();
+    let mut progress = Progress::of_command("reading blocks", &chain.name, Unit::Blocks);
+    let mut done = 0;
+    let mut before: Option<BlockClock> = None;
+    for number in there.iter().flat_map(|part| part.start..part.end) {
+        let gap = lacking.partition_point(|gap| gap.end <= number);
+        let in_gap = lacking.get(gap).is_some_and(|gap| gap.contains(number));
+        let block = match in_gap {
+            true => clock_alone(archive, number).await,
+            false => read(archive, chain, number).await,
+        };
+        match block {
             Ok(block) => {
-                if before.is_some_and(|before| before != block.clock.parent_hash) {
+                let before = before.replace(block.clock);
+                let before = before.filter(|before| before.number + 1 == number);
+                if before.is_some_and(|before| before.hash != block.clock.parent_hash) {
                     finding(number, "does not link to the block before".to_owned());
                 }
-                before = Some(block.clock.hash);
                 found.logs += block.logs.len() as u64;
             }
             Err(error) => {
@@ -224,6 +281,7 @@ async fn read_back(
                 before = None;
             }
         }
-        progress.reach(number + 1 - range.start, range.len());
+        done += 1;
+        progress.reach(done, all);
     }
 }
