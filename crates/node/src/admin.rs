@@ -8,11 +8,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use chronolith_model::BlockRange;
 use chronolith_serve::{Act, Later, Operator, Probe as _, Range, Refusal, admin};
+use futures::stream::{FuturesUnordered, StreamExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 
 use crate::acts::ChainAct;
 use crate::chain::Chain;
@@ -164,11 +164,15 @@ pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<Chain>>) -> Resul
     let token = settings.admin_token.as_ref().map(|token| token.0.as_str());
     let router = admin(desk.clone(), token);
     let jobs = async {
-        let mut running = JoinSet::new();
-        while let Some((id, chain, range)) = due.recv().await {
-            while running.try_join_next().is_some() {}
-            let desk = desk.clone();
-            running.spawn(async move { desk.end(id, fill(&chain, range).await) });
+        let mut running = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                Some((id, chain, range)) = due.recv() => running.push(async move {
+                    (id, fill(&chain, range).await)
+                }),
+                Some((id, done)) = running.next() => desk.end(id, done),
+                else => return,
+            }
         }
     };
     tokio::select! {

@@ -66,9 +66,9 @@ impl Refill<'_> {
         if !matches!(health.health, Health::Halted(_)) {
             return Ok(health.head);
         }
-        let covered = self.archive.coverage(DatasetSet::CLOCK, None).into_iter();
-        let mut behind = covered.filter(|(covered, _)| covered.end > range.end);
-        let Some((covered, _)) = behind.next() else {
+        let mut covered = self.archive.coverage(DatasetSet::CLOCK, None).into_iter();
+        let behind = covered.find(|(covered, _)| covered.end > range.end);
+        let Some((covered, _)) = behind else {
             return Ok(None);
         };
         let number = covered.start.max(range.end);
