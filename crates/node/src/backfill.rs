@@ -14,9 +14,12 @@ use crate::fetches::Fetches;
 use crate::ingest::{History, Trouble};
 use crate::progress::Progress;
 
-/// Blocks and logs that are archived together, about those of one segment, and how long they may take
-/// to come: what waits is fetched again after a crash.
-const GATHER_WEIGHT: usize = 57_344;
+/// Blocks and logs that are archived together, about those of one segment where there is room for them,
+/// and how long they may take to come: what waits is fetched again after a crash.
+const GATHER_WEIGHT: u64 = 57_344;
+const GATHER_WEIGHT_LEAST: u64 = 4_096;
+/// About what each takes while it waits.
+const WEIGHT_BYTES: u64 = 1_024;
 const GATHER_AT_MOST: Duration = Duration::from_secs(5);
 
 /// Fetches a range and archives it, all but its last block.
@@ -77,7 +80,9 @@ async fn gather(chain: &Chain, fetches: &mut Fetches, held: &mut Option<Fetched>
     let mut blocks = Vec::new();
     let mut weight = 0;
     let began = Instant::now();
-    while weight < GATHER_WEIGHT && began.elapsed() < GATHER_AT_MOST && !chain.acts.is_asked() {
+    let room = chain.settings.ranges.hold_bytes / WEIGHT_BYTES;
+    let enough = room.clamp(GATHER_WEIGHT_LEAST, GATHER_WEIGHT) as usize;
+    while weight < enough && began.elapsed() < GATHER_AT_MOST && !chain.acts.is_asked() {
         let next = match fetches.next().await {
             Some(Ok(fetched)) => {
                 chain.meters.backfill_range.record(fetched.len() as f64);

@@ -236,7 +236,7 @@ pub(crate) async fn open_source(settings: &ChainSettings) -> Result<Arc<dyn Sour
         tags: settings.finality.tags(),
         strategy: settings.strategy,
         checks: settings.checks,
-        span_max: settings.span_max,
+        ranges: settings.ranges,
     })?;
     endpoints
         .check_chain()

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use chronolith_finality::{Mark, Seen};
 use chronolith_model::BlockRef;
-use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy, Tags};
+use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::{Error as SourceError, Source};
 use tokio::sync::Notify;
 
@@ -81,7 +81,7 @@ impl L1 {
             strategy: Strategy::Receipts,
             // Which header fields it has is not known, and a height is all that is taken.
             checks: Checks::NONE,
-            span_max: 1,
+            ranges: RangeSettings::default(),
         })?;
         match source.check_chain().await {
             Err(error @ SourceError::WrongChain { .. }) => {

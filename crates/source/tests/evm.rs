@@ -15,7 +15,9 @@ use chronolith_model::{
 use chronolith_sim::evm::{
     EvmNode, EvmSpec, FaultSizes, Faults, MissingMethod, RpcFault, RpcOptions, RpcServer,
 };
-use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy, Subscription, Tags};
+use chronolith_source::evm::{
+    Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Subscription, Tags,
+};
 use chronolith_source::{EndpointSettings, Error, Fetched, Source, Want};
 
 const BLOCKS: u64 = 120;
@@ -40,7 +42,7 @@ fn source(servers: &[&RpcServer], strategy: Strategy) -> EvmSource {
         tags: Tags::ALL,
         strategy,
         checks: Checks::ALL,
-        span_max: 10_000,
+        ranges: RangeSettings::default(),
     })
     .unwrap()
 }
@@ -356,7 +358,10 @@ async fn an_answer_without_end_is_cut_off() {
         tags: Tags::ALL,
         strategy: Strategy::Receipts,
         checks: Checks::ALL,
-        span_max: 10,
+        ranges: RangeSettings {
+            most: 10,
+            ..RangeSettings::default()
+        },
     })
     .unwrap();
     let error = source
@@ -548,7 +553,10 @@ async fn two_keys_of_one_host_are_told_apart() {
         tags: Tags::ALL,
         strategy: Strategy::Receipts,
         checks: Checks::ALL,
-        span_max: 10,
+        ranges: RangeSettings {
+            most: 10,
+            ..RangeSettings::default()
+        },
     })
     .unwrap();
     let names: Vec<String> = source.endpoints().into_iter().map(|one| one.name).collect();

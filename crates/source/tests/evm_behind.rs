@@ -13,7 +13,7 @@ use chronolith_model::{
 use chronolith_sim::evm::{
     EvmNode, EvmSpec, Faults, MissingMethod, RpcFault, RpcOptions, RpcServer,
 };
-use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy, Tags};
+use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::{EndpointSettings, Fetched, Result, Source, Want};
 
 const BLOCKS: u64 = 40;
@@ -45,7 +45,7 @@ fn source(server: &RpcServer, bloom: bool) -> EvmSource {
             receipts_root: false,
             ..Checks::ALL
         },
-        span_max: 10_000,
+        ranges: RangeSettings::default(),
     })
     .unwrap()
 }

@@ -8,7 +8,7 @@
 
 use chronolith_model::{BlockRange, Dataset, DatasetSet, ErrorKind, Scope, Verification};
 use chronolith_sim::evm::{EvmNode, EvmSpec, MissingMethod, RpcOptions, RpcServer};
-use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy, Tags};
+use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::{EndpointSettings, Fetched, Source, Want};
 
 const BLOCKS: u64 = 60;
@@ -30,7 +30,7 @@ fn source(servers: &[&RpcServer], strategy: Strategy) -> EvmSource {
         tags: Tags::NONE,
         strategy,
         checks: Checks::ALL,
-        span_max: 10_000,
+        ranges: RangeSettings::default(),
     })
     .unwrap()
 }

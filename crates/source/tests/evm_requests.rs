@@ -7,7 +7,7 @@
 
 use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, Payload, Scope, Verification};
 use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions, RpcServer};
-use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy, Tags};
+use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::{EndpointSettings, Source, Want};
 
 const BLOCKS: u64 = 3_000;
@@ -22,7 +22,7 @@ async fn fetch(node: &EvmNode, options: RpcOptions, strategy: Strategy) -> u64 {
         tags: Tags::NONE,
         strategy,
         checks: Checks::ALL,
-        span_max: 10_000,
+        ranges: RangeSettings::default(),
     })
     .unwrap();
     let want = Want {

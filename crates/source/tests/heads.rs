@@ -9,7 +9,7 @@ use chronolith_model::{BlockRange, Dataset, DatasetSet, Scope, Verification};
 use chronolith_sim::evm::{
     EvmNode, EvmSpec, Faults, MissingMethod, RpcFault, RpcOptions, RpcServer,
 };
-use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy, Tags};
+use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::portal::{PortalSettings, PortalSource};
 use chronolith_source::{EndpointSettings, Heads, Source, Want};
 
@@ -34,7 +34,10 @@ fn source(server: &RpcServer, tags: Tags) -> EvmSource {
         tags,
         strategy: Strategy::Receipts,
         checks: Checks::ALL,
-        span_max: 10,
+        ranges: RangeSettings {
+            most: 10,
+            ..RangeSettings::default()
+        },
     })
     .unwrap()
 }
@@ -236,7 +239,10 @@ fn no_url_is_printed() {
         tags: Tags::ALL,
         strategy: Strategy::Receipts,
         checks: Checks::ALL,
-        span_max: 10,
+        ranges: RangeSettings {
+            most: 10,
+            ..RangeSettings::default()
+        },
     };
     let portal = PortalSettings::new("https://three.example/SECRET/datasets/x", 1);
     let shown = format!("{settings:?} {portal:?}");

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use canned::{Canned, Piece, calls, chain, head, replies, whole};
 use chronolith_model::{BlockRange, Dataset, DatasetSet, Scope, Verification};
-use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy, Tags};
+use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::portal::{PortalSettings, PortalSource};
 use chronolith_source::{EndpointSettings, Source, Want};
 use tokio::time::Instant;
@@ -26,7 +26,7 @@ fn source(servers: &[&Canned]) -> EvmSource {
         tags: Tags::ALL,
         strategy: Strategy::Logs,
         checks: Checks::NONE,
-        span_max: 10_000,
+        ranges: RangeSettings::default(),
     })
     .unwrap()
 }

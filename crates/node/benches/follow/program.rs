@@ -33,7 +33,7 @@ pub(crate) async fn measure(mut command: Command) -> Result<Cost> {
         .context("start a program")?;
     let mut peak_mib = 0_f64;
     let status = loop {
-        peak_mib = peak_mib.max(peak_of(child.id()).unwrap_or(0.0));
+        peak_mib = peak_mib.max(memory_of(child.id(), "VmHWM:").unwrap_or(0.0));
         if let Some(status) = child.try_wait()? {
             break status;
         }
@@ -48,10 +48,10 @@ pub(crate) async fn measure(mut command: Command) -> Result<Cost> {
     })
 }
 
-/// The largest resident memory of a process so far.
-pub(crate) fn peak_of(process: u32) -> Option<f64> {
+/// Memory of a process in MiB: `VmHWM:` is the most so far, `VmRSS:` what it is now.
+pub(crate) fn memory_of(process: u32, field: &str) -> Option<f64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let line = status.lines().find(|line| line.starts_with(field))?;
     let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib / 1024.0)
 }

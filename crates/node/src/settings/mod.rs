@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
 use chronolith_model::{Dataset, DatasetSet, Scope, ScopeEntry, Verification};
-use chronolith_source::evm::{Checks, Strategy};
+use chronolith_source::evm::{Checks, RangeSettings, Strategy};
 use chronolith_source::portal::PortalSettings;
 use chronolith_source::{CHAINS, EndpointSettings, KnownChain, known_chain};
 use serde::de::DeserializeOwned;
@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::environment::{DATA_DIR, Overrides};
 use crate::hex::parse_hex;
-use raw::{RawChain, RawChainEntry, RawEndpoint, RawScope, RawSettings};
+use raw::{RawBackfill, RawChain, RawChainEntry, RawEndpoint, RawScope, RawSettings};
 
 pub(crate) use finality::{Finality, L1Settings};
 
@@ -43,6 +43,11 @@ pub(crate) const EXAMPLE: &str = r#"{
   ]
 }
 "#;
+
+/// Bytes of history that may be on their way, of all chains, and of one at least and at most.
+const HISTORY_BYTES: u64 = 256 << 20;
+const HISTORY_BYTES_LEAST: u64 = 4 << 20;
+const HISTORY_BYTES_MOST: u64 = 128 << 20;
 
 /// Where operators ask for acts by default.
 const ADMIN_LISTEN: &str = "127.0.0.1:9465";
@@ -95,7 +100,7 @@ pub(crate) struct ChainSettings {
     pub(crate) strategy: Strategy,
     /// How often to look for new blocks.
     pub(crate) poll: Duration,
-    pub(crate) span_max: u64,
+    pub(crate) ranges: RangeSettings,
     /// Whether an ADFS contract is named; its metrics have names of their own.
     pub(crate) has_adfs: bool,
 }
@@ -182,6 +187,7 @@ impl Settings {
             chains.push(chain);
         }
         finality::settle(&mut chains)?;
+        share_memory(&mut chains);
         let port = raw.metrics_port.or(raw.service.metrics_port);
         let port = port.or(raw.metrics.and_then(|metrics| metrics.port));
         let (admin_listen, admin_token) = admin(raw.admin_listen.as_deref(), raw.admin_token)?;
@@ -226,6 +232,32 @@ impl Settings {
         self.data_dir
             .join("chains")
             .join(chain.chain_id.to_string())
+    }
+}
+
+/// How much history is asked for at once.
+fn ranges(raw: &RawBackfill) -> Result<RangeSettings> {
+    let default = RangeSettings::default();
+    let most = raw.max_range.unwrap_or(default.most);
+    let first = raw.initial_range.unwrap_or(default.first.min(most));
+    let least = raw.min_range.unwrap_or(default.least.min(most));
+    ensure!(
+        least >= 1 && least <= most && first <= most && first >= 1,
+        "backfill: minRange {least} and initialRange {first} must lie between 1 and maxRange {most}"
+    );
+    Ok(RangeSettings {
+        first,
+        least,
+        most,
+        ..default
+    })
+}
+
+/// All chains together hold so much history on its way, each the same part of it.
+fn share_memory(chains: &mut [ChainSettings]) {
+    let share = HISTORY_BYTES / chains.len().max(1) as u64;
+    for chain in chains {
+        chain.ranges.hold_bytes = share.clamp(HISTORY_BYTES_LEAST, HISTORY_BYTES_MOST);
     }
 }
 
@@ -362,7 +394,7 @@ fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
         strategy,
         poll: poll(raw.poll_ms, portal_alone),
         has_adfs: raw.contract_address.is_some(),
-        span_max: raw.backfill.max_range.unwrap_or(10_000).max(1),
+        ranges: ranges(&raw.backfill)?,
         portal,
     })
 }

@@ -103,7 +103,7 @@ fn the_document_of_the_oracle_team_loads() {
         panic!()
     };
     assert_eq!(chain.start_block, 19_000_000);
-    assert_eq!(chain.span_max, 20_000);
+    assert_eq!(chain.ranges.most, 20_000);
     assert!(chain.has_adfs);
     let dual = Finality::Dual {
         l2_depth: 30,

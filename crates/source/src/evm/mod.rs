@@ -14,6 +14,7 @@ mod wire;
 mod source;
 
 pub use heads::Subscription;
+pub use ranges::RangeSettings;
 pub use source::{EvmSettings, EvmSource, Strategy};
 pub use standing::Tags;
 pub use verify::Checks;

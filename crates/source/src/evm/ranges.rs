@@ -5,27 +5,55 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Blocks that are asked for at first.
-const FIRST: u64 = 10_000;
-/// Halved down to this on refusals, and below only by hints or one by one.
-const FLOOR: u64 = 256;
 /// Answers in a row after which a limit grows, at first and at last.
 const GROW_AFTER_FIRST: u32 = 4;
 const GROW_AFTER_MAX: u32 = 1_024;
 /// Logs worth asking for at once: an answer of a few megabytes.
 const LOGS_MAX: f64 = 10_000.0;
+/// About what a log takes on its way, and the least worth asking for at once.
+const LOG_BYTES: f64 = 800.0;
+const LOGS_LEAST: f64 = 500.0;
 /// How much of the limit on logs is asked for: blocks differ.
 const MARGIN: f64 = 0.95;
 /// How much of what was known before the last answer counts.
 const MEMORY: f64 = 0.8;
-/// Bytes of receipts worth asking for at once.
+/// Blocks whose receipts are asked for before it is known how heavy they are.
+const RECEIPTS_FIRST: u64 = 25;
+/// Bytes of receipts worth asking for at once, at most and at least.
 const RECEIPT_BYTES: f64 = 8e6;
+const RECEIPT_BYTES_LEAST: f64 = 250e3;
+
+/// How much history is asked for at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RangeSettings {
+    /// Blocks that one call for logs spans at first.
+    pub first: u64,
+    /// Halved down to this on refusals, and below only by hints or one by one.
+    pub least: u64,
+    /// Blocks that it may span.
+    pub most: u64,
+    /// Bytes of history that may be on their way together, about.
+    pub hold_bytes: u64,
+}
+
+impl Default for RangeSettings {
+    fn default() -> Self {
+        Self {
+            first: 10_000,
+            least: 256,
+            most: 10_000,
+            hold_bytes: 128 << 20,
+        }
+    }
+}
 
 /// What one endpoint gives at once.
 #[derive(Debug)]
 pub(crate) struct Spans {
     inner: Mutex<Inner>,
-    most: u64,
+    settings: RangeSettings,
+    logs_max: f64,
+    receipt_bytes: f64,
 }
 
 #[derive(Debug)]
@@ -72,18 +100,22 @@ impl Density {
 }
 
 impl Spans {
-    pub(crate) fn new(most: u64) -> Self {
-        let most = most.max(1);
+    /// For an endpoint that is asked for so many parts at the same time.
+    pub(crate) fn new(settings: RangeSettings, parts: usize) -> Self {
+        let part_bytes = settings.hold_bytes as f64 / parts.max(1) as f64;
+        let logs_max = (part_bytes / LOG_BYTES).clamp(LOGS_LEAST, LOGS_MAX);
         Self {
             inner: Mutex::new(Inner {
-                blocks: FIRST.min(most),
-                logs: LOGS_MAX,
+                blocks: settings.first.min(settings.most).max(1),
+                logs: logs_max,
                 good: 0,
                 grow_after: GROW_AFTER_FIRST,
                 found: Density::default(),
                 receipt_bytes: Density::default(),
             }),
-            most,
+            settings,
+            logs_max,
+            receipt_bytes: part_bytes.clamp(RECEIPT_BYTES_LEAST, RECEIPT_BYTES),
         }
     }
 
@@ -96,8 +128,8 @@ impl Spans {
 
     /// How many blocks to ask for the receipts of.
     pub(crate) fn for_receipts(&self) -> u64 {
-        let blocks = self.lock().receipt_bytes.blocks_of(RECEIPT_BYTES);
-        blocks.unwrap_or(FIRST)
+        let blocks = self.lock().receipt_bytes.blocks_of(self.receipt_bytes);
+        blocks.unwrap_or(RECEIPTS_FIRST)
     }
 
     /// Whether anything was answered yet: before, it is a guess.
@@ -121,8 +153,11 @@ impl Spans {
         inner.good += 1;
         if inner.good >= inner.grow_after {
             inner.good = 0;
-            inner.blocks = inner.blocks.saturating_mul(2).min(self.most);
-            inner.logs = (inner.logs * 2.0).min(LOGS_MAX);
+            inner.blocks = inner
+                .blocks
+                .saturating_mul(2)
+                .min(self.settings.most.max(1));
+            inner.logs = (inner.logs * 2.0).min(self.logs_max);
         }
     }
 
@@ -130,8 +165,9 @@ impl Spans {
     /// many to try next: always fewer, so that a hint that repeats what failed cannot loop; none
     /// where a single block was refused.
     pub(crate) fn refused(&self, blocks: u64, hint: Option<u64>) -> Option<u64> {
-        let halved = if blocks > FLOOR {
-            (blocks / 2).max(FLOOR)
+        let least = self.settings.least;
+        let halved = if blocks > least {
+            (blocks / 2).max(least)
         } else {
             blocks / 2
         };
@@ -162,7 +198,7 @@ mod tests {
 
     #[test]
     fn refusals_shrink_to_one_and_answers_grow_back() {
-        let spans = Spans::new(10_000);
+        let spans = Spans::new(RangeSettings::default(), 8);
         let mut blocks = spans.for_logs();
         let mut tried = vec![blocks];
         while let Some(next) = spans.refused(blocks, None) {
@@ -186,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_hint_is_followed_only_if_it_is_smaller() {
-        let spans = Spans::new(10_000);
+        let spans = Spans::new(RangeSettings::default(), 8);
         assert_eq!(spans.refused(5_000, Some(2_000)), Some(2_000));
         assert_eq!(
             spans.refused(2_000, Some(2_000)),
@@ -200,7 +236,7 @@ mod tests {
 
     /// Requests that are needed for these blocks, where each has so many logs, under both limits.
     fn requests(blocks: u64, logs_a_block: u64, (blocks_max, logs_max): (u64, u64)) -> u64 {
-        let spans = Spans::new(10_000);
+        let spans = Spans::new(RangeSettings::default(), 8);
         let (mut at, mut sent) = (0, 0);
         while at < blocks {
             let mut asked = spans.for_logs().min(blocks - at);
@@ -235,7 +271,7 @@ mod tests {
 
     #[test]
     fn heavy_receipts_are_asked_for_a_few_at_a_time() {
-        let spans = Spans::new(10_000);
+        let spans = Spans::new(RangeSettings::default(), 8);
         spans.received(10, 10 * 400_000);
         assert_eq!(spans.for_receipts(), 20);
         spans.received(20, 0);

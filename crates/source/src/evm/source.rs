@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::fetch::{Fetcher, GET_RECEIPTS, clock_of};
 use super::heads::{HeadListener, Subscription};
-use super::ranges::Spans;
+use super::ranges::{RangeSettings, Spans};
 use super::recent::Recent;
 use super::standing::{Reader, Tags};
 use super::verify::{Checks, Verifier};
@@ -49,8 +49,8 @@ pub struct EvmSettings {
     pub strategy: Strategy,
     /// What the chain lets us prove.
     pub checks: Checks,
-    /// Blocks that one call for logs may span.
-    pub span_max: u64,
+    /// How much history is asked for at once.
+    pub ranges: RangeSettings,
 }
 
 impl std::fmt::Debug for EvmSettings {
@@ -63,7 +63,7 @@ impl std::fmt::Debug for EvmSettings {
             .field("tags", &self.tags)
             .field("strategy", &self.strategy)
             .field("checks", &self.checks)
-            .field("span_max", &self.span_max)
+            .field("ranges", &self.ranges)
             .finish()
     }
 }
@@ -90,8 +90,10 @@ impl EvmSource {
     /// `Invalid` without endpoints, or with one that is no URL.
     pub fn new(settings: EvmSettings) -> Result<Self> {
         let pool = Pool::new(settings.chain_id, settings.endpoints.clone())?;
-        let span =
-            |endpoint: &Arc<Endpoint>| (endpoint.name.clone(), Spans::new(settings.span_max));
+        let span = |endpoint: &Arc<Endpoint>| {
+            let parts = parts_at_once(endpoint.settings.in_flight);
+            (endpoint.name.clone(), Spans::new(settings.ranges, parts))
+        };
         Ok(Self {
             spans: pool.endpoints().iter().map(span).collect(),
             verifier: Verifier::new(settings.checks),
@@ -450,7 +452,7 @@ impl Source for EvmSource {
             Strategy::Receipts => Plan {
                 blocks: spans.for_receipts().min(batch),
                 // Headers and receipts are two requests.
-                at_once: in_flight.div_ceil(2) + 1,
+                at_once: parts_at_once(in_flight),
             },
             Strategy::Logs => {
                 let blocks = spans.for_logs();
@@ -463,6 +465,11 @@ impl Source for EvmSource {
             }
         }
     }
+}
+
+/// Parts of history that keep so many requests in flight, where each is two.
+fn parts_at_once(in_flight: usize) -> usize {
+    in_flight.div_ceil(2) + 1
 }
 
 /// Whether every block is proven as far as is wanted.

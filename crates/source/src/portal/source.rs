@@ -25,7 +25,9 @@ const HEAD_PAUSES_MS: [u64; 4] = [100, 500, 1_000, 2_000];
 
 /// Blocks of one fetch, and of one that wants nothing but their clocks.
 const RANGE_BLOCKS: u64 = 2_000;
-const CLOCK_RANGE_BLOCKS: u64 = 100_000;
+const CLOCK_RANGE_BLOCKS: u64 = 250_000;
+/// Ranges of clocks that are fetched at the same time: one is parsed while another comes.
+const CLOCK_RANGES: usize = 2;
 
 /// A dataset of Portal and how it may be used.
 #[derive(Clone)]
@@ -335,7 +337,10 @@ impl Source for PortalSource {
                 true => CLOCK_RANGE_BLOCKS,
                 false => RANGE_BLOCKS,
             },
-            at_once: self.in_flight,
+            at_once: match want.datasets == DatasetSet::CLOCK {
+                true => CLOCK_RANGES.min(self.in_flight),
+                false => self.in_flight,
+            },
         }
     }
 }
