@@ -322,8 +322,9 @@ impl Endpoint {
 
     /// Notes that it takes no more than one call in a request.
     pub(crate) fn refuses_batches(&self) {
-        tracing::info!(endpoint = %self.name, "batches are refused, sending single calls");
-        self.lacks(BATCH);
+        if self.lacks(BATCH) {
+            tracing::info!(endpoint = %self.name, "batches are refused, sending single calls");
+        }
     }
 
     fn down(&self, error: &reqwest::Error) -> Error {
@@ -392,8 +393,9 @@ impl Endpoint {
         }
     }
 
-    pub(crate) fn lacks(&self, method: &'static str) {
-        self.health().missing.insert(method);
+    /// Notes what it cannot do; returns whether that is news.
+    pub(crate) fn lacks(&self, method: &'static str) -> bool {
+        self.health().missing.insert(method)
     }
 
     pub(crate) fn has(&self, method: &str) -> bool {

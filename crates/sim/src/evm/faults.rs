@@ -63,11 +63,14 @@ pub enum RpcFault {
     SlowAnswer,
     /// The node says that it is syncing.
     Syncing,
+    /// `eth_getLogs` is answered by a node that does not have the blocks yet: nothing for a range,
+    /// an error for a block by its hash.
+    LogsBehind,
 }
 
 impl RpcFault {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::RpcError,
         Self::Http500,
         Self::Http429RetryAfter,
@@ -90,6 +93,7 @@ impl RpcFault {
         Self::RangeError,
         Self::SlowAnswer,
         Self::Syncing,
+        Self::LogsBehind,
     ];
 
     /// Its name in reports and settings.
@@ -118,6 +122,7 @@ impl RpcFault {
             Self::RangeError => "range_error",
             Self::SlowAnswer => "slow_answer",
             Self::Syncing => "syncing",
+            Self::LogsBehind => "logs_behind",
         }
     }
 }

@@ -68,6 +68,8 @@ pub struct RpcOptions {
     pub missing_methods: Vec<MissingMethod>,
     /// Refuses several calls in one request.
     pub no_batches: bool,
+    /// Does not take the hash of a block in `eth_getLogs`.
+    pub no_block_hashes: bool,
     /// Knows no `finalized` and no `safe` block.
     pub no_tags: bool,
     /// How often it may be asked.

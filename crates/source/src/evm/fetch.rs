@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_model::{
-    Block, BlockClock, BlockRange, Dataset, Hash32, Log, LogParts, Payload, Scope, Tx, Verification,
+    Block, BlockClock, BlockRange, BlockRef, Dataset, Hash32, Log, LogParts, Payload, Scope, Tx,
+    Verification,
 };
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -24,7 +25,7 @@ use crate::source::{Fetched, Want};
 
 pub(crate) const GET_RECEIPTS: &str = "eth_getBlockReceipts";
 const GET_BLOCK: &str = "eth_getBlockByNumber";
-const GET_LOGS: &str = "eth_getLogs";
+pub(super) const GET_LOGS: &str = "eth_getLogs";
 
 /// How often calls that failed are sent again, and the pause before the first time; it doubles.
 const CALL_RETRIES: u32 = 5;
@@ -41,6 +42,8 @@ pub(crate) struct Fetcher<'a> {
     pub(crate) verifier: &'a Verifier,
     pub(crate) want: &'a Want,
     pub(crate) spans: &'a Spans,
+    /// A block above the range that the endpoint has; none for the tail.
+    pub(crate) anchor: Option<BlockRef>,
 }
 
 impl Fetcher<'_> {
@@ -128,6 +131,16 @@ impl Fetcher<'_> {
         let mut by_block: HashMap<u64, Vec<&WireLog>> = HashMap::new();
         for log in logs {
             by_block.entry(log.block_number).or_default().push(log);
+        }
+        let bare = |block: &&WireBlock| !by_block.contains_key(&block.header.number);
+        let doubtful = blocks.iter().filter(bare);
+        let doubtful =
+            doubtful.filter(|block| !self.is_suspicious(block) && self.is_doubtful(block));
+        let doubtful: Vec<&WireBlock> = doubtful.collect();
+        let confirmed = self.by_hash(&doubtful).await?;
+        for (number, logs) in &confirmed {
+            let logs: Vec<&WireLog> = logs.iter().collect();
+            by_block.insert(*number, logs);
         }
         let mut fetched = Vec::with_capacity(blocks.len());
         for block in blocks {
@@ -443,7 +456,7 @@ pub(crate) fn clock_of(wire: &WireBlock) -> BlockClock {
 
 /// The part of a log filter that a scope makes: emitters and first topics, each only where every
 /// entry names one. It may let in more than the scope, never less; the rest is filtered here.
-fn scope_params(scope: &Scope) -> String {
+pub(super) fn scope_params(scope: &Scope) -> String {
     let Scope::Only(entries) = scope else {
         return String::new();
     };

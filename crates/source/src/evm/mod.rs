@@ -1,6 +1,7 @@
 //! EVM chains over JSON-RPC.
 
 pub(crate) mod bloom;
+mod confirm;
 mod fetch;
 mod heads;
 mod hint;

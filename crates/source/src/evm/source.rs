@@ -244,6 +244,7 @@ impl EvmSource {
         endpoint: &Arc<Endpoint>,
         range: BlockRange,
         want: &Want,
+        anchor: Option<BlockRef>,
     ) -> Result<Vec<Fetched>> {
         let spans = self.spans.get(&endpoint.name);
         let spans = spans.ok_or_else(|| endpoint.unavailable("it is not known".to_owned()))?;
@@ -252,6 +253,7 @@ impl EvmSource {
             verifier: &self.verifier,
             want,
             spans,
+            anchor,
         };
         if self.strategy(endpoint, want) == Strategy::Receipts {
             if let Some(header) = self.recent.take(endpoint, range, want)
@@ -296,8 +298,9 @@ impl EvmSource {
             }
             Error::WrongChain { .. } => endpoint.lied(&error.to_string()),
             Error::NoMethod { method, .. } if *method == GET_RECEIPTS => {
-                tracing::info!(endpoint = %endpoint.name, method, "method missing, asking another way");
-                endpoint.lacks(method);
+                if endpoint.lacks(method) {
+                    tracing::info!(endpoint = %endpoint.name, method, "method missing, asking another way");
+                }
             }
             _ => {
                 self.lock_admitted().remove(&endpoint.name);
@@ -385,7 +388,7 @@ impl Source for EvmSource {
             let endpoint = self.pool.endpoint(&avoid).await?;
             let asked = async {
                 self.admit(&endpoint, anchor).await?;
-                let fetched = self.prefix(&endpoint, range, want).await?;
+                let fetched = self.prefix(&endpoint, range, want, anchor).await?;
                 check_level(&fetched, want)?;
                 Ok(fetched)
             };

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::source::Heads;
 
 /// How JSON-RPC says that a parameter makes no sense: said of a tag, the node does not know it.
-const INVALID_PARAMS: i64 = -32_602;
+pub(super) const INVALID_PARAMS: i64 = -32_602;
 
 /// Which tags are asked for beside the newest block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

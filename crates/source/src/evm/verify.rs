@@ -168,6 +168,12 @@ impl Verifier {
         Ok(Verification::Linked)
     }
 
+    /// Whether the header's bloom tells that a block without logs of this scope has none: all logs
+    /// are compared with it, or it allows for none.
+    pub(crate) fn settles(&self, block: &WireBlock, scope: &Scope) -> bool {
+        self.checks.bloom && (*scope == Scope::All || !self.may_hold(block, scope))
+    }
+
     /// Whether the header's bloom allows that the block has a log of this scope. False proves that it
     /// has none, where blooms can be trusted.
     pub(crate) fn may_hold(&self, block: &WireBlock, scope: &Scope) -> bool {

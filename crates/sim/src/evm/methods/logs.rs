@@ -23,9 +23,18 @@ struct Found {
 
 pub(super) fn get_logs(context: &Context, state: &State, params: &[Value]) -> Answer {
     let query = LogQuery::parse(params)?;
+    if context.options.no_block_hashes && matches!(query.blocks, Blocks::Hash(_)) {
+        return Err(RpcError::params("invalid params: unknown field blockHash"));
+    }
     let (from, to) = blocks(context, state, &query)?;
     check_range(context, from, to)?;
     let found = find(context, state, &query, (from, to))?;
+    if !found.is_empty() && context.faults().hits(RpcFault::LogsBehind) {
+        return match query.blocks {
+            Blocks::Range(..) => Ok(b"[]".to_vec()),
+            Blocks::Hash(_) => Err(unknown_block()),
+        };
+    }
     Ok(put(context, &found))
 }
 
@@ -41,7 +50,7 @@ fn blocks(context: &Context, state: &State, query: &LogQuery) -> Result<(u64, u6
     match &query.blocks {
         Blocks::Hash(hash) => {
             let number = state.number_of(*hash);
-            let number = number.ok_or_else(|| RpcError::new(-32000, "unknown block"))?;
+            let number = number.ok_or_else(unknown_block)?;
             Ok((number, number))
         }
         Blocks::Range(from, to) => {
@@ -57,6 +66,10 @@ fn blocks(context: &Context, state: &State, query: &LogQuery) -> Result<(u64, u6
             Ok((from, to))
         }
     }
+}
+
+fn unknown_block() -> RpcError {
+    RpcError::new(-32000, "unknown block")
 }
 
 fn check_range(context: &Context, from: u64, to: u64) -> Result<(), RpcError> {

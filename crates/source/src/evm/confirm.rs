@@ -1,0 +1,78 @@
+//! Whether a block of the tail that came without logs has none.
+//!
+//! An endpoint may be many nodes. One that does not have a block yet answers for its number with
+//! nothing, while another shows the header; asked for the block by its hash, it has to say so. Below
+//! an anchor all nodes have had the block for long, and nothing is asked.
+
+use std::collections::HashMap;
+
+use chronolith_model::Dataset;
+
+use super::fetch::{Fetcher, GET_LOGS, scope_params};
+use super::standing::INVALID_PARAMS;
+use super::wire::{WireBlock, WireLog};
+use crate::endpoint::{Answer, Call, RpcFault};
+use crate::error::Result;
+
+/// What an endpoint that does not take the hash of a block is noted to lack.
+const BLOCK_HASHES: &str = "eth_getLogs by block hash";
+/// Bytes of one request: a scope may be long, and is repeated in every call.
+const REQUEST_BYTES_MAX: usize = 512 << 10;
+
+impl Fetcher<'_> {
+    /// Whether it is open that a block of which no log came has none.
+    pub(super) fn is_doubtful(&self, block: &WireBlock) -> bool {
+        self.anchor.is_none()
+            && self.want.datasets.contains(Dataset::Logs)
+            // Every log is of a transaction.
+            && !block.tx_hashes.is_empty()
+            && !self.verifier.settles(block, &self.want.scope)
+            && self.endpoint.has(BLOCK_HASHES)
+    }
+
+    /// The logs of blocks by their hashes, under their numbers. Without an entry a block is as it
+    /// was: the endpoint takes no hashes.
+    ///
+    /// # Errors
+    /// `Unavailable` where the endpoint does not know one of them.
+    pub(super) async fn by_hash(
+        &self,
+        blocks: &[&WireBlock],
+    ) -> Result<HashMap<u64, Vec<WireLog>>> {
+        let scope = scope_params(&self.want.scope);
+        let call = |block: &&WireBlock| Call {
+            method: GET_LOGS,
+            params: format!(r#"[{{"blockHash":"{}"{scope}}}]"#, block.hash),
+        };
+        let together = (REQUEST_BYTES_MAX / (scope.len() + 100)).max(1);
+        let mut found = HashMap::with_capacity(blocks.len());
+        for some in blocks.chunks(together) {
+            let calls: Vec<Call> = some.iter().map(call).collect();
+            let answers: Vec<Answer<Vec<WireLog>>> = self.ask(&calls).await?;
+            if answers
+                .iter()
+                .all(|answer| answer.as_ref().is_err_and(takes_no_hashes))
+            {
+                if self.endpoint.lacks(BLOCK_HASHES) {
+                    tracing::warn!(
+                        endpoint = %self.endpoint.name,
+                        "logs by block hash are refused: blocks without logs are taken unconfirmed"
+                    );
+                }
+                break;
+            }
+            for (block, answer) in some.iter().zip(answers) {
+                let number = block.header.number;
+                found.insert(number, self.required(number, GET_LOGS, answer)?);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Some call a block that they do not have an invalid parameter: that is no refusal of hashes.
+fn takes_no_hashes(fault: &RpcFault) -> bool {
+    let text = fault.message.to_lowercase();
+    let unknown = ["unknown block", "not found", "block not available"];
+    fault.code == INVALID_PARAMS && !unknown.iter().any(|part| text.contains(part))
+}
