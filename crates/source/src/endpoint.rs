@@ -10,15 +10,14 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
 use crate::error::{Error, Result};
 use crate::meters::{Meters, Outcome};
+use crate::reply::{Answer, parse};
 use crate::throttle::Throttle;
 
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -100,30 +99,6 @@ pub struct EndpointReport {
 pub(crate) struct Call {
     pub(crate) method: &'static str,
     pub(crate) params: String,
-}
-
-/// An error that the endpoint answered with.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct RpcFault {
-    #[serde(default)]
-    pub(crate) code: i64,
-    #[serde(default)]
-    pub(crate) message: String,
-    #[serde(default)]
-    pub(crate) data: Option<Box<RawValue>>,
-}
-
-/// What came back for one call; none for `null`.
-pub(crate) type Answer<T> = std::result::Result<Option<T>, RpcFault>;
-
-#[derive(Deserialize)]
-struct Reply<T> {
-    #[serde(default)]
-    id: Option<u64>,
-    #[serde(default = "Option::default")]
-    result: Option<T>,
-    #[serde(default)]
-    error: Option<RpcFault>,
 }
 
 #[derive(Default, Debug)]
@@ -416,37 +391,6 @@ impl Endpoint {
     }
 }
 
-/// Answers by their ids, whatever order they came in; an error unless every call has one.
-fn parse<T: DeserializeOwned>(
-    bytes: &[u8],
-    calls: usize,
-) -> std::result::Result<Vec<Answer<T>>, String> {
-    let whole = |bytes| serde_json::from_slice::<Reply<T>>(bytes).map(|reply| vec![reply]);
-    let list = |bytes| serde_json::from_slice::<Vec<Reply<T>>>(bytes);
-    // What it begins with tells what it is, so that an error is about that.
-    let is_list = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-    let replies = if is_list { list(bytes) } else { whole(bytes) };
-    let mut replies = replies.map_err(|error| error.to_string())?;
-    if let (false, [only]) = (is_list || calls == 1, replies.as_mut_slice()) {
-        // One error for the whole batch stands for each of its calls.
-        let fault = only.error.take();
-        let fault = fault.ok_or("one answer for many calls")?;
-        return Ok((0..calls).map(|_| Err(fault.clone())).collect());
-    }
-    let mut answers: Vec<Option<Answer<T>>> = (0..calls).map(|_| None).collect();
-    for reply in replies {
-        let id = match reply.id {
-            Some(id) => usize::try_from(id).unwrap_or(usize::MAX),
-            None if calls == 1 => 0,
-            None => continue,
-        };
-        let place = answers.get_mut(id).ok_or("an answer to no call")?;
-        *place = Some(reply.error.map_or(Ok(reply.result), Err));
-    }
-    let all: Option<Vec<Answer<T>>> = answers.into_iter().collect();
-    all.ok_or_else(|| "a call without an answer".to_owned())
-}
-
 /// A request to an endpoint, to be filled in.
 pub(crate) fn rpc_span(chain: u64, endpoint: &str) -> Span {
     tracing::debug_span!(
@@ -517,35 +461,6 @@ mod tests {
     fn endpoint() -> Endpoint {
         let url = "http://user:secret@node.example:8545/v3/KEY";
         Endpoint::named_apart(EndpointSettings::new(url), 1, &[]).unwrap()
-    }
-
-    fn texts(bytes: &str, calls: usize) -> Option<Vec<String>> {
-        let answers = parse::<Box<RawValue>>(bytes.as_bytes(), calls).ok()?;
-        let text = |answer: Answer<Box<RawValue>>| match answer {
-            Ok(value) => value.map_or("null".to_owned(), |value| value.get().to_owned()),
-            Err(fault) => format!("{} {}", fault.code, fault.message),
-        };
-        Some(answers.into_iter().map(text).collect())
-    }
-
-    #[test]
-    fn answers_come_in_the_order_of_the_calls() {
-        let batch = r#"[{"id":1,"result":"b"},{"id":0,"result":null}]"#;
-        assert_eq!(texts(batch, 2).unwrap(), ["null", "\"b\""]);
-        let fault = r#"[{"id":0,"result":1},{"id":1,"error":{"code":-32000,"message":"no"}}]"#;
-        assert_eq!(texts(fault, 2).unwrap(), ["1", "-32000 no"]);
-        let whole = r#"{"id":null,"error":{"code":-32600,"message":"no batches"}}"#;
-        assert_eq!(texts(whole, 2).unwrap(), ["-32600 no batches"; 2]);
-        assert_eq!(texts(r#"{"id":0,"result":7}"#, 1).unwrap(), ["7"]);
-        for cut in [
-            r#"[{"id":0,"result":1}]"#,
-            r#"[{"id":0,"res"#,
-            "",
-            r#"[{"id":5,"result":1}]"#,
-            r#"{"id":0,"result":1}"#,
-        ] {
-            assert_eq!(texts(cut, 2), None, "{cut}");
-        }
     }
 
     #[test]

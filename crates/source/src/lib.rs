@@ -12,6 +12,7 @@ mod joint;
 mod meters;
 mod pool;
 pub mod portal;
+mod reply;
 mod source;
 mod throttle;
 

@@ -11,8 +11,9 @@ use chronolith_model::Dataset;
 use super::fetch::{Fetcher, GET_LOGS, scope_params};
 use super::standing::INVALID_PARAMS;
 use super::wire::{WireBlock, WireLog};
-use crate::endpoint::{Answer, Call, RpcFault};
+use crate::endpoint::Call;
 use crate::error::Result;
+use crate::reply::{Answer, RpcFault};
 
 /// What an endpoint that does not take the hash of a block is noted to lack.
 const BLOCK_HASHES: &str = "eth_getLogs by block hash";

@@ -18,9 +18,10 @@ use super::hint::{Meaning, meaning, refuses_batches};
 use super::ranges::Spans;
 use super::verify::Verifier;
 use super::wire::{WholeBlock, WireBlock, WireLog, WireReceipt, hex};
-use crate::endpoint::{Answer, Call, Endpoint, verify_span};
+use crate::endpoint::{Call, Endpoint, verify_span};
 use crate::error::{Error, Result};
 use crate::meters::Outcome;
+use crate::reply::Answer;
 use crate::source::{Fetched, Want};
 
 pub(crate) const GET_RECEIPTS: &str = "eth_getBlockReceipts";

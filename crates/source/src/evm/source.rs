@@ -16,9 +16,10 @@ use super::recent::Recent;
 use super::standing::{Reader, Tags};
 use super::verify::{Checks, Verifier};
 use super::wire::{WireBlock, hex, parse_quantity};
-use crate::endpoint::{Answer, Call, Endpoint, EndpointReport, EndpointSettings};
+use crate::endpoint::{Call, Endpoint, EndpointReport, EndpointSettings};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
+use crate::reply::Answer;
 use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
 /// How often a range is tried on all endpoints together.
