@@ -21,8 +21,15 @@ use crate::reply::{Answer, parse};
 use crate::throttle::Throttle;
 
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Between two pieces of an answer. There is no limit on the whole: large answers take long.
+/// Between two pieces of an answer. Large answers take long; they only have to keep a pace.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// All of an answer that is known to be small.
+const SMALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Calls of a request whose answer is known to be small: the newest block and its tags.
+const SMALL_CALLS_MAX: usize = 3;
+/// When an answer has come for so long, it must have come this fast.
+const PACE_AFTER: Duration = Duration::from_secs(60);
+const PACE_BYTES_A_SECOND: f64 = 10_000.0;
 /// The pause after a first failure; it doubles with each that follows.
 const BACKOFF_FIRST: Duration = Duration::from_millis(250);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
@@ -99,6 +106,17 @@ pub struct EndpointReport {
 pub(crate) struct Call {
     pub(crate) method: &'static str,
     pub(crate) params: String,
+}
+
+impl Call {
+    /// Whether its answer is small, whatever the chain is like.
+    fn is_small(&self) -> bool {
+        match self.method {
+            "eth_chainId" | "eth_syncing" => true,
+            "eth_getBlockByNumber" => self.params.ends_with("false]"),
+            _ => false,
+        }
+    }
 }
 
 #[derive(Default, Debug)]
@@ -236,6 +254,14 @@ impl Endpoint {
     }
 
     async fn exchange(&self, calls: &[Call]) -> Result<(StatusCode, Vec<u8>)> {
+        if calls.len() > SMALL_CALLS_MAX || !calls.iter().all(Call::is_small) {
+            return self.receive(calls).await;
+        }
+        let received = tokio::time::timeout(SMALL_TIMEOUT, self.receive(calls)).await;
+        received.unwrap_or_else(|_| Err(self.unavailable("timed out".to_owned())))
+    }
+
+    async fn receive(&self, calls: &[Call]) -> Result<(StatusCode, Vec<u8>)> {
         let request = self
             .client
             .post(self.url.clone())
@@ -262,6 +288,7 @@ impl Endpoint {
         // What it says of its length is believed only so far.
         let said = response.content_length().unwrap_or(0).min(READ_AHEAD_MAX);
         let mut bytes = Vec::with_capacity(said as usize);
+        let began = Instant::now();
         while let Some(part) = response.chunk().await.map_err(|error| self.down(&error))? {
             if bytes.len() as u64 + part.len() as u64 > most {
                 return Err(Error::TooLarge {
@@ -272,6 +299,9 @@ impl Endpoint {
             }
             self.meters.received_bytes.increment(part.len() as u64);
             bytes.extend_from_slice(&part);
+            if is_too_slow(began.elapsed(), bytes.len()) {
+                return Err(self.unavailable("the answer comes too slowly".to_owned()));
+            }
         }
         Ok(bytes)
     }
@@ -445,6 +475,11 @@ pub(crate) fn reason_of(error: &reqwest::Error) -> &'static str {
         () if error.is_body() || error.is_decode() => "answer was cut",
         () => "request failed",
     }
+}
+
+/// Whether so many bytes in so long a time are too few to wait for the rest.
+pub(crate) fn is_too_slow(elapsed: Duration, bytes: usize) -> bool {
+    elapsed > PACE_AFTER && (bytes as f64) < elapsed.as_secs_f64() * PACE_BYTES_A_SECOND
 }
 
 /// How long the endpoint asked us to wait.

@@ -8,10 +8,14 @@
 mod canned;
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use canned::{Canned, calls, chain, replies, whole};
+use canned::{Canned, Piece, calls, chain, head, replies, whole};
+use chronolith_model::{BlockRange, Dataset, DatasetSet, Scope, Verification};
 use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy, Tags};
-use chronolith_source::{EndpointSettings, Source};
+use chronolith_source::portal::{PortalSettings, PortalSource};
+use chronolith_source::{EndpointSettings, Source, Want};
+use tokio::time::Instant;
 
 fn source(servers: &[&Canned]) -> EvmSource {
     let endpoint = |server: &&Canned| EndpointSettings::new(&server.url());
@@ -46,4 +50,86 @@ async fn a_page_in_place_of_an_answer_does_not_end_batches() {
         assert_eq!(heads.finalized.unwrap().number, 3);
         assert_eq!(server.asked().len(), requests);
     }
+}
+
+fn want() -> Want {
+    Want {
+        datasets: DatasetSet::of(&[Dataset::Logs]),
+        scope: Scope::All,
+        level: Verification::Linked,
+    }
+}
+
+/// A server of the small chain that is well.
+async fn well() -> Canned {
+    Canned::start(|request| whole(&replies(request, chain))).await
+}
+
+/// An answer that never ends and never pauses for long.
+fn drip(piece: &str) -> Vec<Piece> {
+    let mut first = head("200 OK");
+    first.extend_from_slice(b"\r\n");
+    let drop = Piece::after(Duration::from_secs(10), piece);
+    let mut pieces = vec![Piece::now(first)];
+    pieces.extend(std::iter::repeat_n(drop, 1_000));
+    pieces
+}
+
+/// Only pauses between pieces were limited: a byte now and then held a request for hours.
+#[tokio::test(start_paused = true)]
+async fn heads_that_drip_are_asked_for_elsewhere() {
+    let (slow, well) = (Canned::start(|_| drip(" ")).await, well().await);
+    let source = source(&[&slow, &well]);
+    let began = Instant::now();
+    assert_eq!(source.heads().await.unwrap().head.number, 9);
+    assert!(
+        began.elapsed() < Duration::from_secs(40),
+        "{:?}",
+        began.elapsed()
+    );
+    assert!(!slow.asked().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn logs_that_drip_are_asked_for_elsewhere() {
+    let slow = Canned::start(|request| match request.contains("eth_getLogs") {
+        true => drip(" "),
+        false => whole(&replies(request, chain)),
+    });
+    let (slow, well) = (slow.await, well().await);
+    let source = source(&[&slow, &well]);
+    let began = Instant::now();
+    let fetched = source.fetch(BlockRange::new(0, 9), &want(), None).await;
+    assert_eq!(fetched.unwrap().len(), 9);
+    assert!(
+        began.elapsed() < Duration::from_secs(100),
+        "{:?}",
+        began.elapsed()
+    );
+    assert!(
+        slow.asked()
+            .iter()
+            .any(|request| request.contains("eth_getLogs"))
+    );
+}
+
+/// Empty lines are no blocks, however steadily they come.
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_empty_lines_is_given_up() {
+    let hash = format!("0x{:064x}", 1);
+    let server = Canned::start(move |request| match request.starts_with("GET ") {
+        true => whole(&format!(r#"{{"number":100,"hash":"{hash}"}}"#)),
+        false => drip("\n"),
+    });
+    let server = server.await;
+    let portal = PortalSource::new(PortalSettings::new(&server.url(), 31_337)).unwrap();
+    let began = Instant::now();
+    let fetched = portal.fetch(BlockRange::new(0, 9), &want(), None).await;
+    let error = fetched.unwrap_err().to_string();
+    assert!(error.contains("too slow"), "{error}");
+    assert!(
+        began.elapsed() < Duration::from_secs(1_000),
+        "{:?}",
+        began.elapsed()
+    );
 }

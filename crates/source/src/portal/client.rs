@@ -19,8 +19,8 @@ use super::source::PortalSettings;
 use super::status::{Meaning, meaning, text_of};
 use super::wire::Conflict;
 use crate::endpoint::{
-    CONNECT_TIMEOUT, EndpointReport, RETRY_AFTER_MAX, name_of, reason_of, retry_after, rpc_span,
-    verify_span,
+    CONNECT_TIMEOUT, EndpointReport, RETRY_AFTER_MAX, is_too_slow, name_of, reason_of, retry_after,
+    rpc_span, verify_span,
 };
 use crate::error::{Error, Result};
 use crate::meters::{Meters, Outcome};
@@ -67,6 +67,7 @@ pub(crate) struct Client {
     base: Url,
     throttle: Throttle,
     line_bytes_max: usize,
+    idle_timeout: Duration,
     health: Mutex<Health>,
     meters: Meters,
 }
@@ -107,6 +108,7 @@ impl Client {
             base,
             throttle: Throttle::windowed(settings.in_flight, most, window),
             line_bytes_max: settings.line_bytes_max,
+            idle_timeout: settings.idle_timeout,
             health: Mutex::default(),
         })
     }
@@ -206,15 +208,26 @@ impl Client {
         take: &mut impl FnMut(&[u8]) -> std::result::Result<(), Failure>,
     ) -> std::result::Result<(), Failure> {
         let mut lines = Lines::new(self.line_bytes_max);
+        let mut last = Instant::now();
         while let Some(piece) = response.chunk().await.map_err(|error| self.down(&error))? {
             self.meters.received_bytes.increment(piece.len() as u64);
-            lines.feed(&piece, &mut *take).map_err(|stop| match stop {
+            let taken = lines.feed(&piece, |line| {
+                last = Instant::now();
+                take(line)
+            });
+            taken.map_err(|stop| match stop {
                 Stop::Taker(failure) => failure,
                 Stop::TooLong => {
                     let most = self.line_bytes_max;
                     Failure::Final(self.too_large(format!("a line longer than {most} bytes")))
                 }
             })?;
+            // Pieces without a line are no progress, unless they are a long line's.
+            let elapsed = last.elapsed();
+            if elapsed > self.idle_timeout && is_too_slow(elapsed, lines.rest().len()) {
+                let reason = "the stream is too slow".to_owned();
+                return Err(Failure::Again(self.unavailable(reason)));
+            }
         }
         // No beginning of an object is an object: what parses has lost nothing but the line's end.
         match serde_json::from_slice::<serde::de::IgnoredAny>(lines.rest()) {
@@ -384,7 +397,12 @@ impl Client {
     /// A small answer.
     async fn read(&self, mut response: Response) -> std::result::Result<Vec<u8>, Failure> {
         let mut bytes = Vec::new();
+        let began = Instant::now();
         while let Some(piece) = response.chunk().await.map_err(|error| self.down(&error))? {
+            if is_too_slow(began.elapsed(), bytes.len()) {
+                let reason = "the answer is too slow".to_owned();
+                return Err(Failure::Again(self.unavailable(reason)));
+            }
             if bytes.len() + piece.len() > ANSWER_BYTES_MAX {
                 let reason = format!("answer longer than {ANSWER_BYTES_MAX} bytes");
                 return Err(Failure::Final(self.too_large(reason)));
