@@ -391,13 +391,6 @@ impl Endpoint {
         until.filter(|until| *until > Instant::now())
     }
 
-    /// Waits until the endpoint may be asked again.
-    pub(crate) async fn cooled(&self) {
-        while let Some(until) = self.cool_until() {
-            tokio::time::sleep_until(until).await;
-        }
-    }
-
     /// Notes what it cannot do; returns whether that is news.
     pub(crate) fn lacks(&self, method: &'static str) -> bool {
         self.health().missing.insert(method)

@@ -7,14 +7,16 @@
 
 mod canned;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use canned::{Canned, Piece, calls, chain, head, replies, whole};
-use chronolith_model::{BlockRange, Dataset, DatasetSet, Scope, Verification};
+use chronolith_model::{BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Scope, Verification};
 use chronolith_source::evm::{Checks, EvmSettings, EvmSource, Strategy, Tags};
 use chronolith_source::portal::{PortalSettings, PortalSource};
 use chronolith_source::{EndpointSettings, Source, Want};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 fn source(servers: &[&Canned]) -> EvmSource {
@@ -129,6 +131,43 @@ async fn a_stream_of_empty_lines_is_given_up() {
     assert!(error.contains("too slow"), "{error}");
     assert!(
         began.elapsed() < Duration::from_secs(1_000),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+/// A pause that another request earned kept a fetch waiting for minutes beside a good endpoint.
+#[tokio::test(start_paused = true)]
+async fn a_long_pause_is_not_waited_for_beside_a_good_endpoint() {
+    let asked = Arc::new(Notify::new());
+    let told = asked.clone();
+    let broken = Canned::start(move |request| {
+        if request.contains("eth_chainId") {
+            return whole(&replies(request, chain));
+        }
+        told.notify_one();
+        let mut answer = head("500 Internal Server Error");
+        answer.extend_from_slice(b"Content-Length: 0\r\n\r\n");
+        vec![Piece::after(Duration::from_secs(1), answer)]
+    });
+    let (broken, well) = (broken.await, well().await);
+    let source = source(&[&broken, &well]);
+    let name = source.endpoints()[0].name.clone();
+    let block = BlockRef {
+        number: 1,
+        hash: Hash32([1; 32]),
+    };
+    let began = Instant::now();
+    let blamed = async {
+        asked.notified().await;
+        source.blame(&name, block, "another request found it out");
+    };
+    let want = want();
+    let fetched = source.fetch(BlockRange::new(0, 9), &want, None);
+    let (fetched, ()) = tokio::join!(fetched, blamed);
+    assert_eq!(fetched.unwrap().len(), 9);
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
         "{:?}",
         began.elapsed()
     );
