@@ -9,6 +9,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
+use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -174,6 +175,9 @@ impl Endpoint {
         let client = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(READ_TIMEOUT)
+            // It would hand the key in the path to another host.
+            .redirect(Policy::none())
+            .referer(false)
             .build()
             .map_err(|error| Error::Invalid(format!("HTTP client: {error}")))?;
         Ok(Self {

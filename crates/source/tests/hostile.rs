@@ -172,3 +172,23 @@ async fn a_long_pause_is_not_waited_for_beside_a_good_endpoint() {
         began.elapsed()
     );
 }
+
+/// A redirect would hand the key in the path, and all that is asked, to another host.
+#[tokio::test(flavor = "multi_thread")]
+async fn redirects_are_not_followed() {
+    let other = well().await;
+    let to = other.url();
+    let moved = Canned::start(move |_| {
+        let mut answer = head("307 Temporary Redirect");
+        answer.extend_from_slice(format!("Location: {to}\r\nContent-Length: 0\r\n\r\n").as_bytes());
+        vec![Piece::now(answer)]
+    });
+    let moved = moved.await;
+    source(&[&moved]).check_chain().await.unwrap_err();
+    let settings = PortalSettings::new(&moved.url(), 31_337);
+    let portal = PortalSource::new(settings).unwrap();
+    let asked = tokio::time::timeout(Duration::from_secs(2), portal.heads());
+    assert!(!matches!(asked.await, Ok(Ok(_))));
+    assert!(!moved.asked().is_empty());
+    assert_eq!(other.asked(), Vec::<String>::new());
+}

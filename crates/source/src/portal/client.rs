@@ -8,6 +8,7 @@ use std::time::Duration;
 use alloy_primitives::B256;
 use chronolith_model::{BlockRef, Hash32};
 use reqwest::header::CONTENT_TYPE;
+use reqwest::redirect::Policy;
 use reqwest::{RequestBuilder, Response, Url};
 use serde::Deserialize;
 use tokio::sync::SemaphorePermit;
@@ -91,6 +92,9 @@ impl Client {
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(settings.idle_timeout)
+            // It would hand the key in the path to another host.
+            .redirect(Policy::none())
+            .referer(false)
             .build()
             .map_err(|error| invalid(format!("HTTP client: {error}")))?;
         let most = settings.requests_per_10s as usize;
