@@ -45,6 +45,9 @@ const READ_AHEAD_MAX: u64 = 16 << 20;
 /// How the reason begins where something was answered, but nothing that answers the calls.
 pub(crate) const NO_ANSWER: &str = "no JSON-RPC answer";
 
+/// Good requests in a row after which larger batches are tried again.
+const BATCH_GROWS_AFTER: u32 = 100;
+
 /// What an endpoint that takes no more than one call in a request is noted to lack.
 const BATCH: &str = "batch";
 
@@ -134,6 +137,8 @@ struct Health {
     missing: BTreeSet<&'static str>,
     /// The smallest batch that was too large for it.
     batch_refused: Option<usize>,
+    /// Good requests in a row since a batch was refused.
+    good_in_a_row: u32,
 }
 
 /// An endpoint.
@@ -327,6 +332,7 @@ impl Endpoint {
         let mut health = self.health();
         let least = health.batch_refused.map_or(calls, |known| known.min(calls));
         health.batch_refused = Some(least);
+        health.good_in_a_row = 0;
     }
 
     /// Notes that it takes no more than one call in a request.
@@ -352,6 +358,14 @@ impl Endpoint {
         let mut health = self.health();
         health.in_a_row = 0;
         health.cool_until = None;
+        health.good_in_a_row += 1;
+        if health.good_in_a_row >= BATCH_GROWS_AFTER {
+            health.good_in_a_row = 0;
+            let doubled = health
+                .batch_refused
+                .map(|refused| refused.saturating_mul(2));
+            health.batch_refused = doubled.filter(|doubled| doubled / 2 < self.settings.batch);
+        }
     }
 
     /// Notes a failure and pauses the endpoint for a while, longer each time.
@@ -363,6 +377,7 @@ impl Endpoint {
         let now = Instant::now();
         let mut health = self.health();
         health.failures += 1;
+        health.good_in_a_row = 0;
         health.last_error = Some(error.to_string());
         if let Some(asked) = asked {
             health.bench_until = health
@@ -507,6 +522,26 @@ mod tests {
                 "{shown}"
             );
         }
+    }
+
+    /// A refusal of one bad hour kept requests small for ever.
+    #[test]
+    fn batches_grow_again_after_many_good_requests() {
+        let endpoint = endpoint();
+        assert_eq!(endpoint.batch(), 100);
+        endpoint.refused_batch(100);
+        endpoint.refused_batch(50);
+        for batch in [25, 50, 100, 100] {
+            assert_eq!(endpoint.batch(), batch);
+            (0..99).for_each(|_| endpoint.succeeded());
+            assert_eq!(endpoint.batch(), batch, "too early");
+            endpoint.succeeded();
+        }
+        endpoint.refused_batch(100);
+        (0..99).for_each(|_| endpoint.succeeded());
+        endpoint.failed(&endpoint.unavailable("HTTP 500".to_owned()));
+        endpoint.succeeded();
+        assert_eq!(endpoint.batch(), 50, "not in a row");
     }
 
     #[tokio::test(start_paused = true)]
