@@ -47,6 +47,8 @@ pub(crate) enum Failure {
     Busy(Error),
     /// It will not work the next time either.
     Final(Error),
+    /// Nothing failed: whoever takes lines has as many as it holds.
+    Enough,
 }
 
 #[derive(Default, Debug)]
@@ -169,7 +171,7 @@ impl Client {
     }
 
     /// Sends a request for a stream that begins with block `from`; every whole line goes to `take`
-    /// as it comes. The stream may end anywhere, also where all is well.
+    /// as it comes, until that has enough. The stream may end anywhere, also where all is well.
     pub(crate) async fn stream(
         &self,
         path: &str,
@@ -197,13 +199,18 @@ impl Client {
         let mut taken = |line: &[u8]| {
             blocks += 1;
             let taken = span.in_scope(|| take(line));
-            outcome = Outcome::of(&taken);
+            if !matches!(taken, Err(Failure::Enough)) {
+                outcome = Outcome::of(&taken);
+            }
             taken
         };
         let read = self.take_lines(&mut response, &mut taken).await;
         span.record("blocks", blocks);
         span.record("outcome", outcome.name());
-        read
+        match read {
+            Err(Failure::Enough) => Ok(()),
+            read => read,
+        }
     }
 
     async fn take_lines(
@@ -247,7 +254,10 @@ impl Client {
     pub(crate) async fn again(&self, tries: &mut usize, failure: Failure) -> Result<()> {
         let busy = matches!(failure, Failure::Busy(_));
         let last = matches!(failure, Failure::Final(_));
-        let (Failure::Again(error) | Failure::Busy(error) | Failure::Final(error)) = failure;
+        let error = match failure {
+            Failure::Again(error) | Failure::Busy(error) | Failure::Final(error) => error,
+            Failure::Enough => return Ok(()),
+        };
         self.note(&error);
         if last {
             return Err(error);
