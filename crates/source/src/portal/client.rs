@@ -2,6 +2,7 @@
 //!
 //! Portal is called by its host in logs and errors: a URL may carry a key.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -71,6 +72,7 @@ pub(crate) struct Client {
     throttle: Throttle,
     line_bytes_max: usize,
     idle_timeout: Duration,
+    steps: AtomicU64,
     health: Mutex<Health>,
     meters: Meters,
 }
@@ -115,8 +117,14 @@ impl Client {
             throttle: Throttle::windowed(settings.in_flight, most, window),
             line_bytes_max: settings.line_bytes_max,
             idle_timeout: settings.idle_timeout,
+            steps: AtomicU64::default(),
             health: Mutex::default(),
         })
+    }
+
+    /// Answers and lines so far.
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
     }
 
     /// A small answer, parsed. Trouble is ridden out.
@@ -138,6 +146,7 @@ impl Client {
         let asked = async {
             let response = self.send(self.http.get(self.url(path)), 0).await?;
             let bytes = self.read(response).await?;
+            self.steps.fetch_add(1, Ordering::Relaxed);
             serde_json::from_slice(&bytes).map_err(|error| {
                 Failure::Again(self.unavailable(format!("/{path} is not understood: {error}")))
             })
@@ -198,6 +207,7 @@ impl Client {
         let (mut blocks, mut outcome) = (0_u64, Outcome::Success);
         let mut taken = |line: &[u8]| {
             blocks += 1;
+            self.steps.fetch_add(1, Ordering::Relaxed);
             let taken = span.in_scope(|| take(line));
             if !matches!(taken, Err(Failure::Enough)) {
                 outcome = Outcome::of(&taken);

@@ -118,6 +118,11 @@ impl PortalSource {
         &self.client.name
     }
 
+    /// How much it has brought so far: it changes with every answer and every block.
+    pub(crate) fn steps(&self) -> u64 {
+        self.client.steps()
+    }
+
     /// Whether it can deliver this, as far as it must be proven.
     pub(crate) fn serves(&self, want: &Want) -> bool {
         Query::new(want, self.checks).is_ok()
