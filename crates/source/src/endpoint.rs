@@ -19,6 +19,7 @@ use tracing::{Instrument as _, Span};
 use crate::error::{Error, Result};
 use crate::meters::{Meters, Outcome};
 use crate::reply::{Answer, parse};
+use crate::secrets::Secrets;
 use crate::throttle::Throttle;
 
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -147,6 +148,7 @@ pub(crate) struct Endpoint {
     pub(crate) chain_id: u64,
     pub(crate) settings: EndpointSettings,
     url: Url,
+    secrets: Secrets,
     client: Client,
     throttle: Throttle,
     health: Mutex<Health>,
@@ -191,6 +193,7 @@ impl Endpoint {
             chain_id,
             throttle: Throttle::new(settings.in_flight, settings.per_second),
             health: Mutex::default(),
+            secrets: Secrets::of(&url),
             settings,
             url,
             client,
@@ -213,12 +216,7 @@ impl Endpoint {
             (received, began.elapsed())
         };
         // No longer in flight: the next request need not wait until this answer is understood.
-        let sent = received.and_then(|(status, bytes)| {
-            parse(&bytes, calls.len()).map_err(|error| {
-                let reason = format!("{NO_ANSWER} (HTTP {}): {error}", status.as_u16());
-                self.unavailable(reason)
-            })
-        });
+        let sent = received.and_then(|(status, bytes)| self.parsed(status, &bytes, calls.len()));
         span.record("outcome", Outcome::of(&sent).name());
         self.measure(calls, &sent, elapsed);
         match &sent {
@@ -226,6 +224,26 @@ impl Endpoint {
             Err(error) => self.failed(error),
         }
         sent
+    }
+
+    /// What was answered, without what of the URL is repeated in it.
+    fn parsed<T: DeserializeOwned>(
+        &self,
+        status: StatusCode,
+        bytes: &[u8],
+        calls: usize,
+    ) -> Result<Vec<Answer<T>>> {
+        let mut answers = parse(bytes, calls).map_err(|error| {
+            let (status, error) = (status.as_u16(), self.secrets.hide(&error));
+            self.unavailable(format!("{NO_ANSWER} (HTTP {status}): {error}"))
+        })?;
+        for fault in answers
+            .iter_mut()
+            .filter_map(|answer| answer.as_mut().err())
+        {
+            fault.message = self.secrets.hide(&fault.message);
+        }
+        Ok(answers)
     }
 
     /// Methods and endpoint, never parameters or the URL.

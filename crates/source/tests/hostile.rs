@@ -192,3 +192,38 @@ async fn redirects_are_not_followed() {
     assert!(!moved.asked().is_empty());
     assert_eq!(other.asked(), Vec::<String>::new());
 }
+
+/// Some repeat in an error what they were asked with, key and all.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_echoed_is_not_told() {
+    let text = "no plan for SECRET-KEY: see http://x/v3/SECRET-KEY?u=SECRET-KEY";
+    let refusal = format!(r#"{{"id":0,"error":{{"code":-32000,"message":"{text}"}}}}"#);
+    let server = Canned::start(move |request| match request.contains("eth_chainId") {
+        true => whole(&replies(request, chain)),
+        false => whole(&refusal),
+    });
+    let server = server.await;
+    let source = source(&[&server]);
+    let name = source.endpoints()[0].name.clone();
+    let error = source.syncing(&name).await.unwrap_err().to_string();
+    assert!(error.contains("no plan for"), "{error}");
+    assert!(!error.contains("SECRET"), "{error}");
+    let page = Canned::start(|_| {
+        let text = "\"SECRET-KEY\"";
+        let mut answer = head("400 Bad Request");
+        answer
+            .extend_from_slice(format!("Content-Length: {}\r\n\r\n{text}", text.len()).as_bytes());
+        vec![Piece::now(answer)]
+    });
+    let page = page.await;
+    let source = self::source(&[&page]);
+    let portal = PortalSource::new(PortalSettings::new(&page.url(), 31_337)).unwrap();
+    let errors = [
+        source.check_chain().await.unwrap_err().to_string(),
+        portal.heads().await.unwrap_err().to_string(),
+        format!("{:?} {:?}", source.endpoints(), portal.endpoints()),
+    ];
+    for error in errors {
+        assert!(!error.contains("SECRET"), "{error}");
+    }
+}

@@ -26,6 +26,7 @@ use crate::endpoint::{
 };
 use crate::error::{Error, Result};
 use crate::meters::{Meters, Outcome};
+use crate::secrets::Secrets;
 use crate::throttle::Throttle;
 
 /// Pauses before a request is sent again; after the last the caller is told.
@@ -69,6 +70,7 @@ pub(crate) struct Client {
     chain_id: u64,
     http: reqwest::Client,
     base: Url,
+    secrets: Secrets,
     throttle: Throttle,
     line_bytes_max: usize,
     idle_timeout: Duration,
@@ -113,6 +115,7 @@ impl Client {
             name: name.into(),
             chain_id: settings.chain_id,
             http,
+            secrets: Secrets::of(&base),
             base,
             throttle: Throttle::windowed(settings.in_flight, most, window),
             line_bytes_max: settings.line_bytes_max,
@@ -148,6 +151,7 @@ impl Client {
             let bytes = self.read(response).await?;
             self.steps.fetch_add(1, Ordering::Relaxed);
             serde_json::from_slice(&bytes).map_err(|error| {
+                let error = self.secrets.hide(&error.to_string());
                 Failure::Again(self.unavailable(format!("/{path} is not understood: {error}")))
             })
         };
@@ -389,6 +393,7 @@ impl Client {
             )),
             Meaning::Refused => {
                 let text = text_of(&self.read(response).await.unwrap_or_default());
+                let text = self.secrets.hide(&text);
                 Error::Invalid(format!(
                     "Portal refuses the request (endpoint={endpoint}, status={status}): {text}"
                 ))
