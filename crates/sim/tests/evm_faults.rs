@@ -107,6 +107,7 @@ impl Bench {
             | RpcFault::SlowAnswer => self.see_http(fault).await,
             RpcFault::WsDrop | RpcFault::DuplicateHeads => self.see_socket(fault).await,
             RpcFault::EmptyLogs
+            | RpcFault::LogsBehind
             | RpcFault::WrongBlockHashInLogs
             | RpcFault::MissingLog
             | RpcFault::MissingBlockTimestamp
@@ -213,6 +214,16 @@ impl Bench {
         let (truth, told) = self.both_logs(fault).await;
         if fault == RpcFault::EmptyLogs {
             assert!(!truth.is_empty() && told.is_empty());
+            return;
+        }
+        if fault == RpcFault::LogsBehind {
+            assert!(!truth.is_empty() && told.is_empty());
+            let params = json!([{ "blockHash": truth[0]["blockHash"] }]);
+            let answer = call(&self.url, "eth_getLogs", params.clone()).await;
+            assert_eq!(answer["error"]["message"], "unknown block");
+            self.faults.clear();
+            let logs = result(&self.url, "eth_getLogs", params).await;
+            assert_eq!(logs, Value::from(truth));
             return;
         }
         let receipts = self.both_receipts(fault).await;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
+use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -18,6 +19,7 @@ use tracing::{Instrument as _, Span};
 use crate::error::{Error, Result};
 use crate::meters::{Meters, Outcome};
 use crate::reply::{Answer, parse};
+use crate::secrets::Secrets;
 use crate::throttle::Throttle;
 
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,6 +45,9 @@ const READ_AHEAD_MAX: u64 = 16 << 20;
 
 /// How the reason begins where something was answered, but nothing that answers the calls.
 pub(crate) const NO_ANSWER: &str = "no JSON-RPC answer";
+
+/// Good requests in a row after which larger batches are tried again.
+const BATCH_GROWS_AFTER: u32 = 100;
 
 /// What an endpoint that takes no more than one call in a request is noted to lack.
 const BATCH: &str = "batch";
@@ -133,6 +138,8 @@ struct Health {
     missing: BTreeSet<&'static str>,
     /// The smallest batch that was too large for it.
     batch_refused: Option<usize>,
+    /// Good requests in a row since a batch was refused.
+    good_in_a_row: u32,
 }
 
 /// An endpoint.
@@ -141,6 +148,7 @@ pub(crate) struct Endpoint {
     pub(crate) chain_id: u64,
     pub(crate) settings: EndpointSettings,
     url: Url,
+    secrets: Secrets,
     client: Client,
     throttle: Throttle,
     health: Mutex<Health>,
@@ -174,6 +182,9 @@ impl Endpoint {
         let client = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(READ_TIMEOUT)
+            // It would hand the key in the path to another host.
+            .redirect(Policy::none())
+            .referer(false)
             .build()
             .map_err(|error| Error::Invalid(format!("HTTP client: {error}")))?;
         Ok(Self {
@@ -182,6 +193,7 @@ impl Endpoint {
             chain_id,
             throttle: Throttle::new(settings.in_flight, settings.per_second),
             health: Mutex::default(),
+            secrets: Secrets::of(&url),
             settings,
             url,
             client,
@@ -204,12 +216,7 @@ impl Endpoint {
             (received, began.elapsed())
         };
         // No longer in flight: the next request need not wait until this answer is understood.
-        let sent = received.and_then(|(status, bytes)| {
-            parse(&bytes, calls.len()).map_err(|error| {
-                let reason = format!("{NO_ANSWER} (HTTP {}): {error}", status.as_u16());
-                self.unavailable(reason)
-            })
-        });
+        let sent = received.and_then(|(status, bytes)| self.parsed(status, &bytes, calls.len()));
         span.record("outcome", Outcome::of(&sent).name());
         self.measure(calls, &sent, elapsed);
         match &sent {
@@ -217,6 +224,26 @@ impl Endpoint {
             Err(error) => self.failed(error),
         }
         sent
+    }
+
+    /// What was answered, without what of the URL is repeated in it.
+    fn parsed<T: DeserializeOwned>(
+        &self,
+        status: StatusCode,
+        bytes: &[u8],
+        calls: usize,
+    ) -> Result<Vec<Answer<T>>> {
+        let mut answers = parse(bytes, calls).map_err(|error| {
+            let (status, error) = (status.as_u16(), self.secrets.hide(&error));
+            self.unavailable(format!("{NO_ANSWER} (HTTP {status}): {error}"))
+        })?;
+        for fault in answers
+            .iter_mut()
+            .filter_map(|answer| answer.as_mut().err())
+        {
+            fault.message = self.secrets.hide(&fault.message);
+        }
+        Ok(answers)
     }
 
     /// Methods and endpoint, never parameters or the URL.
@@ -323,6 +350,7 @@ impl Endpoint {
         let mut health = self.health();
         let least = health.batch_refused.map_or(calls, |known| known.min(calls));
         health.batch_refused = Some(least);
+        health.good_in_a_row = 0;
     }
 
     /// Notes that it takes no more than one call in a request.
@@ -348,6 +376,14 @@ impl Endpoint {
         let mut health = self.health();
         health.in_a_row = 0;
         health.cool_until = None;
+        health.good_in_a_row += 1;
+        if health.good_in_a_row >= BATCH_GROWS_AFTER {
+            health.good_in_a_row = 0;
+            let doubled = health
+                .batch_refused
+                .map(|refused| refused.saturating_mul(2));
+            health.batch_refused = doubled.filter(|doubled| doubled / 2 < self.settings.batch);
+        }
     }
 
     /// Notes a failure and pauses the endpoint for a while, longer each time.
@@ -359,6 +395,7 @@ impl Endpoint {
         let now = Instant::now();
         let mut health = self.health();
         health.failures += 1;
+        health.good_in_a_row = 0;
         health.last_error = Some(error.to_string());
         if let Some(asked) = asked {
             health.bench_until = health
@@ -389,13 +426,6 @@ impl Endpoint {
         let health = self.health();
         let until = health.cool_until.max(health.bench_until);
         until.filter(|until| *until > Instant::now())
-    }
-
-    /// Waits until the endpoint may be asked again.
-    pub(crate) async fn cooled(&self) {
-        while let Some(until) = self.cool_until() {
-            tokio::time::sleep_until(until).await;
-        }
     }
 
     /// Notes what it cannot do; returns whether that is news.
@@ -510,6 +540,26 @@ mod tests {
                 "{shown}"
             );
         }
+    }
+
+    /// A refusal of one bad hour kept requests small for ever.
+    #[test]
+    fn batches_grow_again_after_many_good_requests() {
+        let endpoint = endpoint();
+        assert_eq!(endpoint.batch(), 100);
+        endpoint.refused_batch(100);
+        endpoint.refused_batch(50);
+        for batch in [25, 50, 100, 100] {
+            assert_eq!(endpoint.batch(), batch);
+            (0..99).for_each(|_| endpoint.succeeded());
+            assert_eq!(endpoint.batch(), batch, "too early");
+            endpoint.succeeded();
+        }
+        endpoint.refused_batch(100);
+        (0..99).for_each(|_| endpoint.succeeded());
+        endpoint.failed(&endpoint.unavailable("HTTP 500".to_owned()));
+        endpoint.succeeded();
+        assert_eq!(endpoint.batch(), 50, "not in a row");
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,13 +13,16 @@ use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::Instant;
 
 use crate::endpoint::EndpointReport;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::evm::{EvmSource, Subscription};
 use crate::portal::PortalSource;
 use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
 /// How long a Portal that failed or contradicted is passed over.
 const PAUSE: Duration = Duration::from_secs(300);
+
+/// How long a Portal may bring nothing before the endpoints are asked.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Reads an EVM chain from a Portal and from endpoints.
 #[derive(Debug)]
@@ -50,6 +53,35 @@ impl JointSource {
         }
     }
 
+    /// What the Portal delivers, as long as it brings anything: it may wish to be left alone for
+    /// longer than history can wait.
+    ///
+    /// # Errors
+    /// `Unavailable` where it brings nothing for a while.
+    async fn delivered_in_time(
+        &self,
+        range: BlockRange,
+        want: &Want,
+        anchor: BlockRef,
+    ) -> Result<Option<Vec<Fetched>>> {
+        let mut delivered = std::pin::pin!(self.delivered(range, want, anchor));
+        let mut before = self.portal.steps();
+        loop {
+            if let Ok(delivered) = tokio::time::timeout(PATIENCE, &mut delivered).await {
+                return delivered;
+            }
+            let now = self.portal.steps();
+            if now == before {
+                return Err(Error::Unavailable {
+                    endpoint: self.portal.name().to_owned(),
+                    reason: format!("nothing came for {} seconds", PATIENCE.as_secs()),
+                    retry_after: None,
+                });
+            }
+            before = now;
+        }
+    }
+
     /// Blocks from the Portal; none where it must not or cannot deliver them.
     async fn delivered(
         &self,
@@ -73,6 +105,10 @@ impl JointSource {
     /// where the Portal is on another fork, which is then named and passed over.
     async fn agreed(&self, anchor: BlockRef) -> Result<Option<BlockRef>> {
         let mut agreement = self.agreement.lock().await;
+        // Whoever asked before may have found out that it fails.
+        if self.is_paused() {
+            return Ok(None);
+        }
         if let Some(known) = agreement.filter(|known| known.anchor == anchor) {
             return Ok(Some(known.through));
         }
@@ -160,7 +196,7 @@ impl Source for JointSource {
             && self.portal.serves(want)
             && !self.is_paused()
         {
-            match self.delivered(range, want, anchor).await {
+            match self.delivered_in_time(range, want, anchor).await {
                 Ok(Some(fetched)) => return Ok(fetched),
                 Ok(None) => {}
                 Err(error) => {

@@ -13,6 +13,7 @@ mod meters;
 mod pool;
 pub mod portal;
 mod reply;
+mod secrets;
 mod source;
 mod throttle;
 

@@ -100,7 +100,7 @@ async fn an_endpoint_that_proves_too_little_is_passed_over() {
     let range = BlockRange::new(0, 40);
     let want = want(Verification::Receipts);
     let both = source(&[&weak, &strong], Strategy::Receipts);
-    let fetched = both.fetch_some(range, &want, None).await.unwrap();
+    let fetched = both.fetch(range, &want, None).await.unwrap();
     assert_from(&fetched, &strong, Verification::Receipts);
     let said = both.endpoints()[0].last_error.clone().unwrap_or_default();
     assert!(said.contains("as far as is wanted"), "{said}");

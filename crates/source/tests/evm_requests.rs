@@ -125,3 +125,39 @@ async fn a_node_that_refuses_batches_is_sent_single_calls() {
         assert!((single..single + 4).contains(&sent), "{strategy:?}: {sent}");
     }
 }
+
+/// Ten thousand whole blocks were held at once, and as many headers where nothing told how heavy
+/// they are.
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_of_whole_blocks_are_small() {
+    let node = EvmNode::new(EvmSpec::tiny(5), 300);
+    let options = RpcOptions::default();
+    let server = RpcServer::start(node.clone(), options).await.unwrap();
+    let (logs, bodies) = (Dataset::Logs, Dataset::Transactions);
+    for (datasets, planned, fetched) in [
+        (&[logs, bodies][..], 100, 100),
+        (&[bodies], 100, 100),
+        (&[Dataset::Headers], 2_000, 300),
+        (&[logs], 10_000, 300),
+    ] {
+        let source = EvmSource::new(EvmSettings {
+            chain_id: 31_337,
+            endpoints: vec![EndpointSettings::new(&server.url())],
+            heads: Vec::new(),
+            tags: Tags::NONE,
+            strategy: Strategy::Logs,
+            checks: Checks::ALL,
+            ranges: RangeSettings::default(),
+        })
+        .unwrap();
+        let want = Want {
+            datasets: DatasetSet::of(datasets),
+            scope: Scope::All,
+            level: Verification::Linked,
+        };
+        assert_eq!(source.plan(&want).blocks, planned, "{datasets:?}");
+        let range = BlockRange::new(0, 300);
+        let blocks = source.fetch_some(range, &want, None).await.unwrap();
+        assert_eq!(blocks.len(), fetched, "{datasets:?}");
+    }
+}

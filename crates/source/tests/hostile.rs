@@ -7,14 +7,16 @@
 
 mod canned;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use canned::{Canned, Piece, calls, chain, head, replies, whole};
-use chronolith_model::{BlockRange, Dataset, DatasetSet, Scope, Verification};
+use chronolith_model::{BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Scope, Verification};
 use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::portal::{PortalSettings, PortalSource};
 use chronolith_source::{EndpointSettings, Source, Want};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 fn source(servers: &[&Canned]) -> EvmSource {
@@ -132,4 +134,96 @@ async fn a_stream_of_empty_lines_is_given_up() {
         "{:?}",
         began.elapsed()
     );
+}
+
+/// A pause that another request earned kept a fetch waiting for minutes beside a good endpoint.
+#[tokio::test(start_paused = true)]
+async fn a_long_pause_is_not_waited_for_beside_a_good_endpoint() {
+    let asked = Arc::new(Notify::new());
+    let told = asked.clone();
+    let broken = Canned::start(move |request| {
+        if request.contains("eth_chainId") {
+            return whole(&replies(request, chain));
+        }
+        told.notify_one();
+        let mut answer = head("500 Internal Server Error");
+        answer.extend_from_slice(b"Content-Length: 0\r\n\r\n");
+        vec![Piece::after(Duration::from_secs(1), answer)]
+    });
+    let (broken, well) = (broken.await, well().await);
+    let source = source(&[&broken, &well]);
+    let name = source.endpoints()[0].name.clone();
+    let block = BlockRef {
+        number: 1,
+        hash: Hash32([1; 32]),
+    };
+    let began = Instant::now();
+    let blamed = async {
+        asked.notified().await;
+        source.blame(&name, block, "another request found it out");
+    };
+    let want = want();
+    let fetched = source.fetch(BlockRange::new(0, 9), &want, None);
+    let (fetched, ()) = tokio::join!(fetched, blamed);
+    assert_eq!(fetched.unwrap().len(), 9);
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+/// A redirect would hand the key in the path, and all that is asked, to another host.
+#[tokio::test(flavor = "multi_thread")]
+async fn redirects_are_not_followed() {
+    let other = well().await;
+    let to = other.url();
+    let moved = Canned::start(move |_| {
+        let mut answer = head("307 Temporary Redirect");
+        answer.extend_from_slice(format!("Location: {to}\r\nContent-Length: 0\r\n\r\n").as_bytes());
+        vec![Piece::now(answer)]
+    });
+    let moved = moved.await;
+    source(&[&moved]).check_chain().await.unwrap_err();
+    let settings = PortalSettings::new(&moved.url(), 31_337);
+    let portal = PortalSource::new(settings).unwrap();
+    let asked = tokio::time::timeout(Duration::from_secs(2), portal.heads());
+    assert!(!matches!(asked.await, Ok(Ok(_))));
+    assert!(!moved.asked().is_empty());
+    assert_eq!(other.asked(), Vec::<String>::new());
+}
+
+/// Some repeat in an error what they were asked with, key and all.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_echoed_is_not_told() {
+    let text = "no plan for SECRET-KEY: see http://x/v3/SECRET-KEY?u=SECRET-KEY";
+    let refusal = format!(r#"{{"id":0,"error":{{"code":-32000,"message":"{text}"}}}}"#);
+    let server = Canned::start(move |request| match request.contains("eth_chainId") {
+        true => whole(&replies(request, chain)),
+        false => whole(&refusal),
+    });
+    let server = server.await;
+    let source = source(&[&server]);
+    let name = source.endpoints()[0].name.clone();
+    let error = source.syncing(&name).await.unwrap_err().to_string();
+    assert!(error.contains("no plan for"), "{error}");
+    assert!(!error.contains("SECRET"), "{error}");
+    let page = Canned::start(|_| {
+        let text = "\"SECRET-KEY\"";
+        let mut answer = head("400 Bad Request");
+        answer
+            .extend_from_slice(format!("Content-Length: {}\r\n\r\n{text}", text.len()).as_bytes());
+        vec![Piece::now(answer)]
+    });
+    let page = page.await;
+    let source = self::source(&[&page]);
+    let portal = PortalSource::new(PortalSettings::new(&page.url(), 31_337)).unwrap();
+    let errors = [
+        source.check_chain().await.unwrap_err().to_string(),
+        portal.heads().await.unwrap_err().to_string(),
+        format!("{:?} {:?}", source.endpoints(), portal.endpoints()),
+    ];
+    for error in errors {
+        assert!(!error.contains("SECRET"), "{error}");
+    }
 }

@@ -589,3 +589,21 @@ async fn a_limit_on_requests_is_waited_for() {
     let asked: u64 = server.stats().requests.values().sum();
     assert!(asked > 6, "nothing was refused: {asked} requests");
 }
+
+/// A fetch held its two thousand blocks whatever was in them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fetch_holds_no_more_logs_than_are_worth_it() {
+    let mut spec = EvmSpec::mainnet(21);
+    spec.content.logs_per_block = 600;
+    let node = EvmNode::new(spec, 120);
+    let server = serve(&node, PortalOptions::default()).await;
+    let (source, want, range) = (source(&server), want(LOGS), BlockRange::new(0, 121));
+    let some = source.fetch_some(range, &want, None).await.unwrap();
+    let logs: usize = some.iter().map(|one| one.block.logs.len()).sum();
+    let last = some.last().unwrap().block.logs.len();
+    assert!(logs >= 50_000 && logs - last < 50_000, "{logs} logs");
+    assert!((some.len() as u64) < range.len());
+    let fetched = source.fetch(range, &want, None).await.unwrap();
+    assert_blocks(&fetched, &node, range, &want);
+    assert_eq!(source.endpoints()[0].failures, 0);
+}

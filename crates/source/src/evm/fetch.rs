@@ -35,6 +35,8 @@ const CALL_PAUSE: Duration = Duration::from_millis(50);
 /// How often a request that failed at once is sent again to the same endpoint.
 const REQUEST_RETRIES: u32 = 3;
 const FAILS_FAST: Duration = Duration::from_secs(2);
+/// The longest pause of an endpoint that is waited for: another one may be well.
+const COOLS_SOON: Duration = Duration::from_secs(2);
 
 /// Fetches from one endpoint.
 #[derive(Debug)]
@@ -251,9 +253,14 @@ impl Fetcher<'_> {
                 // is slow to fail, or says when to come back, is left to whoever knows a better one.
                 Err(Error::Unavailable {
                     retry_after: None, ..
-                }) if failures < REQUEST_RETRIES && began.elapsed() < FAILS_FAST => {
+                }) if failures < REQUEST_RETRIES
+                    && began.elapsed() < FAILS_FAST
+                    && self.cools_soon() =>
+                {
                     failures += 1;
-                    self.endpoint.cooled().await;
+                    if let Some(until) = self.endpoint.cool_until() {
+                        tokio::time::sleep_until(until).await;
+                    }
                     continue;
                 }
                 more => more?,
@@ -270,6 +277,12 @@ impl Fetcher<'_> {
             answers.extend(more);
         }
         Ok(answers)
+    }
+
+    /// A pause may be long for what another request met: a lie, or a wish to be left alone.
+    fn cools_soon(&self) -> bool {
+        let until = self.endpoint.cool_until();
+        until.is_none_or(|until| until.duration_since(Instant::now()) < COOLS_SOON)
     }
 
     /// Sends calls in one request. Those that fail for no reason of their own are sent again: one

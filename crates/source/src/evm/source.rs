@@ -24,6 +24,8 @@ use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
 /// How often a range is tried on all endpoints together.
 const ATTEMPTS: usize = 12;
+/// Blocks of one part where no logs tell how much there is in them.
+const UNWEIGHED_BLOCKS_MAX: u64 = 2_000;
 
 /// How logs are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -241,6 +243,18 @@ impl EvmSource {
         }
     }
 
+    /// How many blocks to ask for the logs of: they are held together, with all that is wanted.
+    fn part_blocks(&self, endpoint: &Endpoint, spans: &Spans, want: &Want) -> u64 {
+        let blocks = spans.for_logs();
+        if want.datasets.contains(Dataset::Transactions) {
+            return blocks.min(endpoint.batch() as u64);
+        }
+        match want.datasets.contains(Dataset::Logs) {
+            true => blocks,
+            false => blocks.min(UNWEIGHED_BLOCKS_MAX),
+        }
+    }
+
     /// The first blocks of a range from one endpoint.
     async fn prefix(
         &self,
@@ -266,7 +280,7 @@ impl EvmSource {
             }
             return fetcher.by_receipts(range).await;
         }
-        let mut blocks = range.len().min(spans.for_logs());
+        let mut blocks = range.len().min(self.part_blocks(endpoint, spans, want));
         loop {
             let part = BlockRange::new(range.start, range.start + blocks);
             match fetcher.by_logs(part).await {
@@ -455,7 +469,7 @@ impl Source for EvmSource {
                 at_once: parts_at_once(in_flight),
             },
             Strategy::Logs => {
-                let blocks = spans.for_logs();
+                let blocks = self.part_blocks(endpoint, spans, want);
                 let requests = 1 + blocks.div_ceil(batch) as usize;
                 // While one waits for its logs and one for its last headers, a third fills the gaps.
                 let at_once = in_flight / requests + 3;

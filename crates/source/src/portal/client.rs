@@ -2,12 +2,14 @@
 //!
 //! Portal is called by its host in logs and errors: a URL may carry a key.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use alloy_primitives::B256;
 use chronolith_model::{BlockRef, Hash32};
 use reqwest::header::CONTENT_TYPE;
+use reqwest::redirect::Policy;
 use reqwest::{RequestBuilder, Response, Url};
 use serde::Deserialize;
 use tokio::sync::SemaphorePermit;
@@ -24,6 +26,7 @@ use crate::endpoint::{
 };
 use crate::error::{Error, Result};
 use crate::meters::{Meters, Outcome};
+use crate::secrets::Secrets;
 use crate::throttle::Throttle;
 
 /// Pauses before a request is sent again; after the last the caller is told.
@@ -46,6 +49,8 @@ pub(crate) enum Failure {
     Busy(Error),
     /// It will not work the next time either.
     Final(Error),
+    /// Nothing failed: whoever takes lines has as many as it holds.
+    Enough,
 }
 
 #[derive(Default, Debug)]
@@ -65,9 +70,11 @@ pub(crate) struct Client {
     chain_id: u64,
     http: reqwest::Client,
     base: Url,
+    secrets: Secrets,
     throttle: Throttle,
     line_bytes_max: usize,
     idle_timeout: Duration,
+    steps: AtomicU64,
     health: Mutex<Health>,
     meters: Meters,
 }
@@ -91,6 +98,9 @@ impl Client {
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(settings.idle_timeout)
+            // It would hand the key in the path to another host.
+            .redirect(Policy::none())
+            .referer(false)
             .build()
             .map_err(|error| invalid(format!("HTTP client: {error}")))?;
         let most = settings.requests_per_10s as usize;
@@ -105,12 +115,19 @@ impl Client {
             name: name.into(),
             chain_id: settings.chain_id,
             http,
+            secrets: Secrets::of(&base),
             base,
             throttle: Throttle::windowed(settings.in_flight, most, window),
             line_bytes_max: settings.line_bytes_max,
             idle_timeout: settings.idle_timeout,
+            steps: AtomicU64::default(),
             health: Mutex::default(),
         })
+    }
+
+    /// Answers and lines so far.
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
     }
 
     /// A small answer, parsed. Trouble is ridden out.
@@ -132,7 +149,9 @@ impl Client {
         let asked = async {
             let response = self.send(self.http.get(self.url(path)), 0).await?;
             let bytes = self.read(response).await?;
+            self.steps.fetch_add(1, Ordering::Relaxed);
             serde_json::from_slice(&bytes).map_err(|error| {
+                let error = self.secrets.hide(&error.to_string());
                 Failure::Again(self.unavailable(format!("/{path} is not understood: {error}")))
             })
         };
@@ -165,7 +184,7 @@ impl Client {
     }
 
     /// Sends a request for a stream that begins with block `from`; every whole line goes to `take`
-    /// as it comes. The stream may end anywhere, also where all is well.
+    /// as it comes, until that has enough. The stream may end anywhere, also where all is well.
     pub(crate) async fn stream(
         &self,
         path: &str,
@@ -192,14 +211,20 @@ impl Client {
         let (mut blocks, mut outcome) = (0_u64, Outcome::Success);
         let mut taken = |line: &[u8]| {
             blocks += 1;
+            self.steps.fetch_add(1, Ordering::Relaxed);
             let taken = span.in_scope(|| take(line));
-            outcome = Outcome::of(&taken);
+            if !matches!(taken, Err(Failure::Enough)) {
+                outcome = Outcome::of(&taken);
+            }
             taken
         };
         let read = self.take_lines(&mut response, &mut taken).await;
         span.record("blocks", blocks);
         span.record("outcome", outcome.name());
-        read
+        match read {
+            Err(Failure::Enough) => Ok(()),
+            read => read,
+        }
     }
 
     async fn take_lines(
@@ -243,7 +268,10 @@ impl Client {
     pub(crate) async fn again(&self, tries: &mut usize, failure: Failure) -> Result<()> {
         let busy = matches!(failure, Failure::Busy(_));
         let last = matches!(failure, Failure::Final(_));
-        let (Failure::Again(error) | Failure::Busy(error) | Failure::Final(error)) = failure;
+        let error = match failure {
+            Failure::Again(error) | Failure::Busy(error) | Failure::Final(error) => error,
+            Failure::Enough => return Ok(()),
+        };
         self.note(&error);
         if last {
             return Err(error);
@@ -365,6 +393,7 @@ impl Client {
             )),
             Meaning::Refused => {
                 let text = text_of(&self.read(response).await.unwrap_or_default());
+                let text = self.secrets.hide(&text);
                 Error::Invalid(format!(
                     "Portal refuses the request (endpoint={endpoint}, status={status}): {text}"
                 ))

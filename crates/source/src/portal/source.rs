@@ -84,7 +84,7 @@ impl PortalSettings {
 ///
 /// Blocks are linked, and their logs fit their bloom where all logs are wanted and the chain allows
 /// that check. Receipts are not proven, and there is no safe block. A fetch holds as many blocks as
-/// its range has, and no more than one line beside them.
+/// its range has, fewer where they have many logs, and no more than one line beside them.
 #[derive(Debug)]
 pub struct PortalSource {
     chain_id: u64,
@@ -120,6 +120,11 @@ impl PortalSource {
         &self.client.name
     }
 
+    /// How much it has brought so far: it changes with every answer and every block.
+    pub(crate) fn steps(&self) -> u64 {
+        self.client.steps()
+    }
+
     /// Whether it can deliver this, as far as it must be proven.
     pub(crate) fn serves(&self, want: &Want) -> bool {
         Query::new(want, self.checks).is_ok()
@@ -153,10 +158,10 @@ impl PortalSource {
         Ok(self.client.finalized(head.map(BlockRef::from)))
     }
 
-    /// Goes on until the range is complete.
+    /// Goes on until the range is complete, or more of it than is worth holding.
     async fn complete(&self, walk: &mut Walk<'_>, query: &Query) -> Result<()> {
         let mut tries = 0;
-        while !walk.rest().is_empty() {
+        while !walk.rest().is_empty() && !walk.is_full() {
             let rest = walk.rest();
             let finalized = self.client.finalized(None);
             let is_final =
@@ -168,7 +173,13 @@ impl PortalSource {
             };
             walk.begin();
             let body = query.body(rest, parent);
-            let take = |line: &[u8]| walk.take(line);
+            let take = |line: &[u8]| {
+                walk.take(line)?;
+                match walk.is_full() {
+                    true => Err(Failure::Enough),
+                    false => Ok(()),
+                }
+            };
             let ended = self.client.stream(path, body, rest.start, take).await;
             let failure = match ended {
                 Ok(()) if walk.moved() => None,

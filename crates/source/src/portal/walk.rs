@@ -18,6 +18,8 @@ use crate::source::{Fetched, Want};
 
 /// Blocks for which there is room from the start.
 const ROOM_MAX: u64 = 1 << 16;
+/// Logs that are worth holding: a walk that has so many goes no further.
+const LOGS_MAX: usize = 50_000;
 
 /// Why a block is refused.
 type Refusal = String;
@@ -28,6 +30,7 @@ pub(crate) struct Walk<'a> {
     range: BlockRange,
     rules: Rules<'a>,
     fetched: Vec<Fetched>,
+    logs: usize,
     /// How many blocks there were when the stream under way began.
     before: usize,
 }
@@ -48,6 +51,7 @@ impl<'a> Walk<'a> {
             range,
             rules,
             fetched: Vec::with_capacity(range.len().min(ROOM_MAX) as usize),
+            logs: 0,
             before: 0,
         }
     }
@@ -72,6 +76,11 @@ impl<'a> Walk<'a> {
         self.fetched.len() > self.before
     }
 
+    /// Whether it holds as much as is worth holding.
+    pub(crate) fn is_full(&self) -> bool {
+        self.logs >= LOGS_MAX
+    }
+
     pub(crate) fn finish(self) -> Vec<Fetched> {
         self.fetched
     }
@@ -85,6 +94,7 @@ impl<'a> Walk<'a> {
         self.check_place(&line)?;
         let number = line.header.number;
         let made = self.made(line).map_err(|what| self.lied(number, what))?;
+        self.logs += made.block.logs.len();
         self.fetched.push(made);
         Ok(())
     }
