@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use chronolith_model::{
     Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32, LogFilter, Payload, Scope,
     Verification,
 };
-use chronolith_store::{BlobStore, MetaStore, TakeOver};
+use chronolith_store::{BlobInfo, BlobStore, MetaStore, TakeOver};
 use tokio::time::Instant;
 
 use crate::collect::{Collect, GarbageReport};
@@ -286,7 +287,20 @@ impl Archive {
     /// # Errors
     /// `ReadOnly`, `Fenced` or `Store`.
     pub async fn collect_garbage(&self, how: Collect) -> Result<GarbageReport> {
-        self.writer()?.collect(how).await
+        self.writer()?.collect(how, &|_| None).await
+    }
+
+    /// The same for a process that has just begun and will not wait: what `ages` says of an object that
+    /// nothing names counts as well as how long this process has seen it so.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Fenced` or `Store`.
+    pub async fn collect_garbage_by_age(
+        &self,
+        how: Collect,
+        ages: &(dyn Fn(&BlobInfo) -> Option<Duration> + Send + Sync),
+    ) -> Result<GarbageReport> {
+        self.writer()?.collect(how, ages).await
     }
 
     /// The last block of the covered prefix; none while the archive is empty.
