@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::health::HealthReport;
 use crate::inspect::{self, DamagedObject, Inspected, StoredObject};
 use crate::meters::Meters;
+use crate::read::compare::{self, Difference};
 use crate::read::hashes::{self, TxPlace};
 use crate::read::lookup::{self, TimeSide};
 use crate::read::matcher::TermIds;
@@ -381,6 +382,27 @@ impl Archive {
     pub async fn block(&self, number: u64) -> Result<Block> {
         self.reading(async |objects, snapshot| lookup::block(objects, snapshot, number).await)
             .await
+    }
+
+    /// Where a block from elsewhere differs from the archived one, in all that these datasets and this
+    /// scope keep of it.
+    ///
+    /// # Errors
+    /// `NotCovered`, `Corrupt` or `Store`.
+    pub async fn difference(
+        &self,
+        theirs: &Block,
+        datasets: DatasetSet,
+        scope: &Scope,
+    ) -> Result<Option<Difference>> {
+        let kept = Kept {
+            datasets,
+            scope: scope.clone(),
+        };
+        self.reading(async |objects, snapshot| {
+            compare::difference(objects, snapshot, theirs, &kept).await
+        })
+        .await
     }
 
     /// A block's headers, bodies and raw bytes. `wanted` must be kept for it.
