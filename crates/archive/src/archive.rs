@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use chronolith_model::{
     Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32, LogFilter, Payload, Scope,
     Verification,
 };
-use chronolith_store::{BlobStore, MetaStore, TakeOver};
+use chronolith_store::{BlobInfo, BlobStore, MetaStore, TakeOver};
 use tokio::time::Instant;
 
 use crate::collect::{Collect, GarbageReport};
@@ -15,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::health::HealthReport;
 use crate::inspect::{self, DamagedObject, Inspected, StoredObject};
 use crate::meters::Meters;
+use crate::read::compare::{self, Difference};
 use crate::read::hashes::{self, TxPlace};
 use crate::read::lookup::{self, TimeSide};
 use crate::read::matcher::TermIds;
@@ -286,7 +288,20 @@ impl Archive {
     /// # Errors
     /// `ReadOnly`, `Fenced` or `Store`.
     pub async fn collect_garbage(&self, how: Collect) -> Result<GarbageReport> {
-        self.writer()?.collect(how).await
+        self.writer()?.collect(how, &|_| None).await
+    }
+
+    /// The same for a process that has just begun and will not wait: what `ages` says of an object that
+    /// nothing names counts as well as how long this process has seen it so.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Fenced` or `Store`.
+    pub async fn collect_garbage_by_age(
+        &self,
+        how: Collect,
+        ages: &(dyn Fn(&BlobInfo) -> Option<Duration> + Send + Sync),
+    ) -> Result<GarbageReport> {
+        self.writer()?.collect(how, ages).await
     }
 
     /// The last block of the covered prefix; none while the archive is empty.
@@ -367,6 +382,27 @@ impl Archive {
     pub async fn block(&self, number: u64) -> Result<Block> {
         self.reading(async |objects, snapshot| lookup::block(objects, snapshot, number).await)
             .await
+    }
+
+    /// Where a block from elsewhere differs from the archived one, in all that these datasets and this
+    /// scope keep of it.
+    ///
+    /// # Errors
+    /// `NotCovered`, `Corrupt` or `Store`.
+    pub async fn difference(
+        &self,
+        theirs: &Block,
+        datasets: DatasetSet,
+        scope: &Scope,
+    ) -> Result<Option<Difference>> {
+        let kept = Kept {
+            datasets,
+            scope: scope.clone(),
+        };
+        self.reading(async |objects, snapshot| {
+            compare::difference(objects, snapshot, theirs, &kept).await
+        })
+        .await
     }
 
     /// A block's headers, bodies and raw bytes. `wanted` must be kept for it.

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use chronolith_store::{BlobInfo, BlobStore};
 use tokio::time::Instant;
@@ -30,6 +31,10 @@ pub enum Collect {
     /// Only say what is there.
     DryRun,
 }
+
+/// How old an object is, where somebody can tell: one that was just begun to be watched may have
+/// outlived the grace period long ago.
+pub(crate) type Ages<'a> = &'a (dyn Fn(&BlobInfo) -> Option<Duration> + Send + Sync);
 
 /// What a collection found.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -143,7 +148,7 @@ pub(crate) async fn list_all(blobs: &dyn BlobStore) -> Result<Vec<BlobInfo>> {
 
 impl Writer {
     /// Finds what nothing names and removes what has outlived the grace period.
-    pub(crate) async fn collect(&self, how: Collect) -> Result<GarbageReport> {
+    pub(crate) async fn collect(&self, how: Collect, ages: Ages<'_>) -> Result<GarbageReport> {
         // The order matters: whatever was uploaded before the list was taken is either still being
         // uploaded now, or named by the state that is settled after that, or garbage.
         let listed = list_all(&**self.view.objects.blobs()).await?;
@@ -183,7 +188,7 @@ impl Writer {
             report.orphans.push(info);
         }
         if how == Collect::Remove {
-            self.remove_aged(&mut report).await?;
+            self.remove_aged(&mut report, ages).await?;
         }
         let values = [
             report.orphan_segment_bytes,
@@ -200,7 +205,7 @@ impl Writer {
         Ok(report)
     }
 
-    async fn remove_aged(&self, report: &mut GarbageReport) -> Result<()> {
+    async fn remove_aged(&self, report: &mut GarbageReport, ages: Ages<'_>) -> Result<()> {
         let now = Instant::now();
         let aged: Vec<BlobInfo> = {
             let mut seen = self
@@ -217,7 +222,7 @@ impl Writer {
             let grace = self.guardrails.settings.grace;
             let aged = |info: &&BlobInfo| {
                 let since = seen.entry(info.name.clone()).or_insert(now);
-                now.duration_since(*since) >= grace
+                now.duration_since(*since) >= grace || ages(info).is_some_and(|age| age >= grace)
             };
             report.orphans.iter().filter(aged).cloned().collect()
         };

@@ -174,6 +174,36 @@ async fn a_stuck_endpoint_does_not_prevent_a_halt() {
     assert_eq!(bench.head(), Some(55));
 }
 
+/// Nothing is caught up with while a human has to look: waiting for it would never end.
+#[tokio::test(flavor = "multi_thread")]
+async fn catching_up_ends_at_a_halt_and_says_why() {
+    let node = EvmNode::new(EvmSpec::tiny(26), 60);
+    let server = RpcServer::start(node.clone(), RpcOptions::default());
+    let server = server.await.unwrap();
+    let more = r#", "mode": "auto", "finality": { "mode": "depth", "confirmations": 5 }"#;
+    let bench = Bench::new(&[server.url()], more);
+    bench.say(&["run", "--until-caught-up"]);
+    node.reorg(30);
+    // The round that finds out, one on what is halted, and one that is bounded.
+    for mode in [
+        r#""mode": "auto""#,
+        r#""mode": "auto" "#,
+        r#""mode": "backfill", "startBlock": 0, "endBlock": 70"#,
+    ] {
+        bench.change(r#""mode": "auto""#, mode);
+        let log = std::fs::read(bench.dir.path().join("log")).unwrap_or_default();
+        let running = bench.start_with(&["run", "--until-caught-up"], &[]);
+        assert_eq!(running.wait().code(), Some(1), "{mode}");
+        let said = bench.log()[log.len()..].to_owned();
+        let error = said.lines().find(|line| line.starts_with("error: "));
+        let error = error.unwrap_or_else(|| panic!("no error in {said}"));
+        assert!(error.contains("chain sim: "), "{error}");
+        assert!(error.contains("replaced"), "{error}");
+    }
+    assert!(bench.json(&["state", "--json"])[0]["halted"].is_string());
+    assert_eq!(bench.head(), Some(55));
+}
+
 /// The other endpoint is down: nobody can say who is right, and that is said.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_opinion_is_waited_for() {

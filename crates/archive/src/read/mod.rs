@@ -1,6 +1,7 @@
 //! Answering: pinned snapshots, bounded caches, and the log query engine.
 
 pub(crate) mod candidates;
+pub(crate) mod compare;
 pub(crate) mod hashes;
 pub(crate) mod lookup;
 pub(crate) mod matcher;

@@ -157,6 +157,20 @@ impl Snapshot {
             .max_by_key(|entry| entry.facts.range.end)
     }
 
+    /// Of the segments that hold the block with these datasets and all logs of this scope, the one that
+    /// reaches furthest.
+    pub(crate) fn best_kept(
+        &self,
+        number: u64,
+        datasets: DatasetSet,
+        scope: &Scope,
+    ) -> Option<&Arc<SegmentEntry>> {
+        let holding = self.holding(number);
+        holding
+            .filter(|entry| keeps(entry, datasets, scope))
+            .max_by_key(|entry| entry.facts.range.end)
+    }
+
     /// Intervals in which the need is met, with the lowest verification level of each.
     pub(crate) fn coverage(&self, need: &Need<'_>) -> Vec<(BlockRange, Verification)> {
         self.covered_by(|entry| need.met_by(entry))

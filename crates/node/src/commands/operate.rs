@@ -1,14 +1,19 @@
 //! What operators do: `resume`, `rewind`, `gc`. Where a node runs on the data directory, it is asked;
 //! else the archive is opened for it.
 
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
 use anyhow::{Context as _, Result};
 use chronolith_archive::Collect;
+use chronolith_store::BlobInfo;
 use serde_json::{Value, json};
 
 use crate::acts::audit;
 use crate::admin::ask_running;
 use crate::chain::open_for_operator;
 use crate::cli::{Act, Wanted};
+use crate::clock::now;
 use crate::exit::Exit;
 use crate::settings::Settings;
 
@@ -55,12 +60,15 @@ pub(crate) async fn gc(settings: &Settings, dry_run: bool, wanted: &Wanted) -> R
         let line = format!("{}: the node that runs did it: {told}", chain.name);
         return tell(wanted, &told, &line);
     }
-    let archive = open_for_operator(chain, &settings.chain_dir(chain)).await?;
+    let dir = settings.chain_dir(chain);
+    let archive = open_for_operator(chain, &dir).await?;
     let how = match dry_run {
         true => Collect::DryRun,
         false => Collect::Remove,
     };
-    let report = archive.collect_garbage(how).await?;
+    let (blobs, now) = (dir.join("blobs"), now());
+    let age = |info: &BlobInfo| age_of(&blobs.join(&info.name), now);
+    let report = archive.collect_garbage_by_age(how, &age).await?;
     archive.release().await?;
     let (count, removed) = (report.orphans.len(), report.removed);
     let bytes: u64 = report.orphans.iter().map(|info| info.len).sum();
@@ -86,6 +94,13 @@ pub(crate) async fn gc(settings: &Settings, dry_run: bool, wanted: &Wanted) -> R
         chain.name
     );
     tell(wanted, &told, if dry_run { &dry } else { &line })
+}
+
+/// How long ago a file was written: this process sees it for the first time.
+fn age_of(path: &Path, now: u64) -> Option<Duration> {
+    let written = std::fs::metadata(path).and_then(|file| file.modified());
+    let written = written.ok()?.duration_since(UNIX_EPOCH).ok()?;
+    Duration::from_secs(now).checked_sub(written)
 }
 
 /// The answer in the form that was asked for.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Error, Result, bail};
+use anyhow::{Context as _, Error, Result, bail, ensure};
+use chronolith_archive::{Error as ArchiveError, Health};
+use chronolith_model::ErrorKind;
 use futures::stream::{self, StreamExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -12,7 +14,7 @@ use crate::admin;
 use crate::chain::Chain;
 use crate::exit::Exit;
 use crate::exporter;
-use crate::ingest;
+use crate::ingest::{self, Trouble};
 use crate::operations;
 use crate::settings::{ChainSettings, Settings};
 use crate::streaming;
@@ -31,23 +33,23 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
     for chain in &chains {
         let chain = chain.clone();
         tasks.spawn(async move {
-            if until_caught_up && chain.end_block().is_none() {
-                ingest::beside_l1(&chain, catch_up(&chain)).await;
-            } else {
-                ingest::run(&chain).await;
+            if until_caught_up {
+                return ingest::beside_l1(&chain, catch_up(&chain)).await;
             }
+            ingest::run(&chain).await;
+            Ok(())
         });
     }
     let health = operations::serve(settings, chains.clone(), metrics);
     let admin = admin::serve(settings, chains.clone());
     let mut terminate = signal(SignalKind::terminate()).context("wait for signals")?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
-        done = all_done(&mut tasks) => done?,
-        served = health => served?,
-        served = admin => served?,
-    }
+    let ended = tokio::select! {
+        _ = terminate.recv() => Ok(()),
+        _ = tokio::signal::ctrl_c() => Ok(()),
+        done = all_done(&mut tasks) => done,
+        served = health => served,
+        served = admin => served,
+    };
     tracing::info!("stopping");
     let stop = async {
         // A task that is dropped in the middle of a publish has published or it has not: either way
@@ -62,7 +64,7 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
         }
     };
     tokio::select! {
-        () = stop => Ok(Exit::Done),
+        () = stop => ended.map(|()| Exit::Done),
         _ = terminate.recv() => Ok(Exit::Failed),
         _ = tokio::signal::ctrl_c() => Ok(Exit::Failed),
     }
@@ -147,18 +149,47 @@ fn share_l1(chains: &mut [Chain]) {
     }
 }
 
-/// Rounds until one ends well.
-async fn catch_up(chain: &Chain) {
-    while let Err(trouble) = ingest::round(chain).await {
-        tracing::warn!(chain = %chain.settings.name, %trouble, "trying again");
+/// Rounds until one ends well and nothing that is wanted is left, or no round can.
+async fn catch_up(chain: &Chain) -> Result<()> {
+    loop {
+        chain.acts.perform(chain).await;
+        match ingest::round(chain).await {
+            Ok(()) if chain.end_block().is_none() || chain.is_complete() => return Ok(()),
+            Ok(()) => {}
+            Err(trouble) if is_hopeless(chain, &trouble) => {
+                bail!("chain {}: {trouble}", chain.settings.name);
+            }
+            Err(trouble) => {
+                tracing::warn!(chain = %chain.settings.name, %trouble, "trying again");
+            }
+        }
         tokio::time::sleep(chain.settings.poll).await;
     }
 }
 
-/// Waits for all tasks; one that panicked ends the program, so that somebody starts it again.
-async fn all_done(tasks: &mut JoinSet<()>) -> Result<()> {
+/// Whether no later round can end well either, until a human acts. A block that does not fit is the
+/// endpoint's fault, and another one may have the right one.
+fn is_hopeless(chain: &Chain, trouble: &Trouble) -> bool {
+    let halted = matches!(chain.archive.health().health, Health::Halted(_));
+    let does_not_fit = matches!(
+        trouble,
+        Trouble::Archive(
+            ArchiveError::BadParent { .. }
+                | ArchiveError::BadBlock { .. }
+                | ArchiveError::Gap { .. }
+        )
+    );
+    halted || (trouble.kind() == ErrorKind::Invalid && !does_not_fit)
+}
+
+/// Waits for all tasks, and tells why each failed that did; one that panicked ends the program, so that
+/// somebody starts it again.
+async fn all_done(tasks: &mut JoinSet<Result<()>>) -> Result<()> {
+    let mut failed = Vec::new();
     while let Some(done) = tasks.join_next().await {
-        done.context("a chain's task ended, please report it")?;
+        let done = done.context("a chain's task ended, please report it")?;
+        failed.extend(done.err().map(|error| format!("{error:#}")));
     }
+    ensure!(failed.is_empty(), "{}", failed.join("\n  "));
     Ok(())
 }

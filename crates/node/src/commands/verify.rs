@@ -1,7 +1,9 @@
 //! `chronolith verify`.
 
 use anyhow::Result;
-use chronolith_archive::{Archive, DamagedObject, Result as ArchiveResult};
+use chronolith_archive::{
+    Archive, DamagedObject, Difference, Error as ArchiveError, Result as ArchiveResult,
+};
 use chronolith_model::{Block, BlockClock, BlockRange, Dataset, DatasetSet, Payload};
 use chronolith_source::Source;
 use serde_json::{Value, json};
@@ -214,28 +216,38 @@ pub(super) async fn compare(
     let mut done = 0;
     for part in there.iter().flat_map(|part| parts(*part, STEP_BLOCKS)) {
         for theirs in source.fetch(part, &want, None).await? {
-            let number = theirs.block.clock.number;
-            // What cannot be read back is a finding already.
-            let Ok(ours) = read(archive, chain, number).await else {
-                continue;
+            let compared = archive
+                .difference(&theirs.block, chain.datasets, &chain.scope)
+                .await;
+            let difference = match compared {
+                Ok(None) => continue,
+                Ok(Some(difference)) => difference,
+                // A damaged object is a finding already.
+                Err(ArchiveError::Corrupt { .. }) => continue,
+                Err(error) => return Err(error.into()),
             };
-            let what = match () {
-                () if ours.clock != theirs.block.clock => "the source has another block",
-                () if !chain.datasets.contains(Dataset::Logs) => continue,
-                () if ours.logs != theirs.block.logs => "the source has other logs",
-                () if ours.txs != theirs.block.txs => "the source has other transactions",
-                () => continue,
-            };
+            let (what, endpoint) = (told(difference), &theirs.endpoint);
             findings.push(Finding {
-                block: number,
-                what: format!("{what} (endpoint={})", theirs.endpoint),
-                content_differs: ours.clock == theirs.block.clock,
+                block: theirs.block.clock.number,
+                what: format!("the source has {what} (endpoint={endpoint})"),
+                content_differs: difference != Difference::Block,
             });
         }
         done += part.len();
         progress.reach(done, all);
     }
     Ok(findings)
+}
+
+fn told(difference: Difference) -> &'static str {
+    match difference {
+        Difference::Block => "another block",
+        Difference::Logs => "other logs",
+        Difference::Transactions => "other transactions",
+        Difference::Header => "another header",
+        Difference::Bodies => "other bodies of transactions",
+        Difference::Raw => "other raw bytes",
+    }
 }
 
 /// Reads all blocks that are there: in gaps as well, where no more than a clock may be kept.

@@ -1,0 +1,83 @@
+//! A block from elsewhere against the archived one, in all that is kept of it.
+
+use chronolith_model::{Block, BlockRange, Dataset, Payload};
+
+use super::objects::Objects;
+use super::payload;
+use super::snapshot::Snapshot;
+use crate::error::{Error, Result};
+use crate::write::check::normalise;
+use crate::write::seal::Kept;
+
+/// The first thing in which two blocks of one height differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Difference {
+    /// They are not the same block.
+    Block,
+    /// Other logs.
+    Logs,
+    /// Other transactions, or others with a hash that is kept.
+    Transactions,
+    /// Another header.
+    Header,
+    /// Other bodies of transactions.
+    Bodies,
+    /// Other raw bytes.
+    Raw,
+}
+
+/// Where the archived block differs from another one; what is not kept of it is not compared.
+pub(crate) async fn difference(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    theirs: &Block,
+    kept: &Kept,
+) -> Result<Option<Difference>> {
+    let number = theirs.clock.number;
+    let entry = snapshot
+        .best_kept(number, kept.datasets, &kept.scope)
+        .ok_or_else(|| Error::not_covered(BlockRange::one(number)))?;
+    let segment = objects.open(&entry.object).await?;
+    let mut ours = objects.block(&segment, number).await?;
+    ours.payload = kept_payload(objects, snapshot, number, kept).await?;
+    normalise(&mut ours, kept);
+    let mut theirs = theirs.clone();
+    normalise(&mut theirs, kept);
+    Ok(match () {
+        () if ours.clock != theirs.clock => Some(Difference::Block),
+        () if ours.logs != theirs.logs => Some(Difference::Logs),
+        () if ours.txs != theirs.txs => Some(Difference::Transactions),
+        () if ours.payload.header != theirs.payload.header => Some(Difference::Header),
+        () if ours.payload.bodies != theirs.payload.bodies => Some(Difference::Bodies),
+        () if ours.payload.raw != theirs.payload.raw => Some(Difference::Raw),
+        () => None,
+    })
+}
+
+/// All payload that is kept of a block, which may lie in several packs.
+async fn kept_payload(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    number: u64,
+    kept: &Kept,
+) -> Result<Payload> {
+    let mut all = Payload::default();
+    for dataset in kept.datasets.iter() {
+        match dataset {
+            Dataset::Headers => {
+                let held = payload::payload(objects, snapshot, number, dataset).await?;
+                all.header = held.header;
+            }
+            Dataset::Transactions => {
+                let held = payload::payload(objects, snapshot, number, dataset).await?;
+                all.bodies = held.bodies;
+            }
+            Dataset::Payload => {
+                let held = payload::payload(objects, snapshot, number, dataset).await?;
+                all.raw = held.raw;
+            }
+            Dataset::Clock | Dataset::Logs | Dataset::TxHashes => {}
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,117 @@
+//! `verify --against-source` compares all that is kept, and says whole only of that.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may panic"
+)]
+
+mod support;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chronolith_archive::{Archive, Provenance, Settings};
+use chronolith_model::{Block, ChainId, Dataset, DatasetSet};
+use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
+use chronolith_store::{FileBlobs, FileMeta, TakeOver};
+use serde_json::Value;
+use support::{Bench, DEPTH_5, open_archive, serve};
+
+fn kept(datasets: &[Dataset]) -> String {
+    let names: Vec<&str> = datasets.iter().map(|dataset| dataset.name()).collect();
+    format!(r#"{DEPTH_5}, "datasets": {names:?}"#)
+}
+
+/// Every block with its payload.
+async fn blocks_of(bench: &Bench, count: u64) -> Vec<Block> {
+    let archive = open_archive(bench).await;
+    let mut blocks = Vec::new();
+    for number in 0..count {
+        let mut block = archive.block(number).await.unwrap();
+        let headers = archive.payload(number, Dataset::Headers).await.unwrap();
+        let bodies = archive.payload(number, Dataset::Transactions).await;
+        block.payload.header = headers.header;
+        block.payload.bodies = bodies.unwrap().bodies;
+        blocks.push(block);
+    }
+    blocks
+}
+
+async fn archive(bench: &Bench, datasets: &[Dataset], blocks: Vec<Block>) {
+    let dir = bench.chain_dir();
+    std::fs::create_dir_all(&dir).unwrap();
+    let (meta, blobs) = (FileMeta::open_writer(&dir), FileBlobs::open_writer(&dir));
+    let (meta, blobs) = (Arc::new(meta.unwrap()), Arc::new(blobs.unwrap()));
+    let mut settings = Settings::evm(ChainId(31_337));
+    settings.datasets = DatasetSet::of(datasets);
+    let opened = Archive::open_writer(meta, blobs, settings, TakeOver::NoWait).await;
+    let archive = opened.unwrap();
+    let how = Provenance::default();
+    archive.ingest_finalized_blocks(blocks, &how).await.unwrap();
+    archive.release().await.unwrap();
+}
+
+fn flipped(bytes: &Bytes) -> Bytes {
+    let mut bytes = bytes.to_vec();
+    *bytes.last_mut().unwrap() ^= 1;
+    bytes.into()
+}
+
+/// What is altered in a block, whether it could be.
+type Alter = fn(&mut Block) -> bool;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_dataset_that_is_kept_is_compared() {
+    use Dataset::{Headers, Logs, Transactions, TxHashes};
+    let node = EvmNode::new(EvmSpec::tiny(91), 60);
+    let server = serve(&node, RpcOptions::default()).await;
+    let all = Bench::new(
+        &[server.url()],
+        &kept(&[Headers, Logs, TxHashes, Transactions]),
+    );
+    all.say(&["run", "--until-caught-up"]);
+    let blocks = blocks_of(&all, 56).await;
+    let header: Alter = |block| {
+        block.payload.header = block.payload.header.as_ref().map(flipped);
+        true
+    };
+    let bodies: Alter = |block| {
+        let body = block.payload.bodies.iter_mut().flatten().next();
+        body.map(|body| *body = flipped(body)).is_some()
+    };
+    let hashes: Alter = |block| {
+        let tx = block.txs.last_mut();
+        tx.map(|tx| tx.hash.0[0] ^= 1).is_some()
+    };
+    let cases: [(&[Dataset], Alter, &str); 5] = [
+        (&[Headers, Logs, TxHashes], header, "another header"),
+        (&[Headers], header, "another header"),
+        (
+            &[Logs, TxHashes, Transactions],
+            bodies,
+            "other bodies of transactions",
+        ),
+        (&[TxHashes], hashes, "other transactions"),
+        (&[Headers, TxHashes], hashes, "other transactions"),
+    ];
+    for (datasets, alter, expected) in cases {
+        let bench = Bench::new(&[server.url()], &kept(datasets));
+        archive(&bench, datasets, blocks.clone()).await;
+        bench.say(&["verify", "--against-source"]);
+        let bench = Bench::new(&[server.url()], &kept(datasets));
+        let mut altered = blocks.clone();
+        let mut candidates = altered.iter_mut().skip(20);
+        let number = candidates.find_map(|block| alter(block).then_some(block.clock.number));
+        archive(&bench, datasets, altered).await;
+        let output = bench.output(&["verify", "--json", "--against-source"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(3), "{datasets:?}: {said}");
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let findings = found["findings"].as_array().unwrap();
+        assert_eq!(findings.len(), 1, "{datasets:?}: {found}");
+        assert_eq!(findings[0]["block"].as_u64(), number);
+        let what = findings[0]["what"].as_str().unwrap();
+        assert!(what.contains(expected), "{datasets:?}: {what}");
+    }
+}
