@@ -20,7 +20,7 @@ const GATHER_WEIGHT: u64 = 57_344;
 const GATHER_WEIGHT_LEAST: u64 = 4_096;
 /// About what each takes while it waits.
 const WEIGHT_BYTES: u64 = 1_024;
-const GATHER_AT_MOST: Duration = Duration::from_secs(5);
+const GATHER_AT_MOST: Duration = Duration::from_millis(500);
 
 /// Fetches a range and archives it, all but its last block.
 ///

@@ -26,6 +26,8 @@ use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 const ATTEMPTS: usize = 12;
 /// Blocks of one part where no logs tell how much there is in them.
 const UNWEIGHED_BLOCKS_MAX: u64 = 2_000;
+/// Requests for headers that one part of history takes.
+const PART_REQUESTS_MAX: u64 = 20;
 
 /// How logs are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -249,6 +251,8 @@ impl EvmSource {
         if want.datasets.contains(Dataset::Transactions) {
             return blocks.min(endpoint.batch() as u64);
         }
+        // A part comes whole or not at all: the more requests it takes, the less often it does.
+        let blocks = blocks.min(PART_REQUESTS_MAX * endpoint.batch() as u64);
         match want.datasets.contains(Dataset::Logs) {
             true => blocks,
             false => blocks.min(UNWEIGHED_BLOCKS_MAX),
