@@ -62,11 +62,26 @@ impl Fetches {
             // To be cut anew, by what is known now.
             self.rest = BlockRange::new(next, self.rest.end);
         } else if next < part.range.end {
-            let left = self.fetch(BlockRange::new(next, part.range.end));
-            self.under_way.push_front(left);
+            self.fetch_left(BlockRange::new(next, part.range.end));
         }
         self.start();
         Some(Ok(fetched))
+    }
+
+    /// Fetches what a part left over, in as many parts as are useful: everything behind waits for it.
+    fn fetch_left(&mut self, mut left: BlockRange) {
+        let plan = self.source.plan(&self.want);
+        let mut cut = Vec::new();
+        while left.len() > plan.blocks.max(1) && cut.len() + 1 < plan.at_once {
+            let (first, rest) = (left.start, left.start + plan.blocks.max(1));
+            cut.push(BlockRange::new(first, rest));
+            left = BlockRange::new(rest, left.end);
+        }
+        cut.push(left);
+        for range in cut.into_iter().rev() {
+            let part = self.fetch(range);
+            self.under_way.push_front(part);
+        }
     }
 
     /// Starts as many fetches as are useful at the same time.

@@ -116,7 +116,9 @@ impl Fetcher<'_> {
             let logs = self.logs_of(range).await?;
             (logs, self.blocks_of(range).await?)
         };
-        self.spans.answered(range.len(), logs.len());
+        if self.want.datasets.contains(Dataset::Logs) {
+            self.spans.answered(range.len(), logs.len());
+        }
         let span = self.verify_span(blocks.len());
         let joined = self.joined(&blocks, &logs).instrument(span.clone()).await;
         span.record("outcome", Outcome::of(&joined).name());
