@@ -138,7 +138,7 @@ async fn parts_of_whole_blocks_are_small() {
         (&[logs, bodies][..], 100, 100),
         (&[bodies], 100, 100),
         (&[Dataset::Headers], 2_000, 300),
-        (&[logs], 10_000, 300),
+        (&[logs], 2_000, 300),
     ] {
         let source = EvmSource::new(EvmSettings {
             chain_id: 31_337,
