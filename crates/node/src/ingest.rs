@@ -60,8 +60,8 @@ impl Trouble {
     }
 }
 
-/// Follows a chain for ever, or to the end where its mode has one. Whatever goes wrong is told and tried again: one chain's trouble never
-/// touches another, and what is archived is served on.
+/// Follows a chain for ever, or to the end where its mode has one. Whatever goes wrong is told and tried
+/// again: one chain's trouble never touches another, and what is archived is served on.
 pub(crate) async fn run(chain: &Chain) {
     tokio::select! {
         () = chain.source.listen() => {}

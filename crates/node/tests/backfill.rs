@@ -16,13 +16,6 @@ use chronolith_model::{BlockRange, Dataset};
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
 use support::{Bench, DEPTH_5, assert_equals, open_archive, open_to_write, serve};
 
-fn refused(bench: &Bench, words: &[&str], expected: &str) {
-    let output = bench.output(words);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(expected), "{said}");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_lacking_is_fetched_and_nothing_else() {
     let node = EvmNode::new(EvmSpec::tiny(51), 400);
@@ -30,18 +23,13 @@ async fn what_is_lacking_is_fetched_and_nothing_else() {
     let more = format!(r#"{DEPTH_5}, "startBlock": 150, "datasets": ["logs"]"#);
     let bench = Bench::new(&[server.url()], &more);
     let all = ["backfill", "--json", "--from", "0", "--to", "395"];
-    refused(&bench, &all, "there is no archive");
+    bench.refused(&all, "there is no archive");
     bench.say(&["run", "--until-caught-up"]);
-    refused(
-        &bench,
+    bench.refused(
         &["backfill", "--from", "0", "--to", "396"],
         "only final blocks",
     );
-    refused(
-        &bench,
-        &["backfill", "--from", "9", "--to", "8"],
-        "lies behind",
-    );
+    bench.refused(&["backfill", "--from", "9", "--to", "8"], "lies behind");
     // Below the first block, by the other names of the flags.
     let below = [
         "backfill",
@@ -109,17 +97,9 @@ async fn blocks_that_link_to_nothing_are_not_filled_in() {
     let more = format!(r#"{DEPTH_5}, "startBlock": 150, "datasets": ["logs"]"#);
     let bench = Bench::new(&[server.url()], &more);
     bench.say(&["run", "--until-caught-up"]);
-    refused(
-        &bench,
-        &["backfill", "--from", "0", "--to", "99"],
-        "--to 149",
-    );
+    bench.refused(&["backfill", "--from", "0", "--to", "99"], "--to 149");
     // One block is missing between the two.
-    refused(
-        &bench,
-        &["backfill", "--from", "100", "--to", "148"],
-        "--to 149",
-    );
+    bench.refused(&["backfill", "--from", "100", "--to", "148"], "--to 149");
     let covered = bench.json(&["state", "--json"]);
     assert_eq!(covered[0]["covered"][0]["from"], 150, "{covered}");
     let word = ["backfill", "--json", "--from", "100", "--to", "149"];

@@ -14,14 +14,6 @@ use chronolith_model::BlockRange;
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
 use support::{Bench, DEPTH_5, assert_equals, serve};
 
-#[track_caller]
-fn refused(bench: &Bench, words: &[&str], expected: &str) {
-    let output = bench.output(words);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(expected), "{said}");
-}
-
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
@@ -32,11 +24,7 @@ async fn a_backup_beside_a_running_node_is_restored_and_followed_on() {
     let server = serve(&node, RpcOptions::default()).await;
     let bench = Bench::new(&[server.url()], DEPTH_5);
     let kept = bench.dir.path().join("kept");
-    refused(
-        &bench,
-        &["backup", text(&kept)],
-        "there is no archive of sim yet",
-    );
+    bench.refused(&["backup", text(&kept)], "there is no archive of sim yet");
     let running = bench.start();
     bench.wait("the first head", || bench.head() == Some(295));
     let mut backups = Vec::new();
@@ -54,7 +42,7 @@ async fn a_backup_beside_a_running_node_is_restored_and_followed_on() {
     assert_eq!(again[0]["copiedObjects"], 0, "{again}");
     running.stop();
     // Not over what is there.
-    refused(&bench, &["restore", text(&kept)], "already: move it away");
+    bench.refused(&["restore", text(&kept)], "already: move it away");
     std::fs::rename(bench.dir.path().join("data"), bench.dir.path().join("lost")).unwrap();
     let restored = bench.json(&["restore", "--json", text(&kept)]);
     assert_eq!(restored[0]["head"], head);
@@ -73,12 +61,8 @@ async fn damage_is_neither_backed_up_nor_restored() {
     let bench = Bench::new(&[server.url()], DEPTH_5);
     bench.say(&["run", "--until-caught-up"]);
     let (kept, data) = (bench.dir.path().join("kept"), bench.dir.path().join("data"));
-    refused(&bench, &["restore", text(&kept)], "no whole backup");
-    refused(
-        &bench,
-        &["backup", text(&data)],
-        "the data directory itself",
-    );
+    bench.refused(&["restore", text(&kept)], "no whole backup");
+    bench.refused(&["backup", text(&data)], "the data directory itself");
     bench.say(&["backup", text(&kept)]);
     let packs = |dir: &Path| {
         let files = std::fs::read_dir(dir.join("chains/31337/blobs/pack")).unwrap();
@@ -97,14 +81,14 @@ async fn damage_is_neither_backed_up_nor_restored() {
     node.mine(10);
     bench.say(&["run", "--until-caught-up"]);
     let name = flip(packs(&data).last().unwrap());
-    refused(&bench, &["backup", text(&kept)], &name);
+    bench.refused(&["backup", text(&kept)], &name);
     std::fs::rename(&data, bench.dir.path().join("lost")).unwrap();
     bench.say(&["restore", text(&kept)]);
     assert_equals(&bench, &node, BlockRange::new(0, 116));
     // In the backup: nothing is restored, and nothing looks as if it were.
     std::fs::remove_dir_all(&data).unwrap();
     let name = flip(&in_backup[0]);
-    refused(&bench, &["restore", text(&kept)], &name);
+    bench.refused(&["restore", text(&kept)], &name);
     assert!(!data.join("chains/31337").exists());
 }
 
@@ -126,12 +110,12 @@ async fn the_genesis_goes_along_and_a_newer_backup_stays() {
     std::fs::rename(&data, bench.dir.path().join("lost")).unwrap();
     bench.say(&["restore", text(&old)]);
     assert_eq!(genesis(&data).unwrap(), genesis(&kept).unwrap());
-    refused(&bench, &["backup", text(&kept)], "a newer copy");
+    bench.refused(&["backup", text(&kept)], "a newer copy");
     // A source of another chain is refused before anything is archived.
     let other = EvmNode::new(EvmSpec::tiny(64), 100);
     let elsewhere = serve(&other, RpcOptions::default()).await;
     bench.change(&server.url(), &elsewhere.url());
-    refused(&bench, &["run", "--until-caught-up"], "of another chain");
+    bench.refused(&["run", "--until-caught-up"], "of another chain");
     std::fs::remove_dir_all(&data).unwrap();
     bench.say(&["restore", text(&kept)]);
     assert_eq!(bench.head(), Some(75));

@@ -14,14 +14,6 @@ use support::{Bench, DEPTH_5, assert_equals, serve};
 
 const REBUILD: [&str; 3] = ["archive", "rebuild-state", "--json"];
 
-#[track_caller]
-fn refused(bench: &Bench, words: &[&str], expected: &str) {
-    let output = bench.output(words);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(expected), "{said}");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_state_is_rebuilt_from_a_block_that_the_source_has() {
     let node = EvmNode::new(EvmSpec::tiny(71), 300);
@@ -31,22 +23,20 @@ async fn a_lost_state_is_rebuilt_from_a_block_that_the_source_has() {
     bench.say(&["rewind", "--to", "250", "--reason", "test"]);
     bench.say(&["run", "--until-caught-up"]);
     let root = bench.json(&["verify", "--json"])["contentRoot"].clone();
-    refused(&bench, &REBUILD, "there is nothing to rebuild");
+    bench.refused(&REBUILD, "there is nothing to rebuild");
     let state = bench.chain_dir().join("state");
     let whole = std::fs::read(&state).unwrap();
     // A damaged one is not overwritten: the operator moves it away.
     std::fs::write(&state, &whole[..whole.len() / 2]).unwrap();
-    refused(&bench, &REBUILD, "move ");
+    bench.refused(&REBUILD, "move ");
     std::fs::remove_file(&state).unwrap();
-    refused(
-        &bench,
+    bench.refused(
         &["archive", "rebuild-state", "--anchor", "7"],
         "NUMBER:0xHASH",
     );
     let hash = node.block(7).unwrap().to_model().clock.hash;
     let nowhere = format!("8:{hash}");
-    refused(
-        &bench,
+    bench.refused(
         &["archive", "rebuild-state", "--anchor", &nowhere],
         "no segment ends",
     );
@@ -76,7 +66,7 @@ async fn there_is_nothing_to_upgrade() {
     let node = EvmNode::new(EvmSpec::tiny(72), 60);
     let server = serve(&node, RpcOptions::default()).await;
     let bench = Bench::new(&[server.url()], DEPTH_5);
-    refused(&bench, &["archive", "upgrade"], "there is no archive");
+    bench.refused(&["archive", "upgrade"], "there is no archive");
     bench.say(&["run", "--until-caught-up"]);
     assert!(
         bench

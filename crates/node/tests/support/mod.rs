@@ -72,6 +72,15 @@ impl Bench {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// A command fails, and says why.
+    #[track_caller]
+    pub fn refused(&self, words: &[&str], expected: &str) {
+        let output = self.output(words);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(expected), "{said}");
+    }
+
     #[track_caller]
     pub fn json(&self, words: &[&str]) -> Value {
         serde_json::from_str(&self.say(words)).unwrap()
