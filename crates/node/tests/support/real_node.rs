@@ -40,6 +40,9 @@ impl RealNode {
         let mut lines = lines.map(Result::unwrap);
         let address = lines.find_map(|line| {
             let (_, address) = line.split_once(before_address)?;
+            // Under CI some programs colour what they print, terminal or not.
+            let end = address.find(|sign: char| !sign.is_ascii_graphic());
+            let address = &address[..end.unwrap_or(address.len())];
             Some(address.trim_end_matches('/').to_owned())
         });
         let url = format!("http://{}", address.unwrap());
