@@ -56,7 +56,7 @@ impl Archive {
     ) -> Result<Self> {
         let view = Arc::new(View::new(
             meta,
-            Objects::new(blobs, settings.cache_bytes, Meters::new(settings.chain)),
+            Objects::new(blobs, settings.cache.clone(), Meters::new(settings.chain)),
         ));
         view.refresh().await?;
         Ok(Self {
@@ -81,7 +81,7 @@ impl Archive {
         let settings = Arc::new(settings);
         let view = Arc::new(View::new(
             meta,
-            Objects::new(blobs, settings.cache_bytes, Meters::new(settings.chain)),
+            Objects::new(blobs, settings.cache.clone(), Meters::new(settings.chain)),
         ));
         let writer = Writer::open(view.clone(), settings.clone(), take_over).await?;
         Ok(Self {
@@ -372,7 +372,7 @@ impl Archive {
     pub fn health(&self) -> HealthReport {
         let snapshot = self.view.current();
         let rails = self.writer.as_ref().map(|writer| writer.guardrails.check());
-        HealthReport::new(snapshot.as_deref(), rails, self.view.objects.cache_bytes())
+        HealthReport::new(snapshot.as_deref(), rails)
     }
 
     /// A block with its transactions and logs, as it went in, without its payload.

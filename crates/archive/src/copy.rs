@@ -13,6 +13,7 @@ use crate::collect::list_all;
 use crate::error::{Error, Result};
 use crate::inspect::{Inspected, entries, read};
 use crate::meters::Meters;
+use crate::read::cache::Cache;
 use crate::read::objects::Objects;
 use crate::read::snapshot::Snapshot;
 use crate::state::{CatalogRef, State};
@@ -102,7 +103,11 @@ pub async fn copy_archive(
 }
 
 fn view_of(place: &Place, chain: ChainId) -> View {
-    let objects = Objects::new(place.blobs.clone(), CACHE_BYTES, Meters::new(chain));
+    let objects = Objects::new(
+        place.blobs.clone(),
+        Cache::of_bytes(CACHE_BYTES),
+        Meters::new(chain),
+    );
     View::new(place.meta.clone(), objects)
 }
 

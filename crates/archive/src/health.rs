@@ -47,18 +47,12 @@ pub struct HealthReport {
     pub logs: u64,
     /// Bytes of all segments, runs and packs that the state names.
     pub stored_bytes: u64,
-    /// Bytes in the cache.
-    pub cache_bytes: u64,
     /// What operators did.
     pub audit: Vec<AuditEntry>,
 }
 
 impl HealthReport {
-    pub(crate) fn new(
-        snapshot: Option<&Snapshot>,
-        rails: Option<Result<()>>,
-        cache_bytes: u64,
-    ) -> Self {
+    pub(crate) fn new(snapshot: Option<&Snapshot>, rails: Option<Result<()>>) -> Self {
         let state = snapshot.map(|snapshot| &snapshot.state);
         let health = match (state, rails) {
             (None, _) => Health::Empty,
@@ -96,7 +90,6 @@ impl HealthReport {
             }),
             logs: segments.iter().map(|entry| entry.facts.logs).sum(),
             stored_bytes: objects + others,
-            cache_bytes,
             audit: state.map(|state| state.audit.clone()).unwrap_or_default(),
         }
     }

@@ -42,6 +42,7 @@ pub use copy::{Copied, Place, copy_archive};
 pub use error::{Budget, Error, Result};
 pub use health::{Health, HealthReport};
 pub use inspect::{DamagedObject, Inspected, ObjectSort, StoredObject};
+pub use read::cache::Cache;
 pub use read::compare::Difference;
 pub use read::hashes::TxPlace;
 pub use read::lookup::TimeSide;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use chronolith_model::{ChainId, ChainProfile, Dataset, DatasetSet, Scope};
 
+use crate::read::cache::Cache;
+
 /// Settings of one archive.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -23,9 +25,8 @@ pub struct Settings {
     pub limits: QueryLimits,
     /// How much garbage may lie around.
     pub garbage: GarbageSettings,
-    /// Bytes of decoded frames, pages and tables that are kept in memory: three eighths for what
-    /// finds rows, five for rows.
-    pub cache_bytes: u64,
+    /// Decoded frames, pages and tables that are kept in memory. Archives of one process share one.
+    pub cache: Cache,
     /// Names this process; the same name takes over its own lease at once.
     pub instance: String,
     /// How long a silent writer on shared storage keeps its lease.
@@ -45,7 +46,7 @@ impl Settings {
             seal: SealSettings::default(),
             limits: QueryLimits::default(),
             garbage: GarbageSettings::default(),
-            cache_bytes: 192 << 20,
+            cache: Cache::of_bytes(192 << 20),
             instance: "default".to_owned(),
             lease_ttl: Duration::from_secs(15),
         }

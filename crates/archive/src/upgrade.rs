@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::format::container::{FORMAT_VERSION, versions};
 use crate::inspect::entries;
 use crate::meters::Meters;
+use crate::read::cache::Cache;
 use crate::read::objects::Objects;
 use crate::read::snapshot::Snapshot;
 use crate::state::State;
@@ -51,7 +52,11 @@ pub async fn check_format(place: &Place) -> Result<FormatReport> {
     let of_state = of_state.map_err(|damage| Error::damaged("state", damage))?;
     report.add("state", of_state)?;
     let state = decode_state(&found)?;
-    let objects = Objects::new(place.blobs.clone(), CACHE_BYTES, Meters::new(state.chain));
+    let objects = Objects::new(
+        place.blobs.clone(),
+        Cache::of_bytes(CACHE_BYTES),
+        Meters::new(state.chain),
+    );
     let view = View::new(place.meta.clone(), objects);
     let catalog = match &state.catalog {
         Some(place) => {

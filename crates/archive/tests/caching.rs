@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronolith_archive::Settings;
+use chronolith_archive::{Cache, Settings};
 use chronolith_model::{BlockRange, ChainId, Clause, LogFilter, TopicArity};
 use chronolith_sim::{ChainSpec, CountingBlobs, QueryClass, QueryMix, SimChain};
 use chronolith_store::{BlobInfo, BlobStore, BlobWriter, Result};
@@ -58,9 +58,13 @@ impl BlobStore for Far {
 }
 
 fn chain() -> SimChain {
+    chain_of(23)
+}
+
+fn chain_of(seed: u64) -> SimChain {
     SimChain::new(ChainSpec {
         logs_per_block: 40,
-        ..ChainSpec::mainnet(23)
+        ..ChainSpec::mainnet(seed)
     })
 }
 
@@ -81,7 +85,7 @@ async fn the_cache_stays_within_its_bytes_and_answers_stay_right() {
     let oracle = oracle_of(&chain, range);
     let mut most = 0;
     for cache_bytes in [64 << 10, 512 << 10, 2 << 20] {
-        settings.cache_bytes = cache_bytes;
+        settings.cache = Cache::of_bytes(cache_bytes);
         let reader = stores.reader(&settings).await;
         let mut mix = QueryMix::new(&chain, range, 3);
         for class in QueryClass::ALL.into_iter().cycle().take(120) {
@@ -89,12 +93,39 @@ async fn the_cache_stays_within_its_bytes_and_answers_stay_right() {
             filter.limit = Some(filter.limit.unwrap_or(2_000).min(2_000));
             let page = reader.query_finalized(&filter).await.unwrap();
             assert_answers(&page, &oracle, &filter, TopicArity::AtLeast);
-            let held = reader.health().cache_bytes;
+            let held = settings.cache.bytes();
             assert!(held <= cache_bytes, "{held} bytes, {cache_bytes} allowed");
             most = held.max(most);
         }
         assert!(most > cache_bytes / 3, "{most} of {cache_bytes} bytes used");
     }
+}
+
+#[tokio::test]
+async fn archives_that_share_a_cache_keep_its_bound_and_their_own_answers() {
+    const BYTES: u64 = 1 << 20;
+    let range = BlockRange::new(0, 300);
+    let cache = Cache::of_bytes(BYTES);
+    let mut archives = Vec::new();
+    for seed in 1..4 {
+        let mut settings = settings();
+        settings.cache = cache.clone();
+        let (chain, stores) = (chain_of(seed), Stores::memory());
+        ingest(&stores.writer(&settings).await, &chain, range, &[50]).await;
+        let reader = stores.reader(&settings).await;
+        let oracle = oracle_of(&chain, range);
+        archives.push((reader, oracle, QueryMix::new(&chain, range, 3)));
+    }
+    for class in QueryClass::ALL.into_iter().cycle().take(60) {
+        for (reader, oracle, mix) in &mut archives {
+            let mut filter = mix.next(class);
+            filter.limit = Some(filter.limit.unwrap_or(500).min(500));
+            let page = reader.query_finalized(&filter).await.unwrap();
+            assert_answers(&page, oracle, &filter, TopicArity::AtLeast);
+            assert!(cache.bytes() <= BYTES, "{} bytes", cache.bytes());
+        }
+    }
+    assert!(cache.bytes() > BYTES / 3, "{} bytes used", cache.bytes());
 }
 
 /// An archive behind a store that is far away and counts.

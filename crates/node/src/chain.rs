@@ -267,6 +267,7 @@ pub(crate) fn archive_settings(settings: &ChainSettings) -> ArchiveSettings {
     archive.datasets = settings.datasets;
     archive.scope = settings.scope.clone();
     archive.start_block = Some(settings.start_block);
+    archive.cache = settings.cache.clone();
     archive
 }
 

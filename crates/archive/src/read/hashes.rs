@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use chronolith_model::{BlockClock, Hash32};
 
+use super::cache::Part;
 use super::lookup::block_by_number;
-use super::objects::{Identity, Objects, Part};
+use super::objects::{Identity, Objects};
 use super::snapshot::{Need, Snapshot};
 use crate::catalog::{RunEntry, SegmentEntry};
 use crate::error::{Error, Result};

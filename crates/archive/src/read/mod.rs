@@ -1,5 +1,6 @@
 //! Answering: pinned snapshots, bounded caches, and the log query engine.
 
+pub(crate) mod cache;
 pub(crate) mod candidates;
 pub(crate) mod compare;
 pub(crate) mod hashes;

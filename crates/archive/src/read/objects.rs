@@ -9,21 +9,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_store::BlobStore;
-use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult};
-use quick_cache::{DefaultHashBuilder, OptionsBuilder};
-use xxhash_rust::xxh3::xxh3_64;
+use quick_cache::sync::GuardResult;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::cache::{Cache, Key, Part, Value, into_bytes};
 use crate::catalog::{ObjectRef, PackEntry};
 use crate::error::{Error, Result};
 use crate::format::Decoded;
 use crate::format::compress::Unpacker;
 use crate::format::container::{Container, ObjectKind, Section};
 use crate::format::frame::Frame;
-use crate::format::page::Ids;
 use crate::format::segment::{BlockedSection, SegmentTables};
 use crate::format::table::TableDirectory;
 use crate::meters::Meters;
-use crate::read::postings::Postings;
 use crate::write::pack::OpenPack;
 
 /// Reads closer to each other than this become one.
@@ -35,91 +33,11 @@ const GUARD_WAIT: Duration = Duration::from_millis(20);
 /// A joined read is at most this long.
 const JOINED_BYTES_MAX: u64 = 1 << 20;
 
-/// What part of an object a cached value is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum Part {
-    Tables,
-    Frame,
-    TxHashes,
-    TxList,
-    Digests,
-    PostingBlock,
-    Postings,
-    PostingPage,
-    TermPage,
-    HashPage,
-    PackFrame,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Key {
-    object: u64,
-    part: Part,
-    at: u64,
-}
-
-impl Key {
-    fn tables(object: &ObjectRef) -> Self {
-        Self {
-            object: xxh3_64(object.name.as_bytes()),
-            part: Part::Tables,
-            at: 0,
-        }
-    }
-}
-
-/// A cached value.
-#[derive(Clone, Debug)]
-pub(crate) enum Value {
-    Segment(Arc<OpenSegment>),
-    Run(Arc<OpenRun>),
-    Pack(Arc<NamedPack>),
-    Frame(Arc<Frame>),
-    Bytes(Bytes),
-    Ids(Arc<Ids>),
-    Postings(Arc<Postings>),
-}
-
-impl Value {
-    /// Bytes of a read, in a buffer of their own: what was read together with others must not
-    /// stay in memory as long as one of them does.
-    pub(crate) fn own(bytes: &[u8]) -> Self {
-        Self::Bytes(Bytes::copy_from_slice(bytes))
-    }
-}
-
-#[derive(Clone, Debug)]
-struct ByBytes;
-
-impl quick_cache::Weighter<Key, Value> for ByBytes {
-    fn weight(&self, _key: &Key, value: &Value) -> u64 {
-        let bytes = match value {
-            Value::Segment(segment) => segment.tables.weight(),
-            Value::Run(run) => run.hashes.weight(),
-            Value::Pack(named) => named.pack.weight(),
-            Value::Frame(frame) => frame.weight(),
-            Value::Bytes(bytes) => bytes.len(),
-            Value::Ids(ids) => ids.weight(),
-            Value::Postings(postings) => postings.weight(),
-        };
-        bytes as u64 + 96
-    }
-}
-
 /// What the cache knows an object by.
 #[derive(Debug)]
 pub(crate) struct Identity {
     id: u64,
     pub(crate) name: String,
-}
-
-impl Identity {
-    fn of(object: &ObjectRef) -> Self {
-        Self {
-            id: xxh3_64(object.name.as_bytes()),
-            name: object.name.clone(),
-        }
-    }
 }
 
 /// A run with its directory in memory.
@@ -158,38 +76,36 @@ pub(crate) struct Want {
 pub(crate) struct Objects {
     pub(crate) meters: Meters,
     blobs: Arc<dyn BlobStore>,
-    /// What finds rows, and rows. Apart, so that reading many rows does not drive out what finds
-    /// the next ones.
-    index: Cache<Key, Value, ByBytes>,
-    rows: Cache<Key, Value, ByBytes>,
+    cache: Cache,
+    /// Tells this archive's objects from those of others that share the cache.
+    seed: u64,
 }
 
 impl Objects {
-    pub(crate) fn new(blobs: Arc<dyn BlobStore>, cache_bytes: u64, meters: Meters) -> Self {
+    pub(crate) fn new(blobs: Arc<dyn BlobStore>, cache: Cache, meters: Meters) -> Self {
         Self {
             meters,
             blobs,
-            index: cache_of(cache_bytes / 8 * 3),
-            rows: cache_of(cache_bytes / 8 * 5),
+            seed: cache.seed(),
+            cache,
         }
     }
 
-    fn cache(&self, part: Part) -> &Cache<Key, Value, ByBytes> {
-        match part {
-            Part::Frame | Part::TxHashes | Part::TxList | Part::Digests | Part::PackFrame => {
-                &self.rows
-            }
-            _ => &self.index,
+    fn id(&self, object: &ObjectRef) -> u64 {
+        xxh3_64_with_seed(object.name.as_bytes(), self.seed)
+    }
+
+    /// Where the tables of an object lie in the cache.
+    fn tables(&self, object: &ObjectRef) -> Key {
+        Key {
+            object: self.id(object),
+            part: Part::Tables,
+            at: 0,
         }
     }
 
     pub(crate) fn blobs(&self) -> &Arc<dyn BlobStore> {
         &self.blobs
-    }
-
-    /// Bytes that the cache holds.
-    pub(crate) fn cache_bytes(&self) -> u64 {
-        self.index.weight() + self.rows.weight()
     }
 
     /// Opens a segment, or finds it open.
@@ -246,7 +162,7 @@ impl Objects {
 
     /// A segment that is open already.
     pub(crate) fn opened_segment(&self, object: &ObjectRef) -> Option<Arc<OpenSegment>> {
-        match self.index.get(&Key::tables(object))? {
+        match self.cache.of(Part::Tables).get(&self.tables(object))? {
             Value::Segment(segment) if segment.identity.name == object.name => Some(segment),
             _ => None,
         }
@@ -254,7 +170,7 @@ impl Objects {
 
     /// A run that is open already.
     pub(crate) fn opened_run(&self, object: &ObjectRef) -> Option<Arc<OpenRun>> {
-        match self.index.get(&Key::tables(object))? {
+        match self.cache.of(Part::Tables).get(&self.tables(object))? {
             Value::Run(run) if run.identity.name == object.name => Some(run),
             _ => None,
         }
@@ -263,7 +179,8 @@ impl Objects {
     /// A page that is in memory already.
     pub(crate) fn cached_page(&self, object: &Identity, part: Part, index: u32) -> Option<Bytes> {
         let at = u64::from(index);
-        self.cache(part)
+        self.cache
+            .of(part)
             .get(&Key {
                 object: object.id,
                 part,
@@ -277,17 +194,19 @@ impl Objects {
         object: &ObjectRef,
         decode: impl FnOnce(Identity, Bytes) -> Decoded<Value>,
     ) -> Result<Value> {
-        let identity = Identity::of(object);
-        let key = Key {
-            object: identity.id,
-            part: Part::Tables,
-            at: 0,
+        let key = self.tables(object);
+        let identity = Identity {
+            id: key.object,
+            name: object.name.clone(),
         };
         let open = async {
             let tail = self.tail(object).await?;
             decode(identity, tail).map_err(|damage| Error::damaged(&object.name, damage))
         };
-        self.index.get_or_insert_async(&key, open).await
+        self.cache
+            .of(Part::Tables)
+            .get_or_insert_async(&key, open)
+            .await
     }
 
     /// The end of an object, from where its tables begin, past the cache.
@@ -314,7 +233,7 @@ impl Objects {
                 part,
                 at: want.at,
             };
-            let cache = self.cache(part);
+            let cache = self.cache.of(part);
             // Nearly always nobody else is loading it, and then no timer is needed.
             let (value, guard) = match cache.get_value_or_guard(&key, Some(Duration::ZERO)) {
                 GuardResult::Value(value) => (Some(value), None),
@@ -372,19 +291,22 @@ impl Objects {
         };
         wants
             .iter()
-            .map(|want| self.cache(part).get(&key(want)))
+            .map(|want| self.cache.of(part).get(&key(want)))
             .collect()
     }
 
     /// Whether a part is in memory, without touching it.
     pub(crate) fn has(&self, object: &Identity, part: Part, at: u64) -> bool {
         let object = object.id;
-        self.cache(part).peek(&Key { object, part, at }).is_some()
+        self.cache
+            .of(part)
+            .peek(&Key { object, part, at })
+            .is_some()
     }
 
     /// Keeps a value that was made from loaded parts.
     pub(crate) fn keep(&self, object: &Identity, part: Part, at: u64, value: Value) {
-        self.cache(part).insert(
+        self.cache.of(part).insert(
             Key {
                 object: object.id,
                 part,
@@ -483,32 +405,11 @@ impl Objects {
     }
 }
 
-fn cache_of(bytes: u64) -> Cache<Key, Value, ByBytes> {
-    // The tables of a large segment take many megabytes, and the cache is divided into parts that
-    // refuse what they cannot hold: few parts, whatever the number of cores.
-    let parts = usize::try_from(bytes >> 26).unwrap_or(1).clamp(1, 64);
-    let options = OptionsBuilder::new()
-        .estimated_items_capacity((bytes / 4096).max(64) as usize)
-        .weight_capacity(bytes)
-        .shards(parts)
-        .build();
-    let options = options.unwrap_or_else(|_| unreachable!("both capacities are given"));
-    let hasher = DefaultHashBuilder::default();
-    Cache::with_options(options, ByBytes, hasher, DefaultLifecycle::default())
-}
-
 fn taken(object: &ObjectRef) -> Error {
     let reason = "its id is taken by another object".to_owned();
     Error::Corrupt {
         object: object.name.clone(),
         reason,
-    }
-}
-
-pub(crate) fn into_bytes(value: Value) -> Option<Bytes> {
-    match value {
-        Value::Bytes(bytes) => Some(bytes),
-        _ => None,
     }
 }
 

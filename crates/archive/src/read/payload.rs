@@ -3,7 +3,8 @@
 use bytes::{Bytes, BytesMut};
 use chronolith_model::{BlockRange, Dataset, DatasetSet, Payload};
 
-use super::objects::{Objects, Part, Value, Want, into_bytes};
+use super::cache::{Part, Value, into_bytes};
+use super::objects::{Objects, Want};
 use super::snapshot::Snapshot;
 use crate::catalog::PackEntry;
 use crate::error::{Error, Result};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::objects::{Identity, Objects, OpenSegment, Part, Value, Want, into_bytes};
+use super::cache::{Part, Value, into_bytes};
+use super::objects::{Identity, Objects, OpenSegment, Want};
 use crate::catalog::ObjectRef;
 use crate::error::{Error, Result};
 use crate::format::page::{self, Ids};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chronolith_model::{Block, BlockRef, Hash32, Log, Payload, Tx};
 
-use super::objects::{Objects, OpenSegment, Part, Value, Want, into_bytes};
+use super::cache::{Part, Value, into_bytes};
+use super::objects::{Objects, OpenSegment, Want};
 use crate::error::{Error, Result};
 use crate::format::frame::{FRAME_ROWS, Frame};
 use crate::format::segment::{BlockEntry, HASH_BLOCK_BYTES, PlacedStretch, SegmentTables};

@@ -74,6 +74,11 @@ impl SealJob {
         let plain = Packer::new(Bytes::new(), BATCH_LEVEL);
         let batch =
             (start < end).then(|| seal::seal(&self.rows, Cut { start, end }, &self.kept, &plain));
+        if sealed_blocks == 0 {
+            // Blocks come one by one now, and many chains wait like this at once. While history
+            // comes every job seals, and the next needs the memory again.
+            self.rows.shrink();
+        }
         Sealed {
             sealed,
             sealed_blocks,

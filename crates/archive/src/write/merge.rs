@@ -22,7 +22,8 @@ use crate::format::segment::{
 use crate::format::table::{TableBuilder, TableShape};
 use crate::format::term::TERM_BITS;
 use crate::format::wire::Put;
-use crate::read::objects::{Objects, OpenSegment, Part, section_of};
+use crate::read::cache::Part;
+use crate::read::objects::{Objects, OpenSegment, section_of};
 use crate::read::window::{TableCursor, Window};
 
 /// Bytes that are handed to the store at once.

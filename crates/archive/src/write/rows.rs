@@ -129,6 +129,24 @@ impl Rows {
         self.body_ends.iter_mut().for_each(|end| *end -= bodies);
         self.term_ends.iter_mut().for_each(|end| *end -= terms);
     }
+
+    /// Gives back what a larger segment has left behind.
+    pub(crate) fn shrink(&mut self) {
+        shrink(&mut self.blocks);
+        shrink(&mut self.txs);
+        shrink(&mut self.numbers);
+        shrink(&mut self.bodies);
+        shrink(&mut self.body_ends);
+        shrink(&mut self.terms);
+        shrink(&mut self.term_ends);
+    }
+}
+
+/// Gives back memory of which less than half is used.
+fn shrink<T>(values: &mut Vec<T>) {
+    if values.capacity() / 2 > values.len() {
+        values.shrink_to_fit();
+    }
 }
 
 /// The digest of everything that is kept of a block: the same block gives the same digest however

@@ -25,7 +25,7 @@ pub fn crash_settings() -> Settings {
     let mut settings = tiny_settings();
     settings.datasets = DatasetSet::of(&Dataset::ALL);
     settings.garbage.grace = Duration::ZERO;
-    settings.cache_bytes = 64 << 20;
+    settings.cache = chronolith_archive::Cache::of_bytes(64 << 20);
     settings
 }
 

@@ -58,7 +58,7 @@ pub fn tiny_settings() -> Settings {
     settings.seal.batches_max = 4;
     settings.seal.pack_bytes = 4096;
     settings.datasets = DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]);
-    settings.cache_bytes = 1 << 20;
+    settings.cache = chronolith_archive::Cache::of_bytes(1 << 20);
     // The comparisons ask for everything at once.
     settings.limits.results_max = 10_000_000;
     settings

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
+use chronolith_archive::Cache;
 use chronolith_model::{Dataset, DatasetSet, Scope, ScopeEntry, Verification};
 use chronolith_source::evm::{Checks, RangeSettings, Strategy};
 use chronolith_source::portal::PortalSettings;
@@ -45,6 +46,8 @@ pub(crate) const EXAMPLE: &str = r#"{
 "#;
 
 /// Bytes of history that may be on their way, of all chains, and of one at least and at most.
+const CACHE_MIB: u64 = 256;
+const CACHE_MIB_BOUNDS: std::ops::RangeInclusive<u64> = 8..=1 << 20;
 const HISTORY_BYTES: u64 = 256 << 20;
 const HISTORY_BYTES_LEAST: u64 = 4 << 20;
 const HISTORY_BYTES_MOST: u64 = 128 << 20;
@@ -101,6 +104,8 @@ pub(crate) struct ChainSettings {
     /// How often to look for new blocks.
     pub(crate) poll: Duration,
     pub(crate) ranges: RangeSettings,
+    /// What is in memory of all chains' archives.
+    pub(crate) cache: Cache,
     /// Whether an ADFS contract is named; its metrics have names of their own.
     pub(crate) has_adfs: bool,
 }
@@ -172,10 +177,11 @@ impl Settings {
             !raw.chains.is_empty(),
             "chains: at least one chain is needed"
         );
+        let cache = cache(raw.cache_mib)?;
         let mut chains: Vec<ChainSettings> = Vec::new();
         for (at, entry) in raw.chains.into_iter().enumerate() {
             let path = format!("chains[{at}]");
-            let chain = chain(entry, &path).with_context(|| path.clone())?;
+            let chain = chain(entry, &path, &cache).with_context(|| path.clone())?;
             if let Some(other) = chains.iter().find(|other| other.chain_id == chain.chain_id) {
                 bail!(
                     "{path}: chain {} is there twice, as {} and {}",
@@ -251,6 +257,18 @@ fn ranges(raw: &RawBackfill) -> Result<RangeSettings> {
         most,
         ..default
     })
+}
+
+/// One cache for all chains, or theirs would add up.
+fn cache(mib: Option<u64>) -> Result<Cache> {
+    let mib = mib.unwrap_or(CACHE_MIB);
+    ensure!(
+        CACHE_MIB_BOUNDS.contains(&mib),
+        "cacheMib: {mib} is not between {} and {}",
+        CACHE_MIB_BOUNDS.start(),
+        CACHE_MIB_BOUNDS.end()
+    );
+    Ok(Cache::of_bytes(mib << 20))
 }
 
 /// All chains together hold so much history on its way, each the same part of it.
@@ -338,7 +356,7 @@ fn expand(value: &mut Value, variable: &dyn Fn(&str) -> Option<String>) -> Resul
     }
 }
 
-fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
+fn chain(entry: RawChainEntry, path: &str, cache: &Cache) -> Result<ChainSettings> {
     let raw: RawChain = match entry {
         RawChainEntry::Name(name) => RawChain {
             name: Some(name),
@@ -395,6 +413,7 @@ fn chain(entry: RawChainEntry, path: &str) -> Result<ChainSettings> {
         poll: poll(raw.poll_ms, portal_alone),
         has_adfs: raw.contract_address.is_some(),
         ranges: ranges(&raw.backfill)?,
+        cache: cache.clone(),
         portal,
     })
 }

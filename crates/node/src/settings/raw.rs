@@ -33,6 +33,9 @@ pub(crate) struct RawSettings {
     /// What whoever asks at adminListen must know; needed where that is not this machine.
     #[serde(alias = "admin_token")]
     pub(crate) admin_token: Option<String>,
+    /// Memory for what queries read of archives, of all chains together, in MiB [default: 256].
+    #[serde(alias = "cache_mib")]
+    pub(crate) cache_mib: Option<u64>,
     /// The chains to follow.
     pub(crate) chains: Vec<RawChainEntry>,
     /// Limits of the service.

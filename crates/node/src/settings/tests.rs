@@ -115,6 +115,10 @@ fn the_document_of_the_oracle_team_loads() {
 
 /// Files that do not load, and what is said of each.
 const BAD: &[(&str, &str)] = &[
+    (
+        r#"{ "chains": ["base"], "cacheMib": 1 }"#,
+        "cacheMib: 1 is not between 8 and 1048576",
+    ),
     ("", "not JSON"),
     ("{}", "at least one chain"),
     (r#"{"chains":[],"colour":1}"#, "unknown field `colour`"),

@@ -9,7 +9,7 @@ use alloy_rlp::{BufMut, Encodable, Header as ListHeader};
 use bytes::Bytes;
 use chronolith_model::{Scope, Verification};
 
-use super::bloom::Blooms;
+use super::bloom;
 use super::wire::{WireBlock, WireLog, WireReceipt};
 
 /// Type of deposits on OP chains, whose receipts have two more fields.
@@ -48,15 +48,11 @@ pub(crate) type Refusal = String;
 #[derive(Debug)]
 pub(crate) struct Verifier {
     checks: Checks,
-    blooms: Blooms,
 }
 
 impl Verifier {
     pub(crate) fn new(checks: Checks) -> Self {
-        Self {
-            checks,
-            blooms: Blooms::new(),
-        }
+        Self { checks }
     }
 
     /// Whether the header hashes to what it is called.
@@ -104,7 +100,7 @@ impl Verifier {
         }
         let blooms: Vec<Bloom> = receipts
             .iter()
-            .map(|receipt| self.bloom(&receipt.logs))
+            .map(|receipt| bloom_of(&receipt.logs))
             .collect();
         let mut level = Verification::Linked;
         if self.checks.bloom {
@@ -157,7 +153,7 @@ impl Verifier {
             return Ok(Verification::Linked);
         }
         let mut found = Bloom::ZERO;
-        logs.iter().for_each(|log| self.add(&mut found, log));
+        logs.iter().for_each(|log| add_log(&mut found, log));
         if all {
             check_bloom(block, &found)?;
             return Ok(Verification::Bloom);
@@ -183,7 +179,7 @@ impl Verifier {
         let admits = |value: &Option<Bytes>| {
             value.as_ref().is_none_or(|value| {
                 let mut bits = Bloom::ZERO;
-                self.blooms.add(&mut bits, value);
+                bloom::add(&mut bits, value);
                 block.header.logs_bloom & bits == bits
             })
         };
@@ -209,18 +205,18 @@ impl Verifier {
         }
         Ok(())
     }
+}
 
-    fn bloom(&self, logs: &[WireLog]) -> Bloom {
-        let mut bloom = Bloom::ZERO;
-        logs.iter().for_each(|log| self.add(&mut bloom, log));
-        bloom
-    }
+fn bloom_of(logs: &[WireLog]) -> Bloom {
+    let mut bloom = Bloom::ZERO;
+    logs.iter().for_each(|log| add_log(&mut bloom, log));
+    bloom
+}
 
-    fn add(&self, bloom: &mut Bloom, log: &WireLog) {
-        self.blooms.add(bloom, log.address.as_slice());
-        let topics = log.topics.iter();
-        topics.for_each(|topic| self.blooms.add(bloom, topic.as_slice()));
-    }
+fn add_log(bloom: &mut Bloom, log: &WireLog) {
+    bloom::add(bloom, log.address.as_slice());
+    let topics = log.topics.iter();
+    topics.for_each(|topic| bloom::add(bloom, topic.as_slice()));
 }
 
 fn check_bloom(block: &WireBlock, computed: &Bloom) -> Result<(), Refusal> {

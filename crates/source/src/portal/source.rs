@@ -14,7 +14,6 @@ use super::walk::{Rules, Walk};
 use super::wire::{Metadata, WireRef};
 use crate::endpoint::EndpointReport;
 use crate::error::{Error, Result};
-use crate::evm::bloom::Blooms;
 use crate::evm::{Checks, Subscription};
 use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
@@ -91,7 +90,6 @@ pub struct PortalSource {
     checks: Checks,
     in_flight: usize,
     client: Client,
-    blooms: Blooms,
     /// Never changes.
     hints: watch::Sender<u64>,
     /// The last block that was asked about and is there.
@@ -109,7 +107,6 @@ impl PortalSource {
             checks: settings.checks,
             in_flight: settings.in_flight.max(1),
             client: Client::new(&settings)?,
-            blooms: Blooms::new(),
             hints: watch::Sender::new(0),
             anchor: Mutex::default(),
         })
@@ -233,7 +230,6 @@ impl PortalSource {
         let rules = Rules {
             want,
             level: query.level,
-            blooms: &self.blooms,
             endpoint: self.client.name.clone(),
         };
         let mut walk = Walk::new(range, rules);

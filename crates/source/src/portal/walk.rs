@@ -13,7 +13,7 @@ use chronolith_model::{
 use super::client::Failure;
 use super::wire::{Line, LineLog};
 use crate::error::Error;
-use crate::evm::bloom::Blooms;
+use crate::evm::bloom;
 use crate::source::{Fetched, Want};
 
 /// Blocks for which there is room from the start.
@@ -41,7 +41,6 @@ pub(crate) struct Rules<'a> {
     pub(crate) want: &'a Want,
     /// What it will be proven to.
     pub(crate) level: Verification,
-    pub(crate) blooms: &'a Blooms,
     pub(crate) endpoint: Arc<str>,
 }
 
@@ -193,9 +192,9 @@ impl<'a> Walk<'a> {
         let theirs = bloom.ok_or("no bloom although it was asked for")?;
         let mut computed = Bloom::ZERO;
         for log in logs {
-            self.rules.blooms.add(&mut computed, log.address.as_slice());
+            bloom::add(&mut computed, log.address.as_slice());
             let topics = log.topics.iter();
-            topics.for_each(|topic| self.rules.blooms.add(&mut computed, topic.as_slice()));
+            topics.for_each(|topic| bloom::add(&mut computed, topic.as_slice()));
         }
         if computed == *theirs {
             return Ok(());
@@ -296,11 +295,9 @@ mod tests {
 
     /// Walks lines from block 5 to 8; the blocks, or why not.
     fn walk(want: &Want, lines: &[Value]) -> Result<Vec<Fetched>, Failure> {
-        let blooms = Blooms::new();
         let rules = Rules {
             want,
             level: Verification::Linked,
-            blooms: &blooms,
             endpoint: "portal".into(),
         };
         let mut walk = Walk::new(BlockRange::new(5, 8), rules);
@@ -406,8 +403,8 @@ mod tests {
             let mut bytes = line.into_bytes();
             let at = at % bytes.len();
             if cut { bytes.truncate(at) } else { bytes[at] = byte }
-            let (want, blooms) = (want(&[Dataset::Logs]), Blooms::new());
-            let rules = Rules { want: &want, level: Verification::Linked, blooms: &blooms, endpoint: "p".into() };
+            let want = want(&[Dataset::Logs]);
+            let rules = Rules { want: &want, level: Verification::Linked, endpoint: "p".into() };
             let mut walk = Walk::new(BlockRange::new(5, 8), rules);
             let taken = walk.take(&bytes);
             prop_assert!(!cut || matches!(taken, Err(Failure::Again(_))));
