@@ -1,7 +1,7 @@
 //! The archive's face: open it, feed it finalized blocks, ask it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use chronolith_model::{
@@ -9,21 +9,19 @@ use chronolith_model::{
     Verification,
 };
 use chronolith_store::{BlobInfo, BlobStore, MetaStore, TakeOver};
-use tokio::time::Instant;
 
 use crate::collect::{Collect, GarbageReport};
 use crate::error::{Error, Result};
 use crate::health::HealthReport;
 use crate::inspect::{self, DamagedObject, Inspected, StoredObject};
 use crate::meters::Meters;
-use crate::read::compare::{self, Difference};
-use crate::read::hashes::{self, TxPlace};
-use crate::read::lookup::{self, TimeSide};
-use crate::read::matcher::TermIds;
+use crate::pinned::Pinned;
+use crate::read::compare::Difference;
+use crate::read::hashes::TxPlace;
+use crate::read::lookup::TimeSide;
 use crate::read::objects::Objects;
-use crate::read::payload;
-use crate::read::query::{self, LogPage};
-use crate::read::snapshot::{Need, Snapshot};
+use crate::read::query::LogPage;
+use crate::read::snapshot::Snapshot;
 use crate::settings::Settings;
 use crate::state::AuditEntry;
 use crate::view::View;
@@ -138,26 +136,8 @@ impl Archive {
     /// where a budget ran out, `Invalid`, `TooBroad`, `UnknownBlock`, `CursorConflict`, `Corrupt`
     /// or `Store`.
     pub async fn query_finalized(&self, filter: &LogFilter) -> Result<LogPage> {
-        let arity = self.settings.profile.topic_arity;
-        let started = Instant::now();
-        let query_id = self.queries.fetch_add(1, Ordering::Relaxed);
-        let answer = self
-            .reading(async |objects, snapshot| {
-                query::query(objects, snapshot, filter, arity, &self.settings.limits).await
-            })
-            .await;
-        let (elapsed, meters) = (started.elapsed(), &self.view.objects.meters);
-        meters.query_seconds.record(elapsed.as_secs_f64());
-        match &answer {
-            Ok(page) => {
-                meters.query_candidates.record(page.cost.candidates as f64);
-                let (logs, candidates) = (page.logs.len(), page.cost.candidates);
-                let stream_id = TermIds(filter);
-                tracing::debug!(query_id, range = %page.range, %stream_id, logs, candidates, ?elapsed, "query");
-            }
-            Err(error) => tracing::debug!(query_id, %error, ?elapsed, "query refused"),
-        }
-        answer
+        self.reading(async |pinned| pinned.query(filter).await)
+            .await
     }
 
     /// Begins to fill a range of old blocks with what the settings keep. Several fills may run at
@@ -321,13 +301,9 @@ impl Archive {
         datasets: DatasetSet,
         filter: Option<&LogFilter>,
     ) -> Vec<(BlockRange, Verification)> {
-        // Without a filter, all logs are meant.
-        let every_log = LogFilter::over(BlockRange::new(0, 0));
-        let filter = filter.or(Some(&every_log).filter(|_| datasets.contains(Dataset::Logs)));
-        let need = Need { datasets, filter };
-        let snapshot = self.view.current();
-        snapshot
-            .map(|snapshot| snapshot.coverage(&need))
+        let pinned = self.pin();
+        pinned
+            .map(|pinned| pinned.coverage(datasets, filter))
             .unwrap_or_default()
     }
 
@@ -361,10 +337,8 @@ impl Archive {
     /// # Errors
     /// `NotCovered`, `Corrupt` or `Store`.
     pub async fn content_root(&self, range: BlockRange) -> Result<Hash32> {
-        self.reading(async |objects, snapshot| {
-            lookup::content_root(objects, snapshot, &range).await
-        })
-        .await
+        self.reading(async |pinned| pinned.content_root(range).await)
+            .await
     }
 
     /// How the archive is.
@@ -380,7 +354,7 @@ impl Archive {
     /// # Errors
     /// `NotCovered`, `Corrupt` or `Store`.
     pub async fn block(&self, number: u64) -> Result<Block> {
-        self.reading(async |objects, snapshot| lookup::block(objects, snapshot, number).await)
+        self.reading(async |pinned| pinned.block(number).await)
             .await
     }
 
@@ -399,10 +373,8 @@ impl Archive {
             datasets,
             scope: scope.clone(),
         };
-        self.reading(async |objects, snapshot| {
-            compare::difference(objects, snapshot, theirs, &kept).await
-        })
-        .await
+        self.reading(async |pinned| pinned.difference(theirs, &kept).await)
+            .await
     }
 
     /// A block's headers, bodies and raw bytes. `wanted` must be kept for it.
@@ -410,10 +382,8 @@ impl Archive {
     /// # Errors
     /// `NotCovered`, `Corrupt` or `Store`.
     pub async fn payload(&self, number: u64, wanted: Dataset) -> Result<Payload> {
-        self.reading(async |objects, snapshot| {
-            payload::payload(objects, snapshot, number, wanted).await
-        })
-        .await
+        self.reading(async |pinned| pinned.payload(number, wanted).await)
+            .await
     }
 
     /// A block's clock.
@@ -421,10 +391,8 @@ impl Archive {
     /// # Errors
     /// `NotCovered`, `Corrupt` or `Store`.
     pub async fn block_by_number(&self, number: u64) -> Result<BlockClock> {
-        self.reading(async |objects, snapshot| {
-            lookup::block_by_number(objects, snapshot, number).await
-        })
-        .await
+        self.reading(async |pinned| pinned.block_by_number(number).await)
+            .await
     }
 
     /// The block with a hash.
@@ -432,7 +400,7 @@ impl Archive {
     /// # Errors
     /// `Corrupt` or `Store`.
     pub async fn block_by_hash(&self, hash: &Hash32) -> Result<Option<BlockClock>> {
-        self.reading(async |objects, snapshot| hashes::block_by_hash(objects, snapshot, hash).await)
+        self.reading(async |pinned| pinned.block_by_hash(hash).await)
             .await
     }
 
@@ -441,10 +409,8 @@ impl Archive {
     /// # Errors
     /// `NotCovered` where the block across the time is not archived; `Corrupt` or `Store`.
     pub async fn block_at(&self, time: u64, side: TimeSide) -> Result<Option<BlockClock>> {
-        self.reading(async |objects, snapshot| {
-            lookup::block_at(objects, snapshot, time, side).await
-        })
-        .await
+        self.reading(async |pinned| pinned.block_at(time, side).await)
+            .await
     }
 
     /// Where the transaction with a hash is.
@@ -452,7 +418,7 @@ impl Archive {
     /// # Errors
     /// `Corrupt` or `Store`.
     pub async fn transaction_by_hash(&self, hash: &Hash32) -> Result<Option<TxPlace>> {
-        self.reading(async |objects, snapshot| hashes::tx_by_hash(objects, snapshot, hash).await)
+        self.reading(async |pinned| pinned.transaction_by_hash(hash).await)
             .await
     }
 
@@ -464,18 +430,32 @@ impl Archive {
         self.view.refresh().await.map(|_| ())
     }
 
+    /// The archive as it is now: whatever is asked of it is answered from one published state. None
+    /// while there is no state at all.
+    #[must_use]
+    pub fn pin(&self) -> Option<Pinned> {
+        let snapshot = self.view.current()?;
+        Some(self.pinned(snapshot))
+    }
+
+    fn pinned(&self, snapshot: Arc<Snapshot>) -> Pinned {
+        Pinned {
+            view: self.view.clone(),
+            settings: self.settings.clone(),
+            queries: self.queries.clone(),
+            snapshot,
+        }
+    }
+
     /// Answers from the snapshot that is current now. Where an object is damaged or gone, the
     /// newest state is taken and all is tried once more: a reader's snapshot may have been collected.
-    async fn reading<T>(
-        &self,
-        answer: impl AsyncFn(&Objects, &Snapshot) -> Result<T>,
-    ) -> Result<T> {
+    async fn reading<T>(&self, answer: impl AsyncFn(&Pinned) -> Result<T>) -> Result<T> {
         let empty = || Error::NotCovered {
             missing: BlockRange::one(0),
             covered: BlockRange::new(0, 0),
         };
-        let snapshot = self.view.current().ok_or_else(empty)?;
-        match answer(&self.view.objects, &snapshot).await {
+        let pinned = self.pin().ok_or_else(empty)?;
+        match answer(&pinned).await {
             Err(Error::Corrupt { object, reason }) => {
                 tracing::warn!(
                     object,
@@ -483,7 +463,7 @@ impl Archive {
                     "a stored object did not read; trying once more"
                 );
                 let newest = self.view.refresh().await?.ok_or_else(empty)?;
-                answer(&self.view.objects, &newest).await
+                answer(&self.pinned(newest)).await
             }
             other => other,
         }

@@ -5,7 +5,7 @@
 //! nothing; readers work on snapshots.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use chronolith_model::{Block, BlockRef, ErrorKind, Log, Tx};
 
@@ -27,6 +27,8 @@ pub struct Tail {
     base: Option<BlockRef>,
     bytes: usize,
     bytes_max: usize,
+    /// What readers were shown last, until something changes: they come far oftener than blocks.
+    shown: OnceLock<TailSnapshot>,
 }
 
 impl Tail {
@@ -38,6 +40,7 @@ impl Tail {
             base,
             bytes: 0,
             bytes_max,
+            shown: OnceLock::new(),
         }
     }
 
@@ -115,6 +118,7 @@ impl Tail {
             });
         }
         self.bytes = total;
+        self.shown.take();
         self.slots.push_back(Slot::new(Entry::new(block, bytes)));
         Ok(())
     }
@@ -143,10 +147,11 @@ impl Tail {
     }
 
     /// The blocks as they are now. It stays as it is while the tail changes, and keeps its blocks
-    /// in memory; making one costs a pointer a block, cloning it nothing.
+    /// in memory; after a change it costs a pointer a block, else nothing.
     #[must_use]
     pub fn snapshot(&self) -> TailSnapshot {
-        TailSnapshot::new(self.slots.iter().cloned().collect())
+        let make = || TailSnapshot::new(self.slots.iter().cloned().collect());
+        self.shown.get_or_init(make).clone()
     }
 
     /// How many blocks there are through `to`.
@@ -164,6 +169,7 @@ impl Tail {
     }
 
     fn release(&mut self, slots: &[Slot]) -> Vec<Arc<Block>> {
+        self.shown.take();
         let bytes: usize = slots.iter().map(|slot| slot.entry.bytes).sum();
         self.bytes = self.bytes.saturating_sub(bytes);
         slots.iter().map(|slot| Arc::clone(slot.block())).collect()

@@ -17,6 +17,7 @@ use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 use crate::acts::Acts;
 use crate::gaps::Gaps;
 use crate::genesis;
+use crate::history::History;
 use crate::l1::L1;
 use crate::meters::Meters;
 use crate::settings::{ChainSettings, Finality, Mode};
@@ -47,6 +48,8 @@ pub(crate) struct Chain {
     window: Mutex<Window>,
     status: Mutex<Status>,
     gaps: Mutex<Gaps>,
+    /// What was seen of it, for people.
+    pub(crate) seen: History,
     /// What operators ask for.
     pub(crate) acts: Acts,
 }
@@ -88,6 +91,7 @@ impl Chain {
             window: Mutex::new(window),
             status: Mutex::default(),
             gaps: Mutex::default(),
+            seen: History::default(),
             acts: Acts::default(),
             settings,
         })

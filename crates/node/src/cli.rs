@@ -18,6 +18,9 @@ pub(crate) struct Cli {
     /// Where archives are kept, over DATA_DIR and the settings file [default: ./data].
     #[arg(long, global = true)]
     pub(crate) data_dir: Option<PathBuf>,
+    /// The port where everybody is answered, over PORT and the settings file [default: 8080].
+    #[arg(long, global = true)]
+    pub(crate) port: Option<u16>,
     /// What to log, over RUST_LOG and LOG_LEVEL [default: info].
     #[arg(long, global = true, value_name = "FILTER")]
     pub(crate) log_level: Option<String>,

@@ -19,6 +19,8 @@ pub(crate) const INTERVAL_SECONDS: std::ops::RangeInclusive<u64> = 1..=86_400;
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Overrides {
     pub(crate) data_dir: Option<PathBuf>,
+    /// The port where everybody is answered.
+    pub(crate) port: Option<u16>,
     /// How often to look for new blocks at a portal.
     pub(crate) ingest_interval: Option<Duration>,
 }
@@ -35,10 +37,23 @@ impl Overrides {
             (None, Some(text)) => Some(interval("INGEST_INTERVAL_SECS", &text)?),
             (None, None) => None,
         };
+        let port = match (cli.port, variable("PORT")) {
+            (Some(port), _) => Some(port),
+            (None, Some(text)) => Some(port_of(&text)?),
+            (None, None) => None,
+        };
         Ok(Self {
+            port,
             data_dir: data_dir.or_else(|| variable("DATA_DIR").map(PathBuf::from)),
             ingest_interval: seconds.map(Duration::from_secs),
         })
+    }
+}
+
+fn port_of(text: &str) -> Result<u16> {
+    match text.trim().parse() {
+        Ok(port) => Ok(port),
+        Err(_) => bail!("PORT: `{text}` is no port from 0 to 65535"),
     }
 }
 

@@ -32,7 +32,7 @@ impl Probe for Chains {
     }
 }
 
-fn health_of(chain: &Chain) -> ChainHealth {
+pub(crate) fn health_of(chain: &Chain) -> ChainHealth {
     let report = chain.archive.health();
     let status = chain.status().clone();
     let endpoints = chain.source.endpoints();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use chronolith_finality::{Endpoint, Fault, Seen, Step, TailError};
 use chronolith_model::{BlockRange, BlockRef, Hash32};
+use chronolith_serve::Reorg;
 use chronolith_source::{Fetched, Heads};
 
 use crate::chain::{Chain, Proof};
@@ -176,11 +177,22 @@ fn offer(chain: &Chain, shown_by: &Endpoint, one: &Fetched) -> Result<Offered, T
                     endpoint: one.endpoint.clone(),
                 };
                 window.proofs.insert(block.hash, proof);
+                chain.seen.note_blocks(std::iter::once(&one.block));
                 window.tail.push(one.block.clone())
             }
             Step::Rollback { to } => {
+                let from = window.tail.head();
                 let gone = window.tail.rollback(to);
                 let blocks = gone.as_ref().map_or(0, Vec::len);
+                if let Some(from) = from.filter(|_| blocks > 0) {
+                    let (at, depth) = (now(), blocks as u64);
+                    chain.seen.note_reorg(Reorg {
+                        at,
+                        depth,
+                        from,
+                        to,
+                    });
+                }
                 tracing::info!(chain = %chain.settings.name, to = to.number, blocks, "reorg");
                 chain.meters.reorgs.increment(1);
                 chain.meters.reorg_depth.record(blocks as f64);

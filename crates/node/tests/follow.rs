@@ -327,7 +327,7 @@ async fn a_portal_is_followed_too() {
     let config = dir.path().join("chronolith.json");
     let data = dir.path().join("data");
     let text = format!(
-        r#"{{ "dataDir": {data:?}, "metricsPort": 0, "adminListen": "127.0.0.1:0", "chains": [ {{ "chainId": 31337, "name": "sim", "pollMs": 20, "portal": {{ "url": "{base}", "dataset": "{dataset}" }} }} ] }}"#
+        r#"{{ "dataDir": {data:?}, "listen": "127.0.0.1:0", "metricsPort": 0, "adminListen": "127.0.0.1:0", "chains": [ {{ "chainId": 31337, "name": "sim", "pollMs": 20, "portal": {{ "url": "{base}", "dataset": "{dataset}" }} }} ] }}"#
     );
     std::fs::write(&config, text).unwrap();
     let bench = Bench { dir, config };

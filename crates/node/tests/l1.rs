@@ -71,7 +71,7 @@ impl Layers {
             }
         };
         let text = format!(
-            r#"{{ "dataDir": {data:?}, "metricsPort": 0, "adminListen": "127.0.0.1:0", "chains": [ {{ "chainId": 31337, "name": "sim",
+            r#"{{ "dataDir": {data:?}, "listen": "127.0.0.1:0", "metricsPort": 0, "adminListen": "127.0.0.1:0", "chains": [ {{ "chainId": 31337, "name": "sim",
               "rpcHttp": ["{upper}"], "pollMs": 20, "finality": {{ "mode": "dual_source", "l2Depth": 5,
               "l1Confirmations": 3, "maxL1DelaySeconds": 4, "l1ChainId": {L1_ID} {told} }} }} {chain} ] }}"#
         );

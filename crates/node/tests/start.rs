@@ -27,7 +27,7 @@ fn bench(chains: &[String]) -> Bench {
     let bench = Bench::new(&[], "");
     let (data, chains) = (bench.dir.path().join("data"), chains.join(","));
     let text = format!(
-        r#"{{ "dataDir": {data:?}, "metricsPort": 0, "adminListen": "127.0.0.1:0", "chains": [{chains}] }}"#
+        r#"{{ "dataDir": {data:?}, "listen": "127.0.0.1:0", "metricsPort": 0, "adminListen": "127.0.0.1:0", "chains": [{chains}] }}"#
     );
     std::fs::write(&bench.config, text).unwrap();
     bench

@@ -198,7 +198,7 @@ async fn spans_of_a_portal_arrive_too() {
     let bench = Bench::new(&[], "");
     let data = bench.dir.path().join("data");
     let text = format!(
-        r#"{{ "dataDir": {data:?}, "metricsPort": 0, "adminListen": "127.0.0.1:0", "chains": [ {{ "chainId": 31337, "portal": {{ "url": "{base}", "dataset": "{dataset}" }} }} ] }}"#
+        r#"{{ "dataDir": {data:?}, "listen": "127.0.0.1:0", "metricsPort": 0, "adminListen": "127.0.0.1:0", "chains": [ {{ "chainId": 31337, "portal": {{ "url": "{base}", "dataset": "{dataset}" }} }} ] }}"#
     );
     std::fs::write(&bench.config, text).unwrap();
     let collector = Collector::default();

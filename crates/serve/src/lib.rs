@@ -1,13 +1,35 @@
-//! What is answered over the network: for now how the process is, to people and probes, and what
-//! operators ask of it.
+//! What is answered over the network: logs, blocks and transactions as nodes answer them, blocks by
+//! time, how the process is, and what operators ask of it.
 //!
-//! Nothing here knows how a chain is followed. The node says how each chain does through [`Probe`],
-//! and this crate puts it into words and status codes.
+//! Nothing here knows how a chain is followed. The node says how each chain does through [`Live`], and
+//! this crate puts it into words and status codes. Every answer is made from one view: the tail as it
+//! was first, the archive's state as it was second, and proof that both are one chain.
 
 mod admin;
+mod console;
+mod context;
+mod cursor;
+mod encode;
+mod fault;
 mod health;
+mod listener;
+mod logs;
+mod meters;
+mod names;
 mod operations;
+mod pieces;
+mod public;
+mod rest;
+mod rpc;
+mod served;
+mod times;
+mod view;
 
 pub use admin::{Act, Collect, Later, Operator, Range, Reason, Refusal, RewindTo, admin};
+pub use context::{Clock, Limits};
 pub use health::{ChainHealth, InclusionHealth, L1Health, Probe, RpcHealth};
+pub use listener::listen;
+pub use logs::AnswerLimits;
 pub use operations::{Metrics, operations};
+pub use public::public;
+pub use served::{EndpointHealth, Ingested, Live, Reorg, Served, ServedChain};

@@ -35,6 +35,14 @@ async fn show_metrics(State(context): State<Context>) -> Response {
     (kind, (context.metrics)()).into_response()
 }
 
+/// `/health` alone, for whoever looks at the public listener.
+pub(crate) fn health(probe: Arc<dyn Probe>) -> Router {
+    let metrics: Metrics = Arc::new(String::new);
+    Router::new()
+        .route("/health", get(ready))
+        .with_state(Context { probe, metrics })
+}
+
 /// The process runs: nothing more.
 async fn live() -> Response {
     json_of(StatusCode::OK, &json!({ "status": "ok" }))

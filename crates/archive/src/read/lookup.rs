@@ -1,6 +1,6 @@
 //! Blocks by number and time, and whole blocks.
 
-use chronolith_model::{Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32};
+use chronolith_model::{Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32, Tx};
 
 use super::objects::Objects;
 use super::snapshot::{Need, Snapshot};
@@ -49,6 +49,24 @@ pub(crate) async fn block(objects: &Objects, snapshot: &Snapshot, number: u64) -
         .ok_or_else(|| Error::not_covered(BlockRange::one(number)))?;
     let segment = objects.open(&piece.entry.object).await?;
     objects.block(&segment, number).await
+}
+
+/// The transactions of a block.
+pub(crate) async fn transactions(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    number: u64,
+) -> Result<Vec<Tx>> {
+    let need = Need {
+        datasets: DatasetSet::of(&[Dataset::TxHashes]),
+        filter: None,
+    };
+    let pieces = snapshot.select(&BlockRange::one(number), &need)?;
+    let piece = pieces
+        .first()
+        .ok_or_else(|| Error::not_covered(BlockRange::one(number)))?;
+    let segment = objects.open(&piece.entry.object).await?;
+    objects.txs(&segment, number).await
 }
 
 /// Hash over the digests of a range.

@@ -82,7 +82,7 @@ fn cpu(first: usize) -> Result<f64> {
 /// Our program with a settings file of these chains in this directory.
 pub(crate) fn chronolith(dir: &Path, chains: &Value, arguments: &[&str]) -> Result<Command> {
     let config = dir.join("chronolith.json");
-    let text = json!({ "dataDir": dir.join("data"), "metricsPort": 0, "adminListen": "127.0.0.1:0", "chains": chains });
+    let text = json!({ "dataDir": dir.join("data"), "listen": "127.0.0.1:0", "metricsPort": 0, "adminListen": "127.0.0.1:0", "chains": chains });
     std::fs::write(&config, text.to_string())?;
     let mut command = Command::new(CHRONOLITH);
     command.args(arguments).arg("--config").arg(config);

@@ -16,6 +16,7 @@ use crate::exit::Exit;
 use crate::exporter;
 use crate::ingest::{self, Trouble};
 use crate::operations;
+use crate::serving;
 use crate::settings::{ChainSettings, Settings};
 use crate::streaming;
 
@@ -42,6 +43,7 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
     }
     let health = operations::serve(settings, chains.clone(), metrics);
     let admin = admin::serve(settings, chains.clone());
+    let public = serving::serve(settings, &chains);
     let mut terminate = signal(SignalKind::terminate()).context("wait for signals")?;
     let ended = tokio::select! {
         _ = terminate.recv() => Ok(()),
@@ -49,6 +51,7 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
         done = all_done(&mut tasks) => done,
         served = health => served,
         served = admin => served,
+        served = public => served,
     };
     tracing::info!("stopping");
     let stop = async {

@@ -21,6 +21,21 @@ pub(crate) enum Finality {
     },
 }
 
+impl std::fmt::Display for Finality {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Depth(confirmations) => write!(f, "{confirmations} confirmations"),
+            Self::Finalized => f.write_str("the source's finalized block"),
+            Self::Safe => f.write_str("the source's safe block"),
+            Self::Dual {
+                l2_depth,
+                l1_confirmations,
+                ..
+            } => write!(f, "{l2_depth} deep, and {l1_confirmations} blocks in L1"),
+        }
+    }
+}
+
 impl Finality {
     /// The tags that the rule needs: each is one more call at every look at the head.
     pub(crate) fn tags(self) -> Tags {

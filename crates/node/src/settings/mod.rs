@@ -46,6 +46,7 @@ pub(crate) const EXAMPLE: &str = r#"{
 "#;
 
 /// Bytes of history that may be on their way, of all chains, and of one at least and at most.
+const LISTEN: &str = "0.0.0.0:8080";
 const CACHE_MIB: u64 = 256;
 const CACHE_MIB_BOUNDS: std::ops::RangeInclusive<u64> = 8..=1 << 20;
 const HISTORY_BYTES: u64 = 256 << 20;
@@ -62,6 +63,8 @@ const PUBLIC_PORTAL: &str = "https://portal.sqd.dev/datasets";
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) data_dir: PathBuf,
+    /// Where everybody is answered.
+    pub(crate) listen: SocketAddr,
     /// Where health and metrics are shown.
     pub(crate) metrics_listen: SocketAddr,
     /// Where operators ask for acts, and what they must know where that is not this machine.
@@ -155,6 +158,9 @@ impl Settings {
         if let Some(data_dir) = &overrides.data_dir {
             self.data_dir.clone_from(data_dir);
         }
+        if let Some(port) = overrides.port {
+            self.listen.set_port(port);
+        }
         let from_portals = self
             .chains
             .iter_mut()
@@ -198,6 +204,7 @@ impl Settings {
         let port = port.or(raw.metrics.and_then(|metrics| metrics.port));
         let (admin_listen, admin_token) = admin(raw.admin_listen.as_deref(), raw.admin_token)?;
         Ok(Self {
+            listen: public(raw.listen.as_deref())?,
             admin_listen,
             admin_token,
             metrics_listen: SocketAddr::from(([0, 0, 0, 0], port.unwrap_or(9_464))),
@@ -277,6 +284,13 @@ fn share_memory(chains: &mut [ChainSettings]) {
     for chain in chains {
         chain.ranges.hold_bytes = share.clamp(HISTORY_BYTES_LEAST, HISTORY_BYTES_MOST);
     }
+}
+
+/// Where everybody is answered.
+fn public(listen: Option<&str>) -> Result<SocketAddr> {
+    let listen = listen.unwrap_or(LISTEN);
+    let address = listen.parse();
+    address.with_context(|| format!("listen: `{listen}` is no address such as {LISTEN}"))
 }
 
 /// Where acts are asked for: on this machine, or with a token.

@@ -129,7 +129,7 @@ async fn one(seed: u64) -> Result<Tally> {
     let common = common.as_object().cloned().unwrap_or_default();
     fields.for_each(|fields| fields.extend(common.clone()));
     let data = dir.path().join("data");
-    let text = json!({ "dataDir": data, "metricsPort": 0, "adminListen": "127.0.0.1:0", "chains": [entry] });
+    let text = json!({ "dataDir": data, "listen": "127.0.0.1:0", "metricsPort": 0, "adminListen": "127.0.0.1:0", "chains": [entry] });
     std::fs::write(&program.config, text.to_string())?;
     let lives = lives(&mut chain, &mut servers, &program, &mut random).await?;
     let mut injected = servers.injected();

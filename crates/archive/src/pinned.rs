@@ -1,0 +1,165 @@
+//! The archive at one moment: everything that is asked of it is answered from one published state.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use chronolith_model::{
+    Block, BlockClock, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, LogFilter, Payload, Tx,
+    Verification,
+};
+use tokio::time::Instant;
+
+use crate::error::Result;
+use crate::read::compare::{self, Difference};
+use crate::read::hashes::{self, TxPlace};
+use crate::read::lookup::{self, TimeSide};
+use crate::read::matcher::TermIds;
+use crate::read::objects::Objects;
+use crate::read::payload;
+use crate::read::query::{self, LogPage};
+use crate::read::snapshot::{Need, Snapshot};
+use crate::settings::Settings;
+use crate::view::View;
+use crate::write::seal::Kept;
+
+/// One published state of an archive. What it names is not collected by this process while this is
+/// held; another process may collect it after the grace period, and then reading says `Corrupt`.
+#[derive(Clone, Debug)]
+pub struct Pinned {
+    pub(crate) view: Arc<View>,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) snapshot: Arc<Snapshot>,
+    /// Numbers queries, so that traces of one can be told from those of another.
+    pub(crate) queries: Arc<AtomicU64>,
+}
+
+impl Pinned {
+    fn objects(&self) -> &Objects {
+        &self.view.objects
+    }
+
+    /// The newest block.
+    #[must_use]
+    pub fn head(&self) -> Option<BlockRef> {
+        self.snapshot.head()
+    }
+
+    /// The newest block's time.
+    #[must_use]
+    pub fn head_timestamp(&self) -> Option<u64> {
+        self.snapshot.state.live.map(|live| live.head_timestamp)
+    }
+
+    /// The blocks from the first one on, up to the first gap.
+    #[must_use]
+    pub fn covered_prefix(&self) -> Option<BlockRange> {
+        self.snapshot.covered_prefix()
+    }
+
+    /// Which blocks are covered for a set of datasets (and a filter's logs), with the level to which
+    /// they were proven.
+    #[must_use]
+    pub fn coverage(
+        &self,
+        datasets: DatasetSet,
+        filter: Option<&LogFilter>,
+    ) -> Vec<(BlockRange, Verification)> {
+        // Without a filter, all logs are meant.
+        let every_log = LogFilter::over(BlockRange::new(0, 0));
+        let filter = filter.or(Some(&every_log).filter(|_| datasets.contains(Dataset::Logs)));
+        self.snapshot.coverage(&Need { datasets, filter })
+    }
+
+    /// The logs that a filter wants.
+    ///
+    /// # Errors
+    /// As [`Archive::query_finalized`](crate::Archive::query_finalized).
+    pub async fn query(&self, filter: &LogFilter) -> Result<LogPage> {
+        let arity = self.settings.profile.topic_arity;
+        let started = Instant::now();
+        let query_id = self.queries.fetch_add(1, Ordering::Relaxed);
+        let (objects, snapshot) = (self.objects(), &self.snapshot);
+        let answer = query::query(objects, snapshot, filter, arity, &self.settings.limits).await;
+        let (elapsed, meters) = (started.elapsed(), &objects.meters);
+        meters.query_seconds.record(elapsed.as_secs_f64());
+        match &answer {
+            Ok(page) => {
+                meters.query_candidates.record(page.cost.candidates as f64);
+                let (logs, candidates) = (page.logs.len(), page.cost.candidates);
+                let stream_id = TermIds(filter);
+                tracing::debug!(query_id, range = %page.range, %stream_id, logs, candidates, ?elapsed, "query");
+            }
+            Err(error) => tracing::debug!(query_id, %error, ?elapsed, "query refused"),
+        }
+        answer
+    }
+
+    /// A block's clock.
+    ///
+    /// # Errors
+    /// `NotCovered`, `Corrupt` or `Store`.
+    pub async fn block_by_number(&self, number: u64) -> Result<BlockClock> {
+        lookup::block_by_number(self.objects(), &self.snapshot, number).await
+    }
+
+    /// The block with a hash.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Store`.
+    pub async fn block_by_hash(&self, hash: &Hash32) -> Result<Option<BlockClock>> {
+        hashes::block_by_hash(self.objects(), &self.snapshot, hash).await
+    }
+
+    /// The block at a time: `None` only where the chain's own first block is later.
+    ///
+    /// # Errors
+    /// `NotCovered` where the block across the time is not archived; `Corrupt` or `Store`.
+    pub async fn block_at(&self, time: u64, side: TimeSide) -> Result<Option<BlockClock>> {
+        lookup::block_at(self.objects(), &self.snapshot, time, side).await
+    }
+
+    /// Where the transaction with a hash is.
+    ///
+    /// # Errors
+    /// `NotCovered` where it may be among blocks whose transactions are not listed; `Corrupt` or
+    /// `Store`.
+    pub async fn transaction_by_hash(&self, hash: &Hash32) -> Result<Option<TxPlace>> {
+        hashes::tx_by_hash(self.objects(), &self.snapshot, hash).await
+    }
+
+    /// A block with its transactions and logs, as it went in, without its payload.
+    ///
+    /// # Errors
+    /// `NotCovered`, `Corrupt` or `Store`.
+    pub async fn block(&self, number: u64) -> Result<Block> {
+        lookup::block(self.objects(), &self.snapshot, number).await
+    }
+
+    /// All transactions of a block, in order. `tx_hashes` must be kept for it.
+    ///
+    /// # Errors
+    /// `NotCovered`, `Corrupt` or `Store`.
+    pub async fn transactions(&self, number: u64) -> Result<Vec<Tx>> {
+        lookup::transactions(self.objects(), &self.snapshot, number).await
+    }
+
+    /// A block's headers, bodies and raw bytes. `wanted` must be kept for it.
+    ///
+    /// # Errors
+    /// `NotCovered`, `Corrupt` or `Store`.
+    pub async fn payload(&self, number: u64, wanted: Dataset) -> Result<Payload> {
+        payload::payload(self.objects(), &self.snapshot, number, wanted).await
+    }
+
+    pub(crate) async fn content_root(&self, range: BlockRange) -> Result<Hash32> {
+        lookup::content_root(self.objects(), &self.snapshot, &range).await
+    }
+
+    pub(crate) async fn difference(
+        &self,
+        theirs: &Block,
+        kept: &Kept,
+    ) -> Result<Option<Difference>> {
+        compare::difference(self.objects(), &self.snapshot, theirs, kept).await
+    }
+}

@@ -1,0 +1,51 @@
+//! What was seen of a chain since the process began: reorgs, and how much came.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use chronolith_model::Block;
+use chronolith_serve::{Ingested, Reorg};
+
+/// Reorgs that are remembered.
+const REORGS_MAX: usize = 50;
+
+/// What was seen of a chain.
+#[derive(Default)]
+pub(crate) struct History {
+    reorgs: Mutex<VecDeque<Reorg>>,
+    blocks: AtomicU64,
+    logs: AtomicU64,
+}
+
+impl History {
+    pub(crate) fn note_reorg(&self, reorg: Reorg) {
+        let mut reorgs = self.reorgs.lock().unwrap_or_else(PoisonError::into_inner);
+        reorgs.truncate(REORGS_MAX - 1);
+        reorgs.push_front(reorg);
+    }
+
+    /// The last reorgs, newest first.
+    pub(crate) fn reorgs(&self) -> Vec<Reorg> {
+        let reorgs = self.reorgs.lock().unwrap_or_else(PoisonError::into_inner);
+        reorgs.iter().copied().collect()
+    }
+
+    /// Notes blocks when they come: what becomes final later came before.
+    pub(crate) fn note_blocks<'a>(&self, blocks: impl Iterator<Item = &'a Block>) {
+        let (mut count, mut logs) = (0, 0);
+        for block in blocks {
+            count += 1;
+            logs += block.logs.len() as u64;
+        }
+        self.blocks.fetch_add(count, Ordering::Relaxed);
+        self.logs.fetch_add(logs, Ordering::Relaxed);
+    }
+
+    pub(crate) fn ingested(&self) -> Ingested {
+        Ingested {
+            blocks: self.blocks.load(Ordering::Relaxed),
+            logs: self.logs.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The public listener, and what it shows of the chains that are followed here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use chronolith_finality::TailSnapshot;
+use chronolith_serve::{
+    ChainHealth, EndpointHealth, Ingested, Limits, Live, Reorg, Served, ServedChain, listen, public,
+};
+use chronolith_source::EndpointReport;
+use tokio::net::TcpListener;
+
+use crate::chain::Chain;
+use crate::clock::now;
+use crate::operations::{Chains, health_of};
+use crate::settings::Settings;
+
+/// A round takes a while beside the pause between two: a head is as good as new for so long.
+const ROUND_AT_LEAST: Duration = Duration::from_secs(2);
+
+/// A chain that is followed here.
+struct Followed(Arc<Chain>);
+
+impl Live for Followed {
+    fn tail(&self) -> TailSnapshot {
+        self.0.tail()
+    }
+
+    fn source_head(&self) -> Option<u64> {
+        self.0.status().source_head.map(|head| head.number)
+    }
+
+    fn is_at_source_head(&self, number: u64) -> bool {
+        let status = self.0.status();
+        let patience = self.0.settings.poll.max(ROUND_AT_LEAST) * 2;
+        let recent = status.good_round.is_some_and(|at| at.elapsed() <= patience);
+        recent && status.source_head.is_some_and(|head| head.number == number)
+    }
+
+    fn health(&self) -> ChainHealth {
+        health_of(&self.0)
+    }
+
+    fn endpoints(&self) -> Vec<EndpointHealth> {
+        self.0
+            .source
+            .endpoints()
+            .into_iter()
+            .map(endpoint)
+            .collect()
+    }
+
+    fn reorgs(&self) -> Vec<Reorg> {
+        self.0.seen.reorgs()
+    }
+
+    fn ingested(&self) -> Ingested {
+        self.0.seen.ingested()
+    }
+}
+
+fn endpoint(report: EndpointReport) -> EndpointHealth {
+    EndpointHealth {
+        name: report.name,
+        state: if report.cooling { "cooling" } else { "well" },
+        last_error: report.last_error,
+        requests: report.requests,
+        failures: report.failures,
+    }
+}
+
+fn served(chain: &Arc<Chain>) -> Arc<ServedChain> {
+    let settings = &chain.settings;
+    Arc::new(ServedChain {
+        id: settings.chain_id,
+        name: settings.name.clone(),
+        datasets: settings.datasets,
+        scope: settings.scope.clone(),
+        level: settings.level,
+        start_block: settings.start_block,
+        finality: settings.finality.to_string(),
+        archive: chain.archive.clone(),
+        live: Arc::new(Followed(chain.clone())),
+    })
+}
+
+/// Serves everybody until dropped.
+pub(crate) async fn serve(settings: &Settings, chains: &[Arc<Chain>]) -> Result<()> {
+    let address = settings.listen;
+    let listener = TcpListener::bind(address).await;
+    let listener =
+        listener.with_context(|| format!("cannot listen on {address} (listen, PORT)"))?;
+    tracing::info!(listen = %listener.local_addr()?, "serving");
+    let served = Served::new(chains.iter().map(served).collect());
+    let limits = Limits::default();
+    let probe = Arc::new(Chains(chains.to_vec()));
+    let router = public(served, probe, limits, Arc::new(now));
+    listen(listener, router, limits.connections)
+        .await
+        .context("serve")
+}

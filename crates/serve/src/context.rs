@@ -1,0 +1,137 @@
+//! What every handler needs: the chains, the limits, and the gates that keep memory bounded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::http::StatusCode;
+use chronolith_model::{BlockRange, LogFilter};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::fault::Fault;
+use crate::logs::{AnswerLimits, Page};
+use crate::meters::Meters;
+use crate::served::Served;
+use crate::view::View;
+
+/// What requests may cost. Every limit is told in the error that it causes.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Logs and their bytes in one answer.
+    pub answers: AnswerLimits,
+    /// Bytes of all answers of a batch.
+    pub answer_bytes: usize,
+    /// Bytes of a request.
+    pub body_bytes: usize,
+    /// Calls in a batch.
+    pub batch: usize,
+    /// Items of a lookup of many times.
+    pub times: usize,
+    /// Blocks that `eth_getLogs` may look at; none where there is no such limit.
+    pub block_range: Option<u64>,
+    /// How long a call may take, and how long a body may.
+    pub timeout: Duration,
+    /// Log queries that run at the same time; others wait.
+    pub queries_at_once: usize,
+    /// Bytes of logs that wait to be read by whoever asked; queries wait beyond it.
+    pub unread_bytes: usize,
+    /// Connections that are open at the same time.
+    pub connections: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            answers: AnswerLimits {
+                results: 10_000,
+                bytes: 64 << 20,
+            },
+            answer_bytes: 64 << 20,
+            body_bytes: 2 << 20,
+            batch: 100,
+            times: 1_000,
+            block_range: None,
+            timeout: Duration::from_secs(10),
+            queries_at_once: 32,
+            unread_bytes: 256 << 20,
+            connections: 4_096,
+        }
+    }
+}
+
+/// Reads the wall clock, in seconds since 1970: only whoever runs the process may.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// What every handler needs.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) served: Served,
+    pub(crate) limits: Limits,
+    pub(crate) meters: Meters,
+    pub(crate) clock: Clock,
+    pub(crate) began: u64,
+    /// Name and version of the program.
+    pub(crate) version: Arc<str>,
+    queries: Arc<Semaphore>,
+    unread: Arc<Semaphore>,
+}
+
+/// Memory is counted in these.
+const UNIT: usize = 1 << 10;
+
+impl Context {
+    pub(crate) fn new(served: Served, limits: Limits, clock: Clock) -> Self {
+        Self {
+            limits,
+            meters: Meters::new(served.iter().map(|chain| chain.id)),
+            served,
+            began: clock(),
+            clock,
+            version: concat!("chronolith/v", env!("CARGO_PKG_VERSION")).into(),
+            queries: Arc::new(Semaphore::new(limits.queries_at_once)),
+            unread: Arc::new(Semaphore::new(limits.unread_bytes / UNIT)),
+        }
+    }
+
+    /// Reads a body, or says why not.
+    pub(crate) async fn read(&self, body: Body) -> Result<Bytes, (StatusCode, String)> {
+        let most = self.limits.body_bytes;
+        match tokio::time::timeout(self.limits.timeout, to_bytes(body, most)).await {
+            Ok(Ok(body)) => Ok(body),
+            Ok(Err(_)) => Err((
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("the body did not come whole, or has more than {most} bytes"),
+            )),
+            Err(_) => Err((
+                StatusCode::REQUEST_TIMEOUT,
+                format!(
+                    "the body took longer than {} s",
+                    self.limits.timeout.as_secs()
+                ),
+            )),
+        }
+    }
+
+    /// Asks a view for logs. What is returned beside them is to be held while they are.
+    pub(crate) async fn query(
+        &self,
+        view: &View<'_>,
+        range: BlockRange,
+        filter: &LogFilter,
+    ) -> Result<(Page, Option<OwnedSemaphorePermit>), Fault> {
+        let Ok(_running) = self.queries.acquire().await else {
+            return Err(Fault::Busy);
+        };
+        let page = view.logs(range, filter, self.limits.answers).await?;
+        let bytes: usize = page.logs.iter().map(|one| one.log.byte_len()).sum();
+        let units = (bytes / UNIT).min(self.limits.unread_bytes / UNIT);
+        if units == 0 {
+            return Ok((page, None));
+        }
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        match self.unread.clone().acquire_many_owned(units).await {
+            Ok(held) => Ok((page, Some(held))),
+            Err(_) => Err(Fault::Busy),
+        }
+    }
+}

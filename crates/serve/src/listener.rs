@@ -1,0 +1,142 @@
+//! Connections: as many as are allowed, none of them for ever.
+//!
+//! A client that sends its head slowly, or does not take what it asked for, is cut off: its connection
+//! would hold memory as long as it likes.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Sleep};
+
+/// How long a client may take to send a head, and how long a connection may lie idle.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a client may take nothing of what is sent.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long to wait when the process has no room for another connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves until it is dropped.
+///
+/// # Errors
+/// None so far: a connection that cannot be accepted is left to the next one.
+pub async fn listen(listener: TcpListener, router: Router, connections: usize) -> io::Result<()> {
+    let room = Arc::new(Semaphore::new(connections));
+    let mut open = JoinSet::new();
+    loop {
+        let Ok(place) = room.clone().acquire_owned().await else {
+            return Ok(());
+        };
+        let stream = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection was not accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            },
+            // Only takes away what is left of those that have ended.
+            Some(_) = open.join_next() => continue,
+        };
+        // Without it, a small answer waits for the acknowledgement of the one before.
+        let _ = stream.set_nodelay(true);
+        let service = TowerToHyperService::new(router.clone());
+        open.spawn(async move {
+            let mut http = http1::Builder::new();
+            http.timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIMEOUT);
+            let io = TokioIo::new(Timed::new(stream));
+            if let Err(error) = http.serve_connection(io, service).await {
+                tracing::debug!(%error, "a connection broke");
+            }
+            drop(place);
+        });
+    }
+}
+
+/// A connection that fails when nothing can be written for long.
+struct Timed {
+    stream: TcpStream,
+    /// Runs while something waits to be written.
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl Timed {
+    fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            deadline: None,
+        }
+    }
+
+    fn timed<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.deadline = None;
+            return written;
+        }
+        let begin = || Box::pin(tokio::time::sleep_until(Instant::now() + WRITE_TIMEOUT));
+        let deadline = self.deadline.get_or_insert_with(begin);
+        match deadline.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for Timed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Timed {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.timed(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.timed(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.timed(context, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

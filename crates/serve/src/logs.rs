@@ -1,0 +1,247 @@
+//! Logs from archive and tail as one: in order, without skip or duplicate at the seam.
+
+use std::sync::Arc;
+
+use chronolith_archive::{Budget, Error as ArchiveError, LogRecord};
+use chronolith_model::{
+    Block, BlockRange, Cursor, Dataset, Log, LogFilter, Order, Select, Verification,
+};
+
+use crate::fault::Fault;
+use crate::view::View;
+
+/// What an answer may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerLimits {
+    /// Logs.
+    pub results: usize,
+    /// Bytes of logs.
+    pub bytes: u64,
+}
+
+/// Logs, and whether there are more.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) logs: Vec<LogRecord>,
+    /// Where the next page begins, where there is one.
+    pub(crate) next: Option<Cursor>,
+    /// The lowest level among the blocks looked at.
+    pub(crate) level: Option<Verification>,
+}
+
+impl View<'_> {
+    /// The logs of a range that a filter wants; `filter.select` is not looked at.
+    pub(crate) async fn logs(
+        &self,
+        range: BlockRange,
+        filter: &LogFilter,
+        limits: AnswerLimits,
+    ) -> Result<Page, Fault> {
+        let split = self.tail_start().clamp(range.start, range.end);
+        let archived = BlockRange::new(range.start, split);
+        let above = BlockRange::new(split, range.end);
+        self.check_cursor(filter, &range).await?;
+        let mut page = Page {
+            logs: Vec::new(),
+            next: None,
+            level: None,
+        };
+        let parts = match filter.order {
+            Order::Ascending => [archived, above],
+            Order::Descending => [above, archived],
+        };
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+            if page.next.is_some() {
+                break;
+            }
+            match part == archived {
+                true => self.take_archived(part, filter, &mut page).await?,
+                false => self.take_from_tail((part, range), filter, limits, &mut page)?,
+            }
+        }
+        Ok(page)
+    }
+
+    /// The cursor's block must still be there, whichever part it is in.
+    async fn check_cursor(&self, filter: &LogFilter, range: &BlockRange) -> Result<(), Fault> {
+        let Some(cursor) = filter.cursor else {
+            return Ok(());
+        };
+        if !range.contains(cursor.block.number) {
+            let number = cursor.block.number;
+            let what = format!("cursor outside the range (block={number})");
+            return Err(ArchiveError::Invalid(what).into());
+        }
+        let clock = self.clock(cursor.block.number).await?;
+        match clock.map(|clock| clock.hash) {
+            Some(hash) if hash == cursor.block.hash => Ok(()),
+            other => Err(ArchiveError::CursorConflict {
+                cursor: cursor.block,
+                archived: other.unwrap_or_default(),
+            }
+            .into()),
+        }
+    }
+
+    async fn take_archived(
+        &self,
+        part: BlockRange,
+        filter: &LogFilter,
+        page: &mut Page,
+    ) -> Result<(), Fault> {
+        let Some(archive) = &self.archive else {
+            return Err(Fault::Empty);
+        };
+        let inside = filter.cursor.filter(|at| part.contains(at.block.number));
+        if is_behind(&part, filter) {
+            return Ok(());
+        }
+        let left = filter.limit.map(|limit| limit - page.logs.len());
+        let mut asked = filter.clone();
+        (asked.select, asked.cursor) = (Select::Range(part), inside);
+        // With nothing left to give, one more tells whether there is more.
+        asked.limit = left.map(|left| left.max(1));
+        let found = archive.query(&asked).await?;
+        page.level = lower(page.level, found.level);
+        if left == Some(0) {
+            page.next = cursor_of(&page.logs).filter(|_| !found.logs.is_empty());
+            return Ok(());
+        }
+        page.next = found.next;
+        match page.logs.is_empty() {
+            true => page.logs = found.logs,
+            false => page.logs.extend(found.logs),
+        }
+        Ok(())
+    }
+
+    fn take_from_tail(
+        &self,
+        (part, whole): (BlockRange, BlockRange),
+        filter: &LogFilter,
+        limits: AnswerLimits,
+        page: &mut Page,
+    ) -> Result<(), Fault> {
+        self.check_tail_keeps(filter, part)?;
+        page.level = lower(page.level, Some(self.chain.level));
+        if is_behind(&part, filter) {
+            return Ok(());
+        }
+        let limit = filter.limit.unwrap_or(usize::MAX).min(limits.results);
+        // One block is always answered, whatever it holds, and a page holds one log at the least.
+        let is_one_block = filter.limit.is_none() && whole.len() == 1;
+        let mut bytes: u64 = page.logs.iter().map(|one| one.log.byte_len() as u64).sum();
+        let blocks: Vec<&Arc<Block>> = match filter.order {
+            Order::Ascending => self.tail.blocks_in(part).collect(),
+            Order::Descending => self.tail.blocks_in(part).rev().collect(),
+        };
+        for block in blocks {
+            for log in matching(block, filter) {
+                bytes += log.byte_len() as u64;
+                let full = match () {
+                    () if is_one_block || page.logs.is_empty() => None,
+                    () if page.logs.len() >= limit => Some(Budget::Results),
+                    () if bytes > limits.bytes => Some(Budget::Bytes),
+                    () => None,
+                };
+                match full {
+                    None => page.logs.push(record_of(block, log)?),
+                    Some(budget) if filter.limit.is_none() => {
+                        return Err(too_large(budget, limits, &whole, block.clock.number));
+                    }
+                    Some(_) => {
+                        page.next = cursor_of(&page.logs);
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The tail holds what the settings say, and nothing else.
+    fn check_tail_keeps(&self, filter: &LogFilter, part: BlockRange) -> Result<(), Fault> {
+        if !self.chain.datasets.contains(Dataset::Logs) {
+            return Err(Fault::NotKept(Dataset::Logs));
+        }
+        if self.chain.scope.proves(filter) {
+            return Ok(());
+        }
+        let covered = BlockRange::new(part.start, part.start);
+        let missing = part;
+        Err(ArchiveError::NotCovered { missing, covered }.into())
+    }
+}
+
+/// Whether the cursor lies behind all of a part, in the order of the filter.
+fn is_behind(part: &BlockRange, filter: &LogFilter) -> bool {
+    filter.cursor.is_some_and(|cursor| match filter.order {
+        Order::Ascending => cursor.block.number >= part.end,
+        Order::Descending => cursor.block.number < part.start,
+    })
+}
+
+/// Logs of a block that are wanted, in the order of the filter.
+fn matching<'a>(block: &'a Block, filter: &'a LogFilter) -> impl Iterator<Item = &'a Log> {
+    let at = filter
+        .cursor
+        .filter(|cursor| cursor.block.number == block.clock.number);
+    let past = filter.cursor.is_some_and(|cursor| match filter.order {
+        Order::Ascending => block.clock.number < cursor.block.number,
+        Order::Descending => block.clock.number > cursor.block.number,
+    });
+    let count = block.logs.len();
+    let place = move |step: usize| match filter.order {
+        Order::Ascending => step,
+        Order::Descending => count - 1 - step,
+    };
+    let logs = (0..count).filter_map(move |step| block.logs.get(place(step)));
+    logs.filter(move |log| {
+        let behind = at.is_none_or(|cursor| match filter.order {
+            Order::Ascending => log.log_index() > cursor.log_index,
+            Order::Descending => log.log_index() < cursor.log_index,
+        });
+        !past && behind && filter.matches(log)
+    })
+}
+
+fn record_of(block: &Block, log: &Log) -> Result<LogRecord, Fault> {
+    // The tail never takes a block whose logs name transactions that it does not list.
+    let lost = || ArchiveError::Internal("a log names no transaction of its block".to_owned());
+    Ok(LogRecord {
+        block: block.clock.block_ref(),
+        timestamp: block.clock.timestamp,
+        tx_hash: block.tx_hash(log.tx_index()).ok_or_else(lost)?,
+        log: log.clone(),
+    })
+}
+
+/// What fits, where a budget ran out in the block of this number.
+fn too_large(budget: Budget, limits: AnswerLimits, whole: &BlockRange, number: u64) -> Fault {
+    let limit = match budget {
+        Budget::Results => limits.results as u64,
+        _ => limits.bytes,
+    };
+    let end = number.max(whole.start.saturating_add(1));
+    let fits = Some(BlockRange::new(whole.start, end));
+    ArchiveError::TooLarge {
+        budget,
+        limit,
+        fits,
+    }
+    .into()
+}
+
+fn cursor_of(logs: &[LogRecord]) -> Option<Cursor> {
+    logs.last().map(|last| Cursor {
+        block: last.block,
+        log_index: last.log.log_index(),
+    })
+}
+
+fn lower(a: Option<Verification>, b: Option<Verification>) -> Option<Verification> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (one, other) => one.or(other),
+    }
+}

@@ -1,0 +1,67 @@
+//! What is counted of requests.
+//!
+//! | metric | what |
+//! |---|---|
+//! | `chronolith_rpc_requests_total` | calls, by chain, method and outcome |
+//! | `chronolith_rpc_seconds` | how long they took until the answer could be sent |
+//! | `chronolith_http_panics_total` | handlers that panicked: each is a bug |
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::{Counter, Histogram, counter, histogram};
+
+use crate::rpc::METHODS;
+
+/// What calls to other methods are counted as: names from outside are no labels.
+const UNKNOWN: &str = "unknown";
+
+/// Counts calls. The handles are made once: looking them up by their labels costs more than the rest.
+#[derive(Clone)]
+pub(crate) struct Meters(Arc<HashMap<(u64, &'static str), Handles>>);
+
+struct Handles {
+    seconds: Histogram,
+    good: Counter,
+    bad: Counter,
+}
+
+impl Meters {
+    pub(crate) fn new(chains: impl Iterator<Item = u64>) -> Self {
+        let methods = || METHODS.into_iter().chain([UNKNOWN]);
+        let both = chains.flat_map(|chain| methods().map(move |method| (chain, method)));
+        Self(Arc::new(both.map(|key| (key, Handles::new(key))).collect()))
+    }
+
+    pub(crate) fn call(&self, chain: u64, method: &str, went_well: bool, took: Duration) {
+        let known = METHODS.into_iter().find(|known| *known == method);
+        let Some(handles) = self.0.get(&(chain, known.unwrap_or(UNKNOWN))) else {
+            return;
+        };
+        handles.seconds.record(took.as_secs_f64());
+        let outcome = if went_well {
+            &handles.good
+        } else {
+            &handles.bad
+        };
+        outcome.increment(1);
+    }
+}
+
+impl Handles {
+    fn new((chain, method): (u64, &'static str)) -> Self {
+        let chain = chain.to_string();
+        let counted = |outcome: &'static str| counter!("chronolith_rpc_requests_total", "chain" => chain.clone(), "method" => method, "outcome" => outcome);
+        Self {
+            seconds: histogram!("chronolith_rpc_seconds", "chain" => chain.clone(), "method" => method),
+            good: counted("success"),
+            bad: counted("error"),
+        }
+    }
+}
+
+/// Counts a handler that panicked.
+pub(crate) fn panicked() {
+    counter!("chronolith_http_panics_total").increment(1);
+}

@@ -1,0 +1,28 @@
+//! Words for what the model only numbers.
+
+use chronolith_model::{DatasetSet, Scope, Verification};
+
+/// What a level is called.
+pub(crate) fn level_name(level: Verification) -> &'static str {
+    match level {
+        Verification::Linked => "linked",
+        Verification::Bloom => "bloom",
+        Verification::Receipts => "receipts",
+    }
+}
+
+/// The names of datasets.
+pub(crate) fn dataset_names(datasets: DatasetSet) -> Vec<&'static str> {
+    datasets.iter().map(|dataset| dataset.name()).collect()
+}
+
+/// Which logs are kept, in words.
+pub(crate) fn scope_words(scope: &Scope) -> String {
+    match scope {
+        Scope::All => "all".to_owned(),
+        Scope::Only(entries) => match entries.len() {
+            1 => "1 pair of address and topic".to_owned(),
+            several => format!("{several} pairs of address and topic"),
+        },
+    }
+}

@@ -1,0 +1,179 @@
+//! Answers on their way out. Small ones are one buffer; large ones are encoded piece by piece, as fast
+//! as whoever asked takes them.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use chronolith_archive::LogRecord;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::encode::{LogWriter, size_of_log};
+
+/// What is sent at a time.
+const CHUNK_BYTES: usize = 64 << 10;
+/// Up to this an answer is one buffer.
+const WHOLE_BYTES_MAX: usize = 256 << 10;
+
+/// How logs are written one behind the other.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Shape {
+    /// A JSON list.
+    #[default]
+    List,
+    /// A JSON object on each line.
+    Lines,
+    /// A row of values with commas between them.
+    Csv,
+}
+
+impl Shape {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text {
+            "json" => Some(Self::List),
+            "ndjson" => Some(Self::Lines),
+            "csv" => Some(Self::Csv),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn content_type(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Self::List => "application/json",
+            Self::Lines => "application/x-ndjson",
+            Self::Csv => "text/csv; charset=utf-8",
+        })
+    }
+}
+
+/// Logs, with JSON before and behind them.
+#[derive(Debug, Default)]
+pub(crate) struct LogsAnswer {
+    pub(crate) before: Vec<u8>,
+    pub(crate) logs: Vec<LogRecord>,
+    pub(crate) behind: Vec<u8>,
+    pub(crate) shape: Shape,
+    /// Memory that is held while the logs are.
+    pub(crate) held: Option<OwnedSemaphorePermit>,
+}
+
+impl LogsAnswer {
+    /// About how many bytes it takes.
+    pub(crate) fn size(&self) -> usize {
+        let logs: usize = self.logs.iter().map(size_of_log).sum();
+        self.before.len() + logs + self.behind.len()
+    }
+}
+
+/// Text, and logs that become text when they are sent.
+#[derive(Default)]
+pub(crate) struct Pieces {
+    pieces: VecDeque<Piece>,
+    bytes: usize,
+}
+
+enum Piece {
+    Text(Vec<u8>),
+    Logs(Box<Logs>),
+}
+
+struct Logs {
+    rest: std::vec::IntoIter<LogRecord>,
+    writer: LogWriter,
+    shape: Shape,
+    is_first: bool,
+    _held: Option<OwnedSemaphorePermit>,
+}
+
+impl Pieces {
+    pub(crate) fn text(&mut self, text: &[u8]) {
+        self.bytes += text.len();
+        match self.pieces.back_mut() {
+            Some(Piece::Text(last)) => last.extend_from_slice(text),
+            _ => self.pieces.push_back(Piece::Text(text.to_vec())),
+        }
+    }
+
+    pub(crate) fn logs(&mut self, answer: LogsAnswer) {
+        let size = answer.size();
+        self.text(&answer.before);
+        let (open, close): (&[u8], &[u8]) = match answer.shape {
+            Shape::List => (b"[", b"]"),
+            Shape::Lines => (b"", b""),
+            Shape::Csv => (LogWriter::CSV_NAMES, b""),
+        };
+        self.text(open);
+        self.bytes += size;
+        self.pieces.push_back(Piece::Logs(Box::new(Logs {
+            rest: answer.logs.into_iter(),
+            writer: LogWriter::default(),
+            shape: answer.shape,
+            is_first: true,
+            _held: answer.held,
+        })));
+        self.text(close);
+        self.text(&answer.behind);
+    }
+
+    /// The next bytes to send: so many, or all that are left.
+    fn next_chunk(&mut self, least: usize) -> Option<Bytes> {
+        let mut out = Vec::with_capacity(self.bytes.min(least.saturating_add(least >> 3)));
+        while out.len() < least {
+            match self.pieces.front_mut() {
+                None => break,
+                Some(Piece::Text(text)) => {
+                    out.append(text);
+                    self.pieces.pop_front();
+                }
+                Some(Piece::Logs(logs)) => {
+                    if !logs.write(&mut out, least) {
+                        self.pieces.pop_front();
+                    }
+                }
+            }
+        }
+        (!out.is_empty()).then(|| out.into())
+    }
+}
+
+impl Logs {
+    /// Appends logs until there are enough bytes; returns whether there are more.
+    fn write(&mut self, out: &mut Vec<u8>, least: usize) -> bool {
+        while out.len() < least {
+            let Some(record) = self.rest.next() else {
+                return false;
+            };
+            let is_first = std::mem::take(&mut self.is_first);
+            match self.shape {
+                Shape::List => {
+                    if !is_first {
+                        out.push(b',');
+                    }
+                    self.writer.write(out, &record);
+                }
+                Shape::Lines => {
+                    self.writer.write(out, &record);
+                    out.push(b'\n');
+                }
+                Shape::Csv => self.writer.write_csv(out, &record),
+            }
+        }
+        true
+    }
+}
+
+impl IntoResponse for Pieces {
+    fn into_response(mut self) -> Response {
+        let body = match self.bytes <= WHOLE_BYTES_MAX {
+            true => Body::from(self.next_chunk(usize::MAX).unwrap_or_default()),
+            false => {
+                let chunks = std::iter::from_fn(move || self.next_chunk(CHUNK_BYTES));
+                let chunks = chunks.map(Ok::<_, Infallible>);
+                Body::from_stream(futures::stream::iter(chunks))
+            }
+        };
+        ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+    }
+}

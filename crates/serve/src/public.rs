@@ -1,0 +1,65 @@
+//! The public listener's places: console, REST, JSON-RPC.
+
+use axum::Router;
+use axum::http::{HeaderName, Method, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::SizeAbove;
+use tower_http::cors::{Any, CorsLayer};
+
+use crate::console;
+use crate::context::{Clock, Context, Limits};
+use crate::health::Probe;
+use crate::meters;
+use crate::operations::health;
+use crate::rest::{self, RestError, chains, logs, overview, times};
+use crate::rpc;
+use crate::served::Served;
+
+/// Below this, packing costs more than it saves.
+const PACKED_FROM_BYTES: u16 = 1_024;
+
+/// Everything that is served to everybody.
+pub fn public(
+    served: Served,
+    probe: std::sync::Arc<dyn Probe>,
+    limits: Limits,
+    clock: Clock,
+) -> Router {
+    let context = Context::new(served, limits, clock);
+    let next_cursor = HeaderName::from_static("x-next-cursor");
+    let cross_origin = CorsLayer::new()
+        .allow_origin(Any)
+        .allow_methods([Method::GET])
+        .expose_headers([next_cursor]);
+    Router::new()
+        .route("/{chain}", post(rpc::serve))
+        .route("/v1/chains/{chain}/rpc", post(rpc::serve))
+        .route("/v1/chains", get(chains::list))
+        .route("/v1/chains/{chain}", get(chains::one))
+        .route(
+            "/v1/chains/{chain}/block/{direction}/{time}",
+            get(times::one),
+        )
+        .route("/v1/chains/{chain}/logs", get(logs::show))
+        .route("/v1/blocks/by-time", post(times::many))
+        .route("/v1/indexing-status", get(chains::status))
+        .route("/v1/overview", get(overview::show))
+        .with_state(context)
+        .merge(health(probe))
+        .merge(console::routes())
+        .fallback(rest::nothing)
+        .method_not_allowed_fallback(rest::wrong_method)
+        .layer(cross_origin)
+        .layer(CompressionLayer::new().compress_when(SizeAbove::new(PACKED_FROM_BYTES)))
+        .layer(CatchPanicLayer::custom(panicked))
+}
+
+/// A bug in a handler: counted, and told without its details.
+fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
+    meters::panicked();
+    let message = "internal error: please report it";
+    RestError::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", message).into_response()
+}

@@ -1,0 +1,122 @@
+//! REST: chains, their blocks by time, their logs, and how far everything is.
+
+pub(crate) mod chains;
+pub(crate) mod logs;
+pub(crate) mod overview;
+pub(crate) mod times;
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+
+use crate::context::Context;
+use crate::rpc::{RpcError, error as codes};
+use crate::served::ServedChain;
+
+/// Why there is no answer: a status, a word for programs, and words for people.
+#[derive(Clone, Debug)]
+pub(crate) struct RestError {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    more: Map<String, Value>,
+}
+
+impl RestError {
+    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            code,
+            message: message.into(),
+            more: Map::new(),
+        }
+    }
+
+    pub(crate) fn bad(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, code, message)
+    }
+
+    /// Adds a field for programs.
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.more.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// As it stands in a body.
+    pub(crate) fn as_json(&self) -> Value {
+        let mut error = self.more.clone();
+        error.insert("code".to_owned(), self.code.into());
+        error.insert("message".to_owned(), self.message.clone().into());
+        json!({ "error": error })
+    }
+}
+
+impl IntoResponse for RestError {
+    fn into_response(self) -> Response {
+        (self.status, Json(self.as_json())).into_response()
+    }
+}
+
+/// The same errors as over JSON-RPC, with codes that people who use REST expect.
+impl From<RpcError> for RestError {
+    fn from(error: RpcError) -> Self {
+        let (status, code) = match error.code {
+            codes::INVALID_PARAMS => (StatusCode::BAD_REQUEST, "INVALID_FILTER"),
+            codes::LIMIT => (StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE"),
+            codes::PRUNED => (StatusCode::NOT_FOUND, "NOT_COVERED"),
+            codes::UNKNOWN_TAG => (StatusCode::NOT_FOUND, "BLOCK_NOT_FOUND"),
+            codes::CONFLICT => (StatusCode::CONFLICT, "CURSOR_CONFLICT"),
+            codes::SERVER => (StatusCode::SERVICE_UNAVAILABLE, "NOT_READY"),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR"),
+        };
+        Self::new(status, code, error.message)
+    }
+}
+
+/// The chain with an id as it stands in a path.
+pub(crate) fn chain<'a>(context: &'a Context, id: &str) -> Result<&'a ServedChain, RestError> {
+    let found = id.parse().ok().and_then(|id| context.served.find(id));
+    found.map(|chain| &**chain).ok_or_else(|| {
+        let shown: String = id.chars().take(40).collect();
+        let message = format!("chain {shown} not found");
+        RestError::new(StatusCode::NOT_FOUND, "CHAIN_NOT_FOUND", message)
+    })
+}
+
+/// The parameters of a query string, of which each must be known.
+pub(crate) fn parameters(
+    query: Option<&str>,
+    known: &[&str],
+    code: &'static str,
+) -> Result<Vec<(String, String)>, RestError> {
+    let mut all = Vec::new();
+    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        if !known.contains(&&*name) {
+            let shown: String = name.chars().take(40).collect();
+            let message = format!(
+                "unknown parameter `{shown}`: there are {}",
+                known.join(", ")
+            );
+            return Err(RestError::bad(code, message));
+        }
+        all.push((name.into_owned(), value.into_owned()));
+    }
+    Ok(all)
+}
+
+/// No such place.
+pub(crate) async fn nothing() -> RestError {
+    let message = "there is nothing here: /docs shows what there is";
+    RestError::new(StatusCode::NOT_FOUND, "NOT_FOUND", message)
+}
+
+/// A place, but not for this method.
+pub(crate) async fn wrong_method() -> RestError {
+    let message = "this place does not know that method: /docs shows which it does";
+    RestError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "METHOD_NOT_ALLOWED",
+        message,
+    )
+}

@@ -1,0 +1,99 @@
+//! `/v1/overview`: everything that the console shows.
+
+use axum::Json;
+use axum::extract::State;
+use chronolith_archive::Pinned;
+use chronolith_model::{BlockClock, BlockRef, DatasetSet};
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::names::{dataset_names, level_name, scope_words};
+use crate::served::{Reorg, ServedChain};
+use crate::view::View;
+
+/// Intervals that are shown: one that has more is in such pieces that a person looks elsewhere.
+const INTERVALS_MAX: usize = 500;
+
+pub(crate) async fn show(State(context): State<Context>) -> Json<Value> {
+    let now = (context.clock)();
+    let mut chains = Vec::new();
+    for chain in context.served.iter() {
+        chains.push(about(chain).await);
+    }
+    Json(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "now": now,
+        "uptimeSeconds": now.saturating_sub(context.began),
+        "chains": chains,
+    }))
+}
+
+async fn about(chain: &ServedChain) -> Value {
+    let (health, report) = (chain.live.health(), chain.archive.health());
+    let view = View::take(chain).await.ok();
+    let (mut head, mut finalized, mut coverage) = (None, None, Vec::new());
+    if let Some(view) = &view {
+        head = clock_of(view, view.head()).await;
+        finalized = clock_of(view, view.finalized()).await;
+        coverage = intervals(view);
+    }
+    json!({
+        "chainId": chain.id,
+        "name": chain.name,
+        "head": head.map(block),
+        "finalized": finalized.map(block),
+        "sourceHead": chain.live.source_head(),
+        "lagBlocks": health.lag_blocks,
+        "tailBlocks": health.queue_depth,
+        "ready": health.is_ready(),
+        "notReadyReason": health.not_ready_reason,
+        "paused": health.paused,
+        "pausedReason": health.paused_reason,
+        "trouble": health.trouble,
+        "finality": chain.finality,
+        "datasets": dataset_names(chain.datasets),
+        "scope": scope_words(&chain.scope),
+        "startBlock": chain.start_block,
+        "coverage": coverage,
+        "storage": {
+            "segments": report.segments.0,
+            "batches": report.segments.1,
+            "tiers": report.tiers,
+            "runs": report.runs_and_packs.0,
+            "packs": report.runs_and_packs.1,
+            "logs": report.logs,
+            "bytes": report.stored_bytes,
+        },
+        "ingested": chain.live.ingested(),
+        "endpoints": chain.live.endpoints(),
+        "reorgs": chain.live.reorgs().into_iter().map(reorg).collect::<Vec<_>>(),
+    })
+}
+
+async fn clock_of(view: &View<'_>, block: Option<BlockRef>) -> Option<BlockClock> {
+    view.clock(block?.number).await.ok()?
+}
+
+fn block(clock: BlockClock) -> Value {
+    json!({ "number": clock.number, "hash": clock.hash.to_string(), "timestamp": clock.timestamp })
+}
+
+fn reorg(reorg: Reorg) -> Value {
+    let place = |block: BlockRef| json!({ "number": block.number, "hash": block.hash.to_string() });
+    json!({
+        "at": reorg.at,
+        "depth": reorg.depth,
+        "from": place(reorg.from),
+        "to": place(reorg.to),
+    })
+}
+
+/// What is archived, with levels.
+fn intervals(view: &View<'_>) -> Vec<Value> {
+    let archive = view.archive.iter();
+    let covered = archive.flat_map(|archive: &Pinned| archive.coverage(DatasetSet::CLOCK, None));
+    let shown = covered.take(INTERVALS_MAX).map(|(range, level)| {
+        json!({ "from": range.start, "to": range.end - 1, "level": level_name(level) })
+    });
+    shown.collect()
+}

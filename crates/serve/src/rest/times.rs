@@ -1,0 +1,228 @@
+//! `/v1/chains/{id}/block/{direction}/{time}` and `/v1/blocks/by-time`.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
+use chrono::{DateTime, NaiveDate, NaiveDateTime};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{RestError, chain, parameters};
+use crate::context::Context;
+use crate::served::ServedChain;
+use crate::times::{Direction, Found, Missing};
+use crate::view::View;
+
+/// From here on a number is milliseconds: as seconds it would be the year 5138.
+const MILLISECONDS_FROM: u64 = 100_000_000_000;
+
+/// Seconds since 1970 from seconds, milliseconds or ISO 8601. What has no zone is UTC.
+pub(crate) fn read_time(text: &str) -> Option<u64> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let number: u64 = text.parse().ok()?;
+        return Some(match number {
+            MILLISECONDS_FROM.. => number / 1_000,
+            seconds => seconds,
+        });
+    }
+    let seconds = if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+        time.timestamp()
+    } else if let Ok(time) = NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f") {
+        time.and_utc().timestamp()
+    } else if let Ok(time) = NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M") {
+        time.and_utc().timestamp()
+    } else {
+        let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
+        date.and_hms_opt(0, 0, 0)?.and_utc().timestamp()
+    };
+    u64::try_from(seconds).ok()
+}
+
+/// What is asked for. All of it is checked before any chain is looked at.
+struct Asked {
+    direction: Direction,
+    time: u64,
+    inclusive: bool,
+}
+
+impl Asked {
+    fn new(direction: &str, time: &str, inclusive: bool) -> Result<Self, RestError> {
+        let shown = |text: &str| text.chars().take(40).collect::<String>();
+        let bad_direction = || {
+            let message = format!("invalid direction: {}", shown(direction));
+            RestError::bad("INVALID_DIRECTION", message)
+        };
+        let bad_time = || {
+            let message = format!("invalid timestamp: {}", shown(time));
+            RestError::bad("INVALID_TIMESTAMP", message)
+        };
+        Ok(Self {
+            direction: Direction::parse(direction).ok_or_else(bad_direction)?,
+            time: read_time(time).ok_or_else(bad_time)?,
+            inclusive,
+        })
+    }
+}
+
+pub(crate) async fn one(
+    State(context): State<Context>,
+    Path((id, direction, time)): Path<(String, String, String)>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Value>, RestError> {
+    let mut asked = Asked::new(&direction, &time, false)?;
+    for (_, value) in parameters(query.as_deref(), &["inclusive"], "INVALID_PARAMETER")? {
+        asked.inclusive = match value.as_str() {
+            "true" => true,
+            "false" => false,
+            _ => {
+                let message = "inclusive is neither true nor false";
+                return Err(RestError::bad("INVALID_PARAMETER", message));
+            }
+        };
+    }
+    look_up(chain(&context, &id)?, &asked).await.map(Json)
+}
+
+/// Many lookups at once.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Many {
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Item {
+    chain_id: u64,
+    time: Time,
+    direction: String,
+    #[serde(default)]
+    inclusive: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Time {
+    Number(u64),
+    Text(String),
+}
+
+pub(crate) async fn many(
+    State(context): State<Context>,
+    body: Body,
+) -> Result<Json<Value>, RestError> {
+    let body = context.read(body).await.map_err(|(status, message)| {
+        let code = match status {
+            StatusCode::REQUEST_TIMEOUT => "TIMEOUT",
+            _ => "TOO_LARGE",
+        };
+        RestError::new(status, code, message)
+    })?;
+    let many: Many = serde_json::from_slice(&body)
+        .map_err(|error| RestError::bad("INVALID_BODY", format!("invalid body: {error}")))?;
+    let most = context.limits.times;
+    if many.items.len() > most {
+        let message = format!("{} items, at most {most} are allowed", many.items.len());
+        return Err(RestError::bad("TOO_MANY_ITEMS", message));
+    }
+    let mut results = Vec::with_capacity(many.items.len());
+    for item in &many.items {
+        let time = match &item.time {
+            Time::Number(number) => number.to_string(),
+            Time::Text(text) => text.clone(),
+        };
+        let looked_up = async {
+            let asked = Asked::new(&item.direction, &time, item.inclusive)?;
+            look_up(chain(&context, &item.chain_id.to_string())?, &asked).await
+        };
+        results.push(looked_up.await.unwrap_or_else(|error| error.as_json()));
+    }
+    Ok(Json(json!({ "results": results })))
+}
+
+async fn look_up(chain: &ServedChain, asked: &Asked) -> Result<Value, RestError> {
+    let fault = |fault| RestError::from(crate::rpc::RpcError::from(fault));
+    let view = View::take(chain).await.map_err(fault)?;
+    let mut answer = view.at(asked.time, asked.direction, asked.inclusive).await;
+    if let Err(Missing::Fault(_)) = answer {
+        // An object of this state may be gone by now: once more, from a newer one.
+        chain
+            .archive
+            .refresh()
+            .await
+            .map_err(|error| fault(error.into()))?;
+        let view = View::take(chain).await.map_err(fault)?;
+        answer = view.at(asked.time, asked.direction, asked.inclusive).await;
+    }
+    let indexed = view.head().map(|head| head.number);
+    let (id, time, direction) = (chain.id, asked.time, asked.direction.name());
+    let not_yet = |code, message: String| {
+        RestError::new(StatusCode::CONFLICT, code, message)
+            .with("indexedUpTo", indexed)
+            .with("sourceHead", chain.live.source_head())
+    };
+    answer
+        .map(|found| block_json(&view, &found))
+        .map_err(|missing| match missing {
+            Missing::None => RestError::new(
+                StatusCode::NOT_FOUND,
+                "BLOCK_NOT_FOUND",
+                format!("no block found {direction} timestamp {time} on chain {id}"),
+            ),
+            Missing::NotYet => not_yet(
+                "NOT_INDEXED_YET",
+                format!("blocks {direction} timestamp {time} may not be indexed yet on chain {id}"),
+            ),
+            Missing::Lacking(said) => not_yet(
+                "NOT_COVERED",
+                format!("blocks around timestamp {time} are lacking on chain {id}: {said}"),
+            ),
+            Missing::Fault(other) => fault(other),
+        })
+}
+
+/// A block that was found.
+pub(crate) fn block_json(view: &View<'_>, found: &Found) -> Value {
+    let clock = found.clock;
+    json!({
+        "number": clock.number,
+        "timestamp": clock.timestamp,
+        "indexedUpTo": view.head().map(|head| head.number),
+        "hash": clock.hash.to_string(),
+        "finalized": clock.number < view.tail_start(),
+        "settled": found.settled,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_in_every_spelling() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("1700000000", Some(1_700_000_000)),
+            ("1700000000123", Some(1_700_000_000)),
+            ("99999999999", Some(99_999_999_999)),
+            ("100000000000", Some(100_000_000)),
+            ("2023-11-14T22:13:20Z", Some(1_700_000_000)),
+            ("2023-11-14T22:13:20.999Z", Some(1_700_000_000)),
+            ("2023-11-14T23:13:20+01:00", Some(1_700_000_000)),
+            ("2023-11-14T22:13:20", Some(1_700_000_000)),
+            ("2023-11-14T22:13", Some(1_699_999_980)),
+            ("2023-11-14", Some(1_699_920_000)),
+            ("", None),
+            ("-1", None),
+            ("+1", None),
+            ("1.5", None),
+            ("abc", None),
+            ("1969-12-31T23:59:59Z", None),
+            ("2023-02-30", None),
+            ("18446744073709551616", None),
+        ] {
+            assert_eq!(read_time(text), expected, "{text}");
+        }
+    }
+}

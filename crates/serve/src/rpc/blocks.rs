@@ -1,0 +1,212 @@
+//! Blocks and transactions as nodes show them.
+//!
+//! A header is kept as the chain encodes it, which says everything but the list of uncles, the list of
+//! withdrawals and the size: these are left out where they cannot be told from the header's roots.
+
+use alloy_consensus::Header;
+use alloy_primitives::{B256, b256};
+use alloy_rlp::Decodable as _;
+use chronolith_archive::{Error as ArchiveError, TxPlace};
+use chronolith_model::{BlockClock, Dataset, DatasetSet, Hash32, Tx};
+
+use super::error::RpcError;
+use super::reply::Answer;
+use super::tags::resolve;
+use super::wire::{BlockTag, Fixed, Params};
+use crate::encode::{data, quantity};
+use crate::fault::Fault;
+use crate::view::{Place, View};
+
+/// The hash of an empty list of uncles.
+const NO_UNCLES: B256 = b256!("0x1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347");
+/// The root of an empty trie.
+const EMPTY_ROOT: B256 =
+    b256!("0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421");
+
+pub(super) async fn by_number(view: &View<'_>, params: &Params<'_>) -> Result<Answer, RpcError> {
+    let number = resolve(view, params.get::<BlockTag>(0)?)?;
+    let whole = params.maybe::<bool>(1)?.unwrap_or(false);
+    match view.clock(number).await? {
+        Some(clock) => block(view, clock, whole).await,
+        None => Ok(Answer::null()),
+    }
+}
+
+pub(super) async fn by_hash(view: &View<'_>, params: &Params<'_>) -> Result<Answer, RpcError> {
+    let hash = params.get::<Fixed<32>>(0)?.into();
+    let whole = params.maybe::<bool>(1)?.unwrap_or(false);
+    match view.find_block(&hash).await? {
+        Some(clock) => block(view, clock, whole).await,
+        None => Ok(Answer::null()),
+    }
+}
+
+pub(super) async fn count_by_number(
+    view: &View<'_>,
+    params: &Params<'_>,
+) -> Result<Answer, RpcError> {
+    let number = resolve(view, params.get::<BlockTag>(0)?)?;
+    count(view, view.clock(number).await?).await
+}
+
+pub(super) async fn count_by_hash(
+    view: &View<'_>,
+    params: &Params<'_>,
+) -> Result<Answer, RpcError> {
+    let hash = params.get::<Fixed<32>>(0)?.into();
+    count(view, view.find_block(&hash).await?).await
+}
+
+async fn count(view: &View<'_>, clock: Option<BlockClock>) -> Result<Answer, RpcError> {
+    match clock {
+        Some(clock) => Ok(Answer::quantity(txs(view, clock.number).await?.len() as u64)),
+        None => Ok(Answer::null()),
+    }
+}
+
+pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<Answer, RpcError> {
+    let hash: Hash32 = params.get::<Fixed<32>>(0)?.into();
+    keeps(view, Dataset::Transactions)?;
+    let in_tail = view.tail.find_tx(&hash);
+    let in_tail = in_tail.filter(|(block, _)| block.clock.number >= view.tail_start());
+    let place = match (in_tail, &view.archive) {
+        (Some((block, index)), _) => Some((block.clock.number, index)),
+        (None, Some(archive)) => {
+            let found = archive
+                .transaction_by_hash(&hash)
+                .await
+                .map_err(Fault::from)?;
+            found.map(|TxPlace { block, index }| (block.number, index))
+        }
+        (None, None) => None,
+    };
+    let Some((number, index)) = place else {
+        view.known_whole(DatasetSet::of(&[Dataset::TxHashes]))?;
+        return Ok(Answer::null());
+    };
+    let listed = txs(view, number).await?;
+    let bodies = bodies(view, number).await?;
+    let at = listed
+        .iter()
+        .position(|tx| tx.index == index && tx.hash == hash);
+    let body = at.and_then(|at| bodies.get(at));
+    let lost = || ArchiveError::Internal(format!("transaction {hash} has no body"));
+    Ok(Answer::Json(body.ok_or_else(lost)?.to_vec()))
+}
+
+fn keeps(view: &View<'_>, dataset: Dataset) -> Result<(), Fault> {
+    match view.chain.datasets.contains(dataset) {
+        true => Ok(()),
+        false => Err(Fault::NotKept(dataset)),
+    }
+}
+
+/// All transactions of a block, in order.
+async fn txs(view: &View<'_>, number: u64) -> Result<Vec<Tx>, RpcError> {
+    keeps(view, Dataset::TxHashes)?;
+    match view.place(number) {
+        Some(Place::Tail(block)) => Ok(block.txs.clone()),
+        Some(Place::Archive(archive)) => Ok(archive.transactions(number).await?),
+        None => Err(RpcError::unknown_block()),
+    }
+}
+
+async fn bodies(view: &View<'_>, number: u64) -> Result<Vec<bytes::Bytes>, RpcError> {
+    keeps(view, Dataset::Transactions)?;
+    let found = match view.place(number) {
+        Some(Place::Tail(block)) => block.payload.bodies.clone(),
+        Some(Place::Archive(archive)) => {
+            archive.payload(number, Dataset::Transactions).await?.bodies
+        }
+        None => None,
+    };
+    found.ok_or_else(|| Fault::NotKept(Dataset::Transactions).into())
+}
+
+async fn header(view: &View<'_>, number: u64) -> Result<Header, RpcError> {
+    keeps(view, Dataset::Headers)?;
+    let found = match view.place(number) {
+        Some(Place::Tail(block)) => block.payload.header.clone(),
+        Some(Place::Archive(archive)) => archive.payload(number, Dataset::Headers).await?.header,
+        None => None,
+    };
+    let found = found.ok_or(Fault::NotKept(Dataset::Headers))?;
+    Header::decode(&mut &found[..]).map_err(|error| {
+        let what = format!("the header of block {number} does not decode: {error}");
+        ArchiveError::Internal(what).into()
+    })
+}
+
+async fn block(view: &View<'_>, clock: BlockClock, whole: bool) -> Result<Answer, RpcError> {
+    let header = header(view, clock.number).await?;
+    let mut out = Vec::with_capacity(2_048);
+    write_header(&mut out, &header, &clock);
+    out.extend_from_slice(b",\"transactions\":[");
+    if whole {
+        for (at, body) in bodies(view, clock.number).await?.iter().enumerate() {
+            out.extend_from_slice(if at > 0 { b"," } else { b"" });
+            out.extend_from_slice(body);
+        }
+    } else {
+        for (at, tx) in txs(view, clock.number).await?.iter().enumerate() {
+            out.extend_from_slice(if at > 0 { b"," } else { b"" });
+            data(&mut out, tx.hash.as_bytes());
+        }
+    }
+    out.extend_from_slice(b"]}");
+    Ok(Answer::Json(out))
+}
+
+fn write_header(out: &mut Vec<u8>, header: &Header, clock: &BlockClock) {
+    out.extend_from_slice(b"{\"number\":");
+    quantity(out, clock.number);
+    let mut hash = |name: &str, bytes: &[u8]| {
+        out.extend_from_slice(b",\"");
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\":");
+        data(out, bytes);
+    };
+    hash("hash", clock.hash.as_bytes());
+    hash("parentHash", header.parent_hash.as_slice());
+    hash("sha3Uncles", header.ommers_hash.as_slice());
+    hash("miner", header.beneficiary.as_slice());
+    hash("stateRoot", header.state_root.as_slice());
+    hash("transactionsRoot", header.transactions_root.as_slice());
+    hash("receiptsRoot", header.receipts_root.as_slice());
+    hash("logsBloom", header.logs_bloom.as_slice());
+    hash("extraData", &header.extra_data);
+    hash("mixHash", header.mix_hash.as_slice());
+    hash("nonce", header.nonce.as_slice());
+    let roots = [
+        ("withdrawalsRoot", header.withdrawals_root),
+        ("parentBeaconBlockRoot", header.parent_beacon_block_root),
+        ("requestsHash", header.requests_hash),
+    ];
+    for (name, root) in roots {
+        root.iter().for_each(|root| hash(name, root.as_slice()));
+    }
+    let mut number = |name: &str, value: u64| {
+        out.extend_from_slice(b",\"");
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\":");
+        quantity(out, value);
+    };
+    number("gasLimit", header.gas_limit);
+    number("gasUsed", header.gas_used);
+    number("timestamp", header.timestamp);
+    let maybe = [
+        ("baseFeePerGas", header.base_fee_per_gas),
+        ("blobGasUsed", header.blob_gas_used),
+        ("excessBlobGas", header.excess_blob_gas),
+    ];
+    for (name, value) in maybe {
+        value.iter().for_each(|value| number(name, *value));
+    }
+    out.extend_from_slice(format!(",\"difficulty\":\"0x{:x}\"", header.difficulty).as_bytes());
+    if header.ommers_hash == NO_UNCLES {
+        out.extend_from_slice(b",\"uncles\":[]");
+    }
+    if header.withdrawals_root == Some(EMPTY_ROOT) {
+        out.extend_from_slice(b",\"withdrawals\":[]");
+    }
+}

@@ -1,0 +1,214 @@
+//! `eth_getLogs`, and `chronolith_getLogs` that says more and pages.
+
+use chronolith_model::{BlockRange, Cursor, Hash32, LogFilter, Order};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::error::{CONFLICT, RpcError};
+use super::reply::Answer;
+use super::tags::resolve;
+use super::wire::{BlockTag, Filter, Fixed, Params};
+use crate::context::Context;
+use crate::cursor;
+use crate::logs::Page;
+use crate::names::level_name;
+use crate::pieces::LogsAnswer;
+use crate::view::View;
+
+/// How many blocks back a conflict tells the hashes of: a caller finds the common ancestor among them.
+const ANCESTORS: u64 = 64;
+
+pub(super) async fn get_logs(
+    context: &Context,
+    view: &View<'_>,
+    params: &Params<'_>,
+) -> Result<Answer, RpcError> {
+    let asked: Filter = params.get(0)?;
+    let range = range_of(context, view, &asked).await?;
+    let filter = filter_of(asked, range);
+    let page = context.query(view, range, &filter).await?;
+    Ok(Answer::Logs(LogsAnswer {
+        logs: page.0.logs,
+        held: page.1,
+        ..LogsAnswer::default()
+    }))
+}
+
+/// What `chronolith_getLogs` takes beside the filter.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Paging {
+    #[serde(default)]
+    cursor: Option<String>,
+    #[serde(default)]
+    limit: Option<usize>,
+    #[serde(default)]
+    order: Option<String>,
+    #[serde(default)]
+    from_block_hash: Option<Fixed<32>>,
+}
+
+pub(super) async fn get_page(
+    context: &Context,
+    view: &View<'_>,
+    params: &Params<'_>,
+) -> Result<Answer, RpcError> {
+    let (asked, paging): (Filter, Paging) = (params.get(0)?, params.get(0)?);
+    let range = range_of(context, view, &asked).await?;
+    check_anchor(view, range.start, paging.from_block_hash).await?;
+    let mut filter = filter_of(asked, range);
+    filter.cursor = paging.cursor.as_deref().map(read_cursor).transpose()?;
+    filter.limit = Some(paging.limit.unwrap_or(context.limits.answers.results));
+    filter.order = match paging.order.as_deref() {
+        None | Some("asc") => Order::Ascending,
+        Some("desc") => Order::Descending,
+        Some(_) => return Err(RpcError::params("order is neither asc nor desc")),
+    };
+    if filter.limit == Some(0) {
+        return Err(RpcError::params("limit must be at least 1"));
+    }
+    let (page, held) = context.query(view, range, &filter).await?;
+    let about = about(view, range, &page).await?;
+    let mut behind = about.to_string().into_bytes();
+    // The list comes first, so that a reader can begin before all of it is there.
+    if let Some(first) = behind.first_mut() {
+        *first = b',';
+    }
+    Ok(Answer::Logs(LogsAnswer {
+        before: b"{\"logs\":".to_vec(),
+        logs: page.logs,
+        behind,
+        held,
+        ..LogsAnswer::default()
+    }))
+}
+
+/// What an answer is about: which blocks by hash, how sure, and where it goes on.
+pub(crate) async fn about(
+    view: &View<'_>,
+    range: BlockRange,
+    page: &Page,
+) -> Result<Value, RpcError> {
+    let block = async |number: u64| -> Result<Value, RpcError> {
+        let clock = view.clock(number).await?;
+        Ok(clock.map_or(
+            Value::Null,
+            |clock| json!({ "number": clock.number, "hash": clock.hash.to_string() }),
+        ))
+    };
+    let finalized = view
+        .finalized()
+        .map(|head| json!({ "number": head.number, "hash": head.hash.to_string() }));
+    Ok(json!({
+        "nextCursor": page.next.as_ref().map(cursor::show),
+        "fromBlock": block(range.start).await?,
+        "toBlock": block(range.end.saturating_sub(1)).await?,
+        "finalizedHead": finalized,
+        "level": page.level.map(level_name),
+    }))
+}
+
+/// The block that the caller builds on must be ours, or its answer would mix two forks.
+async fn check_anchor(
+    view: &View<'_>,
+    number: u64,
+    expected: Option<Fixed<32>>,
+) -> Result<(), RpcError> {
+    let Some(expected) = expected.map(Hash32::from) else {
+        return Ok(());
+    };
+    let clock = view.clock(number).await?;
+    if clock.is_some_and(|clock| clock.hash == expected) {
+        return Ok(());
+    }
+    let mut ancestors = Vec::new();
+    for number in (number.saturating_sub(ANCESTORS)..=number).rev() {
+        // Below the first block that is there, there is nothing to tell.
+        let Ok(Some(clock)) = view.clock(number).await else {
+            break;
+        };
+        ancestors.push(json!({ "number": clock.number, "hash": clock.hash.to_string() }));
+    }
+    Err(RpcError {
+        data: Some(json!({ "expected": expected.to_string(), "ancestors": ancestors })),
+        ..RpcError::new(
+            CONFLICT,
+            format!(
+                "block {number} is another one here: go back to a block of `ancestors` that you know"
+            ),
+        )
+    })
+}
+
+fn read_cursor(text: &str) -> Result<Cursor, RpcError> {
+    cursor::read(text).ok_or_else(|| RpcError::params("cursor is not one that was given here"))
+}
+
+/// The blocks that are asked for. Both ends are resolved in one view.
+async fn range_of(
+    context: &Context,
+    view: &View<'_>,
+    asked: &Filter,
+) -> Result<BlockRange, RpcError> {
+    if let Some(hash) = asked.block_hash {
+        if asked.from_block.is_some() || asked.to_block.is_some() {
+            return Err(RpcError::params(
+                "invalid argument 0: cannot specify both BlockHash and FromBlock/ToBlock, choose one or the other",
+            ));
+        }
+        let found = view.find_block(&hash.into()).await?;
+        let found = found.ok_or_else(RpcError::unknown_block)?;
+        return Ok(BlockRange::one(found.number));
+    }
+    range_between(context, view, asked.from_block, asked.to_block)
+}
+
+/// The blocks between two tags, `latest` where there is none.
+pub(crate) fn range_between(
+    context: &Context,
+    view: &View<'_>,
+    from: Option<BlockTag>,
+    to: Option<BlockTag>,
+) -> Result<BlockRange, RpcError> {
+    let head = view.known_head()?.number;
+    let tag = |tag: Option<BlockTag>| match tag.unwrap_or(BlockTag::Latest) {
+        BlockTag::Pending => Err(RpcError::params("pending logs are not supported")),
+        tag => resolve(view, tag),
+    };
+    let both_numbers = matches!(
+        (from, to),
+        (Some(BlockTag::Number(_)), Some(BlockTag::Number(_)))
+    );
+    let (start, last) = (tag(from)?, tag(to)?);
+    let reversed = || RpcError::params("invalid block range params");
+    if both_numbers && start > last {
+        return Err(reversed());
+    }
+    if start > head || last > head {
+        return Err(RpcError {
+            data: Some(json!({ "head": head })),
+            ..RpcError::params("block range extends beyond current head block")
+        });
+    }
+    if start > last {
+        return Err(reversed());
+    }
+    let most = context.limits.block_range.unwrap_or(u64::MAX);
+    if last - start >= most {
+        let (from, to) = (start, start + most.saturating_sub(1));
+        return Err(RpcError::new(
+            super::error::LIMIT,
+            format!(
+                "query exceeds max block range {most}, retry with the range {from}-{to}, this block range should work: [0x{from:x}, 0x{to:x}]"
+            ),
+        ));
+    }
+    Ok(BlockRange::new(start, last.saturating_add(1)))
+}
+
+fn filter_of(asked: Filter, range: BlockRange) -> LogFilter {
+    let mut filter = LogFilter::over(range);
+    filter.emitters = asked.address.0;
+    filter.topics = asked.topics.0;
+    filter
+}

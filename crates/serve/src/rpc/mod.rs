@@ -1,0 +1,221 @@
+//! JSON-RPC as nodes speak it: `POST /{chainId}`, one call or a batch.
+//!
+//! Requests are parsed no further than they are looked at, answers are written by hand, and large ones
+//! are encoded while they are sent.
+
+mod blocks;
+pub(crate) mod error;
+mod logs;
+mod ours;
+mod reply;
+mod tags;
+mod wire;
+
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use serde_json::value::RawValue;
+
+use crate::context::Context;
+use crate::served::ServedChain;
+use crate::view::View;
+pub(crate) use error::RpcError;
+pub(crate) use logs::{about, range_between};
+pub(crate) use reply::Answer;
+use reply::Reply;
+pub(crate) use wire::{ALTERNATIVES_MAX, BlockTag, Fixed};
+use wire::{Params, Request};
+
+/// An id is sent back as it came: it need not be long.
+const ID_BYTES_MAX: usize = 256;
+
+/// Answers a body of one call or many.
+pub(crate) async fn serve(
+    State(context): State<Context>,
+    Path(chain): Path<String>,
+    body: Body,
+) -> Response {
+    let found = chain.parse().ok().and_then(|id| context.served.find(id));
+    let Some(chain) = found else {
+        let shown: String = chain.chars().take(40).collect();
+        let error = RpcError::new(
+            error::SERVER,
+            format!("chain {shown} is not served here: GET /v1/chains lists those that are"),
+        );
+        let refused = Reply::refused(error);
+        return (StatusCode::NOT_FOUND, reply::one(refused)).into_response();
+    };
+    let body = match context.read(body).await {
+        Ok(body) => body,
+        Err((status, message)) => {
+            let refused = Reply::refused(RpcError::new(error::INVALID_REQUEST, message));
+            return (status, reply::one(refused)).into_response();
+        }
+    };
+    match body.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'[') => batch(&context, chain, &body).await,
+        _ => single(&context, chain, &body).await,
+    }
+}
+
+async fn single(context: &Context, chain: &ServedChain, body: &[u8]) -> Response {
+    let raw: &RawValue = match serde_json::from_slice(body) {
+        Ok(raw) => raw,
+        Err(error) => {
+            let message = format!("parse error: {error}");
+            return reply::one(Reply::refused(RpcError::new(error::PARSE, message)))
+                .into_response();
+        }
+    };
+    match call(context, chain, raw).await {
+        Some(answer) => reply::one(answer).into_response(),
+        None => StatusCode::NO_CONTENT.into_response(),
+    }
+}
+
+async fn batch(context: &Context, chain: &ServedChain, body: &[u8]) -> Response {
+    let refused = |code, message: String| {
+        let refused = Reply::refused(RpcError::new(code, message));
+        reply::one(refused).into_response()
+    };
+    let calls: Vec<&RawValue> = match serde_json::from_slice(body) {
+        Ok(calls) => calls,
+        Err(error) => return refused(error::PARSE, format!("parse error: {error}")),
+    };
+    let (count, most) = (calls.len(), context.limits.batch);
+    if count == 0 || count > most {
+        let message = match count {
+            0 => "empty batch".to_owned(),
+            _ => format!("batch too large ({count} calls, max {most})"),
+        };
+        return refused(error::INVALID_REQUEST, message);
+    }
+    let (mut replies, mut bytes) = (Vec::with_capacity(count), 0);
+    for raw in calls {
+        let Some(mut answer) = call(context, chain, raw).await else {
+            continue;
+        };
+        bytes += answer.size();
+        if bytes > context.limits.answer_bytes {
+            answer.refuse(RpcError::new(
+                error::LIMIT,
+                format!(
+                    "the batch's answers exceed max response bytes {}: ask in smaller batches",
+                    context.limits.answer_bytes
+                ),
+            ));
+        }
+        replies.push(answer);
+    }
+    match replies.is_empty() {
+        true => StatusCode::NO_CONTENT.into_response(),
+        false => reply::many(replies).into_response(),
+    }
+}
+
+/// Answers one call; a notification is not answered.
+async fn call(context: &Context, chain: &ServedChain, raw: &RawValue) -> Option<Reply> {
+    let request: Request<'_> = match serde_json::from_str(raw.get()) {
+        Ok(request) => request,
+        Err(error) => {
+            let message = format!("invalid request: {error}");
+            return Some(Reply::refused(RpcError::new(
+                error::INVALID_REQUEST,
+                message,
+            )));
+        }
+    };
+    let id = request.id?;
+    let sort = id.get().bytes().next().unwrap_or(b'{');
+    if id.get().len() > ID_BYTES_MAX || !matches!(sort, b'"' | b'-' | b'0'..=b'9' | b'n') {
+        let message = format!(
+            "invalid request: an id is a number, a text or null, and at most {ID_BYTES_MAX} bytes"
+        );
+        return Some(Reply::refused(RpcError::new(
+            error::INVALID_REQUEST,
+            message,
+        )));
+    }
+    let began = Instant::now();
+    let deadline = context.limits.timeout;
+    let outcome = match tokio::time::timeout(deadline, answer(context, chain, &request)).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(RpcError::new(
+            error::LIMIT,
+            format!("query exceeds max milliseconds {}", deadline.as_millis()),
+        )),
+    };
+    let meters = &context.meters;
+    meters.call(chain.id, &request.method, outcome.is_ok(), began.elapsed());
+    Some(Reply::new(id, outcome))
+}
+
+/// Every method.
+pub(crate) const METHODS: [&str; 15] = [
+    "eth_getLogs",
+    "eth_blockNumber",
+    "eth_chainId",
+    "net_version",
+    "web3_clientVersion",
+    "eth_getBlockByNumber",
+    "eth_getBlockByHash",
+    "eth_getTransactionByHash",
+    "eth_getBlockTransactionCountByNumber",
+    "eth_getBlockTransactionCountByHash",
+    "eth_capabilities",
+    "eth_syncing",
+    "chronolith_getLogs",
+    "chronolith_getCoverage",
+    "chronolith_blockByTime",
+];
+
+/// Answers from one view; where an object of it is gone by now, once more from a newer one.
+async fn answer(
+    context: &Context,
+    chain: &ServedChain,
+    request: &Request<'_>,
+) -> Result<Answer, RpcError> {
+    let view = View::take(chain).await?;
+    match dispatch(context, &view, request).await {
+        Err(error) if error.is_damage => {
+            chain.archive.refresh().await?;
+            let view = View::take(chain).await?;
+            dispatch(context, &view, request).await
+        }
+        other => other,
+    }
+}
+
+async fn dispatch(
+    context: &Context,
+    view: &View<'_>,
+    request: &Request<'_>,
+) -> Result<Answer, RpcError> {
+    let params = |most| Params::read(request.params, most);
+    let text = |text: &str| Answer::Json(format!("\"{text}\"").into_bytes());
+    match &*request.method {
+        "eth_getLogs" => logs::get_logs(context, view, &params(1)?).await,
+        "eth_blockNumber" => Ok(Answer::quantity(view.known_head()?.number)),
+        "eth_chainId" => Ok(Answer::quantity(view.chain.id)),
+        "net_version" => Ok(text(&view.chain.id.to_string())),
+        "web3_clientVersion" => Ok(text(&context.version)),
+        "eth_syncing" => Ok(ours::syncing(view)),
+        "eth_getBlockByNumber" => blocks::by_number(view, &params(2)?).await,
+        "eth_getBlockByHash" => blocks::by_hash(view, &params(2)?).await,
+        "eth_getTransactionByHash" => blocks::transaction(view, &params(1)?).await,
+        "eth_getBlockTransactionCountByNumber" => blocks::count_by_number(view, &params(1)?).await,
+        "eth_getBlockTransactionCountByHash" => blocks::count_by_hash(view, &params(1)?).await,
+        "eth_capabilities" => ours::capabilities(view),
+        "chronolith_getLogs" => logs::get_page(context, view, &params(1)?).await,
+        "chronolith_getCoverage" => ours::coverage(view),
+        "chronolith_blockByTime" => ours::block_by_time(view, &params(1)?).await,
+        other => {
+            let shown: String = other.chars().take(80).collect();
+            let message = format!("the method {shown} does not exist/is not available");
+            Err(RpcError::new(error::NO_SUCH_METHOD, message))
+        }
+    }
+}

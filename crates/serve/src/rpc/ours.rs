@@ -1,0 +1,129 @@
+//! What only Chronolith can say: what is covered, and which block there was at a time. And what a
+//! router asks: what is there at all.
+
+use chronolith_archive::Pinned;
+use chronolith_model::{Dataset, DatasetSet};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::error::{PRUNED, RpcError, SERVER};
+use super::reply::Answer;
+use super::wire::Params;
+use crate::names::{dataset_names, level_name, scope_words};
+use crate::rest::times::{block_json, read_time};
+use crate::times::{Direction, Missing};
+use crate::view::View;
+
+/// `false`, or how far a node is that has not caught up.
+pub(super) fn syncing(view: &View<'_>) -> Answer {
+    let (head, source) = (view.head(), view.chain.live.source_head());
+    let head = head.map_or(0, |head| head.number);
+    match source {
+        Some(source) if source > head.saturating_add(1) => Answer::json(&json!({
+            "startingBlock": format!("0x{:x}", view.first().unwrap_or(0)),
+            "currentBlock": format!("0x{head:x}"),
+            "highestBlock": format!("0x{source:x}"),
+        })),
+        _ => Answer::Json(b"false".to_vec()),
+    }
+}
+
+pub(super) fn capabilities(view: &View<'_>) -> Result<Answer, RpcError> {
+    let head = view.known_head()?;
+    let kept = |datasets: &[Dataset]| {
+        let wanted = DatasetSet::of(datasets);
+        if !view.chain.datasets.covers(wanted) {
+            return json!({ "disabled": true });
+        }
+        let coverage = view.archive.iter();
+        let mut coverage = coverage.flat_map(|archive| archive.coverage(wanted, None));
+        let oldest = coverage.next().map(|(range, _)| range.start);
+        let oldest = oldest.or_else(|| view.first()).unwrap_or(0);
+        json!({ "disabled": false, "oldestBlock": format!("0x{oldest:x}") })
+    };
+    let disabled = json!({ "disabled": true });
+    Ok(Answer::json(&json!({
+        "head": { "number": format!("0x{:x}", head.number), "hash": head.hash.to_string() },
+        "state": disabled,
+        "stateproofs": disabled,
+        "receipts": disabled,
+        "tx": kept(&[Dataset::TxHashes, Dataset::Transactions]),
+        "logs": kept(&[Dataset::Logs]),
+        "blocks": kept(&[Dataset::Headers]),
+    })))
+}
+
+/// What is covered, by dataset, with the level to which it was proven.
+pub(super) fn coverage(view: &View<'_>) -> Result<Answer, RpcError> {
+    let of = |dataset: Dataset| -> Vec<Value> {
+        let coverage = view.archive.iter();
+        let coverage = coverage
+            .flat_map(|archive: &Pinned| archive.coverage(DatasetSet::of(&[dataset]), None));
+        let interval = coverage.map(|(range, level)| {
+            json!({ "from": range.start, "to": range.end - 1, "level": level_name(level) })
+        });
+        interval.collect()
+    };
+    let by_dataset: serde_json::Map<String, Value> = view
+        .chain
+        .datasets
+        .iter()
+        .map(|dataset| (dataset.name().to_owned(), of(dataset).into()))
+        .collect();
+    let block = |block: chronolith_model::BlockRef| json!({ "number": block.number, "hash": block.hash.to_string() });
+    let tail = Some(view.tail_range()).filter(|range| !range.is_empty());
+    Ok(Answer::json(&json!({
+        "datasets": dataset_names(view.chain.datasets),
+        "scope": scope_words(&view.chain.scope),
+        "finalized": by_dataset,
+        "tail": tail.map(|range| json!({
+            "from": range.start, "to": range.end - 1, "level": level_name(view.chain.level),
+        })),
+        "head": view.head().map(block),
+        "finalizedHead": view.finalized().map(block),
+        "sourceHead": view.chain.live.source_head(),
+    })))
+}
+
+/// What `chronolith_blockByTime` takes.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AtTime {
+    time: Value,
+    direction: String,
+    #[serde(default)]
+    inclusive: bool,
+}
+
+pub(super) async fn block_by_time(
+    view: &View<'_>,
+    params: &Params<'_>,
+) -> Result<Answer, RpcError> {
+    let asked: AtTime = params.get(0)?;
+    let direction = Direction::parse(&asked.direction)
+        .ok_or_else(|| RpcError::params("direction is none of before, after, closest"))?;
+    let time = match &asked.time {
+        Value::String(text) => read_time(text),
+        Value::Number(number) => read_time(&number.to_string()),
+        _ => None,
+    };
+    let time = time.ok_or_else(|| {
+        RpcError::params("time is none of seconds, milliseconds or an ISO 8601 date")
+    })?;
+    match view.at(time, direction, asked.inclusive).await {
+        Ok(found) => Ok(Answer::json(&block_json(view, &found))),
+        Err(Missing::None) => Ok(Answer::null()),
+        Err(Missing::NotYet) => Err(RpcError {
+            data: Some(json!({
+                "indexedUpTo": view.head().map(|head| head.number),
+                "sourceHead": view.chain.live.source_head(),
+            })),
+            ..RpcError::new(SERVER, "blocks of that time are not indexed yet: ask again")
+        }),
+        Err(Missing::Lacking(said)) => {
+            let message = format!("pruned history unavailable: {said}");
+            Err(RpcError::new(PRUNED, message))
+        }
+        Err(Missing::Fault(fault)) => Err(fault.into()),
+    }
+}

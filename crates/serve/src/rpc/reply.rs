@@ -1,0 +1,107 @@
+//! Answers to calls.
+
+use serde_json::value::RawValue;
+
+use super::error::RpcError;
+use crate::encode;
+use crate::pieces::{LogsAnswer, Pieces};
+
+/// A result.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Json(Vec<u8>),
+    Logs(LogsAnswer),
+}
+
+impl Answer {
+    pub(crate) fn null() -> Self {
+        Self::Json(b"null".to_vec())
+    }
+
+    pub(crate) fn quantity(number: u64) -> Self {
+        let mut out = Vec::new();
+        encode::quantity(&mut out, number);
+        Self::Json(out)
+    }
+
+    pub(crate) fn json(value: &serde_json::Value) -> Self {
+        Self::Json(value.to_string().into_bytes())
+    }
+
+    /// About how many bytes it takes.
+    fn size(&self) -> usize {
+        match self {
+            Self::Json(json) => json.len(),
+            Self::Logs(answer) => answer.size(),
+        }
+    }
+}
+
+/// An answer to a call.
+pub(crate) struct Reply {
+    id: Box<str>,
+    outcome: Result<Answer, RpcError>,
+}
+
+impl Reply {
+    pub(crate) fn new(id: &RawValue, outcome: Result<Answer, RpcError>) -> Self {
+        Self {
+            id: id.get().into(),
+            outcome,
+        }
+    }
+
+    /// To a request that has no id, or none that can be read.
+    pub(crate) fn refused(error: RpcError) -> Self {
+        Self {
+            id: "null".into(),
+            outcome: Err(error),
+        }
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.outcome.as_ref().map_or(0, Answer::size)
+    }
+
+    /// Answers with an error instead.
+    pub(crate) fn refuse(&mut self, error: RpcError) {
+        self.outcome = Err(error);
+    }
+
+    fn write(self, out: &mut Pieces) {
+        out.text(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        out.text(self.id.as_bytes());
+        match self.outcome {
+            Ok(answer) => {
+                out.text(b",\"result\":");
+                match answer {
+                    Answer::Json(json) => out.text(&json),
+                    Answer::Logs(logs) => out.logs(logs),
+                }
+            }
+            Err(error) => {
+                out.text(b",\"error\":");
+                out.text(error.as_json().to_string().as_bytes());
+            }
+        }
+        out.text(b"}");
+    }
+}
+
+/// One answer.
+pub(crate) fn one(reply: Reply) -> Pieces {
+    let mut out = Pieces::default();
+    reply.write(&mut out);
+    out
+}
+
+/// Answers to a batch.
+pub(crate) fn many(replies: Vec<Reply>) -> Pieces {
+    let mut out = Pieces::default();
+    for (at, reply) in replies.into_iter().enumerate() {
+        out.text(if at == 0 { b"[" } else { b"," });
+        reply.write(&mut out);
+    }
+    out.text(b"]");
+    out
+}

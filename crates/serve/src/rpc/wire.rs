@@ -1,0 +1,258 @@
+//! Requests as they come: bounded, borrowed from the body, and strict about what Ethereum's
+//! specification is strict about.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytes::Bytes;
+use chronolith_model::{Clause, Hash32};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::error::RpcError;
+
+/// Alternatives in one clause, as nodes have it.
+pub(crate) const ALTERNATIVES_MAX: usize = 1_000;
+const TOPICS_MAX: usize = 4;
+
+/// A call.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Request<'a> {
+    #[serde(borrow, default)]
+    pub(crate) id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(crate) method: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub(crate) params: Option<&'a RawValue>,
+}
+
+/// Which block is meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BlockTag {
+    Number(u64),
+    Earliest,
+    Finalized,
+    Safe,
+    Latest,
+    Pending,
+}
+
+impl BlockTag {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "earliest" => Self::Earliest,
+            "finalized" => Self::Finalized,
+            "safe" => Self::Safe,
+            "latest" => Self::Latest,
+            "pending" => Self::Pending,
+            number => Self::Number(quantity(number)?),
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for BlockTag {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text: Cow<'de, str> = Deserialize::deserialize(from)?;
+        Self::parse(&text).map_err(D::Error::custom)
+    }
+}
+
+/// A number as `0x` and digits without leading zeros.
+pub(crate) fn quantity(text: &str) -> Result<u64, String> {
+    let shown = || text.chars().take(80).collect::<String>();
+    let digits = text.strip_prefix("0x").ok_or_else(|| {
+        format!(
+            "`{}` is neither a tag nor a hex number with 0x prefix",
+            shown()
+        )
+    })?;
+    if digits.is_empty() || (digits.len() > 1 && digits.starts_with('0')) {
+        return Err(format!(
+            "`{}` is no hex number without leading zeros",
+            shown()
+        ));
+    }
+    let hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let number = u64::from_str_radix(digits, 16).ok().filter(|_| hex);
+    number.ok_or_else(|| format!("`{}` is no hex number of 64 bits", shown()))
+}
+
+/// Exactly `N` bytes as hex.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fixed<const N: usize>(pub(crate) [u8; N]);
+
+impl<const N: usize> Fixed<N> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let digits = text.strip_prefix("0x").unwrap_or(text).as_bytes();
+        if digits.len() != N * 2 || !text.starts_with("0x") {
+            let (has, wants) = (digits.len(), N * 2);
+            return Err(format!("hex string with {has} digits, want 0x and {wants}"));
+        }
+        let mut bytes = [0; N];
+        let decoded = const_hex::decode_to_slice(digits, &mut bytes);
+        decoded.map_err(|_| "hex string with a sign that is no hex digit".to_owned())?;
+        Ok(Self(bytes))
+    }
+}
+
+impl<'de, const N: usize> Deserialize<'de> for Fixed<N> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text: Cow<'de, str> = Deserialize::deserialize(from)?;
+        Self::parse(&text).map_err(D::Error::custom)
+    }
+}
+
+/// What `eth_getLogs` is asked with.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Filter {
+    #[serde(default)]
+    pub(crate) from_block: Option<BlockTag>,
+    #[serde(default)]
+    pub(crate) to_block: Option<BlockTag>,
+    #[serde(default)]
+    pub(crate) block_hash: Option<Fixed<32>>,
+    #[serde(default)]
+    pub(crate) address: Alternatives<20>,
+    #[serde(default)]
+    pub(crate) topics: Topics,
+}
+
+/// Nothing, one value, or several.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Alternatives<const N: usize>(pub(crate) Clause);
+
+impl<'de, const N: usize> Deserialize<'de> for Alternatives<N> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(AlternativesVisitor::<N>).map(Self)
+    }
+}
+
+struct AlternativesVisitor<const N: usize>;
+
+impl<'de, const N: usize> Visitor<'de> for AlternativesVisitor<N> {
+    type Value = Clause;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "0x and {} digits, a list of such, or null", N * 2)
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<Clause, E> {
+        Ok(Clause::Any)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Clause, E> {
+        let value = Fixed::<N>::parse(text).map_err(E::custom)?;
+        Ok(Clause::OneOf(vec![Bytes::copy_from_slice(&value.0)]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Clause, A::Error> {
+        let mut values = Vec::new();
+        let (mut count, mut any) = (0, false);
+        while let Some(value) = list.next_element::<Option<Fixed<N>>>()? {
+            count += 1;
+            if count > ALTERNATIVES_MAX {
+                return Err(A::Error::custom(format!(
+                    "exceed max addresses or topics per search position ({ALTERNATIVES_MAX})"
+                )));
+            }
+            match value {
+                Some(value) => values.push(Bytes::copy_from_slice(&value.0)),
+                // Among alternatives it stands for any, as it does alone.
+                None => any = true,
+            }
+        }
+        values.sort_unstable();
+        values.dedup();
+        Ok(match any || values.is_empty() {
+            true => Clause::Any,
+            false => Clause::OneOf(values),
+        })
+    }
+}
+
+/// What is wanted at each position.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Topics(pub(crate) Vec<Clause>);
+
+impl<'de> Deserialize<'de> for Topics {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(TopicsVisitor).map(Self)
+    }
+}
+
+struct TopicsVisitor;
+
+impl<'de> Visitor<'de> for TopicsVisitor {
+    type Value = Vec<Clause>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of topics")
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<Vec<Clause>, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Clause>, A::Error> {
+        let mut topics = Vec::new();
+        while topics.len() < TOPICS_MAX {
+            match list.next_element::<Alternatives<32>>()? {
+                Some(Alternatives(clause)) => topics.push(clause),
+                None => return Ok(topics),
+            }
+        }
+        match list.next_element::<IgnoredAny>()? {
+            None => Ok(topics),
+            Some(_) => Err(A::Error::custom(format!(
+                "exceed max topics ({TOPICS_MAX})"
+            ))),
+        }
+    }
+}
+
+/// The parameters of a call, which must be a list of at most so many.
+pub(crate) struct Params<'a>(Vec<&'a RawValue>);
+
+impl<'a> Params<'a> {
+    pub(crate) fn read(raw: Option<&'a RawValue>, most: usize) -> Result<Self, RpcError> {
+        let Some(raw) = raw.filter(|raw| raw.get() != "null") else {
+            return Ok(Self(Vec::new()));
+        };
+        let list: Vec<&RawValue> = serde_json::from_str(raw.get())
+            .map_err(|_| RpcError::params("non-array args: params must be a list"))?;
+        if list.len() > most {
+            return Err(RpcError::params(format!(
+                "too many arguments, want at most {most}"
+            )));
+        }
+        Ok(Self(list))
+    }
+
+    /// The argument at a place, which must be there.
+    pub(crate) fn get<T: Deserialize<'a>>(&self, at: usize) -> Result<T, RpcError> {
+        let missing = || RpcError::params(format!("missing value for required argument {at}"));
+        let raw = self.0.get(at).ok_or_else(missing)?;
+        typed(raw, at)
+    }
+
+    /// The argument at a place, if it is there.
+    pub(crate) fn maybe<T: Deserialize<'a>>(&self, at: usize) -> Result<Option<T>, RpcError> {
+        match self.0.get(at) {
+            Some(raw) => typed::<Option<T>>(raw, at),
+            None => Ok(None),
+        }
+    }
+}
+
+fn typed<'a, T: Deserialize<'a>>(raw: &'a RawValue, at: usize) -> Result<T, RpcError> {
+    serde_json::from_str(raw.get())
+        .map_err(|error| RpcError::params(format!("invalid argument {at}: {error}")))
+}
+
+impl From<Fixed<32>> for Hash32 {
+    fn from(fixed: Fixed<32>) -> Self {
+        Self(fixed.0)
+    }
+}

@@ -1,0 +1,203 @@
+//! Blocks by time, over archive and tail as one.
+//!
+//! A block is an answer only where the one across the asked time is known too: the newest block of
+//! what is indexed says nothing of what comes behind it.
+
+use chronolith_archive::{Error as ArchiveError, Pinned, TimeSide};
+use chronolith_model::BlockClock;
+
+use crate::fault::Fault;
+use crate::view::View;
+
+/// Which block is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Direction {
+    Before,
+    After,
+    Closest,
+}
+
+impl Direction {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text {
+            "before" => Some(Self::Before),
+            "after" => Some(Self::After),
+            "closest" => Some(Self::Closest),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Before => "before",
+            Self::After => "after",
+            Self::Closest => "closest to",
+        }
+    }
+}
+
+/// What was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    pub(crate) clock: BlockClock,
+    /// Whether a block on the other side of the time is known, so that no later one can be the answer.
+    pub(crate) settled: bool,
+}
+
+/// Why no block was found.
+#[derive(Debug)]
+pub(crate) enum Missing {
+    /// There is none.
+    None,
+    /// It may be among the blocks that are not indexed yet.
+    NotYet,
+    /// It may be among blocks that are lacking in the middle, or below the first.
+    Lacking(String),
+    Fault(Fault),
+}
+
+impl From<Fault> for Missing {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Archive(error @ ArchiveError::NotCovered { .. }) => {
+                Self::Lacking(error.to_string())
+            }
+            other => Self::Fault(other),
+        }
+    }
+}
+
+impl View<'_> {
+    /// The block at a time.
+    pub(crate) async fn at(
+        &self,
+        time: u64,
+        direction: Direction,
+        inclusive: bool,
+    ) -> Result<Found, Missing> {
+        match direction {
+            Direction::Before => match time.checked_sub(u64::from(!inclusive)) {
+                Some(last) => self.last_through(last).await,
+                None => Err(Missing::None),
+            },
+            Direction::After => match time.checked_add(u64::from(!inclusive)) {
+                Some(first) => self.first_from(first).await,
+                None => Err(Missing::None),
+            },
+            Direction::Closest => self.closest(time).await,
+        }
+    }
+
+    /// The last block whose time is not after this one.
+    async fn last_through(&self, time: u64) -> Result<Found, Missing> {
+        let head = self.head_timestamp().ok_or(Missing::NotYet)?;
+        if head <= time {
+            return self.newest().await;
+        }
+        let settled = |clock| Found {
+            clock,
+            settled: true,
+        };
+        let above = self.tail.blocks_in(self.tail_range());
+        let in_tail = above.rev().find(|block| block.clock.timestamp <= time);
+        if let Some(block) = in_tail {
+            return Ok(settled(block.clock));
+        }
+        let archive = self.archive.as_ref().ok_or_else(|| self.below_tail())?;
+        let archived = archive.head().zip(archive.head_timestamp());
+        match archived {
+            // The block behind it is the tail's first, and it is later.
+            Some((head, timestamp)) if timestamp <= time => {
+                let clock = self.clock(head.number).await?;
+                clock.map(settled).ok_or(Missing::NotYet)
+            }
+            _ => found(archive, time, TimeSide::AtOrBefore).await,
+        }
+    }
+
+    /// The first block whose time is not before this one.
+    async fn first_from(&self, time: u64) -> Result<Found, Missing> {
+        let archived = self.archive.as_ref().and_then(Pinned::head_timestamp);
+        if let Some(archive) = &self.archive
+            && archived.is_some_and(|head| head >= time)
+        {
+            return found(archive, time, TimeSide::AtOrAfter).await;
+        }
+        let mut above = self.tail.blocks_in(self.tail_range());
+        match above.find(|block| block.clock.timestamp >= time) {
+            // Without an archive, blocks below the first one may be the answer.
+            Some(block) if archived.is_none() && Some(block.clock.number) == self.first() => {
+                match block.clock.number {
+                    0 => Ok(Found {
+                        clock: block.clock,
+                        settled: true,
+                    }),
+                    _ => Err(self.below_tail()),
+                }
+            }
+            Some(block) => Ok(Found {
+                clock: block.clock,
+                settled: true,
+            }),
+            None if self.is_at_source_head() => Err(Missing::None),
+            None => Err(Missing::NotYet),
+        }
+    }
+
+    /// Whichever is nearer; of two that are equally near, the earlier.
+    async fn closest(&self, time: u64) -> Result<Found, Missing> {
+        let before = match self.last_through(time).await {
+            Ok(found) => Some(found),
+            Err(Missing::None) => None,
+            Err(other) => return Err(other),
+        };
+        if let Some(found) = before.filter(|found| !found.settled || found.clock.timestamp == time)
+        {
+            return Ok(found);
+        }
+        let after = self.first_from(time).await;
+        match (before, after) {
+            (Some(before), Ok(after)) => {
+                let is_nearer =
+                    after.clock.timestamp.abs_diff(time) < before.clock.timestamp.abs_diff(time);
+                Ok(if is_nearer { after } else { before })
+            }
+            (Some(before), Err(Missing::None)) => Ok(before),
+            (_, after) => after,
+        }
+    }
+
+    /// The newest block, for a time that is not before it: an answer only where the source has no
+    /// newer one.
+    async fn newest(&self) -> Result<Found, Missing> {
+        let head = self.head().ok_or(Missing::NotYet)?;
+        if !self.is_at_source_head() {
+            return Err(Missing::NotYet);
+        }
+        let clock = self.clock(head.number).await?;
+        let clock = clock.ok_or(Missing::NotYet)?;
+        Ok(Found {
+            clock,
+            settled: false,
+        })
+    }
+
+    fn is_at_source_head(&self) -> bool {
+        let head = self.head();
+        head.is_some_and(|head| self.chain.live.is_at_source_head(head.number))
+    }
+
+    fn below_tail(&self) -> Missing {
+        let first = self.first().unwrap_or_default();
+        Missing::Lacking(format!("blocks below {first} are not indexed"))
+    }
+}
+
+async fn found(archive: &Pinned, time: u64, side: TimeSide) -> Result<Found, Missing> {
+    let clock = archive.block_at(time, side).await.map_err(Fault::from)?;
+    let clock = clock.ok_or(Missing::None)?;
+    Ok(Found {
+        clock,
+        settled: true,
+    })
+}

@@ -1,0 +1,153 @@
+//! A chain at one moment: the tail as it was first, the archive's state as it was second, and proof
+//! that they are one chain. Every answer is made from one of these.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_archive::{Error as ArchiveError, Pinned};
+use chronolith_finality::{TailSnapshot, joins};
+use chronolith_model::{Block, BlockClock, BlockRange, BlockRef, DatasetSet, Hash32};
+
+use crate::fault::Fault;
+use crate::served::ServedChain;
+
+/// Tail and archive may be caught in the middle of a change; then both are taken again.
+const TAKES_MAX: u32 = 100;
+const TAKE_PAUSE: Duration = Duration::from_millis(5);
+
+/// A chain at one moment.
+pub(crate) struct View<'a> {
+    pub(crate) chain: &'a ServedChain,
+    pub(crate) archive: Option<Pinned>,
+    pub(crate) tail: TailSnapshot,
+}
+
+/// Where a block is.
+pub(crate) enum Place<'a> {
+    Tail(&'a Arc<Block>),
+    Archive(&'a Pinned),
+}
+
+impl<'a> View<'a> {
+    pub(crate) async fn take(chain: &'a ServedChain) -> Result<View<'a>, Fault> {
+        for _ in 0..TAKES_MAX {
+            let tail = chain.live.tail();
+            let archive = chain.archive.pin();
+            let head = archive.as_ref().and_then(Pinned::head);
+            if joins(head, &tail) {
+                return Ok(Self {
+                    chain,
+                    archive,
+                    tail,
+                });
+            }
+            tokio::time::sleep(TAKE_PAUSE).await;
+        }
+        Err(Fault::Unsettled)
+    }
+
+    /// The newest final block.
+    pub(crate) fn finalized(&self) -> Option<BlockRef> {
+        self.archive.as_ref().and_then(Pinned::head)
+    }
+
+    /// The first block that only the tail has.
+    pub(crate) fn tail_start(&self) -> u64 {
+        let first = self.tail.range().start;
+        self.finalized()
+            .map_or(first, |head| head.number.saturating_add(1))
+    }
+
+    /// The blocks that only the tail has.
+    pub(crate) fn tail_range(&self) -> BlockRange {
+        let start = self.tail_start();
+        BlockRange::new(start, self.tail.range().end.max(start))
+    }
+
+    /// The newest block.
+    pub(crate) fn head(&self) -> Option<BlockRef> {
+        match self.tail_range().is_empty() {
+            true => self.finalized(),
+            false => self.tail.head(),
+        }
+    }
+
+    /// The newest block's time.
+    pub(crate) fn head_timestamp(&self) -> Option<u64> {
+        match self.tail_range().is_empty() {
+            true => self.archive.as_ref().and_then(Pinned::head_timestamp),
+            false => {
+                let head = self.tail.head()?;
+                Some(self.tail.get(head.number)?.clock.timestamp)
+            }
+        }
+    }
+
+    /// The oldest block.
+    pub(crate) fn first(&self) -> Option<u64> {
+        let archived = self.archive.as_ref().and_then(Pinned::covered_prefix);
+        let tail = || Some(self.tail.range()).filter(|range| !range.is_empty());
+        archived.or_else(tail).map(|range| range.start)
+    }
+
+    /// The newest block, or why there is none.
+    pub(crate) fn known_head(&self) -> Result<BlockRef, Fault> {
+        self.head().ok_or(Fault::Empty)
+    }
+
+    /// Where a block is; none above the head.
+    pub(crate) fn place(&self, number: u64) -> Option<Place<'_>> {
+        if number >= self.tail_start() {
+            return self.tail.get(number).map(Place::Tail);
+        }
+        self.archive.as_ref().map(Place::Archive)
+    }
+
+    /// A block's clock; none above the head.
+    pub(crate) async fn clock(&self, number: u64) -> Result<Option<BlockClock>, Fault> {
+        match self.place(number) {
+            None => Ok(None),
+            Some(Place::Tail(block)) => Ok(Some(block.clock)),
+            Some(Place::Archive(archive)) => Ok(Some(archive.block_by_number(number).await?)),
+        }
+    }
+
+    /// The block with a hash. None is an answer only where every block is known: else it may be one
+    /// of the others.
+    pub(crate) async fn find_block(&self, hash: &Hash32) -> Result<Option<BlockClock>, Fault> {
+        let in_tail = self.tail.find_block(hash);
+        if let Some(block) = in_tail.filter(|block| block.clock.number >= self.tail_start()) {
+            return Ok(Some(block.clock));
+        }
+        let archived = match &self.archive {
+            Some(archive) => archive.block_by_hash(hash).await?,
+            None => None,
+        };
+        match archived {
+            Some(clock) => Ok(Some(clock)),
+            None => self.known_whole(DatasetSet::CLOCK).map(|()| None),
+        }
+    }
+
+    /// Whether every block of the chain is there with these datasets: only then what is not found
+    /// does not exist.
+    pub(crate) fn known_whole(&self, datasets: DatasetSet) -> Result<(), Fault> {
+        let mut next = 0;
+        let coverage = self.archive.iter();
+        for (range, _) in coverage.flat_map(|archive| archive.coverage(datasets, None)) {
+            if range.start <= next {
+                next = next.max(range.end);
+            }
+        }
+        let end = self.tail_start();
+        let tail_keeps = self.chain.datasets.covers(datasets) || self.tail_range().is_empty();
+        if next >= end && tail_keeps {
+            return Ok(());
+        }
+        let (missing, covered) = (
+            BlockRange::new(next, end.max(next + 1)),
+            BlockRange::new(0, next),
+        );
+        Err(ArchiveError::NotCovered { missing, covered }.into())
+    }
+}
