@@ -81,7 +81,7 @@ const MAKING: &[&str] = &[
 pub fn check(file: &TextFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     // Written by cargo, which names the registry in every entry.
-    if file.path == "Cargo.lock" {
+    if file.path == "Cargo.lock" || file.path.ends_with("/Cargo.lock") {
         return findings;
     }
     let is_rust = file.has_extension("rs");
@@ -205,12 +205,13 @@ mod tests {
     }
 
     #[test]
-    fn hosts_and_the_making_are_refused_everywhere_but_in_the_lock_file() {
+    fn hosts_and_the_making_are_refused_everywhere_but_in_lock_files() {
         for word in HOSTS.iter().chain(MAKING) {
             let text = format!("see {} there", word.to_uppercase());
             assert_eq!(findings("docs/a.md", &text), 1, "{word}");
             assert_eq!(findings("Makefile", &text), 1, "{word}");
             assert_eq!(findings("Cargo.lock", &text), 0, "{word}");
+            assert_eq!(findings("clients/a/Cargo.lock", &text), 0, "{word}");
         }
     }
 
