@@ -76,6 +76,21 @@ impl Chain {
         tell_syncing(&settings, &*source).await;
         let archive = open_writer(&settings, dir).await?;
         genesis::check(&settings, dir, &*source).await?;
+        Self::with(settings, archive, source).await
+    }
+
+    /// Opens the archive for reading, beside the process that writes it.
+    pub(crate) async fn open_beside(settings: ChainSettings, dir: &Path) -> Result<Self> {
+        let source = open_source(&settings).await?;
+        let archive = open_reader(&settings, dir).await?;
+        Self::with(settings, archive, source).await
+    }
+
+    async fn with(
+        settings: ChainSettings,
+        archive: Archive,
+        source: Arc<dyn Source>,
+    ) -> Result<Self> {
         let window = Window::above(&settings, archive.health().head)?;
         let l1 = match &settings.l1 {
             Some(l1) if !l1.endpoints.is_empty() => Some(L1::open(&settings, l1).await?),

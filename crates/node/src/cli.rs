@@ -46,6 +46,16 @@ pub(crate) enum Command {
         #[arg(long)]
         until_caught_up: bool,
     },
+    /// Serve archives that another process writes, without ingesting.
+    ///
+    /// Any number of these may run beside one `chronolith run`, on the same files. New states are taken
+    /// within a second. There is no tail, so `latest` is the newest archived block; with --follow each
+    /// chain's newest blocks are fetched from its own source, and `latest` is what it is on a node.
+    Serve {
+        /// Fetch the newest blocks from the chains' sources.
+        #[arg(long)]
+        follow: bool,
+    },
     /// Look at the settings file.
     Config {
         /// What to do with it.

@@ -334,7 +334,7 @@ fn tell_stall(chain: &Chain) {
     }
 }
 
-fn report(chain: &Chain, trouble: &Trouble) {
+pub(crate) fn report(chain: &Chain, trouble: &Trouble) {
     let name = &chain.settings.name;
     let said = trouble.to_string();
     let known = chain.status().trouble.replace(said.clone());

@@ -22,10 +22,12 @@ mod log;
 mod meters;
 mod operations;
 mod progress;
+mod reader;
 mod readiness;
 mod refill;
 mod serving;
 mod settings;
+mod shadow;
 mod streaming;
 mod traces;
 mod walk;
@@ -93,6 +95,7 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
     match cli.command {
         Command::Config { .. } | Command::Demo { .. } | Command::Sim { .. } => Ok(Exit::Done),
         Command::Run { until_caught_up } => commands::run(&settings, until_caught_up).await,
+        Command::Serve { follow } => commands::serve_archives(&settings, follow).await,
         Command::State(wanted) => commands::state(&settings, &wanted).await,
         Command::Logs(query) => commands::logs(&settings, &query).await,
         Command::BlockAt(query) => commands::block_at(&settings, &query).await,

@@ -111,21 +111,21 @@ fn topics_of(scope: &Scope) -> Option<Vec<String>> {
     Some(topics)
 }
 
-/// Serves health and metrics until dropped.
+/// Serves health and metrics until dropped; `chains` are those that are followed here.
 pub(crate) async fn serve(
     settings: &Settings,
     chains: Vec<Arc<Chain>>,
+    probe: Arc<dyn Probe>,
     handle: PrometheusHandle,
 ) -> Result<()> {
     let listen = settings.metrics_listen;
     let listener = TcpListener::bind(listen).await;
     let listener = listener.with_context(|| format!("cannot listen on {listen} (metricsPort)"))?;
     tracing::info!(listen = %listener.local_addr()?, "health and metrics");
-    let chains = Arc::new(Chains(chains));
     let (shown, upkeep) = (handle.clone(), handle);
-    let (of, data_dir) = (chains.clone(), settings.data_dir.clone());
+    let (of, data_dir) = (probe.clone(), settings.data_dir.clone());
     let metrics: Metrics = Arc::new(move || {
-        observe(&of.0, &of.chains(), &data_dir);
+        observe(&chains, &of.chains(), &data_dir);
         shown.render()
     });
     let tidy = async {
@@ -134,7 +134,7 @@ pub(crate) async fn serve(
             upkeep.run_upkeep();
         }
     };
-    let router = operations(chains, metrics);
+    let router = operations(probe, metrics);
     tokio::select! {
         served = async { axum::serve(listener, router).await } => served.context("serve health"),
         () = tidy => Ok(()),

@@ -4,17 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use chronolith_archive::Archive;
 use chronolith_finality::TailSnapshot;
 use chronolith_serve::{
-    ChainHealth, EndpointHealth, Ingested, Limits, Live, Reorg, Served, ServedChain, listen, public,
+    ChainHealth, EndpointHealth, Ingested, Limits, Live, Probe, Reorg, Served, ServedChain, listen,
+    public,
 };
 use chronolith_source::EndpointReport;
 use tokio::net::TcpListener;
 
 use crate::chain::Chain;
 use crate::clock::now;
-use crate::operations::{Chains, health_of};
-use crate::settings::Settings;
+use crate::operations::health_of;
+use crate::settings::{ChainSettings, Settings};
 
 /// A round takes a while beside the pause between two: a head is as good as new for so long.
 const ROUND_AT_LEAST: Duration = Duration::from_secs(2);
@@ -70,8 +72,21 @@ fn endpoint(report: EndpointReport) -> EndpointHealth {
     }
 }
 
-fn served(chain: &Arc<Chain>) -> Arc<ServedChain> {
-    let settings = &chain.settings;
+/// A chain that is followed here, as it is served.
+pub(crate) fn served(chain: &Arc<Chain>) -> Arc<ServedChain> {
+    served_as(
+        &chain.settings,
+        &chain.archive,
+        Arc::new(Followed(chain.clone())),
+    )
+}
+
+/// A chain as it is served, whoever follows it.
+pub(crate) fn served_as(
+    settings: &ChainSettings,
+    archive: &Archive,
+    live: Arc<dyn Live>,
+) -> Arc<ServedChain> {
     Arc::new(ServedChain {
         id: settings.chain_id,
         name: settings.name.clone(),
@@ -80,22 +95,33 @@ fn served(chain: &Arc<Chain>) -> Arc<ServedChain> {
         level: settings.level,
         start_block: settings.start_block,
         finality: settings.finality.to_string(),
-        archive: chain.archive.clone(),
-        live: Arc::new(Followed(chain.clone())),
+        archive: archive.clone(),
+        live,
     })
 }
 
 /// Serves everybody until dropped.
-pub(crate) async fn serve(settings: &Settings, chains: &[Arc<Chain>]) -> Result<()> {
+pub(crate) async fn serve(
+    settings: &Settings,
+    chains: Vec<Arc<ServedChain>>,
+    probe: Arc<dyn Probe>,
+) -> Result<()> {
     let address = settings.listen;
     let listener = TcpListener::bind(address).await;
     let listener =
         listener.with_context(|| format!("cannot listen on {address} (listen, PORT)"))?;
     tracing::info!(listen = %listener.local_addr()?, "serving");
-    let served = Served::new(chains.iter().map(served).collect());
+    serve_on(listener, chains, probe).await
+}
+
+/// The same on a listener that is there.
+pub(crate) async fn serve_on(
+    listener: TcpListener,
+    chains: Vec<Arc<ServedChain>>,
+    probe: Arc<dyn Probe>,
+) -> Result<()> {
     let limits = Limits::default();
-    let probe = Arc::new(Chains(chains.to_vec()));
-    let router = public(served, probe, limits, Arc::new(now));
+    let router = public(Served::new(chains), probe, limits, Arc::new(now));
     listen(listener, router, limits.connections)
         .await
         .context("serve")

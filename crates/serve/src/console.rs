@@ -11,10 +11,41 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 );
 const POLICY_NAME: HeaderName = header::CONTENT_SECURITY_POLICY;
 
+/// Where each file is, what it is, and the file.
+const FILES: [(&str, &str, &str); 11] = [
+    ("/", HTML, include_str!("console/index.html")),
+    (
+        "/console.css",
+        "text/css",
+        include_str!("console/console.css"),
+    ),
+    (
+        "/console.svg",
+        "image/svg+xml",
+        include_str!("console/console.svg"),
+    ),
+    ("/console.js", SCRIPT, include_str!("console/console.js")),
+    ("/api.js", SCRIPT, include_str!("console/api.js")),
+    ("/chains.js", SCRIPT, include_str!("console/chains.js")),
+    ("/charts.js", SCRIPT, include_str!("console/charts.js")),
+    ("/dom.js", SCRIPT, include_str!("console/dom.js")),
+    ("/lookup.js", SCRIPT, include_str!("console/lookup.js")),
+    ("/search.js", SCRIPT, include_str!("console/search.js")),
+    (
+        "/openapi.json",
+        "application/json",
+        include_str!("openapi.json"),
+    ),
+];
+const HTML: &str = "text/html; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
 /// The console, and `/openapi.json`.
 pub(crate) fn routes() -> Router {
-    let openapi = || async { file("application/json", include_str!("openapi.json")) };
-    Router::new().route("/openapi.json", get(openapi))
+    let place = |router: Router, (path, kind, text)| {
+        router.route(path, get(move || async move { file(kind, text) }))
+    };
+    FILES.into_iter().fold(Router::new(), place)
 }
 
 fn file(kind: &'static str, text: &'static str) -> Response {

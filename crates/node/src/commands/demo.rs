@@ -1,5 +1,6 @@
 //! `chronolith demo`: two simulated chains, followed before your eyes.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer, UPGRADED_TOPIC};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::sim::grow;
@@ -15,6 +17,8 @@ use crate::chain::Chain;
 use crate::exit::Exit;
 use crate::hex::hex;
 use crate::ingest;
+use crate::operations::Chains;
+use crate::serving;
 use crate::settings::Settings;
 
 /// A chain of the demo.
@@ -60,12 +64,23 @@ struct Stage {
     /// Stop when they are dropped.
     _servers: Vec<RpcServer>,
     config: PathBuf,
+    /// Where the console is.
+    url: String,
 }
+
+/// Where everybody is answered, if nobody else is there.
+const PORT: u16 = 8_080;
 
 pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<Exit> {
     let dir = fresh(data_dir)?;
     introduce(&dir);
-    let stage = set(&dir).await?;
+    let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, PORT)).await {
+        Ok(listener) => listener,
+        Err(_) => TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?,
+    };
+    let stage = set(&dir, listener.local_addr()?).await?;
+    let served = stage.chains.iter().map(serving::served).collect();
+    let probe = Arc::new(Chains(stage.chains.clone()));
     let mut tasks = JoinSet::new();
     for (at, act) in ACTS.iter().enumerate() {
         let (chain, node) = (stage.chains.get(at).cloned(), stage.nodes.get(at).cloned());
@@ -86,6 +101,7 @@ pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<Exit> {
     tokio::select! {
         () = watch(&stage, &mut spectators, began) => {}
         () = tokio::time::sleep(limit) => {}
+        served = serving::serve_on(listener, served, probe) => served?,
         stopped = tokio::signal::ctrl_c() => stopped?,
     }
     tasks.shutdown().await;
@@ -136,7 +152,7 @@ fn introduce(dir: &Path) {
 }
 
 /// Chains, those who serve them, and a settings file with both.
-async fn set(dir: &Path) -> Result<Stage> {
+async fn set(dir: &Path, address: SocketAddr) -> Result<Stage> {
     let (mut nodes, mut servers, mut entries) = (Vec::new(), Vec::new(), Vec::<Value>::new());
     for act in &ACTS {
         let mut spec = EvmSpec::mainnet(act.chain_id);
@@ -172,6 +188,7 @@ async fn set(dir: &Path) -> Result<Stage> {
         chains,
         _servers: servers,
         config,
+        url: format!("http://{address}"),
     })
 }
 
@@ -202,7 +219,7 @@ async fn watch(stage: &Stage, spectators: &mut [Spectator], began: Instant) {
     }
 }
 
-/// Three questions to paste into another terminal, with values that have answers.
+/// Questions to paste into another terminal, with values that have answers.
 async fn suggest(stage: &Stage) -> bool {
     let Some(chain) = stage.chains.first() else {
         return false;
@@ -214,11 +231,17 @@ async fn suggest(stage: &Stage) -> bool {
     let (name, time) = (&chain.settings.name, block.clock.timestamp);
     let program = command(&stage.config);
     println!();
+    println!("Look at it: {}/", stage.url);
     println!("Ask it something, in another terminal:");
     println!("  # when was the contract of {name} upgraded?");
     println!("  {program} logs --chain {name} --topic0 {topic} --limit 5");
     println!("  # which block was there at this time?");
     println!("  {program} block-at --chain {name} {time}");
+    println!("  # the same as any client of a node or of the web asks");
+    println!(
+        "  curl -s {}/v1/chains/{}/block/before/{time}",
+        stage.url, chain.settings.chain_id
+    );
     println!("  # is the history whole, every block of it?");
     println!("  {program} verify --chain {name}");
     println!();

@@ -15,7 +15,7 @@ use crate::chain::Chain;
 use crate::exit::Exit;
 use crate::exporter;
 use crate::ingest::{self, Trouble};
-use crate::operations;
+use crate::operations::{self, Chains};
 use crate::serving;
 use crate::settings::{ChainSettings, Settings};
 use crate::streaming;
@@ -41,9 +41,14 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
             Ok(())
         });
     }
-    let health = operations::serve(settings, chains.clone(), metrics);
+    let probe = Arc::new(Chains(chains.clone()));
+    let health = operations::serve(settings, chains.clone(), probe.clone(), metrics);
     let admin = admin::serve(settings, chains.clone());
-    let public = serving::serve(settings, &chains);
+    let public = serving::serve(
+        settings,
+        chains.iter().map(serving::served).collect(),
+        probe,
+    );
     let mut terminate = signal(SignalKind::terminate()).context("wait for signals")?;
     let ended = tokio::select! {
         _ = terminate.recv() => Ok(()),

@@ -9,6 +9,7 @@
 )]
 
 pub mod real_node;
+pub mod rpc;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -128,6 +129,19 @@ impl Bench {
         let url = format!("http://127.0.0.1:{port}{path}");
         let answer = reqwest::get(url).await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
+    /// Where everybody is answered, by the newest program that says so in the log.
+    pub fn public(&self) -> String {
+        let said = || {
+            let log = self.log();
+            let lines = log.lines().rev();
+            let mut lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let serving = lines.find(|line| line["fields"]["message"] == "serving")?;
+            Some(serving["fields"]["listen"].as_str()?.to_owned())
+        };
+        self.wait("the public listener", || said().is_some());
+        format!("http://{}", said().unwrap())
     }
 
     /// Asks for readiness until the answer is as wanted.

@@ -1,0 +1,65 @@
+//! `chronolith serve`: answers from archives that another process writes.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use futures::future::join_all;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::chain::Chain;
+use crate::exit::Exit;
+use crate::exporter;
+use crate::operations::{self, Chains};
+use crate::reader::{Reader, Readers};
+use crate::serving;
+use crate::settings::Settings;
+use crate::shadow;
+
+pub(crate) async fn serve_archives(settings: &Settings, follow: bool) -> Result<Exit> {
+    let metrics = exporter::start(settings)?;
+    let mut terminate = signal(SignalKind::terminate()).context("wait for signals")?;
+    let serving = async {
+        match follow {
+            true => with_tails(settings, metrics).await,
+            false => archives_alone(settings, metrics).await,
+        }
+    };
+    tokio::select! {
+        served = serving => served.map(|()| Exit::Done),
+        _ = terminate.recv() => Ok(Exit::Done),
+        _ = tokio::signal::ctrl_c() => Ok(Exit::Done),
+    }
+}
+
+type Metrics = metrics_exporter_prometheus::PrometheusHandle;
+
+async fn archives_alone(settings: &Settings, metrics: Metrics) -> Result<()> {
+    let mut readers = Vec::new();
+    for chain in &settings.chains {
+        let dir = settings.chain_dir(chain);
+        readers.push(Arc::new(Reader::open(chain.clone(), &dir).await?));
+    }
+    tracing::info!("no tail: `latest` is the newest archived block");
+    let served = readers.iter().map(Reader::served).collect();
+    let probe = Arc::new(Readers(readers.clone()));
+    tokio::select! {
+        served = serving::serve(settings, served, probe.clone()) => served,
+        served = operations::serve(settings, Vec::new(), probe, metrics) => served,
+        _ = join_all(readers.iter().map(|reader| reader.refresh())) => Ok(()),
+    }
+}
+
+async fn with_tails(settings: &Settings, metrics: Metrics) -> Result<()> {
+    let mut chains = Vec::new();
+    for chain in &settings.chains {
+        let dir = settings.chain_dir(chain);
+        chains.push(Arc::new(Chain::open_beside(chain.clone(), &dir).await?));
+    }
+    let served = chains.iter().map(serving::served).collect();
+    let probe = Arc::new(Chains(chains.clone()));
+    tokio::select! {
+        served = serving::serve(settings, served, probe.clone()) => served,
+        served = operations::serve(settings, chains.clone(), probe.clone(), metrics) => served,
+        _ = join_all(chains.iter().map(|chain| shadow::run(chain))) => Ok(()),
+    }
+}

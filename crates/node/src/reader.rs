@@ -1,0 +1,152 @@
+//! A chain whose archive another process writes: it is read, and new states are taken as they come.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use chronolith_archive::{Archive, Health};
+use chronolith_finality::{Tail, TailSnapshot};
+use chronolith_serve::{
+    ChainHealth, EndpointHealth, Ingested, Live, Probe, Reorg, RpcHealth, ServedChain,
+};
+
+use crate::chain::open_reader;
+use crate::readiness::{Facts, why_not_ready};
+use crate::serving::served_as;
+use crate::settings::ChainSettings;
+
+/// How often a newer state is looked for: within a second it must be seen.
+pub(crate) const REFRESH_EVERY: Duration = Duration::from_millis(250);
+
+/// An archive that another process writes.
+pub(crate) struct Reader {
+    settings: ChainSettings,
+    archive: Archive,
+    looked: Mutex<Looked>,
+}
+
+/// How looking for newer states goes.
+#[derive(Clone, Default)]
+struct Looked {
+    good: Option<Instant>,
+    trouble: Option<String>,
+}
+
+impl Reader {
+    pub(crate) async fn open(settings: ChainSettings, dir: &Path) -> Result<Self> {
+        let archive = open_reader(&settings, dir).await?;
+        let looked = Looked {
+            good: Some(Instant::now()),
+            trouble: None,
+        };
+        Ok(Self {
+            settings,
+            archive,
+            looked: Mutex::new(looked),
+        })
+    }
+
+    pub(crate) fn served(self: &Arc<Self>) -> Arc<ServedChain> {
+        served_as(&self.settings, &self.archive, self.clone())
+    }
+
+    /// Takes newer states until dropped.
+    pub(crate) async fn refresh(&self) {
+        loop {
+            let refreshed = self.archive.refresh().await;
+            let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+            match refreshed {
+                Ok(()) => {
+                    looked.good = Some(Instant::now());
+                    looked.trouble = None;
+                }
+                Err(error) => {
+                    let (name, said) = (&self.settings.name, error.to_string());
+                    let known = looked.trouble.replace(said.clone());
+                    if known.as_deref() != Some(said.as_str()) {
+                        tracing::warn!(chain = %name, %said, "no newer state can be read, serving the last one");
+                    }
+                }
+            }
+            drop(looked);
+            tokio::time::sleep(REFRESH_EVERY).await;
+        }
+    }
+}
+
+impl Live for Reader {
+    fn tail(&self) -> TailSnapshot {
+        Tail::new(0, None).snapshot()
+    }
+
+    fn source_head(&self) -> Option<u64> {
+        None
+    }
+
+    /// Without a source nobody here knows.
+    fn is_at_source_head(&self, _number: u64) -> bool {
+        false
+    }
+
+    fn health(&self) -> ChainHealth {
+        let report = self.archive.health();
+        let looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let looked = looked.clone();
+        let halt = match &report.health {
+            Health::Halted(halt) => Some(halt.reason.clone()),
+            _ => None,
+        };
+        let since_good = looked.good.map(|at| at.elapsed());
+        let head = report.head.map(|head| head.number);
+        ChainHealth {
+            chain: self.settings.chain_id,
+            version: None,
+            topics_watching: None,
+            name: self.settings.name.clone(),
+            rpc: RpcHealth {
+                http: "off",
+                ws: "off",
+            },
+            queue_depth: 0,
+            paused: halt.is_some(),
+            // A halted archive is served as before: only its writer stands still.
+            not_ready_reason: why_not_ready(&Facts {
+                halt: None,
+                since_good,
+                poll: REFRESH_EVERY,
+                trouble: looked.trouble.as_deref(),
+            }),
+            paused_reason: halt,
+            trouble: looked.trouble,
+            last_good_round_seconds: since_good.map(|since| since.as_secs()),
+            last_seen_block: None,
+            last_safe_block: head,
+            last_backfill_block: head,
+            lag_blocks: None,
+            last_safe_inclusion: None,
+            l1: None,
+        }
+    }
+
+    fn endpoints(&self) -> Vec<EndpointHealth> {
+        Vec::new()
+    }
+
+    fn reorgs(&self) -> Vec<Reorg> {
+        Vec::new()
+    }
+
+    fn ingested(&self) -> Ingested {
+        Ingested::default()
+    }
+}
+
+/// All archives that are read.
+pub(crate) struct Readers(pub(crate) Vec<Arc<Reader>>);
+
+impl Probe for Readers {
+    fn chains(&self) -> Vec<ChainHealth> {
+        self.0.iter().map(|reader| reader.health()).collect()
+    }
+}

@@ -1,0 +1,73 @@
+//! `chronolith serve` beside the process that writes: new states are served within a second, with
+//! --follow the newest blocks too.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and waits for a program that it cannot see into"
+)]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
+use serde_json::json;
+use support::rpc::Rpc;
+use support::{Bench, DEPTH_5, serve};
+
+/// How soon a reader must see what the writer published.
+const WITHIN: Duration = Duration::from_secs(1);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_follow_what_another_process_writes() {
+    let node = EvmNode::new(EvmSpec::tiny(31), 100);
+    let server = serve(&node, RpcOptions::default()).await;
+    let bench = Bench::new(&[server.url()], DEPTH_5);
+    bench.refused(&["serve"], "there is no archive");
+    let writer = bench.start();
+    let written = Rpc::new(bench.public());
+    written.until_head(100).await;
+    bench.wait("the archive", || bench.head() == Some(95));
+    let reader = bench.start_with(&["serve"], &[]);
+    let told = "no tail: `latest` is the newest archived block";
+    bench.wait("the reader", || bench.log().contains(told));
+    bench.wait("its listener", || bench.public() != written.base);
+    let read = Rpc::new(bench.public());
+    assert_eq!(read.head().await, Some(95), "no tail");
+    let follower = bench.start_with(&["serve", "--follow"], &[]);
+    bench.wait("its listener", || {
+        let now = bench.public();
+        now != written.base && now != read.base
+    });
+    let followed = Rpc::new(bench.public());
+    followed.until_head(100).await;
+    for _ in 0..5 {
+        node.reorg(3);
+        let head = node.head().number;
+        written.until_head(head).await;
+        followed.until_head(head).await;
+        bench.wait("the archive", || bench.head() == Some(head - 5));
+        let published = Instant::now();
+        read.until_head(head - 5).await;
+        assert!(published.elapsed() < WITHIN, "{:?}", published.elapsed());
+        let range = json!([{ "fromBlock": "earliest", "toBlock": "latest" }]);
+        let tip = written.call("eth_getLogs", range.clone()).await;
+        assert_eq!(followed.call("eth_getLogs", range.clone()).await, tip);
+        let archived = json!([{ "fromBlock": "earliest", "toBlock": "finalized" }]);
+        let archived = written.call("eth_getLogs", archived).await;
+        assert_eq!(read.call("eth_getLogs", range).await, archived);
+    }
+    // A reader knows no source: whether there is a later block it cannot say.
+    let (status, answer) = read.get("/v1/chains/31337/block/before/99999999999").await;
+    assert_eq!(
+        (status, &answer["error"]["code"]),
+        (409, &json!("NOT_INDEXED_YET"))
+    );
+    assert_eq!(answer["error"]["indexedUpTo"], node.head().number - 5);
+    // The writer ends; readers go on.
+    writer.stop();
+    assert_eq!(read.head().await, Some(node.head().number - 5));
+    reader.stop();
+    follower.stop();
+}

@@ -1,0 +1,223 @@
+//! Answers over HTTP while the chain changes: each is of one chain, whole, and proven against every
+//! block that the simulated node ever had.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and waits for a program that it cannot see into"
+)]
+
+mod support;
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use chronolith_model::{Block, Hash32};
+use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
+use serde_json::{Value, json};
+use support::rpc::Rpc;
+use support::{Bench, serve};
+
+const CONFIRMATIONS: u64 = 12;
+const ASK_FOR: Duration = Duration::from_secs(6);
+
+/// A sequence of numbers, the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// Every block that there ever was, by its hash.
+#[derive(Default)]
+struct Ever(HashMap<String, Block>);
+
+impl Ever {
+    fn note(&mut self, node: &EvmNode, from: u64) {
+        for number in from..=node.head().number {
+            let block = node.block(number).unwrap().to_model();
+            self.0.insert(block.clock.hash.to_string(), block);
+        }
+    }
+
+    /// The blocks of a range of the chain that ends with this block.
+    fn chain(&self, last: &str, from: u64) -> Vec<&Block> {
+        let mut chain = vec![&self.0[last]];
+        while chain.last().unwrap().clock.number > from {
+            let parent: Hash32 = chain.last().unwrap().clock.parent_hash;
+            chain.push(&self.0[&parent.to_string()]);
+        }
+        chain.reverse();
+        chain
+    }
+}
+
+/// What identifies a log of an answer.
+fn place(log: &Value) -> (String, u64, String) {
+    let number = log["logIndex"].as_str().unwrap().trim_start_matches("0x");
+    let index = u64::from_str_radix(number, 16).unwrap();
+    let text = |field: &str| log[field].as_str().unwrap().to_owned();
+    (text("blockHash"), index, text("data"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("0x{digits}")
+}
+
+/// Asks for logs from a block to `latest` in pages of random size, until all are there or a page is
+/// refused because its block was replaced; returns the pages' logs and what they were about.
+async fn ask_paged(
+    rpc: &Rpc,
+    dice: &mut Dice,
+    from: u64,
+    topic: Option<&str>,
+) -> Option<(Vec<Value>, Value)> {
+    let limit = 1 + dice.below(200);
+    let mut filter =
+        json!({ "fromBlock": format!("0x{from:x}"), "toBlock": "latest", "limit": limit });
+    if let Some(topic) = topic {
+        filter["topics"] = json!([[topic]]);
+    }
+    let first = rpc.answer("chronolith_getLogs", json!([filter])).await;
+    let first = first.get("result")?.clone();
+    let last = first["toBlock"].clone();
+    filter["toBlock"] = json!(format!("0x{:x}", last["number"].as_u64().unwrap()));
+    let mut logs: Vec<Value> = first["logs"].as_array().unwrap().clone();
+    let mut page = first;
+    while let Some(cursor) = page["nextCursor"].as_str().map(str::to_owned) {
+        filter["cursor"] = json!(cursor);
+        let answer = rpc.answer("chronolith_getLogs", json!([filter])).await;
+        page = answer.get("result")?.clone();
+        if page["toBlock"] != last {
+            return None;
+        }
+        logs.extend(page["logs"].as_array().unwrap().iter().cloned());
+    }
+    Some((logs, last))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_during_reorgs_are_of_one_chain_and_whole() {
+    let node = EvmNode::new(EvmSpec::tiny(77), 120);
+    let server = serve(&node, RpcOptions::default()).await;
+    let more = format!(
+        r#", "finality": {{ "mode": "depth", "confirmations": {CONFIRMATIONS} }}, "rpcWs": ["{}"]"#,
+        server.ws_url()
+    );
+    let bench = Bench::new(&[server.url()], &more);
+    let running = bench.start();
+    let rpc = Rpc::new(bench.public());
+    rpc.until_head(node.head().number).await;
+    let mut ever = Ever::default();
+    ever.note(&node, 0);
+    let topic = node
+        .block(3)
+        .unwrap()
+        .to_model()
+        .logs
+        .iter()
+        .find_map(|log| log.topic(0).map(hex));
+    let mut dice = Dice(7);
+    let began = Instant::now();
+    let (mut compared, mut crossed, mut heads, mut replaced) = (0, 0, Vec::new(), 0);
+    while began.elapsed() < ASK_FOR {
+        let depth = dice.below(CONFIRMATIONS - 1);
+        let from = node.head().number - depth;
+        match depth {
+            0 => node.mine(1 + dice.below(2)),
+            depth => node.reorg(depth),
+        };
+        ever.note(&node, from);
+        for _ in 0..3 {
+            let from = node.head().number.saturating_sub(1 + dice.below(40));
+            let narrow = topic.as_deref().filter(|_| dice.below(2) == 0);
+            let Some((logs, last)) = ask_paged(&rpc, &mut dice, from, narrow).await else {
+                replaced += 1;
+                continue;
+            };
+            let chain = ever.chain(last["hash"].as_str().unwrap(), from);
+            let wanted = chain.iter().flat_map(|block| {
+                let hash = block.clock.hash.to_string();
+                let logs = block.logs.iter().filter(|log| {
+                    narrow.is_none_or(|topic| log.topic(0).is_some_and(|first| hex(first) == topic))
+                });
+                logs.map(move |log| (hash.clone(), u64::from(log.log_index()), hex(log.data())))
+            });
+            let wanted: Vec<_> = wanted.collect();
+            let ours: Vec<_> = logs.iter().map(place).collect();
+            assert_eq!(ours, wanted, "from {from} to {last}");
+            compared += ours.len();
+            crossed += u64::from(chain.len() as u64 > CONFIRMATIONS);
+            heads.push(last["hash"].as_str().unwrap().to_owned());
+        }
+    }
+    heads.dedup();
+    println!(
+        "note: {compared} logs, {crossed} answers over the seam, {} heads, {replaced} refused",
+        heads.len()
+    );
+    assert!(
+        compared > 1_000 && crossed > 20 && heads.len() > 20,
+        "too little was compared"
+    );
+    running.stop();
+}
+
+/// Every log by `eth_getLogs`, in ranges of every size, equals the chain's; blocks by number and by
+/// hash say the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_settled_chain_is_answered_exactly() {
+    let node = EvmNode::new(EvmSpec::tiny(78), 150);
+    let server = serve(&node, RpcOptions::default()).await;
+    let more = r#", "finality": { "mode": "depth", "confirmations": 20 }, "datasets": ["headers", "logs", "tx_hashes", "transactions"]"#;
+    let bench = Bench::new(&[server.url()], more);
+    let running = bench.start();
+    let rpc = Rpc::new(bench.public());
+    let head = node.head().number;
+    rpc.until_head(head).await;
+    let mut dice = Dice(3);
+    for _ in 0..100 {
+        let from = dice.below(head + 1);
+        let to = from + dice.below(head + 1 - from);
+        let range = json!([{ "fromBlock": format!("0x{from:x}"), "toBlock": format!("0x{to:x}") }]);
+        let logs = rpc.call("eth_getLogs", range).await;
+        let ours: Vec<_> = logs.as_array().unwrap().iter().map(place).collect();
+        let blocks = (from..=to).map(|number| node.block(number).unwrap().to_model());
+        let wanted: Vec<_> = blocks
+            .flat_map(|block| {
+                let hash = block.clock.hash.to_string();
+                let logs = block.logs.into_iter();
+                logs.map(move |log| (hash.clone(), u64::from(log.log_index()), hex(log.data())))
+            })
+            .collect();
+        assert_eq!(ours, wanted, "{from} to {to}");
+    }
+    for number in [0, 1, 17, head - 21, head - 20, head - 19, head] {
+        let tag = format!("0x{number:x}");
+        let by_number = rpc.call("eth_getBlockByNumber", json!([tag, true])).await;
+        let hash = node
+            .block(number)
+            .unwrap()
+            .to_model()
+            .clock
+            .hash
+            .to_string();
+        assert_eq!(by_number["hash"], hash);
+        let by_hash = rpc.call("eth_getBlockByHash", json!([hash, true])).await;
+        assert_eq!(by_number, by_hash);
+        for tx in by_number["transactions"].as_array().unwrap() {
+            let found = rpc
+                .call("eth_getTransactionByHash", json!([tx["hash"]]))
+                .await;
+            assert_eq!(found, *tx);
+        }
+    }
+    running.stop();
+}
