@@ -18,11 +18,11 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## run every test, after checking or installing what they need
-	@scripts/need cargo cc postgres anvil hardhat
+	@scripts/need cargo cc postgres anvil hardhat chromium
 	@scripts/phase "tests" scripts/test
 
 check: ## everything that must hold before a change lands: fmt, clippy, doc, tidy, test
-	@scripts/need cargo lints cc postgres anvil hardhat
+	@scripts/need cargo lints cc postgres anvil hardhat chromium
 	@$(MAKE) --no-print-directory fmt
 	@$(MAKE) --no-print-directory clippy
 	@$(MAKE) --no-print-directory doc

@@ -21,6 +21,9 @@ pub(crate) struct Cli {
     /// The port where everybody is answered, over PORT and the settings file [default: 8080].
     #[arg(long, global = true)]
     pub(crate) port: Option<u16>,
+    /// The port of health and metrics, over the settings file [default: 9464].
+    #[arg(long, global = true, value_name = "PORT")]
+    pub(crate) metrics_port: Option<u16>,
     /// What to log, over RUST_LOG and LOG_LEVEL [default: info].
     #[arg(long, global = true, value_name = "FILTER")]
     pub(crate) log_level: Option<String>,

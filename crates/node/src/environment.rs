@@ -21,6 +21,8 @@ pub(crate) struct Overrides {
     pub(crate) data_dir: Option<PathBuf>,
     /// The port where everybody is answered.
     pub(crate) port: Option<u16>,
+    /// The port of health and metrics.
+    pub(crate) metrics_port: Option<u16>,
     /// How often to look for new blocks at a portal.
     pub(crate) ingest_interval: Option<Duration>,
 }
@@ -44,6 +46,7 @@ impl Overrides {
         };
         Ok(Self {
             port,
+            metrics_port: cli.metrics_port,
             data_dir: data_dir.or_else(|| variable("DATA_DIR").map(PathBuf::from)),
             ingest_interval: seconds.map(Duration::from_secs),
         })

@@ -55,22 +55,22 @@ impl Reader {
     pub(crate) async fn refresh(&self) {
         loop {
             let refreshed = self.archive.refresh().await;
-            let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-            match refreshed {
-                Ok(()) => {
-                    looked.good = Some(Instant::now());
-                    looked.trouble = None;
-                }
-                Err(error) => {
-                    let (name, said) = (&self.settings.name, error.to_string());
-                    let known = looked.trouble.replace(said.clone());
-                    if known.as_deref() != Some(said.as_str()) {
-                        tracing::warn!(chain = %name, %said, "no newer state can be read, serving the last one");
-                    }
-                }
-            }
-            drop(looked);
+            self.note(refreshed.err().map(|error| error.to_string()));
             tokio::time::sleep(REFRESH_EVERY).await;
+        }
+    }
+}
+
+impl Reader {
+    fn note(&self, trouble: Option<String>) {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if trouble.is_none() {
+            looked.good = Some(Instant::now());
+        }
+        let known = std::mem::replace(&mut looked.trouble, trouble.clone());
+        if let Some(said) = trouble.filter(|said| known.as_ref() != Some(said)) {
+            let name = &self.settings.name;
+            tracing::warn!(chain = %name, %said, "no newer state can be read, serving the last one");
         }
     }
 }

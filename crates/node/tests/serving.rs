@@ -135,7 +135,7 @@ async fn answers_during_reorgs_are_of_one_chain_and_whole() {
             depth => node.reorg(depth),
         };
         ever.note(&node, from);
-        for _ in 0..3 {
+        for _ in 0..12 {
             let from = node.head().number.saturating_sub(1 + dice.below(40));
             let narrow = topic.as_deref().filter(|_| dice.below(2) == 0);
             let Some((logs, last)) = ask_paged(&rpc, &mut dice, from, narrow).await else {

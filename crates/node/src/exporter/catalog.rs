@@ -280,6 +280,17 @@ const METRICS: &[(Kind, &str, &str)] = &[
         "chronolith_archive_garbage_removed_total",
         "objects that were collected",
     ),
+    (Counter, "chronolith_rpc_requests_total", "JSON-RPC calls"),
+    (
+        Histogram,
+        "chronolith_rpc_seconds",
+        "how long a call took until its answer could be sent",
+    ),
+    (
+        Counter,
+        "chronolith_http_panics_total",
+        "handlers that panicked",
+    ),
     (
         Counter,
         "chronolith_archive_cache_hits_total",

@@ -4,6 +4,7 @@
 //! replaced by environment variables, so that keys need not be in the file.
 
 mod finality;
+mod process;
 mod raw;
 mod schema;
 
@@ -26,6 +27,7 @@ use crate::hex::parse_hex;
 use raw::{RawBackfill, RawChain, RawChainEntry, RawEndpoint, RawScope, RawSettings};
 
 pub(crate) use finality::{Finality, L1Settings};
+pub(crate) use process::Token;
 
 pub(crate) use schema::schema;
 
@@ -45,17 +47,6 @@ pub(crate) const EXAMPLE: &str = r#"{
 }
 "#;
 
-/// Bytes of history that may be on their way, of all chains, and of one at least and at most.
-const LISTEN: &str = "0.0.0.0:8080";
-const CACHE_MIB: u64 = 256;
-const CACHE_MIB_BOUNDS: std::ops::RangeInclusive<u64> = 8..=1 << 20;
-const HISTORY_BYTES: u64 = 256 << 20;
-const HISTORY_BYTES_LEAST: u64 = 4 << 20;
-const HISTORY_BYTES_MOST: u64 = 128 << 20;
-
-/// Where operators ask for acts by default.
-const ADMIN_LISTEN: &str = "127.0.0.1:9465";
-
 /// Where anybody may read the datasets of known chains.
 const PUBLIC_PORTAL: &str = "https://portal.sqd.dev/datasets";
 
@@ -71,16 +62,6 @@ pub(crate) struct Settings {
     pub(crate) admin_listen: SocketAddr,
     pub(crate) admin_token: Option<Token>,
     pub(crate) chains: Vec<ChainSettings>,
-}
-
-/// What somebody must know; it is never printed.
-#[derive(Clone)]
-pub(crate) struct Token(pub(crate) String);
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token")
-    }
 }
 
 /// One chain.
@@ -161,6 +142,9 @@ impl Settings {
         if let Some(port) = overrides.port {
             self.listen.set_port(port);
         }
+        if let Some(port) = overrides.metrics_port {
+            self.metrics_listen.set_port(port);
+        }
         let from_portals = self
             .chains
             .iter_mut()
@@ -183,7 +167,7 @@ impl Settings {
             !raw.chains.is_empty(),
             "chains: at least one chain is needed"
         );
-        let cache = cache(raw.cache_mib)?;
+        let cache = process::cache(raw.cache_mib)?;
         let mut chains: Vec<ChainSettings> = Vec::new();
         for (at, entry) in raw.chains.into_iter().enumerate() {
             let path = format!("chains[{at}]");
@@ -199,12 +183,13 @@ impl Settings {
             chains.push(chain);
         }
         finality::settle(&mut chains)?;
-        share_memory(&mut chains);
+        process::share_memory(&mut chains);
         let port = raw.metrics_port.or(raw.service.metrics_port);
         let port = port.or(raw.metrics.and_then(|metrics| metrics.port));
-        let (admin_listen, admin_token) = admin(raw.admin_listen.as_deref(), raw.admin_token)?;
+        let (admin_listen, admin_token) =
+            process::admin(raw.admin_listen.as_deref(), raw.admin_token)?;
         Ok(Self {
-            listen: public(raw.listen.as_deref())?,
+            listen: process::public(raw.listen.as_deref())?,
             admin_listen,
             admin_token,
             metrics_listen: SocketAddr::from(([0, 0, 0, 0], port.unwrap_or(9_464))),
@@ -264,47 +249,6 @@ fn ranges(raw: &RawBackfill) -> Result<RangeSettings> {
         most,
         ..default
     })
-}
-
-/// One cache for all chains, or theirs would add up.
-fn cache(mib: Option<u64>) -> Result<Cache> {
-    let mib = mib.unwrap_or(CACHE_MIB);
-    ensure!(
-        CACHE_MIB_BOUNDS.contains(&mib),
-        "cacheMib: {mib} is not between {} and {}",
-        CACHE_MIB_BOUNDS.start(),
-        CACHE_MIB_BOUNDS.end()
-    );
-    Ok(Cache::of_bytes(mib << 20))
-}
-
-/// All chains together hold so much history on its way, each the same part of it.
-fn share_memory(chains: &mut [ChainSettings]) {
-    let share = HISTORY_BYTES / chains.len().max(1) as u64;
-    for chain in chains {
-        chain.ranges.hold_bytes = share.clamp(HISTORY_BYTES_LEAST, HISTORY_BYTES_MOST);
-    }
-}
-
-/// Where everybody is answered.
-fn public(listen: Option<&str>) -> Result<SocketAddr> {
-    let listen = listen.unwrap_or(LISTEN);
-    let address = listen.parse();
-    address.with_context(|| format!("listen: `{listen}` is no address such as {LISTEN}"))
-}
-
-/// Where acts are asked for: on this machine, or with a token.
-fn admin(listen: Option<&str>, token: Option<String>) -> Result<(SocketAddr, Option<Token>)> {
-    let listen = listen.unwrap_or(ADMIN_LISTEN);
-    let address: SocketAddr = listen
-        .parse()
-        .with_context(|| format!("adminListen: `{listen}` is no address such as {ADMIN_LISTEN}"))?;
-    let token = token.filter(|token| !token.is_empty()).map(Token);
-    ensure!(
-        address.ip().is_loopback() || token.is_some(),
-        "adminListen: {listen} can be reached from elsewhere: give an adminToken"
-    );
-    Ok((address, token))
 }
 
 /// A typed value, or which field is wrong and why.

@@ -385,7 +385,7 @@ function coverageDetails() {
 
 function endpointTable() {
   const body = el("tbody");
-  const heads = ["Endpoint", "State", "Requests", "Failures", "Latency", "Last error"];
+  const heads = ["Endpoint", "State", "Requests", "Failures", "Last error"];
   const right = new Set([2, 3, 4]);
   const table = el(
     "table",
@@ -432,11 +432,7 @@ function endpointTable() {
               setAttr(pill, "data-tone", ENDPOINT_TONES[endpoint.state] ?? "warn");
               setText(cells[2], count(endpoint.requests));
               setText(cells[3], count(endpoint.failures));
-              setText(
-                cells[4],
-                Number.isFinite(endpoint.latencyMs) ? `${rate(endpoint.latencyMs)} ms` : NONE,
-              );
-              setText(cells[5], endpoint.lastError ?? NONE);
+              setText(cells[4], endpoint.lastError ?? NONE);
             },
           };
         },

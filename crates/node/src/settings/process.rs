@@ -1,0 +1,76 @@
+//! What the process shares among its chains: listeners and memory.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+
+use anyhow::{Context as _, Result, ensure};
+use chronolith_archive::Cache;
+
+use super::ChainSettings;
+
+/// Where everybody is answered by default, and where operators are.
+const LISTEN: &str = "0.0.0.0:8080";
+const ADMIN_LISTEN: &str = "127.0.0.1:9465";
+
+/// MiB of what queries read, of all chains together.
+const CACHE_MIB: u64 = 256;
+const CACHE_MIB_BOUNDS: RangeInclusive<u64> = 8..=1 << 20;
+
+/// Bytes of history that may be on their way, of all chains, and of one at least and at most.
+const HISTORY_BYTES: u64 = 256 << 20;
+const HISTORY_BYTES_LEAST: u64 = 4 << 20;
+const HISTORY_BYTES_MOST: u64 = 128 << 20;
+
+/// What somebody must know; it is never printed.
+#[derive(Clone)]
+pub(crate) struct Token(pub(crate) String);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token")
+    }
+}
+
+/// One cache for all chains, or theirs would add up.
+pub(super) fn cache(mib: Option<u64>) -> Result<Cache> {
+    let mib = mib.unwrap_or(CACHE_MIB);
+    ensure!(
+        CACHE_MIB_BOUNDS.contains(&mib),
+        "cacheMib: {mib} is not between {} and {}",
+        CACHE_MIB_BOUNDS.start(),
+        CACHE_MIB_BOUNDS.end()
+    );
+    Ok(Cache::of_bytes(mib << 20))
+}
+
+/// All chains together hold so much history on its way, each the same part of it.
+pub(super) fn share_memory(chains: &mut [ChainSettings]) {
+    let share = HISTORY_BYTES / chains.len().max(1) as u64;
+    for chain in chains {
+        chain.ranges.hold_bytes = share.clamp(HISTORY_BYTES_LEAST, HISTORY_BYTES_MOST);
+    }
+}
+
+/// Where everybody is answered.
+pub(super) fn public(listen: Option<&str>) -> Result<SocketAddr> {
+    let listen = listen.unwrap_or(LISTEN);
+    let address = listen.parse();
+    address.with_context(|| format!("listen: `{listen}` is no address such as {LISTEN}"))
+}
+
+/// Where acts are asked for: on this machine, or with a token.
+pub(super) fn admin(
+    listen: Option<&str>,
+    token: Option<String>,
+) -> Result<(SocketAddr, Option<Token>)> {
+    let listen = listen.unwrap_or(ADMIN_LISTEN);
+    let address: SocketAddr = listen
+        .parse()
+        .with_context(|| format!("adminListen: `{listen}` is no address such as {ADMIN_LISTEN}"))?;
+    let token = token.filter(|token| !token.is_empty()).map(Token);
+    ensure!(
+        address.ip().is_loopback() || token.is_some(),
+        "adminListen: {listen} can be reached from elsewhere: give an adminToken"
+    );
+    Ok((address, token))
+}
