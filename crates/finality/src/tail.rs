@@ -137,13 +137,19 @@ impl Tail {
         Ok(self.release(&removed))
     }
 
-    /// Drops every block through a number: a published state of the archive holds them.
-    pub fn drop_through(&mut self, number: u64) {
+    /// Drops every block through a number, and gives them back, oldest first: a published state of the
+    /// archive holds them.
+    pub fn drop_through(&mut self, number: u64) -> Vec<Arc<Block>> {
         let behind = self.slots.partition_point(|slot| slot.number() <= number);
+        if behind == 0 {
+            return Vec::new();
+        }
         let dropped: Vec<_> = self.slots.drain(..behind).collect();
-        if let Some(last) = self.release(&dropped).last() {
+        let dropped = self.release(&dropped);
+        if let Some(last) = dropped.last() {
             self.base = Some(last.clock.block_ref());
         }
+        dropped
     }
 
     /// The blocks as they are now. It stays as it is while the tail changes, and keeps its blocks

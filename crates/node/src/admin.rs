@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use chronolith_model::BlockRange;
-use chronolith_serve::{Act, Later, Operator, Probe as _, Range, Refusal, admin};
+use chronolith_serve::{Act, Later, Operator, Probe as _, Range, Refusal, admin, listen};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use crate::acts::ChainAct;
 use crate::chain::Chain;
 use crate::commands::fill_lacking;
-use crate::operations::Chains;
+use crate::operations::{CONNECTIONS_MAX, Chains};
 use crate::refill::Refill;
 use crate::settings::{Settings, Token};
 
@@ -148,9 +148,9 @@ impl Operator for Desk {
 
 /// Serves acts until dropped, and says in the data directory where.
 pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<Chain>>) -> Result<()> {
-    let listen = settings.admin_listen;
-    let listener = TcpListener::bind(listen).await;
-    let listener = listener.with_context(|| format!("cannot listen on {listen} (adminListen)"))?;
+    let asked = settings.admin_listen;
+    let listener = TcpListener::bind(asked).await;
+    let listener = listener.with_context(|| format!("cannot listen on {asked} (adminListen)"))?;
     let address = listener.local_addr()?;
     tracing::info!(listen = %address, "acts of operators");
     let _note = Note::write(&settings.data_dir, address)?;
@@ -176,7 +176,7 @@ pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<Chain>>) -> Resul
         }
     };
     tokio::select! {
-        served = async { axum::serve(listener, router).await } => served.context("serve acts"),
+        served = listen(listener, router, CONNECTIONS_MAX) => served.context("serve acts"),
         () = jobs => Ok(()),
     }
 }

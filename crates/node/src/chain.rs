@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use chronolith_archive::{Archive, Settings as ArchiveSettings};
-use chronolith_finality::{Settings as WindowSettings, Tail, TailSnapshot, Tracker};
+use chronolith_finality::{Rule, Settings as WindowSettings, Tail, TailSnapshot, Tracker};
 use chronolith_model::{BlockRange, BlockRef, ChainId, Hash32, Verification};
 use chronolith_source::evm::{EvmSettings, EvmSource};
 use chronolith_source::portal::PortalSource;
@@ -28,8 +28,8 @@ const TAIL_BYTES_MAX: usize = 256 << 20;
 /// How a chain does, for people.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Status {
-    /// The source's newest block.
-    pub(crate) source_head: Option<BlockRef>,
+    /// The source's newest block, and when it was seen to be that.
+    pub(crate) source_head: Option<(BlockRef, Instant)>,
     /// Why nothing moves, where nothing does.
     pub(crate) trouble: Option<String>,
     /// When a round last ended well.
@@ -45,6 +45,8 @@ pub(crate) struct Chain {
     pub(crate) l1: Option<L1>,
     pub(crate) want: Want,
     pub(crate) meters: Meters,
+    /// Whether another process writes the archive, and says by it what is final.
+    pub(crate) is_beside: bool,
     window: Mutex<Window>,
     status: Mutex<Status>,
     gaps: Mutex<Gaps>,
@@ -76,22 +78,24 @@ impl Chain {
         tell_syncing(&settings, &*source).await;
         let archive = open_writer(&settings, dir).await?;
         genesis::check(&settings, dir, &*source).await?;
-        Self::with(settings, archive, source).await
+        Self::with(settings, archive, source, false).await
     }
 
     /// Opens the archive for reading, beside the process that writes it.
     pub(crate) async fn open_beside(settings: ChainSettings, dir: &Path) -> Result<Self> {
         let source = open_source(&settings).await?;
         let archive = open_reader(&settings, dir).await?;
-        Self::with(settings, archive, source).await
+        Self::with(settings, archive, source, true).await
     }
 
     async fn with(
         settings: ChainSettings,
         archive: Archive,
         source: Arc<dyn Source>,
+        is_beside: bool,
     ) -> Result<Self> {
-        let window = Window::above(&settings, archive.health().head)?;
+        let rule = rule(&settings, is_beside);
+        let window = Window::above(rule, archive.health().head)?;
         let l1 = match &settings.l1 {
             Some(l1) if !l1.endpoints.is_empty() => Some(L1::open(&settings, l1).await?),
             // That chain is followed too: `share_l1` shares its source.
@@ -103,6 +107,7 @@ impl Chain {
             source,
             archive,
             meters: Meters::new(settings.chain_id),
+            is_beside,
             window: Mutex::new(window),
             status: Mutex::default(),
             gaps: Mutex::default(),
@@ -138,6 +143,11 @@ impl Chain {
 
     pub(crate) fn status(&self) -> MutexGuard<'_, Status> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the source's newest block.
+    pub(crate) fn note_source_head(&self, head: BlockRef) {
+        self.status().source_head = Some((head, Instant::now()));
     }
 
     /// Notes that a block is known to be missing.
@@ -205,15 +215,15 @@ impl Chain {
 
     /// Begins anew above the archive: after history was filled in below everything known.
     pub(crate) fn reset_window(&self) -> Result<()> {
-        *self.window() = Window::above(&self.settings, self.archive.health().head)?;
+        let rule = rule(&self.settings, self.is_beside);
+        *self.window() = Window::above(rule, self.archive.health().head)?;
         Ok(())
     }
 }
 
 impl Window {
-    fn above(settings: &ChainSettings, head: Option<BlockRef>) -> Result<Self> {
-        let tracker = Tracker::new(settings.finality.rule(), WindowSettings::default(), head)
-            .context("finality")?;
+    fn above(rule: Rule, head: Option<BlockRef>) -> Result<Self> {
+        let tracker = Tracker::new(rule, WindowSettings::default(), head).context("finality")?;
         Ok(Self {
             tracker,
             tail: Tail::new(TAIL_BYTES_MAX, head),
@@ -223,10 +233,17 @@ impl Window {
 
     /// Forgets blocks that a published state of the archive holds.
     pub(crate) fn drop_through(&mut self, number: u64) {
-        self.tail.drop_through(number);
-        let tail = self.tail.snapshot();
-        self.proofs
-            .retain(|hash, _| tail.find_block(hash).is_some());
+        for block in self.tail.drop_through(number) {
+            self.proofs.remove(&block.clock.hash);
+        }
+    }
+}
+
+/// What makes a block final: the chain's rule, or whoever writes the archive.
+fn rule(settings: &ChainSettings, is_beside: bool) -> Rule {
+    match is_beside {
+        true => Rule::Tag,
+        false => settings.finality.rule(),
     }
 }
 

@@ -144,11 +144,11 @@ async fn catch_up(chain: &Chain) -> Result<(), Trouble> {
     let heads = chain.source.heads().await?;
     if let Health::Halted(halt) = chain.archive.health().health {
         // Nothing would be taken, so nothing is fetched. That the source has moved is still shown.
-        chain.status().source_head = Some(heads.head);
+        chain.note_source_head(heads.head);
         let reason = halt.reason;
         return Err(ArchiveError::Halted { reason }.into());
     }
-    chain.status().source_head = Some(heads.head);
+    chain.note_source_head(heads.head);
     if let Some(l1) = &chain.l1 {
         l1.note_safe(heads.safe);
         l1.wait_once().await;

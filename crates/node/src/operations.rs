@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use chronolith_archive::Health;
 use chronolith_model::{Scope, ScopeEntry};
 use chronolith_serve::{
-    ChainHealth, InclusionHealth, L1Health, Metrics, Probe, RpcHealth, operations,
+    ChainHealth, InclusionHealth, L1Health, Metrics, Probe, RpcHealth, listen, operations,
 };
 use chronolith_source::evm::Subscription;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -22,6 +22,9 @@ use crate::settings::Settings;
 
 /// Samples of histograms pile up until somebody tidies them.
 const UPKEEP: Duration = Duration::from_secs(5);
+
+/// Operators and their programs are few.
+pub(crate) const CONNECTIONS_MAX: usize = 64;
 
 /// All chains of the process.
 pub(crate) struct Chains(pub(crate) Vec<Arc<Chain>>);
@@ -47,6 +50,7 @@ pub(crate) fn health_of(chain: &Chain) -> ChainHealth {
         Health::Halted(halt) => Some(halt.reason.clone()),
         _ => None,
     };
+    let trouble = status.trouble.as_deref().map(without_paths);
     let since_good = status.good_round.map(|at| at.elapsed());
     // A round may try for long before it fails: meanwhile the endpoints know more.
     let failing = endpoints.iter().filter(|endpoint| endpoint.cooling);
@@ -55,9 +59,9 @@ pub(crate) fn health_of(chain: &Chain) -> ChainHealth {
         halt: paused_reason.as_deref(),
         since_good,
         poll: chain.settings.poll,
-        trouble: status.trouble.as_deref().or(failing.next()),
+        trouble: trouble.as_deref().or(failing.next()),
     });
-    let seen = status.source_head.map(|block| block.number);
+    let seen = status.source_head.map(|(block, _)| block.number);
     let up = endpoints.iter().any(|endpoint| !endpoint.cooling);
     ChainHealth {
         chain: chain.settings.chain_id,
@@ -75,7 +79,7 @@ pub(crate) fn health_of(chain: &Chain) -> ChainHealth {
         queue_depth: waiting,
         paused: paused_reason.is_some(),
         paused_reason,
-        trouble: status.trouble,
+        trouble,
         not_ready_reason,
         last_good_round_seconds: since_good.map(|since| since.as_secs()),
         last_seen_block: seen,
@@ -88,6 +92,15 @@ pub(crate) fn health_of(chain: &Chain) -> ChainHealth {
         }),
         l1: chain.l1.as_ref().map(l1_health),
     }
+}
+
+/// Where files lie is nobody's business who looks from outside: it is in the log.
+pub(crate) fn without_paths(said: &str) -> String {
+    let mut parts = said.split(" (path=");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |shown, part| {
+        shown + part.split_once(')').map_or("", |(_, behind)| behind)
+    })
 }
 
 fn l1_health(l1: &L1) -> L1Health {
@@ -118,9 +131,9 @@ pub(crate) async fn serve(
     probe: Arc<dyn Probe>,
     handle: PrometheusHandle,
 ) -> Result<()> {
-    let listen = settings.metrics_listen;
-    let listener = TcpListener::bind(listen).await;
-    let listener = listener.with_context(|| format!("cannot listen on {listen} (metricsPort)"))?;
+    let address = settings.metrics_listen;
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.with_context(|| format!("cannot listen on {address} (metricsPort)"))?;
     tracing::info!(listen = %listener.local_addr()?, "health and metrics");
     let (shown, upkeep) = (handle.clone(), handle);
     let (of, data_dir) = (probe.clone(), settings.data_dir.clone());
@@ -136,7 +149,26 @@ pub(crate) async fn serve(
     };
     let router = operations(probe, metrics);
     tokio::select! {
-        served = async { axum::serve(listener, router).await } => served.context("serve health"),
+        served = listen(listener, router, CONNECTIONS_MAX) => served.context("serve health"),
         () = tidy => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_stay_inside() {
+        for (said, shown) in [
+            ("no answer", "no answer"),
+            (
+                "cannot open (path=/a/b c): gone (path=/d)",
+                "cannot open: gone",
+            ),
+            ("cut (path=/a", "cut"),
+        ] {
+            assert_eq!(without_paths(said), shown);
+        }
     }
 }

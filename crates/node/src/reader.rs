@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use chronolith_archive::{Archive, Health};
 use chronolith_finality::{Tail, TailSnapshot};
+use chronolith_model::BlockRef;
 use chronolith_serve::{
     ChainHealth, EndpointHealth, Ingested, Live, Probe, Reorg, RpcHealth, ServedChain,
 };
 
 use crate::chain::open_reader;
+use crate::operations::without_paths;
 use crate::readiness::{Facts, why_not_ready};
 use crate::serving::served_as;
 use crate::settings::ChainSettings;
@@ -85,7 +87,7 @@ impl Live for Reader {
     }
 
     /// Without a source nobody here knows.
-    fn is_at_source_head(&self, _number: u64) -> bool {
+    fn is_source_head(&self, _head: BlockRef) -> bool {
         false
     }
 
@@ -97,6 +99,7 @@ impl Live for Reader {
             Health::Halted(halt) => Some(halt.reason.clone()),
             _ => None,
         };
+        let trouble = looked.trouble.as_deref().map(without_paths);
         let since_good = looked.good.map(|at| at.elapsed());
         let head = report.head.map(|head| head.number);
         ChainHealth {
@@ -115,10 +118,10 @@ impl Live for Reader {
                 halt: None,
                 since_good,
                 poll: REFRESH_EVERY,
-                trouble: looked.trouble.as_deref(),
+                trouble: trouble.as_deref(),
             }),
             paused_reason: halt,
-            trouble: looked.trouble,
+            trouble,
             last_good_round_seconds: since_good.map(|since| since.as_secs()),
             last_seen_block: None,
             last_safe_block: head,

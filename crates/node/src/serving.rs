@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use chronolith_archive::Archive;
 use chronolith_finality::TailSnapshot;
+use chronolith_model::BlockRef;
 use chronolith_serve::{
     ChainHealth, EndpointHealth, Ingested, Limits, Live, Probe, Reorg, Served, ServedChain, listen,
     public,
 };
 use chronolith_source::EndpointReport;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 use crate::chain::Chain;
 use crate::clock::now;
@@ -30,14 +33,14 @@ impl Live for Followed {
     }
 
     fn source_head(&self) -> Option<u64> {
-        self.0.status().source_head.map(|head| head.number)
+        let seen = self.0.status().source_head;
+        seen.map(|(head, _)| head.number)
     }
 
-    fn is_at_source_head(&self, number: u64) -> bool {
-        let status = self.0.status();
+    fn is_source_head(&self, head: BlockRef) -> bool {
         let patience = self.0.settings.poll.max(ROUND_AT_LEAST) * 2;
-        let recent = status.good_round.is_some_and(|at| at.elapsed() <= patience);
-        recent && status.source_head.is_some_and(|head| head.number == number)
+        let seen = self.0.status().source_head;
+        seen.is_some_and(|(block, at)| block == head && at.elapsed() <= patience)
     }
 
     fn health(&self) -> ChainHealth {
@@ -120,9 +123,34 @@ pub(crate) async fn serve_on(
     chains: Vec<Arc<ServedChain>>,
     probe: Arc<dyn Probe>,
 ) -> Result<()> {
-    let limits = Limits::default();
+    let mut limits = Limits::default();
+    limits.connections = limits.connections.min(files_for_connections());
     let router = public(Served::new(chains), probe, limits, Arc::new(now));
-    listen(listener, router, limits.connections)
-        .await
-        .context("serve")
+    // In a task of its own: whoever waits here may compute for long, and connections must not wait.
+    let mut task = JoinSet::new();
+    task.spawn(listen(listener, router, limits.connections));
+    match task.join_next().await {
+        Some(Ok(served)) => served.context("serve"),
+        _ => bail!("the public listener ended, please report it"),
+    }
+}
+
+/// Files that the archives and everything else may have open.
+const FILES_KEPT: u64 = 512;
+
+/// How many connections the system allows, with as many files as may be had and a part of them kept for
+/// the archives: a crowd of clients must not keep blocks from being written.
+fn files_for_connections() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.or(limit.current).unwrap_or(u64::MAX);
+    let raised = Rlimit {
+        current: Some(most),
+        maximum: limit.maximum,
+    };
+    let files = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => most,
+        Err(_) => limit.current.unwrap_or(most),
+    };
+    let left = files.saturating_sub(FILES_KEPT).max(files / 4);
+    usize::try_from(left).unwrap_or(usize::MAX).max(1)
 }

@@ -1,9 +1,12 @@
 //! The newest blocks above an archive that another process writes: walked into a tail of our own, never
 //! archived here. What the writer has published leaves the tail.
 
-use chronolith_finality::joins;
+use std::time::Instant;
+
+use chronolith_finality::{Mark, Seen};
 
 use crate::chain::Chain;
+use crate::clock::now;
 use crate::ingest::{Trouble, report};
 use crate::reader::REFRESH_EVERY;
 use crate::walk;
@@ -16,7 +19,43 @@ pub(crate) async fn run(chain: &Chain) {
     tokio::select! {
         () = chain.source.listen() => {}
         () = rounds(chain) => {}
+        // Beside the rounds: a source that hangs must not keep the archive from being looked at.
+        () = refresh(chain) => {}
     }
+}
+
+async fn refresh(chain: &Chain) {
+    loop {
+        if let Err(trouble) = align(chain).await {
+            report(chain, &trouble);
+        }
+        tokio::time::sleep(REFRESH_EVERY).await;
+    }
+}
+
+/// Takes the archive's newest state, and lets the tail stand on it.
+async fn align(chain: &Chain) -> Result<(), Trouble> {
+    chain.archive.refresh().await?;
+    let Some(head) = chain.archive.health().head else {
+        return Ok(());
+    };
+    let is_ours = {
+        let window = chain.window();
+        window.tracker.finalized() == Some(head)
+            || window.tracker.hash_at(head.number) == Some(head.hash)
+    };
+    if !is_ours {
+        // The writer went on without us, took blocks back, or is on another fork than our tail.
+        let reset = chain.reset_window();
+        return reset.map_err(|error| Trouble::Other(error.to_string()));
+    }
+    let mut window = chain.window();
+    window.tracker.observe(&Seen {
+        finalized: Some(Mark::from(head)),
+        ..Seen::at(now())
+    });
+    window.drop_through(head.number);
+    Ok(())
 }
 
 async fn rounds(chain: &Chain) {
@@ -26,33 +65,23 @@ async fn rounds(chain: &Chain) {
         match round(chain).await {
             Ok(()) => {
                 let mut status = chain.status();
-                status.good_round = Some(std::time::Instant::now());
+                status.good_round = Some(Instant::now());
                 status.trouble = None;
             }
             Err(trouble) => report(chain, &trouble),
         }
         tokio::select! {
-            () = tokio::time::sleep(chain.settings.poll.min(REFRESH_EVERY)) => {}
+            () = tokio::time::sleep(chain.settings.poll) => {}
             Ok(()) = hints.changed() => {}
         }
     }
 }
 
 async fn round(chain: &Chain) -> Result<(), Trouble> {
-    chain.archive.refresh().await?;
-    let head = chain.archive.health().head;
-    let known = chain.window().tracker.head();
-    let is_behind = known.map(|known| known.number) < head.map(|head| head.number);
-    // What the writer published may be another fork than ours, or lie above all that we have.
-    if is_behind || !joins(head, &chain.tail()) {
-        let reset = chain.reset_window();
-        reset.map_err(|error| Trouble::Other(error.to_string()))?;
-    }
-    if let Some(head) = head {
-        chain.window().drop_through(head.number);
-    }
+    align(chain).await?;
     let heads = chain.source.heads().await?;
-    chain.status().source_head = Some(heads.head);
+    chain.note_source_head(heads.head);
+    let head = chain.archive.health().head;
     let archived = head.map_or(0, |head| head.number);
     let above = heads.head.number.saturating_sub(archived);
     if above > BLOCKS_MAX {

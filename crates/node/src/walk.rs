@@ -8,7 +8,7 @@ use chronolith_model::{BlockRange, BlockRef, Hash32};
 use chronolith_serve::Reorg;
 use chronolith_source::{Fetched, Heads};
 
-use crate::chain::{Chain, Proof};
+use crate::chain::{Chain, Proof, Window};
 use crate::clock::now;
 use crate::confirm;
 use crate::ingest::{self, Trouble};
@@ -37,7 +37,9 @@ pub(crate) async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), Trouble>
         let end = end.min(heads.head.number.saturating_add(1));
         let fetched = fetch(chain, BlockRange::new(next, end)).await?;
         offer_all(chain, heads, fetched).await?;
-        ingest::finalize(chain, &ingest::observe(chain, heads)).await?;
+        if !chain.is_beside {
+            ingest::finalize(chain, &ingest::observe(chain, heads)).await?;
+        }
     }
 }
 
@@ -180,24 +182,7 @@ fn offer(chain: &Chain, shown_by: &Endpoint, one: &Fetched) -> Result<Offered, T
                 chain.seen.note_blocks(std::iter::once(&one.block));
                 window.tail.push(one.block.clone())
             }
-            Step::Rollback { to } => {
-                let from = window.tail.head();
-                let gone = window.tail.rollback(to);
-                let blocks = gone.as_ref().map_or(0, Vec::len);
-                if let Some(from) = from.filter(|_| blocks > 0) {
-                    let (at, depth) = (now(), blocks as u64);
-                    chain.seen.note_reorg(Reorg {
-                        at,
-                        depth,
-                        from,
-                        to,
-                    });
-                }
-                tracing::info!(chain = %chain.settings.name, to = to.number, blocks, "reorg");
-                chain.meters.reorgs.increment(1);
-                chain.meters.reorg_depth.record(blocks as f64);
-                gone.map(|_| ())
-            }
+            Step::Rollback { to } => roll_back(chain, window, to),
             Step::Finalize(_) => Ok(()),
         };
         done.map_err(|error: TailError| Trouble::Other(error.to_string()))?;
@@ -205,6 +190,29 @@ fn offer(chain: &Chain, shown_by: &Endpoint, one: &Fetched) -> Result<Offered, T
     // Depth alone may make something final with each block.
     window.tracker.observe(&Seen::at(now()));
     Ok(Offered::Taken)
+}
+
+/// Takes every block above one away, and tells of it.
+fn roll_back(chain: &Chain, window: &mut Window, to: BlockRef) -> Result<(), TailError> {
+    let from = window.tail.head();
+    let gone = window.tail.rollback(to)?;
+    for block in &gone {
+        window.proofs.remove(&block.clock.hash);
+    }
+    let blocks = gone.len();
+    if let Some(from) = from.filter(|_| blocks > 0) {
+        let (at, depth) = (now(), blocks as u64);
+        chain.seen.note_reorg(Reorg {
+            at,
+            depth,
+            from,
+            to,
+        });
+    }
+    tracing::info!(chain = %chain.settings.name, to = to.number, blocks, "reorg");
+    chain.meters.reorgs.increment(1);
+    chain.meters.reorg_depth.record(blocks as f64);
+    Ok(())
 }
 
 /// A final block was replaced, or an endpoint says so: the block at the archive's head tells. If that

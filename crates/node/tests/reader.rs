@@ -68,6 +68,25 @@ async fn readers_follow_what_another_process_writes() {
     // The writer ends; readers go on.
     writer.stop();
     assert_eq!(read.head().await, Some(node.head().number - 5));
+    // What an operator takes back is final nowhere any more, tail or not.
+    bench.say(&["rewind", "--to", "60", "--reason", "a test"]);
+    let rewound = Instant::now();
+    read.until_head(60).await;
+    let finalized = json!(["finalized", false]);
+    while followed
+        .call("eth_getBlockByNumber", finalized.clone())
+        .await["number"]
+        != "0x3c"
+    {
+        assert!(rewound.elapsed() < WITHIN, "{:?}", rewound.elapsed());
+    }
+    assert!(rewound.elapsed() < WITHIN, "{:?}", rewound.elapsed());
+    followed.until_head(node.head().number).await;
+    let whole = json!([{ "fromBlock": "earliest", "toBlock": "latest" }]);
+    let logs = followed.call("eth_getLogs", whole).await;
+    let blocks = (0..=node.head().number).map(|number| node.block(number).unwrap().to_model());
+    let wanted: usize = blocks.map(|block| block.logs.len()).sum();
+    assert_eq!(logs.as_array().unwrap().len(), wanted);
     reader.stop();
     follower.stop();
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::http::StatusCode;
 use chronolith_model::{BlockRange, LogFilter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -35,6 +35,8 @@ pub struct Limits {
     pub queries_at_once: usize,
     /// Bytes of logs that wait to be read by whoever asked; queries wait beyond it.
     pub unread_bytes: usize,
+    /// Bytes of requests that are on their way in.
+    pub bodies_bytes: usize,
     /// Connections that are open at the same time.
     pub connections: usize,
 }
@@ -52,8 +54,9 @@ impl Default for Limits {
             times: 1_000,
             block_range: None,
             timeout: Duration::from_secs(10),
-            queries_at_once: 32,
+            queries_at_once: 16,
             unread_bytes: 256 << 20,
+            bodies_bytes: 64 << 20,
             connections: 4_096,
         }
     }
@@ -74,7 +77,12 @@ pub(crate) struct Context {
     pub(crate) version: Arc<str>,
     queries: Arc<Semaphore>,
     unread: Arc<Semaphore>,
+    bodies: Arc<Semaphore>,
 }
+
+/// How long a query may wait for others, and for memory that slow readers hold.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
+const HOLD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Memory is counted in these.
 const UNIT: usize = 1 << 10;
@@ -90,13 +98,25 @@ impl Context {
             version: concat!("chronolith/v", env!("CARGO_PKG_VERSION")).into(),
             queries: Arc::new(Semaphore::new(limits.queries_at_once)),
             unread: Arc::new(Semaphore::new(limits.unread_bytes / UNIT)),
+            bodies: Arc::new(Semaphore::new(limits.bodies_bytes / UNIT)),
         }
     }
 
     /// Reads a body, or says why not.
     pub(crate) async fn read(&self, body: Body) -> Result<Bytes, (StatusCode, String)> {
         let most = self.limits.body_bytes;
-        match tokio::time::timeout(self.limits.timeout, to_bytes(body, most)).await {
+        // Bodies that do not say how long they are count as the longest.
+        let bytes = body
+            .size_hint()
+            .upper()
+            .unwrap_or(u64::MAX)
+            .min(most as u64);
+        let units = (bytes as usize / UNIT).max(1) as u32;
+        let read = async {
+            let _held = self.bodies.acquire_many(units).await;
+            to_bytes(body, most).await
+        };
+        match tokio::time::timeout(self.limits.timeout, read).await {
             Ok(Ok(body)) => Ok(body),
             Ok(Err(_)) => Err((
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -119,19 +139,30 @@ impl Context {
         range: BlockRange,
         filter: &LogFilter,
     ) -> Result<(Page, Option<OwnedSemaphorePermit>), Fault> {
-        let Ok(_running) = self.queries.acquire().await else {
-            return Err(Fault::Busy);
+        let page = {
+            let running = tokio::time::timeout(QUEUE_TIMEOUT, self.queries.acquire()).await;
+            let Ok(Ok(_running)) = running else {
+                return Err(Fault::Busy);
+            };
+            view.logs(range, filter, self.limits.answers).await?
         };
-        let page = view.logs(range, filter, self.limits.answers).await?;
-        let bytes: usize = page.logs.iter().map(|one| one.log.byte_len()).sum();
+        let bytes = page.logs.iter().map(|one| one.log.byte_len()).sum();
+        let held = self.hold(bytes).await?;
+        Ok((page, held))
+    }
+
+    /// Memory for an answer that waits to be read. Whoever waits for it may hold some already, so nobody
+    /// waits for long.
+    pub(crate) async fn hold(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, Fault> {
         let units = (bytes / UNIT).min(self.limits.unread_bytes / UNIT);
         if units == 0 {
-            return Ok((page, None));
+            return Ok(None);
         }
         let units = u32::try_from(units).unwrap_or(u32::MAX);
-        match self.unread.clone().acquire_many_owned(units).await {
-            Ok(held) => Ok((page, Some(held))),
-            Err(_) => Err(Fault::Busy),
+        let held = self.unread.clone().acquire_many_owned(units);
+        match tokio::time::timeout(HOLD_TIMEOUT, held).await {
+            Ok(Ok(held)) => Ok(Some(held)),
+            _ => Err(Fault::Busy),
         }
     }
 }

@@ -23,6 +23,8 @@ use tokio::time::{Instant, Sleep};
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a client may take nothing of what is sent.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// What a client that cannot keep up must take in that time at the least.
+const BYTES_AT_LEAST: usize = 1 << 20;
 /// How long to wait when the process has no room for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -65,11 +67,13 @@ pub async fn listen(listener: TcpListener, router: Router, connections: usize) -
     }
 }
 
-/// A connection that fails when nothing can be written for long.
+/// A connection that fails when what is sent is not taken, or taken too slowly.
 struct Timed {
     stream: TcpStream,
     /// Runs while something waits to be written.
     deadline: Option<Pin<Box<Sleep>>>,
+    /// What was taken since when, while the client could not keep up.
+    slow: Option<(Instant, usize)>,
 }
 
 impl Timed {
@@ -77,24 +81,47 @@ impl Timed {
         Self {
             stream,
             deadline: None,
+            slow: None,
         }
     }
 
-    fn timed<T>(
+    fn timed(
         &mut self,
         context: &mut Context<'_>,
-        written: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        if written.is_ready() {
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = written {
             self.deadline = None;
+            return match self.is_too_slow(bytes) {
+                true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                false => written,
+            };
+        }
+        if written.is_ready() {
             return written;
         }
-        let begin = || Box::pin(tokio::time::sleep_until(Instant::now() + WRITE_TIMEOUT));
+        let now = Instant::now();
+        self.slow.get_or_insert((now, 0));
+        let begin = || Box::pin(tokio::time::sleep_until(now + WRITE_TIMEOUT));
         let deadline = self.deadline.get_or_insert_with(begin);
         match deadline.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
         }
+    }
+
+    /// Whether too little was taken in a stretch that began when the client could not keep up.
+    fn is_too_slow(&mut self, bytes: usize) -> bool {
+        let Some((since, taken)) = &mut self.slow else {
+            return false;
+        };
+        *taken += bytes;
+        if since.elapsed() < WRITE_TIMEOUT {
+            return false;
+        }
+        let is_slow = *taken < BYTES_AT_LEAST;
+        self.slow = None;
+        is_slow
     }
 }
 
@@ -132,8 +159,7 @@ impl AsyncWrite for Timed {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.timed(context, flushed)
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

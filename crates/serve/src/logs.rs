@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chronolith_archive::{Budget, Error as ArchiveError, LogRecord};
 use chronolith_model::{
-    Block, BlockRange, Cursor, Dataset, Log, LogFilter, Order, Select, Verification,
+    Block, BlockRange, Clause, Cursor, Dataset, Log, LogFilter, Order, Select, Verification,
 };
 
 use crate::fault::Fault;
@@ -55,8 +55,15 @@ impl View<'_> {
                 break;
             }
             match part == archived {
-                true => self.take_archived(part, filter, &mut page).await?,
-                false => self.take_from_tail((part, range), filter, limits, &mut page)?,
+                true => {
+                    let taken = self.take_archived(part, filter, &mut page).await;
+                    taken.map_err(|fault| widen(fault, &part, &range, filter.order))?;
+                }
+                false => {
+                    let parts = (part, range);
+                    self.take_from_tail(parts, filter, limits, &mut page)
+                        .await?;
+                }
             }
         }
         Ok(page)
@@ -115,7 +122,7 @@ impl View<'_> {
         Ok(())
     }
 
-    fn take_from_tail(
+    async fn take_from_tail(
         &self,
         (part, whole): (BlockRange, BlockRange),
         filter: &LogFilter,
@@ -135,8 +142,16 @@ impl View<'_> {
             Order::Ascending => self.tail.blocks_in(part).collect(),
             Order::Descending => self.tail.blocks_in(part).rev().collect(),
         };
+        let wanted = Wanted::new(filter);
+        let mut looked_at = 0;
         for block in blocks {
-            for log in matching(block, filter) {
+            looked_at += block.logs.len();
+            if looked_at >= LOOK_AT_ONCE {
+                looked_at = 0;
+                // Others wait for this thread, and deadlines are seen only here.
+                tokio::task::yield_now().await;
+            }
+            for log in matching(block, &wanted) {
                 bytes += log.byte_len() as u64;
                 let full = match () {
                     () if is_one_block || page.logs.is_empty() => None,
@@ -173,6 +188,32 @@ impl View<'_> {
     }
 }
 
+/// A range that fits a part of the blocks, as one that fits all of them: newest first, what fits begins
+/// with the newest block of all.
+fn widen(fault: Fault, part: &BlockRange, whole: &BlockRange, order: Order) -> Fault {
+    match fault {
+        Fault::Archive(ArchiveError::TooLarge {
+            budget,
+            limit,
+            fits,
+        }) => {
+            // One block fits always; of several parts, one is less than all of them.
+            let fits = fits.or(Some(*part).filter(|part| part.len() < whole.len()));
+            let fits = match order {
+                Order::Ascending => fits,
+                Order::Descending => fits.map(|fits| BlockRange::new(fits.start, whole.end)),
+            };
+            ArchiveError::TooLarge {
+                budget,
+                limit,
+                fits,
+            }
+            .into()
+        }
+        other => other,
+    }
+}
+
 /// Whether the cursor lies behind all of a part, in the order of the filter.
 fn is_behind(part: &BlockRange, filter: &LogFilter) -> bool {
     filter.cursor.is_some_and(|cursor| match filter.order {
@@ -181,8 +222,51 @@ fn is_behind(part: &BlockRange, filter: &LogFilter) -> bool {
     })
 }
 
+/// Logs of the tail that are looked at in one go.
+const LOOK_AT_ONCE: usize = 4_096;
+
+/// A filter whose alternatives are sorted: there may be thousands, and every log is compared.
+struct Wanted<'a> {
+    filter: &'a LogFilter,
+    emitters: Option<Vec<&'a [u8]>>,
+    topics: Vec<Option<Vec<&'a [u8]>>>,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(filter: &'a LogFilter) -> Self {
+        let sorted = |clause: &'a Clause| match clause {
+            Clause::Any => None,
+            Clause::OneOf(values) => {
+                let mut values: Vec<&[u8]> = values.iter().map(|value| &**value).collect();
+                values.sort_unstable();
+                Some(values)
+            }
+        };
+        Self {
+            filter,
+            emitters: sorted(&filter.emitters),
+            topics: filter.topics.iter().map(sorted).collect(),
+        }
+    }
+
+    fn has(&self, log: &Log) -> bool {
+        let admits = |values: &Option<Vec<&[u8]>>, value: &[u8]| {
+            let values = values.as_ref();
+            values.is_none_or(|values| values.binary_search(&value).is_ok())
+        };
+        self.topics.len() <= log.topic_count()
+            && admits(&self.emitters, log.emitter())
+            && self
+                .topics
+                .iter()
+                .zip(log.topics())
+                .all(|(values, topic)| admits(values, topic))
+    }
+}
+
 /// Logs of a block that are wanted, in the order of the filter.
-fn matching<'a>(block: &'a Block, filter: &'a LogFilter) -> impl Iterator<Item = &'a Log> {
+fn matching<'a>(block: &'a Block, wanted: &'a Wanted<'a>) -> impl Iterator<Item = &'a Log> {
+    let filter = wanted.filter;
     let at = filter
         .cursor
         .filter(|cursor| cursor.block.number == block.clock.number);
@@ -201,7 +285,7 @@ fn matching<'a>(block: &'a Block, filter: &'a LogFilter) -> impl Iterator<Item =
             Order::Ascending => log.log_index() > cursor.log_index,
             Order::Descending => log.log_index() < cursor.log_index,
         });
-        !past && behind && filter.matches(log)
+        !past && behind && wanted.has(log)
     })
 }
 

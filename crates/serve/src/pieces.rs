@@ -72,6 +72,7 @@ impl LogsAnswer {
 pub(crate) struct Pieces {
     pieces: VecDeque<Piece>,
     bytes: usize,
+    held: Vec<OwnedSemaphorePermit>,
 }
 
 enum Piece {
@@ -88,6 +89,11 @@ struct Logs {
 }
 
 impl Pieces {
+    /// Memory that is held until all is sent.
+    pub(crate) fn hold(&mut self, held: Option<OwnedSemaphorePermit>) {
+        self.held.extend(held);
+    }
+
     pub(crate) fn text(&mut self, text: &[u8]) {
         self.bytes += text.len();
         match self.pieces.back_mut() {

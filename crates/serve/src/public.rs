@@ -1,7 +1,11 @@
 //! The public listener's places: console, REST, JSON-RPC.
 
+use std::time::Duration;
+
 use axum::Router;
+use axum::extract::Request;
 use axum::http::{HeaderName, Method, StatusCode};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -35,7 +39,7 @@ pub fn public(
         .allow_methods([Method::GET])
         .expose_headers([next_cursor]);
     Router::new()
-        .route("/{chain}", post(rpc::serve))
+        .route("/{chain}", post(rpc::serve).get(rest::nothing))
         .route("/v1/chains/{chain}/rpc", post(rpc::serve))
         .route("/v1/chains", get(chains::list))
         .route("/v1/chains/{chain}", get(chains::one))
@@ -52,9 +56,24 @@ pub fn public(
         .merge(console::routes())
         .fallback(rest::nothing)
         .method_not_allowed_fallback(rest::wrong_method)
+        .layer(middleware::from_fn(in_time))
         .layer(cross_origin)
         .layer(CompressionLayer::new().compress_when(SizeAbove::new(PACKED_FROM_BYTES)))
         .layer(CatchPanicLayer::custom(panicked))
+}
+
+/// The longest that anything may take until its answer begins. What a client asks for has limits of its
+/// own, far below.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+async fn in_time(request: Request, next: Next) -> Response {
+    match tokio::time::timeout(TIMEOUT, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => {
+            let message = format!("no answer within {} s: ask for less", TIMEOUT.as_secs());
+            RestError::new(StatusCode::SERVICE_UNAVAILABLE, "TIMEOUT", message).into_response()
+        }
+    }
 }
 
 /// A bug in a handler: counted, and told without its details.

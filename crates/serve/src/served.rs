@@ -39,7 +39,7 @@ pub trait Live: Send + Sync {
     fn source_head(&self) -> Option<u64>;
     /// Whether the source's newest block was this one when it was last looked at, and that was no
     /// longer ago than it is looked at.
-    fn is_at_source_head(&self, number: u64) -> bool;
+    fn is_source_head(&self, head: BlockRef) -> bool;
     /// How it does.
     fn health(&self) -> ChainHealth;
     /// How its endpoints do.

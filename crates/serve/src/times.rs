@@ -9,6 +9,23 @@ use chronolith_model::BlockClock;
 use crate::fault::Fault;
 use crate::view::View;
 
+/// A time as it is asked for: finer than blocks have it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Moment {
+    pub(crate) seconds: u64,
+    /// Nanoseconds behind that.
+    pub(crate) nanos: u32,
+}
+
+impl Moment {
+    /// How far a block's time is from it, in nanoseconds.
+    fn distance(&self, timestamp: u64) -> u128 {
+        const SECOND: u128 = 1_000_000_000;
+        let asked = u128::from(self.seconds) * SECOND + u128::from(self.nanos);
+        asked.abs_diff(u128::from(timestamp) * SECOND)
+    }
+}
+
 /// Which block is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Direction {
@@ -68,23 +85,30 @@ impl From<Fault> for Missing {
 }
 
 impl View<'_> {
-    /// The block at a time.
+    /// The block at a time. Between two seconds nothing happens: then inclusive is as good as not.
     pub(crate) async fn at(
         &self,
-        time: u64,
+        moment: Moment,
         direction: Direction,
         inclusive: bool,
     ) -> Result<Found, Missing> {
+        let (seconds, is_between) = (moment.seconds, moment.nanos > 0);
         match direction {
-            Direction::Before => match time.checked_sub(u64::from(!inclusive)) {
-                Some(last) => self.last_through(last).await,
-                None => Err(Missing::None),
-            },
-            Direction::After => match time.checked_add(u64::from(!inclusive)) {
-                Some(first) => self.first_from(first).await,
-                None => Err(Missing::None),
-            },
-            Direction::Closest => self.closest(time).await,
+            Direction::Before => {
+                let back = u64::from(!inclusive && !is_between);
+                match seconds.checked_sub(back) {
+                    Some(last) => self.last_through(last).await,
+                    None => Err(Missing::None),
+                }
+            }
+            Direction::After => {
+                let on = u64::from(!inclusive || is_between);
+                match seconds.checked_add(on) {
+                    Some(first) => self.first_from(first).await,
+                    None => Err(Missing::None),
+                }
+            }
+            Direction::Closest => self.closest(moment).await,
         }
     }
 
@@ -103,8 +127,12 @@ impl View<'_> {
         if let Some(block) = in_tail {
             return Ok(settled(block.clock));
         }
-        let archive = self.archive.as_ref().ok_or_else(|| self.below_tail())?;
-        let archived = archive.head().zip(archive.head_timestamp());
+        let archived = self.archive.as_ref();
+        let archived = archived.and_then(|archive| Some((archive, archive.head()?)));
+        let Some((archive, head)) = archived else {
+            return Err(self.below_tail());
+        };
+        let archived = Some(head).zip(archive.head_timestamp());
         match archived {
             // The block behind it is the tail's first, and it is later.
             Some((head, timestamp)) if timestamp <= time => {
@@ -144,22 +172,29 @@ impl View<'_> {
         }
     }
 
-    /// Whichever is nearer; of two that are equally near, the earlier.
-    async fn closest(&self, time: u64) -> Result<Found, Missing> {
-        let before = match self.last_through(time).await {
-            Ok(found) => Some(found),
+    /// Whichever is nearer; of several that are equally near, the earliest.
+    async fn closest(&self, moment: Moment) -> Result<Found, Missing> {
+        let before = match self.last_through(moment.seconds).await {
+            // Of blocks with one time, the first.
+            Ok(found) => {
+                let first = self.first_from(found.clock.timestamp).await?;
+                Some(Found {
+                    clock: first.clock,
+                    settled: found.settled,
+                })
+            }
             Err(Missing::None) => None,
             Err(other) => return Err(other),
         };
-        if let Some(found) = before.filter(|found| !found.settled || found.clock.timestamp == time)
-        {
+        let is_it = |found: &Found| !found.settled || moment.distance(found.clock.timestamp) == 0;
+        if let Some(found) = before.filter(is_it) {
             return Ok(found);
         }
-        let after = self.first_from(time).await;
+        let after = self.first_from(moment.seconds).await;
         match (before, after) {
             (Some(before), Ok(after)) => {
-                let is_nearer =
-                    after.clock.timestamp.abs_diff(time) < before.clock.timestamp.abs_diff(time);
+                let (one, other) = (before.clock.timestamp, after.clock.timestamp);
+                let is_nearer = moment.distance(other) < moment.distance(one);
                 Ok(if is_nearer { after } else { before })
             }
             (Some(before), Err(Missing::None)) => Ok(before),
@@ -184,12 +219,18 @@ impl View<'_> {
 
     fn is_at_source_head(&self) -> bool {
         let head = self.head();
-        head.is_some_and(|head| self.chain.live.is_at_source_head(head.number))
+        head.is_some_and(|head| self.chain.live.is_source_head(head))
     }
 
+    /// What is asked for lies below the tail's first block, and there is no archive.
     fn below_tail(&self) -> Missing {
-        let first = self.first().unwrap_or_default();
-        Missing::Lacking(format!("blocks below {first} are not indexed"))
+        match self.first() {
+            Some(0) => Missing::None,
+            first => {
+                let first = first.unwrap_or_default();
+                Missing::Lacking(format!("blocks below {first} are not indexed"))
+            }
+        }
     }
 }
 

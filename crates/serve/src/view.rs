@@ -96,16 +96,23 @@ impl<'a> View<'a> {
     }
 
     /// Where a block is; none above the head.
-    pub(crate) fn place(&self, number: u64) -> Option<Place<'_>> {
-        if number >= self.tail_start() {
-            return self.tail.get(number).map(Place::Tail);
+    pub(crate) fn place(&self, number: u64) -> Result<Option<Place<'_>>, Fault> {
+        let start = self.tail_start();
+        self.known_head()?;
+        if number >= start {
+            return Ok(self.tail.get(number).map(Place::Tail));
         }
-        self.archive.as_ref().map(Place::Archive)
+        let lacking = || ArchiveError::NotCovered {
+            missing: BlockRange::new(0, start),
+            covered: BlockRange::new(start, start),
+        };
+        let archive = self.archive.as_ref().ok_or_else(lacking)?;
+        Ok(Some(Place::Archive(archive)))
     }
 
     /// A block's clock; none above the head.
     pub(crate) async fn clock(&self, number: u64) -> Result<Option<BlockClock>, Fault> {
-        match self.place(number) {
+        match self.place(number)? {
             None => Ok(None),
             Some(Place::Tail(block)) => Ok(Some(block.clock)),
             Some(Place::Archive(archive)) => Ok(Some(archive.block_by_number(number).await?)),
@@ -132,6 +139,7 @@ impl<'a> View<'a> {
     /// Whether every block of the chain is there with these datasets: only then what is not found
     /// does not exist.
     pub(crate) fn known_whole(&self, datasets: DatasetSet) -> Result<(), Fault> {
+        self.known_head()?;
         let mut next = 0;
         let coverage = self.archive.iter();
         for (range, _) in coverage.flat_map(|archive| archive.coverage(datasets, None)) {

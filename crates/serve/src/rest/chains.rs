@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use chrono::{DateTime, SecondsFormat};
+use chronolith_model::{BlockRange, DatasetSet};
 use serde_json::{Value, json};
 
 use super::{RestError, chain};
@@ -49,30 +50,40 @@ async fn genesis(chain: &ServedChain) -> Option<u64> {
 pub(crate) async fn status(State(context): State<Context>) -> Json<Value> {
     let mut chains = Vec::new();
     for chain in context.served.iter() {
-        let head = View::take(chain).await.ok().and_then(|view| view.head());
+        let view = View::take(chain).await.ok();
+        let head = view.as_ref().and_then(View::head);
         let (indexed, source) = (head.map(|head| head.number), chain.live.source_head());
         let since = chain.live.health().last_good_round_seconds;
         let updated = since.map(|since| (context.clock)().saturating_sub(since));
+        let there = view.as_ref().map_or(0, there);
         chains.push(json!({
             "name": chain.name,
             "chainId": chain.id,
             "lastIndexedBlock": indexed,
             "latestKnownBlock": source,
-            "progress": source.map(|source| progress(chain, indexed, source)),
+            "progress": source.map(|source| progress(chain, there, source)),
             "updatedAt": updated.and_then(utc),
         }));
     }
     Json(chains.into())
 }
 
+/// How many of the wanted blocks are there: holes count as what they are.
+fn there(view: &View<'_>) -> u64 {
+    let wanted = BlockRange::new(view.chain.start_block, u64::MAX);
+    let archive = view.archive.iter();
+    let covered = archive.flat_map(|archive| archive.coverage(DatasetSet::CLOCK, None));
+    let ranges = covered.map(|(range, _)| range).chain([view.tail_range()]);
+    let there = ranges.filter_map(|range| range.intersect(&wanted));
+    there.map(|range| range.len()).sum()
+}
+
 /// Percent of the wanted blocks up to the source's head that are there, from 0 to 100.
-fn progress(chain: &ServedChain, indexed: Option<u64>, source: u64) -> f64 {
-    let count = |last: u64| last.saturating_add(1).saturating_sub(chain.start_block);
-    let wanted = count(source);
-    let there = indexed.map_or(0, count).min(wanted);
+fn progress(chain: &ServedChain, there: u64, source: u64) -> f64 {
+    let wanted = source.saturating_add(1).saturating_sub(chain.start_block);
     match wanted {
         0 => 100.0,
-        _ => (there as f64 / wanted as f64 * 10_000.0).floor() / 100.0,
+        _ => (there.min(wanted) as f64 / wanted as f64 * 10_000.0).floor() / 100.0,
     }
 }
 

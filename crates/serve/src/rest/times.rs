@@ -10,39 +10,48 @@ use serde_json::{Value, json};
 
 use super::{RestError, chain, parameters};
 use crate::context::Context;
+use crate::fault::Fault;
+use crate::rpc::{Object, RpcError};
 use crate::served::ServedChain;
-use crate::times::{Direction, Found, Missing};
+use crate::times::{Direction, Found, Missing, Moment};
 use crate::view::View;
 
 /// From here on a number is milliseconds: as seconds it would be the year 5138.
 const MILLISECONDS_FROM: u64 = 100_000_000_000;
 
-/// Seconds since 1970 from seconds, milliseconds or ISO 8601. What has no zone is UTC.
-pub(crate) fn read_time(text: &str) -> Option<u64> {
+/// A time from seconds, milliseconds or ISO 8601. What has no zone is UTC.
+pub(crate) fn read_time(text: &str) -> Option<Moment> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         let number: u64 = text.parse().ok()?;
         return Some(match number {
-            MILLISECONDS_FROM.. => number / 1_000,
-            seconds => seconds,
+            MILLISECONDS_FROM.. => Moment {
+                seconds: number / 1_000,
+                nanos: (number % 1_000) as u32 * 1_000_000,
+            },
+            seconds => Moment { seconds, nanos: 0 },
         });
     }
-    let seconds = if let Ok(time) = DateTime::parse_from_rfc3339(text) {
-        time.timestamp()
+    let time = if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+        time.to_utc()
     } else if let Ok(time) = NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f") {
-        time.and_utc().timestamp()
+        time.and_utc()
     } else if let Ok(time) = NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M") {
-        time.and_utc().timestamp()
+        time.and_utc()
     } else {
         let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
-        date.and_hms_opt(0, 0, 0)?.and_utc().timestamp()
+        date.and_hms_opt(0, 0, 0)?.and_utc()
     };
-    u64::try_from(seconds).ok()
+    Some(Moment {
+        seconds: u64::try_from(time.timestamp()).ok()?,
+        // A leap second counts as the end of the one before it.
+        nanos: time.timestamp_subsec_nanos().min(999_999_999),
+    })
 }
 
 /// What is asked for. All of it is checked before any chain is looked at.
 struct Asked {
     direction: Direction,
-    time: u64,
+    time: Moment,
     inclusive: bool,
 }
 
@@ -88,7 +97,7 @@ pub(crate) async fn one(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Many {
-    items: Vec<Item>,
+    items: Vec<Object<Item>>,
 }
 
 #[derive(Deserialize)]
@@ -119,15 +128,16 @@ pub(crate) async fn many(
         };
         RestError::new(status, code, message)
     })?;
-    let many: Many = serde_json::from_slice(&body)
+    let many: Object<Many> = serde_json::from_slice(&body)
         .map_err(|error| RestError::bad("INVALID_BODY", format!("invalid body: {error}")))?;
+    let Object(many) = many;
     let most = context.limits.times;
     if many.items.len() > most {
         let message = format!("{} items, at most {most} are allowed", many.items.len());
         return Err(RestError::bad("TOO_MANY_ITEMS", message));
     }
     let mut results = Vec::with_capacity(many.items.len());
-    for item in &many.items {
+    for Object(item) in &many.items {
         let time = match &item.time {
             Time::Number(number) => number.to_string(),
             Time::Text(text) => text.clone(),
@@ -142,44 +152,57 @@ pub(crate) async fn many(
 }
 
 async fn look_up(chain: &ServedChain, asked: &Asked) -> Result<Value, RestError> {
-    let fault = |fault| RestError::from(crate::rpc::RpcError::from(fault));
-    let view = View::take(chain).await.map_err(fault)?;
-    let mut answer = view.at(asked.time, asked.direction, asked.inclusive).await;
-    if let Err(Missing::Fault(_)) = answer {
+    let (view, answer) = match look_once(chain, asked).await? {
         // An object of this state may be gone by now: once more, from a newer one.
-        chain
-            .archive
-            .refresh()
-            .await
-            .map_err(|error| fault(error.into()))?;
-        let view = View::take(chain).await.map_err(fault)?;
-        answer = view.at(asked.time, asked.direction, asked.inclusive).await;
-    }
-    let indexed = view.head().map(|head| head.number);
-    let (id, time, direction) = (chain.id, asked.time, asked.direction.name());
-    let not_yet = |code, message: String| {
-        RestError::new(StatusCode::CONFLICT, code, message)
-            .with("indexedUpTo", indexed)
-            .with("sourceHead", chain.live.source_head())
+        (_, Err(Missing::Fault(_))) => {
+            let refreshed = chain.archive.refresh().await;
+            refreshed.map_err(|error| fault(error.into()))?;
+            look_once(chain, asked).await?
+        }
+        looked => looked,
     };
     answer
         .map(|found| block_json(&view, &found))
-        .map_err(|missing| match missing {
-            Missing::None => RestError::new(
-                StatusCode::NOT_FOUND,
-                "BLOCK_NOT_FOUND",
-                format!("no block found {direction} timestamp {time} on chain {id}"),
-            ),
-            Missing::NotYet => not_yet(
-                "NOT_INDEXED_YET",
-                format!("blocks {direction} timestamp {time} may not be indexed yet on chain {id}"),
-            ),
-            Missing::Lacking(said) => not_yet(
-                "NOT_COVERED",
-                format!("blocks around timestamp {time} are lacking on chain {id}: {said}"),
-            ),
-            Missing::Fault(other) => fault(other),
-        })
+        .map_err(|missing| refusal(&view, asked, missing))
+}
+
+/// One look, and the view that its answer is of.
+async fn look_once<'a>(
+    chain: &'a ServedChain,
+    asked: &Asked,
+) -> Result<(View<'a>, Result<Found, Missing>), RestError> {
+    let view = View::take(chain).await.map_err(fault)?;
+    let answer = view.at(asked.time, asked.direction, asked.inclusive).await;
+    Ok((view, answer))
+}
+
+fn fault(fault: Fault) -> RestError {
+    RpcError::from(fault).into()
+}
+
+fn refusal(view: &View<'_>, asked: &Asked, missing: Missing) -> RestError {
+    let (id, time, direction) = (view.chain.id, asked.time.seconds, asked.direction.name());
+    let not_yet = |code, message: String| {
+        RestError::new(StatusCode::CONFLICT, code, message)
+            .with("indexedUpTo", view.head().map(|head| head.number))
+            .with("sourceHead", view.chain.live.source_head())
+    };
+    match missing {
+        Missing::None => RestError::new(
+            StatusCode::NOT_FOUND,
+            "BLOCK_NOT_FOUND",
+            format!("no block found {direction} timestamp {time} on chain {id}"),
+        ),
+        Missing::NotYet => not_yet(
+            "NOT_INDEXED_YET",
+            format!("blocks {direction} timestamp {time} may not be indexed yet on chain {id}"),
+        ),
+        Missing::Lacking(said) => not_yet(
+            "NOT_COVERED",
+            format!("blocks around timestamp {time} are lacking on chain {id}: {said}"),
+        ),
+        Missing::Fault(other) => fault(other),
+    }
 }
 
 /// A block that was found.
@@ -201,18 +224,21 @@ mod tests {
 
     #[test]
     fn times_are_read_in_every_spelling() {
+        let whole = |seconds| Some(Moment { seconds, nanos: 0 });
+        let part = |seconds, nanos| Some(Moment { seconds, nanos });
         for (text, expected) in [
-            ("0", Some(0)),
-            ("1700000000", Some(1_700_000_000)),
-            ("1700000000123", Some(1_700_000_000)),
-            ("99999999999", Some(99_999_999_999)),
-            ("100000000000", Some(100_000_000)),
-            ("2023-11-14T22:13:20Z", Some(1_700_000_000)),
-            ("2023-11-14T22:13:20.999Z", Some(1_700_000_000)),
-            ("2023-11-14T23:13:20+01:00", Some(1_700_000_000)),
-            ("2023-11-14T22:13:20", Some(1_700_000_000)),
-            ("2023-11-14T22:13", Some(1_699_999_980)),
-            ("2023-11-14", Some(1_699_920_000)),
+            ("0", whole(0)),
+            ("1700000000", whole(1_700_000_000)),
+            ("1700000000000", whole(1_700_000_000)),
+            ("1700000000123", part(1_700_000_000, 123_000_000)),
+            ("99999999999", whole(99_999_999_999)),
+            ("100000000000", whole(100_000_000)),
+            ("2023-11-14T22:13:20Z", whole(1_700_000_000)),
+            ("2023-11-14T22:13:20.999Z", part(1_700_000_000, 999_000_000)),
+            ("2023-11-14T23:13:20+01:00", whole(1_700_000_000)),
+            ("2023-11-14T22:13:20", whole(1_700_000_000)),
+            ("2023-11-14T22:13", whole(1_699_999_980)),
+            ("2023-11-14", whole(1_699_920_000)),
             ("", None),
             ("-1", None),
             ("+1", None),

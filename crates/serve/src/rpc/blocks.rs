@@ -104,7 +104,7 @@ fn keeps(view: &View<'_>, dataset: Dataset) -> Result<(), Fault> {
 /// All transactions of a block, in order.
 async fn txs(view: &View<'_>, number: u64) -> Result<Vec<Tx>, RpcError> {
     keeps(view, Dataset::TxHashes)?;
-    match view.place(number) {
+    match view.place(number)? {
         Some(Place::Tail(block)) => Ok(block.txs.clone()),
         Some(Place::Archive(archive)) => Ok(archive.transactions(number).await?),
         None => Err(RpcError::unknown_block()),
@@ -113,7 +113,7 @@ async fn txs(view: &View<'_>, number: u64) -> Result<Vec<Tx>, RpcError> {
 
 async fn bodies(view: &View<'_>, number: u64) -> Result<Vec<bytes::Bytes>, RpcError> {
     keeps(view, Dataset::Transactions)?;
-    let found = match view.place(number) {
+    let found = match view.place(number)? {
         Some(Place::Tail(block)) => block.payload.bodies.clone(),
         Some(Place::Archive(archive)) => {
             archive.payload(number, Dataset::Transactions).await?.bodies
@@ -125,7 +125,7 @@ async fn bodies(view: &View<'_>, number: u64) -> Result<Vec<bytes::Bytes>, RpcEr
 
 async fn header(view: &View<'_>, number: u64) -> Result<Header, RpcError> {
     keeps(view, Dataset::Headers)?;
-    let found = match view.place(number) {
+    let found = match view.place(number)? {
         Some(Place::Tail(block)) => block.payload.header.clone(),
         Some(Place::Archive(archive)) => archive.payload(number, Dataset::Headers).await?.header,
         None => None,

@@ -29,11 +29,20 @@ pub(crate) const UNKNOWN_TAG: i64 = -39_001;
 /// The caller's fork is not ours.
 pub(crate) const CONFLICT: i64 = -32_009;
 
+/// Signs of a message at the most.
+const MESSAGE_MAX: usize = 400;
+
 impl RpcError {
     pub(crate) fn new(code: i64, message: impl Into<String>) -> Self {
+        let mut message: String = message.into();
+        // What was sent may be in it, and may be long.
+        if let Some((end, _)) = message.char_indices().nth(MESSAGE_MAX) {
+            message.truncate(end);
+            message.push('…');
+        }
         Self {
             code,
-            message: message.into(),
+            message,
             data: None,
             is_damage: false,
         }
@@ -115,11 +124,17 @@ impl From<ArchiveError> for RpcError {
                 })),
                 is_damage: false,
             },
-            ArchiveError::Corrupt { .. } => Self {
-                is_damage: true,
-                ..Self::new(INTERNAL, said)
-            },
-            _ => Self::new(INTERNAL, said),
+            error => {
+                // Where files lie is nobody's business: it is in the log.
+                tracing::error!(%said, "an answer was not possible");
+                Self {
+                    is_damage: matches!(error, ArchiveError::Corrupt { .. }),
+                    ..Self::new(
+                        INTERNAL,
+                        "the archive cannot be read right now: the log says why",
+                    )
+                }
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::error::{CONFLICT, RpcError};
 use super::reply::Answer;
 use super::tags::resolve;
-use super::wire::{BlockTag, Filter, Fixed, Params};
+use super::wire::{BlockTag, Filter, Fixed, Object, Params};
 use crate::context::Context;
 use crate::cursor;
 use crate::logs::Page;
@@ -23,7 +23,7 @@ pub(super) async fn get_logs(
     view: &View<'_>,
     params: &Params<'_>,
 ) -> Result<Answer, RpcError> {
-    let asked: Filter = params.get(0)?;
+    let Object(asked) = params.get::<Object<Filter>>(0)?;
     let range = range_of(context, view, &asked).await?;
     let filter = filter_of(asked, range);
     let page = context.query(view, range, &filter).await?;
@@ -53,12 +53,14 @@ pub(super) async fn get_page(
     view: &View<'_>,
     params: &Params<'_>,
 ) -> Result<Answer, RpcError> {
-    let (asked, paging): (Filter, Paging) = (params.get(0)?, params.get(0)?);
+    let Object(asked) = params.get::<Object<Filter>>(0)?;
+    let Object(paging) = params.get::<Object<Paging>>(0)?;
+    check_anchor(view, asked.from_block, paging.from_block_hash).await?;
     let range = range_of(context, view, &asked).await?;
-    check_anchor(view, range.start, paging.from_block_hash).await?;
     let mut filter = filter_of(asked, range);
     filter.cursor = paging.cursor.as_deref().map(read_cursor).transpose()?;
-    filter.limit = Some(paging.limit.unwrap_or(context.limits.answers.results));
+    let most = context.limits.answers.results;
+    filter.limit = Some(paging.limit.unwrap_or(most).min(most));
     filter.order = match paging.order.as_deref() {
         None | Some("asc") => Order::Ascending,
         Some("desc") => Order::Descending,
@@ -111,18 +113,20 @@ pub(crate) async fn about(
 /// The block that the caller builds on must be ours, or its answer would mix two forks.
 async fn check_anchor(
     view: &View<'_>,
-    number: u64,
+    from: Option<BlockTag>,
     expected: Option<Fixed<32>>,
 ) -> Result<(), RpcError> {
     let Some(expected) = expected.map(Hash32::from) else {
         return Ok(());
     };
+    let number = resolve(view, from.unwrap_or(BlockTag::Latest))?;
     let clock = view.clock(number).await?;
     if clock.is_some_and(|clock| clock.hash == expected) {
         return Ok(());
     }
     let mut ancestors = Vec::new();
-    for number in (number.saturating_sub(ANCESTORS)..=number).rev() {
+    let newest = number.min(view.known_head()?.number);
+    for number in (newest.saturating_sub(ANCESTORS)..=newest).rev() {
         // Below the first block that is there, there is nothing to tell.
         let Ok(Some(clock)) = view.clock(number).await else {
             break;

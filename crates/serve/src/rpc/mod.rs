@@ -11,7 +11,7 @@ mod reply;
 mod tags;
 mod wire;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -26,8 +26,12 @@ pub(crate) use error::RpcError;
 pub(crate) use logs::{about, range_between};
 pub(crate) use reply::Answer;
 use reply::Reply;
+pub(crate) use wire::Object;
 pub(crate) use wire::{ALTERNATIVES_MAX, BlockTag, Fixed};
 use wire::{Params, Request};
+
+/// How much longer than a query a call may take.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// An id is sent back as it came: it need not be long.
 const ID_BYTES_MAX: usize = 256;
@@ -94,20 +98,21 @@ async fn batch(context: &Context, chain: &ServedChain, body: &[u8]) -> Response 
         return refused(error::INVALID_REQUEST, message);
     }
     let (mut replies, mut bytes) = (Vec::with_capacity(count), 0);
+    let began = Instant::now();
     for raw in calls {
-        let Some(mut answer) = call(context, chain, raw).await else {
+        let full = match () {
+            () if bytes > context.limits.answer_bytes => "max response bytes",
+            () if began.elapsed() > context.limits.timeout => "the time of one request",
+            () => "",
+        };
+        let answer = match full {
+            "" => call(context, chain, raw).await,
+            full => refuse(raw, full),
+        };
+        let Some(answer) = answer else {
             continue;
         };
         bytes += answer.size();
-        if bytes > context.limits.answer_bytes {
-            answer.refuse(RpcError::new(
-                error::LIMIT,
-                format!(
-                    "the batch's answers exceed max response bytes {}: ask in smaller batches",
-                    context.limits.answer_bytes
-                ),
-            ));
-        }
         replies.push(answer);
     }
     match replies.is_empty() {
@@ -116,10 +121,18 @@ async fn batch(context: &Context, chain: &ServedChain, body: &[u8]) -> Response 
     }
 }
 
+/// What is left of a batch that took too much is not looked at any more.
+fn refuse(raw: &RawValue, full: &str) -> Option<Reply> {
+    let request = serde_json::from_str::<Object<Request<'_>>>(raw.get()).ok();
+    let id = request.and_then(|Object(request)| request.id)?;
+    let message = format!("the batch exceeds {full}: ask in smaller batches");
+    Some(Reply::new(id, Err(RpcError::new(error::LIMIT, message))))
+}
+
 /// Answers one call; a notification is not answered.
 async fn call(context: &Context, chain: &ServedChain, raw: &RawValue) -> Option<Reply> {
-    let request: Request<'_> = match serde_json::from_str(raw.get()) {
-        Ok(request) => request,
+    let request = match serde_json::from_str::<Object<Request<'_>>>(raw.get()) {
+        Ok(Object(request)) => request,
         Err(error) => {
             let message = format!("invalid request: {error}");
             return Some(Reply::refused(RpcError::new(
@@ -140,7 +153,8 @@ async fn call(context: &Context, chain: &ServedChain, raw: &RawValue) -> Option<
         )));
     }
     let began = Instant::now();
-    let deadline = context.limits.timeout;
+    // A query ends by itself before this, and then names a range that works.
+    let deadline = context.limits.timeout + GRACE;
     let outcome = match tokio::time::timeout(deadline, answer(context, chain, &request)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(RpcError::new(
@@ -150,7 +164,7 @@ async fn call(context: &Context, chain: &ServedChain, raw: &RawValue) -> Option<
     };
     let meters = &context.meters;
     meters.call(chain.id, &request.method, outcome.is_ok(), began.elapsed());
-    Some(Reply::new(id, outcome))
+    Some(Reply::new(id, outcome).held_by(context).await)
 }
 
 /// Every method.
@@ -178,6 +192,9 @@ async fn answer(
     chain: &ServedChain,
     request: &Request<'_>,
 ) -> Result<Answer, RpcError> {
+    if let Some(answer) = answer_of_itself(context, chain, request) {
+        return answer;
+    }
     let view = View::take(chain).await?;
     match dispatch(context, &view, request).await {
         Err(error) if error.is_damage => {
@@ -189,19 +206,35 @@ async fn answer(
     }
 }
 
+/// What needs no look at the chain.
+fn answer_of_itself(
+    context: &Context,
+    chain: &ServedChain,
+    request: &Request<'_>,
+) -> Option<Result<Answer, RpcError>> {
+    let text = |text: &str| Answer::Json(format!("\"{text}\"").into_bytes());
+    match &*request.method {
+        "eth_chainId" => Some(Ok(Answer::quantity(chain.id))),
+        "net_version" => Some(Ok(text(&chain.id.to_string()))),
+        "web3_clientVersion" => Some(Ok(text(&context.version))),
+        known if METHODS.contains(&known) => None,
+        other => {
+            let shown: String = other.chars().take(80).collect();
+            let message = format!("the method {shown} does not exist/is not available");
+            Some(Err(RpcError::new(error::NO_SUCH_METHOD, message)))
+        }
+    }
+}
+
 async fn dispatch(
     context: &Context,
     view: &View<'_>,
     request: &Request<'_>,
 ) -> Result<Answer, RpcError> {
     let params = |most| Params::read(request.params, most);
-    let text = |text: &str| Answer::Json(format!("\"{text}\"").into_bytes());
     match &*request.method {
         "eth_getLogs" => logs::get_logs(context, view, &params(1)?).await,
         "eth_blockNumber" => Ok(Answer::quantity(view.known_head()?.number)),
-        "eth_chainId" => Ok(Answer::quantity(view.chain.id)),
-        "net_version" => Ok(text(&view.chain.id.to_string())),
-        "web3_clientVersion" => Ok(text(&context.version)),
         "eth_syncing" => Ok(ours::syncing(view)),
         "eth_getBlockByNumber" => blocks::by_number(view, &params(2)?).await,
         "eth_getBlockByHash" => blocks::by_hash(view, &params(2)?).await,
@@ -213,9 +246,8 @@ async fn dispatch(
         "chronolith_getCoverage" => ours::coverage(view),
         "chronolith_blockByTime" => ours::block_by_time(view, &params(1)?).await,
         other => {
-            let shown: String = other.chars().take(80).collect();
-            let message = format!("the method {shown} does not exist/is not available");
-            Err(RpcError::new(error::NO_SUCH_METHOD, message))
+            let message = format!("{other} is listed and not answered: please report it");
+            Err(RpcError::new(error::INTERNAL, message))
         }
     }
 }

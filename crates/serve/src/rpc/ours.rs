@@ -2,13 +2,13 @@
 //! router asks: what is there at all.
 
 use chronolith_archive::Pinned;
-use chronolith_model::{Dataset, DatasetSet};
+use chronolith_model::{Dataset, DatasetSet, Scope};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::error::{PRUNED, RpcError, SERVER};
 use super::reply::Answer;
-use super::wire::Params;
+use super::wire::{Object, Params};
 use crate::names::{dataset_names, level_name, scope_words};
 use crate::rest::times::{block_json, read_time};
 use crate::times::{Direction, Missing};
@@ -35,11 +35,10 @@ pub(super) fn capabilities(view: &View<'_>) -> Result<Answer, RpcError> {
         if !view.chain.datasets.covers(wanted) {
             return json!({ "disabled": true });
         }
-        let coverage = view.archive.iter();
-        let mut coverage = coverage.flat_map(|archive| archive.coverage(wanted, None));
-        let oldest = coverage.next().map(|(range, _)| range.start);
-        let oldest = oldest.or_else(|| view.first()).unwrap_or(0);
-        json!({ "disabled": false, "oldestBlock": format!("0x{oldest:x}") })
+        match oldest(view, wanted) {
+            Some(oldest) => json!({ "disabled": false, "oldestBlock": format!("0x{oldest:x}") }),
+            None => json!({ "disabled": true }),
+        }
     };
     let disabled = json!({ "disabled": true });
     Ok(Answer::json(&json!({
@@ -49,8 +48,26 @@ pub(super) fn capabilities(view: &View<'_>) -> Result<Answer, RpcError> {
         "receipts": disabled,
         "tx": kept(&[Dataset::TxHashes, Dataset::Transactions]),
         "logs": kept(&[Dataset::Logs]),
-        "blocks": kept(&[Dataset::Headers]),
+        "blocks": kept(&[Dataset::Headers, Dataset::TxHashes]),
     })))
+}
+
+/// The block from which on everything is there, up to the head; none where not even the newest is.
+fn oldest(view: &View<'_>, datasets: DatasetSet) -> Option<u64> {
+    if datasets.contains(Dataset::Logs) && view.chain.scope != Scope::All {
+        return None;
+    }
+    let archive = view.archive.iter();
+    let covered = archive.flat_map(|archive: &Pinned| archive.coverage(datasets, None));
+    let (start, mut oldest, mut reached) = (view.tail_start(), None, 0);
+    for (range, _) in covered {
+        if oldest.is_none() || range.start > reached {
+            oldest = Some(range.start);
+        }
+        reached = range.end.max(reached);
+    }
+    let tail = Some(start).filter(|_| !view.tail_range().is_empty());
+    oldest.filter(|_| reached >= start).or(tail)
 }
 
 /// What is covered, by dataset, with the level to which it was proven.
@@ -99,7 +116,7 @@ pub(super) async fn block_by_time(
     view: &View<'_>,
     params: &Params<'_>,
 ) -> Result<Answer, RpcError> {
-    let asked: AtTime = params.get(0)?;
+    let Object(asked) = params.get::<Object<AtTime>>(0)?;
     let direction = Direction::parse(&asked.direction)
         .ok_or_else(|| RpcError::params("direction is none of before, after, closest"))?;
     let time = match &asked.time {

@@ -1,8 +1,10 @@
 //! Answers to calls.
 
 use serde_json::value::RawValue;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::error::RpcError;
+use crate::context::Context;
 use crate::encode;
 use crate::pieces::{LogsAnswer, Pieces};
 
@@ -41,6 +43,8 @@ impl Answer {
 pub(crate) struct Reply {
     id: Box<str>,
     outcome: Result<Answer, RpcError>,
+    /// Memory that is held while the answer is.
+    held: Option<OwnedSemaphorePermit>,
 }
 
 impl Reply {
@@ -48,7 +52,19 @@ impl Reply {
         Self {
             id: id.get().into(),
             outcome,
+            held: None,
         }
+    }
+
+    /// Counts the memory of a large answer until it was read. Logs are counted where they are found.
+    pub(crate) async fn held_by(mut self, context: &Context) -> Self {
+        if let Ok(Answer::Json(json)) = &self.outcome {
+            match context.hold(json.len()).await {
+                Ok(held) => self.held = held,
+                Err(fault) => self.outcome = Err(fault.into()),
+            }
+        }
+        self
     }
 
     /// To a request that has no id, or none that can be read.
@@ -56,6 +72,7 @@ impl Reply {
         Self {
             id: "null".into(),
             outcome: Err(error),
+            held: None,
         }
     }
 
@@ -63,12 +80,8 @@ impl Reply {
         self.outcome.as_ref().map_or(0, Answer::size)
     }
 
-    /// Answers with an error instead.
-    pub(crate) fn refuse(&mut self, error: RpcError) {
-        self.outcome = Err(error);
-    }
-
     fn write(self, out: &mut Pieces) {
+        out.hold(self.held);
         out.text(b"{\"jsonrpc\":\"2.0\",\"id\":");
         out.text(self.id.as_bytes());
         match self.outcome {

@@ -3,11 +3,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 use bytes::Bytes;
 use chronolith_model::{Clause, Hash32};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::error::RpcError;
@@ -16,15 +18,44 @@ use super::error::RpcError;
 pub(crate) const ALTERNATIVES_MAX: usize = 1_000;
 const TOPICS_MAX: usize = 4;
 
+/// What must be an object: fields of a list have no names, and would be taken by their order.
+#[derive(Debug)]
+pub(crate) struct Object<T>(pub(crate) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(ObjectVisitor(PhantomData)).map(Self)
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(fields))
+    }
+}
+
 /// A call.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Request<'a> {
-    #[serde(borrow, default)]
+    /// None where there is none; one that is null is one.
+    #[serde(borrow, default, deserialize_with = "there")]
     pub(crate) id: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(crate) method: Cow<'a, str>,
     #[serde(borrow, default)]
     pub(crate) params: Option<&'a RawValue>,
+}
+
+fn there<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
 }
 
 /// Which block is meant.
