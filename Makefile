@@ -12,7 +12,7 @@ SCOPE := --workspace --all-features --locked
 SHARED := ../shared
 PERF_ARGS ?= --blocks 40000 --logs-per-block 250
 
-.PHONY: help test check fmt clippy doc tidy bench bench-follow demo demo-archive test-s3 test-clients test-fixtures torture fuzz deny
+.PHONY: help test check fmt clippy doc tidy bench bench-follow demo demo-archive test-s3 test-clients soak test-fixtures torture fuzz deny
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,10 @@ test-s3: ## the store contract on a real S3 gateway
 test-clients: ## ethers, viem, alloy and Ponder, pointed at a node and at Chronolith: the same answers
 	@scripts/need cargo cc node npm anvil
 	@scripts/phase "clients" clients/run
+
+soak: ## ten minutes of mixed traffic while a chain grows: no error, memory flat
+	@scripts/need cargo cc
+	CHRONOLITH_SOAK_SECONDS=600 cargo test --locked --release -p chronolith-node --test soak -- --nocapture
 
 test-fixtures: ## every test, none may skip: fails where ../shared is absent
 	@test -d $(SHARED)/fixtures || { echo "test-fixtures: $(SHARED)/fixtures is absent" >&2; exit 1; }

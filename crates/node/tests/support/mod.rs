@@ -195,6 +195,10 @@ impl Bench {
 pub struct Running(Child);
 
 impl Running {
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     pub fn signal(&self, name: &str) {
         let pid = self.0.id().to_string();
         assert!(

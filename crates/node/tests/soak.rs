@@ -1,0 +1,134 @@
+//! Mixed traffic while the chain grows and reorganises: no error, and memory stays where it is. Short
+//! here; `make soak` does it for ten minutes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and waits for a program that it cannot see into"
+)]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
+use serde_json::{Value, json};
+use support::rpc::Rpc;
+use support::{Bench, serve};
+
+const SECONDS: &str = "CHRONOLITH_SOAK_SECONDS";
+const CLIENTS: u64 = 16;
+const BLOCK_TIME: Duration = Duration::from_millis(100);
+/// Memory may grow by so much from the first third to the last: the tail and the archive's tables do.
+const GROWTH: f64 = 1.15;
+const GROWTH_MIB: f64 = 24.0;
+
+/// A question, by its number, about a chain that has so many blocks.
+fn question(kind: u64, number: u64, head: u64) -> (&'static str, Value) {
+    let block = number * 7_919 % head;
+    let hex = |number: u64| format!("0x{number:x}");
+    match kind % 7 {
+        0 => (
+            "eth_getLogs",
+            json!([{ "fromBlock": hex(block), "toBlock": hex(block) }]),
+        ),
+        1 => (
+            "eth_getLogs",
+            json!([{ "fromBlock": hex(block.saturating_sub(50)), "toBlock": hex(block), "topics": [[format!("0x{}", "ab".repeat(32))]] }]),
+        ),
+        2 => ("eth_getLogs", json!([{ "fromBlock": "latest" }])),
+        3 => (
+            "eth_getBlockByNumber",
+            json!([hex(block), number.is_multiple_of(2)]),
+        ),
+        4 => (
+            "chronolith_getLogs",
+            json!([{ "fromBlock": "earliest", "limit": 100, "order": "desc" }]),
+        ),
+        5 => ("eth_blockNumber", json!([])),
+        _ => ("chronolith_getCoverage", json!([])),
+    }
+}
+
+fn memory_mib(process: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    let kib: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib / 1_024.0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mixed_traffic_meets_no_error_and_memory_stays() {
+    let seconds = std::env::var(SECONDS)
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let lasting = Duration::from_secs(seconds.unwrap_or(9));
+    let node = EvmNode::new(EvmSpec::tiny(91), 500);
+    let server = serve(&node, RpcOptions::default()).await;
+    let more = format!(
+        r#", "rpcWs": ["{}"], "finality": {{ "mode": "depth", "confirmations": 20 }}, "datasets": ["headers", "logs", "tx_hashes", "transactions"]"#,
+        server.ws_url()
+    );
+    let bench = Bench::new(&[server.url()], &more);
+    let running = bench.start();
+    let rpc = Rpc::new(bench.public());
+    rpc.until_head(500).await;
+    let (began, asked) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+    let clients = (0..CLIENTS).map(|client| {
+        let (rpc, asked) = (rpc.clone(), asked.clone());
+        tokio::spawn(async move {
+            let mut number = client * 1_000_003;
+            while began.elapsed() < lasting {
+                number += 1;
+                // The head of the start: it is there whatever reorgs come, and so is what is below it.
+                let (method, params) = question(number, number, 480);
+                let answer = rpc.answer(method, params.clone()).await;
+                assert!(answer.get("error").is_none(), "{method} {params}: {answer}");
+                assert!(!answer["result"].is_null(), "{method} {params}: {answer}");
+                if number.is_multiple_of(5) {
+                    let (status, answer) =
+                        rpc.get("/v1/chains/31337/block/before/1600001000").await;
+                    assert_eq!(status, 200, "{answer}");
+                }
+                asked.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    });
+    let clients: Vec<_> = clients.collect();
+    let (mut early, mut late, mut blocks) = (0.0_f64, 0.0_f64, 0);
+    while began.elapsed() < lasting {
+        blocks += 1;
+        match blocks % 10 {
+            0 => node.reorg(3),
+            _ => node.mine(1),
+        };
+        let memory = memory_mib(running.id());
+        match began.elapsed().as_secs_f64() / lasting.as_secs_f64() {
+            part if part < 0.34 => early = early.max(memory),
+            part if part > 0.66 => late = late.max(memory),
+            _ => {}
+        }
+        tokio::time::sleep(BLOCK_TIME).await;
+    }
+    for client in clients {
+        client.await.unwrap();
+    }
+    let asked = asked.load(Ordering::Relaxed);
+    println!(
+        "note: {asked} questions, {blocks} blocks, memory {early:.0} MiB early, {late:.0} MiB late"
+    );
+    assert!(asked > 100, "only {asked} questions");
+    assert!(
+        late < early * GROWTH + GROWTH_MIB,
+        "{early:.0} MiB became {late:.0} MiB"
+    );
+    let log = bench.log();
+    assert!(log.contains("\"message\":\"reorg\""), "no reorg was met");
+    assert!(!log.contains("\"level\":\"ERROR\""), "{log}");
+    running.stop();
+}
