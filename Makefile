@@ -12,7 +12,7 @@ SCOPE := --workspace --all-features --locked
 SHARED := ../shared
 PERF_ARGS ?= --blocks 40000 --logs-per-block 250
 
-.PHONY: help test check fmt clippy doc tidy bench bench-follow demo demo-archive test-s3 test-clients soak test-fixtures torture fuzz deny
+.PHONY: help test check fmt clippy doc tidy bench bench-follow bench-serve demo demo-archive test-s3 test-clients soak test-fixtures torture fuzz deny
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ bench: ## criterion suites, then the stress run beside PostgreSQL (PERF_ARGS="--
 bench-follow: ## following chains beside a bare client (FOLLOW_ARGS="--divide 10 dense" makes it shorter)
 	@scripts/need cargo cc
 	cargo bench --locked -p chronolith-node --bench follow -- $(FOLLOW_ARGS)
+
+bench-serve: ## answers over HTTP beside PostgreSQL (SERVE_ARGS="--divide 4" makes it shorter)
+	@scripts/need cargo cc postgres
+	cargo bench --locked -p chronolith-node --bench serve -- $(SERVE_ARGS)
 
 demo: ## follow two simulated chains with reorgs (DEMO_ARGS="--seconds 20" ends it by itself)
 	@scripts/need cargo cc

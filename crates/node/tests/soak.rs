@@ -75,6 +75,8 @@ async fn mixed_traffic_meets_no_error_and_memory_stays() {
         server.ws_url()
     );
     let bench = Bench::new(&[server.url()], &more);
+    // A cache grows until it is full: with a small one that is soon, and the rest must stay flat.
+    bench.change(r#""metricsPort": 0"#, r#""metricsPort": 0, "cacheMib": 8"#);
     let running = bench.start();
     let rpc = Rpc::new(bench.public());
     rpc.until_head(500).await;

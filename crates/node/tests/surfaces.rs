@@ -15,8 +15,9 @@ use serde_json::Value;
 use support::Bench;
 
 /// Every variable that the program looks at.
-const VARIABLES: [&str; 5] = [
+const VARIABLES: [&str; 6] = [
     "DATA_DIR",
+    "PORT",
     "INGEST_INTERVAL_SECS",
     "RUST_LOG",
     "LOG_LEVEL",
@@ -62,6 +63,37 @@ fn the_data_directory_is_by_flag_over_environment_over_file_over_default() {
     check(WITH, &[], &[("DATA_DIR", "")], "Data goes to /from/file.");
     check(WITH, &[], &variable, "Data goes to /from/environment.");
     check(WITH, &flag, &variable, "Data goes to /from/flag.");
+}
+
+#[test]
+fn the_port_is_by_flag_over_environment_over_file_over_default() {
+    let file = r#"{ "listen": "127.0.0.1:81", "chains": ["base"] }"#;
+    let (variable, flag) = ([("PORT", "82")], ["--port", "83"]);
+    check(WITHOUT, &[], &[], "Everybody is answered on 0.0.0.0:8080.");
+    check(file, &[], &[], "Everybody is answered on 127.0.0.1:81.");
+    check(
+        file,
+        &[],
+        &variable,
+        "Everybody is answered on 127.0.0.1:82.",
+    );
+    check(
+        file,
+        &flag,
+        &variable,
+        "Everybody is answered on 127.0.0.1:83.",
+    );
+    for bad in ["http", "-1", "65536"] {
+        let expected = format!("error: PORT: `{bad}` is no port");
+        check(file, &[], &[("PORT", bad)], &expected);
+    }
+    let bad = r#"{ "listen": "here", "chains": ["base"] }"#;
+    check(
+        bad,
+        &[],
+        &[],
+        "listen: `here` is no address such as 0.0.0.0:8080",
+    );
 }
 
 #[test]

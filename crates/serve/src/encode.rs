@@ -123,6 +123,22 @@ impl LogWriter {
     }
 }
 
+/// Logs as `eth_getLogs` answers them.
+#[must_use]
+pub fn logs_as_json(logs: &[LogRecord]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(logs.iter().map(size_of_log).sum::<usize>() + 2);
+    let mut writer = LogWriter::default();
+    out.push(b'[');
+    for (at, record) in logs.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        writer.write(&mut out, record);
+    }
+    out.push(b']');
+    out
+}
+
 /// About how many bytes a log takes as JSON.
 pub(crate) fn size_of_log(record: &LogRecord) -> usize {
     const NAMES_AND_NUMBERS: usize = 480;

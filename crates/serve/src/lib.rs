@@ -27,6 +27,7 @@ mod view;
 
 pub use admin::{Act, Collect, Later, Operator, Range, Reason, Refusal, RewindTo, admin};
 pub use context::{Clock, Limits};
+pub use encode::logs_as_json;
 pub use health::{ChainHealth, InclusionHealth, L1Health, Probe, RpcHealth};
 pub use listener::listen;
 pub use logs::AnswerLimits;

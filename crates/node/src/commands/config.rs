@@ -23,6 +23,7 @@ pub(crate) fn config(what: ConfigCommand, path: &Path, overrides: &Overrides) ->
             let settings = Settings::load(path, overrides)?;
             let data = settings.data_dir.display();
             println!("{} is fine. Data goes to {data}.", path.display());
+            println!("Everybody is answered on {}.", settings.listen);
             for chain in &settings.chains {
                 println!(
                     "  {} ({}): from block {}, {:?}, finality {:?}, {} endpoint(s), a look every {:?}",
