@@ -2,13 +2,13 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{RestError, chain, parameters};
+use super::{At, RestError, chain, parameters};
 use crate::context::Context;
 use crate::fault::Fault;
 use crate::rpc::{Object, RpcError};
@@ -76,11 +76,11 @@ impl Asked {
 
 pub(crate) async fn one(
     State(context): State<Context>,
-    Path((id, direction, time)): Path<(String, String, String)>,
+    At((id, direction, time)): At<(String, String, String)>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, RestError> {
     let mut asked = Asked::new(&direction, &time, false)?;
-    for (_, value) in parameters(query.as_deref(), &["inclusive"], "INVALID_PARAMETER")? {
+    for (_, value) in parameters(query.as_deref(), &["inclusive"], &[], "INVALID_PARAMETER")? {
         asked.inclusive = match value.as_str() {
             "true" => true,
             "false" => false,

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Path, State};
+use axum::extract::rejection::PathRejection;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use serde_json::value::RawValue;
@@ -39,11 +40,12 @@ const ID_BYTES_MAX: usize = 256;
 /// Answers a body of one call or many.
 pub(crate) async fn serve(
     State(context): State<Context>,
-    Path(chain): Path<String>,
+    chain: Result<Path<String>, PathRejection>,
     body: Body,
 ) -> Response {
-    let found = chain.parse().ok().and_then(|id| context.served.find(id));
-    let Some(chain) = found else {
+    // A name that is not even text is that of no chain.
+    let chain = chain.map_or_else(|_| char::REPLACEMENT_CHARACTER.into(), |Path(chain)| chain);
+    let Some(chain) = context.served.find_named(&chain) else {
         let shown: String = chain.chars().take(40).collect();
         let error = RpcError::new(
             error::SERVER,
