@@ -33,7 +33,7 @@ impl RestError {
         Self {
             status,
             code,
-            message: message.into(),
+            message: codes::brief(message),
             more: Map::new(),
         }
     }

@@ -104,17 +104,10 @@ struct Many {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Item {
     chain_id: u64,
-    time: Time,
+    time: Value,
     direction: String,
     #[serde(default)]
     inclusive: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Time {
-    Number(u64),
-    Text(String),
 }
 
 pub(crate) async fn many(
@@ -138,9 +131,10 @@ pub(crate) async fn many(
     }
     let mut results = Vec::with_capacity(many.items.len());
     for Object(item) in &many.items {
+        // What is neither a number nor a text is no time either, and is told so beside its item.
         let time = match &item.time {
-            Time::Number(number) => number.to_string(),
-            Time::Text(text) => text.clone(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
         };
         let looked_up = async {
             let asked = Asked::new(&item.direction, &time, item.inclusive)?;
