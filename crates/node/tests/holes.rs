@@ -8,11 +8,10 @@
 
 mod support;
 
-use chronolith_archive::Provenance;
-use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, Scope};
+use chronolith_model::BlockRange;
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
 use serde_json::Value;
-use support::{Bench, DEPTH_5, assert_equals, open_to_write, serve};
+use support::{Bench, DEPTH_5, assert_equals, put_island, serve};
 
 const KEPT: &str = r#""datasets": ["logs", "tx_hashes"]"#;
 
@@ -24,19 +23,6 @@ async fn archived(seed: u64, more: &str) -> (Bench, EvmNode, RpcServer) {
     let bench = Bench::new(&[server.url()], &more);
     bench.say(&["run", "--until-caught-up"]);
     (bench, node, server)
-}
-
-/// Puts old blocks there that nothing else is linked to.
-async fn put_island(bench: &Bench, node: &EvmNode, range: BlockRange) {
-    let archive = open_to_write(bench).await;
-    let datasets = DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]);
-    let mut fill = archive.fill_with(range, datasets, Scope::All).unwrap();
-    let blocks: Vec<Block> = (range.start..range.end)
-        .map(|number| node.block(number).unwrap().to_model())
-        .collect();
-    fill.push(blocks, &Provenance::default()).await.unwrap();
-    fill.finish().await.unwrap();
-    archive.release().await.unwrap();
 }
 
 /// What a command finds that ends with code 3.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
+use axum::body::{Body, Bytes, HttpBody as _};
 use axum::http::StatusCode;
 use chronolith_model::{BlockRange, LogFilter};
+use futures::StreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::fault::Fault;
@@ -114,11 +115,11 @@ impl Context {
         let units = (bytes as usize / UNIT).max(1) as u32;
         let read = async {
             let _held = self.bodies.acquire_many(units).await;
-            to_bytes(body, most).await
+            collect(body, most).await
         };
         match tokio::time::timeout(self.limits.timeout, read).await {
-            Ok(Ok(body)) => Ok(body),
-            Ok(Err(_)) => Err((
+            Ok(Some(body)) => Ok(body),
+            Ok(None) => Err((
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format!("the body did not come whole, or has more than {most} bytes"),
             )),
@@ -165,4 +166,24 @@ impl Context {
             _ => Err(Fault::Busy),
         }
     }
+}
+
+/// Up to this many times the limit is read and thrown away.
+const DISCARDED_TIMES: usize = 8;
+
+/// A body of at most so many bytes. What is beyond is read too, as long as it is not absurd: a client
+/// that is still sending when its connection ends never sees why.
+async fn collect(body: Body, most: usize) -> Option<Bytes> {
+    let mut chunks = body.into_data_stream();
+    let (mut all, mut seen) = (Vec::new(), 0_usize);
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.ok()?;
+        seen = seen.saturating_add(chunk.len());
+        match seen <= most {
+            true => all.extend_from_slice(&chunk),
+            false if seen > most.saturating_mul(DISCARDED_TIMES) => return None,
+            false => all = Vec::new(),
+        }
+    }
+    (seen <= most).then(|| all.into())
 }

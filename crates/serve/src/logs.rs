@@ -52,6 +52,9 @@ impl View<'_> {
         };
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
             if page.next.is_some() {
+                if part == archived {
+                    self.check_archived(part, filter).await?;
+                }
                 break;
             }
             match part == archived {
@@ -88,6 +91,16 @@ impl View<'_> {
             }
             .into()),
         }
+    }
+
+    /// A page that needs nothing of the archive still speaks for all of its range: where that lacks
+    /// blocks, the first page says so and not the one that reaches them.
+    async fn check_archived(&self, part: BlockRange, filter: &LogFilter) -> Result<(), Fault> {
+        let archive = self.archive.as_ref().ok_or(Fault::Empty)?;
+        let mut asked = filter.clone();
+        (asked.select, asked.cursor, asked.limit) = (Select::Range(part), None, Some(1));
+        archive.query(&asked).await?;
+        Ok(())
     }
 
     async fn take_archived(

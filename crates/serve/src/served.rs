@@ -104,7 +104,16 @@ impl Served {
         self.0.iter()
     }
 
-    pub(crate) fn find(&self, id: u64) -> Option<&Arc<ServedChain>> {
+    /// The chain with an id as callers write it: in decimal, and in no second spelling.
+    pub(crate) fn find_named(&self, id: &str) -> Option<&Arc<ServedChain>> {
+        let number = id
+            .parse()
+            .ok()
+            .filter(|number: &u64| number.to_string() == id);
+        self.find(number?)
+    }
+
+    fn find(&self, id: u64) -> Option<&Arc<ServedChain>> {
         let at = self.0.binary_search_by_key(&id, |chain| chain.id).ok()?;
         self.0.get(at)
     }

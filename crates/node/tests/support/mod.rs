@@ -16,8 +16,8 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chronolith_archive::{Archive, Settings};
-use chronolith_model::{Block, BlockRange, ChainId};
+use chronolith_archive::{Archive, Provenance, Settings};
+use chronolith_model::{Block, BlockRange, ChainId, Dataset, DatasetSet, Scope};
 use chronolith_sim::evm::{EvmNode, RpcOptions, RpcServer};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 use serde_json::Value;
@@ -310,4 +310,17 @@ pub async fn open_to_write(bench: &Bench) -> Archive {
     let settings = Settings::evm(ChainId(31_337));
     let opened = Archive::open_writer(meta, blobs, settings, TakeOver::NoWait).await;
     opened.unwrap()
+}
+
+/// Puts old blocks there that nothing else is linked to.
+pub async fn put_island(bench: &Bench, node: &EvmNode, range: BlockRange) {
+    let archive = open_to_write(bench).await;
+    let datasets = DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]);
+    let mut fill = archive.fill_with(range, datasets, Scope::All).unwrap();
+    let blocks: Vec<Block> = (range.start..range.end)
+        .map(|number| node.block(number).unwrap().to_model())
+        .collect();
+    fill.push(blocks, &Provenance::default()).await.unwrap();
+    fill.finish().await.unwrap();
+    archive.release().await.unwrap();
 }

@@ -1,12 +1,12 @@
 //! `/v1/chains` and `/v1/indexing-status`.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use chrono::{DateTime, SecondsFormat};
 use chronolith_model::{BlockRange, DatasetSet};
 use serde_json::{Value, json};
 
-use super::{RestError, chain};
+use super::{At, RestError, chain};
 use crate::context::Context;
 use crate::names::{dataset_names, scope_words};
 use crate::served::ServedChain;
@@ -22,7 +22,7 @@ pub(crate) async fn list(State(context): State<Context>) -> Json<Value> {
 
 pub(crate) async fn one(
     State(context): State<Context>,
-    Path(id): Path<String>,
+    At(id): At<String>,
 ) -> Result<Json<Value>, RestError> {
     Ok(Json(about(chain(&context, &id)?).await))
 }

@@ -1,12 +1,12 @@
 //! `/v1/chains/{id}/logs`: the same filter for people without a JSON-RPC client.
 
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use chronolith_model::{BlockRange, Clause, LogFilter, Order};
 
-use super::{RestError, chain, parameters};
+use super::{At, RestError, chain, parameters};
 use crate::context::Context;
 use crate::cursor;
 use crate::pieces::{LogsAnswer, Pieces, Shape};
@@ -28,6 +28,8 @@ const PARAMETERS: [&str; 11] = [
     "cursor",
     "format",
 ];
+/// Those that may stand there more than once.
+const LISTS: [&str; 5] = ["address", "topic0", "topic1", "topic2", "topic3"];
 const NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 
 /// What is asked for, before any chain is looked at.
@@ -40,7 +42,7 @@ struct Asked {
 
 pub(crate) async fn show(
     State(context): State<Context>,
-    Path(id): Path<String>,
+    At(id): At<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, RestError> {
     let asked = read(&context, query.as_deref())?;
@@ -100,7 +102,7 @@ fn read(context: &Context, query: Option<&str>) -> Result<Asked, RestError> {
     asked.filter.limit = Some(LIMIT);
     let mut topics: [Vec<Bytes>; 4] = Default::default();
     let mut addresses = Vec::new();
-    for (name, value) in parameters(query, &PARAMETERS, BAD)? {
+    for (name, value) in parameters(query, &PARAMETERS, &LISTS, BAD)? {
         let refused = |said: String| bad(&name, &said);
         match name.as_str() {
             "fromBlock" => asked.from = Some(tag(&value).map_err(refused)?),

@@ -6,8 +6,13 @@ pub(crate) mod overview;
 pub(crate) mod times;
 
 use axum::Json;
+use axum::extract::path::ErrorKind;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequestParts, Path};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::context::Context;
@@ -28,7 +33,7 @@ impl RestError {
         Self {
             status,
             code,
-            message: message.into(),
+            message: codes::brief(message),
             more: Map::new(),
         }
     }
@@ -76,21 +81,56 @@ impl From<RpcError> for RestError {
 
 /// The chain with an id as it stands in a path.
 pub(crate) fn chain<'a>(context: &'a Context, id: &str) -> Result<&'a ServedChain, RestError> {
-    let found = id.parse().ok().and_then(|id| context.served.find(id));
-    found.map(|chain| &**chain).ok_or_else(|| {
-        let shown: String = id.chars().take(40).collect();
-        let message = format!("chain {shown} not found");
-        RestError::new(StatusCode::NOT_FOUND, "CHAIN_NOT_FOUND", message)
-    })
+    let found = context.served.find_named(id);
+    found.map(|chain| &**chain).ok_or_else(|| no_chain(id))
 }
 
-/// The parameters of a query string, of which each must be known.
+fn no_chain(id: &str) -> RestError {
+    let shown: String = id.chars().take(40).collect();
+    let message = format!("chain {shown} not found");
+    RestError::new(StatusCode::NOT_FOUND, "CHAIN_NOT_FOUND", message)
+}
+
+/// What stands in a path. What is not even text there is refused like any other wrong value.
+pub(crate) struct At<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for At<T> {
+    type Rejection = RestError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, RestError> {
+        let read = Path::from_request_parts(parts, state).await;
+        read.map(|Path(at)| Self(at)).map_err(|rejection| {
+            let name = match &rejection {
+                PathRejection::FailedToDeserializePathParams(error) => match error.kind() {
+                    ErrorKind::InvalidUtf8InPathParam { key } => key.as_str(),
+                    _ => "",
+                },
+                _ => "",
+            };
+            let shown = char::REPLACEMENT_CHARACTER;
+            match name {
+                "chain" => no_chain(&shown.to_string()),
+                "direction" => {
+                    RestError::bad("INVALID_DIRECTION", format!("invalid direction: {shown}"))
+                }
+                "time" => {
+                    RestError::bad("INVALID_TIMESTAMP", format!("invalid timestamp: {shown}"))
+                }
+                _ => RestError::bad("INVALID_PATH", rejection.body_text()),
+            }
+        })
+    }
+}
+
+/// The parameters of a query string, of which each must be known, and only those of `lists` may stand
+/// there more than once: of two values one would be passed over.
 pub(crate) fn parameters(
     query: Option<&str>,
     known: &[&str],
+    lists: &[&str],
     code: &'static str,
 ) -> Result<Vec<(String, String)>, RestError> {
-    let mut all = Vec::new();
+    let mut all: Vec<(String, String)> = Vec::new();
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         if !known.contains(&&*name) {
             let shown: String = name.chars().take(40).collect();
@@ -98,6 +138,10 @@ pub(crate) fn parameters(
                 "unknown parameter `{shown}`: there are {}",
                 known.join(", ")
             );
+            return Err(RestError::bad(code, message));
+        }
+        if !lists.contains(&&*name) && all.iter().any(|(given, _)| *given == name) {
+            let message = format!("the parameter `{name}` is given twice");
             return Err(RestError::bad(code, message));
         }
         all.push((name.into_owned(), value.into_owned()));

@@ -2,13 +2,13 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{RestError, chain, parameters};
+use super::{At, RestError, chain, parameters};
 use crate::context::Context;
 use crate::fault::Fault;
 use crate::rpc::{Object, RpcError};
@@ -76,11 +76,11 @@ impl Asked {
 
 pub(crate) async fn one(
     State(context): State<Context>,
-    Path((id, direction, time)): Path<(String, String, String)>,
+    At((id, direction, time)): At<(String, String, String)>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, RestError> {
     let mut asked = Asked::new(&direction, &time, false)?;
-    for (_, value) in parameters(query.as_deref(), &["inclusive"], "INVALID_PARAMETER")? {
+    for (_, value) in parameters(query.as_deref(), &["inclusive"], &[], "INVALID_PARAMETER")? {
         asked.inclusive = match value.as_str() {
             "true" => true,
             "false" => false,
@@ -104,17 +104,10 @@ struct Many {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Item {
     chain_id: u64,
-    time: Time,
+    time: Value,
     direction: String,
     #[serde(default)]
     inclusive: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Time {
-    Number(u64),
-    Text(String),
 }
 
 pub(crate) async fn many(
@@ -138,9 +131,10 @@ pub(crate) async fn many(
     }
     let mut results = Vec::with_capacity(many.items.len());
     for Object(item) in &many.items {
+        // What is neither a number nor a text is no time either, and is told so beside its item.
         let time = match &item.time {
-            Time::Number(number) => number.to_string(),
-            Time::Text(text) => text.clone(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
         };
         let looked_up = async {
             let asked = Asked::new(&item.direction, &time, item.inclusive)?;

@@ -32,17 +32,21 @@ pub(crate) const CONFLICT: i64 = -32_009;
 /// Signs of a message at the most.
 const MESSAGE_MAX: usize = 400;
 
+/// A message, cut where it is long: what was sent may be in it.
+pub(crate) fn brief(message: impl Into<String>) -> String {
+    let mut message: String = message.into();
+    if let Some((end, _)) = message.char_indices().nth(MESSAGE_MAX) {
+        message.truncate(end);
+        message.push('…');
+    }
+    message
+}
+
 impl RpcError {
     pub(crate) fn new(code: i64, message: impl Into<String>) -> Self {
-        let mut message: String = message.into();
-        // What was sent may be in it, and may be long.
-        if let Some((end, _)) = message.char_indices().nth(MESSAGE_MAX) {
-            message.truncate(end);
-            message.push('…');
-        }
         Self {
             code,
-            message,
+            message: brief(message),
             data: None,
             is_damage: false,
         }

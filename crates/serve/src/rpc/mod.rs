@@ -11,9 +11,11 @@ mod reply;
 mod tags;
 mod wire;
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
@@ -39,11 +41,12 @@ const ID_BYTES_MAX: usize = 256;
 /// Answers a body of one call or many.
 pub(crate) async fn serve(
     State(context): State<Context>,
-    Path(chain): Path<String>,
+    chain: Result<Path<String>, PathRejection>,
     body: Body,
 ) -> Response {
-    let found = chain.parse().ok().and_then(|id| context.served.find(id));
-    let Some(chain) = found else {
+    // A name that is not even text is that of no chain.
+    let chain = chain.map_or_else(|_| char::REPLACEMENT_CHARACTER.into(), |Path(chain)| chain);
+    let Some(chain) = context.served.find_named(&chain) else {
         let shown: String = chain.chars().take(40).collect();
         let error = RpcError::new(
             error::SERVER,
@@ -143,7 +146,10 @@ async fn call(context: &Context, chain: &ServedChain, raw: &RawValue) -> Option<
     };
     let id = request.id?;
     let sort = id.get().bytes().next().unwrap_or(b'{');
-    if id.get().len() > ID_BYTES_MAX || !matches!(sort, b'"' | b'-' | b'0'..=b'9' | b'n') {
+    // Half a character can be escaped in a text, and no reader of the answer could take it.
+    let is_text = sort != b'"' || serde_json::from_str::<Cow<'_, str>>(id.get()).is_ok();
+    let is_id = is_text && matches!(sort, b'"' | b'-' | b'0'..=b'9' | b'n');
+    if id.get().len() > ID_BYTES_MAX || !is_id {
         let message = format!(
             "invalid request: an id is a number, a text or null, and at most {ID_BYTES_MAX} bytes"
         );
@@ -186,12 +192,26 @@ pub(crate) const METHODS: [&str; 15] = [
     "chronolith_blockByTime",
 ];
 
+/// Those that take no parameters.
+const WITHOUT_PARAMS: [&str; 7] = [
+    "eth_blockNumber",
+    "eth_chainId",
+    "net_version",
+    "web3_clientVersion",
+    "eth_capabilities",
+    "eth_syncing",
+    "chronolith_getCoverage",
+];
+
 /// Answers from one view; where an object of it is gone by now, once more from a newer one.
 async fn answer(
     context: &Context,
     chain: &ServedChain,
     request: &Request<'_>,
 ) -> Result<Answer, RpcError> {
+    if WITHOUT_PARAMS.contains(&&*request.method) {
+        Params::read(request.params, 0)?;
+    }
     if let Some(answer) = answer_of_itself(context, chain, request) {
         return answer;
     }
