@@ -39,7 +39,10 @@ pub fn public(
         .allow_methods([Method::GET])
         .expose_headers([next_cursor]);
     Router::new()
-        .route("/{chain}", post(rpc::serve).get(rest::nothing))
+        .route(
+            "/{chain}",
+            post(rpc::serve).fallback(rest::wrong_method_of_chain),
+        )
         .route("/v1/chains/{chain}/rpc", post(rpc::serve))
         .route("/v1/chains", get(chains::list))
         .route("/v1/chains/{chain}", get(chains::one))
