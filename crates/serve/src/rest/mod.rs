@@ -110,7 +110,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for At<T> {
             };
             let shown = char::REPLACEMENT_CHARACTER;
             match name {
-                "chain" => no_chain(&shown.to_string()),
+                "chainId" => no_chain(&shown.to_string()),
                 "direction" => {
                     RestError::bad("INVALID_DIRECTION", format!("invalid direction: {shown}"))
                 }
