@@ -12,7 +12,7 @@ SCOPE := --workspace --all-features --locked
 SHARED := ../shared
 PERF_ARGS ?= --blocks 40000 --logs-per-block 250
 
-.PHONY: help test check fmt clippy doc tidy bench bench-follow bench-serve demo demo-archive test-s3 test-clients soak test-fixtures torture fuzz deny
+.PHONY: help test check fmt clippy doc tidy bench bench-follow bench-serve demo demo-archive test-s3 test-api test-clients soak test-fixtures torture fuzz deny
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,10 @@ demo-archive: ## fill an archive with a simulated chain and ask it a few questio
 test-s3: ## the store contract on a real S3 gateway
 	@scripts/need cargo cc
 	@bash crates/store/tests/s3.sh
+
+test-api: ## requests that follow from the description of the interface: answered as it says
+	@scripts/need cargo cc
+	@scripts/phase "interface" scripts/test-api
 
 test-clients: ## ethers, viem, alloy and Ponder, pointed at a node and at Chronolith: the same answers
 	@scripts/need cargo cc node npm anvil

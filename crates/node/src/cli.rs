@@ -139,6 +139,10 @@ pub(crate) enum Command {
         #[command(subcommand)]
         what: SimCommand,
     },
+    /// Print the description of the public interface, as OpenAPI 3.1.
+    ///
+    /// A running node shows the same at /openapi.json, and as a page at /docs.
+    Openapi,
     /// Remove what nothing names any more.
     Gc {
         /// Only show what would be removed.

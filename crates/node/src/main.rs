@@ -89,11 +89,17 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
                 SimCommand::Torture(asked) => commands::torture(asked).await,
             };
         }
+        Command::Openapi => {
+            print!("{}", chronolith_serve::OPENAPI);
+            return Ok(Exit::Done);
+        }
         _ => {}
     }
     let settings = Settings::load(&cli.config, overrides)?;
     match cli.command {
-        Command::Config { .. } | Command::Demo { .. } | Command::Sim { .. } => Ok(Exit::Done),
+        Command::Config { .. } | Command::Demo { .. } | Command::Sim { .. } | Command::Openapi => {
+            Ok(Exit::Done)
+        }
         Command::Run { until_caught_up } => commands::run(&settings, until_caught_up).await,
         Command::Serve { follow } => commands::serve_archives(&settings, follow).await,
         Command::State(wanted) => commands::state(&settings, &wanted).await,

@@ -76,6 +76,20 @@ fn every_command_is_in_the_document_and_the_other_way_round() {
 }
 
 #[test]
+fn the_description_of_the_interface_needs_no_settings() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
+    let output = command.args(["openapi", "--config", "/nowhere"]).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let printed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(printed["openapi"], "3.1.0");
+    assert!(
+        printed["paths"]["/v1/chains"]["get"].is_object(),
+        "{printed}"
+    );
+}
+
+#[test]
 fn exit_codes_are_told_in_both_places_and_wrong_use_is_two() {
     let shown = help(&[]);
     let (_, codes) = shown

@@ -1,5 +1,6 @@
 //! The console in a real browser: `console/check.mjs` compares what it shows with what the interface
-//! answers, before and after a reorg. `scripts/need chromium` installs the browser and its driver.
+//! answers, before and after a reorg, and tries every form of the description's page. `scripts/need
+//! chromium` installs the browser and its driver.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -1,9 +1,10 @@
 //! The console and the description of the interface: files that are part of the program.
 
-use axum::Router;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
+
+/// The public interface, as OpenAPI 3.1.
+pub const OPENAPI: &str = include_str!("openapi.json");
 
 /// What pages may load: nothing from elsewhere.
 const POLICY: HeaderValue = HeaderValue::from_static(
@@ -11,52 +12,59 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 );
 const POLICY_NAME: HeaderName = header::CONTENT_SECURITY_POLICY;
 
+const HTML: &str = "text/html; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// A file.
+#[derive(Clone, Copy)]
+pub(crate) struct File {
+    pub(crate) path: &'static str,
+    kind: &'static str,
+    text: &'static str,
+}
+
+const fn file(path: &'static str, kind: &'static str, text: &'static str) -> File {
+    File { path, kind, text }
+}
+
 /// Where each file is, what it is, and the file.
-const FILES: [(&str, &str, &str); 11] = [
-    ("/", HTML, include_str!("console/index.html")),
-    (
+pub(crate) const FILES: [File; 15] = [
+    file("/", HTML, include_str!("console/index.html")),
+    file(
         "/console.css",
         "text/css",
         include_str!("console/console.css"),
     ),
-    (
+    file(
         "/console.svg",
         "image/svg+xml",
         include_str!("console/console.svg"),
     ),
-    ("/console.js", SCRIPT, include_str!("console/console.js")),
-    ("/api.js", SCRIPT, include_str!("console/api.js")),
-    ("/chains.js", SCRIPT, include_str!("console/chains.js")),
-    ("/charts.js", SCRIPT, include_str!("console/charts.js")),
-    ("/dom.js", SCRIPT, include_str!("console/dom.js")),
-    ("/lookup.js", SCRIPT, include_str!("console/lookup.js")),
-    ("/search.js", SCRIPT, include_str!("console/search.js")),
-    (
-        "/openapi.json",
-        "application/json",
-        include_str!("openapi.json"),
-    ),
+    file("/console.js", SCRIPT, include_str!("console/console.js")),
+    file("/api.js", SCRIPT, include_str!("console/api.js")),
+    file("/chains.js", SCRIPT, include_str!("console/chains.js")),
+    file("/charts.js", SCRIPT, include_str!("console/charts.js")),
+    file("/dom.js", SCRIPT, include_str!("console/dom.js")),
+    file("/lookup.js", SCRIPT, include_str!("console/lookup.js")),
+    file("/search.js", SCRIPT, include_str!("console/search.js")),
+    file("/docs", HTML, include_str!("console/docs.html")),
+    file("/docs.js", SCRIPT, include_str!("console/docs.js")),
+    file("/schemas.js", SCRIPT, include_str!("console/schemas.js")),
+    file("/docs.css", "text/css", include_str!("console/docs.css")),
+    file("/openapi.json", "application/json", OPENAPI),
 ];
-const HTML: &str = "text/html; charset=utf-8";
-const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// The console, and `/openapi.json`.
-pub(crate) fn routes() -> Router {
-    let place = |router: Router, (path, kind, text)| {
-        router.route(path, get(move || async move { file(kind, text) }))
-    };
-    FILES.into_iter().fold(Router::new(), place)
-}
-
-fn file(kind: &'static str, text: &'static str) -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
-        (POLICY_NAME, POLICY),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
-        (
-            header::X_CONTENT_TYPE_OPTIONS,
-            HeaderValue::from_static("nosniff"),
-        ),
-    ];
-    (headers, text).into_response()
+impl File {
+    pub(crate) fn show(self) -> Response {
+        let headers = [
+            (header::CONTENT_TYPE, HeaderValue::from_static(self.kind)),
+            (POLICY_NAME, POLICY),
+            (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+            (
+                header::X_CONTENT_TYPE_OPTIONS,
+                HeaderValue::from_static("nosniff"),
+            ),
+        ];
+        (headers, self.text).into_response()
+    }
 }

@@ -6,6 +6,8 @@
 //! was first, the archive's state as it was second, and proof that both are one chain.
 
 mod admin;
+#[cfg(test)]
+mod asking;
 mod console;
 mod context;
 mod cursor;
@@ -26,6 +28,7 @@ mod times;
 mod view;
 
 pub use admin::{Act, Collect, Later, Operator, Range, Reason, Refusal, RewindTo, admin};
+pub use console::OPENAPI;
 pub use context::{Clock, Limits};
 pub use encode::logs_as_json;
 pub use health::{ChainHealth, InclusionHealth, L1Health, Probe, RpcHealth};

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use serde_json::json;
 
 use crate::health::{ChainHealth, Probe};
@@ -36,11 +36,9 @@ async fn show_metrics(State(context): State<Context>) -> Response {
 }
 
 /// `/health` alone, for whoever looks at the public listener.
-pub(crate) fn health(probe: Arc<dyn Probe>) -> Router {
+pub(crate) fn health<S>(probe: Arc<dyn Probe>) -> MethodRouter<S> {
     let metrics: Metrics = Arc::new(String::new);
-    Router::new()
-        .route("/health", get(ready))
-        .with_state(Context { probe, metrics })
+    get(ready).with_state(Context { probe, metrics })
 }
 
 /// The process runs: nothing more.
@@ -67,8 +65,8 @@ fn json_of(code: StatusCode, value: &serde_json::Value) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::asking::ask;
     use crate::health::RpcHealth;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     struct Fixed(Vec<ChainHealth>);
 
@@ -103,24 +101,9 @@ mod tests {
         }
     }
 
-    /// Asks over a real connection.
-    async fn ask(chains: Vec<ChainHealth>, path: &str) -> String {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+    async fn asked(chains: Vec<ChainHealth>, path: &str) -> String {
         let router = operations(Arc::new(Fixed(chains)), Arc::new(|| "up 1\n".to_owned()));
-        let serving = async { axum::serve(listener, router).await.unwrap() };
-        let asking = async {
-            let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-            let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-            stream.write_all(request.as_bytes()).await.unwrap();
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await.unwrap();
-            answer
-        };
-        tokio::select! {
-            () = serving => unreachable!(),
-            answer = asking => answer,
-        }
+        ask(router, &format!("GET {path}")).await
     }
 
     #[tokio::test]
@@ -166,7 +149,7 @@ mod tests {
             (vec![], "/metrics", "200", "up 1"),
             (vec![], "/nowhere", "404", ""),
         ] {
-            let answer = ask(chains, path).await;
+            let answer = asked(chains, path).await;
             let first = answer.lines().next().unwrap_or_default().to_owned();
             assert!(
                 first.contains(code) && answer.contains(word),

@@ -1,5 +1,6 @@
 //! The public listener's places: console, REST, JSON-RPC.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -7,7 +8,7 @@ use axum::extract::Request;
 use axum::http::{HeaderName, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::SizeAbove;
@@ -25,35 +26,45 @@ use crate::served::Served;
 /// Below this, packing costs more than it saves.
 const PACKED_FROM_BYTES: u16 = 1_024;
 
+/// Every place of the public listener, and who answers there. The description is held to this list.
+fn places(probe: Arc<dyn Probe>) -> Vec<(&'static str, MethodRouter<Context>)> {
+    let mut places = vec![
+        (
+            "/{chainId}",
+            post(rpc::serve).fallback(rest::wrong_method_of_chain),
+        ),
+        ("/v1/chains/{chainId}/rpc", post(rpc::serve)),
+        ("/v1/chains", get(chains::list)),
+        ("/v1/chains/{chainId}", get(chains::one)),
+        (
+            "/v1/chains/{chainId}/block/{direction}/{time}",
+            get(times::one),
+        ),
+        ("/v1/chains/{chainId}/logs", get(logs::show)),
+        ("/v1/blocks/by-time", post(times::many)),
+        ("/v1/indexing-status", get(chains::status)),
+        ("/v1/overview", get(overview::show)),
+        ("/health", health(probe)),
+    ];
+    let files = console::FILES.into_iter();
+    places.extend(files.map(|file| (file.path, get(move || async move { file.show() }))));
+    places
+}
+
 /// Everything that is served to everybody.
-pub fn public(
-    served: Served,
-    probe: std::sync::Arc<dyn Probe>,
-    limits: Limits,
-    clock: Clock,
-) -> Router {
+pub fn public(served: Served, probe: Arc<dyn Probe>, limits: Limits, clock: Clock) -> Router {
     let context = Context::new(served, limits, clock);
     let next_cursor = HeaderName::from_static("x-next-cursor");
     let cross_origin = CorsLayer::new()
         .allow_origin(Any)
         .allow_methods([Method::GET])
         .expose_headers([next_cursor]);
-    Router::new()
-        .route("/{chain}", post(rpc::serve).get(rest::nothing))
-        .route("/v1/chains/{chain}/rpc", post(rpc::serve))
-        .route("/v1/chains", get(chains::list))
-        .route("/v1/chains/{chain}", get(chains::one))
-        .route(
-            "/v1/chains/{chain}/block/{direction}/{time}",
-            get(times::one),
-        )
-        .route("/v1/chains/{chain}/logs", get(logs::show))
-        .route("/v1/blocks/by-time", post(times::many))
-        .route("/v1/indexing-status", get(chains::status))
-        .route("/v1/overview", get(overview::show))
+    places(probe)
+        .into_iter()
+        .fold(Router::new(), |router, (path, answer)| {
+            router.route(path, answer)
+        })
         .with_state(context)
-        .merge(health(probe))
-        .merge(console::routes())
         .fallback(rest::nothing)
         .method_not_allowed_fallback(rest::wrong_method)
         .layer(middleware::from_fn(in_time))
@@ -81,4 +92,196 @@ fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
     meters::panicked();
     let message = "internal error: please report it";
     RestError::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", message).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::asking::ask;
+    use crate::health::ChainHealth;
+    use crate::rpc::METHODS;
+
+    struct Nobody;
+
+    impl Probe for Nobody {
+        fn chains(&self) -> Vec<ChainHealth> {
+            Vec::new()
+        }
+    }
+
+    async fn asked(request: &str) -> String {
+        let served = Served::new(Vec::new());
+        let router = public(served, Arc::new(Nobody), Limits::default(), Arc::new(|| 0));
+        ask(router, request).await
+    }
+
+    fn description() -> Value {
+        serde_json::from_str(crate::OPENAPI).unwrap()
+    }
+
+    fn names(object: &Value) -> impl Iterator<Item = &String> {
+        object.as_object().unwrap().keys()
+    }
+
+    /// The methods that the router itself says a place has.
+    async fn methods(path: &str) -> Vec<String> {
+        let place = path.replace(['{', '}'], "");
+        let answer = asked(&format!("OPTIONS {place}")).await;
+        let allow = answer.lines().find_map(|line| line.strip_prefix("allow: "));
+        let methods = allow.unwrap_or_default().split(',');
+        let spoken = methods.filter(|method| *method != "HEAD");
+        spoken.map(str::to_lowercase).collect()
+    }
+
+    /// Scripts, styles and pictures belong to their pages.
+    fn is_part_of_a_page(path: &str) -> bool {
+        [".js", ".css", ".svg"]
+            .iter()
+            .any(|end| path.ends_with(end))
+    }
+
+    #[tokio::test]
+    async fn what_is_served_is_described_and_nothing_else() {
+        let mut served = BTreeSet::new();
+        for (path, _) in places(Arc::new(Nobody)) {
+            for method in methods(path).await {
+                if !is_part_of_a_page(path) {
+                    served.insert(format!("{method} {path}"));
+                }
+            }
+        }
+        let description = description();
+        let paths = description["paths"].as_object().unwrap();
+        let described: BTreeSet<String> = paths
+            .iter()
+            .flat_map(|(path, item)| names(item).map(move |method| format!("{method} {path}")))
+            .collect();
+        assert_eq!(served, described);
+        assert_eq!(description["openapi"], "3.1.0");
+        assert_eq!(description["info"]["version"], env!("CARGO_PKG_VERSION"));
+    }
+
+    #[test]
+    fn every_method_is_described_with_an_example_and_no_other_is() {
+        let description = description();
+        let known: BTreeSet<&str> = METHODS.into_iter().collect();
+        let schemas = description["components"]["schemas"].as_object().unwrap();
+        let named = schemas.iter().filter_map(|(name, schema)| {
+            let method = schema.pointer("/properties/method/const")?.as_str()?;
+            assert_eq!(name, method);
+            assert!(schema.get("x-result").is_some(), "{name}");
+            Some(method)
+        });
+        assert_eq!(named.collect::<BTreeSet<_>>(), known);
+        let calls = "/components/requestBodies/Calls/content/application~1json/examples";
+        let examples = description.pointer(calls).unwrap().as_object().unwrap();
+        let single = examples
+            .iter()
+            .filter(|(_, example)| example["value"].is_object());
+        let single = single.map(|(name, example)| {
+            assert_eq!(example["value"]["method"], **name);
+            name.as_str()
+        });
+        assert_eq!(single.collect::<BTreeSet<_>>(), known);
+        let batch = examples["batch"]["value"].as_array().unwrap();
+        let in_batch = batch.iter().map(|call| call["method"].as_str().unwrap());
+        assert!(in_batch.collect::<BTreeSet<_>>().is_subset(&known));
+    }
+
+    #[test]
+    fn the_document_names_every_method_and_every_error() {
+        let document = include_str!("../../../docs/api.md");
+        let description = description();
+        let schemas = &description["components"]["schemas"];
+        let rest = &schemas["Error"]["properties"]["error"]["properties"]["code"]["enum"];
+        let rpc = &schemas["RpcFailure"]["properties"]["code"]["enum"];
+        let codes = [rest, rpc]
+            .into_iter()
+            .flat_map(|codes| codes.as_array().unwrap());
+        let codes = codes.map(|code| code.to_string().replace('"', ""));
+        let names = METHODS.into_iter().map(str::to_owned).chain(codes);
+        let lacking: Vec<String> = names.filter(|name| !document.contains(name)).collect();
+        assert_eq!(lacking, Vec::<String>::new());
+    }
+
+    #[test]
+    fn limits_are_described_as_they_are() {
+        let description = description();
+        let limits = Limits::default();
+        let places = [
+            ("/components/schemas/Calls/anyOf/1/maxItems", limits.batch),
+            (
+                "/components/schemas/TimeLookups/properties/items/maxItems",
+                limits.times,
+            ),
+            (
+                "/components/schemas/LogFilter/properties/address/anyOf/2/maxItems",
+                rpc::ALTERNATIVES_MAX,
+            ),
+        ];
+        for (place, limit) in places {
+            let described = description.pointer(place).and_then(Value::as_u64);
+            assert_eq!(described, Some(limit as u64), "{place}");
+        }
+        let logs = &description["paths"]["/v1/chains/{chainId}/logs"]["get"]["parameters"];
+        let limit = logs
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|one| one["name"] == "limit");
+        assert_eq!(limit.unwrap()["schema"]["maximum"], limits.answers.results);
+    }
+
+    #[tokio::test]
+    async fn refusals_are_json_whatever_the_path_holds() {
+        for (request, code, word) in [
+            ("GET /v1/chains/%FF", "404", "CHAIN_NOT_FOUND"),
+            ("GET /v1/chains/1/block/%FF/3", "400", "INVALID_DIRECTION"),
+            ("GET /v1/chains/%FF/logs", "404", "CHAIN_NOT_FOUND"),
+            ("POST /%FF", "404", "-32000"),
+            ("GET /v1/chains/1", "404", "CHAIN_NOT_FOUND"),
+            ("GET /v1/nothing", "404", "NOT_FOUND"),
+            ("GET /nothing", "404", "NOT_FOUND"),
+            ("GET /1", "404", "NOT_FOUND"),
+            ("PUT /1", "405", "METHOD_NOT_ALLOWED"),
+            ("DELETE /v1/chains", "405", "METHOD_NOT_ALLOWED"),
+        ] {
+            let answer = asked(request).await;
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            assert!(
+                head.starts_with(&format!("HTTP/1.1 {code}")),
+                "{request}: {head}"
+            );
+            assert!(
+                head.contains("content-type: application/json"),
+                "{request}: {head}"
+            );
+            assert!(body.contains(word), "{request}: {body}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_page_of_the_description_loads_nothing_from_elsewhere() {
+        let page = asked("GET /docs").await;
+        assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+        assert!(
+            page.contains("content-security-policy: default-src 'self'"),
+            "{page}"
+        );
+        assert!(
+            !page.contains("<style") && !page.contains("style="),
+            "{page}"
+        );
+        for part in page
+            .split(['"', '\''])
+            .filter(|part| is_part_of_a_page(part))
+        {
+            let answer = asked(&format!("GET {part}")).await;
+            assert!(answer.starts_with("HTTP/1.1 200"), "{part}: {answer}");
+        }
+    }
 }

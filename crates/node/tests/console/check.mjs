@@ -10,6 +10,8 @@ import { createRequire } from "node:module";
 import { mkdirSync } from "node:fs";
 import path from "node:path";
 
+import { triesEverything } from "./docs.mjs";
+
 const DEADLINE_MS = 30_000;
 const POLL_MS = 1_000;
 const TABS_MAX = 500;
@@ -357,6 +359,9 @@ async function main() {
   await fitsPhone(page);
   await worksByKeyboard(page, String(time));
   await turnsDark(page);
+  const second = await context.newPage();
+  second.setDefaultTimeout(DEADLINE_MS);
+  await triesEverything(second, origin, { fail, phone: PHONE });
   console.log("ok (f) no error in the browser's console, no request to another origin");
   await browser.close();
 }

@@ -9,8 +9,8 @@ use axum::Json;
 use axum::extract::path::ErrorKind;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -68,6 +68,7 @@ impl From<RpcError> for RestError {
     fn from(error: RpcError) -> Self {
         let (status, code) = match error.code {
             codes::INVALID_PARAMS => (StatusCode::BAD_REQUEST, "INVALID_FILTER"),
+            codes::LIMIT if error.is_busy => (StatusCode::SERVICE_UNAVAILABLE, "BUSY"),
             codes::LIMIT => (StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE"),
             codes::PRUNED => (StatusCode::NOT_FOUND, "NOT_COVERED"),
             codes::UNKNOWN_TAG => (StatusCode::NOT_FOUND, "BLOCK_NOT_FOUND"),
@@ -109,7 +110,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for At<T> {
             };
             let shown = char::REPLACEMENT_CHARACTER;
             match name {
-                "chain" => no_chain(&shown.to_string()),
+                "chainId" => no_chain(&shown.to_string()),
                 "direction" => {
                     RestError::bad("INVALID_DIRECTION", format!("invalid direction: {shown}"))
                 }
@@ -155,6 +156,14 @@ pub(crate) async fn nothing() -> RestError {
     RestError::new(StatusCode::NOT_FOUND, "NOT_FOUND", message)
 }
 
+/// Any word may stand where a chain's id does: whoever looks for a page there is told that there is none.
+pub(crate) async fn wrong_method_of_chain(method: Method) -> RestError {
+    match method {
+        Method::GET | Method::HEAD => nothing().await,
+        _ => wrong_method().await,
+    }
+}
+
 /// A place, but not for this method.
 pub(crate) async fn wrong_method() -> RestError {
     let message = "this place does not know that method: /docs shows which it does";
@@ -163,4 +172,20 @@ pub(crate) async fn wrong_method() -> RestError {
         "METHOD_NOT_ALLOWED",
         message,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::Fault;
+
+    #[test]
+    fn whoever_comes_at_a_bad_moment_is_told_to_come_again_and_not_to_ask_for_less() {
+        let busy = RpcError::from(Fault::Busy);
+        assert_eq!(busy.code, codes::LIMIT);
+        let busy = RestError::from(busy);
+        assert_eq!((busy.status.as_u16(), busy.code), (503, "BUSY"));
+        let large = RestError::from(RpcError::new(codes::LIMIT, "query exceeds max results"));
+        assert_eq!((large.status.as_u16(), large.code), (413, "TOO_LARGE"));
+    }
 }

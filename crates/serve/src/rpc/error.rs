@@ -13,6 +13,8 @@ pub(crate) struct RpcError {
     pub(crate) data: Option<Value>,
     /// Whether it may go well with a newer state of the archive.
     pub(crate) is_damage: bool,
+    /// Whether the same may go well a moment later, when others have their answers.
+    pub(crate) is_busy: bool,
 }
 
 pub(crate) const PARSE: i64 = -32_700;
@@ -49,6 +51,7 @@ impl RpcError {
             message: brief(message),
             data: None,
             is_damage: false,
+            is_busy: false,
         }
     }
 
@@ -75,7 +78,10 @@ impl From<Fault> for RpcError {
             Fault::Archive(error) => error.into(),
             Fault::NotKept(_) => Self::new(PRUNED, format!("pruned history unavailable: {fault}")),
             Fault::Unsettled | Fault::Empty => Self::new(SERVER, fault.to_string()),
-            Fault::Busy => Self::new(LIMIT, fault.to_string()),
+            Fault::Busy => Self {
+                is_busy: true,
+                ..Self::new(LIMIT, fault.to_string())
+            },
         }
     }
 }
@@ -92,6 +98,7 @@ impl From<ArchiveError> for RpcError {
                     "covered": (!covered.is_empty()).then(|| [covered.start, covered.end - 1]),
                 })),
                 is_damage: false,
+                is_busy: false,
             },
             ArchiveError::TooLarge {
                 budget,
@@ -127,6 +134,7 @@ impl From<ArchiveError> for RpcError {
                     "hash": archived.to_string(),
                 })),
                 is_damage: false,
+                is_busy: false,
             },
             error => {
                 // Where files lie is nobody's business: it is in the log.

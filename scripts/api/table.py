@@ -1,0 +1,74 @@
+"""Shows what was asked and answered, by operation and by JSON-RPC method, from schemathesis' report.
+
+Fails where an operation was never answered with 2xx, or a method never with a result.
+
+    table.py DESCRIPTION REPORT
+"""
+
+import base64
+import collections
+import json
+import sys
+
+
+def interactions(report):
+    """Each request's operation with its request and response."""
+    with open(report, encoding="utf-8") as lines:
+        for line in lines:
+            recorder = json.loads(line).get("ScenarioFinished", {}).get("recorder", {})
+            for name, one in recorder.get("interactions", {}).items():
+                case = recorder["cases"][name]["value"]
+                yield f"{one['request']['method']} {case['path']}", one
+
+
+def body(part):
+    """A body as JSON, or none where it is something else."""
+    try:
+        return json.loads(base64.b64decode(part["$base64"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def calls(one):
+    """Each call's method, and whether it had a result."""
+    asked, answered = body(one["request"].get("body")), body((one.get("response") or {}).get("content"))
+    if isinstance(asked, dict) and isinstance(answered, dict):
+        asked, answered = [asked], [answered]
+    if not isinstance(asked, list) or not isinstance(answered, list) or len(asked) != len(answered):
+        return
+    for call, reply in zip(asked, answered):
+        if isinstance(call, dict) and isinstance(reply, dict):
+            yield str(call.get("method")), "result" in reply
+
+
+def main(description, report):
+    with open(description, encoding="utf-8") as file:
+        document = json.load(file)
+    methods = [name for name, schema in document["components"]["schemas"].items() if "x-result" in schema]
+    statuses = {f"{method.upper()} {path}": collections.Counter() for path, item in document["paths"].items() for method in item}
+    results, other = {method: collections.Counter() for method in methods}, collections.Counter()
+    for operation, one in interactions(report):
+        status = (one.get("response") or {}).get("status_code", "none")
+        statuses.get(operation, other)[status] += 1
+        for method, has_result in calls(one):
+            if method in results:
+                results[method][has_result] += 1
+
+    def line(name, counts):
+        shown = "  ".join(f"{status} x {count}" for status, count in sorted(counts.items(), key=str))
+        print(f"{name:<52} {sum(counts.values()):>8}  {shown}")
+
+    print(f"\n{'operation':<52} {'requests':>8}  statuses")
+    for operation, counts in statuses.items():
+        line(operation, counts)
+    line("methods that are not described", other)
+    print(f"\n{'JSON-RPC method':<52} {'calls':>8}  results")
+    for method, counts in results.items():
+        print(f"{method:<52} {sum(counts.values()):>8}  {counts[True]}")
+    never = [name for name, counts in statuses.items() if not any(str(status).startswith("2") for status in counts)]
+    never += [method for method, counts in results.items() if not counts[True]]
+    if never:
+        sys.exit(f"never answered well: {', '.join(never)}")
+
+
+main(*sys.argv[1:])
