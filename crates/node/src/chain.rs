@@ -304,6 +304,7 @@ pub(crate) fn archive_settings(settings: &ChainSettings) -> ArchiveSettings {
     archive.scope = settings.scope.clone();
     archive.start_block = Some(settings.start_block);
     archive.cache = settings.cache.clone();
+    archive.limits = settings.queries.clone();
     archive
 }
 

@@ -114,7 +114,7 @@ pub(crate) async fn serve(
     let listener =
         listener.with_context(|| format!("cannot listen on {address} (listen, PORT)"))?;
     tracing::info!(listen = %listener.local_addr()?, "serving");
-    serve_on(listener, chains, probe).await
+    serve_on(listener, chains, probe, settings.limits).await
 }
 
 /// The same on a listener that is there.
@@ -122,8 +122,8 @@ pub(crate) async fn serve_on(
     listener: TcpListener,
     chains: Vec<Arc<ServedChain>>,
     probe: Arc<dyn Probe>,
+    mut limits: Limits,
 ) -> Result<()> {
-    let mut limits = Limits::default();
     limits.connections = limits.connections.min(files_for_connections());
     let router = public(Served::new(chains), probe, limits, Arc::new(now));
     // In a task of its own: whoever waits here may compute for long, and connections must not wait.

@@ -221,3 +221,49 @@ async fn a_settled_chain_is_answered_exactly() {
     }
     running.stop();
 }
+
+/// Limits are those of the settings file, and each names what works: clients cut their ranges by it.
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_are_set_in_the_file_and_tell_what_works() {
+    let node = EvmNode::new(EvmSpec::tiny(79), 60);
+    let server = serve(&node, RpcOptions::default()).await;
+    let bench = Bench::new(&[server.url()], support::DEPTH_5);
+    let limits = r#""metricsPort": 0, "limits": { "results": 40, "blockRange": 20, "batch": 2 }"#;
+    bench.change(r#""metricsPort": 0"#, limits);
+    let running = bench.start();
+    let rpc = Rpc::new(bench.public());
+    rpc.until_head(60).await;
+    let range = |from: u64, to: u64| json!([{ "fromBlock": format!("0x{from:x}"), "toBlock": format!("0x{to:x}") }]);
+    let wide = rpc.answer("eth_getLogs", range(0, 59)).await;
+    let message = wide["error"]["message"].as_str().unwrap();
+    assert_eq!(wide["error"]["code"], -32_005, "{wide}");
+    let said = "query exceeds max block range 20, retry with the range 0-19";
+    assert!(message.starts_with(said), "{message}");
+    let full = rpc.answer("eth_getLogs", range(1, 19)).await;
+    let message = full["error"]["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("query exceeds max results 40, "),
+        "{message}"
+    );
+    let (_, hint) = message.split_once("retry with the range 1-").unwrap();
+    let last: u64 = hint.split(',').next().unwrap().parse().unwrap();
+    assert!(last < 19, "{message}");
+    let logs = rpc.call("eth_getLogs", range(1, last)).await;
+    assert!(logs.as_array().unwrap().len() <= 40);
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId"}"#;
+    let batch = format!("[{call},{call},{call}]");
+    let refused = reqwest::Client::new().post(format!("{}/31337", rpc.base));
+    let refused = refused
+        .body(batch)
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
+    assert!(
+        refused.contains("batch too large (3 calls, max 2)"),
+        "{refused}"
+    );
+    running.stop();
+}

@@ -1,8 +1,10 @@
 //! Blocks by number and time, and whole blocks.
 
+use std::sync::Arc;
+
 use chronolith_model::{Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32, Tx};
 
-use super::objects::Objects;
+use super::objects::{Objects, OpenSegment};
 use super::snapshot::{Need, Snapshot};
 use crate::error::{Error, Result};
 
@@ -20,17 +22,35 @@ pub enum TimeSide {
     AtOrAfter,
 }
 
+/// The segment that holds a block with what is needed of it.
+async fn segment_of(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    number: u64,
+    need: &Need<'_>,
+) -> Result<Arc<OpenSegment>> {
+    let pieces = snapshot.select(&BlockRange::one(number), need)?;
+    let piece = pieces
+        .first()
+        .ok_or_else(|| Error::not_covered(BlockRange::one(number)))?;
+    objects.open(&piece.entry.object).await
+}
+
+/// What is kept of a block with this dataset, whatever the filter.
+fn need_of(dataset: Dataset) -> Need<'static> {
+    Need {
+        datasets: DatasetSet::of(&[dataset]),
+        filter: None,
+    }
+}
+
 /// The clock of a block.
 pub(crate) async fn block_by_number(
     objects: &Objects,
     snapshot: &Snapshot,
     number: u64,
 ) -> Result<BlockClock> {
-    let pieces = snapshot.select(&BlockRange::one(number), &CLOCK)?;
-    let piece = pieces
-        .first()
-        .ok_or_else(|| Error::not_covered(BlockRange::one(number)))?;
-    let segment = objects.open(&piece.entry.object).await?;
+    let segment = segment_of(objects, snapshot, number, &CLOCK).await?;
     segment.tables.clock(number).ok_or_else(|| Error::Corrupt {
         object: segment.identity.name.clone(),
         reason: format!("block {number} is missing from its table"),
@@ -39,15 +59,8 @@ pub(crate) async fn block_by_number(
 
 /// A block with its transactions and logs.
 pub(crate) async fn block(objects: &Objects, snapshot: &Snapshot, number: u64) -> Result<Block> {
-    let need = Need {
-        datasets: DatasetSet::of(&[Dataset::Logs]),
-        filter: None,
-    };
-    let pieces = snapshot.select(&BlockRange::one(number), &need)?;
-    let piece = pieces
-        .first()
-        .ok_or_else(|| Error::not_covered(BlockRange::one(number)))?;
-    let segment = objects.open(&piece.entry.object).await?;
+    let need = need_of(Dataset::Logs);
+    let segment = segment_of(objects, snapshot, number, &need).await?;
     objects.block(&segment, number).await
 }
 
@@ -57,15 +70,8 @@ pub(crate) async fn transactions(
     snapshot: &Snapshot,
     number: u64,
 ) -> Result<Vec<Tx>> {
-    let need = Need {
-        datasets: DatasetSet::of(&[Dataset::TxHashes]),
-        filter: None,
-    };
-    let pieces = snapshot.select(&BlockRange::one(number), &need)?;
-    let piece = pieces
-        .first()
-        .ok_or_else(|| Error::not_covered(BlockRange::one(number)))?;
-    let segment = objects.open(&piece.entry.object).await?;
+    let need = need_of(Dataset::TxHashes);
+    let segment = segment_of(objects, snapshot, number, &need).await?;
     objects.txs(&segment, number).await
 }
 

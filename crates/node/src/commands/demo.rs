@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use chronolith_serve::Limits;
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer, UPGRADED_TOPIC};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -101,7 +102,7 @@ pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<Exit> {
     tokio::select! {
         () = watch(&stage, &mut spectators, began) => {}
         () = tokio::time::sleep(limit) => {}
-        served = serving::serve_on(listener, served, probe) => served?,
+        served = serving::serve_on(listener, served, probe, Limits::default()) => served?,
         stopped = tokio::signal::ctrl_c() => stopped?,
     }
     tasks.shutdown().await;

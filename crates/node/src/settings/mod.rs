@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
-use chronolith_archive::Cache;
+use chronolith_archive::{Cache, QueryLimits};
 use chronolith_model::{Dataset, DatasetSet, Scope, ScopeEntry, Verification};
+use chronolith_serve::Limits;
 use chronolith_source::evm::{Checks, RangeSettings, Strategy};
 use chronolith_source::portal::PortalSettings;
 use chronolith_source::{CHAINS, EndpointSettings, KnownChain, known_chain};
@@ -27,6 +28,7 @@ use crate::hex::parse_hex;
 use raw::{RawBackfill, RawChain, RawChainEntry, RawEndpoint, RawScope, RawSettings};
 
 pub(crate) use finality::{Finality, L1Settings};
+use process::Shared;
 pub(crate) use process::Token;
 
 pub(crate) use schema::schema;
@@ -54,8 +56,9 @@ const PUBLIC_PORTAL: &str = "https://portal.sqd.dev/datasets";
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) data_dir: PathBuf,
-    /// Where everybody is answered.
+    /// Where everybody is answered, and what that may cost.
     pub(crate) listen: SocketAddr,
+    pub(crate) limits: Limits,
     /// Where health and metrics are shown.
     pub(crate) metrics_listen: SocketAddr,
     /// Where operators ask for acts, and what they must know where that is not this machine.
@@ -90,6 +93,8 @@ pub(crate) struct ChainSettings {
     pub(crate) ranges: RangeSettings,
     /// What is in memory of all chains' archives.
     pub(crate) cache: Cache,
+    /// What a query may cost.
+    pub(crate) queries: QueryLimits,
     /// Whether an ADFS contract is named; its metrics have names of their own.
     pub(crate) has_adfs: bool,
 }
@@ -167,11 +172,15 @@ impl Settings {
             !raw.chains.is_empty(),
             "chains: at least one chain is needed"
         );
-        let cache = process::cache(raw.cache_mib)?;
+        let limits = process::limits(&raw.limits)?;
+        let shared = Shared {
+            cache: process::cache(raw.cache_mib)?,
+            queries: process::queries(&limits),
+        };
         let mut chains: Vec<ChainSettings> = Vec::new();
         for (at, entry) in raw.chains.into_iter().enumerate() {
             let path = format!("chains[{at}]");
-            let chain = chain(entry, &path, &cache).with_context(|| path.clone())?;
+            let chain = chain(entry, &path, &shared).with_context(|| path.clone())?;
             if let Some(other) = chains.iter().find(|other| other.chain_id == chain.chain_id) {
                 bail!(
                     "{path}: chain {} is there twice, as {} and {}",
@@ -189,6 +198,7 @@ impl Settings {
         let (admin_listen, admin_token) =
             process::admin(raw.admin_listen.as_deref(), raw.admin_token)?;
         Ok(Self {
+            limits,
             listen: process::public(raw.listen.as_deref())?,
             admin_listen,
             admin_token,
@@ -314,7 +324,7 @@ fn expand(value: &mut Value, variable: &dyn Fn(&str) -> Option<String>) -> Resul
     }
 }
 
-fn chain(entry: RawChainEntry, path: &str, cache: &Cache) -> Result<ChainSettings> {
+fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSettings> {
     let raw: RawChain = match entry {
         RawChainEntry::Name(name) => RawChain {
             name: Some(name),
@@ -371,7 +381,8 @@ fn chain(entry: RawChainEntry, path: &str, cache: &Cache) -> Result<ChainSetting
         poll: poll(raw.poll_ms, portal_alone),
         has_adfs: raw.contract_address.is_some(),
         ranges: ranges(&raw.backfill)?,
-        cache: cache.clone(),
+        cache: shared.cache.clone(),
+        queries: shared.queries.clone(),
         portal,
     })
 }

@@ -2,11 +2,14 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use chronolith_archive::Cache;
+use chronolith_archive::{Cache, QueryLimits};
+use chronolith_serve::{AnswerLimits, Limits};
 
 use super::ChainSettings;
+use super::raw::RawLimits;
 
 /// Where everybody is answered by default, and where operators are.
 const LISTEN: &str = "0.0.0.0:8080";
@@ -41,6 +44,62 @@ pub(super) fn cache(mib: Option<u64>) -> Result<Cache> {
         CACHE_MIB_BOUNDS.end()
     );
     Ok(Cache::of_bytes(mib << 20))
+}
+
+/// What every chain shares with the others.
+pub(super) struct Shared {
+    pub(super) cache: Cache,
+    pub(super) queries: QueryLimits,
+}
+
+/// What requests may cost.
+pub(super) fn limits(raw: &RawLimits) -> Result<Limits> {
+    let default = Limits::default();
+    let within = |name: &str, asked: Option<usize>, default: usize, most: usize| {
+        let value = asked.unwrap_or(default);
+        let fits = (1..=most).contains(&value);
+        ensure!(fits, "limits.{name}: {value} is not between 1 and {most}");
+        Ok(value)
+    };
+    let seconds = raw.timeout_seconds.map(|seconds| seconds as usize);
+    let seconds = within(
+        "timeoutSeconds",
+        seconds,
+        default.timeout.as_secs() as usize,
+        25,
+    )?;
+    let mib = within(
+        "answerMib",
+        raw.answer_mib,
+        default.answer_bytes >> 20,
+        1_024,
+    )?;
+    ensure!(
+        raw.block_range != Some(0),
+        "limits.blockRange: 0 blocks hold no log"
+    );
+    Ok(Limits {
+        answers: AnswerLimits {
+            results: within("results", raw.results, default.answers.results, 1_000_000)?,
+            bytes: (mib as u64) << 20,
+        },
+        answer_bytes: mib << 20,
+        batch: within("batch", raw.batch, default.batch, 10_000)?,
+        block_range: raw.block_range,
+        timeout: Duration::from_secs(seconds as u64),
+        connections: within("connections", raw.connections, default.connections, 1 << 20)?,
+        ..default
+    })
+}
+
+/// What an archive lets a query cost.
+pub(super) fn queries(limits: &Limits) -> QueryLimits {
+    QueryLimits {
+        results_max: limits.answers.results,
+        bytes_max: limits.answers.bytes,
+        timeout: limits.timeout,
+        ..QueryLimits::default()
+    }
 }
 
 /// All chains together hold so much history on its way, each the same part of it.

@@ -36,6 +36,8 @@ pub(crate) struct RawSettings {
     /// Memory for what queries read of archives, of all chains together, in MiB [default: 256].
     #[serde(alias = "cache_mib")]
     pub(crate) cache_mib: Option<u64>,
+    /// What requests may cost.
+    pub(crate) limits: RawLimits,
     /// The chains to follow.
     pub(crate) chains: Vec<RawChainEntry>,
     /// Limits of the service.
@@ -51,6 +53,27 @@ pub(crate) struct RawSettings {
     /// Which implementation has which version, by address.
     #[serde(alias = "impl_version_map")]
     pub(crate) impl_version_map: BTreeMap<String, RawImplementation>,
+}
+
+/// What requests may cost.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct RawLimits {
+    /// Logs in an answer [default: 10000].
+    pub(crate) results: Option<usize>,
+    /// MiB of logs in an answer [default: 64].
+    #[serde(alias = "answer_mib")]
+    pub(crate) answer_mib: Option<usize>,
+    /// Blocks that a query for logs may look at [default: all].
+    #[serde(alias = "block_range")]
+    pub(crate) block_range: Option<u64>,
+    /// Calls in a batch [default: 100].
+    pub(crate) batch: Option<usize>,
+    /// Seconds that a query may take [default: 10].
+    #[serde(alias = "timeout_seconds")]
+    pub(crate) timeout_seconds: Option<u64>,
+    /// Connections at the same time [default: 4096].
+    pub(crate) connections: Option<usize>,
 }
 
 /// What the ADFS document calls the service.

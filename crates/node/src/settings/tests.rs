@@ -116,6 +116,18 @@ fn the_document_of_the_oracle_team_loads() {
 /// Files that do not load, and what is said of each.
 const BAD: &[(&str, &str)] = &[
     (
+        r#"{ "chains": ["base"], "limits": { "batch": 0 } }"#,
+        "limits.batch: 0 is not between 1 and 10000",
+    ),
+    (
+        r#"{ "chains": ["base"], "limits": { "timeoutSeconds": 26 } }"#,
+        "limits.timeoutSeconds: 26 is not between 1 and 25",
+    ),
+    (
+        r#"{ "chains": ["base"], "limits": { "blockRange": 0 } }"#,
+        "limits.blockRange: 0 blocks hold no log",
+    ),
+    (
         r#"{ "chains": ["base"], "cacheMib": 1 }"#,
         "cacheMib: 1 is not between 8 and 1048576",
     ),
