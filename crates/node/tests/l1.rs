@@ -15,6 +15,7 @@ use chronolith_sim::evm::{EvmNode, EvmSpec, FaultSizes, Faults, RpcFault, RpcOpt
 use serde_json::Value;
 use support::{Bench, PATIENCE};
 
+const L1_BLOCK_TIME: Duration = Duration::from_millis(200);
 const L1_ID: u64 = 31_338;
 const SILENT: &str = "no recent observation of L1";
 
@@ -117,8 +118,13 @@ impl Layers {
         let seen = |chain: &Value| chain["lastSeenBlock"] == head;
         self.health("the L2's head", seen).await;
         let safe = self.l2.safe().number;
+        // No faster than an L1 can be: after a pause, a head that ran ahead would not be believed.
+        let (began, mut mined) = (Instant::now(), 0);
         self.bench.wait("what is safe", || {
-            self.l1.mine(1);
+            if began.elapsed() > L1_BLOCK_TIME * mined {
+                mined += 1;
+                self.l1.mine(1);
+            }
             self.bench.head() == Some(safe)
         });
     }

@@ -23,7 +23,7 @@ const CLIENTS: u64 = 16;
 const BLOCK_TIME: Duration = Duration::from_millis(100);
 /// Memory may grow by so much from the first third to the last: the tail and the archive's tables do.
 const GROWTH: f64 = 1.15;
-const GROWTH_MIB: f64 = 24.0;
+const GROWTH_MIB: f64 = 48.0;
 
 /// A question, by its number, about a chain that has so many blocks.
 fn question(kind: u64, number: u64, head: u64) -> (&'static str, Value) {
