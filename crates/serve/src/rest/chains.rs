@@ -55,13 +55,14 @@ pub(crate) async fn status(State(context): State<Context>) -> Json<Value> {
         let (indexed, source) = (head.map(|head| head.number), chain.live.source_head());
         let since = chain.live.health().last_good_round_seconds;
         let updated = since.map(|since| (context.clock)().saturating_sub(since));
-        let there = view.as_ref().map_or(0, there);
+        // Without a view nobody knows: that is not nothing.
+        let known = source.zip(view.as_ref());
         chains.push(json!({
             "name": chain.name,
             "chainId": chain.id,
             "lastIndexedBlock": indexed,
             "latestKnownBlock": source,
-            "progress": source.map(|source| progress(chain, there, source)),
+            "progress": known.map(|(source, view)| progress(chain, there(view), source)),
             "updatedAt": updated.and_then(utc),
         }));
     }
