@@ -11,6 +11,7 @@ use chronolith_model::{BlockRange, DatasetSet, Scope};
 use crate::catalog::{ObjectRef, PackEntry, RunEntry, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::format::container::{Container, ObjectKind, Section};
+use crate::format::digest::ClockDigests;
 use crate::format::segment::{BlockedSection, SegmentTables};
 use crate::format::table::TableDirectory;
 use crate::format::{Damage, Decoded};
@@ -215,6 +216,23 @@ async fn read_segment(objects: &Objects, entry: &SegmentEntry) -> Result<()> {
         root.update(bytes);
     };
     read_blocks(objects, name, &tables.digests, digests).await?;
+    let (facts, follow) = (&entry.facts, tables.digests.len == 0);
+    let times = tables.blocks.times();
+    let mut clocks = ClockDigests::new(facts.range.start, facts.parent_hash, times);
+    let mut last_hash = None;
+    let hashes = &mut |bytes: &[u8]| {
+        if follow {
+            clocks.add_to(&mut root, bytes);
+        }
+        last_hash = bytes.last_chunk::<32>().copied();
+    };
+    match &tables.listed_hashes {
+        Some(listed) => hashes(listed),
+        None => read_blocks(objects, name, &tables.block_hashes, hashes).await?,
+    }
+    if last_hash != Some(facts.last_hash.0) {
+        return Err(damaged(Damage("its last block is not the one it names")));
+    }
     if *root.finalize().as_bytes() != entry.facts.root.0 {
         return Err(damaged(Damage("its digests do not give its content root")));
     }

@@ -47,7 +47,7 @@ pub use pinned::Pinned;
 pub use read::cache::Cache;
 pub use read::compare::Difference;
 pub use read::hashes::TxPlace;
-pub use read::lookup::TimeSide;
+pub use read::lookup::{BlockTime, TimeSide};
 pub use read::query::{LogPage, QueryCost};
 pub use read::rows::LogRecord;
 pub use rebuild::{RebuildReport, rebuild_anchors, rebuild_state};

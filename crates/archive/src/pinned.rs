@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::error::Result;
 use crate::read::compare::{self, Difference};
 use crate::read::hashes::{self, TxPlace};
-use crate::read::lookup::{self, TimeSide};
+use crate::read::lookup::{self, BlockTime, TimeSide};
 use crate::read::matcher::TermIds;
 use crate::read::objects::Objects;
 use crate::read::payload;
@@ -116,6 +116,15 @@ impl Pinned {
     /// `NotCovered` where the block across the time is not archived; `Corrupt` or `Store`.
     pub async fn block_at(&self, time: u64, side: TimeSide) -> Result<Option<BlockClock>> {
         lookup::block_at(self.objects(), &self.snapshot, time, side).await
+    }
+
+    /// Number and time of the block at a time, as [`Self::block_at`], which reads its hash besides:
+    /// hashes take far more memory than times, so most of them have to be read.
+    ///
+    /// # Errors
+    /// As [`Self::block_at`].
+    pub async fn number_at(&self, time: u64, side: TimeSide) -> Result<Option<BlockTime>> {
+        lookup::number_at(self.objects(), &self.snapshot, time, side).await
     }
 
     /// Where the transaction with a hash is.

@@ -17,6 +17,8 @@ use crate::error::{Error, Result};
 use crate::format::Decoded;
 use crate::format::container::{Container, FOOTER_BYTES, ObjectKind, Section, tables_start};
 use crate::format::segment::SegmentTables;
+use crate::meters::Meters;
+use crate::read::objects::Objects;
 use crate::read::snapshot::Snapshot;
 use crate::settings::Settings;
 use crate::state::{AuditEntry, CatalogRef, Halt, LiveRun, State};
@@ -98,7 +100,9 @@ pub async fn rebuild_state(
         head: anchor,
         head_timestamp,
     };
-    let catalog = catalog_of(&chain, &runs, &packs);
+    let meters = Meters::new(settings.chain);
+    let objects = Objects::new(blobs.clone(), settings.cache.clone(), meters);
+    let catalog = catalog_of(&objects, &chain, &runs, &packs).await?;
     let used: HashSet<&str> = catalog_names(&catalog).collect();
     let segments = found.iter().map(|found| found.entry.object.name.as_str());
     let parts = runs
@@ -150,7 +154,12 @@ pub async fn rebuild_anchors(blobs: &dyn BlobStore) -> Result<Vec<BlockRef>> {
     Ok(ends)
 }
 
-fn catalog_of(chain: &[&Found], runs: &[FoundPart], packs: &[FoundPart]) -> Catalog {
+async fn catalog_of(
+    objects: &Objects,
+    chain: &[&Found],
+    runs: &[FoundPart],
+    packs: &[FoundPart],
+) -> Result<Catalog> {
     let segments = chain
         .iter()
         .map(|found| Arc::new(found.entry.clone()))
@@ -168,32 +177,29 @@ fn catalog_of(chain: &[&Found], runs: &[FoundPart], packs: &[FoundPart]) -> Cata
         last_hash: part.last_hash,
         datasets: part.datasets,
     };
-    let runs = belonging(runs, chain)
-        .into_iter()
-        .map(|part| Arc::new(run(part)))
-        .collect();
-    let packs = belonging(packs, chain)
-        .into_iter()
-        .map(|part| Arc::new(pack(part)))
-        .collect();
+    let runs = belonging(objects, runs, chain).await?;
+    let packs = belonging(objects, packs, chain).await?;
     let mut catalog = Catalog {
         segments,
-        runs,
-        packs,
+        runs: runs.into_iter().map(|part| Arc::new(run(part))).collect(),
+        packs: packs.into_iter().map(|part| Arc::new(pack(part))).collect(),
     };
     catalog.sort();
-    catalog
+    Ok(catalog)
 }
 
 /// Of the parts that end with a block of the chain, the longest that do not overlap.
-fn belonging<'a>(parts: &'a [FoundPart], chain: &[&Found]) -> Vec<&'a FoundPart> {
-    let fits = |part: &&FoundPart| {
-        let last = part.range.end - 1;
-        let inside = |number: u64| chain.iter().find_map(|found| found.tables.clock(number));
-        inside(last).is_some_and(|clock| clock.hash == part.last_hash)
-            && inside(part.range.start).is_some()
-    };
-    let mut fitting: Vec<&FoundPart> = parts.iter().filter(fits).collect();
+async fn belonging<'a>(
+    objects: &Objects,
+    parts: &'a [FoundPart],
+    chain: &[&Found],
+) -> Result<Vec<&'a FoundPart>> {
+    let mut fitting: Vec<&FoundPart> = Vec::new();
+    for part in parts {
+        if ends_in(objects, part, chain).await? {
+            fitting.push(part);
+        }
+    }
     fitting.sort_by_key(|part| std::cmp::Reverse(part.range.len()));
     let mut taken: Vec<&FoundPart> = Vec::new();
     for part in fitting {
@@ -204,7 +210,26 @@ fn belonging<'a>(parts: &'a [FoundPart], chain: &[&Found]) -> Vec<&'a FoundPart>
             taken.push(part);
         }
     }
-    taken
+    Ok(taken)
+}
+
+/// Whether the chain holds the first block of a part, and its last one with the hash it names.
+async fn ends_in(objects: &Objects, part: &FoundPart, chain: &[&Found]) -> Result<bool> {
+    let holding = |number: u64| {
+        let holds = |found: &&&Found| found.entry.facts.range.contains(number);
+        chain.iter().find(holds)
+    };
+    let last = part.range.end - 1;
+    let (Some(_), Some(found)) = (holding(part.range.start), holding(last)) else {
+        return Ok(false);
+    };
+    let segment = objects.open(&found.entry.object).await?;
+    match objects.clock(&segment, last).await {
+        Ok(clock) => Ok(clock.is_some_and(|clock| clock.hash == part.last_hash)),
+        // Nothing tells whether it belongs: it is listed as undecided.
+        Err(Error::Corrupt { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Reads what every object of these folders says of itself.

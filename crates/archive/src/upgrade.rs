@@ -1,7 +1,8 @@
 //! Which version of the format an archive is in.
 //!
-//! There is one version so far, so there is nothing to bring up to date: this is where it is found out,
-//! and where an archive of the future is refused in words that help.
+//! Objects of older versions are read as they are and written anew when they are merged, so there is
+//! nothing to bring up to date: this is where it is found out, and where an archive of the future is
+//! refused in words that help.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -230,7 +230,7 @@ async fn lookups_cost_a_bounded_number_of_reads() {
         let clock = block.clock;
         let reader = counted.cold().await;
         assert_eq!(reader.block_by_number(clock.number).await.unwrap(), clock);
-        note("block by number", 1);
+        note("block by number", 2);
         reader.block_by_number(clock.number).await.unwrap();
         note("block by number, warm", 0);
         let reader = counted.cold().await;
@@ -241,26 +241,33 @@ async fn lookups_cost_a_bounded_number_of_reads() {
                 .unwrap()
                 == Some(clock)
         );
-        note("block at or after a time", 1);
+        note("block at or after a time", 2);
         let reader = counted.cold().await;
         reader
             .block_at(clock.timestamp - 1, TimeSide::AtOrBefore)
             .await
             .unwrap();
-        note("block at or before a time", 2);
+        note("block at or before a time", 3);
+        let reader = counted.cold().await.pin().unwrap();
+        let after = (clock.timestamp, TimeSide::AtOrAfter);
+        let found = reader.number_at(after.0, after.1).await.unwrap().unwrap();
+        assert_eq!((found.number, found.timestamp), (clock.number, after.0));
+        note("number at or after a time", 1);
+        reader.number_at(after.0, after.1).await.unwrap();
+        note("number at or after a time, warm", 0);
         let reader = counted.cold().await;
         assert_eq!(
             reader.block_by_hash(&clock.hash).await.unwrap(),
             Some(clock)
         );
-        note("block by hash", 2 * tables + 1);
+        note("block by hash", 2 * tables + 2);
         reader.block_by_hash(&clock.hash).await.unwrap();
         note("block by hash, warm", 0);
         let Some(tx) = block.txs.last() else { continue };
         let reader = counted.cold().await;
         let place = reader.transaction_by_hash(&tx.hash).await.unwrap().unwrap();
         assert_eq!((place.block, place.index), (clock, tx.index));
-        note("transaction by hash", 2 * tables + 3);
+        note("transaction by hash", 2 * tables + 4);
         reader.transaction_by_hash(&tx.hash).await.unwrap();
         note("transaction by hash, warm", 0);
     }

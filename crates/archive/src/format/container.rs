@@ -17,9 +17,9 @@ use super::wire::{Put, Reader};
 use super::{Damage, Decoded};
 
 /// The version that this code writes.
-pub(crate) const FORMAT_VERSION: u16 = 1;
+pub(crate) const FORMAT_VERSION: u16 = 2;
 /// The oldest code that can read what this code writes.
-pub(crate) const READABLE_FROM: u16 = 1;
+pub(crate) const READABLE_FROM: u16 = 2;
 const MAGIC: [u8; 8] = *b"CHRONO\x00\x01";
 /// Length of the footer.
 pub(crate) const FOOTER_BYTES: u64 = 32;
@@ -40,7 +40,7 @@ pub(crate) enum ObjectKind {
 pub(crate) enum Section {
     /// What the object is about: chain, range, counts, root.
     Summary = 1,
-    /// One entry a block.
+    /// Times of blocks, and how many logs and transactions they have.
     Blocks = 2,
     /// Which stretches of frames were made together.
     Stretches = 3,
@@ -71,6 +71,8 @@ pub(crate) enum Section {
     PackIndex = 16,
     /// The catalog's own content.
     Catalog = 17,
+    /// Block hashes, 32 bytes each.
+    BlockHashes = 18,
 }
 
 const FLAG_TABLE: u8 = 1;
@@ -356,7 +358,7 @@ fn parse_trailer(trailer: &[u8], kind: ObjectKind) -> Decoded<Vec<Entry>> {
             len: reader.varint()?,
             checksum: reader.u64()?,
         };
-        let known = (1..=Section::Catalog as u16).contains(&entry.kind);
+        let known = (1..=Section::BlockHashes as u16).contains(&entry.kind);
         if !known && entry.flags & FLAG_REQUIRED != 0 {
             return Err(Damage("a required section is unknown to this version"));
         }

@@ -3,8 +3,10 @@
 //! Every decoder takes hostile bytes: it answers with [`Damage`], never panics, and allocates no
 //! more than the input can justify.
 
+pub(crate) mod blocks;
 pub(crate) mod compress;
 pub(crate) mod container;
+pub(crate) mod digest;
 pub(crate) mod facts;
 pub(crate) mod frame;
 pub(crate) mod page;
@@ -13,6 +15,7 @@ pub(crate) mod row;
 pub(crate) mod segment;
 pub(crate) mod table;
 pub(crate) mod term;
+pub(crate) mod v1;
 pub(crate) mod wire;
 
 /// Bytes that are not what they should be.

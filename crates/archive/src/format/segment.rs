@@ -4,15 +4,16 @@
 //! that merging segments moves neither a frame nor a page of postings, it only numbers them anew.
 
 use bytes::Bytes;
-use chronolith_model::{BlockClock, BlockRange, Hash32};
+use chronolith_model::{BlockRange, DatasetSet};
 
+use super::blocks::{BlockEntry, BlockTable};
 use super::container::{Container, ObjectKind, Section};
 use super::facts::SegmentFacts;
 use super::frame::FRAME_ROWS;
 use super::page::PAGE_IDS;
 use super::table::TableDirectory;
 use super::wire::{Put, Reader};
-use super::{Damage, Decoded, checksum};
+use super::{Damage, Decoded, checksum, v1};
 
 /// Bytes of a block of the hash sections: 64 hashes.
 pub(crate) const HASH_BLOCK_BYTES: usize = 2048;
@@ -64,20 +65,6 @@ impl FramePlace {
             Err(Damage("frame checksum mismatch"))
         }
     }
-}
-
-/// One block of the block table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct BlockEntry {
-    pub(crate) hash: Hash32,
-    pub(crate) timestamp: u64,
-    pub(crate) logs: u32,
-    pub(crate) txs: u32,
-    /// Whether positions of transactions are 0, 1, 2 … and so need not be stored.
-    pub(crate) txs_in_sequence: bool,
-    /// Id of the first row and ordinal of the first transaction in the segment.
-    pub(crate) first_id: u32,
-    pub(crate) first_tx: u32,
 }
 
 /// Checksums of a section that is read in blocks of a fixed size.
@@ -133,9 +120,10 @@ impl BlockedSection {
 #[derive(Debug)]
 pub(crate) struct SegmentTables {
     pub(crate) facts: SegmentFacts,
-    pub(crate) blocks: Vec<BlockEntry>,
-    /// The first id of each block, close together: searched for every row of an answer.
-    first_ids: Vec<u32>,
+    pub(crate) blocks: BlockTable,
+    pub(crate) block_hashes: BlockedSection,
+    /// Hashes of all blocks, in segments of version 1, which have no section of them.
+    pub(crate) listed_hashes: Option<Bytes>,
     pub(crate) stretches: Vec<PlacedStretch>,
     /// Which stretch each page of ids belongs to.
     page_owner: Vec<u32>,
@@ -161,7 +149,7 @@ impl SegmentTables {
         let facts = SegmentFacts::decode(&mut reader)?;
         reader.finish()?;
         let stretches = decode_stretches(&container.table(Section::Stretches)?)?;
-        let blocks = decode_blocks(&container.table(Section::Blocks)?, &facts, &stretches)?;
+        let (blocks, listed_hashes) = decode_blocks(&container, &facts, &stretches)?;
         let frames_at = container.data(Section::Frames)?;
         let frames = decode_frames(
             &container.table(Section::FrameTable)?,
@@ -174,27 +162,7 @@ impl SegmentTables {
         if !stretches.iter().all(enough) {
             return Err(Damage("a dictionary is missing"));
         }
-        let sums = container.table(Section::BlockChecksums)?;
-        let mut reader = Reader::new(&sums);
-        let tx_hashes = BlockedSection::decode(
-            &mut reader,
-            container.data(Section::TxHashes)?,
-            HASH_BLOCK_BYTES,
-        )?;
-        let digests = BlockedSection::decode(
-            &mut reader,
-            container.data(Section::Digests)?,
-            HASH_BLOCK_BYTES,
-        )?;
-        let postings = BlockedSection::decode(
-            &mut reader,
-            container.data(Section::Postings)?,
-            POSTING_BLOCK_BYTES,
-        )?;
-        reader.finish()?;
-        if tx_hashes.len != facts.txs * 32 || digests.len != facts.range.len() * 32 {
-            return Err(Damage("hash sections do not fit the counts"));
-        }
+        let blocked = Blocked::decode(&container, &facts, listed_hashes.is_some())?;
         let (terms_offset, terms_len) = container.data(Section::Terms)?;
         let terms = TableDirectory::decode(&container.table(Section::TermDirectory)?, terms_len)?;
         let hashes = decode_hashes(&container)?;
@@ -208,16 +176,17 @@ impl SegmentTables {
         Ok(Self {
             page_owner: page_owner.collect(),
             facts,
-            first_ids: blocks.iter().map(|entry| entry.first_id).collect(),
             blocks,
+            block_hashes: blocked.block_hashes,
+            listed_hashes,
             stretches,
             frames,
             frames_offset: frames_at.0,
             dictionaries,
             odd_tx_indexes,
-            tx_hashes,
-            digests,
-            postings,
+            tx_hashes: blocked.tx_hashes,
+            digests: blocked.digests,
+            postings: blocked.postings,
             terms,
             terms_offset,
             hashes,
@@ -231,7 +200,8 @@ impl SegmentTables {
 
     /// Bytes they take in memory.
     pub(crate) fn weight(&self) -> usize {
-        self.blocks.len() * (size_of::<BlockEntry>() + size_of::<u32>())
+        self.blocks.weight()
+            + self.listed_hashes.as_ref().map_or(0, Bytes::len)
             + self.frames.len() * size_of::<FramePlace>()
             + self.stretches.len() * size_of::<PlacedStretch>()
             + self
@@ -246,29 +216,27 @@ impl SegmentTables {
                 .hashes
                 .as_ref()
                 .map_or(0, |(directory, _)| directory.weight())
-            + (self.tx_hashes.sums.len() + self.postings.sums.len() + self.digests.sums.len()) * 4
+            + [&self.tx_hashes, &self.postings, &self.digests, &self.block_hashes]
+                .map(|section| section.sums.len() * 4)
+                .iter()
+                .sum::<usize>()
             + 1024
     }
 
-    /// The table's entry of a block of the range.
-    pub(crate) fn block(&self, number: u64) -> Option<&BlockEntry> {
-        let at = number.checked_sub(self.facts.range.start)?;
-        self.blocks.get(usize::try_from(at).ok()?)
+    /// A block's place in the segment.
+    pub(crate) fn place(&self, number: u64) -> Option<u32> {
+        let place = u32::try_from(number.checked_sub(self.facts.range.start)?).ok()?;
+        (place < self.blocks.len()).then_some(place)
     }
 
-    /// A block's clock.
-    pub(crate) fn clock(&self, number: u64) -> Option<BlockClock> {
-        let entry = self.block(number)?;
-        let parent_hash = match number.checked_sub(1).and_then(|before| self.block(before)) {
-            Some(before) => before.hash,
-            None => self.facts.parent_hash,
-        };
-        Some(BlockClock {
-            number,
-            hash: entry.hash,
-            parent_hash,
-            timestamp: entry.timestamp,
-        })
+    /// The table's entry of a block of the range.
+    pub(crate) fn block(&self, number: u64) -> Option<BlockEntry> {
+        self.blocks.at(self.place(number)?)
+    }
+
+    /// The number of the block at a place.
+    pub(crate) fn number(&self, place: u32) -> u64 {
+        self.facts.range.start + u64::from(place)
     }
 
     /// The ids that rows of these blocks can have: from the first row to behind the last.
@@ -283,15 +251,6 @@ impl SegmentTables {
         (first, last.max(first))
     }
 
-    /// Which block a row belongs to.
-    pub(crate) fn block_of(&self, id: u32) -> Option<(u64, &BlockEntry)> {
-        let behind = self.first_ids.partition_point(|&first| first <= id);
-        // Empty blocks share the first id of the next block with rows: the last of them owns it.
-        let at = behind.checked_sub(1)?;
-        let entry = self.blocks.get(at)?;
-        (id - entry.first_id < entry.logs).then_some((self.facts.range.start + at as u64, entry))
-    }
-
     /// Which frame holds a row, which stretch it belongs to, and the row's place in it.
     pub(crate) fn frame_of(&self, id: u32) -> Option<(u32, &PlacedStretch, usize)> {
         let owner = *self.page_owner.get((id / PAGE_IDS) as usize)?;
@@ -302,14 +261,13 @@ impl SegmentTables {
     }
 
     /// The position in its block of the transaction with this place in the block's list.
-    pub(crate) fn tx_index(&self, block: u64, entry: &BlockEntry, place: u32) -> Option<u32> {
+    pub(crate) fn tx_index(&self, entry: &BlockEntry, place: u32) -> Option<u32> {
         if entry.txs_in_sequence {
             return Some(place);
         }
-        let at = (block - self.facts.range.start) as u32;
         let found = self
             .odd_tx_indexes
-            .binary_search_by_key(&at, |(block, _)| *block)
+            .binary_search_by_key(&entry.place, |(block, _)| *block)
             .ok()?;
         self.odd_tx_indexes
             .get(found)?
@@ -317,6 +275,67 @@ impl SegmentTables {
             .get(place as usize)
             .copied()
     }
+}
+
+/// The sections that are read in blocks of a fixed size.
+struct Blocked {
+    tx_hashes: BlockedSection,
+    digests: BlockedSection,
+    postings: BlockedSection,
+    block_hashes: BlockedSection,
+}
+
+impl Blocked {
+    fn decode(container: &Container, facts: &SegmentFacts, listed: bool) -> Decoded<Self> {
+        let sums = container.table(Section::BlockChecksums)?;
+        let mut reader = Reader::new(&sums);
+        let mut next = |section: Section, bytes: usize| {
+            BlockedSection::decode(&mut reader, container.data(section)?, bytes)
+        };
+        let sections = Self {
+            tx_hashes: next(Section::TxHashes, HASH_BLOCK_BYTES)?,
+            digests: next(Section::Digests, HASH_BLOCK_BYTES)?,
+            postings: next(Section::Postings, POSTING_BLOCK_BYTES)?,
+            block_hashes: match listed {
+                true => BlockedSection::default(),
+                false => next(Section::BlockHashes, HASH_BLOCK_BYTES)?,
+            },
+        };
+        reader.finish()?;
+        let of_blocks = facts.range.len() * 32;
+        let digests_fit = match sections.digests.len {
+            0 => digests_follow(facts),
+            len => len == of_blocks,
+        };
+        let hashes_fit = listed || sections.block_hashes.len == of_blocks;
+        if sections.tx_hashes.len == facts.txs * 32 && digests_fit && hashes_fit {
+            Ok(sections)
+        } else {
+            Err(Damage("hash sections do not fit the counts"))
+        }
+    }
+}
+
+/// Whether the digests of blocks are made from their clocks, and not stored: nothing else is kept.
+pub(crate) fn digests_follow(facts: &SegmentFacts) -> bool {
+    facts.datasets == DatasetSet::CLOCK
+}
+
+/// The block table, and the hashes of blocks where they are not a section of their own.
+fn decode_blocks(
+    container: &Container,
+    facts: &SegmentFacts,
+    stretches: &[PlacedStretch],
+) -> Decoded<(BlockTable, Option<Bytes>)> {
+    let table = container.table(Section::Blocks)?;
+    if container.data(Section::BlockHashes).is_ok() {
+        return Ok((BlockTable::decode(table, facts, stretches)?, None));
+    }
+    let (pages, hashes) = v1::decode_blocks(&table, stretches)?;
+    if hashes.last_chunk::<32>() != Some(&facts.last_hash.0) {
+        return Err(Damage("block table does not fit the summary"));
+    }
+    Ok((BlockTable::decode(pages, facts, stretches)?, Some(hashes)))
 }
 
 /// The table from hash to block, in segments that have one.
@@ -381,80 +400,6 @@ fn decode_stretches(bytes: &[u8]) -> Decoded<Vec<PlacedStretch>> {
     }
     reader.finish()?;
     place_stretches(&stretches)
-}
-
-/// One block as the block table stores it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BlockRecord {
-    pub(crate) hash: Hash32,
-    pub(crate) timestamp: u64,
-    pub(crate) logs: u32,
-    pub(crate) txs: u32,
-    pub(crate) txs_in_sequence: bool,
-}
-
-pub(crate) fn encode_blocks(blocks: impl Iterator<Item = BlockRecord>) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut before = 0_u64;
-    for block in blocks {
-        out.put(&block.hash.0);
-        out.put_signed(block.timestamp.wrapping_sub(before) as i64);
-        out.put_varint(u64::from(block.logs) << 1 | u64::from(!block.txs_in_sequence));
-        out.put_varint(u64::from(block.txs));
-        before = block.timestamp;
-    }
-    out
-}
-
-fn decode_blocks(
-    bytes: &[u8],
-    facts: &SegmentFacts,
-    stretches: &[PlacedStretch],
-) -> Decoded<Vec<BlockEntry>> {
-    let mut reader = Reader::new(bytes);
-    let expected: u64 = stretches
-        .iter()
-        .map(|placed| u64::from(placed.stretch.blocks))
-        .sum();
-    if expected != facts.range.len() || expected > bytes.len() as u64 / 35 {
-        return Err(Damage("block table does not fit the range"));
-    }
-    let mut blocks = Vec::with_capacity(expected as usize);
-    let (mut timestamp, mut logs, mut txs) = (0_u64, 0_u64, 0_u64);
-    for placed in stretches {
-        let (mut id, mut tx) = (placed.first_id, placed.first_tx);
-        for _ in 0..placed.stretch.blocks {
-            let hash = Hash32(reader.array()?);
-            timestamp = timestamp.wrapping_add(reader.signed()? as u64);
-            let packed = reader.varint()?;
-            let count = u32::try_from(packed >> 1).map_err(|_| Damage("too many logs"))?;
-            let tx_count = reader.varint_u32()?;
-            blocks.push(BlockEntry {
-                hash,
-                timestamp,
-                logs: count,
-                txs: tx_count,
-                txs_in_sequence: packed & 1 == 0,
-                first_id: id,
-                first_tx: tx,
-            });
-            id = id.checked_add(count).ok_or(Damage("too many logs"))?;
-            tx = tx
-                .checked_add(tx_count)
-                .ok_or(Damage("too many transactions"))?;
-            (logs, txs) = (logs + u64::from(count), txs + u64::from(tx_count));
-        }
-        let rows_fit = id - placed.first_id == placed.stretch.rows;
-        if !rows_fit || tx - placed.first_tx != placed.stretch.txs {
-            return Err(Damage("block table does not fit its stretch"));
-        }
-    }
-    reader.finish()?;
-    let last = blocks.last().map(|entry| entry.hash);
-    if (logs, txs, last) != (facts.logs, facts.txs, Some(facts.last_hash)) {
-        return Err(Damage("block table does not fit the summary"));
-    }
-    Ok(blocks)
 }
 
 /// Appends a frame to the frame table.
@@ -527,15 +472,11 @@ pub(crate) fn encode_tx_indexes<'a>(blocks: impl Iterator<Item = (u32, &'a [u32]
     out
 }
 
-fn decode_tx_indexes(bytes: &[u8], blocks: &[BlockEntry]) -> Decoded<Vec<(u32, Vec<u32>)>> {
+fn decode_tx_indexes(bytes: &[u8], blocks: &BlockTable) -> Decoded<Vec<(u32, Vec<u32>)>> {
     let mut reader = Reader::new(bytes);
     let mut found = Vec::new();
-    for (at, entry) in blocks
-        .iter()
-        .enumerate()
-        .filter(|(_, entry)| !entry.txs_in_sequence)
-    {
-        if reader.varint_u32()? != at as u32 || entry.txs as usize > reader.rest().len() {
+    for entry in blocks.counted().filter(|entry| !entry.txs_in_sequence) {
+        if reader.varint_u32()? != entry.place || entry.txs as usize > reader.rest().len() {
             return Err(Damage("transaction positions do not fit the blocks"));
         }
         let mut indexes = Vec::with_capacity(entry.txs as usize);
@@ -545,7 +486,7 @@ fn decode_tx_indexes(bytes: &[u8], blocks: &[BlockEntry]) -> Decoded<Vec<(u32, V
             indexes.push(u32::try_from(index).map_err(|_| Damage("position too large"))?);
             next = index + 1;
         }
-        found.push((at as u32, indexes));
+        found.push((entry.place, indexes));
     }
     reader.finish()?;
     Ok(found)

@@ -237,6 +237,13 @@ impl TableDirectory {
         })
     }
 
+    /// The key of a hash that begins with these bits.
+    pub(crate) fn key(&self, prefix: u64) -> u64 {
+        shift_right(prefix, u64::BITS - self.shape.key_bits)
+    }
+    pub(crate) fn key_bits(&self) -> u32 {
+        self.shape.key_bits
+    }
     pub(crate) fn entries(&self) -> u64 {
         self.entries
     }

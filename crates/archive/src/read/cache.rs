@@ -20,6 +20,7 @@ pub(crate) enum Part {
     Frame,
     TxHashes,
     TxList,
+    BlockHashes,
     Digests,
     PostingBlock,
     Postings,
@@ -122,9 +123,12 @@ impl Cache {
 
     pub(crate) fn of(&self, part: Part) -> &Parts {
         match part {
-            Part::Frame | Part::TxHashes | Part::TxList | Part::Digests | Part::PackFrame => {
-                &self.0.rows
-            }
+            Part::Frame
+            | Part::TxHashes
+            | Part::TxList
+            | Part::BlockHashes
+            | Part::Digests
+            | Part::PackFrame => &self.0.rows,
             _ => &self.0.index,
         }
     }

@@ -14,7 +14,6 @@ use super::snapshot::{Need, Snapshot};
 use crate::catalog::{RunEntry, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::format::table::TableDirectory;
-use crate::write::seal::hash_key;
 
 /// Where a transaction is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +59,7 @@ pub(crate) async fn tx_by_hash(
             let Some(index) = objects.find_tx(&segment, number, hash).await? else {
                 continue;
             };
-            if let Some(block) = segment.tables.clock(number) {
+            if let Some(block) = objects.clock(&segment, number).await? {
                 return Ok(Some(TxPlace { block, index }));
             }
         }
@@ -79,7 +78,7 @@ enum Unread<'a> {
 
 /// Blocks that may hold the hash.
 async fn places(objects: &Objects, snapshot: &Snapshot, hash: &Hash32) -> Result<Vec<u64>> {
-    let key = hash_key(hash);
+    let prefix = hash.prefix64();
     let (mut numbers, mut unread) = (Vec::new(), Vec::new());
     // A merged segment has no table of its own: a run holds its hashes.
     for entry in snapshot.segments.iter().filter(|entry| entry.tier <= 1) {
@@ -90,7 +89,7 @@ async fn places(objects: &Objects, snapshot: &Snapshot, hash: &Hash32) -> Result
                 objects,
                 &segment.identity,
                 table,
-                (key, start),
+                (prefix, start),
                 &mut numbers,
             )
         });
@@ -105,7 +104,7 @@ async fn places(objects: &Objects, snapshot: &Snapshot, hash: &Hash32) -> Result
                 objects,
                 &run.identity,
                 &run.hashes,
-                (key, start),
+                (prefix, start),
                 &mut numbers,
             )
         });
@@ -114,7 +113,7 @@ async fn places(objects: &Objects, snapshot: &Snapshot, hash: &Hash32) -> Result
         }
     }
     if !unread.is_empty() {
-        let reads = unread.into_iter().map(|table| read(objects, table, key));
+        let reads = unread.into_iter().map(|table| read(objects, table, prefix));
         numbers.extend(
             futures::future::try_join_all(reads)
                 .await?
@@ -132,9 +131,10 @@ fn in_cached_table(
     objects: &Objects,
     identity: &Identity,
     table: &TableDirectory,
-    (key, start): (u64, u64),
+    (prefix, start): (u64, u64),
     numbers: &mut Vec<u64>,
 ) -> Option<()> {
+    let key = table.key(prefix);
     if let Some(place) = table.place_of(key) {
         let page = objects.cached_page(identity, Part::HashPage, place.index)?;
         numbers.extend(table.find(key, &page).ok()?.map(|offset| start + offset));
@@ -142,7 +142,7 @@ fn in_cached_table(
     Some(())
 }
 
-async fn read(objects: &Objects, unread: Unread<'_>, key: u64) -> Result<Vec<u64>> {
+async fn read(objects: &Objects, unread: Unread<'_>, prefix: u64) -> Result<Vec<u64>> {
     match unread {
         Unread::Segment(entry) => {
             let segment = objects.open(&entry.object).await?;
@@ -150,12 +150,18 @@ async fn read(objects: &Objects, unread: Unread<'_>, key: u64) -> Result<Vec<u64
                 return Ok(Vec::new());
             };
             let start = entry.facts.range.start;
-            in_table(objects, &segment.identity, (table, *offset), (key, start)).await
+            in_table(
+                objects,
+                &segment.identity,
+                (table, *offset),
+                (prefix, start),
+            )
+            .await
         }
         Unread::Run(entry) => {
             let run = objects.open_run(&entry.object).await?;
             let (table, start) = ((&run.hashes, run.offset), entry.range.start);
-            in_table(objects, &run.identity, table, (key, start)).await
+            in_table(objects, &run.identity, table, (prefix, start)).await
         }
     }
 }
@@ -164,8 +170,9 @@ async fn in_table(
     objects: &Objects,
     identity: &Identity,
     (table, offset): (&TableDirectory, u64),
-    (key, start): (u64, u64),
+    (prefix, start): (u64, u64),
 ) -> Result<Vec<u64>> {
+    let key = table.key(prefix);
     let Some(place) = table.place_of(key) else {
         return Ok(Vec::new());
     };

@@ -5,13 +5,8 @@ use std::sync::Arc;
 use chronolith_model::{Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32, Tx};
 
 use super::objects::{Objects, OpenSegment};
-use super::snapshot::{Need, Snapshot};
+use super::snapshot::{Need, Piece, Snapshot};
 use crate::error::{Error, Result};
-
-const CLOCK: Need<'static> = Need {
-    datasets: DatasetSet::CLOCK,
-    filter: None,
-};
 
 /// Which block is wanted for a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +15,15 @@ pub enum TimeSide {
     AtOrBefore,
     /// The first block not before the time.
     AtOrAfter,
+}
+
+/// A block and its time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockTime {
+    /// Its number.
+    pub number: u64,
+    /// When it was, in seconds.
+    pub timestamp: u64,
 }
 
 /// The segment that holds a block with what is needed of it.
@@ -50,11 +54,16 @@ pub(crate) async fn block_by_number(
     snapshot: &Snapshot,
     number: u64,
 ) -> Result<BlockClock> {
-    let segment = segment_of(objects, snapshot, number, &CLOCK).await?;
-    segment.tables.clock(number).ok_or_else(|| Error::Corrupt {
+    let segment = segment_of(objects, snapshot, number, &Need::CLOCK).await?;
+    let clock = objects.clock(&segment, number).await?;
+    clock.ok_or_else(|| missing(&segment, number))
+}
+
+fn missing(segment: &OpenSegment, number: u64) -> Error {
+    Error::Corrupt {
         object: segment.identity.name.clone(),
         reason: format!("block {number} is missing from its table"),
-    })
+    }
 }
 
 /// A block with its transactions and logs.
@@ -82,7 +91,7 @@ pub(crate) async fn content_root(
     range: &BlockRange,
 ) -> Result<Hash32> {
     let mut digests = Vec::new();
-    for piece in snapshot.select(range, &CLOCK)? {
+    for piece in snapshot.select(range, &Need::CLOCK)? {
         let segment = objects.open(&piece.entry.object).await?;
         for number in piece.range.start..piece.range.end {
             digests.push(objects.digest(&segment, number).await?);
@@ -92,70 +101,76 @@ pub(crate) async fn content_root(
 }
 
 /// The block at a time. It is an answer only when the block across the time is covered too: the
-/// newest block of an interval says nothing about what comes behind it.
+/// newest block before a gap says nothing about what comes behind it.
+pub(crate) async fn number_at(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    time: u64,
+    side: TimeSide,
+) -> Result<Option<BlockTime>> {
+    let runs = snapshot.clock_runs();
+    // The block that is sought, or the one behind it, is the first from here on.
+    let from = match side {
+        TimeSide::AtOrAfter => Some(time),
+        TimeSide::AtOrBefore => time.checked_add(1),
+    };
+    let ends_before =
+        |piece: &Piece| from.is_none_or(|from| piece.entry.facts.last_timestamp < from);
+    let at = runs.partition_point(|run| run.pieces.last().is_none_or(ends_before));
+    let before = at.checked_sub(1).and_then(|at| runs.get(at));
+    let Some(run) = runs.get(at) else {
+        let covered = before.map_or(BlockRange::new(0, 0), |run| run.range);
+        return Err(Error::NotCovered {
+            missing: BlockRange::one(covered.end),
+            covered,
+        });
+    };
+    let in_run = run.pieces.partition_point(ends_before);
+    let piece = run.pieces.get(in_run);
+    let piece = piece.ok_or_else(|| Error::not_covered(run.range))?;
+    let segment = objects.open(&piece.entry.object).await?;
+    let place = segment.tables.place(piece.range.start).zip(from);
+    let found = place.and_then(|(place, from)| segment.tables.blocks.first_from(place, from));
+    let found = found.ok_or_else(|| missing(&segment, piece.range.end - 1))?;
+    let number = segment.tables.number(found.place);
+    if number == run.range.start && number > 0 {
+        // Times do not fall: what is asked for is this block or one of the gap before it.
+        return Err(Error::NotCovered {
+            missing: BlockRange::new(before.map_or(0, |run| run.range.end), number),
+            covered: run.range,
+        });
+    }
+    let number = match side {
+        TimeSide::AtOrAfter => {
+            let timestamp = found.time;
+            return Ok(Some(BlockTime { number, timestamp }));
+        }
+        TimeSide::AtOrBefore if number == 0 => return Ok(None),
+        TimeSide::AtOrBefore => number - 1,
+    };
+    let timestamp = match found.before {
+        Some(timestamp) => timestamp,
+        None => {
+            let segment = segment_of(objects, snapshot, number, &Need::CLOCK).await?;
+            let place = segment.tables.place(number);
+            let timestamp = place.and_then(|place| segment.tables.blocks.time_at(place));
+            timestamp.ok_or_else(|| missing(&segment, number))?
+        }
+    };
+    Ok(Some(BlockTime { number, timestamp }))
+}
+
+/// The block at a time, with its hash.
 pub(crate) async fn block_at(
     objects: &Objects,
     snapshot: &Snapshot,
     time: u64,
     side: TimeSide,
 ) -> Result<Option<BlockClock>> {
-    let coverage = snapshot.coverage(&CLOCK);
-    let mut intervals: Vec<BlockRange> = Vec::new();
-    for (range, _) in coverage {
-        match intervals.last_mut() {
-            Some(last) if last.end == range.start => last.end = range.end,
-            _ => intervals.push(range),
-        }
+    match number_at(objects, snapshot, time, side).await? {
+        None => Ok(None),
+        Some(found) => block_by_number(objects, snapshot, found.number)
+            .await
+            .map(Some),
     }
-    let mut before = 0;
-    for interval in &intervals {
-        let first_later = first_at_or_after(objects, snapshot, interval, time, side).await?;
-        let Some(first_later) = first_later else {
-            before = interval.end;
-            continue;
-        };
-        let number = match side {
-            _ if first_later == interval.start && interval.start > 0 => {
-                // Times do not fall: what is asked for is this block or one of the gap before it.
-                return Err(Error::NotCovered {
-                    missing: BlockRange::new(before, interval.start),
-                    covered: *interval,
-                });
-            }
-            TimeSide::AtOrAfter => first_later,
-            TimeSide::AtOrBefore if first_later == 0 => return Ok(None),
-            TimeSide::AtOrBefore => first_later - 1,
-        };
-        return block_by_number(objects, snapshot, number).await.map(Some);
-    }
-    let covered = intervals.last().copied().unwrap_or(BlockRange::new(0, 0));
-    Err(Error::NotCovered {
-        missing: BlockRange::one(covered.end),
-        covered,
-    })
-}
-
-/// The first block of the interval that lies behind the time (for `AtOrBefore`) or not before it.
-async fn first_at_or_after(
-    objects: &Objects,
-    snapshot: &Snapshot,
-    interval: &BlockRange,
-    time: u64,
-    side: TimeSide,
-) -> Result<Option<u64>> {
-    let later = |timestamp: u64| match side {
-        TimeSide::AtOrAfter => timestamp >= time,
-        TimeSide::AtOrBefore => timestamp > time,
-    };
-    let pieces = snapshot.select(interval, &CLOCK)?;
-    let at = pieces.partition_point(|piece| !later(piece.entry.facts.last_timestamp));
-    let Some(piece) = pieces.get(at) else {
-        return Ok(None);
-    };
-    let segment = objects.open(&piece.entry.object).await?;
-    let start = segment.tables.facts.range.start;
-    let skip = (piece.range.start - start) as usize;
-    let blocks = segment.tables.blocks.get(skip..).unwrap_or_default();
-    let place = blocks.partition_point(|entry| !later(entry.timestamp));
-    Ok(Some(piece.range.start + place as u64).filter(|number| interval.contains(*number)))
 }

@@ -19,7 +19,7 @@ use crate::format::Decoded;
 use crate::format::compress::Unpacker;
 use crate::format::container::{Container, ObjectKind, Section};
 use crate::format::frame::Frame;
-use crate::format::segment::{BlockedSection, SegmentTables};
+use crate::format::segment::{BlockedSection, HASH_BLOCK_BYTES, SegmentTables};
 use crate::format::table::TableDirectory;
 use crate::meters::Meters;
 use crate::write::pack::OpenPack;
@@ -385,6 +385,9 @@ impl Objects {
         part: Part,
         numbers: &[u64],
     ) -> Result<Vec<Bytes>> {
+        if let (Part::BlockHashes, Some(hashes)) = (part, &segment.tables.listed_hashes) {
+            return Ok(numbers.iter().map(|&at| listed(hashes, at)).collect());
+        }
         let section = section_of(segment, part);
         let wants: Vec<Want> = numbers
             .iter()
@@ -413,10 +416,20 @@ fn taken(object: &ObjectRef) -> Error {
     }
 }
 
+/// A block of hashes that are in memory.
+fn listed(hashes: &Bytes, number: u64) -> Bytes {
+    let start = usize::try_from(number)
+        .ok()
+        .and_then(|number| number.checked_mul(HASH_BLOCK_BYTES))
+        .map_or(hashes.len(), |start| start.min(hashes.len()));
+    hashes.slice(start..(start + HASH_BLOCK_BYTES).min(hashes.len()))
+}
+
 pub(crate) fn section_of(segment: &OpenSegment, part: Part) -> &BlockedSection {
     match part {
         Part::TxHashes => &segment.tables.tx_hashes,
         Part::Digests => &segment.tables.digests,
+        Part::BlockHashes => &segment.tables.block_hashes,
         _ => &segment.tables.postings,
     }
 }

@@ -325,8 +325,8 @@ impl Run<'_> {
             if self.count_from(taken)? {
                 return Ok(true);
             }
-            let at = step.last().and_then(|&id| segment.tables.block_of(id));
-            let at = at.map_or(self.range.start, |(number, _)| number);
+            let at = step.last().and_then(|&id| segment.tables.blocks.of_row(id));
+            let at = at.map_or(self.range.start, |entry| segment.tables.number(entry.place));
             self.check_deadline(at)?;
             let limit = self.limits.candidates_max;
             if self.cost.candidates > limit && !self.is_one_block() {

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronolith_model::{Block, BlockRef, Hash32, Log, Payload, Tx};
+use chronolith_model::{Block, BlockClock, BlockRef, Hash32, Log, Payload, Tx};
 
 use super::cache::{Part, Value, into_bytes};
 use super::objects::{Objects, OpenSegment, Want};
 use crate::error::{Error, Result};
+use crate::format::blocks::BlockEntry;
+use crate::format::digest::clock_digest;
 use crate::format::frame::{FRAME_ROWS, Frame};
-use crate::format::segment::{BlockEntry, HASH_BLOCK_BYTES, PlacedStretch, SegmentTables};
+use crate::format::segment::{HASH_BLOCK_BYTES, PlacedStretch, SegmentTables};
 use crate::format::{Damage, Decoded};
 
 const HASHES_PER_BLOCK: u64 = HASH_BLOCK_BYTES as u64 / 32;
@@ -27,7 +29,7 @@ pub struct LogRecord {
     pub log: Log,
 }
 
-/// When transaction hashes are asked for.
+/// When hashes of transactions and blocks are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hashes {
     /// Together with the frames: nearly all rows are wanted.
@@ -55,6 +57,12 @@ impl HashBlocks {
     }
 }
 
+/// What is still to be filled into a record: the hashes of its transaction and its block.
+struct Unnamed {
+    tx: u64,
+    block: u64,
+}
+
 /// Neighbouring ids that lie in one frame.
 struct FrameGroup<'a> {
     frame: u32,
@@ -76,7 +84,7 @@ impl Objects {
     }
 
     /// Appends the rows with these ids, given rising or falling, that `keep` lets through. Frames
-    /// and transaction hashes are asked for together.
+    /// and hashes are asked for together.
     pub(crate) async fn records(
         &self,
         segment: &OpenSegment,
@@ -87,10 +95,11 @@ impl Objects {
         let tables = &segment.tables;
         let damaged = |damage| Error::damaged(&segment.identity.name, damage);
         let groups = frame_groups(tables, ids).map_err(damaged)?;
+        let blocks = blocks_of(tables, ids).map_err(damaged)?;
         let mut numbers: Vec<u32> = groups.iter().map(|group| group.frame).collect();
         numbers.sort_unstable();
-        // The frame table tells where each frame's transactions begin, so their hashes can be
-        // asked for before the frame is unpacked.
+        // The tables tell where each frame's transactions begin and which block a row is of, so
+        // hashes can be asked for before the frame is unpacked.
         let guess = |group: &FrameGroup<'_>| {
             let first = tables
                 .frames
@@ -98,30 +107,77 @@ impl Objects {
                 .map_or(0, |place| place.first_tx);
             (u64::from(group.stretch.first_tx) + u64::from(first)) / HASHES_PER_BLOCK
         };
-        let guesses: Vec<u64> = match when {
-            Hashes::AtOnce => groups.iter().map(guess).collect(),
-            Hashes::Afterwards => Vec::new(),
+        let (tx_guesses, block_guesses) = match when {
+            Hashes::AtOnce => (
+                groups.iter().map(guess).collect(),
+                blocks.iter().map(|entry| hash_block(entry.place)).collect(),
+            ),
+            Hashes::Afterwards => (Vec::new(), Vec::new()),
         };
         let frames = self.frames(segment, &numbers);
-        let hashes = self.hash_blocks(segment, Part::TxHashes, guesses);
-        let (frames, mut hashes) = futures::try_join!(frames, hashes)?;
+        let tx_hashes = self.hash_blocks(segment, Part::TxHashes, tx_guesses);
+        let block_hashes = self.hash_blocks(segment, Part::BlockHashes, block_guesses);
+        let (frames, tx_hashes, block_hashes) =
+            futures::try_join!(frames, tx_hashes, block_hashes)?;
         let first = out.len();
-        let ordinals = unpack(tables, &groups, (&numbers, &frames), keep, out).map_err(damaged)?;
+        let loaded = (&numbers[..], &frames[..]);
+        let unnamed = unpack(tables, (&groups, &blocks), loaded, keep, out).map_err(damaged)?;
 
-        let mut near = 0;
-        let missing = ordinals
-            .iter()
-            .filter(|&&ordinal| hashes.get(ordinal, &mut near).is_none());
-        let mut more: Vec<u64> = missing.map(|ordinal| ordinal / HASHES_PER_BLOCK).collect();
-        if !more.is_empty() {
-            more.extend(&hashes.numbers);
-            hashes = self.hash_blocks(segment, Part::TxHashes, more).await?;
-        }
-        for (record, ordinal) in out.iter_mut().skip(first).zip(ordinals) {
-            let hash = hashes.get(ordinal, &mut near);
-            record.tx_hash = hash.ok_or_else(|| damaged(Damage("hash not loaded")))?;
+        let txs = unnamed.iter().map(|row| row.tx);
+        let in_blocks = unnamed.iter().map(|row| row.block);
+        let tx_hashes = self.complete(segment, Part::TxHashes, tx_hashes, txs);
+        let block_hashes = self.complete(segment, Part::BlockHashes, block_hashes, in_blocks);
+        let (tx_hashes, block_hashes) = futures::try_join!(tx_hashes, block_hashes)?;
+        let (mut near_tx, mut near_block) = (0, 0);
+        let missing = || damaged(Damage("hash not loaded"));
+        for (record, row) in out.iter_mut().skip(first).zip(unnamed) {
+            record.tx_hash = tx_hashes.get(row.tx, &mut near_tx).ok_or_else(missing)?;
+            let hash = block_hashes.get(row.block, &mut near_block);
+            record.block.hash = hash.ok_or_else(missing)?;
         }
         Ok(())
+    }
+
+    /// Loads what is missing of the hashes with these ordinals.
+    async fn complete(
+        &self,
+        segment: &OpenSegment,
+        part: Part,
+        known: HashBlocks,
+        ordinals: impl Iterator<Item = u64>,
+    ) -> Result<HashBlocks> {
+        let mut near = 0;
+        let missing = ordinals.filter(|&ordinal| known.get(ordinal, &mut near).is_none());
+        let mut more: Vec<u64> = missing.map(|ordinal| ordinal / HASHES_PER_BLOCK).collect();
+        if more.is_empty() {
+            return Ok(known);
+        }
+        more.extend(&known.numbers);
+        self.hash_blocks(segment, part, more).await
+    }
+
+    /// A block's clock; none where the segment does not hold the block.
+    pub(crate) async fn clock(
+        &self,
+        segment: &OpenSegment,
+        number: u64,
+    ) -> Result<Option<BlockClock>> {
+        let tables = &segment.tables;
+        let lost = || Error::damaged(&segment.identity.name, Damage("block hash not loaded"));
+        let Some(place) = tables.place(number) else {
+            return Ok(None);
+        };
+        let timestamp = tables.blocks.time_at(place).ok_or_else(lost)?;
+        let before = place.checked_sub(1);
+        let wanted = before.into_iter().chain([place]).map(hash_block).collect();
+        let hashes = self.hash_blocks(segment, Part::BlockHashes, wanted).await?;
+        let hash = |place: u32| hashes.get(u64::from(place), &mut 0).ok_or_else(lost);
+        Ok(Some(BlockClock {
+            number,
+            hash: hash(place)?,
+            parent_hash: before.map_or(Ok(tables.facts.parent_hash), hash)?,
+            timestamp,
+        }))
     }
 
     /// A block's transactions.
@@ -129,10 +185,10 @@ impl Objects {
         let lost = |what| Error::damaged(&segment.identity.name, Damage(what));
         let tables = &segment.tables;
         let entry = tables.block(number).ok_or_else(|| lost("no such block"))?;
-        let hashes = self.tx_list(segment, number, entry).await?;
+        let hashes = self.tx_list(segment, number, &entry).await?;
         let (hashes, _) = hashes.as_chunks::<32>();
         let tx = |(place, hash): (u32, &[u8; 32])| {
-            let index = tables.tx_index(number, entry, place);
+            let index = tables.tx_index(&entry, place);
             let index = index.ok_or_else(|| lost("transaction not loaded"))?;
             let hash = Hash32(*hash);
             Ok(Tx { index, hash })
@@ -150,10 +206,10 @@ impl Objects {
         let Some(entry) = segment.tables.block(number) else {
             return Ok(None);
         };
-        let hashes = self.tx_list(segment, number, entry).await?;
+        let hashes = self.tx_list(segment, number, &entry).await?;
         let (hashes, _) = hashes.as_chunks::<32>();
         let place = hashes.iter().position(|listed| *listed == hash.0);
-        Ok(place.and_then(|place| segment.tables.tx_index(number, entry, place as u32)))
+        Ok(place.and_then(|place| segment.tables.tx_index(&entry, place as u32)))
     }
 
     /// All hashes of a block's transactions, end to end. Kept as one, since all of them are looked
@@ -194,33 +250,34 @@ impl Objects {
         Ok(values.into_iter().find_map(into_bytes).unwrap_or_default())
     }
 
-    /// The digest that was stored for a block.
+    /// The digest of a block.
     pub(crate) async fn digest(&self, segment: &OpenSegment, number: u64) -> Result<Hash32> {
         let lost = |what| Error::damaged(&segment.identity.name, Damage(what));
-        let place = number.checked_sub(segment.tables.facts.range.start);
+        let place = segment.tables.place(number);
         let place = place.ok_or_else(|| lost("no such block"))?;
-        let blocks = vec![place / HASHES_PER_BLOCK];
+        if segment.tables.digests.len == 0 {
+            let clock = self.clock(segment, number).await?;
+            let clock = clock.ok_or_else(|| lost("no such block"))?;
+            return Ok(clock_digest(clock));
+        }
+        let blocks = vec![hash_block(place)];
         let digests = self.hash_blocks(segment, Part::Digests, blocks).await?;
         digests
-            .get(place, &mut 0)
+            .get(u64::from(place), &mut 0)
             .ok_or_else(|| lost("digest not loaded"))
     }
 
     /// A whole block as it went in, without its payload.
     pub(crate) async fn block(&self, segment: &OpenSegment, number: u64) -> Result<Block> {
         let lost = |what| Error::damaged(&segment.identity.name, Damage(what));
-        let clock = segment
-            .tables
-            .clock(number)
-            .ok_or_else(|| lost("no such block"))?;
-        let entry = *segment
-            .tables
-            .block(number)
-            .ok_or_else(|| lost("no such block"))?;
+        let entry = segment.tables.block(number);
+        let entry = entry.ok_or_else(|| lost("no such block"))?;
         let ids: Vec<u32> = (entry.first_id..entry.first_id + entry.logs).collect();
         let mut records = Vec::with_capacity(ids.len());
         let logs = self.records(segment, (&ids, Hashes::AtOnce), |_, _| true, &mut records);
-        let (txs, ()) = futures::try_join!(self.txs(segment, number), logs)?;
+        let (clock, txs) = (self.clock(segment, number), self.txs(segment, number));
+        let (clock, txs, ()) = futures::try_join!(clock, txs, logs)?;
+        let clock = clock.ok_or_else(|| lost("no such block"))?;
         let logs = records.into_iter().map(|record| record.log).collect();
         Ok(Block {
             clock,
@@ -229,6 +286,23 @@ impl Objects {
             payload: Payload::default(),
         })
     }
+}
+
+/// Which block of its section a block's hash lies in.
+fn hash_block(place: u32) -> u64 {
+    u64::from(place) / HASHES_PER_BLOCK
+}
+
+/// The blocks of these rows; neighbours of one block name it once.
+fn blocks_of(tables: &SegmentTables, ids: &[u32]) -> Decoded<Vec<BlockEntry>> {
+    let mut blocks: Vec<BlockEntry> = Vec::new();
+    for &id in ids {
+        if !blocks.last().is_some_and(|last| last.has(id)) {
+            let entry = tables.blocks.of_row(id);
+            blocks.push(entry.ok_or(Damage("row of no block"))?);
+        }
+    }
+    Ok(blocks)
 }
 
 fn frame_groups<'a>(tables: &'a SegmentTables, ids: &'a [u32]) -> Decoded<Vec<FrameGroup<'a>>> {
@@ -255,33 +329,26 @@ fn frame_groups<'a>(tables: &'a SegmentTables, ids: &'a [u32]) -> Decoded<Vec<Fr
     Ok(groups)
 }
 
-/// Takes the wanted rows out of their frames. Their transaction hashes are still to be filled in,
-/// by the ordinals that this returns.
+/// Takes the wanted rows out of their frames. Hashes are still to be filled in, by what this returns.
 fn unpack(
     tables: &SegmentTables,
-    groups: &[FrameGroup<'_>],
+    (groups, blocks): (&[FrameGroup<'_>], &[BlockEntry]),
     (numbers, frames): (&[u32], &[Arc<Frame>]),
     mut keep: impl FnMut(u64, &Log) -> bool,
     out: &mut Vec<LogRecord>,
-) -> Decoded<Vec<u64>> {
+) -> Decoded<Vec<Unnamed>> {
     let rows = groups.iter().map(|group| group.ids.len()).sum();
-    let mut ordinals = Vec::with_capacity(rows);
+    let mut unnamed = Vec::with_capacity(rows);
     out.reserve(rows);
-    let mut block: Option<(u64, &BlockEntry)> = None;
+    let mut blocks = blocks.iter().peekable();
     for group in groups {
         let at = numbers
             .binary_search(&group.frame)
             .map_err(|_| Damage("frame not loaded"))?;
         let frame = frames.get(at).ok_or(Damage("frame not loaded"))?;
         for &id in group.ids {
-            let inside = |(_, entry): &(u64, &BlockEntry)| {
-                id >= entry.first_id && id - entry.first_id < entry.logs
-            };
-            let (number, entry) = match block.filter(inside) {
-                Some(same) => same,
-                None => tables.block_of(id).ok_or(Damage("row of no block"))?,
-            };
-            block = Some((number, entry));
+            while blocks.next_if(|entry| !entry.has(id)).is_some() {}
+            let entry = blocks.peek().ok_or(Damage("row of no block"))?;
             let row = (id - group.stretch.first_id) as usize % FRAME_ROWS;
             let row_numbers = frame
                 .numbers(row)
@@ -291,14 +358,20 @@ fn unpack(
             let place = ordinal
                 .checked_sub(entry.first_tx)
                 .filter(|&place| place < entry.txs);
-            let tx_index = place.and_then(|place| tables.tx_index(number, entry, place));
+            let tx_index = place.and_then(|place| tables.tx_index(entry, place));
             let tx_index = tx_index.ok_or(Damage("row of no transaction"))?;
             let log = frame.log(row, tx_index)?;
+            let number = tables.number(entry.place);
             if keep(number, &log) {
-                let hash = entry.hash;
-                ordinals.push(u64::from(ordinal));
+                unnamed.push(Unnamed {
+                    tx: u64::from(ordinal),
+                    block: u64::from(entry.place),
+                });
                 out.push(LogRecord {
-                    block: BlockRef { number, hash },
+                    block: BlockRef {
+                        number,
+                        hash: Hash32::default(),
+                    },
                     timestamp: entry.timestamp,
                     tx_hash: Hash32::default(),
                     log,
@@ -306,5 +379,5 @@ fn unpack(
             }
         }
     }
-    Ok(ordinals)
+    Ok(unnamed)
 }

@@ -12,12 +12,13 @@ use super::check::{check_links, contiguous, normalise, prepare};
 use super::edit::Edit;
 use super::job::{SealJob, Sealed};
 use super::publish::{Applied, Uploading};
-use super::rows::{self, Rows};
+use super::rows::Rows;
 use super::seal::{Built, Kept};
 use super::writer::Writer;
 use crate::catalog::{ObjectRef, SegmentEntry};
 use crate::error::{Error, Result, outcome_name};
 use crate::format::compress::Packer;
+use crate::format::digest::digest_of;
 use crate::read::snapshot::{Need, Snapshot};
 use crate::state::{Halt, LiveRun};
 
@@ -250,7 +251,11 @@ impl Writer {
                 continue;
             };
             let segment = self.view.objects.open(&entry.object).await?;
-            let archived = segment.tables.clock(block.clock.number);
+            let archived = self
+                .view
+                .objects
+                .clock(&segment, block.clock.number)
+                .await?;
             if let Some(archived) = archived.filter(|clock| clock.hash != block.clock.hash) {
                 self.violated(archived.block_ref(), block.clock.hash, provenance)
                     .await?;
@@ -322,10 +327,8 @@ impl Writer {
             let pieces = snapshot.select(&BlockRange::one(number), &need)?;
             for piece in pieces {
                 let segment = objects.open(&piece.entry.object).await?;
-                let archived = segment
-                    .tables
-                    .clock(number)
-                    .map_or(Hash32::ZERO, |clock| clock.hash);
+                let archived = objects.clock(&segment, number).await?;
+                let archived = archived.map_or(Hash32::ZERO, |clock| clock.hash);
                 if archived != block.clock.hash {
                     let archived = BlockRef {
                         number,
@@ -340,7 +343,7 @@ impl Writer {
                 };
                 let mut same = block.clone();
                 normalise(&mut same, &kept);
-                let offered = rows::digest_of(&same);
+                let offered = digest_of(&same);
                 let archived = objects.digest(&segment, number).await?;
                 if offered != archived {
                     let block = block.clock.block_ref();

@@ -276,8 +276,13 @@ impl Fill {
     async fn archived_clock(&self, snapshot: &Snapshot, number: u64) -> Result<Option<BlockClock>> {
         let mut damaged = None;
         for entry in snapshot.holding(number) {
-            match self.writer.view.objects.open(&entry.object).await {
-                Ok(segment) => return Ok(segment.tables.clock(number)),
+            let objects = &self.writer.view.objects;
+            let clock = async {
+                let segment = objects.open(&entry.object).await?;
+                objects.clock(&segment, number).await
+            };
+            match clock.await {
+                Ok(clock) => return Ok(clock),
                 Err(error @ Error::Corrupt { .. }) => damaged = Some(error),
                 Err(error) => return Err(error),
             }
@@ -318,8 +323,10 @@ impl Fill {
         for entry in &self.segments {
             let new = objects.open(&entry.object).await?;
             for number in entry.facts.range.start..entry.facts.range.end {
-                let (Some(old), Some(new)) = (clock(number).await?, new.tables.clock(number))
-                else {
+                let Some(old) = clock(number).await? else {
+                    continue;
+                };
+                let Some(new) = objects.clock(&new, number).await? else {
                     continue;
                 };
                 if old.hash != new.hash {

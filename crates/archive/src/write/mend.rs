@@ -12,12 +12,12 @@ use super::edit::Edit;
 use super::fill::Fill;
 use super::pack;
 use super::publish::{Applied, Uploading};
-use super::rows::digest_of;
 use super::seal::{Kept, build_hash_table, hash_key};
 use super::writer::Writer;
 use crate::catalog::{ObjectRef, RunEntry, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::format::container::{ContainerBuilder, ObjectKind, Section};
+use crate::format::digest::digest_of;
 use crate::format::facts::content_root;
 use crate::inspect::{ObjectSort, StoredObject};
 use crate::read::snapshot::{Need, Snapshot};
@@ -224,7 +224,8 @@ async fn compare(
     let entry = same.find(|entry| entry.facts.datasets == datasets);
     let entry = entry.ok_or_else(|| Error::not_covered(BlockRange::one(number)))?;
     let segment = objects.open(&entry.object).await?;
-    let archived = segment.tables.clock(number).map(|clock| clock.block_ref());
+    let archived = objects.clock(&segment, number).await?;
+    let archived = archived.map(|clock| clock.block_ref());
     if let Some(archived) = archived.filter(|archived| archived.hash != block.clock.hash) {
         let offered = block.clock.hash;
         return Err(Error::FinalityViolation { archived, offered });
@@ -297,7 +298,8 @@ impl Writer {
         let mut hash = None;
         for entry in snapshot.holding(number) {
             let segment = objects.open(&entry.object).await?;
-            hash = segment.tables.clock(number).map(|clock| clock.hash);
+            let clock = objects.clock(&segment, number).await?;
+            hash = clock.map(|clock| clock.hash);
             let txs = objects.txs(&segment, number).await?;
             let hashes = txs.iter().map(|tx| tx.hash).chain(hash);
             entries.extend(hashes.map(|hash| (hash_key(&hash), number - start)));

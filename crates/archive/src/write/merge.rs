@@ -13,11 +13,12 @@ use crate::catalog::{ObjectRef, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::format::Damage;
 use crate::format::container::{BlockSums, ContainerBuilder, ObjectKind, Section};
+use crate::format::digest::ClockDigests;
 use crate::format::facts::SegmentFacts;
 use crate::format::page::PAGE_IDS;
 use crate::format::postings::{HEAD_BYTES_MAX, ListBuilder, Pointer, RecordHead};
 use crate::format::segment::{
-    self, BlockRecord, HASH_BLOCK_BYTES, POSTING_BLOCK_BYTES, Stretch, encode_frame_place,
+    self, HASH_BLOCK_BYTES, POSTING_BLOCK_BYTES, Stretch, digests_follow, encode_frame_place,
 };
 use crate::format::table::{TableBuilder, TableShape};
 use crate::format::term::TERM_BITS;
@@ -98,6 +99,7 @@ impl Writer {
             .publisher
             .name("seg", &format!("{:012}-{}", range.start, range.end));
         let mut output = Output::create(objects, &uploading.name, ObjectKind::Segment).await?;
+        let follow = inputs.iter().all(|input| digests_follow(&input.facts));
         let frame_table = copy_frames(objects, &open, &mut output).await?;
         let mut sums = Vec::new();
         output.container.begin(Section::TxHashes);
@@ -106,29 +108,33 @@ impl Writer {
         output.container.begin(Section::Digests);
         let mut root = blake3::Hasher::new();
         let target = (&mut output, &mut sums);
+        let stored = if follow { &[] } else { &open[..] };
         let hash = |digests: &[u8]| {
             root.update(digests);
         };
-        copy_hashes(objects, &open, Part::Digests, target, hash).await?;
-        let root = Hash32(*root.finalize().as_bytes());
+        copy_hashes(objects, stored, Part::Digests, target, hash).await?;
         let terms = merge_terms(objects, &open, &mut output, &mut sums).await?;
         output.container.begin(Section::Terms);
         output.container.buffer().put(&terms.pages);
-        let (stretches, dictionaries) = join_stretches(&open);
+        output.container.begin(Section::BlockHashes);
+        let times = open.iter().flat_map(|input| input.tables.blocks.times());
+        let parent_hash = inputs.first().map(|input| input.facts.parent_hash);
+        let mut clocks = ClockDigests::new(range.start, parent_hash.unwrap_or_default(), times);
+        let target = (&mut output, &mut sums);
+        let hash = |hashes: &[u8]| {
+            if follow {
+                clocks.add_to(&mut root, hashes);
+            }
+        };
+        copy_hashes(objects, &open, Part::BlockHashes, target, hash).await?;
+        let root = Hash32(*root.finalize().as_bytes());
         let facts = join_facts(inputs, range, root);
         let mut summary = Vec::new();
         facts.encode(&mut summary);
         let container = &mut output.container;
         container.table(Section::Summary, summary);
-        container.table(Section::Stretches, segment::encode_stretches(&stretches));
-        container.table(Section::Blocks, segment::encode_blocks(records(&open)));
+        join_tables(&open, container);
         container.table(Section::FrameTable, frame_table);
-        let dictionaries = dictionaries.iter().map(|bytes| &bytes[..]);
-        container.table(
-            Section::Dictionaries,
-            segment::encode_dictionaries(dictionaries),
-        );
-        container.table(Section::TxIndexes, tx_indexes(&open));
         container.table(Section::TermDirectory, terms.directory);
         container.table(Section::BlockChecksums, sums);
         let object = output.finish(&uploading.name).await?;
@@ -204,6 +210,13 @@ async fn copy_hashes(
 ) -> Result<()> {
     let mut new_sums = BlockSums::new(HASH_BLOCK_BYTES);
     for input in inputs {
+        if let (Part::BlockHashes, Some(hashes)) = (part, &input.tables.listed_hashes) {
+            new_sums.update(hashes);
+            seen(hashes);
+            output.container.buffer().put(hashes);
+            output.flush().await?;
+            continue;
+        }
         let section = section_of(input, part);
         let mut window = Window::blocked(objects, &input.identity.name, section);
         for start in (0..section.len).step_by(WRITE_BYTES) {
@@ -347,6 +360,18 @@ impl TermSource<'_> {
     }
 }
 
+/// The tables that are those of the inputs, one behind the other.
+fn join_tables(inputs: &[Arc<OpenSegment>], container: &mut ContainerBuilder) {
+    let (stretches, dictionaries) = join_stretches(inputs);
+    container.table(Section::Stretches, segment::encode_stretches(&stretches));
+    let pages = inputs.iter().map(|input| &input.tables.blocks.bytes()[..]);
+    container.table(Section::Blocks, pages.collect::<Vec<_>>().concat());
+    let dictionaries = dictionaries.iter().map(|bytes| &bytes[..]);
+    let dictionaries = segment::encode_dictionaries(dictionaries);
+    container.table(Section::Dictionaries, dictionaries);
+    container.table(Section::TxIndexes, tx_indexes(inputs));
+}
+
 /// All stretches in order, and each dictionary once.
 fn join_stretches(inputs: &[Arc<OpenSegment>]) -> (Vec<Stretch>, Vec<bytes::Bytes>) {
     let mut stretches = Vec::new();
@@ -373,19 +398,6 @@ fn join_stretches(inputs: &[Arc<OpenSegment>]) -> (Vec<Stretch>, Vec<bytes::Byte
     (stretches, dictionaries)
 }
 
-fn records(inputs: &[Arc<OpenSegment>]) -> impl Iterator<Item = BlockRecord> {
-    inputs
-        .iter()
-        .flat_map(|input| &input.tables.blocks)
-        .map(|entry| BlockRecord {
-            hash: entry.hash,
-            timestamp: entry.timestamp,
-            logs: entry.logs,
-            txs: entry.txs,
-            txs_in_sequence: entry.txs_in_sequence,
-        })
-}
-
 fn tx_indexes(inputs: &[Arc<OpenSegment>]) -> Vec<u8> {
     let mut first = 0_u32;
     let mut all = Vec::new();
@@ -395,7 +407,7 @@ fn tx_indexes(inputs: &[Arc<OpenSegment>]) -> Vec<u8> {
             odd.iter()
                 .map(|(block, indexes)| (first + block, indexes.as_slice())),
         );
-        first += input.tables.blocks.len() as u32;
+        first += input.tables.blocks.len();
     }
     segment::encode_tx_indexes(all.into_iter())
 }

@@ -4,9 +4,9 @@
 
 use chronolith_model::{Block, BlockClock, Hash32, Tx, Verification};
 
+use crate::format::digest::digest;
 use crate::format::row::{self, RowNumbers};
 use crate::format::term::Term;
-use crate::format::wire::Put;
 
 /// A block among the rows. Ends count from the beginning of the rows.
 #[derive(Clone, Copy, Debug)]
@@ -147,51 +147,4 @@ fn shrink<T>(values: &mut Vec<T>) {
     if values.capacity() / 2 > values.len() {
         values.shrink_to_fit();
     }
-}
-
-/// The digest of everything that is kept of a block: the same block gives the same digest however
-/// it is batched, and a block with the same hash and other content gives another.
-pub(crate) fn digest(block: &Block, bodies: &[u8]) -> Hash32 {
-    let mut numbers = Vec::with_capacity(96 + block.txs.len() * 36 + block.logs.len() * 8);
-    numbers.put_u64(block.clock.number);
-    numbers.put(&block.clock.hash.0);
-    numbers.put(&block.clock.parent_hash.0);
-    numbers.put_u64(block.clock.timestamp);
-    numbers.put_varint(block.txs.len() as u64);
-    for tx in &block.txs {
-        numbers.put_u32(tx.index);
-        numbers.put(&tx.hash.0);
-    }
-    numbers.put_varint(block.logs.len() as u64);
-    for log in &block.logs {
-        numbers.put_u32(log.tx_index());
-        numbers.put_u32(log.log_index());
-    }
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&numbers);
-    hasher.update(bodies);
-    let mut part = |bytes: Option<&[u8]>| {
-        let len = bytes.map_or(0, |bytes| bytes.len() as u64 + 1);
-        hasher.update(&len.to_le_bytes());
-        hasher.update(bytes.unwrap_or_default());
-    };
-    part(block.payload.header.as_deref());
-    part(block.payload.raw.as_deref());
-    let bodies = block.payload.bodies.as_deref();
-    part(bodies.map(|_| &b"bodies"[..]));
-    bodies
-        .into_iter()
-        .flatten()
-        .for_each(|body| part(Some(body)));
-    Hash32(*hasher.finalize().as_bytes())
-}
-
-/// The digest of a block that is not among any rows.
-pub(crate) fn digest_of(block: &Block) -> Hash32 {
-    let mut bodies = Vec::new();
-    block
-        .logs
-        .iter()
-        .for_each(|log| row::encode(log, &mut bodies));
-    digest(block, &bodies)
 }

@@ -26,15 +26,30 @@ struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Its entries in order, and how far its blocks lie from the beginning of the merged range.
-    fn cursor(&self, objects: &'a Objects, start: u64) -> (TableCursor<'a>, u64) {
+    /// Its entries in order, as a table with such keys over the range from `start` on has them.
+    fn cursor(&self, objects: &'a Objects, start: u64, key_bits: u32) -> Entries<'a> {
         let last = self.table.place(self.table.page_count().saturating_sub(1));
         let place = (self.offset, last.map_or(0, |place| place.end));
         let window = Window::new(objects, self.name, place);
-        (
-            TableCursor::new(window, self.table),
-            self.first_block - start,
-        )
+        Entries {
+            table: TableCursor::new(window, self.table),
+            shorter_by: self.table.key_bits() - key_bits,
+            offset: self.first_block - start,
+        }
+    }
+}
+
+/// Entries of one table on their way into another.
+struct Entries<'a> {
+    table: TableCursor<'a>,
+    shorter_by: u32,
+    offset: u64,
+}
+
+impl Entries<'_> {
+    async fn peek(&mut self) -> Result<Option<(u64, u64)>> {
+        let next = self.table.peek().await?;
+        Ok(next.map(|(key, block)| (key >> self.shorter_by, block + self.offset)))
     }
 }
 
@@ -135,21 +150,19 @@ impl Writer {
         output.container.begin(Section::Hashes);
         let entries: u64 = sources.iter().map(|source| source.table.entries()).sum();
         let payload_bits = range.len().max(2).next_power_of_two().ilog2();
-        let shape = TableShape::for_entries(entries.max(range.len()), HASH_KEY_BITS, payload_bits);
+        // A table that an older version made may have longer keys; none can be made longer.
+        let bits = sources.iter().map(|source| source.table.key_bits());
+        let key_bits = bits.fold(HASH_KEY_BITS, u32::min);
+        let shape = TableShape::for_entries(entries.max(range.len()), key_bits, payload_bits);
         let mut table = TableBuilder::new(shape);
         let mut cursors: Vec<_> = sources
             .iter()
-            .map(|source| source.cursor(objects, range.start))
+            .map(|source| source.cursor(objects, range.start, key_bits))
             .collect();
         let mut kept = 0;
         let mut next = Vec::with_capacity(cursors.len());
-        for (cursor, shift) in &mut cursors {
-            next.push(
-                cursor
-                    .peek()
-                    .await?
-                    .map(|(key, offset)| (key, offset + *shift)),
-            );
+        for cursor in &mut cursors {
+            next.push(cursor.peek().await?);
         }
         loop {
             let places = next.iter().enumerate();
@@ -163,14 +176,9 @@ impl Writer {
                 table.push(key, offset, output.container.buffer());
                 kept += 1;
             }
-            if let (Some((cursor, shift)), Some(slot)) =
-                (cursors.get_mut(place), next.get_mut(place))
-            {
-                cursor.pop();
-                *slot = cursor
-                    .peek()
-                    .await?
-                    .map(|(key, offset)| (key, offset + *shift));
+            if let (Some(cursor), Some(slot)) = (cursors.get_mut(place), next.get_mut(place)) {
+                cursor.table.pop();
+                *slot = cursor.peek().await?;
             }
             output.flush().await?;
         }

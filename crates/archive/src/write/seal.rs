@@ -5,6 +5,7 @@ use chronolith_model::{BlockRange, DatasetSet, Hash32, Scope, Verification};
 use rayon::prelude::*;
 
 use super::rows::{RowBlock, Rows};
+use crate::format::blocks::{self, BlockRecord};
 use crate::format::compress::{self, Packer};
 use crate::format::container::{BlockSums, ContainerBuilder, Finished, ObjectKind, Section};
 use crate::format::facts::{SegmentFacts, content_root};
@@ -12,7 +13,7 @@ use crate::format::frame::{self, FRAME_ROWS};
 use crate::format::postings::{ListBuilder, Pointer};
 use crate::format::row::RowNumbers;
 use crate::format::segment::{
-    self, BlockRecord, HASH_BLOCK_BYTES, POSTING_BLOCK_BYTES, Stretch, encode_frame_place,
+    self, HASH_BLOCK_BYTES, POSTING_BLOCK_BYTES, Stretch, digests_follow, encode_frame_place,
 };
 use crate::format::table::{TableBuilder, TableShape};
 use crate::format::term::TERM_BITS;
@@ -20,8 +21,9 @@ use crate::format::wire::Put;
 
 /// Rows of one stretch fit this many bits, so that a term and a row sort as one number.
 const ROW_BITS: u32 = 64 - TERM_BITS;
-/// Bits of a hash that a table from hash to block keeps.
-pub(crate) const HASH_KEY_BITS: u32 = 44;
+/// Bits of a hash that a table from hash to block keeps. In a run of two thousand million hashes,
+/// one lookup in five hundred meets another hash with the same bits, and looks at its block in vain.
+pub(crate) const HASH_KEY_BITS: u32 = 40;
 /// Frames that one task compresses.
 const FRAMES_PER_TASK: usize = 256;
 /// A dictionary is learnt from this many frames, spread over the rows.
@@ -55,8 +57,17 @@ pub(crate) fn seal(rows: &Rows, cut: Cut, kept: &Kept, packer: &Packer) -> Built
     let (frames, postings) = rayon::join(|| pack_frames(&part, packer), || index_terms(&part));
     let mut container = ContainerBuilder::new(ObjectKind::Segment);
     let frame_table = write_frames(frames, &mut container);
+    let facts = part.facts(kept);
     let mut sums = Vec::new();
-    write_hashes(&part, &mut container, &mut sums);
+    let txs = part.txs().iter().map(|tx| &tx.hash);
+    write_hashes(Section::TxHashes, txs, &mut container, &mut sums);
+    let stored = if digests_follow(&facts) {
+        0
+    } else {
+        part.blocks.len()
+    };
+    let digests = part.blocks.iter().take(stored).map(|block| &block.digest);
+    write_hashes(Section::Digests, digests, &mut container, &mut sums);
     container.begin(Section::Postings);
     container.buffer().put(&postings.records);
     let mut posting_sums = BlockSums::new(POSTING_BLOCK_BYTES);
@@ -64,9 +75,15 @@ pub(crate) fn seal(rows: &Rows, cut: Cut, kept: &Kept, packer: &Packer) -> Built
     posting_sums.finish(&mut sums);
     container.begin(Section::Terms);
     container.buffer().put(&postings.pages);
+    let block_hashes = part.blocks.iter().map(|block| &block.clock.hash);
+    write_hashes(
+        Section::BlockHashes,
+        block_hashes,
+        &mut container,
+        &mut sums,
+    );
     let hash_directory = write_hash_table(&part, &mut container);
 
-    let facts = part.facts(kept);
     let mut summary = Vec::new();
     facts.encode(&mut summary);
     let dictionary = Some(&packer.dictionary()[..]).filter(|dictionary| !dictionary.is_empty());
@@ -79,7 +96,9 @@ pub(crate) fn seal(rows: &Rows, cut: Cut, kept: &Kept, packer: &Packer) -> Built
     };
     container.table(Section::Summary, summary);
     container.table(Section::Stretches, segment::encode_stretches(&[stretch]));
-    container.table(Section::Blocks, segment::encode_blocks(part.records()));
+    let mut blocks = Vec::new();
+    blocks::encode_stretch(part.records(), &mut blocks);
+    container.table(Section::Blocks, blocks);
     container.table(Section::FrameTable, frame_table);
     container.table(
         Section::Dictionaries,
@@ -170,7 +189,6 @@ impl<'a> Part<'a> {
         let (mut tx, mut row) = (self.tx_start, self.row_start);
         self.blocks.iter().map(move |block| {
             let record = BlockRecord {
-                hash: block.clock.hash,
                 timestamp: block.clock.timestamp,
                 logs: (block.row_end - row) as u32,
                 txs: (block.tx_end - tx) as u32,
@@ -259,21 +277,20 @@ fn write_frames(packed: Vec<PackedFrames>, container: &mut ContainerBuilder) -> 
     table
 }
 
-fn write_hashes(part: &Part<'_>, container: &mut ContainerBuilder, sums: &mut Vec<u8>) {
-    container.begin(Section::TxHashes);
-    let mut tx_sums = BlockSums::new(HASH_BLOCK_BYTES);
-    for tx in part.txs() {
-        container.buffer().put(&tx.hash.0);
-        tx_sums.update(&tx.hash.0);
+/// Writes a section of hashes, end to end, and the checksums of its blocks.
+fn write_hashes<'a>(
+    section: Section,
+    hashes: impl Iterator<Item = &'a Hash32>,
+    container: &mut ContainerBuilder,
+    sums: &mut Vec<u8>,
+) {
+    container.begin(section);
+    let mut own = BlockSums::new(HASH_BLOCK_BYTES);
+    for hash in hashes {
+        container.buffer().put(&hash.0);
+        own.update(&hash.0);
     }
-    tx_sums.finish(sums);
-    container.begin(Section::Digests);
-    let mut digest_sums = BlockSums::new(HASH_BLOCK_BYTES);
-    for block in part.blocks {
-        container.buffer().put(&block.digest.0);
-        digest_sums.update(&block.digest.0);
-    }
-    digest_sums.finish(sums);
+    own.finish(sums);
 }
 
 /// The key under which a table from hash to block keeps a hash.

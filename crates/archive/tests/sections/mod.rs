@@ -15,6 +15,7 @@ pub(crate) const DIGESTS: u16 = 9;
 pub(crate) const TERMS: u16 = 10;
 pub(crate) const POSTINGS: u16 = 12;
 pub(crate) const HASHES: u16 = 14;
+pub(crate) const BLOCK_HASHES: u16 = 18;
 
 /// One section of an object.
 #[derive(Clone, Debug)]
@@ -95,6 +96,7 @@ fn section_name(kind: u16) -> &'static str {
         "hash directory",
         "pack index",
         "catalog",
+        "block hashes",
     ];
     names.get(usize::from(kind)).copied().unwrap_or("unknown")
 }

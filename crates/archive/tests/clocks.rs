@@ -1,0 +1,150 @@
+//! Chains of which nothing but the clock is kept: what is not stored is made, and all of it is checked.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+mod sections;
+mod support;
+
+use chronolith_archive::{Archive, Error, Settings, TimeSide};
+use chronolith_model::{BlockClock, BlockRange, DatasetSet, Hash32};
+use chronolith_sim::SimChain;
+use support::{Stores, ingest, tiny_chain, tiny_settings};
+
+const RANGE: BlockRange = BlockRange {
+    start: 0,
+    end: 3_000,
+};
+
+fn settings() -> Settings {
+    let mut settings = tiny_settings();
+    settings.datasets = DatasetSet::CLOCK;
+    // Several pages a segment, the last of them short, and several stretches once merged.
+    settings.seal.weight = 150;
+    settings.seal.grid_blocks = 1_000;
+    settings.seal.range_blocks = 10_000;
+    settings
+}
+
+async fn filled(stores: &Stores, chain: &SimChain, sizes: &[usize]) -> Archive {
+    let archive = stores.writer(&settings()).await;
+    ingest(&archive, chain, RANGE, sizes).await;
+    while archive.maintain().await.unwrap() {}
+    archive
+}
+
+/// The root of the range, from the words of docs/format.md: digests of blocks that have no
+/// transactions, no logs and no payload.
+fn root(clocks: &[BlockClock]) -> Hash32 {
+    let mut root = blake3::Hasher::new();
+    for clock in clocks {
+        let mut digest = blake3::Hasher::new();
+        digest.update(&clock.number.to_le_bytes());
+        digest.update(&clock.hash.0);
+        digest.update(&clock.parent_hash.0);
+        digest.update(&clock.timestamp.to_le_bytes());
+        digest.update(&[0, 0]);
+        digest.update(&[0; 24]);
+        root.update(digest.finalize().as_bytes());
+    }
+    Hash32(*root.finalize().as_bytes())
+}
+
+#[tokio::test]
+async fn digests_that_are_not_stored_give_the_same_root() {
+    let chain = tiny_chain(61);
+    let clocks: Vec<BlockClock> = (RANGE.start..RANGE.end).map(|at| chain.clock(at)).collect();
+    for sizes in [&[1_000][..], &[7, 150, 31]] {
+        let stores = Stores::memory();
+        let archive = filled(&stores, &chain, sizes).await;
+        assert_eq!(archive.content_root(RANGE).await.unwrap(), root(&clocks));
+        let damaged = archive.inspect(RANGE, &mut |_| {}).await.unwrap();
+        assert!(damaged.is_empty(), "{damaged:?}");
+        let health = archive.health();
+        assert!(
+            health.tiers.iter().skip(2).sum::<usize>() > 0,
+            "nothing was merged: {health:?}"
+        );
+        for info in archive.segments_of(500) {
+            let object = stores.blobs.get(&info.name).await.unwrap();
+            assert!(sections::find(&object, sections::DIGESTS).is_empty());
+            assert_eq!(
+                sections::find(&object, sections::BLOCK_HASHES).len() % 32,
+                0
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_time_and_hash_finds_its_block() {
+    let chain = tiny_chain(62);
+    let archive = filled(&Stores::memory(), &chain, &[7, 150, 31]).await;
+    let pinned = archive.pin().unwrap();
+    let clocks: Vec<BlockClock> = (RANGE.start..RANGE.end).map(|at| chain.clock(at)).collect();
+    let (first, last) = (clocks[0].timestamp, clocks[clocks.len() - 1].timestamp);
+    for time in first..last {
+        let after = clocks.iter().find(|clock| clock.timestamp >= time).copied();
+        let before = clocks
+            .iter()
+            .rfind(|clock| clock.timestamp <= time)
+            .copied();
+        for (side, expected) in [(TimeSide::AtOrAfter, after), (TimeSide::AtOrBefore, before)] {
+            let found = pinned.number_at(time, side).await.unwrap();
+            let number = |clock: BlockClock| (clock.number, clock.timestamp);
+            let found = found.map(|block| (block.number, block.timestamp));
+            assert_eq!(found, expected.map(number), "{side:?} {time}");
+            if time % 37 == 0 {
+                assert_eq!(pinned.block_at(time, side).await.unwrap(), expected);
+            }
+        }
+    }
+    for clock in clocks.iter().step_by(41) {
+        assert_eq!(pinned.block_by_number(clock.number).await.unwrap(), *clock);
+        assert_eq!(
+            pinned.block_by_hash(&clock.hash).await.unwrap(),
+            Some(*clock)
+        );
+    }
+    for time in [last, last + 1, u64::MAX] {
+        let unknown = pinned.number_at(time, TimeSide::AtOrBefore).await;
+        assert!(
+            matches!(unknown, Err(Error::NotCovered { .. })),
+            "{time}: {unknown:?}"
+        );
+    }
+}
+
+/// A hash in the wrong place has no checksum of its own block, and the root tells the rest.
+#[tokio::test]
+async fn a_flipped_hash_is_damage_to_whoever_reads_it() {
+    let (chain, stores) = (tiny_chain(63), Stores::memory());
+    let archive = filled(&stores, &chain, &[100]).await;
+    let number = 500;
+    let info = archive.segments_of(number).remove(0);
+    let mut object = stores.blobs.get(&info.name).await.unwrap().to_vec();
+    let hash = chain.clock(number).hash;
+    let place = sections::find(&object, sections::BLOCK_HASHES);
+    let at = (0..place.len())
+        .step_by(32)
+        .find(|at| object[place.start + at..][..32] == hash.0);
+    object[place.start + at.unwrap() + 5] ^= 1;
+    stores.blobs.delete(&info.name).await.unwrap();
+    stores.blobs.put(&info.name, object.into()).await.unwrap();
+    let reader = stores.reader(&settings()).await;
+    let read = reader.block_by_number(number).await;
+    assert!(matches!(read, Err(Error::Corrupt { .. })), "{read:?}");
+    let pinned = reader.pin().unwrap();
+    let time = chain.clock(number).timestamp;
+    let found = pinned
+        .number_at(time, TimeSide::AtOrAfter)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(found.timestamp, time, "times are not touched by it");
+    let damaged = reader.inspect(RANGE, &mut |_| {}).await.unwrap();
+    assert_eq!(damaged.len(), 1);
+    assert_eq!(damaged[0].object.name, info.name);
+}
