@@ -77,6 +77,7 @@ const RULES: &[(&str, &str)] = &[
     ("times-batch", "many times at once"),
     ("rpc-batch", "batches"),
     ("rpc-id", "ids and notifications"),
+    ("rpc-version", "a call says that it is JSON-RPC 2.0"),
     ("rpc-method", "methods"),
     ("rpc-params", "parameters"),
     ("blocks", "blocks and transactions"),

@@ -45,6 +45,9 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
 /// A call.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Request<'a> {
+    /// Kept as it came: a wrong one is told beside the id.
+    #[serde(borrow, default)]
+    jsonrpc: Option<&'a RawValue>,
     /// None where there is none; one that is null is one.
     #[serde(borrow, default, deserialize_with = "there")]
     pub(crate) id: Option<&'a RawValue>,
@@ -52,6 +55,17 @@ pub(crate) struct Request<'a> {
     pub(crate) method: Cow<'a, str>,
     #[serde(borrow, default)]
     pub(crate) params: Option<&'a RawValue>,
+}
+
+impl Request<'_> {
+    /// Whether it says that it is JSON-RPC 2.0. Nodes refuse what does not.
+    pub(crate) fn is_version_2(&self) -> bool {
+        self.jsonrpc.is_some_and(|raw| {
+            // The second look is for a text with escapes.
+            raw.get() == r#""2.0""#
+                || serde_json::from_str::<String>(raw.get()).is_ok_and(|said| said == "2.0")
+        })
+    }
 }
 
 fn there<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
