@@ -82,6 +82,10 @@ const RULES: &[(&str, &str)] = &[
     ("rpc-params", "parameters"),
     ("blocks", "blocks and transactions"),
     ("not-kept", "what is not kept is an error and not null"),
+    (
+        "not-yet",
+        "a hash that newer blocks may have is an error and not null",
+    ),
     ("pages", "pages together are the whole"),
     ("anchor", "a fork of the caller is a conflict"),
     ("rest-logs", "logs over REST"),

@@ -95,6 +95,12 @@ impl<'a> View<'a> {
         self.head().ok_or(Fault::Empty)
     }
 
+    /// Whether the source had no newer block when it was last looked at.
+    pub(crate) fn is_at_source_head(&self) -> bool {
+        let head = self.head();
+        head.is_some_and(|head| self.chain.live.is_source_head(head))
+    }
+
     /// Where a block is; none above the head.
     pub(crate) fn place(&self, number: u64) -> Result<Option<Place<'_>>, Fault> {
         let start = self.tail_start();
@@ -119,8 +125,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The block with a hash. None is an answer only where every block is known: else it may be one
-    /// of the others.
+    /// The block with a hash. None is said only where every block through the head is known: else it
+    /// may be one of the others.
     pub(crate) async fn find_block(&self, hash: &Hash32) -> Result<Option<BlockClock>, Fault> {
         let in_tail = self.tail.find_block(hash);
         if let Some(block) = in_tail.filter(|block| block.clock.number >= self.tail_start()) {
@@ -136,8 +142,22 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether every block of the chain is there with these datasets: only then what is not found
-    /// does not exist.
+    /// Whether what no block has exists nowhere, for what only a hash names: a number shows by itself
+    /// that it lies above the head, a hash does not. Without a source nobody here can know.
+    pub(crate) fn known_newest(&self) -> Result<(), Fault> {
+        let indexed = self.known_head()?.number;
+        let source_head = self.chain.live.source_head();
+        match self.is_at_source_head() {
+            true => Ok(()),
+            false => Err(Fault::NotYet {
+                indexed,
+                source_head,
+            }),
+        }
+    }
+
+    /// Whether every block through the head is there with these datasets: only then what is not found
+    /// is in none of them.
     pub(crate) fn known_whole(&self, datasets: DatasetSet) -> Result<(), Fault> {
         self.known_head()?;
         let mut next = 0;

@@ -78,6 +78,13 @@ impl From<Fault> for RpcError {
             Fault::Archive(error) => error.into(),
             Fault::NotKept(_) => Self::new(PRUNED, format!("pruned history unavailable: {fault}")),
             Fault::Unsettled | Fault::Empty => Self::new(SERVER, fault.to_string()),
+            Fault::NotYet {
+                indexed,
+                source_head,
+            } => Self {
+                data: Some(json!({ "indexedUpTo": indexed, "sourceHead": source_head })),
+                ..Self::new(SERVER, fault.to_string())
+            },
             Fault::Busy => Self {
                 is_busy: true,
                 ..Self::new(LIMIT, fault.to_string())
