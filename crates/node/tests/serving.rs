@@ -267,3 +267,56 @@ async fn limits_are_set_in_the_file_and_tell_what_works() {
     );
     running.stop();
 }
+
+/// More alternatives than are looked up are refused, unless the settings say to look at every log: then
+/// archive and tail are scanned, and what is found is what the few that occur find alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn very_many_alternatives_are_scanned_for_where_the_settings_say_so() {
+    const MANY: usize = 20_000;
+    let node = EvmNode::new(EvmSpec::tiny(80), 60);
+    let server = serve(&node, RpcOptions::default()).await;
+    let bench = Bench::new(&[server.url()], support::DEPTH_5);
+    let scan = r#""metricsPort": 0, "planner": { "or_policy": "block_scan" }"#;
+    bench.change(r#""metricsPort": 0"#, scan);
+    let running = bench.start();
+    let rpc = Rpc::new(bench.public());
+    rpc.until_head(60).await;
+    let whole = json!([{ "fromBlock": "earliest", "toBlock": "latest" }]);
+    let all = rpc.call("eth_getLogs", whole.clone()).await;
+    let all = all.as_array().unwrap();
+    // The emitter of the newest log is wanted, so that the tail has some too.
+    let (emitter, topic) = (&all.last().unwrap()["address"], &all[0]["topics"][0]);
+    let made_up = |digits: usize| (1..MANY).map(move |at| json!(format!("0x{at:0digits$x}")));
+    let many = |wanted: &Value, digits| made_up(digits).chain([wanted.clone()]).collect::<Value>();
+    for (field, few, many) in [
+        ("address", emitter.clone(), many(emitter, 40)),
+        ("topics", json!([topic]), json!([many(topic, 64)])),
+    ] {
+        let mut asked = whole.clone();
+        asked[0][field] = few;
+        let wanted = rpc.call("eth_getLogs", asked.clone()).await;
+        let found = wanted.as_array().unwrap().len();
+        assert!((1..all.len()).contains(&found), "{field}: {found}");
+        asked[0][field] = many;
+        assert_eq!(rpc.call("eth_getLogs", asked.clone()).await, wanted);
+        let page = rpc.call("chronolith_getLogs", asked).await;
+        assert_eq!(page["logs"], wanted);
+    }
+    let values: Vec<String> = made_up(40).take(1_200).map(|one| text_of(&one)).collect();
+    let path = |more: &str| format!("/v1/chains/31337/logs?fromBlock=0&limit=1000&address={more}");
+    let few = rpc.get(&path(&text_of(emitter))).await;
+    let many = rpc
+        .get(&path(&format!("{},{}", values.join(","), text_of(emitter))))
+        .await;
+    assert_eq!(
+        (few.0, &few.1["logs"]),
+        (200, &many.1["logs"]),
+        "{}",
+        many.1
+    );
+    running.stop();
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}

@@ -30,6 +30,8 @@ pub struct Limits {
     pub times: usize,
     /// Blocks that `eth_getLogs` may look at; none where there is no such limit.
     pub block_range: Option<u64>,
+    /// Alternatives at one place of a filter; none where only the size of a request bounds them.
+    pub alternatives: Option<usize>,
     /// How long a call may take, and how long a body may.
     pub timeout: Duration,
     /// Log queries that run at the same time; others wait.
@@ -54,6 +56,7 @@ impl Default for Limits {
             batch: 100,
             times: 1_000,
             block_range: None,
+            alternatives: Some(1_000),
             timeout: Duration::from_secs(10),
             queries_at_once: 16,
             unread_bytes: 256 << 20,

@@ -220,7 +220,7 @@ mod tests {
             ),
             (
                 "/components/schemas/LogFilter/properties/address/anyOf/2/maxItems",
-                rpc::ALTERNATIVES_MAX,
+                limits.alternatives.unwrap(),
             ),
         ];
         for (place, limit) in places {

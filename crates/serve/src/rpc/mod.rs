@@ -29,7 +29,7 @@ pub(crate) use logs::{about, range_between};
 pub(crate) use reply::Answer;
 use reply::Reply;
 pub(crate) use wire::Object;
-pub(crate) use wire::{ALTERNATIVES_MAX, BlockTag, Fixed};
+pub(crate) use wire::{BlockTag, Fixed};
 use wire::{Params, Request};
 
 /// How much longer than a query a call may take.
