@@ -197,7 +197,7 @@ mod tests {
         let document = include_str!("../../../docs/api.md");
         let description = description();
         let schemas = &description["components"]["schemas"];
-        let rest = &schemas["Error"]["properties"]["error"]["properties"]["code"]["enum"];
+        let rest = &schemas["Failure"]["properties"]["code"]["enum"];
         let rpc = &schemas["RpcFailure"]["properties"]["code"]["enum"];
         let codes = [rest, rpc]
             .into_iter()

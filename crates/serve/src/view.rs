@@ -46,6 +46,12 @@ impl<'a> View<'a> {
         Err(Fault::Unsettled)
     }
 
+    /// A newer one, for where an object of one that was taken is gone by now.
+    pub(crate) async fn retake(chain: &'a ServedChain) -> Result<View<'a>, Fault> {
+        chain.archive.refresh().await?;
+        View::take(chain).await
+    }
+
     /// The newest final block.
     pub(crate) fn finalized(&self) -> Option<BlockRef> {
         self.archive.as_ref().and_then(Pinned::head)

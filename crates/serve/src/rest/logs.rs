@@ -50,9 +50,7 @@ pub(crate) async fn show(
     let view = View::take(chain).await.map_err(RpcError::from)?;
     match answer(&context, &view, &asked).await {
         Err(error) if error.is_damage => {
-            let refreshed = chain.archive.refresh().await;
-            refreshed.map_err(RpcError::from)?;
-            let view = View::take(chain).await.map_err(RpcError::from)?;
+            let view = View::retake(chain).await.map_err(RpcError::from)?;
             Ok(answer(&context, &view, &asked).await?)
         }
         other => Ok(other?),

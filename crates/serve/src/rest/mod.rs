@@ -48,6 +48,14 @@ impl RestError {
         self
     }
 
+    /// Beside what is known all the same, where one of several things cannot be told.
+    pub(crate) fn beside(&self, mut known: Value) -> Value {
+        if let (Value::Object(known), Value::Object(error)) = (&mut known, self.as_json()) {
+            known.extend(error);
+        }
+        known
+    }
+
     /// As it stands in a body.
     pub(crate) fn as_json(&self) -> Value {
         let mut error = self.more.clone();

@@ -223,9 +223,7 @@ async fn answer(
     let view = View::take(chain).await?;
     match dispatch(context, &view, request).await {
         Err(error) if error.is_damage => {
-            chain.archive.refresh().await?;
-            let view = View::take(chain).await?;
-            dispatch(context, &view, request).await
+            dispatch(context, &View::retake(chain).await?, request).await
         }
         other => other,
     }
