@@ -10,13 +10,15 @@
 mod support;
 
 use std::collections::HashMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use chronolith_model::{Block, Hash32};
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
 use serde_json::{Value, json};
 use support::rpc::Rpc;
-use support::{Bench, serve};
+use support::{Bench, PATIENCE, serve};
 
 const CONFIRMATIONS: u64 = 12;
 const ASK_FOR: Duration = Duration::from_secs(6);
@@ -319,4 +321,44 @@ async fn very_many_alternatives_are_scanned_for_where_the_settings_say_so() {
 
 fn text_of(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
+}
+
+/// Whether a new connection is answered; it stays open where it is.
+fn answered(address: &str) -> Option<TcpStream> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // Where the other side is gone already, reading says so.
+    let _ = stream.write_all(b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n");
+    let mut first = [0; 1];
+    let read = stream.read(&mut first);
+    matches!(read, Ok(1)).then_some(stream)
+}
+
+/// One address may take so many connections as the settings say. More are closed, counted and logged
+/// once, and when one ends there is room again.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_of_one_address_are_as_many_as_the_settings_say() {
+    let node = EvmNode::new(EvmSpec::tiny(81), 20);
+    let server = serve(&node, RpcOptions::default()).await;
+    let bench = Bench::new(&[server.url()], support::DEPTH_5);
+    let limits = r#""metricsPort": 0, "limits": { "connectionsPerPeer": 2 }"#;
+    bench.change(r#""metricsPort": 0"#, limits);
+    let running = bench.start();
+    let address = bench.public().replace("http://", "");
+    let (first, second) = (answered(&address), answered(&address));
+    assert!(first.is_some() && second.is_some());
+    for _ in 0..3 {
+        assert!(answered(&address).is_none(), "a third connection");
+    }
+    bench.wait("the other listener", || {
+        bench.log().contains("health and metrics")
+    });
+    let (_, metrics) = bench.operations("/metrics").await;
+    let counted = "\nchronolith_connections_refused_total 3\n";
+    assert!(metrics.contains(counted), "{metrics}");
+    let said = "too many connections from one address";
+    assert_eq!(bench.log().matches(said).count(), 1, "{}", bench.log());
+    drop(first);
+    bench.wait("room for another", || answered(&address).is_some());
+    running.stop();
 }

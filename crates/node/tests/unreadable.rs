@@ -15,7 +15,7 @@ use chronolith_archive::{Archive, Provenance, Settings};
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_model::{Block, BlockRef, ChainId, Dataset, DatasetSet, Scope, Verification};
 use chronolith_serve::{
-    ChainHealth, EndpointHealth, Ingested, Limits, Live, Probe, Reorg, RpcHealth, Served,
+    ChainHealth, EndpointHealth, Ingested, Limits, Live, Probe, Reorg, Room, RpcHealth, Served,
     ServedChain, listen, public,
 };
 use chronolith_sim::evm::{EvmNode, EvmSpec};
@@ -151,7 +151,11 @@ async fn serve(node: &EvmNode) -> Rpc {
     );
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(listen(listener, router, limits.connections));
+    let room = Room {
+        connections: limits.connections,
+        per_peer: None,
+    };
+    tokio::spawn(listen(listener, router, room));
     Rpc::new(base)
 }
 

@@ -42,6 +42,8 @@ pub struct Limits {
     pub bodies_bytes: usize,
     /// Connections that are open at the same time.
     pub connections: usize,
+    /// Those of one address; none where they are not counted.
+    pub connections_per_peer: Option<usize>,
 }
 
 impl Default for Limits {
@@ -62,6 +64,8 @@ impl Default for Limits {
             unread_bytes: 256 << 20,
             bodies_bytes: 64 << 20,
             connections: 4_096,
+            // Behind a proxy everybody comes from one address.
+            connections_per_peer: None,
         }
     }
 }

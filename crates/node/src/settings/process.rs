@@ -19,6 +19,9 @@ const ADMIN_LISTEN: &str = "127.0.0.1:9465";
 const CACHE_MIB: u64 = 256;
 const CACHE_MIB_BOUNDS: RangeInclusive<u64> = 8..=1 << 20;
 
+/// Connections at the most, whatever is asked for.
+const CONNECTIONS: usize = 1 << 20;
+
 /// Bytes of history that may be on their way, of all chains, and of one at least and at most.
 const HISTORY_BYTES: u64 = 256 << 20;
 const HISTORY_BYTES_LEAST: u64 = 4 << 20;
@@ -92,7 +95,16 @@ pub(super) fn limits(raw: &RawLimits, planner: &RawPlanner) -> Result<Limits> {
             Some(other) => bail!("planner.orPolicy: `{other}` is neither refuse nor block_scan"),
         },
         timeout: Duration::from_secs(seconds as u64),
-        connections: within("connections", raw.connections, default.connections, 1 << 20)?,
+        connections: within(
+            "connections",
+            raw.connections,
+            default.connections,
+            CONNECTIONS,
+        )?,
+        connections_per_peer: match raw.connections_per_peer {
+            None | Some(0) => None,
+            asked => Some(within("connectionsPerPeer", asked, 0, CONNECTIONS)?),
+        },
         ..default
     })
 }

@@ -76,6 +76,9 @@ pub(crate) struct RawLimits {
     pub(crate) timeout_seconds: Option<u64>,
     /// Connections at the same time [default: 4096].
     pub(crate) connections: Option<usize>,
+    /// Those of one address; 0 counts none [default: 0].
+    #[serde(alias = "connections_per_peer")]
+    pub(crate) connections_per_peer: Option<usize>,
 }
 
 /// How queries are answered.
