@@ -1,5 +1,5 @@
-//! Chains that cannot be read for the moment: that is an error with words, never a null that looks as if
-//! there were nothing, and other chains are told as ever.
+//! Chains that cannot be read for the moment, or not yet to their end: that is an error with words, never
+//! a null that looks as if there were nothing, and other chains are told as ever.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -10,6 +10,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use chronolith_archive::{Archive, Provenance, Settings};
 use chronolith_finality::{Tail, TailSnapshot};
@@ -25,20 +26,29 @@ use serde_json::{Value, json};
 use support::rpc::Rpc;
 use tokio::net::TcpListener;
 
-/// A tail that stays as it is.
-struct Still(TailSnapshot);
+/// A tail that stays as it is, below a source that is this high.
+struct Still {
+    tail: TailSnapshot,
+    source_head: u64,
+    /// So often it is not known yet that the source has nothing newer.
+    unknown: AtomicU32,
+}
 
 impl Live for Still {
     fn tail(&self) -> TailSnapshot {
-        self.0.clone()
+        self.tail.clone()
     }
 
     fn source_head(&self) -> Option<u64> {
-        Some(30)
+        Some(self.source_head)
     }
 
     fn is_source_head(&self, _head: BlockRef) -> bool {
-        false
+        let left = |left: u32| left.checked_sub(1);
+        let looked = self
+            .unknown
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);
+        looked.is_err()
     }
 
     fn health(&self) -> ChainHealth {
@@ -109,7 +119,15 @@ async fn archive(blocks: impl Iterator<Item = Block>, plan: &Arc<FaultPlan>) -> 
     Archive::open_reader(meta, blobs, settings).await.unwrap()
 }
 
-fn served(id: u64, archive: Archive, tail: TailSnapshot) -> Arc<ServedChain> {
+fn still(tail: TailSnapshot) -> Still {
+    Still {
+        tail,
+        source_head: 30,
+        unknown: AtomicU32::new(u32::MAX),
+    }
+}
+
+fn served(id: u64, archive: Archive, live: Still) -> Arc<ServedChain> {
     Arc::new(ServedChain {
         id,
         name: format!("chain {id}"),
@@ -119,7 +137,7 @@ fn served(id: u64, archive: Archive, tail: TailSnapshot) -> Arc<ServedChain> {
         start_block: 0,
         finality: "5 confirmations".to_owned(),
         archive,
-        live: Arc::new(Still(tail)),
+        live: Arc::new(live),
     })
 }
 
@@ -129,19 +147,23 @@ async fn serve(node: &EvmNode) -> Rpc {
     let block = |number: u64| node.block(number).unwrap().to_model();
     let mut apart = Tail::new(1 << 20, None);
     apart.push(block(20)).unwrap();
-    let none = || Tail::new(0, None).snapshot();
+    let none = || still(Tail::new(0, None).snapshot());
     let (good, bad) = (FaultPlan::none(), FaultPlan::none());
     let chains = vec![
         served(1, archive((0..=10).map(block), &good).await, none()),
         served(
             2,
             archive((0..=10).map(block), &good).await,
-            apart.snapshot(),
+            still(apart.snapshot()),
         ),
         served(3, archive((0..=10).map(block), &bad).await, none()),
         served(4, archive(std::iter::empty(), &good).await, none()),
     ];
     bad.kill();
+    listening(chains).await
+}
+
+async fn listening(chains: Vec<Arc<ServedChain>>) -> Rpc {
     let limits = Limits::default();
     let router = public(
         Served::new(chains),
@@ -212,4 +234,29 @@ async fn what_cannot_be_read_is_no_null() {
         .map(troubled)
         .collect();
     assert_eq!(troubled, [false, true, false, false], "{overview}");
+}
+
+/// A block that was just seen is waited for before it is said that a hash is not there: on a chain of fast
+/// blocks every other question would be an error. Where there is much to index, nobody waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_indexed_in_a_moment_is_waited_for() {
+    let node = EvmNode::new(EvmSpec::tiny(6), 10);
+    let block = |number: u64| node.block(number).unwrap().to_model();
+    let unknown = json!([format!("0x{}", "11".repeat(32)), false]);
+    // The last would be null if it had been looked at as often as the first.
+    for (source_head, looks, is_null) in [(11, 3, true), (11, u32::MAX, false), (40, 3, false)] {
+        let live = Still {
+            source_head,
+            unknown: AtomicU32::new(looks),
+            ..still(Tail::new(0, None).snapshot())
+        };
+        let archive = archive((0..=10).map(block), &FaultPlan::none()).await;
+        let rpc = listening(vec![served(31_337, archive, live)]).await;
+        let answer = rpc.answer("eth_getBlockByHash", unknown.clone()).await;
+        let data = json!({ "indexedUpTo": 10, "sourceHead": source_head });
+        match is_null {
+            true => assert_eq!(answer.get("result"), Some(&json!(null)), "{answer}"),
+            false => assert_eq!(answer["error"]["data"], data, "{answer}"),
+        }
+    }
 }

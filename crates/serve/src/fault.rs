@@ -28,6 +28,37 @@ pub(crate) enum Fault {
     Busy,
 }
 
+/// Whether the same question may go well a moment later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Again {
+    /// It will not.
+    No,
+    /// With a newer state of the archive.
+    NewerState,
+    /// When others have their answers.
+    LessBusy,
+    /// When the blocks that were just seen are indexed.
+    Indexed,
+}
+
+/// So few blocks are indexed in a moment.
+const BLOCKS_OF_A_MOMENT: u64 = 16;
+
+impl Fault {
+    /// Whether it is over in a moment.
+    pub(crate) fn again(&self) -> Again {
+        match self {
+            Self::Archive(ArchiveError::Corrupt { .. }) => Again::NewerState,
+            Self::Busy => Again::LessBusy,
+            Self::NotYet {
+                indexed,
+                source_head: Some(head),
+            } if head.abs_diff(*indexed) <= BLOCKS_OF_A_MOMENT => Again::Indexed,
+            _ => Again::No,
+        }
+    }
+}
+
 fn not_yet(indexed: u64, source_head: Option<u64>) -> String {
     let newer = match source_head {
         Some(head) if head > indexed => format!("the source is at {head}: ask again"),

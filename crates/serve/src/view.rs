@@ -8,12 +8,16 @@ use chronolith_archive::{Error as ArchiveError, Pinned};
 use chronolith_finality::{TailSnapshot, joins};
 use chronolith_model::{Block, BlockClock, BlockRange, BlockRef, DatasetSet, Hash32};
 
-use crate::fault::Fault;
+use crate::fault::{Again, Fault};
 use crate::served::ServedChain;
 
 /// Tail and archive may be caught in the middle of a change; then both are taken again.
 const TAKES_MAX: u32 = 100;
 const TAKE_PAUSE: Duration = Duration::from_millis(5);
+
+/// A block that was just seen is indexed within a second, or something is wrong.
+const LOOKS_MAX: u32 = 50;
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// A chain at one moment.
 pub(crate) struct View<'a> {
@@ -46,10 +50,31 @@ impl<'a> View<'a> {
         Err(Fault::Unsettled)
     }
 
-    /// A newer one, for where an object of one that was taken is gone by now.
-    pub(crate) async fn retake(chain: &'a ServedChain) -> Result<View<'a>, Fault> {
-        chain.archive.refresh().await?;
-        View::take(chain).await
+    /// A newer one, for where the answer of one may be another in a moment.
+    pub(crate) async fn newer(
+        chain: &'a ServedChain,
+        again: Again,
+    ) -> Result<Option<View<'a>>, Fault> {
+        match again {
+            Again::NewerState => {
+                chain.archive.refresh().await?;
+                View::take(chain).await.map(Some)
+            }
+            Again::Indexed => View::at_source_head(chain).await,
+            Again::No | Again::LessBusy => Ok(None),
+        }
+    }
+
+    /// One that has the source's newest block, if that is indexed soon.
+    async fn at_source_head(chain: &'a ServedChain) -> Result<Option<View<'a>>, Fault> {
+        for _ in 0..LOOKS_MAX {
+            tokio::time::sleep(LOOK_PAUSE).await;
+            let view = View::take(chain).await?;
+            if view.is_at_source_head() {
+                return Ok(Some(view));
+            }
+        }
+        Ok(None)
     }
 
     /// The newest final block.

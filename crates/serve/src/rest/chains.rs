@@ -51,8 +51,11 @@ fn about(chain: &ServedChain, genesis: Option<u64>) -> Value {
 /// The time of block 0; none where that is not there, which is another thing than not to be readable.
 async fn genesis(chain: &ServedChain) -> Result<Option<u64>, RpcError> {
     match genesis_of(&View::take(chain).await?).await {
-        Err(error) if error.is_damage => genesis_of(&View::retake(chain).await?).await,
-        other => other,
+        Err(error) => match View::newer(chain, error.again).await? {
+            Some(view) => genesis_of(&view).await,
+            None => Err(error),
+        },
+        told => told,
     }
 }
 

@@ -49,11 +49,14 @@ pub(crate) async fn show(
     let chain = chain(&context, &id)?;
     let view = View::take(chain).await.map_err(RpcError::from)?;
     match answer(&context, &view, &asked).await {
-        Err(error) if error.is_damage => {
-            let view = View::retake(chain).await.map_err(RpcError::from)?;
-            Ok(answer(&context, &view, &asked).await?)
+        Err(error) => {
+            let newer = View::newer(chain, error.again).await;
+            match newer.map_err(RpcError::from)? {
+                Some(view) => Ok(answer(&context, &view, &asked).await?),
+                None => Err(error.into()),
+            }
         }
-        other => Ok(other?),
+        answered => Ok(answered?),
     }
 }
 

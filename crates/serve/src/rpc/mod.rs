@@ -208,7 +208,7 @@ const WITHOUT_PARAMS: [&str; 7] = [
     "chronolith_getCoverage",
 ];
 
-/// Answers from one view; where an object of it is gone by now, once more from a newer one.
+/// Answers from one view; where that may be another answer in a moment, once more from a newer one.
 async fn answer(
     context: &Context,
     chain: &ServedChain,
@@ -222,10 +222,11 @@ async fn answer(
     }
     let view = View::take(chain).await?;
     match dispatch(context, &view, request).await {
-        Err(error) if error.is_damage => {
-            dispatch(context, &View::retake(chain).await?, request).await
-        }
-        other => other,
+        Err(error) => match View::newer(chain, error.again).await? {
+            Some(view) => dispatch(context, &view, request).await,
+            None => Err(error),
+        },
+        answered => answered,
     }
 }
 
