@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use crate::acts::ChainAct;
 use crate::chain::Chain;
 use crate::commands::fill_lacking;
-use crate::operations::{CONNECTIONS_MAX, Chains};
+use crate::operations::{Chains, ROOM};
 use crate::refill::Refill;
 use crate::settings::{Settings, Token};
 
@@ -176,7 +176,7 @@ pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<Chain>>) -> Resul
         }
     };
     tokio::select! {
-        served = listen(listener, router, CONNECTIONS_MAX) => served.context("serve acts"),
+        served = listen(listener, router, ROOM) => served.context("serve acts"),
         () = jobs => Ok(()),
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use chronolith_archive::Health;
 use chronolith_model::{Scope, ScopeEntry};
 use chronolith_serve::{
-    ChainHealth, InclusionHealth, L1Health, Metrics, Probe, RpcHealth, listen, operations,
+    ChainHealth, InclusionHealth, L1Health, Metrics, Probe, Room, RpcHealth, listen, operations,
 };
 use chronolith_source::evm::Subscription;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -24,7 +24,10 @@ use crate::settings::Settings;
 const UPKEEP: Duration = Duration::from_secs(5);
 
 /// Operators and their programs are few.
-pub(crate) const CONNECTIONS_MAX: usize = 64;
+pub(crate) const ROOM: Room = Room {
+    connections: 64,
+    per_peer: None,
+};
 
 /// All chains of the process.
 pub(crate) struct Chains(pub(crate) Vec<Arc<Chain>>);
@@ -149,7 +152,7 @@ pub(crate) async fn serve(
     };
     let router = operations(probe, metrics);
     tokio::select! {
-        served = listen(listener, router, CONNECTIONS_MAX) => served.context("serve health"),
+        served = listen(listener, router, ROOM) => served.context("serve health"),
         () = tidy => Ok(()),
     }
 }

@@ -8,8 +8,8 @@ use chronolith_archive::Archive;
 use chronolith_finality::TailSnapshot;
 use chronolith_model::BlockRef;
 use chronolith_serve::{
-    ChainHealth, EndpointHealth, Ingested, Limits, Live, Probe, Reorg, Served, ServedChain, listen,
-    public,
+    ChainHealth, EndpointHealth, Ingested, Limits, Live, Probe, Reorg, Room, Served, ServedChain,
+    listen, public,
 };
 use chronolith_source::EndpointReport;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -128,7 +128,11 @@ pub(crate) async fn serve_on(
     let router = public(Served::new(chains), probe, limits, Arc::new(now));
     // In a task of its own: whoever waits here may compute for long, and connections must not wait.
     let mut task = JoinSet::new();
-    task.spawn(listen(listener, router, limits.connections));
+    let room = Room {
+        connections: limits.connections,
+        per_peer: limits.connections_per_peer,
+    };
+    task.spawn(listen(listener, router, room));
     match task.join_next().await {
         Some(Ok(served)) => served.context("serve"),
         _ => bail!("the public listener ended, please report it"),

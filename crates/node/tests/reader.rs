@@ -65,6 +65,7 @@ async fn readers_follow_what_another_process_writes() {
         (409, &json!("NOT_INDEXED_YET"))
     );
     assert_eq!(answer["error"]["indexedUpTo"], node.head().number - 5);
+    assert_unknown_hash(&read, node.head().number - 5, [&written, &followed]).await;
     // The writer ends; readers go on.
     writer.stop();
     assert_eq!(read.head().await, Some(node.head().number - 5));
@@ -89,4 +90,17 @@ async fn readers_follow_what_another_process_writes() {
     assert_eq!(logs.as_array().unwrap().len(), wanted);
     reader.stop();
     follower.stop();
+}
+
+/// Whether a later block has a hash a reader cannot say either; whoever follows the source can.
+async fn assert_unknown_hash(reader: &Rpc, head: u64, knowing: [&Rpc; 2]) {
+    let unknown = json!([format!("0x{}", "11".repeat(32)), false]);
+    let answer = reader.answer("eth_getBlockByHash", unknown.clone()).await;
+    assert_eq!(answer["error"]["code"], -32_000, "{answer}");
+    let data = json!({ "indexedUpTo": head, "sourceHead": null });
+    assert_eq!(answer["error"]["data"], data, "{answer}");
+    for knowing in knowing {
+        let found = knowing.call("eth_getBlockByHash", unknown.clone()).await;
+        assert_eq!(found, json!(null));
+    }
 }

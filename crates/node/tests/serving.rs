@@ -10,13 +10,15 @@
 mod support;
 
 use std::collections::HashMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use chronolith_model::{Block, Hash32};
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
 use serde_json::{Value, json};
 use support::rpc::Rpc;
-use support::{Bench, serve};
+use support::{Bench, PATIENCE, serve};
 
 const CONFIRMATIONS: u64 = 12;
 const ASK_FOR: Duration = Duration::from_secs(6);
@@ -265,5 +267,98 @@ async fn limits_are_set_in_the_file_and_tell_what_works() {
         refused.contains("batch too large (3 calls, max 2)"),
         "{refused}"
     );
+    running.stop();
+}
+
+/// More alternatives than are looked up are refused, unless the settings say to look at every log: then
+/// archive and tail are scanned, and what is found is what the few that occur find alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn very_many_alternatives_are_scanned_for_where_the_settings_say_so() {
+    const MANY: usize = 20_000;
+    let node = EvmNode::new(EvmSpec::tiny(80), 60);
+    let server = serve(&node, RpcOptions::default()).await;
+    let bench = Bench::new(&[server.url()], support::DEPTH_5);
+    let scan = r#""metricsPort": 0, "planner": { "or_policy": "block_scan" }"#;
+    bench.change(r#""metricsPort": 0"#, scan);
+    let running = bench.start();
+    let rpc = Rpc::new(bench.public());
+    rpc.until_head(60).await;
+    let whole = json!([{ "fromBlock": "earliest", "toBlock": "latest" }]);
+    let all = rpc.call("eth_getLogs", whole.clone()).await;
+    let all = all.as_array().unwrap();
+    // The emitter of the newest log is wanted, so that the tail has some too.
+    let (emitter, topic) = (&all.last().unwrap()["address"], &all[0]["topics"][0]);
+    let made_up = |digits: usize| (1..MANY).map(move |at| json!(format!("0x{at:0digits$x}")));
+    let many = |wanted: &Value, digits| made_up(digits).chain([wanted.clone()]).collect::<Value>();
+    for (field, few, many) in [
+        ("address", emitter.clone(), many(emitter, 40)),
+        ("topics", json!([topic]), json!([many(topic, 64)])),
+    ] {
+        let mut asked = whole.clone();
+        asked[0][field] = few;
+        let wanted = rpc.call("eth_getLogs", asked.clone()).await;
+        let found = wanted.as_array().unwrap().len();
+        assert!((1..all.len()).contains(&found), "{field}: {found}");
+        asked[0][field] = many;
+        assert_eq!(rpc.call("eth_getLogs", asked.clone()).await, wanted);
+        let page = rpc.call("chronolith_getLogs", asked).await;
+        assert_eq!(page["logs"], wanted);
+    }
+    let values: Vec<String> = made_up(40).take(1_200).map(|one| text_of(&one)).collect();
+    let path = |more: &str| format!("/v1/chains/31337/logs?fromBlock=0&limit=1000&address={more}");
+    let few = rpc.get(&path(&text_of(emitter))).await;
+    let many = rpc
+        .get(&path(&format!("{},{}", values.join(","), text_of(emitter))))
+        .await;
+    assert_eq!(
+        (few.0, &few.1["logs"]),
+        (200, &many.1["logs"]),
+        "{}",
+        many.1
+    );
+    running.stop();
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+/// Whether a new connection is answered; it stays open where it is.
+fn answered(address: &str) -> Option<TcpStream> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // Where the other side is gone already, reading says so.
+    let _ = stream.write_all(b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n");
+    let mut first = [0; 1];
+    let read = stream.read(&mut first);
+    matches!(read, Ok(1)).then_some(stream)
+}
+
+/// One address may take so many connections as the settings say. More are closed, counted and logged
+/// once, and when one ends there is room again.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_of_one_address_are_as_many_as_the_settings_say() {
+    let node = EvmNode::new(EvmSpec::tiny(81), 20);
+    let server = serve(&node, RpcOptions::default()).await;
+    let bench = Bench::new(&[server.url()], support::DEPTH_5);
+    let limits = r#""metricsPort": 0, "limits": { "connectionsPerPeer": 2 }"#;
+    bench.change(r#""metricsPort": 0"#, limits);
+    let running = bench.start();
+    let address = bench.public().replace("http://", "");
+    let (first, second) = (answered(&address), answered(&address));
+    assert!(first.is_some() && second.is_some());
+    for _ in 0..3 {
+        assert!(answered(&address).is_none(), "a third connection");
+    }
+    bench.wait("the other listener", || {
+        bench.log().contains("health and metrics")
+    });
+    let (_, metrics) = bench.operations("/metrics").await;
+    let counted = "\nchronolith_connections_refused_total 3\n";
+    assert!(metrics.contains(counted), "{metrics}");
+    let said = "too many connections from one address";
+    assert_eq!(bench.log().matches(said).count(), 1, "{}", bench.log());
+    drop(first);
+    bench.wait("room for another", || answered(&address).is_some());
     running.stop();
 }

@@ -30,6 +30,8 @@ pub struct Limits {
     pub times: usize,
     /// Blocks that `eth_getLogs` may look at; none where there is no such limit.
     pub block_range: Option<u64>,
+    /// Alternatives at one place of a filter; none where only the size of a request bounds them.
+    pub alternatives: Option<usize>,
     /// How long a call may take, and how long a body may.
     pub timeout: Duration,
     /// Log queries that run at the same time; others wait.
@@ -40,6 +42,8 @@ pub struct Limits {
     pub bodies_bytes: usize,
     /// Connections that are open at the same time.
     pub connections: usize,
+    /// Those of one address; none where they are not counted.
+    pub connections_per_peer: Option<usize>,
 }
 
 impl Default for Limits {
@@ -54,11 +58,14 @@ impl Default for Limits {
             batch: 100,
             times: 1_000,
             block_range: None,
+            alternatives: Some(1_000),
             timeout: Duration::from_secs(10),
             queries_at_once: 16,
             unread_bytes: 256 << 20,
             bodies_bytes: 64 << 20,
             connections: 4_096,
+            // Behind a proxy everybody comes from one address.
+            connections_per_peer: None,
         }
     }
 }

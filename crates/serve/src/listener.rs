@@ -19,6 +19,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep};
 
+use crate::peers::Peers;
+
 /// How long a client may take to send a head, and how long a connection may lie idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a client may take nothing of what is sent.
@@ -28,20 +30,30 @@ const BYTES_AT_LEAST: usize = 1 << 20;
 /// How long to wait when the process has no room for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// How many connections may be open at the same time.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// All together; others wait.
+    pub connections: usize,
+    /// Of one address; others are closed at once. None where they are not counted.
+    pub per_peer: Option<usize>,
+}
+
 /// Serves until it is dropped.
 ///
 /// # Errors
 /// None so far: a connection that cannot be accepted is left to the next one.
-pub async fn listen(listener: TcpListener, router: Router, connections: usize) -> io::Result<()> {
-    let room = Arc::new(Semaphore::new(connections));
+pub async fn listen(listener: TcpListener, router: Router, room: Room) -> io::Result<()> {
+    let peers = Peers::new(room.per_peer);
+    let room = Arc::new(Semaphore::new(room.connections));
     let mut open = JoinSet::new();
     loop {
         let Ok(place) = room.clone().acquire_owned().await else {
             return Ok(());
         };
-        let stream = tokio::select! {
+        let (stream, from) = tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
+                Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "a connection was not accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -50,6 +62,9 @@ pub async fn listen(listener: TcpListener, router: Router, connections: usize) -
             },
             // Only takes away what is left of those that have ended.
             Some(_) = open.join_next() => continue,
+        };
+        let Some(seat) = peers.admit(from.ip()) else {
+            continue;
         };
         // Without it, a small answer waits for the acknowledgement of the one before.
         let _ = stream.set_nodelay(true);
@@ -62,7 +77,7 @@ pub async fn listen(listener: TcpListener, router: Router, connections: usize) -
             if let Err(error) = http.serve_connection(io, service).await {
                 tracing::debug!(%error, "a connection broke");
             }
-            drop(place);
+            drop((place, seat));
         });
     }
 }

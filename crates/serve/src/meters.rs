@@ -5,6 +5,7 @@
 //! | `chronolith_rpc_requests_total` | calls, by chain, method and outcome |
 //! | `chronolith_rpc_seconds` | how long they took until the answer could be sent |
 //! | `chronolith_http_panics_total` | handlers that panicked: each is a bug |
+//! | `chronolith_connections_refused_total` | connections of addresses that had too many |
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::rpc::METHODS;
 const UNKNOWN: &str = "unknown";
 
 const PANICS: &str = "chronolith_http_panics_total";
+const REFUSED: &str = "chronolith_connections_refused_total";
 
 /// Counts calls. The handles are made once: looking them up by their labels costs more than the rest.
 #[derive(Clone)]
@@ -31,8 +33,9 @@ struct Handles {
 
 impl Meters {
     pub(crate) fn new(chains: impl Iterator<Item = u64>) -> Self {
-        // Shown from the start: an alarm on it must not have to wait for the first.
+        // Shown from the start: an alarm on them must not have to wait for the first.
         counter!(PANICS).increment(0);
+        counter!(REFUSED).increment(0);
         let methods = || METHODS.into_iter().chain([UNKNOWN]);
         let both = chains.flat_map(|chain| methods().map(move |method| (chain, method)));
         Self(Arc::new(both.map(|key| (key, Handles::new(key))).collect()))
@@ -63,6 +66,11 @@ impl Handles {
             bad: counted("error"),
         }
     }
+}
+
+/// Counts a connection that was refused.
+pub(crate) fn refused() {
+    counter!(REFUSED).increment(1);
 }
 
 /// Counts a handler that panicked.

@@ -197,7 +197,7 @@ mod tests {
         let document = include_str!("../../../docs/api.md");
         let description = description();
         let schemas = &description["components"]["schemas"];
-        let rest = &schemas["Error"]["properties"]["error"]["properties"]["code"]["enum"];
+        let rest = &schemas["Failure"]["properties"]["code"]["enum"];
         let rpc = &schemas["RpcFailure"]["properties"]["code"]["enum"];
         let codes = [rest, rpc]
             .into_iter()
@@ -220,7 +220,7 @@ mod tests {
             ),
             (
                 "/components/schemas/LogFilter/properties/address/anyOf/2/maxItems",
-                rpc::ALTERNATIVES_MAX,
+                limits.alternatives.unwrap(),
             ),
         ];
         for (place, limit) in places {

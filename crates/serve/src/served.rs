@@ -54,7 +54,7 @@ pub trait Live: Send + Sync {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointHealth {
-    /// Its host.
+    /// Its host, without what may be a key: anybody may read it.
     pub name: String,
     /// `well`, or `cooling` while it is passed over.
     pub state: &'static str,

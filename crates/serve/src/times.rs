@@ -217,11 +217,6 @@ impl View<'_> {
         })
     }
 
-    fn is_at_source_head(&self) -> bool {
-        let head = self.head();
-        head.is_some_and(|head| self.chain.live.is_source_head(head))
-    }
-
     /// What is asked for lies below the tail's first block, and there is no archive.
     fn below_tail(&self) -> Missing {
         match self.first() {

@@ -8,12 +8,16 @@ use chronolith_archive::{Error as ArchiveError, Pinned};
 use chronolith_finality::{TailSnapshot, joins};
 use chronolith_model::{Block, BlockClock, BlockRange, BlockRef, DatasetSet, Hash32};
 
-use crate::fault::Fault;
+use crate::fault::{Again, Fault};
 use crate::served::ServedChain;
 
 /// Tail and archive may be caught in the middle of a change; then both are taken again.
 const TAKES_MAX: u32 = 100;
 const TAKE_PAUSE: Duration = Duration::from_millis(5);
+
+/// A block that was just seen is indexed within a second, or something is wrong.
+const LOOKS_MAX: u32 = 50;
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// A chain at one moment.
 pub(crate) struct View<'a> {
@@ -44,6 +48,33 @@ impl<'a> View<'a> {
             tokio::time::sleep(TAKE_PAUSE).await;
         }
         Err(Fault::Unsettled)
+    }
+
+    /// A newer one, for where the answer of one may be another in a moment.
+    pub(crate) async fn newer(
+        chain: &'a ServedChain,
+        again: Again,
+    ) -> Result<Option<View<'a>>, Fault> {
+        match again {
+            Again::NewerState => {
+                chain.archive.refresh().await?;
+                View::take(chain).await.map(Some)
+            }
+            Again::Indexed => View::at_source_head(chain).await,
+            Again::No | Again::LessBusy => Ok(None),
+        }
+    }
+
+    /// One that has the source's newest block, if that is indexed soon.
+    async fn at_source_head(chain: &'a ServedChain) -> Result<Option<View<'a>>, Fault> {
+        for _ in 0..LOOKS_MAX {
+            tokio::time::sleep(LOOK_PAUSE).await;
+            let view = View::take(chain).await?;
+            if view.is_at_source_head() {
+                return Ok(Some(view));
+            }
+        }
+        Ok(None)
     }
 
     /// The newest final block.
@@ -95,6 +126,12 @@ impl<'a> View<'a> {
         self.head().ok_or(Fault::Empty)
     }
 
+    /// Whether the source had no newer block when it was last looked at.
+    pub(crate) fn is_at_source_head(&self) -> bool {
+        let head = self.head();
+        head.is_some_and(|head| self.chain.live.is_source_head(head))
+    }
+
     /// Where a block is; none above the head.
     pub(crate) fn place(&self, number: u64) -> Result<Option<Place<'_>>, Fault> {
         let start = self.tail_start();
@@ -119,8 +156,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The block with a hash. None is an answer only where every block is known: else it may be one
-    /// of the others.
+    /// The block with a hash. None is said only where every block through the head is known: else it
+    /// may be one of the others.
     pub(crate) async fn find_block(&self, hash: &Hash32) -> Result<Option<BlockClock>, Fault> {
         let in_tail = self.tail.find_block(hash);
         if let Some(block) = in_tail.filter(|block| block.clock.number >= self.tail_start()) {
@@ -136,8 +173,22 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether every block of the chain is there with these datasets: only then what is not found
-    /// does not exist.
+    /// Whether what no block has exists nowhere, for what only a hash names: a number shows by itself
+    /// that it lies above the head, a hash does not. Without a source nobody here can know.
+    pub(crate) fn known_newest(&self) -> Result<(), Fault> {
+        let indexed = self.known_head()?.number;
+        let source_head = self.chain.live.source_head();
+        match self.is_at_source_head() {
+            true => Ok(()),
+            false => Err(Fault::NotYet {
+                indexed,
+                source_head,
+            }),
+        }
+    }
+
+    /// Whether every block through the head is there with these datasets: only then what is not found
+    /// is in none of them.
     pub(crate) fn known_whole(&self, datasets: DatasetSet) -> Result<(), Fault> {
         self.known_head()?;
         let mut next = 0;

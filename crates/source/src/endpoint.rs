@@ -1,6 +1,6 @@
 //! One JSON-RPC endpoint: how it is asked, and how it has done so far.
 //!
-//! An endpoint is called by its host in logs and errors: a URL may carry a key.
+//! An endpoint is called by the end of its host in logs and errors: a URL may carry a key.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ use tracing::{Instrument as _, Span};
 use crate::error::{Error, Result};
 use crate::meters::{Meters, Outcome};
 use crate::reply::{Answer, parse};
-use crate::secrets::Secrets;
+use crate::secrets::{Secrets, name_of};
 use crate::throttle::Throttle;
 
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -92,7 +92,7 @@ impl EndpointSettings {
 /// How an endpoint does.
 #[derive(Clone, Debug)]
 pub struct EndpointReport {
-    /// Its host.
+    /// Its host, without what may be a key.
     pub name: String,
     /// Requests sent.
     pub requests: u64,
@@ -486,15 +486,6 @@ fn body_of(calls: &[Call]) -> String {
     }
     body.push_str(if many { "]" } else { "" });
     body
-}
-
-/// What an endpoint is called: its host, and the port where it has one of its own.
-pub(crate) fn name_of(url: &Url) -> String {
-    let host = url.host_str().unwrap_or("?");
-    match url.port() {
-        Some(port) => format!("{host}:{port}"),
-        None => host.to_owned(),
-    }
 }
 
 /// Why a request failed. The error's own text may hold the URL with its key.

@@ -1,5 +1,5 @@
 //! What of a URL may be a key, and texts without it: providers repeat in errors what they were asked
-//! with.
+//! with. And what an endpoint is called, which anybody may see.
 
 use reqwest::Url;
 
@@ -7,6 +7,37 @@ use reqwest::Url;
 const HIDDEN: &str = "[hidden]";
 /// Shorter parts are no keys, and occur in any text.
 const PART_CHARS_MIN: usize = 4;
+
+/// Shorter parts of a host are words.
+const LABEL_CHARS_MIN: usize = 8;
+/// Names below these are given on one's own network, and are no provider's.
+const OWN_NETWORKS: [&str; 4] = ["internal", "lan", "local", "localhost"];
+
+/// What an endpoint is called: its host, and the port where it has one of its own. Providers put keys also
+/// in the first labels of a host, so that only the last two are told.
+pub(crate) fn name_of(url: &Url) -> String {
+    let name = match hidden_labels(url) {
+        Some((_, shown)) => format!("…{shown}"),
+        None => url.host_str().unwrap_or("?").to_owned(),
+    };
+    match url.port() {
+        Some(port) => format!("{name}:{port}"),
+        None => name,
+    }
+}
+
+/// The labels of a host that may be a key, and the others; none where nothing may: an IP address, a name
+/// of one's own network, or one that is too short to hold a key.
+fn hidden_labels(url: &Url) -> Option<(&str, &str)> {
+    let host = url.domain()?;
+    let mut dots = host.trim_end_matches('.').rmatch_indices('.');
+    let (last, _) = dots.next()?;
+    let (second, _) = dots.next()?;
+    let is_own = OWN_NETWORKS.contains(&host.get(last + 1..)?.trim_end_matches('.'));
+    host.split_at_checked(second)
+        .filter(|_| !is_own)
+        .map(|(hidden, shown)| (hidden, shown.trim_matches('.')))
+}
 
 /// Parts of a URL that must not be told, the longest first.
 pub(crate) struct Secrets(Vec<String>);
@@ -19,11 +50,12 @@ impl Secrets {
         parts.extend(path.split('/'));
         let values = url.query().unwrap_or_default().split('&');
         parts.extend(values.map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value)));
-        let mut parts: Vec<String> = parts
-            .into_iter()
-            .filter(|part| part.chars().count() >= PART_CHARS_MIN)
-            .map(ToOwned::to_owned)
-            .collect();
+        parts.retain(|part| part.chars().count() >= PART_CHARS_MIN);
+        if let Some((hidden, _)) = hidden_labels(url) {
+            let labels = hidden.split('.').chain([hidden]);
+            parts.extend(labels.filter(|label| label.len() >= LABEL_CHARS_MIN));
+        }
+        let mut parts: Vec<String> = parts.into_iter().map(ToOwned::to_owned).collect();
         parts.sort_unstable_by_key(|part| std::cmp::Reverse(part.len()));
         parts.dedup();
         Self(parts)
@@ -54,6 +86,41 @@ mod tests {
             ("key QUERY-KEY of v3", "key [hidden] of v3"),
             ("user:pass-word", "[hidden]:[hidden]"),
             ("?apikey=QUERY-KEY&x=1", "?[hidden]"),
+        ] {
+            assert_eq!(secrets.hide(text), expected);
+        }
+    }
+
+    #[test]
+    fn a_host_is_told_without_what_may_be_a_key() {
+        for (url, name) in [
+            ("https://provider.example/KEY", "provider.example"),
+            ("https://0f3c9a7b.provider.example", "…provider.example"),
+            (
+                "https://0f3c9a7b.eu.provider.example:8443/x",
+                "…provider.example:8443",
+            ),
+            ("https://0f3c9a7b.provider.example.", "…provider.example"),
+            ("http://localhost:8545", "localhost:8545"),
+            ("http://reth:8545", "reth:8545"),
+            (
+                "http://reth-1.chains.svc.cluster.local",
+                "reth-1.chains.svc.cluster.local",
+            ),
+            ("http://10.1.2.3:8545", "10.1.2.3:8545"),
+            ("http://[2001:db8::1]:8545", "[2001:db8::1]:8545"),
+        ] {
+            assert_eq!(name_of(&Url::parse(url).unwrap()), name, "{url}");
+        }
+        let url = Url::parse("https://0f3c9a7b.eu.provider.example/logs").unwrap();
+        let secrets = Secrets::of(&url);
+        for (text, expected) in [
+            ("no such key 0f3c9a7b", "no such key [hidden]"),
+            (
+                "0f3c9a7b.eu.provider.example is down",
+                "[hidden].provider.example is down",
+            ),
+            ("eu is no word to hide", "eu is no word to hide"),
         ] {
             assert_eq!(secrets.hide(text), expected);
         }

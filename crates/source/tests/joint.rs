@@ -63,3 +63,22 @@ async fn a_portal_that_asks_to_wait_is_not_waited_for() {
     );
     assert_eq!(busy.asked().len(), 1);
 }
+
+/// Who is blamed goes by the name: a Portal and an endpoint of one provider were one and the same.
+#[test]
+fn a_portal_and_an_endpoint_of_one_host_have_names_of_their_own() {
+    let endpoints = EvmSource::new(EvmSettings {
+        chain_id: 1,
+        endpoints: vec![EndpointSettings::new("https://rpc.provider.example")],
+        heads: Vec::new(),
+        tags: Tags::NONE,
+        strategy: Strategy::Receipts,
+        checks: Checks::ALL,
+        ranges: RangeSettings::default(),
+    })
+    .unwrap();
+    let portal = PortalSettings::new("https://portal.provider.example/datasets/x", 1);
+    let joint = JointSource::new(PortalSource::new(portal).unwrap(), endpoints);
+    let names: Vec<String> = joint.endpoints().into_iter().map(|one| one.name).collect();
+    assert_eq!(names, ["…provider.example", "Portal …provider.example"]);
+}

@@ -57,7 +57,6 @@ impl Spectator {
         let replaced = replaced(&self.waiting, &now, archived);
         if let Some((first, count)) = replaced {
             self.reorgs += 1;
-            let blocks = if count == 1 { "block" } else { "blocks" };
             let last = first + count - 1;
             let which = if count == 1 {
                 format!("{first}")
@@ -65,7 +64,8 @@ impl Spectator {
                 format!("{first} to {last}")
             };
             self.say(&format!(
-                "reorg: {count} {blocks} replaced ({which}), nothing of it was archived"
+                "reorg: {} replaced ({which}), nothing of it was archived",
+                counted(count, "block")
             ));
         }
         self.tell_upgrades(&tail, archived);
@@ -148,12 +148,12 @@ impl Spectator {
         let report = chain.archive.health();
         let blocks = report.head.map_or(0, |head| head.number + 1);
         format!(
-            "{:<7} {} blocks and {} logs in {:.1} MiB, {} reorgs followed",
+            "{:<7} {} and {} in {:.1} MiB, {} followed",
             self.name,
-            grouped(blocks),
-            grouped(report.logs),
+            counted(blocks, "block"),
+            counted(report.logs, "log"),
             report.stored_bytes as f64 / f64::from(1 << 20),
-            self.reorgs
+            counted(self.reorgs, "reorg")
         )
     }
 
@@ -211,6 +211,12 @@ fn short(address: &[u8]) -> String {
     )
 }
 
+/// So many of something, in words that fit the number.
+fn counted(number: u64, one: &str) -> String {
+    let more = if number == 1 { "" } else { "s" };
+    format!("{} {one}{more}", grouped(number))
+}
+
 /// A number with its thousands apart.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -260,5 +266,8 @@ mod tests {
             assert_eq!(grouped(number), shown);
         }
         assert_eq!(short(&[0xab; 20]), "0xababab…abab");
+        for (number, shown) in [(0, "0 reorgs"), (1, "1 reorg"), (1_000, "1,000 reorgs")] {
+            assert_eq!(counted(number, "reorg"), shown);
+        }
     }
 }

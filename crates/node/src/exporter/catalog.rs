@@ -293,6 +293,11 @@ const METRICS: &[(Kind, &str, &str)] = &[
     ),
     (
         Counter,
+        "chronolith_connections_refused_total",
+        "connections that were refused because their address had too many",
+    ),
+    (
+        Counter,
         "chronolith_archive_cache_hits_total",
         "parts of objects that were found in memory",
     ),

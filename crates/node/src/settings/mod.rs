@@ -172,7 +172,7 @@ impl Settings {
             !raw.chains.is_empty(),
             "chains: at least one chain is needed"
         );
-        let limits = process::limits(&raw.limits)?;
+        let limits = process::limits(&raw.limits, &raw.planner)?;
         let shared = Shared {
             cache: process::cache(raw.cache_mib)?,
             queries: process::queries(&limits),

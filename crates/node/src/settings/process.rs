@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
-use chronolith_archive::{Cache, QueryLimits};
+use anyhow::{Context as _, Result, bail, ensure};
+use chronolith_archive::{Cache, OrPolicy, QueryLimits};
 use chronolith_serve::{AnswerLimits, Limits};
 
 use super::ChainSettings;
-use super::raw::RawLimits;
+use super::raw::{RawLimits, RawPlanner};
 
 /// Where everybody is answered by default, and where operators are.
 const LISTEN: &str = "0.0.0.0:8080";
@@ -18,6 +18,9 @@ const ADMIN_LISTEN: &str = "127.0.0.1:9465";
 /// MiB of what queries read, of all chains together.
 const CACHE_MIB: u64 = 256;
 const CACHE_MIB_BOUNDS: RangeInclusive<u64> = 8..=1 << 20;
+
+/// Connections at the most, whatever is asked for.
+const CONNECTIONS: usize = 1 << 20;
 
 /// Bytes of history that may be on their way, of all chains, and of one at least and at most.
 const HISTORY_BYTES: u64 = 256 << 20;
@@ -53,7 +56,7 @@ pub(super) struct Shared {
 }
 
 /// What requests may cost.
-pub(super) fn limits(raw: &RawLimits) -> Result<Limits> {
+pub(super) fn limits(raw: &RawLimits, planner: &RawPlanner) -> Result<Limits> {
     let default = Limits::default();
     let within = |name: &str, asked: Option<usize>, default: usize, most: usize| {
         let value = asked.unwrap_or(default);
@@ -86,19 +89,40 @@ pub(super) fn limits(raw: &RawLimits) -> Result<Limits> {
         answer_bytes: mib << 20,
         batch: within("batch", raw.batch, default.batch, 10_000)?,
         block_range: raw.block_range,
+        alternatives: match planner.or_policy.as_deref() {
+            None | Some("refuse") => default.alternatives,
+            Some("block_scan") => None,
+            Some(other) => bail!("planner.orPolicy: `{other}` is neither refuse nor block_scan"),
+        },
         timeout: Duration::from_secs(seconds as u64),
-        connections: within("connections", raw.connections, default.connections, 1 << 20)?,
+        connections: within(
+            "connections",
+            raw.connections,
+            default.connections,
+            CONNECTIONS,
+        )?,
+        connections_per_peer: match raw.connections_per_peer {
+            None | Some(0) => None,
+            asked => Some(within("connectionsPerPeer", asked, 0, CONNECTIONS)?),
+        },
         ..default
     })
 }
 
 /// What an archive lets a query cost.
 pub(super) fn queries(limits: &Limits) -> QueryLimits {
+    let default = QueryLimits::default();
     QueryLimits {
         results_max: limits.answers.results,
         bytes_max: limits.answers.bytes,
         timeout: limits.timeout,
-        ..QueryLimits::default()
+        // Above so many, looking them up costs more than looking at every log.
+        or_terms_max: limits.alternatives.unwrap_or(default.or_terms_max),
+        or_policy: match limits.alternatives {
+            Some(_) => OrPolicy::Refuse,
+            None => OrPolicy::BlockScan,
+        },
+        ..default
     }
 }
 

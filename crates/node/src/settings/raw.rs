@@ -38,6 +38,8 @@ pub(crate) struct RawSettings {
     pub(crate) cache_mib: Option<u64>,
     /// What requests may cost.
     pub(crate) limits: RawLimits,
+    /// How queries are answered.
+    pub(crate) planner: RawPlanner,
     /// The chains to follow.
     pub(crate) chains: Vec<RawChainEntry>,
     /// Limits of the service.
@@ -74,6 +76,18 @@ pub(crate) struct RawLimits {
     pub(crate) timeout_seconds: Option<u64>,
     /// Connections at the same time [default: 4096].
     pub(crate) connections: Option<usize>,
+    /// Those of one address; 0 counts none [default: 0].
+    #[serde(alias = "connections_per_peer")]
+    pub(crate) connections_per_peer: Option<usize>,
+}
+
+/// How queries are answered.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct RawPlanner {
+    /// More than 1,000 alternatives at one place of a filter: refuse or block_scan [default: refuse].
+    #[serde(alias = "or_policy")]
+    pub(crate) or_policy: Option<String>,
 }
 
 /// What the ADFS document calls the service.

@@ -128,6 +128,14 @@ const BAD: &[(&str, &str)] = &[
         "limits.blockRange: 0 blocks hold no log",
     ),
     (
+        r#"{ "chains": ["base"], "limits": { "connectionsPerPeer": 1048577 } }"#,
+        "limits.connectionsPerPeer: 1048577 is not between 1 and 1048576",
+    ),
+    (
+        r#"{ "chains": ["base"], "planner": { "orPolicy": "guess" } }"#,
+        "planner.orPolicy: `guess` is neither refuse nor block_scan",
+    ),
+    (
         r#"{ "chains": ["base"], "cacheMib": 1 }"#,
         "cacheMib: 1 is not between 8 and 1048576",
     ),

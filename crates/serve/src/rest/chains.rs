@@ -3,19 +3,27 @@
 use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, SecondsFormat};
+use chronolith_archive::Error as ArchiveError;
 use chronolith_model::{BlockRange, DatasetSet};
 use serde_json::{Value, json};
 
 use super::{At, RestError, chain};
 use crate::context::Context;
+use crate::fault::Fault;
 use crate::names::{dataset_names, scope_words};
+use crate::rpc::RpcError;
 use crate::served::ServedChain;
 use crate::view::View;
 
+/// Each chain is told by itself: one that cannot be read has an error beside what is known of it, and
+/// hides no other.
 pub(crate) async fn list(State(context): State<Context>) -> Json<Value> {
     let mut chains = Vec::new();
     for chain in context.served.iter() {
-        chains.push(about(chain).await);
+        chains.push(match genesis(chain).await {
+            Ok(genesis) => about(chain, genesis),
+            Err(error) => RestError::from(error).beside(about(chain, None)),
+        });
     }
     Json(chains.into())
 }
@@ -24,14 +32,15 @@ pub(crate) async fn one(
     State(context): State<Context>,
     At(id): At<String>,
 ) -> Result<Json<Value>, RestError> {
-    Ok(Json(about(chain(&context, &id)?).await))
+    let chain = chain(&context, &id)?;
+    Ok(Json(about(chain, genesis(chain).await?)))
 }
 
-async fn about(chain: &ServedChain) -> Value {
+fn about(chain: &ServedChain, genesis: Option<u64>) -> Value {
     json!({
         "chainId": chain.id,
         "name": chain.name,
-        "genesisTimestamp": genesis(chain).await,
+        "genesisTimestamp": genesis,
         "startBlock": chain.start_block,
         "datasets": dataset_names(chain.datasets),
         "scope": scope_words(&chain.scope),
@@ -39,32 +48,48 @@ async fn about(chain: &ServedChain) -> Value {
     })
 }
 
-/// The time of block 0, where it is there.
-async fn genesis(chain: &ServedChain) -> Option<u64> {
-    let view = View::take(chain).await.ok()?;
-    let clock = view.clock(0).await.ok()?;
-    clock.map(|clock| clock.timestamp)
+/// The time of block 0; none where that is not there, which is another thing than not to be readable.
+async fn genesis(chain: &ServedChain) -> Result<Option<u64>, RpcError> {
+    match genesis_of(&View::take(chain).await?).await {
+        Err(error) => match View::newer(chain, error.again).await? {
+            Some(view) => genesis_of(&view).await,
+            None => Err(error),
+        },
+        told => told,
+    }
+}
+
+async fn genesis_of(view: &View<'_>) -> Result<Option<u64>, RpcError> {
+    match view.clock(0).await {
+        Ok(clock) => Ok(clock.map(|clock| clock.timestamp)),
+        Err(Fault::Empty | Fault::Archive(ArchiveError::NotCovered { .. })) => Ok(None),
+        Err(fault) => Err(fault.into()),
+    }
 }
 
 /// How far each chain is, by chain id.
 pub(crate) async fn status(State(context): State<Context>) -> Json<Value> {
     let mut chains = Vec::new();
     for chain in context.served.iter() {
-        let view = View::take(chain).await.ok();
-        let head = view.as_ref().and_then(View::head);
+        let view = View::take(chain).await;
+        let head = view.as_ref().ok().and_then(View::head);
         let (indexed, source) = (head.map(|head| head.number), chain.live.source_head());
         let since = chain.live.health().last_good_round_seconds;
         let updated = since.map(|since| (context.clock)().saturating_sub(since));
         // Without a view nobody knows: that is not nothing.
-        let known = source.zip(view.as_ref());
-        chains.push(json!({
+        let known = source.zip(view.as_ref().ok());
+        let status = json!({
             "name": chain.name,
             "chainId": chain.id,
             "lastIndexedBlock": indexed,
             "latestKnownBlock": source,
             "progress": known.map(|(source, view)| progress(chain, there(view), source)),
             "updatedAt": updated.and_then(utc),
-        }));
+        });
+        chains.push(match view {
+            Ok(_) => status,
+            Err(fault) => RestError::from(RpcError::from(fault)).beside(status),
+        });
     }
     Json(chains.into())
 }

@@ -10,7 +10,7 @@ use super::{At, RestError, chain, parameters};
 use crate::context::Context;
 use crate::cursor;
 use crate::pieces::{LogsAnswer, Pieces, Shape};
-use crate::rpc::{ALTERNATIVES_MAX, BlockTag, Fixed, RpcError, about, range_between};
+use crate::rpc::{BlockTag, Fixed, RpcError, about, range_between};
 use crate::view::View;
 
 /// Logs in an answer that asked for no number.
@@ -49,13 +49,14 @@ pub(crate) async fn show(
     let chain = chain(&context, &id)?;
     let view = View::take(chain).await.map_err(RpcError::from)?;
     match answer(&context, &view, &asked).await {
-        Err(error) if error.is_damage => {
-            let refreshed = chain.archive.refresh().await;
-            refreshed.map_err(RpcError::from)?;
-            let view = View::take(chain).await.map_err(RpcError::from)?;
-            Ok(answer(&context, &view, &asked).await?)
+        Err(error) => {
+            let newer = View::newer(chain, error.again).await;
+            match newer.map_err(RpcError::from)? {
+                Some(view) => Ok(answer(&context, &view, &asked).await?),
+                None => Err(error.into()),
+            }
         }
-        other => Ok(other?),
+        answered => Ok(answered?),
     }
 }
 
@@ -102,12 +103,13 @@ fn read(context: &Context, query: Option<&str>) -> Result<Asked, RestError> {
     asked.filter.limit = Some(LIMIT);
     let mut topics: [Vec<Bytes>; 4] = Default::default();
     let mut addresses = Vec::new();
+    let most = context.limits.alternatives;
     for (name, value) in parameters(query, &PARAMETERS, &LISTS, BAD)? {
         let refused = |said: String| bad(&name, &said);
         match name.as_str() {
             "fromBlock" => asked.from = Some(tag(&value).map_err(refused)?),
             "toBlock" => asked.to = Some(tag(&value).map_err(refused)?),
-            "address" => values::<20>(&value, &mut addresses).map_err(refused)?,
+            "address" => values::<20>(&value, most, &mut addresses).map_err(refused)?,
             "limit" => {
                 let most = context.limits.answers.results;
                 let limit = value
@@ -140,7 +142,7 @@ fn read(context: &Context, query: Option<&str>) -> Result<Asked, RestError> {
                     .map_or(0, |digit| digit.wrapping_sub(b'0'));
                 let place = topics.get_mut(usize::from(place));
                 if let Some(values_of) = place {
-                    values::<32>(&value, values_of).map_err(|said| bad(topic, &said))?;
+                    values::<32>(&value, most, values_of).map_err(|said| bad(topic, &said))?;
                 }
             }
         }
@@ -170,13 +172,17 @@ fn tag(text: &str) -> Result<BlockTag, String> {
 }
 
 /// One value, or several with commas between them.
-fn values<const N: usize>(text: &str, values: &mut Vec<Bytes>) -> Result<(), String> {
+fn values<const N: usize>(
+    text: &str,
+    most: Option<usize>,
+    values: &mut Vec<Bytes>,
+) -> Result<(), String> {
     for one in text.split(',') {
         let value = Fixed::<N>::parse(one.trim())?;
         values.push(Bytes::copy_from_slice(&value.0));
     }
-    match values.len() > ALTERNATIVES_MAX {
-        true => Err(format!("more than {ALTERNATIVES_MAX} values")),
-        false => Ok(()),
+    match most {
+        Some(most) if values.len() > most => Err(format!("more than {most} values")),
+        _ => Ok(()),
     }
 }

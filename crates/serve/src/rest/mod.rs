@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::context::Context;
+use crate::fault::Again;
 use crate::rpc::{RpcError, error as codes};
 use crate::served::ServedChain;
 
@@ -48,6 +49,14 @@ impl RestError {
         self
     }
 
+    /// Beside what is known all the same, where one of several things cannot be told.
+    pub(crate) fn beside(&self, mut known: Value) -> Value {
+        if let (Value::Object(known), Value::Object(error)) = (&mut known, self.as_json()) {
+            known.extend(error);
+        }
+        known
+    }
+
     /// As it stands in a body.
     pub(crate) fn as_json(&self) -> Value {
         let mut error = self.more.clone();
@@ -68,7 +77,9 @@ impl From<RpcError> for RestError {
     fn from(error: RpcError) -> Self {
         let (status, code) = match error.code {
             codes::INVALID_PARAMS => (StatusCode::BAD_REQUEST, "INVALID_FILTER"),
-            codes::LIMIT if error.is_busy => (StatusCode::SERVICE_UNAVAILABLE, "BUSY"),
+            codes::LIMIT if error.again == Again::LessBusy => {
+                (StatusCode::SERVICE_UNAVAILABLE, "BUSY")
+            }
             codes::LIMIT => (StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE"),
             codes::PRUNED => (StatusCode::NOT_FOUND, "NOT_COVERED"),
             codes::UNKNOWN_TAG => (StatusCode::NOT_FOUND, "BLOCK_NOT_FOUND"),

@@ -30,13 +30,16 @@ pub(crate) async fn show(State(context): State<Context>) -> Json<Value> {
 
 async fn about(chain: &ServedChain) -> Value {
     let (health, report) = (chain.live.health(), chain.archive.health());
-    let view = View::take(chain).await.ok();
+    let view = View::take(chain).await;
     let (mut head, mut finalized, mut coverage) = (None, None, Vec::new());
-    if let Some(view) = &view {
+    if let Ok(view) = &view {
         head = clock_of(view, view.head()).await;
         finalized = clock_of(view, view.finalized()).await;
         coverage = intervals(view);
     }
+    // Without a view the chain looks empty: then that is what goes wrong.
+    let trouble = health.trouble.clone();
+    let trouble = trouble.or(view.err().map(|fault| fault.to_string()));
     json!({
         "chainId": chain.id,
         "name": chain.name,
@@ -49,7 +52,7 @@ async fn about(chain: &ServedChain) -> Value {
         "notReadyReason": health.not_ready_reason,
         "paused": health.paused,
         "pausedReason": health.paused_reason,
-        "trouble": health.trouble,
+        "trouble": trouble,
         "finality": chain.finality,
         "datasets": dataset_names(chain.datasets),
         "scope": scope_words(&chain.scope),

@@ -37,8 +37,14 @@ pub(super) async fn by_hash(view: &View<'_>, params: &Params<'_>) -> Result<Answ
     let whole = params.maybe::<bool>(1)?.unwrap_or(false);
     match view.find_block(&hash).await? {
         Some(clock) => block(view, clock, whole).await,
-        None => Ok(Answer::null()),
+        None => no_such_hash(view),
     }
+}
+
+/// Null, where that is known to be true.
+fn no_such_hash(view: &View<'_>) -> Result<Answer, RpcError> {
+    view.known_newest()?;
+    Ok(Answer::null())
 }
 
 pub(super) async fn count_by_number(
@@ -46,7 +52,10 @@ pub(super) async fn count_by_number(
     params: &Params<'_>,
 ) -> Result<Answer, RpcError> {
     let number = resolve(view, params.get::<BlockTag>(0)?)?;
-    count(view, view.clock(number).await?).await
+    match view.clock(number).await? {
+        Some(clock) => count(view, clock).await,
+        None => Ok(Answer::null()),
+    }
 }
 
 pub(super) async fn count_by_hash(
@@ -54,14 +63,14 @@ pub(super) async fn count_by_hash(
     params: &Params<'_>,
 ) -> Result<Answer, RpcError> {
     let hash = params.get::<Fixed<32>>(0)?.into();
-    count(view, view.find_block(&hash).await?).await
+    match view.find_block(&hash).await? {
+        Some(clock) => count(view, clock).await,
+        None => no_such_hash(view),
+    }
 }
 
-async fn count(view: &View<'_>, clock: Option<BlockClock>) -> Result<Answer, RpcError> {
-    match clock {
-        Some(clock) => Ok(Answer::quantity(txs(view, clock.number).await?.len() as u64)),
-        None => Ok(Answer::null()),
-    }
+async fn count(view: &View<'_>, clock: BlockClock) -> Result<Answer, RpcError> {
+    Ok(Answer::quantity(txs(view, clock.number).await?.len() as u64))
 }
 
 pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<Answer, RpcError> {
@@ -82,7 +91,7 @@ pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<
     };
     let Some((number, index)) = place else {
         view.known_whole(DatasetSet::of(&[Dataset::TxHashes]))?;
-        return Ok(Answer::null());
+        return no_such_hash(view);
     };
     let listed = txs(view, number).await?;
     let bodies = bodies(view, number).await?;

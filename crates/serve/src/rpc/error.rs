@@ -3,7 +3,7 @@
 use chronolith_archive::{Budget, Error as ArchiveError};
 use serde_json::{Value, json};
 
-use crate::fault::Fault;
+use crate::fault::{Again, Fault};
 
 /// What a call answers instead of a result.
 #[derive(Clone, PartialEq, Debug)]
@@ -11,10 +11,8 @@ pub(crate) struct RpcError {
     pub(crate) code: i64,
     pub(crate) message: String,
     pub(crate) data: Option<Value>,
-    /// Whether it may go well with a newer state of the archive.
-    pub(crate) is_damage: bool,
-    /// Whether the same may go well a moment later, when others have their answers.
-    pub(crate) is_busy: bool,
+    /// Whether the same may go well a moment later.
+    pub(crate) again: Again,
 }
 
 pub(crate) const PARSE: i64 = -32_700;
@@ -50,8 +48,7 @@ impl RpcError {
             code,
             message: brief(message),
             data: None,
-            is_damage: false,
-            is_busy: false,
+            again: Again::No,
         }
     }
 
@@ -74,15 +71,21 @@ impl RpcError {
 
 impl From<Fault> for RpcError {
     fn from(fault: Fault) -> Self {
-        match fault {
+        let (again, said) = (fault.again(), fault.to_string());
+        let error = match fault {
             Fault::Archive(error) => error.into(),
-            Fault::NotKept(_) => Self::new(PRUNED, format!("pruned history unavailable: {fault}")),
-            Fault::Unsettled | Fault::Empty => Self::new(SERVER, fault.to_string()),
-            Fault::Busy => Self {
-                is_busy: true,
-                ..Self::new(LIMIT, fault.to_string())
+            Fault::NotKept(_) => Self::new(PRUNED, format!("pruned history unavailable: {said}")),
+            Fault::Unsettled | Fault::Empty => Self::new(SERVER, said),
+            Fault::NotYet {
+                indexed,
+                source_head,
+            } => Self {
+                data: Some(json!({ "indexedUpTo": indexed, "sourceHead": source_head })),
+                ..Self::new(SERVER, said)
             },
-        }
+            Fault::Busy => Self::new(LIMIT, said),
+        };
+        Self { again, ..error }
     }
 }
 
@@ -97,8 +100,7 @@ impl From<ArchiveError> for RpcError {
                     "missing": [missing.start, missing.end.saturating_sub(1)],
                     "covered": (!covered.is_empty()).then(|| [covered.start, covered.end - 1]),
                 })),
-                is_damage: false,
-                is_busy: false,
+                again: Again::No,
             },
             ArchiveError::TooLarge {
                 budget,
@@ -133,14 +135,13 @@ impl From<ArchiveError> for RpcError {
                     "expected": cursor.hash.to_string(),
                     "hash": archived.to_string(),
                 })),
-                is_damage: false,
-                is_busy: false,
+                again: Again::No,
             },
             error => {
                 // Where files lie is nobody's business: it is in the log.
                 tracing::error!(%said, "an answer was not possible");
                 Self {
-                    is_damage: matches!(error, ArchiveError::Corrupt { .. }),
+                    again: Fault::Archive(error).again(),
                     ..Self::new(
                         INTERNAL,
                         "the archive cannot be read right now: the log says why",

@@ -23,7 +23,7 @@ pub(super) async fn get_logs(
     view: &View<'_>,
     params: &Params<'_>,
 ) -> Result<Answer, RpcError> {
-    let Object(asked) = params.get::<Object<Filter>>(0)?;
+    let asked = asked(context, params)?;
     let range = range_of(context, view, &asked).await?;
     let filter = filter_of(asked, range);
     let page = context.query(view, range, &filter).await?;
@@ -32,6 +32,13 @@ pub(super) async fn get_logs(
         held: page.1,
         ..LogsAnswer::default()
     }))
+}
+
+/// The filter of a call, within what is allowed.
+fn asked(context: &Context, params: &Params<'_>) -> Result<Filter, RpcError> {
+    let Object(asked) = params.get::<Object<Filter>>(0)?;
+    asked.check_alternatives(context.limits.alternatives)?;
+    Ok(asked)
 }
 
 /// What `chronolith_getLogs` takes beside the filter.
@@ -53,7 +60,7 @@ pub(super) async fn get_page(
     view: &View<'_>,
     params: &Params<'_>,
 ) -> Result<Answer, RpcError> {
-    let Object(asked) = params.get::<Object<Filter>>(0)?;
+    let asked = asked(context, params)?;
     let Object(paging) = params.get::<Object<Paging>>(0)?;
     check_anchor(view, asked.from_block, paging.from_block_hash).await?;
     let range = range_of(context, view, &asked).await?;
@@ -212,7 +219,8 @@ pub(crate) fn range_between(
 
 fn filter_of(asked: Filter, range: BlockRange) -> LogFilter {
     let mut filter = LogFilter::over(range);
-    filter.emitters = asked.address.0;
-    filter.topics = asked.topics.0;
+    filter.emitters = asked.address.clause;
+    let topics = asked.topics.0.into_iter();
+    filter.topics = topics.map(|topic| topic.clause).collect();
     filter
 }

@@ -29,7 +29,7 @@ pub(crate) use logs::{about, range_between};
 pub(crate) use reply::Answer;
 use reply::Reply;
 pub(crate) use wire::Object;
-pub(crate) use wire::{ALTERNATIVES_MAX, BlockTag, Fixed};
+pub(crate) use wire::{BlockTag, Fixed};
 use wire::{Params, Request};
 
 /// How much longer than a query a call may take.
@@ -136,27 +136,19 @@ fn refuse(raw: &RawValue, full: &str) -> Option<Reply> {
 async fn call(context: &Context, chain: &ServedChain, raw: &RawValue) -> Option<Reply> {
     let request = match serde_json::from_str::<Object<Request<'_>>>(raw.get()) {
         Ok(Object(request)) => request,
-        Err(error) => {
-            let message = format!("invalid request: {error}");
-            return Some(Reply::refused(RpcError::new(
-                error::INVALID_REQUEST,
-                message,
-            )));
-        }
+        Err(error) => return Some(Reply::refused(no_request(&error.to_string()))),
     };
-    let id = request.id?;
-    let sort = id.get().bytes().next().unwrap_or(b'{');
-    // Half a character can be escaped in a text, and no reader of the answer could take it.
-    let is_text = sort != b'"' || serde_json::from_str::<Cow<'_, str>>(id.get()).is_ok();
-    let is_id = is_text && matches!(sort, b'"' | b'-' | b'0'..=b'9' | b'n');
-    if id.get().len() > ID_BYTES_MAX || !is_id {
-        let message = format!(
-            "invalid request: an id is a number, a text or null, and at most {ID_BYTES_MAX} bytes"
-        );
-        return Some(Reply::refused(RpcError::new(
-            error::INVALID_REQUEST,
-            message,
-        )));
+    let wrong_version = (!request.is_version_2()).then(|| no_request("jsonrpc must be \"2.0\""));
+    let Some(id) = request.id else {
+        return wrong_version.map(Reply::refused);
+    };
+    if !is_id(id) {
+        let message =
+            format!("an id is a number, a text or null, and at most {ID_BYTES_MAX} bytes");
+        return Some(Reply::refused(no_request(&message)));
+    }
+    if let Some(wrong) = wrong_version {
+        return Some(Reply::new(id, Err(wrong)));
     }
     let began = Instant::now();
     // A query ends by itself before this, and then names a range that works.
@@ -171,6 +163,19 @@ async fn call(context: &Context, chain: &ServedChain, raw: &RawValue) -> Option<
     let meters = &context.meters;
     meters.call(chain.id, &request.method, outcome.is_ok(), began.elapsed());
     Some(Reply::new(id, outcome).held_by(context).await)
+}
+
+fn no_request(why: &str) -> RpcError {
+    RpcError::new(error::INVALID_REQUEST, format!("invalid request: {why}"))
+}
+
+/// Whether it may be sent back as an id.
+fn is_id(id: &RawValue) -> bool {
+    let sort = id.get().bytes().next().unwrap_or(b'{');
+    // Half a character can be escaped in a text, and no reader of the answer could take it.
+    let is_text = sort != b'"' || serde_json::from_str::<Cow<'_, str>>(id.get()).is_ok();
+    let is_sort = matches!(sort, b'"' | b'-' | b'0'..=b'9' | b'n');
+    is_text && is_sort && id.get().len() <= ID_BYTES_MAX
 }
 
 /// Every method.
@@ -203,7 +208,7 @@ const WITHOUT_PARAMS: [&str; 7] = [
     "chronolith_getCoverage",
 ];
 
-/// Answers from one view; where an object of it is gone by now, once more from a newer one.
+/// Answers from one view; where that may be another answer in a moment, once more from a newer one.
 async fn answer(
     context: &Context,
     chain: &ServedChain,
@@ -217,12 +222,11 @@ async fn answer(
     }
     let view = View::take(chain).await?;
     match dispatch(context, &view, request).await {
-        Err(error) if error.is_damage => {
-            chain.archive.refresh().await?;
-            let view = View::take(chain).await?;
-            dispatch(context, &view, request).await
-        }
-        other => other,
+        Err(error) => match View::newer(chain, error.again).await? {
+            Some(view) => dispatch(context, &view, request).await,
+            None => Err(error),
+        },
+        answered => answered,
     }
 }
 

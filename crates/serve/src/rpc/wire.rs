@@ -14,8 +14,6 @@ use serde_json::value::RawValue;
 
 use super::error::RpcError;
 
-/// Alternatives in one clause, as nodes have it.
-pub(crate) const ALTERNATIVES_MAX: usize = 1_000;
 const TOPICS_MAX: usize = 4;
 
 /// What must be an object: fields of a list have no names, and would be taken by their order.
@@ -45,6 +43,9 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
 /// A call.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Request<'a> {
+    /// Kept as it came: a wrong one is told beside the id.
+    #[serde(borrow, default)]
+    jsonrpc: Option<&'a RawValue>,
     /// None where there is none; one that is null is one.
     #[serde(borrow, default, deserialize_with = "there")]
     pub(crate) id: Option<&'a RawValue>,
@@ -52,6 +53,17 @@ pub(crate) struct Request<'a> {
     pub(crate) method: Cow<'a, str>,
     #[serde(borrow, default)]
     pub(crate) params: Option<&'a RawValue>,
+}
+
+impl Request<'_> {
+    /// Whether it says that it is JSON-RPC 2.0. Nodes refuse what does not.
+    pub(crate) fn is_version_2(&self) -> bool {
+        self.jsonrpc.is_some_and(|raw| {
+            // The second look is for a text with escapes.
+            raw.get() == r#""2.0""#
+                || serde_json::from_str::<String>(raw.get()).is_ok_and(|said| said == "2.0")
+        })
+    }
 }
 
 fn there<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
@@ -150,44 +162,65 @@ pub(crate) struct Filter {
     pub(crate) topics: Topics,
 }
 
+impl Filter {
+    /// Refuses more alternatives at one place than are allowed, each counted as often as it is given.
+    pub(crate) fn check_alternatives(&self, most: Option<usize>) -> Result<(), RpcError> {
+        let of_topics = self.topics.0.iter().map(|topic| topic.given);
+        let given = of_topics.fold(self.address.given, usize::max);
+        match most {
+            Some(most) if given > most => Err(RpcError::params(format!(
+                "invalid argument 0: exceed max addresses or topics per search position ({most})"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Nothing, one value, or several.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Alternatives<const N: usize>(pub(crate) Clause);
+pub(crate) struct Alternatives<const N: usize> {
+    pub(crate) clause: Clause,
+    /// How many were given, some of them perhaps twice.
+    given: usize,
+}
+
+impl<const N: usize> Alternatives<N> {
+    fn new(clause: Clause, given: usize) -> Self {
+        Self { clause, given }
+    }
+}
 
 impl<'de, const N: usize> Deserialize<'de> for Alternatives<N> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(AlternativesVisitor::<N>).map(Self)
+        from.deserialize_any(AlternativesVisitor::<N>)
     }
 }
 
 struct AlternativesVisitor<const N: usize>;
 
 impl<'de, const N: usize> Visitor<'de> for AlternativesVisitor<N> {
-    type Value = Clause;
+    type Value = Alternatives<N>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "0x and {} digits, a list of such, or null", N * 2)
     }
 
-    fn visit_unit<E: serde::de::Error>(self) -> Result<Clause, E> {
-        Ok(Clause::Any)
+    fn visit_unit<E: serde::de::Error>(self) -> Result<Self::Value, E> {
+        Ok(Alternatives::default())
     }
 
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Clause, E> {
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
         let value = Fixed::<N>::parse(text).map_err(E::custom)?;
-        Ok(Clause::OneOf(vec![Bytes::copy_from_slice(&value.0)]))
+        let clause = Clause::OneOf(vec![Bytes::copy_from_slice(&value.0)]);
+        Ok(Alternatives::new(clause, 1))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Clause, A::Error> {
+    // How many may be given is for the settings to say. Here the size of the body bounds them.
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut values = Vec::new();
         let (mut count, mut any) = (0, false);
         while let Some(value) = list.next_element::<Option<Fixed<N>>>()? {
             count += 1;
-            if count > ALTERNATIVES_MAX {
-                return Err(A::Error::custom(format!(
-                    "exceed max addresses or topics per search position ({ALTERNATIVES_MAX})"
-                )));
-            }
             match value {
                 Some(value) => values.push(Bytes::copy_from_slice(&value.0)),
                 // Among alternatives it stands for any, as it does alone.
@@ -196,16 +229,17 @@ impl<'de, const N: usize> Visitor<'de> for AlternativesVisitor<N> {
         }
         values.sort_unstable();
         values.dedup();
-        Ok(match any || values.is_empty() {
+        let clause = match any || values.is_empty() {
             true => Clause::Any,
             false => Clause::OneOf(values),
-        })
+        };
+        Ok(Alternatives::new(clause, count))
     }
 }
 
 /// What is wanted at each position.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Topics(pub(crate) Vec<Clause>);
+pub(crate) struct Topics(pub(crate) Vec<Alternatives<32>>);
 
 impl<'de> Deserialize<'de> for Topics {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -216,21 +250,21 @@ impl<'de> Deserialize<'de> for Topics {
 struct TopicsVisitor;
 
 impl<'de> Visitor<'de> for TopicsVisitor {
-    type Value = Vec<Clause>;
+    type Value = Vec<Alternatives<32>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of topics")
     }
 
-    fn visit_unit<E: serde::de::Error>(self) -> Result<Vec<Clause>, E> {
+    fn visit_unit<E: serde::de::Error>(self) -> Result<Self::Value, E> {
         Ok(Vec::new())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Clause>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut topics = Vec::new();
         while topics.len() < TOPICS_MAX {
-            match list.next_element::<Alternatives<32>>()? {
-                Some(Alternatives(clause)) => topics.push(clause),
+            match list.next_element()? {
+                Some(topic) => topics.push(topic),
                 None => return Ok(topics),
             }
         }

@@ -1,6 +1,6 @@
 //! How Portal is asked, what its statuses mean, and how it has done so far.
 //!
-//! Portal is called by its host in logs and errors: a URL may carry a key.
+//! Portal is called by the end of its host in logs and errors: a URL may carry a key.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,12 +21,12 @@ use super::source::PortalSettings;
 use super::status::{Meaning, meaning, text_of};
 use super::wire::Conflict;
 use crate::endpoint::{
-    CONNECT_TIMEOUT, EndpointReport, RETRY_AFTER_MAX, is_too_slow, name_of, reason_of, retry_after,
+    CONNECT_TIMEOUT, EndpointReport, RETRY_AFTER_MAX, is_too_slow, reason_of, retry_after,
     rpc_span, verify_span,
 };
 use crate::error::{Error, Result};
 use crate::meters::{Meters, Outcome};
-use crate::secrets::Secrets;
+use crate::secrets::{Secrets, name_of};
 use crate::throttle::Throttle;
 
 /// Pauses before a request is sent again; after the last the caller is told.
@@ -109,7 +109,8 @@ impl Client {
         } else {
             RATE_WINDOW
         };
-        let name = name_of(&base);
+        // No endpoint is called so: who is blamed for what goes by the name.
+        let name = format!("Portal {}", name_of(&base));
         Ok(Self {
             meters: Meters::new(settings.chain_id, &name),
             name: name.into(),

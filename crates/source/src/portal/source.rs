@@ -112,7 +112,7 @@ impl PortalSource {
         })
     }
 
-    /// Its host.
+    /// What it is called.
     pub(crate) fn name(&self) -> &str {
         &self.client.name
     }

@@ -1,0 +1,262 @@
+//! Chains that cannot be read for the moment, or not yet to their end: that is an error with words, never
+//! a null that looks as if there were nothing, and other chains are told as ever.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and serves beside asking"
+)]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use chronolith_archive::{Archive, Provenance, Settings};
+use chronolith_finality::{Tail, TailSnapshot};
+use chronolith_model::{Block, BlockRef, ChainId, Dataset, DatasetSet, Scope, Verification};
+use chronolith_serve::{
+    ChainHealth, EndpointHealth, Ingested, Limits, Live, Probe, Reorg, Room, RpcHealth, Served,
+    ServedChain, listen, public,
+};
+use chronolith_sim::evm::{EvmNode, EvmSpec};
+use chronolith_sim::{FaultPlan, FaultyBlobs, FaultyMeta};
+use chronolith_store::{MemoryBlobs, MemoryMeta, TakeOver};
+use serde_json::{Value, json};
+use support::rpc::Rpc;
+use tokio::net::TcpListener;
+
+/// A tail that stays as it is, below a source that is this high.
+struct Still {
+    tail: TailSnapshot,
+    source_head: u64,
+    /// So often it is not known yet that the source has nothing newer.
+    unknown: AtomicU32,
+}
+
+impl Live for Still {
+    fn tail(&self) -> TailSnapshot {
+        self.tail.clone()
+    }
+
+    fn source_head(&self) -> Option<u64> {
+        Some(self.source_head)
+    }
+
+    fn is_source_head(&self, _head: BlockRef) -> bool {
+        let left = |left: u32| left.checked_sub(1);
+        let looked = self
+            .unknown
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, left);
+        looked.is_err()
+    }
+
+    fn health(&self) -> ChainHealth {
+        ChainHealth {
+            chain: 0,
+            version: None,
+            topics_watching: None,
+            name: String::new(),
+            rpc: RpcHealth {
+                http: "healthy",
+                ws: "off",
+            },
+            queue_depth: 0,
+            paused: false,
+            paused_reason: None,
+            trouble: None,
+            not_ready_reason: None,
+            last_good_round_seconds: None,
+            last_seen_block: None,
+            last_safe_block: None,
+            last_backfill_block: None,
+            lag_blocks: None,
+            last_safe_inclusion: None,
+            l1: None,
+        }
+    }
+
+    fn endpoints(&self) -> Vec<EndpointHealth> {
+        Vec::new()
+    }
+
+    fn reorgs(&self) -> Vec<Reorg> {
+        Vec::new()
+    }
+
+    fn ingested(&self) -> Ingested {
+        Ingested::default()
+    }
+}
+
+struct Nobody;
+
+impl Probe for Nobody {
+    fn chains(&self) -> Vec<ChainHealth> {
+        Vec::new()
+    }
+}
+
+/// Archived blocks below a number, and whoever reads them: its reads fail from the day the plan is killed.
+async fn archive(blocks: impl Iterator<Item = Block>, plan: &Arc<FaultPlan>) -> Archive {
+    let (meta, blobs) = (Arc::new(MemoryMeta::new()), Arc::new(MemoryBlobs::new()));
+    let settings = Settings::evm(ChainId(1));
+    let opened = Archive::open_writer(
+        meta.clone(),
+        blobs.clone(),
+        settings.clone(),
+        TakeOver::NoWait,
+    );
+    let writer = opened.await.unwrap();
+    let blocks: Vec<Block> = blocks.collect();
+    if !blocks.is_empty() {
+        let provenance = Provenance::default();
+        let ingested = writer.ingest_finalized_blocks(blocks, &provenance).await;
+        ingested.unwrap();
+    }
+    let meta = Arc::new(FaultyMeta::new(meta, plan.clone()));
+    let blobs = Arc::new(FaultyBlobs::new(blobs, plan.clone()));
+    Archive::open_reader(meta, blobs, settings).await.unwrap()
+}
+
+fn still(tail: TailSnapshot) -> Still {
+    Still {
+        tail,
+        source_head: 30,
+        unknown: AtomicU32::new(u32::MAX),
+    }
+}
+
+fn served(id: u64, archive: Archive, live: Still) -> Arc<ServedChain> {
+    Arc::new(ServedChain {
+        id,
+        name: format!("chain {id}"),
+        datasets: DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]),
+        scope: Scope::All,
+        level: Verification::Linked,
+        start_block: 0,
+        finality: "5 confirmations".to_owned(),
+        archive,
+        live: Arc::new(live),
+    })
+}
+
+/// A node that serves a whole chain, one whose tail does not stand on its archive, one whose archive
+/// cannot be read, and one that has nothing yet.
+async fn serve(node: &EvmNode) -> Rpc {
+    let block = |number: u64| node.block(number).unwrap().to_model();
+    let mut apart = Tail::new(1 << 20, None);
+    apart.push(block(20)).unwrap();
+    let none = || still(Tail::new(0, None).snapshot());
+    let (good, bad) = (FaultPlan::none(), FaultPlan::none());
+    let chains = vec![
+        served(1, archive((0..=10).map(block), &good).await, none()),
+        served(
+            2,
+            archive((0..=10).map(block), &good).await,
+            still(apart.snapshot()),
+        ),
+        served(3, archive((0..=10).map(block), &bad).await, none()),
+        served(4, archive(std::iter::empty(), &good).await, none()),
+    ];
+    bad.kill();
+    listening(chains).await
+}
+
+async fn listening(chains: Vec<Arc<ServedChain>>) -> Rpc {
+    let limits = Limits::default();
+    let router = public(
+        Served::new(chains),
+        Arc::new(Nobody),
+        limits,
+        Arc::new(|| 0),
+    );
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let room = Room {
+        connections: limits.connections,
+        per_peer: None,
+    };
+    tokio::spawn(listen(listener, router, room));
+    Rpc::new(base)
+}
+
+/// Each with its value of a field and the code of its error, by chain.
+fn told(list: &Value, field: &str) -> Vec<(Value, Value)> {
+    let list = list.as_array().unwrap().iter();
+    let told = list.map(|one| (one[field].clone(), one["error"]["code"].clone()));
+    told.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_is_no_null() {
+    let node = EvmNode::new(EvmSpec::tiny(5), 30);
+    let rpc = serve(&node).await;
+    let (null, fault, rearranged) = (json!(null), json!("INTERNAL_ERROR"), json!("NOT_READY"));
+    let genesis = json!(node.block(0).unwrap().to_model().clock.timestamp);
+    let (status, chains) = rpc.get("/v1/chains").await;
+    assert_eq!(status, 200);
+    let expected = [
+        (genesis.clone(), null.clone()),
+        (null.clone(), rearranged.clone()),
+        (null.clone(), fault.clone()),
+        (null.clone(), null.clone()),
+    ];
+    assert_eq!(told(&chains, "genesisTimestamp"), expected, "{chains}");
+    for (id, status, code) in [
+        (1, 200, &null),
+        (2, 503, &rearranged),
+        (3, 500, &fault),
+        (4, 200, &null),
+    ] {
+        let (is, chain) = rpc.get(&format!("/v1/chains/{id}")).await;
+        assert_eq!((is, &chain["error"]["code"]), (status, code), "{chain}");
+        assert!(
+            status != 200 || chain["genesisTimestamp"] == expected[id - 1].0,
+            "{chain}"
+        );
+    }
+    let (status, chains) = rpc.get("/v1/indexing-status").await;
+    assert_eq!(status, 200);
+    let expected = [
+        (json!(10), null.clone()),
+        (null.clone(), rearranged),
+        (json!(10), null.clone()),
+        (null.clone(), null.clone()),
+    ];
+    assert_eq!(told(&chains, "lastIndexedBlock"), expected, "{chains}");
+    let (_, overview) = rpc.get("/v1/overview").await;
+    let troubled = |chain: &Value| chain["trouble"].is_string();
+    let troubled: Vec<bool> = overview["chains"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(troubled)
+        .collect();
+    assert_eq!(troubled, [false, true, false, false], "{overview}");
+}
+
+/// A block that was just seen is waited for before it is said that a hash is not there: on a chain of fast
+/// blocks every other question would be an error. Where there is much to index, nobody waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_indexed_in_a_moment_is_waited_for() {
+    let node = EvmNode::new(EvmSpec::tiny(6), 10);
+    let block = |number: u64| node.block(number).unwrap().to_model();
+    let unknown = json!([format!("0x{}", "11".repeat(32)), false]);
+    // The last would be null if it had been looked at as often as the first.
+    for (source_head, looks, is_null) in [(11, 3, true), (11, u32::MAX, false), (40, 3, false)] {
+        let live = Still {
+            source_head,
+            unknown: AtomicU32::new(looks),
+            ..still(Tail::new(0, None).snapshot())
+        };
+        let archive = archive((0..=10).map(block), &FaultPlan::none()).await;
+        let rpc = listening(vec![served(31_337, archive, live)]).await;
+        let answer = rpc.answer("eth_getBlockByHash", unknown.clone()).await;
+        let data = json!({ "indexedUpTo": 10, "sourceHead": source_head });
+        match is_null {
+            true => assert_eq!(answer.get("result"), Some(&json!(null)), "{answer}"),
+            false => assert_eq!(answer["error"]["data"], data, "{answer}"),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Connections from one address: counted, and refused above a number.
+//!
+//! A subscriber has a whole network of IPv6 addresses, so those of one /64 count together.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::meters;
+
+/// How many connections each address has open. Those that have none are not remembered.
+#[derive(Clone, Default)]
+struct Open(Arc<Mutex<HashMap<IpAddr, Peer>>>);
+
+#[derive(Default)]
+struct Peer {
+    connections: usize,
+    /// Whether the log says already that it has too many.
+    told: bool,
+}
+
+/// Who may connect.
+pub(crate) struct Peers {
+    /// Connections of one address; none where they are not counted.
+    most: Option<usize>,
+    open: Open,
+}
+
+/// A connection that counts while this is held.
+pub(crate) struct Seat {
+    of: Option<(IpAddr, Open)>,
+}
+
+impl Peers {
+    pub(crate) fn new(most: Option<usize>) -> Self {
+        let open = Open::default();
+        Self { most, open }
+    }
+
+    /// Room for a connection from an address; none where it has too many.
+    pub(crate) fn admit(&self, address: IpAddr) -> Option<Seat> {
+        let Some(most) = self.most else {
+            return Some(Seat { of: None });
+        };
+        let address = counted_as(address);
+        let mut open = self.open.lock();
+        let peer = open.entry(address).or_default();
+        if peer.connections < most {
+            peer.connections += 1;
+            let of = Some((address, self.open.clone()));
+            return Some(Seat { of });
+        }
+        meters::refused();
+        // Once until it has none: whoever connects in a loop must not fill the log.
+        if !std::mem::replace(&mut peer.told, true) {
+            tracing::warn!(
+                %address,
+                most,
+                "too many connections from one address, more are refused (limits.connectionsPerPeer)"
+            );
+        }
+        None
+    }
+}
+
+impl Open {
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Peer>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let Some((address, open)) = &self.of else {
+            return;
+        };
+        let mut open = open.lock();
+        if let Some(peer) = open.get_mut(address) {
+            peer.connections = peer.connections.saturating_sub(1);
+            if peer.connections == 0 {
+                open.remove(address);
+            }
+        }
+    }
+}
+
+/// What an address counts as.
+fn counted_as(address: IpAddr) -> IpAddr {
+    /// The network's part of an address.
+    const NETWORK: u128 = !0 << 64;
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK).into(),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether each of these is let in, one after the other, all staying.
+    #[track_caller]
+    fn check(most: Option<usize>, addresses: &[&str], expected: &[bool]) {
+        let peers = Peers::new(most);
+        let seats = addresses
+            .iter()
+            .map(|one| peers.admit(one.parse().unwrap()));
+        let seats: Vec<Option<Seat>> = seats.collect();
+        let admitted: Vec<bool> = seats.iter().map(Option::is_some).collect();
+        assert_eq!(admitted, expected, "{addresses:?}");
+        drop(seats);
+        assert!(peers.open.lock().is_empty(), "somebody is remembered");
+    }
+
+    #[test]
+    fn each_address_has_its_own_room() {
+        let one = "192.0.2.1";
+        check(None, &[one, one, one], &[true; 3]);
+        check(
+            Some(2),
+            &[one, one, one, "192.0.2.2"],
+            &[true, true, false, true],
+        );
+        check(Some(1), &[one, "::ffff:192.0.2.1"], &[true, false]);
+        let same_network = ["2001:db8::1", "2001:db8::ffff:1"];
+        check(Some(1), &same_network, &[true, false]);
+        check(Some(1), &["2001:db8::1", "2001:db8:0:1::1"], &[true, true]);
+    }
+
+    #[test]
+    fn a_connection_that_ends_makes_room() {
+        let peers = Peers::new(Some(1));
+        let address: IpAddr = "192.0.2.1".parse().unwrap();
+        let seat = peers.admit(address);
+        assert!(seat.is_some() && peers.admit(address).is_none());
+        drop(seat);
+        assert!(peers.admit(address).is_some());
+    }
+}
