@@ -53,6 +53,7 @@ bench-follow: ## following chains beside a bare client (FOLLOW_ARGS="--divide 10
 bench-serve: ## answers over HTTP beside PostgreSQL (SERVE_ARGS="--divide 4" makes it shorter)
 	@scripts/need cargo cc postgres
 	cargo bench --locked -p chronolith-node --bench serve -- $(SERVE_ARGS)
+	cargo run --locked --release -p chronolith-archive --example clock_scale -- $(CLOCK_ARGS)
 
 demo: ## follow two simulated chains with reorgs (DEMO_ARGS="--seconds 20" ends it by itself)
 	@scripts/need cargo cc

@@ -1,18 +1,17 @@
 //! One chain as the node runs it: its source, its archive, and the blocks between the two.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, ensure};
-use chronolith_archive::{Archive, Settings as ArchiveSettings};
+use anyhow::{Context as _, Result, anyhow, ensure};
+use chronolith_archive::{Archive, Place, Settings as ArchiveSettings};
 use chronolith_finality::{Rule, Settings as WindowSettings, Tail, TailSnapshot, Tracker};
 use chronolith_model::{BlockRange, BlockRef, ChainId, Hash32, Verification};
 use chronolith_source::evm::{EvmSettings, EvmSource};
 use chronolith_source::portal::PortalSource;
 use chronolith_source::{EndpointReport, JointSource, Source, Want};
-use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 
 use crate::acts::Acts;
 use crate::gaps::Gaps;
@@ -20,6 +19,7 @@ use crate::genesis;
 use crate::history::History;
 use crate::l1::L1;
 use crate::meters::Meters;
+use crate::place::ArchivePlace;
 use crate::settings::{ChainSettings, Finality, Mode};
 
 /// Blocks that wait for finality may take this many bytes.
@@ -54,6 +54,8 @@ pub(crate) struct Chain {
     pub(crate) seen: History,
     /// What operators ask for.
     pub(crate) acts: Acts,
+    /// Keeps other processes of this machine away, while this lives.
+    lock: Option<File>,
 }
 
 /// What lies above the archive. All of it changes together.
@@ -73,18 +75,20 @@ pub(crate) struct Proof {
 
 impl Chain {
     /// Opens the archive for writing and makes sure that the source serves this chain.
-    pub(crate) async fn open(settings: ChainSettings, dir: &Path) -> Result<Self> {
+    pub(crate) async fn open(settings: ChainSettings, place: &ArchivePlace) -> Result<Self> {
         let source = open_source(&settings).await?;
         tell_syncing(&settings, &*source).await;
-        let archive = open_writer(&settings, dir).await?;
-        genesis::check(&settings, dir, &*source).await?;
-        Self::with(settings, archive, source, false).await
+        let (archive, lock) = open_writer(&settings, place).await?;
+        genesis::check(&settings, place.notes(), &*source).await?;
+        let mut chain = Self::with(settings, archive, source, false).await?;
+        chain.lock = lock;
+        Ok(chain)
     }
 
     /// Opens the archive for reading, beside the process that writes it.
-    pub(crate) async fn open_beside(settings: ChainSettings, dir: &Path) -> Result<Self> {
+    pub(crate) async fn open_beside(settings: ChainSettings, place: &ArchivePlace) -> Result<Self> {
         let source = open_source(&settings).await?;
-        let archive = open_reader(&settings, dir).await?;
+        let archive = open_reader(&settings, place).await?;
         Self::with(settings, archive, source, true).await
     }
 
@@ -113,6 +117,7 @@ impl Chain {
             gaps: Mutex::default(),
             seen: History::default(),
             acts: Acts::default(),
+            lock: None,
             settings,
         })
     }
@@ -308,34 +313,51 @@ pub(crate) fn archive_settings(settings: &ChainSettings) -> ArchiveSettings {
     archive
 }
 
-async fn open_writer(settings: &ChainSettings, dir: &Path) -> Result<Archive> {
-    std::fs::create_dir_all(dir)
-        .with_context(|| format!("cannot write to the data directory {}", dir.display()))?;
-    let meta = Arc::new(FileMeta::open_writer(dir)?);
-    let blobs = Arc::new(FileBlobs::open_writer(dir)?);
-    let archive = Archive::open_writer(meta, blobs, archive_settings(settings), TakeOver::NoWait);
-    let archive = archive.await;
-    archive.with_context(|| format!("cannot open the archive in {}", dir.display()))
+async fn open_writer(
+    settings: &ChainSettings,
+    place: &ArchivePlace,
+) -> Result<(Archive, Option<File>)> {
+    let writable = place.writer().await?;
+    let mut archive = archive_settings(settings);
+    if let Some(instance) = writable.instance {
+        archive.instance = instance;
+    }
+    let Place { meta, blobs } = writable.place;
+    let archive = Archive::open_writer(meta, blobs, archive, writable.take_over).await;
+    let archive = archive.with_context(|| format!("cannot open the archive in {place}"))?;
+    Ok((archive, writable.lock))
 }
 
 /// Opens a chain's archive for reading.
-pub(crate) async fn open_reader(settings: &ChainSettings, dir: &Path) -> Result<Archive> {
+pub(crate) async fn open_reader(settings: &ChainSettings, place: &ArchivePlace) -> Result<Archive> {
+    let exists = match place.directory() {
+        Some(dir) => dir.exists(),
+        None => place.has_archive().await?,
+    };
     ensure!(
-        dir.exists(),
-        "there is no archive of {} yet in {}: start `chronolith run` first",
+        exists,
+        "there is no archive of {} yet in {place}: start `chronolith run` first",
         settings.name,
-        dir.display()
     );
-    let meta = Arc::new(FileMeta::open_reader(dir));
-    let blobs = Arc::new(FileBlobs::open_reader(dir));
+    let Place { meta, blobs } = place.reader();
     let archive = Archive::open_reader(meta, blobs, archive_settings(settings)).await;
-    archive.with_context(|| format!("cannot open the archive in {}", dir.display()))
+    archive.with_context(|| format!("cannot open the archive in {place}"))
 }
 
-/// Opens a chain's archive for an operator's act.
-pub(crate) async fn open_for_operator(settings: &ChainSettings, dir: &Path) -> Result<Archive> {
-    ensure!(dir.exists(), "there is no archive in {}", dir.display());
-    open_writer(settings, dir)
-        .await
-        .context("stop the node that follows this chain first")
+/// Opens a chain's archive for an operator's act, with the lock to hold meanwhile. Where others may
+/// write it, an archive that somebody else still writes is given up.
+pub(crate) async fn open_for_operator(
+    settings: &ChainSettings,
+    place: &ArchivePlace,
+) -> Result<(Archive, Option<File>)> {
+    if let Some(dir) = place.directory() {
+        ensure!(dir.exists(), "there is no archive in {place}");
+    } else {
+        ensure!(place.has_archive().await?, "there is no archive in {place}");
+        eprintln!("looking whether somebody writes {place}");
+    }
+    let patience = archive_settings(settings).lease_ttl * 2;
+    let opened = tokio::time::timeout(patience, open_writer(settings, place)).await;
+    let opened = opened.unwrap_or_else(|_| Err(anyhow!("somebody writes {place}")));
+    opened.context("stop the node that follows this chain first")
 }

@@ -21,6 +21,7 @@ mod l1;
 mod log;
 mod meters;
 mod operations;
+mod place;
 mod progress;
 mod reader;
 mod readiness;

@@ -1,6 +1,5 @@
 //! A chain whose archive another process writes: it is read, and new states are taken as they come.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,7 @@ use chronolith_serve::{
 
 use crate::chain::open_reader;
 use crate::operations::without_paths;
+use crate::place::ArchivePlace;
 use crate::readiness::{Facts, why_not_ready};
 use crate::serving::served_as;
 use crate::settings::ChainSettings;
@@ -36,8 +36,8 @@ struct Looked {
 }
 
 impl Reader {
-    pub(crate) async fn open(settings: ChainSettings, dir: &Path) -> Result<Self> {
-        let archive = open_reader(&settings, dir).await?;
+    pub(crate) async fn open(settings: ChainSettings, place: &ArchivePlace) -> Result<Self> {
+        let archive = open_reader(&settings, place).await?;
         let looked = Looked {
             good: Some(Instant::now()),
             trouble: None,

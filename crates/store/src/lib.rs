@@ -38,6 +38,8 @@ pub use files::{FileBlobs, FileMeta};
 pub use lease::{Claim, TakeOver, wait_until_quiet};
 pub use memory::{MemoryBlobs, MemoryMeta};
 pub use name::{NAME_BYTES_MAX, NAME_PART_BYTES_MAX};
-pub use object::{KEEP_VERSIONS, ObjectBlobs, ObjectMeta, open_object_store, probe_create_only};
+pub use object::{
+    KEEP_VERSIONS, ObjectBlobs, ObjectMeta, ObjectPlace, open_object_store, probe_create_only,
+};
 pub use port::{BlobInfo, BlobStore, BlobWriter, MetaStore, Version, Versioned};
 pub use postgres::PostgresMeta;

@@ -22,7 +22,7 @@ use crate::{Error, Result};
 
 pub use blobs::ObjectBlobs;
 pub use meta::{KEEP_VERSIONS, ObjectMeta};
-pub use open::open_object_store;
+pub use open::{ObjectPlace, open_object_store};
 pub use probe::probe_create_only;
 
 /// Where below a prefix the key of a checked name is.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The store's contract suite and races on an S3-compatible server that this script starts and stops.
+# The store's contract suite and races, and the program with archives that machines share, on an S3-compatible server that this script starts and stops.
 # As root, with the tool ceph-s3 at hand: Ceph, a real distributed store. Otherwise moto, which
 # checks and then writes: it shows that the protocol is spoken, and proves no race.
 #   CEPH_S3=path/to/ceph-s3   where the tool is, if not in ../shared/tools beside the checkout
@@ -54,6 +54,9 @@ export CHRONOLITH_S3_KEY=AKTEST CHRONOLITH_S3_SECRET=SKTEST
 curl -sS -f -o /dev/null -H "x-amz-content-sha256: $(printf '' | sha256sum | cut -d' ' -f1)" --user "$CHRONOLITH_S3_KEY:$CHRONOLITH_S3_SECRET" \
   --aws-sigv4 "aws:amz:us-east-1:s3" -X PUT "$ENDPOINT/$CHRONOLITH_S3_BUCKET"
 cargo test -p chronolith-store --features s3 --test s3 -- --nocapture
+AWS_ENDPOINT=$ENDPOINT AWS_ALLOW_HTTP=true AWS_REGION=us-east-1 \
+  AWS_ACCESS_KEY_ID=$CHRONOLITH_S3_KEY AWS_SECRET_ACCESS_KEY=$CHRONOLITH_S3_SECRET \
+  cargo test -p chronolith-node --test shared_storage -- --nocapture
 
 if [ "$SERVER" = moto ]; then
   echo "store: moto only: the protocol works, but NO RACE WAS PROVEN (needs root and ceph-s3)"

@@ -1,14 +1,11 @@
 //! `chronolith archive`: what is done to an archive as a whole.
 
-use std::path::Path;
-use std::sync::Arc;
-
 use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_archive::{
     Archive, AuditEntry, Place, RebuildReport, check_format, rebuild_anchors, rebuild_state,
 };
 use chronolith_model::{BlockRef, Hash32};
-use chronolith_store::{FileBlobs, FileMeta};
+use chronolith_store::BlobStore;
 use serde_json::json;
 
 use super::state::chosen;
@@ -17,6 +14,7 @@ use crate::cli::{ArchiveCommand, RebuildState, Wanted};
 use crate::clock::now;
 use crate::exit::Exit;
 use crate::hex::parse_hex;
+use crate::place::ArchivePlace;
 use crate::settings::{ChainSettings, Settings};
 
 /// Ends of segments that are shown to the source, the newest first, before it is given up.
@@ -33,15 +31,17 @@ pub(crate) async fn archive(settings: &Settings, what: &ArchiveCommand) -> Resul
 
 async fn rebuild(settings: &Settings, asked: &RebuildState) -> Result<Exit> {
     let chain = settings.chain(asked.wanted.chain.as_deref())?;
-    let dir = settings.chain_dir(chain);
-    ensure!(dir.exists(), "there is no archive in {}", dir.display());
-    let meta =
-        FileMeta::open_writer(&dir).context("stop the node that follows this chain first")?;
-    check_lost(chain, &dir).await?;
-    let (meta, blobs) = (Arc::new(meta), Arc::new(FileBlobs::open_writer(&dir)?));
+    let place = settings.place(chain);
+    if let Some(dir) = place.directory() {
+        ensure!(dir.exists(), "there is no archive in {place}");
+    }
+    let writable = place.writer().await;
+    let writable = writable.context("stop the node that follows this chain first")?;
+    check_lost(chain, &place).await?;
+    let Place { meta, blobs } = writable.place;
     let anchor = match &asked.anchor {
         Some(text) => parse_anchor(text)?,
-        None => confirmed_anchor(chain, &blobs).await?,
+        None => confirmed_anchor(chain, &*blobs).await?,
     };
     let audit = AuditEntry {
         at: now(),
@@ -60,21 +60,18 @@ async fn rebuild(settings: &Settings, asked: &RebuildState) -> Result<Exit> {
 }
 
 /// Refuses where there is a state that can be used, and says what to do with one that cannot.
-async fn check_lost(chain: &ChainSettings, dir: &Path) -> Result<()> {
-    let state = dir.join("state");
-    if !state.exists() {
+async fn check_lost(chain: &ChainSettings, place: &ArchivePlace) -> Result<()> {
+    if !place.has_archive().await? {
         return Ok(());
     }
-    let meta = Arc::new(FileMeta::open_reader(dir));
-    let blobs = Arc::new(FileBlobs::open_reader(dir));
+    let Place { meta, blobs } = place.reader();
     match Archive::open_reader(meta, blobs, archive_settings(chain)).await {
         Ok(_) => bail!(
             "the archive of {} has its state: there is nothing to rebuild",
             chain.name
         ),
         Err(error) => bail!(
-            "there is a state, and it cannot be used ({error}): move {} away, and say this once more",
-            state.display()
+            "there is a state, and it cannot be used ({error}): move {place}/state away, and say this once more"
         ),
     }
 }
@@ -91,7 +88,7 @@ fn parse_anchor(text: &str) -> Result<BlockRef> {
 }
 
 /// The newest block that both a segment ends with and the source has.
-async fn confirmed_anchor(chain: &ChainSettings, blobs: &FileBlobs) -> Result<BlockRef> {
+async fn confirmed_anchor(chain: &ChainSettings, blobs: &dyn BlobStore) -> Result<BlockRef> {
     let anchors = rebuild_anchors(blobs).await?;
     ensure!(
         !anchors.is_empty(),
@@ -174,12 +171,7 @@ fn tell(
 async fn upgrade(settings: &Settings, wanted: &Wanted) -> Result<Exit> {
     let mut all = Vec::new();
     for chain in chosen(settings, wanted)? {
-        let dir = settings.chain_dir(chain);
-        let place = Place {
-            meta: Arc::new(FileMeta::open_reader(&dir)),
-            blobs: Arc::new(FileBlobs::open_reader(&dir)),
-        };
-        let report = check_format(&place).await;
+        let report = check_format(&settings.place(chain).reader()).await;
         let report = report.with_context(|| format!("chain {}", chain.name))?;
         let objects: u64 = report.objects.values().sum();
         let newest = report.newest;

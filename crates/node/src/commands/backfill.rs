@@ -33,7 +33,7 @@ pub(crate) async fn backfill(settings: &Settings, asked: &BackfillRange) -> Resu
         tell(chain, range, asked, filled)?;
         return Ok(Exit::Done);
     }
-    let archive = open_for_operator(chain, &settings.chain_dir(chain)).await?;
+    let (archive, _lock) = open_for_operator(chain, &settings.place(chain)).await?;
     let source = open_source(chain).await;
     let filled = match source {
         Ok(source) => {

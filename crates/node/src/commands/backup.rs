@@ -1,18 +1,17 @@
 //! `chronolith backup` and `chronolith restore`.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use chronolith_archive::{Copied, Place, copy_archive};
+use chronolith_archive::{Copied, copy_archive};
 use chronolith_model::ChainId;
-use chronolith_store::{FileBlobs, FileMeta};
 use serde_json::{Value, json};
 
 use super::state::chosen;
 use crate::cli::Wanted;
 use crate::exit::Exit;
+use crate::place::ArchivePlace;
 use crate::progress::{Progress, Unit};
 use crate::settings::{ChainSettings, Settings};
 
@@ -23,15 +22,14 @@ const GENESIS: &str = "genesis";
 pub(crate) async fn backup(settings: &Settings, dir: &Path, wanted: &Wanted) -> Result<Exit> {
     let mut told = Vec::new();
     for chain in chosen(settings, wanted)? {
-        let (from, to) = (settings.chain_dir(chain), chain_dir(dir, chain));
+        let (from, to) = (settings.place(chain), backup_of(dir, chain));
         ensure!(
-            from.join("state").exists(),
-            "there is no archive of {} yet in {}",
-            chain.name,
-            from.display()
+            from.has_archive().await?,
+            "there is no archive of {} yet in {from}",
+            chain.name
         );
         ensure!(
-            !same(&from, &to),
+            !same(from.notes(), to.notes()),
             "the backup would lie in the data directory itself"
         );
         let copied = copy(chain, "backup", &from, &to).await;
@@ -46,40 +44,49 @@ pub(crate) async fn backup(settings: &Settings, dir: &Path, wanted: &Wanted) -> 
 pub(crate) async fn restore(settings: &Settings, dir: &Path, wanted: &Wanted) -> Result<Exit> {
     let chains = chosen(settings, wanted)?;
     for chain in &chains {
-        let (from, to) = (chain_dir(dir, chain), settings.chain_dir(chain));
+        let (from, to) = (backup_of(dir, chain), settings.place(chain));
         ensure!(
-            from.join("state").exists(),
-            "there is no whole backup of {} in {}",
-            chain.name,
-            from.display()
+            from.has_archive().await?,
+            "there is no whole backup of {} in {from}",
+            chain.name
         );
+        let exists = match to.directory() {
+            Some(dir) => dir.exists(),
+            None => to.has_archive().await?,
+        };
         ensure!(
-            !to.exists(),
-            "an archive of {} lies in {} already: move it away to restore over it",
-            chain.name,
-            to.display()
+            !exists,
+            "an archive of {} lies in {to} already: move it away to restore over it",
+            chain.name
         );
     }
     let mut told = Vec::new();
     for chain in chains {
-        let (from, to) = (chain_dir(dir, chain), settings.chain_dir(chain));
-        let beside = to.with_extension("restoring");
+        let (from, to) = (backup_of(dir, chain), settings.place(chain));
+        let beside = match &to {
+            ArchivePlace::Directory(dir) => {
+                ArchivePlace::Directory(dir.with_extension("restoring"))
+            }
+            // Objects are there when they are named, and the state that names them comes last.
+            remote => remote.clone(),
+        };
         let copied = copy(chain, "restore", &from, &beside).await;
         let copied = copied.with_context(|| {
-            let beside = beside.display();
             format!(
                 "chain {}: not restored; what was copied so far lies in {beside}",
                 chain.name
             )
         })?;
-        put_in_place(&beside, &to)?;
+        if let (Some(beside), Some(to)) = (beside.directory(), to.directory()) {
+            put_in_place(beside, to)?;
+        }
         told.push(tell(chain, "restored", &copied, wanted));
     }
     print_json(&told, wanted)
 }
 
-fn chain_dir(dir: &Path, chain: &ChainSettings) -> PathBuf {
-    dir.join("chains").join(chain.chain_id.to_string())
+fn backup_of(dir: &Path, chain: &ChainSettings) -> ArchivePlace {
+    ArchivePlace::Directory(dir.join("chains").join(chain.chain_id.to_string()))
 }
 
 fn same(one: &Path, other: &Path) -> bool {
@@ -87,20 +94,18 @@ fn same(one: &Path, other: &Path) -> bool {
     real(one).is_some_and(|one| real(other) == Some(one))
 }
 
-async fn copy(chain: &ChainSettings, what: &'static str, from: &Path, to: &Path) -> Result<Copied> {
-    let source = Place {
-        meta: Arc::new(FileMeta::open_reader(from)),
-        blobs: Arc::new(FileBlobs::open_reader(from)),
-    };
-    let target = Place {
-        meta: Arc::new(FileMeta::open_writer(to)?),
-        blobs: Arc::new(FileBlobs::open_writer(to)?),
-    };
+async fn copy(
+    chain: &ChainSettings,
+    what: &'static str,
+    from: &ArchivePlace,
+    to: &ArchivePlace,
+) -> Result<Copied> {
+    let target = to.writer().await?;
     let mut progress = Progress::of_command(what, &chain.name, Unit::Bytes);
     let told =
         &mut |done: chronolith_archive::Inspected| progress.reach(done.bytes, done.bytes_all);
-    let copied = copy_archive(&source, &target, ChainId(chain.chain_id), told).await?;
-    copy_genesis(from, to)?;
+    let copied = copy_archive(&from.reader(), &target.place, ChainId(chain.chain_id), told).await?;
+    copy_genesis(from.notes(), to.notes())?;
     Ok(copied)
 }
 

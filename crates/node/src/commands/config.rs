@@ -23,6 +23,9 @@ pub(crate) fn config(what: ConfigCommand, path: &Path, overrides: &Overrides) ->
             let settings = Settings::load(path, overrides)?;
             let data = settings.data_dir.display();
             println!("{} is fine. Data goes to {data}.", path.display());
+            if let Some(remote) = &settings.remote {
+                println!("Archives go to {remote}.");
+            }
             println!("Everybody is answered on {}.", settings.listen);
             for chain in &settings.chains {
                 println!(

@@ -181,7 +181,7 @@ async fn set(dir: &Path, address: SocketAddr) -> Result<Stage> {
     settings.data_dir = dir.to_owned();
     let mut chains = Vec::new();
     for chain in &settings.chains {
-        let opened = Chain::open(chain.clone(), &settings.chain_dir(chain)).await?;
+        let opened = Chain::open(chain.clone(), &settings.place(chain)).await?;
         chains.push(Arc::new(opened));
     }
     Ok(Stage {

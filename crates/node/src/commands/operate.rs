@@ -24,7 +24,7 @@ pub(crate) async fn resume(settings: &Settings, act: &Act) -> Result<Exit> {
         let line = format!("{}: the halt is over; the node goes on", chain.name);
         return tell(&act.wanted, &told, &line);
     }
-    let archive = open_for_operator(chain, &settings.chain_dir(chain)).await?;
+    let (archive, _lock) = open_for_operator(chain, &settings.place(chain)).await?;
     archive.resume(audit("resume", &act.reason)).await?;
     archive.release().await?;
     let head = archive.health().head.map(|head| head.number);
@@ -43,7 +43,7 @@ pub(crate) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<Ex
         );
         return tell(&act.wanted, &told, &line);
     }
-    let archive = open_for_operator(chain, &settings.chain_dir(chain)).await?;
+    let (archive, _lock) = open_for_operator(chain, &settings.place(chain)).await?;
     let before = archive.health().head.map(|head| head.number);
     let rewound = archive.rewind(to, audit("rewind", &act.reason)).await;
     rewound.context("rewind")?;
@@ -60,14 +60,14 @@ pub(crate) async fn gc(settings: &Settings, dry_run: bool, wanted: &Wanted) -> R
         let line = format!("{}: the node that runs did it: {told}", chain.name);
         return tell(wanted, &told, &line);
     }
-    let dir = settings.chain_dir(chain);
-    let archive = open_for_operator(chain, &dir).await?;
+    let place = settings.place(chain);
+    let (archive, _lock) = open_for_operator(chain, &place).await?;
     let how = match dry_run {
         true => Collect::DryRun,
         false => Collect::Remove,
     };
-    let (blobs, now) = (dir.join("blobs"), now());
-    let age = |info: &BlobInfo| age_of(&blobs.join(&info.name), now);
+    let (blobs, now) = (place.directory().map(|dir| dir.join("blobs")), now());
+    let age = |info: &BlobInfo| age_of(&blobs.as_ref()?.join(&info.name), now);
     let report = archive.collect_garbage_by_age(how, &age).await?;
     archive.release().await?;
     let (count, removed) = (report.orphans.len(), report.removed);

@@ -17,7 +17,7 @@ use crate::settings::Settings;
 
 pub(crate) async fn logs(settings: &Settings, query: &LogsQuery) -> Result<Exit> {
     let chain = settings.chain(query.wanted.chain.as_deref())?;
-    let archive = open_reader(chain, &settings.chain_dir(chain)).await?;
+    let archive = open_reader(chain, &settings.place(chain)).await?;
     let mut filter = LogFilter::over(range_of(&archive, query.from, query.to)?);
     filter.emitters = clause(&query.address, 20, "--address")?;
     let topics = [
@@ -65,7 +65,7 @@ fn show(page: &LogPage) {
 
 pub(crate) async fn block_at(settings: &Settings, query: &BlockAtQuery) -> Result<Exit> {
     let chain = settings.chain(query.wanted.chain.as_deref())?;
-    let archive = open_reader(chain, &settings.chain_dir(chain)).await?;
+    let archive = open_reader(chain, &settings.place(chain)).await?;
     let side = match query.after {
         true => TimeSide::AtOrAfter,
         false => TimeSide::AtOrBefore,

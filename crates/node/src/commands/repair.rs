@@ -27,12 +27,14 @@ struct Repaired {
 
 pub(crate) async fn repair(settings: &Settings, asked: &RepairRange) -> Result<Exit> {
     let chain = settings.chain(asked.wanted.chain.as_deref())?;
-    let dir = settings.chain_dir(chain);
+    let place = settings.place(chain);
     let opened = match asked.dry_run {
-        true => open_reader(chain, &dir).await,
-        false => open_for_operator(chain, &dir).await,
+        true => open_reader(chain, &place)
+            .await
+            .map(|archive| (archive, None)),
+        false => open_for_operator(chain, &place).await,
     };
-    let archive = opened.map_err(told_to_rebuild)?;
+    let (archive, _lock) = opened.map_err(told_to_rebuild)?;
     let range = range_of(&archive, asked.from, asked.to)?;
     let repaired = match asked.dry_run {
         true => Repaired {

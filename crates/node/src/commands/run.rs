@@ -1,6 +1,7 @@
 //! `chronolith run`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, bail, ensure};
 use chronolith_archive::{Error as ArchiveError, Health};
@@ -20,6 +21,8 @@ use crate::serving;
 use crate::settings::{ChainSettings, Settings};
 use crate::streaming;
 
+/// How often a lease is renewed: three times before others may take the archive over.
+const LEASE_EVERY: Duration = Duration::from_secs(5);
 /// Chains that are opened at the same time.
 const OPEN_AT_ONCE: usize = 8;
 
@@ -50,10 +53,12 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
         probe,
     );
     let mut terminate = signal(SignalKind::terminate()).context("wait for signals")?;
+    let leases = keep_leases(settings, &chains);
     let ended = tokio::select! {
         _ = terminate.recv() => Ok(()),
         _ = tokio::signal::ctrl_c() => Ok(()),
         done = all_done(&mut tasks) => done,
+        lost = leases => lost,
         served = health => served,
         served = admin => served,
         served = public => served,
@@ -78,14 +83,36 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
     }
 }
 
+/// Shows, where others could write the archives, that somebody lives. Ends when one was taken over:
+/// whoever did it writes now, and what this process would still take in could not be published.
+async fn keep_leases(settings: &Settings, chains: &[Arc<Chain>]) -> Result<()> {
+    if settings.remote.is_none() {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(LEASE_EVERY).await;
+        for chain in chains {
+            let name = &chain.settings.name;
+            match chain.archive.renew_lease().await {
+                Ok(()) => {}
+                Err(error @ ArchiveError::Fenced { .. }) => {
+                    return Err(Error::new(error).context(format!("chain {name}")));
+                }
+                // The next round tries again; ingest tells what is wrong.
+                Err(error) => tracing::warn!(chain = %name, %error, "the lease was not renewed"),
+            }
+        }
+    }
+}
+
 /// Opens all chains, several at a time. If one cannot start none does, and every reason is told.
 async fn open_all(settings: &Settings) -> Result<Vec<Chain>> {
     let open = |chain: &ChainSettings| {
-        let (chain, dir) = (chain.clone(), settings.chain_dir(chain));
+        let (chain, place) = (chain.clone(), settings.place(chain));
         async move {
             let named = format!("chain {} ({})", chain.name, chain.chain_id);
             let opened = async {
-                let chain = Chain::open(chain, &dir).await?;
+                let chain = Chain::open(chain, &place).await?;
                 streaming::check(&chain).await?;
                 check_bounded(&chain)?;
                 Ok(chain)

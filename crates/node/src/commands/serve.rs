@@ -36,8 +36,8 @@ type Metrics = metrics_exporter_prometheus::PrometheusHandle;
 async fn archives_alone(settings: &Settings, metrics: Metrics) -> Result<()> {
     let mut readers = Vec::new();
     for chain in &settings.chains {
-        let dir = settings.chain_dir(chain);
-        readers.push(Arc::new(Reader::open(chain.clone(), &dir).await?));
+        let place = settings.place(chain);
+        readers.push(Arc::new(Reader::open(chain.clone(), &place).await?));
     }
     tracing::info!("no tail: `latest` is the newest archived block");
     let served = readers.iter().map(Reader::served).collect();
@@ -52,8 +52,8 @@ async fn archives_alone(settings: &Settings, metrics: Metrics) -> Result<()> {
 async fn with_tails(settings: &Settings, metrics: Metrics) -> Result<()> {
     let mut chains = Vec::new();
     for chain in &settings.chains {
-        let dir = settings.chain_dir(chain);
-        chains.push(Arc::new(Chain::open_beside(chain.clone(), &dir).await?));
+        let place = settings.place(chain);
+        chains.push(Arc::new(Chain::open_beside(chain.clone(), &place).await?));
     }
     let served = chains.iter().map(serving::served).collect();
     let probe = Arc::new(Chains(chains.clone()));

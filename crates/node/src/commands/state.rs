@@ -15,7 +15,7 @@ type Covered = Vec<(BlockRange, Verification)>;
 pub(crate) async fn state(settings: &Settings, wanted: &Wanted) -> Result<Exit> {
     let mut all = Vec::new();
     for chain in chosen(settings, wanted)? {
-        let archive = open_reader(chain, &settings.chain_dir(chain)).await?;
+        let archive = open_reader(chain, &settings.place(chain)).await?;
         let report = archive.health();
         let covered = archive.kept(chain.datasets, &chain.scope);
         if wanted.json {

@@ -52,7 +52,7 @@ impl Found {
 /// and pass its checksums. So must every object that holds one of them, whether a block needs it or only a query.
 pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<Exit> {
     let chain = settings.chain(asked.wanted.chain.as_deref())?;
-    let archive = open_reader(chain, &settings.chain_dir(chain)).await?;
+    let archive = open_reader(chain, &settings.place(chain)).await?;
     let range = range_of(&archive, asked.from, asked.to)?;
     let mut found = look(&archive, chain, range).await?;
     if asked.against_source {

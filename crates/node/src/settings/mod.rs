@@ -25,6 +25,7 @@ use serde_json::Value;
 
 use crate::environment::{DATA_DIR, Overrides};
 use crate::hex::parse_hex;
+use crate::place::{ArchivePlace, Remote};
 use raw::{RawBackfill, RawChain, RawChainEntry, RawEndpoint, RawScope, RawSettings};
 
 pub(crate) use finality::{Finality, L1Settings};
@@ -56,6 +57,8 @@ const PUBLIC_PORTAL: &str = "https://portal.sqd.dev/datasets";
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) data_dir: PathBuf,
+    /// Where archives are, where that is not the data directory.
+    pub(crate) remote: Option<Remote>,
     /// Where everybody is answered, and what that may cost.
     pub(crate) listen: SocketAddr,
     pub(crate) limits: Limits,
@@ -204,6 +207,10 @@ impl Settings {
             admin_token,
             metrics_listen: SocketAddr::from(([0, 0, 0, 0], port.unwrap_or(9_464))),
             data_dir: raw.data_dir.unwrap_or_else(|| DATA_DIR.to_owned()).into(),
+            remote: raw
+                .archive_url
+                .map(|url| Remote::open(&url).context("archiveUrl"))
+                .transpose()?,
             chains,
         })
     }
@@ -235,11 +242,18 @@ impl Settings {
         }
     }
 
-    /// Where a chain's archive lies.
-    pub(crate) fn chain_dir(&self, chain: &ChainSettings) -> PathBuf {
-        self.data_dir
-            .join("chains")
-            .join(chain.chain_id.to_string())
+    /// Where a chain's archive is.
+    pub(crate) fn place(&self, chain: &ChainSettings) -> ArchivePlace {
+        let id = chain.chain_id.to_string();
+        let dir = self.data_dir.join("chains").join(&id);
+        match &self.remote {
+            None => ArchivePlace::Directory(dir),
+            Some(remote) => ArchivePlace::Remote {
+                remote: remote.clone(),
+                part: id,
+                notes: dir,
+            },
+        }
     }
 }
 

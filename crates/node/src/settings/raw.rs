@@ -22,6 +22,10 @@ pub(crate) struct RawSettings {
     /// Where archives are kept [default: ./data]. `DATA_DIR` overrides it.
     #[serde(alias = "data_dir")]
     pub(crate) data_dir: Option<String>,
+    /// Where archives are kept instead, such as s3://bucket/prefix. Keys and endpoint come from the
+    /// environment: AWS_ACCESS_KEY_ID and its like.
+    #[serde(alias = "archive_url")]
+    pub(crate) archive_url: Option<String>,
     /// Address of the public listener.
     pub(crate) listen: Option<String>,
     /// Port of health and metrics [default: 9464].

@@ -5,7 +5,59 @@ use std::sync::Arc;
 use object_store::ObjectStore;
 use object_store::path::Path;
 
+use super::{ObjectBlobs, ObjectMeta};
 use crate::{Error, Result};
+
+/// The option by which objects are deleted one by one.
+const ONE_BY_ONE: &str = "aws_disable_bulk_delete";
+
+/// A place in an object store.
+#[derive(Clone, Debug)]
+pub struct ObjectPlace {
+    store: Arc<dyn ObjectStore>,
+    prefix: Path,
+}
+
+impl ObjectPlace {
+    /// Opens a place by its URL. Nothing is asked of the store yet.
+    ///
+    /// # Errors
+    /// As [`open_object_store`].
+    pub fn open(url: &str, options: &[(String, String)]) -> Result<Self> {
+        let (store, prefix) = open_object_store(url, options)?;
+        Ok(Self { store, prefix })
+    }
+
+    /// A place below this one.
+    #[must_use]
+    pub fn within(&self, part: &str) -> Self {
+        Self {
+            store: self.store.clone(),
+            prefix: self.prefix.clone().join(part),
+        }
+    }
+
+    /// Record and objects, for a writer. The store is tried first, as by
+    /// [`ObjectMeta::open_writer`].
+    ///
+    /// # Errors
+    /// When the store cannot be reached or cannot tell two writers apart.
+    pub async fn writer(&self) -> Result<(ObjectMeta, ObjectBlobs)> {
+        let meta = ObjectMeta::open_writer(self.store.clone(), &self.prefix).await?;
+        Ok((meta, self.blobs()))
+    }
+
+    /// Record and objects, for a reader.
+    #[must_use]
+    pub fn reader(&self) -> (ObjectMeta, ObjectBlobs) {
+        let meta = ObjectMeta::open_reader(self.store.clone(), &self.prefix);
+        (meta, self.blobs())
+    }
+
+    fn blobs(&self) -> ObjectBlobs {
+        ObjectBlobs::new(self.store.clone(), self.prefix.clone())
+    }
+}
 
 /// Opens `s3://bucket/prefix` (feature `s3`), `gs://…` (`gcs`), `az://…` (`azure`) or
 /// `memory:///prefix`, and returns the store and the prefix. Options are those of `object_store`,
@@ -20,7 +72,12 @@ pub fn open_object_store(
     let url = url
         .parse()
         .map_err(|_| refuse("object store URL cannot be parsed"))?;
-    let options = options.iter().map(|(key, value)| (key, value));
+    let options = options
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()));
+    // One object at a time is deleted here. Asked for in bulk, Ceph answers "UnknownError" where two
+    // delete the same object, and inside an answer that is well, so that nothing tries again.
+    let options = [(ONE_BY_ONE, "true")].into_iter().chain(options);
     match object_store::parse_url_opts(&url, options) {
         Ok((store, prefix)) => Ok((store.into(), prefix)),
         // The cause may quote a setting, and a setting may be a secret.

@@ -1,3 +1,5 @@
+//! The block table: every block is found again, and hostile bytes are damage.
+
 use super::*;
 use crate::format::facts::tests::sample;
 use crate::format::segment::{Stretch, place_stretches};

@@ -35,7 +35,7 @@ impl Comparison {
 pub(super) async fn compare(config: &Path, node: &EvmNode, last: u64) -> Result<Comparison> {
     let settings = Settings::load(config, &Overrides::default())?;
     let chain = settings.chain(None)?;
-    let archive = open_reader(chain, &settings.chain_dir(chain)).await?;
+    let archive = open_reader(chain, &settings.place(chain)).await?;
     let head = archive.health().head.context("nothing was archived")?;
     ensure!(
         head.number == last,
@@ -65,7 +65,7 @@ pub(super) async fn compare(config: &Path, node: &EvmNode, last: u64) -> Result<
 pub(super) async fn archived(config: &Path) -> Option<u64> {
     let settings = Settings::load(config, &Overrides::default()).ok()?;
     let chain = settings.chain(None).ok()?;
-    let archive = open_reader(chain, &settings.chain_dir(chain)).await.ok()?;
+    let archive = open_reader(chain, &settings.place(chain)).await.ok()?;
     archive.health().head.map(|head| head.number)
 }
 
