@@ -17,7 +17,7 @@ use crate::data::{Data, hex};
 use crate::{Running, installed, said, start_ours};
 
 /// What Anvil calls its chain.
-pub(crate) const CHAIN: u64 = 31_337;
+const CHAIN: u64 = 31_337;
 const SENDER: &str = "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266";
 const DISPATCHER: &str = "0x00000000000000000000000000000000000000d1";
 const GAS: &str = "0x1000000";
@@ -65,15 +65,8 @@ impl Anvil {
         };
         let log = dir.join("anvil.log");
         let mut command = crate::pinned("0", &program);
-        command.args([
-            "--port",
-            "0",
-            "--color",
-            "never",
-            "--no-mining",
-            "--order",
-            "fifo",
-        ]);
+        command.args(["--port", "0", "--color", "never"]);
+        command.args(["--no-mining", "--order", "fifo"]);
         command.args(["--timestamp", "1700000000", "--disable-block-gas-limit"]);
         command.args(FORK).stdout(std::fs::File::create(&log)?);
         let running = Running(command.spawn().context("start Anvil")?);
@@ -84,11 +77,12 @@ impl Anvil {
         let node = Node::new(&format!("http://{address}"));
         let runtime = tokio::runtime::Runtime::new()?;
         let began = Instant::now();
-        runtime.block_on(node.fill(data))?;
+        let logs = runtime.block_on(node.fill(data))?;
         let filled = began.elapsed();
         let (ours, followed) = follow(dir, &node.url)?;
         println!(
-            "Anvil made its chain in {:.0} s, and it was followed in {:.0}",
+            "chain of Anvil: {} blocks, {logs} logs, made in {:.0} s, followed in {:.1}",
+            data.asked().len(),
             filled.as_secs_f64(),
             followed.as_secs_f64()
         );
@@ -177,7 +171,8 @@ impl Node {
         }
     }
 
-    async fn fill(&self, data: &Data) -> Result<()> {
+    /// Emits the logs of all blocks that are asked about; returns how many.
+    async fn fill(&self, data: &Data) -> Result<usize> {
         self.call(vec![
             ("anvil_setLoggingEnabled", json!([false])),
             ("anvil_setBlockTimestampInterval", json!([12])),
@@ -186,7 +181,7 @@ impl Node {
         .await?;
         let asked: HashSet<&String> = data.pairs.iter().map(|pair| &pair.address).collect();
         let emitter = bytes(&EMITTER, 64);
-        let (mut known, mut nonce) = (HashSet::new(), 0);
+        let (mut known, mut nonce, mut emitted) = (HashSet::new(), 0, 0);
         for block in data.chain.blocks(data.asked()) {
             let mut transactions = Vec::new();
             for logs in block.logs.chunk_by(|a, b| a.tx_index() == b.tx_index()) {
@@ -198,12 +193,14 @@ impl Node {
                 let sent = json!([{ "from": SENDER, "to": DISPATCHER, "data": format!("0x{input}"), "gas": GAS, "nonce": format!("0x{nonce:x}") }]);
                 transactions.push(("eth_sendTransaction", sent));
                 nonce += 1;
+                emitted += logs.len();
             }
             self.call(transactions).await?;
             self.call(vec![("evm_mine", json!([]))]).await?;
         }
         let more = json!([format!("0x{CONFIRMATIONS:x}")]);
-        self.call(vec![("anvil_mine", more)]).await
+        self.call(vec![("anvil_mine", more)]).await?;
+        Ok(emitted)
     }
 }
 

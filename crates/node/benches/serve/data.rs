@@ -20,6 +20,8 @@ const FROM_PART: u64 = 4;
 /// How often a pair comes in 10,000 blocks, so that the median answer has 23 logs.
 const PAIR_LOGS: std::ops::RangeInclusive<usize> = 17..=40;
 const PAIRS: usize = 500;
+/// Blocks of which all logs are asked for.
+const ALL_OF: u64 = 100;
 
 /// A chain and what is asked about it.
 pub(crate) struct Data {
@@ -99,6 +101,15 @@ impl Data {
             self.body((from, blocks), filter)
         };
         self.pairs.iter().map(one).collect()
+    }
+
+    /// All logs of a few blocks at the beginning, and how many there are, where the first block has
+    /// another number.
+    pub(crate) fn all_from(&self, from: u64) -> (String, usize) {
+        let blocks = ALL_OF.min(self.span);
+        let range = BlockRange::new(self.from, self.from + blocks);
+        let logs = self.chain.blocks(range).map(|block| block.logs.len());
+        (self.body((from, blocks), json!({})), logs.sum())
     }
 
     /// Two hundred addresses and all their topics.

@@ -139,10 +139,12 @@ fn beside_anvil(dir: &Path, data: &Data) -> Result<()> {
         let all = data.narrow_from(FIRST_OF_ANVIL, span).into_iter();
         all.step_by(EVERY_OF_ANVIL).collect()
     };
-    let all = requests(u64::MAX);
-    let logs = anvil.compare(&all)?;
+    let mut all = requests(u64::MAX);
     let pairs = data.pairs.iter().step_by(EVERY_OF_ANVIL);
-    let expected: usize = pairs.map(|pair| pair.logs).sum();
+    let (whole, in_whole) = data.all_from(FIRST_OF_ANVIL);
+    all.push(whole);
+    let expected = pairs.map(|pair| pair.logs).sum::<usize>() + in_whole;
+    let logs = anvil.compare(&all)?;
     ensure!(logs == expected, "{logs} logs where {expected} were made");
     println!("{} answers with {logs} logs are equal", all.len());
     println!("{}", load::TABLE);
