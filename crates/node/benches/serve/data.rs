@@ -18,7 +18,7 @@ const CHUNK: u64 = 1_000;
 /// Where questions begin, as a part of the chain.
 const FROM_PART: u64 = 4;
 /// How often a pair comes in 10,000 blocks, so that the median answer has 23 logs.
-const PAIR_LOGS: std::ops::RangeInclusive<usize> = 17..=40;
+const PAIR_LOGS: std::ops::RangeInclusive<usize> = 17..=37;
 const PAIRS: usize = 500;
 /// Blocks of which all logs are asked for.
 const ALL_OF: u64 = 100;
