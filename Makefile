@@ -50,8 +50,8 @@ bench-follow: ## following chains beside a bare client (FOLLOW_ARGS="--divide 10
 	@scripts/need cargo cc
 	cargo bench --locked -p chronolith-node --bench follow -- $(FOLLOW_ARGS)
 
-bench-serve: ## answers over HTTP beside PostgreSQL (SERVE_ARGS="--divide 4" makes it shorter)
-	@scripts/need cargo cc postgres
+bench-serve: ## answers over HTTP beside PostgreSQL and Anvil (SERVE_ARGS="--divide 4 anvil" makes it shorter)
+	@scripts/need cargo cc postgres anvil
 	cargo bench --locked -p chronolith-node --bench serve -- $(SERVE_ARGS)
 	cargo run --locked --release -p chronolith-archive --example clock_scale -- $(CLOCK_ARGS)
 

@@ -9,19 +9,17 @@
 
 mod support;
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::json;
 use support::Bench;
-use support::real_node::{RealNode, installed};
+use support::installed;
+use support::real_node::RealNode;
 
 const CONFIRMATIONS: u64 = 60;
 
 async fn start() -> Option<RealNode> {
-    let named = std::env::var("CHRONOLITH_ANVIL").map(PathBuf::from).ok();
-    let place = "anvil-1.7.1/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil";
-    let Some(program) = named.or_else(|| installed(place)) else {
+    let Some(program) = installed::anvil() else {
         println!("skipped: there is no Anvil; `scripts/need anvil` installs it");
         return None;
     };

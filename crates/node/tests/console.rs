@@ -16,7 +16,7 @@ use std::process::Command;
 use axum::Router;
 use axum::routing::post;
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
-use support::real_node::installed;
+use support::installed::installed;
 use support::rpc::Rpc;
 use support::{Bench, DEPTH_5, serve};
 

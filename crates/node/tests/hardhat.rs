@@ -13,7 +13,8 @@ use std::process::Command;
 
 use serde_json::json;
 use support::Bench;
-use support::real_node::{RealNode, installed};
+use support::installed::installed;
+use support::real_node::RealNode;
 
 const HOME: &str = "hardhat-2.29.1";
 const CONFIRMATIONS: u64 = 30;

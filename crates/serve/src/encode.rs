@@ -34,12 +34,25 @@ pub(crate) fn quantity(out: &mut Vec<u8>, number: u64) {
 }
 
 /// Writes logs one behind the other. What logs of one block or one transaction share is encoded once.
-#[derive(Default)]
 pub(crate) struct LogWriter {
     block: Option<(u64, Hash32)>,
     of_block: Vec<u8>,
     tx: Option<Hash32>,
     of_tx: Vec<u8>,
+}
+
+/// More than a block's or a transaction's part of a log ever takes.
+const SHARED_BYTES: usize = 192;
+
+impl Default for LogWriter {
+    fn default() -> Self {
+        Self {
+            block: None,
+            of_block: Vec::with_capacity(SHARED_BYTES),
+            tx: None,
+            of_tx: Vec::with_capacity(SHARED_BYTES),
+        }
+    }
 }
 
 impl LogWriter {

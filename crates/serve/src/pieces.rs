@@ -17,6 +17,9 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Up to this an answer is one buffer.
 const WHOLE_BYTES_MAX: usize = 256 << 10;
 
+/// Room for what stands before the logs of an answer, which comes bit by bit.
+const TEXT_BYTES: usize = 64;
+
 /// How logs are written one behind the other.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum Shape {
@@ -98,7 +101,11 @@ impl Pieces {
         self.bytes += text.len();
         match self.pieces.back_mut() {
             Some(Piece::Text(last)) => last.extend_from_slice(text),
-            _ => self.pieces.push_back(Piece::Text(text.to_vec())),
+            _ => {
+                let mut first = Vec::with_capacity(text.len().max(TEXT_BYTES));
+                first.extend_from_slice(text);
+                self.pieces.push_back(Piece::Text(first));
+            }
         }
     }
 

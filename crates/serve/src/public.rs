@@ -55,10 +55,21 @@ fn places(probe: Arc<dyn Probe>) -> Vec<(&'static str, MethodRouter<Context>)> {
 pub fn public(served: Served, probe: Arc<dyn Probe>, limits: Limits, clock: Clock) -> Router {
     let context = Context::new(served, limits, clock);
     let next_cursor = HeaderName::from_static("x-next-cursor");
+    // What is allowed is the same for everybody: nothing varies with who asks.
     let cross_origin = CorsLayer::new()
         .allow_origin(Any)
         .allow_methods([Method::GET])
-        .expose_headers([next_cursor]);
+        .expose_headers([next_cursor])
+        .vary([]);
+    let packed = CompressionLayer::new().compress_when(SizeAbove::new(PACKED_FROM_BYTES));
+    // The outermost first, and as one: each layer of its own would be boxed and cloned by itself for
+    // every request.
+    let around = (
+        CatchPanicLayer::custom(panicked as fn(_) -> _),
+        packed,
+        cross_origin,
+        middleware::from_fn(in_time),
+    );
     places(probe)
         .into_iter()
         .fold(Router::new(), |router, (path, answer)| {
@@ -67,10 +78,7 @@ pub fn public(served: Served, probe: Arc<dyn Probe>, limits: Limits, clock: Cloc
         .with_state(context)
         .fallback(rest::nothing)
         .method_not_allowed_fallback(rest::wrong_method)
-        .layer(middleware::from_fn(in_time))
-        .layer(cross_origin)
-        .layer(CompressionLayer::new().compress_when(SizeAbove::new(PACKED_FROM_BYTES)))
-        .layer(CatchPanicLayer::custom(panicked))
+        .layer(around)
 }
 
 /// The longest that anything may take until its answer begins. What a client asks for has limits of its

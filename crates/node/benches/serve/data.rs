@@ -18,19 +18,27 @@ const CHUNK: u64 = 1_000;
 /// Where questions begin, as a part of the chain.
 const FROM_PART: u64 = 4;
 /// How often a pair comes in 10,000 blocks, so that the median answer has 23 logs.
-const PAIR_LOGS: std::ops::RangeInclusive<u64> = 12..=40;
+const PAIR_LOGS: std::ops::RangeInclusive<usize> = 17..=37;
 const PAIRS: usize = 500;
+/// Blocks of which all logs are asked for.
+const ALL_OF: u64 = 100;
 
 /// A chain and what is asked about it.
 pub(crate) struct Data {
     pub(crate) chain: SimChain,
     pub(crate) blocks: u64,
     pub(crate) logs: u64,
-    /// Addresses with a first topic, each some dozen times in the longest range.
-    pub(crate) pairs: Vec<(String, String)>,
+    pub(crate) pairs: Vec<Pair>,
     commonest: String,
     from: u64,
     span: u64,
+}
+
+/// An address with a first topic, and how often it is in the longest range.
+pub(crate) struct Pair {
+    pub(crate) address: String,
+    topic: String,
+    pub(crate) logs: usize,
 }
 
 impl Data {
@@ -57,9 +65,21 @@ impl Data {
         })
     }
 
-    fn body(&self, blocks: u64, mut filter: Value) -> String {
-        let last = self.from + blocks.min(self.span) - 1;
-        let ends = [("fromBlock", self.from), ("toBlock", last)];
+    /// The longest range that is asked about.
+    pub(crate) fn asked(&self) -> BlockRange {
+        BlockRange::new(self.from, self.from + self.span)
+    }
+
+    /// How many logs the answer in the middle has.
+    pub(crate) fn median(&self) -> usize {
+        let mut logs: Vec<usize> = self.pairs.iter().map(|pair| pair.logs).collect();
+        logs.sort_unstable();
+        logs.get(logs.len() / 2).copied().unwrap_or_default()
+    }
+
+    fn body(&self, (from, blocks): (u64, u64), mut filter: Value) -> String {
+        let last = from + blocks.min(self.span) - 1;
+        let ends = [("fromBlock", from), ("toBlock", last)];
         for (name, number) in ends {
             let fields = filter.as_object_mut().into_iter();
             let end = json!(format!("0x{number:x}"));
@@ -71,22 +91,37 @@ impl Data {
 
     /// One address and one topic, over so many blocks.
     pub(crate) fn narrow(&self, blocks: u64) -> Vec<String> {
-        let one = |(address, topic): &(String, String)| {
-            self.body(blocks, json!({ "address": address, "topics": [topic] }))
+        self.narrow_from(self.from, blocks)
+    }
+
+    /// The same where the first block that is asked about has another number.
+    pub(crate) fn narrow_from(&self, from: u64, blocks: u64) -> Vec<String> {
+        let one = |Pair { address, topic, .. }: &Pair| {
+            let filter = json!({ "address": address, "topics": [topic] });
+            self.body((from, blocks), filter)
         };
         self.pairs.iter().map(one).collect()
+    }
+
+    /// All logs of a few blocks at the beginning, and how many there are, where the first block has
+    /// another number.
+    pub(crate) fn all_from(&self, from: u64) -> (String, usize) {
+        let blocks = ALL_OF.min(self.span);
+        let range = BlockRange::new(self.from, self.from + blocks);
+        let logs = self.chain.blocks(range).map(|block| block.logs.len());
+        (self.body((from, blocks), json!({})), logs.sum())
     }
 
     /// Two hundred addresses and all their topics.
     pub(crate) fn wide(&self) -> Vec<String> {
         let chunks = self.pairs.chunks(200).filter(|chunk| chunk.len() == 200);
-        let one = |chunk: &[(String, String)]| {
-            let addresses: Vec<&String> = chunk.iter().map(|(address, _)| address).collect();
-            let mut topics: Vec<&String> = chunk.iter().map(|(_, topic)| topic).collect();
+        let one = |chunk: &[Pair]| {
+            let addresses: Vec<&String> = chunk.iter().map(|pair| &pair.address).collect();
+            let mut topics: Vec<&String> = chunk.iter().map(|pair| &pair.topic).collect();
             topics.sort();
             topics.dedup();
             self.body(
-                u64::MAX,
+                (self.from, u64::MAX),
                 json!({ "address": addresses, "topics": [topics] }),
             )
         };
@@ -97,7 +132,8 @@ impl Data {
     pub(crate) fn dense(&self) -> Vec<String> {
         // A little under half of all logs have it.
         let blocks = 9_000 * 100 / 46 / u64::from(LOGS_PER_BLOCK);
-        vec![self.body(blocks, json!({ "topics": [self.commonest] }))]
+        let filter = json!({ "topics": [self.commonest] });
+        vec![self.body((self.from, blocks), filter)]
     }
 
     /// Times all over the chain.
@@ -136,26 +172,38 @@ async fn archive(chain: &SimChain, blocks: u64, dir: &Path, chain_id: u64) -> Re
     Ok(logs)
 }
 
-fn pairs(chain: &SimChain, range: BlockRange) -> (Vec<(String, String)>, String) {
+/// Bytes as `0x` and digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let mut text = "0x".to_owned();
+    for byte in bytes {
+        let digits = [byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16));
+        text.extend(digits.into_iter().flatten());
+    }
+    text
+}
+
+fn pairs(chain: &SimChain, range: BlockRange) -> (Vec<Pair>, String) {
     let (mut counts, mut topics) = (HashMap::new(), HashMap::new());
-    let hex = |bytes: &[u8]| {
-        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("0x{digits}")
-    };
     for block in chain.blocks(range) {
         for log in &block.logs {
             if let Some(topic) = log.topic(0) {
                 *topics.entry(hex(topic)).or_insert(0_u64) += 1;
                 let pair = (hex(log.emitter()), hex(topic));
-                *counts.entry(pair).or_insert(0_u64) += 1;
+                *counts.entry(pair).or_insert(0) += 1;
             }
         }
     }
     let fitting = counts
         .into_iter()
         .filter(|(_, count)| PAIR_LOGS.contains(count));
-    let mut pairs: Vec<_> = fitting.map(|(pair, _)| pair).collect();
-    pairs.sort();
+    let mut pairs: Vec<_> = fitting
+        .map(|((address, topic), logs)| Pair {
+            address,
+            topic,
+            logs,
+        })
+        .collect();
+    pairs.sort_by(|a, b| (&a.address, &a.topic).cmp(&(&b.address, &b.topic)));
     pairs.truncate(PAIRS);
     let commonest = topics.into_iter().max_by_key(|(_, count)| *count);
     (pairs, commonest.map(|(topic, _)| topic).unwrap_or_default())

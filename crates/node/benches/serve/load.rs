@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -76,6 +77,21 @@ struct Answer {
     logs: usize,
 }
 
+/// Whose turn it is: requests that were sent, and those of them that count.
+#[derive(Default)]
+struct Turns {
+    next: AtomicUsize,
+    counted: AtomicUsize,
+}
+
+/// Each connection is an open file, and the usual limit is about as many.
+fn raise_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.maximum;
+    // Where it cannot be raised, connecting fails and says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
+}
+
 pub(crate) fn run(target: &str, requests: &Path, connections: usize) -> Result<ExitCode> {
     let (host, path) = target.split_once('/').unwrap_or((target, ""));
     let text = std::fs::read_to_string(requests)?;
@@ -84,11 +100,15 @@ pub(crate) fn run(target: &str, requests: &Path, connections: usize) -> Result<E
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let next = AtomicUsize::new(0);
-    let answers = runtime.block_on(async {
-        let asking = (0..connections).map(|_| ask(host, &requests, &next));
-        futures::future::try_join_all(asking).await
+    raise_files();
+    let turns = Turns::default();
+    let (answers, lasted) = runtime.block_on(async {
+        let began = Instant::now();
+        let asking = (0..connections).map(|_| ask(host, &requests, &turns));
+        let answers = futures::future::try_join_all(asking).await?;
+        Ok::<_, anyhow::Error>((answers, began.elapsed().saturating_sub(WARM_UP)))
     })?;
+    let seconds = lasted.as_secs_f64();
     let mut answers: Vec<Answer> = answers.into_iter().flatten().collect();
     ensure!(answers.len() > 10, "only {} answers", answers.len());
     let micros = |duration: Duration| duration.as_secs_f64() * 1e6;
@@ -103,8 +123,8 @@ pub(crate) fn run(target: &str, requests: &Path, connections: usize) -> Result<E
         p50_us: at(0.5).map_or(0.0, |answer| micros(answer.whole)),
         p99_us: at(0.99).map_or(0.0, |answer| micros(answer.whole)),
         first_us: at(0.5).map_or(0.0, |answer| micros(answer.first)),
-        per_second: answers.len() as f64 / LASTING.as_secs_f64(),
-        megabytes: bytes as f64 / LASTING.as_secs_f64() / 1e6,
+        per_second: answers.len() as f64 / seconds,
+        megabytes: bytes as f64 / seconds / 1e6,
         logs: all as f64 / requests.len() as f64,
     }
     .print();
@@ -122,18 +142,23 @@ fn http(host: &str, path: &str, line: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-async fn ask(host: &str, requests: &[Vec<u8>], next: &AtomicUsize) -> Result<Vec<Answer>> {
+async fn ask(host: &str, requests: &[Vec<u8>], turns: &Turns) -> Result<Vec<Answer>> {
     let mut stream = TcpStream::connect(host).await?;
     stream.set_nodelay(true)?;
     let (mut answers, mut buffer) = (Vec::new(), Vec::new());
     let began = Instant::now();
     loop {
         let since = began.elapsed();
-        if since > WARM_UP + LASTING {
+        // Whoever is slow is asked for longer: all that is asked must have been answered.
+        let all_asked = turns.counted.load(Ordering::Relaxed) >= requests.len();
+        if since > WARM_UP + LASTING && all_asked {
             return Ok(answers);
         }
-        let at = next.fetch_add(1, Ordering::Relaxed) % requests.len();
+        let at = turns.next.fetch_add(1, Ordering::Relaxed) % requests.len();
         let request = requests.get(at).context("no such request")?;
+        if since > WARM_UP {
+            turns.counted.fetch_add(1, Ordering::Relaxed);
+        }
         let sent = Instant::now();
         stream.write_all(request).await?;
         let first = read_answer(&mut stream, &mut buffer, sent).await?;

@@ -8,6 +8,7 @@
     reason = "each test file uses its own part, may panic, and waits for a program it cannot see into"
 )]
 
+pub mod installed;
 pub mod real_node;
 pub mod rpc;
 

@@ -2,7 +2,6 @@
 //! with.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
@@ -13,15 +12,6 @@ use super::Bench;
 const CONTRACT: &str = "0x366000600037600051602a366000a200";
 const ADDRESS: &str = "0x00000000000000000000000000000000000000c0";
 const SENDER: &str = "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266";
-
-/// Where `scripts/need` puts what it installs.
-pub fn installed(place: &str) -> Option<PathBuf> {
-    let cache = std::env::var("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache =
-        cache.or_else(|_| std::env::var("HOME").map(|home| PathBuf::from(home).join(".cache")));
-    let program = cache.ok()?.join("chronolith").join(place);
-    program.exists().then_some(program)
-}
 
 /// A node while it runs.
 pub struct RealNode {
