@@ -9,27 +9,11 @@
 
 mod support;
 
-use std::process::Command;
-
 use serde_json::json;
 use support::Bench;
-use support::installed;
 use support::real_node::RealNode;
 
 const CONFIRMATIONS: u64 = 60;
-
-async fn start() -> Option<RealNode> {
-    let Some(program) = installed::anvil() else {
-        println!("skipped: there is no Anvil; `scripts/need anvil` installs it");
-        return None;
-    };
-    let mut command = Command::new(program);
-    command.args(["--port", "0", "--no-mining", "--order", "fifo"]);
-    command.args(["--timestamp", "1700000000"]);
-    let anvil = RealNode::start(&mut command, "Listening on ");
-    anvil.deploy("anvil_setCode").await;
-    Some(anvil)
-}
 
 fn bench(anvil: &RealNode) -> Bench {
     let more = format!(
@@ -37,14 +21,6 @@ fn bench(anvil: &RealNode) -> Bench {
         anvil.socket()
     );
     Bench::new(std::slice::from_ref(&anvil.url), &more)
-}
-
-/// Replaces so many blocks. The first of the new ones has a transaction of its own: empty blocks in
-/// place of empty blocks would be the same ones again.
-async fn reorg(anvil: &RealNode, depth: u64) {
-    let transaction = anvil.transaction(999);
-    let made = json!([depth, [[transaction, 0]]]);
-    anvil.call("anvil_reorg", made).await;
 }
 
 /// Waits until all that is final is archived.
@@ -56,7 +32,7 @@ async fn wait(bench: &Bench, anvil: &RealNode, what: &str) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_node_is_followed_through_reorgs_of_every_depth() {
-    let Some(anvil) = start().await else {
+    let Some(anvil) = RealNode::anvil().await else {
         return;
     };
     // History first, before anything follows.
@@ -73,7 +49,7 @@ async fn a_real_node_is_followed_through_reorgs_of_every_depth() {
         anvil.mine(1, 1).await;
         wait(&bench, &anvil, "the head before a reorg").await;
         let before = bench.reorgs_of(depth);
-        reorg(&anvil, depth).await;
+        anvil.replace(depth).await;
         bench.wait("the reorg", || bench.reorgs_of(depth) > before);
         anvil.mine(1, 2).await;
         wait(&bench, &anvil, "the head after a reorg").await;
@@ -92,14 +68,14 @@ async fn a_real_node_is_followed_through_reorgs_of_every_depth() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replaced_final_block_of_a_real_node_halts_until_an_operator_acts() {
-    let Some(anvil) = start().await else {
+    let Some(anvil) = RealNode::anvil().await else {
         return;
     };
     anvil.mine(100, 5).await;
     let bench = bench(&anvil);
     let running = bench.start();
     let archived = wait(&bench, &anvil, "the first head").await;
-    reorg(&anvil, CONFIRMATIONS + 10).await;
+    anvil.replace(CONFIRMATIONS + 10).await;
     anvil.mine(1, 1).await;
     let halted = || bench.json(&["state", "--json"])[0]["halted"].is_string();
     bench.wait("the halt", halted);

@@ -23,6 +23,27 @@ pub struct RealNode {
 }
 
 impl RealNode {
+    /// An Anvil that mines when it is told to; none where there is none, and that is said.
+    pub async fn anvil() -> Option<Self> {
+        let Some(program) = super::installed::anvil() else {
+            println!("skipped: there is no Anvil; `scripts/need anvil` installs it");
+            return None;
+        };
+        let mut command = Command::new(program);
+        command.args(["--port", "0", "--no-mining", "--order", "fifo"]);
+        command.args(["--timestamp", "1700000000"]);
+        let anvil = Self::start(&mut command, "Listening on ");
+        anvil.deploy("anvil_setCode").await;
+        Some(anvil)
+    }
+
+    /// Replaces so many blocks of an Anvil. The first of the new ones has a transaction of its own:
+    /// empty blocks in place of empty blocks would be the same ones again.
+    pub async fn replace(&self, depth: u64) {
+        let made = json!([depth, [[self.transaction(999), 0]]]);
+        self.call("anvil_reorg", made).await;
+    }
+
     /// Starts a node that says where it listens behind these words.
     pub fn start(command: &mut Command, before_address: &str) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
