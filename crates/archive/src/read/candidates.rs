@@ -18,6 +18,8 @@ use crate::format::term::Term;
 const ROW_COST: u64 = 50;
 const PAGE_COST: u64 = 60;
 const PAGE_IN_MEMORY_COST: u64 = 3;
+/// More lists than this are joined first, or each id would be looked up in each of them.
+const JOIN_LISTS: usize = 4;
 /// The first step looks at this many pages or rows, each later one at twice as many.
 const FIRST_PAGES: usize = 1;
 const PAGES_MAX: usize = 16;
@@ -257,12 +259,15 @@ impl Candidates {
                 continue;
             }
             let pages = objects.posting_pages(segment, &places).await?;
-            let mut by_page: Vec<(u32, &Arc<Ids>)> = places
+            let mut by_page: Vec<(u32, Arc<Ids>)> = places
                 .iter()
-                .zip(&pages)
+                .zip(pages)
                 .map(|(place, ids)| (place.page, ids))
                 .collect();
             by_page.sort_by_key(|(page, _)| *page);
+            if by_page.len() > numbers.len() * JOIN_LISTS {
+                by_page = join_lists(by_page);
+            }
             ids.retain(|&id| {
                 let from = by_page.partition_point(|(page, _)| *page < id / PAGE_IDS);
                 let same = by_page
@@ -321,6 +326,16 @@ impl Candidates {
         }
         self.narrow(objects, segment, ids).await
     }
+}
+
+/// The lists of each page, sorted by page, as one.
+fn join_lists(by_page: Vec<(u32, Arc<Ids>)>) -> Vec<(u32, Arc<Ids>)> {
+    let joined = by_page.chunk_by(|a, b| a.0 == b.0).map(|same| {
+        let number = same.first().map_or(0, |(page, _)| *page);
+        let ids = page::union(same.iter().map(|(_, ids)| &**ids));
+        (number, Arc::new(ids))
+    });
+    joined.collect()
 }
 
 /// The ids in the bounds that rows have: between stretches some are left free.
