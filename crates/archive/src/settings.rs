@@ -191,3 +191,15 @@ impl Default for GarbageSettings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_ten_million_blocks() {
+        let seal = SealSettings::default();
+        assert_eq!(seal.range_blocks, 10_000_000);
+        seal.check().unwrap();
+    }
+}

@@ -267,6 +267,25 @@ async fn the_finalized_tag_is_followed_and_heads_come_over_a_socket() {
     );
 }
 
+/// A socket is only the quicker way to know of a block.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_no_socket_can_be_had_the_head_is_polled() {
+    let node = EvmNode::new(EvmSpec::tiny(9), 40);
+    let server = serve(&node, RpcOptions::default()).await;
+    let more = format!(r#"{DEPTH_5}, "rpcWs": ["ws://127.0.0.1:1"]"#);
+    let bench = Bench::new(&[server.url()], &more);
+    let running = bench.start();
+    bench.wait("the history", || bench.head() == Some(35));
+    for _ in 0..3 {
+        let head = node.mine(2).number;
+        bench.wait("a mined block", || bench.head() == Some(head - 5));
+    }
+    let (code, health) = bench.operations("/health").await;
+    assert_eq!(code, 200, "{health}");
+    assert!(health.contains("\"ws\":\"connecting\""), "{health}");
+    running.stop();
+}
+
 /// What following costs: for each new block one request for the head and one for its receipts. A rule
 /// by depth asks for no tags, and no header is asked for twice.
 #[tokio::test(flavor = "multi_thread")]

@@ -15,11 +15,15 @@ use support::{Bench, PATIENCE};
 
 const PAGE: &str = include_str!("../../../docs/metrics.md");
 
-/// Names in the first column of the page's tables.
+/// Names in the first column of the page's tables, each in one row.
 fn documented() -> BTreeSet<String> {
     let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `"));
-    rows.map(|row| row.split('`').next().unwrap().to_owned())
-        .collect()
+    let mut names = BTreeSet::new();
+    for row in rows {
+        let name = row.split('`').next().unwrap();
+        assert!(names.insert(name.to_owned()), "{name} is listed twice");
+    }
+    names
 }
 
 /// Second words of all lines that begin so.
@@ -85,10 +89,20 @@ async fn the_page_lists_what_is_exported_and_the_values_are_right() {
     // Counted last of all that happens to a block.
     let blocks = (head - 11) as f64;
     let proven = r#"chronolith_verified_blocks_total{chain="31337",level="receipts"}"#;
-    let shown = until(&bench, proven, |count| count == blocks).await;
+    until(&bench, proven, |count| count == blocks).await;
+    // Those that wait for finality may still be on their way.
+    let waiting = r#"chronolith_tail_blocks{chain="31337"}"#;
+    let shown = until(&bench, waiting, |blocks| blocks == 12.0).await;
 
     assert_listed(&shown);
     assert_values(&shown, &node);
+    assert_standing(&shown, head, 0);
+    // New blocks are seen, and none can be proven.
+    faults.always(RpcFault::NullReceipts);
+    node.mine(3);
+    let lag = r#"chronolith_lag_blocks{chain="31337"}"#;
+    let shown = until(&bench, lag, |blocks| blocks == 3.0).await;
+    assert_standing(&shown, head, 3);
     running.stop();
 }
 
@@ -159,10 +173,11 @@ fn assert_values(shown: &str, node: &EvmNode) {
         of(r#"adfs_indexer_reorgs_total{chain="31337",status="dropped"}"#),
         1.0
     );
-    assert_eq!(
-        chain("adfs_indexer_queue_depth"),
-        chain("chronolith_tail_blocks")
-    );
+    assert!(chain("adfs_indexer_bytes_ingested_total") > 0.0);
+    // Calls that we make and calls that we answer are counted apart.
+    let lines = shown.lines();
+    let mut made = lines.filter(|line| line.starts_with("chronolith_rpc_requests_total{"));
+    assert!(made.all(|line| line.contains("endpoint=\"")));
     for name in [
         "resident_memory_bytes",
         "cpu_seconds_total",
@@ -173,6 +188,33 @@ fn assert_values(shown: &str, node: &EvmNode) {
     }
     assert!(of("process_start_time_seconds") > 1.7e9);
     assert!(of("chronolith_data_dir_free_bytes") > 0.0);
+}
+
+/// Where the chain stands, under both names: we are at `ours`, and the source is some blocks further.
+#[track_caller]
+fn assert_standing(shown: &str, ours: u64, behind: u64) {
+    let seen = (ours + behind) as f64;
+    for (name, theirs, expected) in [
+        ("lag_blocks", "events_lag_blocks", behind as f64),
+        (
+            "finality_lag_blocks",
+            "finality_lag_blocks",
+            (12 + behind) as f64,
+        ),
+        (
+            "backfill_progress",
+            "backfill_progress",
+            (ours - 12) as f64 / seen,
+        ),
+        ("tail_blocks", "queue_depth", 12.0),
+    ] {
+        let of = |name: String| value(shown, &format!(r#"{name}{{chain="31337"}}"#));
+        let found = (
+            of(format!("chronolith_{name}")),
+            of(format!("adfs_indexer_{theirs}")),
+        );
+        assert_eq!(found, (Some(expected), Some(expected)), "{name}\n{shown}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

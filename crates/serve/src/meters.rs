@@ -2,7 +2,7 @@
 //!
 //! | metric | what |
 //! |---|---|
-//! | `chronolith_rpc_requests_total` | calls, by chain, method and outcome |
+//! | `chronolith_served_calls_total` | calls, by chain, method and outcome |
 //! | `chronolith_rpc_seconds` | how long they took until the answer could be sent |
 //! | `chronolith_http_panics_total` | handlers that panicked: each is a bug |
 //! | `chronolith_connections_refused_total` | connections of addresses that had too many |
@@ -59,7 +59,7 @@ impl Meters {
 impl Handles {
     fn new((chain, method): (u64, &'static str)) -> Self {
         let chain = chain.to_string();
-        let counted = |outcome: &'static str| counter!("chronolith_rpc_requests_total", "chain" => chain.clone(), "method" => method, "outcome" => outcome);
+        let counted = |outcome: &'static str| counter!("chronolith_served_calls_total", "chain" => chain.clone(), "method" => method, "outcome" => outcome);
         Self {
             seconds: histogram!("chronolith_rpc_seconds", "chain" => chain.clone(), "method" => method),
             good: counted("success"),

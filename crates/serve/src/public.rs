@@ -121,10 +121,22 @@ mod tests {
         }
     }
 
-    async fn asked(request: &str) -> String {
+    /// One that has a bug.
+    struct Broken;
+
+    impl Probe for Broken {
+        fn chains(&self) -> Vec<ChainHealth> {
+            panic!("a bug with /secret/details")
+        }
+    }
+
+    fn router(probe: impl Probe + 'static) -> Router {
         let served = Served::new(Vec::new());
-        let router = public(served, Arc::new(Nobody), Limits::default(), Arc::new(|| 0));
-        ask(router, request).await
+        public(served, Arc::new(probe), Limits::default(), Arc::new(|| 0))
+    }
+
+    async fn asked(request: &str) -> String {
+        ask(router(Nobody), request).await
     }
 
     fn description() -> Value {
@@ -270,6 +282,18 @@ mod tests {
             );
             assert!(body.contains(word), "{request}: {body}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_panics_is_a_failure_of_its_own_request_alone() {
+        let router = router(Broken);
+        let failed = ask(router.clone(), "GET /health").await;
+        assert!(failed.starts_with("HTTP/1.1 500"), "{failed}");
+        assert!(failed.contains("INTERNAL_ERROR"), "{failed}");
+        assert!(!failed.contains("secret"), "{failed}");
+        let page = ask(router, "GET /").await;
+        assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+        assert!(page.contains("<title>Chronolith"), "{page}");
     }
 
     #[tokio::test]

@@ -553,6 +553,23 @@ mod tests {
         assert_eq!(endpoint.batch(), 50, "not in a row");
     }
 
+    /// Endpoints that fail together must not all be asked again in the same instant.
+    #[tokio::test(start_paused = true)]
+    async fn equal_failures_pause_for_different_times() {
+        let endpoint = endpoint();
+        let pauses = (0..20).map(|_| {
+            endpoint.failed(&endpoint.unavailable("HTTP 500".to_owned()));
+            let pause = endpoint.cool_until().unwrap() - Instant::now();
+            // The next one is a first failure again.
+            endpoint.succeeded();
+            pause
+        });
+        let pauses: BTreeSet<Duration> = pauses.collect();
+        assert!(pauses.len() > 1, "{pauses:?}");
+        let allowed = BACKOFF_FIRST / 2..=BACKOFF_FIRST;
+        assert!(pauses.iter().all(|one| allowed.contains(one)), "{pauses:?}");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn failures_pause_longer_each_time_and_a_wish_is_followed() {
         let endpoint = endpoint();

@@ -228,3 +228,25 @@ async fn all_done(tasks: &mut JoinSet<Result<()>>) -> Result<()> {
     ensure!(failed.is_empty(), "{}", failed.join("\n  "));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// How long a panic may take to be told.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[tokio::test]
+    async fn a_task_that_panics_ends_the_program_whatever_the_others_do() {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async { Ok(()) });
+        tasks.spawn(std::future::pending());
+        tasks.spawn(async { panic!("a bug") });
+        let done = tokio::time::timeout(PATIENCE, all_done(&mut tasks)).await;
+        let error = done.expect("the others were waited for").unwrap_err();
+        let said = format!("{error:#}");
+        assert!(said.contains("please report it"), "{said}");
+    }
+}

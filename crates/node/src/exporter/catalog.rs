@@ -280,7 +280,11 @@ const METRICS: &[(Kind, &str, &str)] = &[
         "chronolith_archive_garbage_removed_total",
         "objects that were collected",
     ),
-    (Counter, "chronolith_rpc_requests_total", "JSON-RPC calls"),
+    (
+        Counter,
+        "chronolith_served_calls_total",
+        "JSON-RPC calls that were answered, by method and outcome (success, error)",
+    ),
     (
         Histogram,
         "chronolith_rpc_seconds",

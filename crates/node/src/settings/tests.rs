@@ -166,6 +166,10 @@ const BAD: &[(&str, &str)] = &[
         r#"{"chains":[{"chainId":"one","rpcHttp":["http://a"]}]}"#,
         "chains[0].chainId: invalid type",
     ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"startBlock":"soon"}]}"#,
+        "chains[0].startBlock: invalid type",
+    ),
     (r#"{"chains":[{"rpcHttp":["http://a"]}]}"#, "give a chainId"),
     (
         r#"{"chains":[{"chainId":1,"rpcHttp":["ws://a"]}]}"#,
@@ -291,6 +295,28 @@ fn the_head_of_the_chain_below_has_one_teller() {
         (format!(r#"{{"chains":[{{"chainId":31337,{own}}}]}}"#), None),
     ] {
         assert_eq!(l1_of(text.clone()), expected, "{text}");
+    }
+}
+
+#[test]
+fn metrics_are_on_port_9464_or_where_a_spelling_puts_them() {
+    for (more, port) in [
+        ("", 9_464),
+        (r#""metricsPort":1,"#, 1),
+        (r#""metrics_port":2,"#, 2),
+        (r#""service":{"metricsPort":3},"#, 3),
+        (r#""service":{"metrics_port":4},"#, 4),
+        (r#""metrics":{"port":5},"#, 5),
+        (
+            r#""metrics":{"port":5},"service":{"metricsPort":3},"metricsPort":1,"#,
+            1,
+        ),
+        (r#""metrics":{"port":5},"service":{"metricsPort":3},"#, 3),
+    ] {
+        let text = format!(r#"{{{more}"chains":["base"]}}"#);
+        let settings = Settings::parse(&text, false).unwrap();
+        let expected = SocketAddr::from(([0, 0, 0, 0], port));
+        assert_eq!(settings.metrics_listen, expected, "{text}");
     }
 }
 

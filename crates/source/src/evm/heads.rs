@@ -131,3 +131,42 @@ impl HeadListener {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use metrics::CounterFn;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// Notes when it counts.
+    struct Times(Mutex<Vec<Instant>>);
+
+    impl CounterFn for Times {
+        fn increment(&self, _: u64) {
+            self.0.lock().unwrap().push(Instant::now());
+        }
+
+        fn absolute(&self, _: u64) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dead_socket_is_tried_again_after_pauses_that_grow() {
+        // Fails before anything is sent: a paused clock jumps while a real connection is waited for.
+        let dead = vec!["ws:///".to_owned()];
+        let times = Arc::new(Times(Mutex::default()));
+        let listener = HeadListener {
+            reconnects: Counter::from_arc(times.clone()),
+            ..HeadListener::new(1, dead)
+        };
+        let listening = timeout(Duration::from_secs(100), listener.listen());
+        assert!(listening.await.is_err());
+        let times = times.0.lock().unwrap();
+        let pauses = times.windows(2).map(|two| (two[1] - two[0]).as_millis());
+        let expected = [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000];
+        assert_eq!(pauses.collect::<Vec<_>>(), expected);
+        assert_eq!(listener.state(), Subscription::Connecting);
+    }
+}
