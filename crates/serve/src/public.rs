@@ -284,6 +284,31 @@ mod tests {
         }
     }
 
+    struct Broken;
+
+    impl Probe for Broken {
+        fn chains(&self) -> Vec<ChainHealth> {
+            panic!("as a bug would")
+        }
+    }
+
+    #[tokio::test]
+    async fn around_every_answer_lies_what_should() {
+        let page = asked("GET /docs").await;
+        for header in [
+            "access-control-allow-origin: *",
+            "access-control-expose-headers: x-next-cursor",
+            "vary: accept-encoding",
+        ] {
+            assert!(page.contains(header), "{header}: {page}");
+        }
+        let served = Served::new(Vec::new());
+        let router = public(served, Arc::new(Broken), Limits::default(), Arc::new(|| 0));
+        let answer = ask(router, "GET /health").await;
+        assert!(answer.starts_with("HTTP/1.1 500"), "{answer}");
+        assert!(answer.contains("INTERNAL_ERROR"), "{answer}");
+    }
+
     #[tokio::test]
     async fn a_handler_that_panics_is_a_failure_of_its_own_request_alone() {
         let router = router(Broken);
