@@ -284,14 +284,6 @@ mod tests {
         }
     }
 
-    struct Broken;
-
-    impl Probe for Broken {
-        fn chains(&self) -> Vec<ChainHealth> {
-            panic!("as a bug would")
-        }
-    }
-
     #[tokio::test]
     async fn around_every_answer_lies_what_should() {
         let page = asked("GET /docs").await;
@@ -302,11 +294,6 @@ mod tests {
         ] {
             assert!(page.contains(header), "{header}: {page}");
         }
-        let served = Served::new(Vec::new());
-        let router = public(served, Arc::new(Broken), Limits::default(), Arc::new(|| 0));
-        let answer = ask(router, "GET /health").await;
-        assert!(answer.starts_with("HTTP/1.1 500"), "{answer}");
-        assert!(answer.contains("INTERNAL_ERROR"), "{answer}");
     }
 
     #[tokio::test]
