@@ -116,6 +116,7 @@ pub fn admin(operator: Arc<dyn Operator>, token: Option<&str>) -> Router {
         .route("/admin/v1/{act}", post(act))
         .fallback(nothing)
         .layer(middleware::from_fn_with_state(context.clone(), admitted))
+        .layer(panics::caught())
         .with_state(context)
 }
 

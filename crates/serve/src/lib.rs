@@ -19,6 +19,7 @@ mod logs;
 mod meters;
 mod names;
 mod operations;
+mod panics;
 mod peers;
 mod pieces;
 mod public;

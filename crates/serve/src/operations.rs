@@ -10,6 +10,7 @@ use axum::routing::{MethodRouter, get};
 use serde_json::json;
 
 use crate::health::{ChainHealth, Probe};
+use crate::panics;
 
 /// Prints all metrics as text.
 pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
@@ -28,6 +29,7 @@ pub fn operations(probe: Arc<dyn Probe>, metrics: Metrics) -> Router {
         .route("/health/live", get(live))
         .route("/health/ready", get(ready))
         .with_state(Context { probe, metrics })
+        .layer(panics::caught())
 }
 
 async fn show_metrics(State(context): State<Context>) -> Response {
@@ -104,6 +106,24 @@ mod tests {
     async fn asked(chains: Vec<ChainHealth>, path: &str) -> String {
         let router = operations(Arc::new(Fixed(chains)), Arc::new(|| "up 1\n".to_owned()));
         ask(router, &format!("GET {path}")).await
+    }
+
+    struct Broken;
+
+    impl Probe for Broken {
+        fn chains(&self) -> Vec<ChainHealth> {
+            panic!("a bug with /secret/details")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_panics_is_a_failure_of_its_own_request_alone() {
+        let router = operations(Arc::new(Broken), Arc::new(|| "a 1".to_owned()));
+        let failed = ask(router.clone(), "GET /health").await;
+        assert!(failed.starts_with("HTTP/1.1 500"), "{failed}");
+        assert!(!failed.contains("secret"), "{failed}");
+        let shown = ask(router, "GET /metrics").await;
+        assert!(shown.starts_with("HTTP/1.1 200"), "{shown}");
     }
 
     #[tokio::test]

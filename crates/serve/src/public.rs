@@ -9,7 +9,6 @@ use axum::http::{HeaderName, Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get, post};
-use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::SizeAbove;
 use tower_http::cors::{Any, CorsLayer};
@@ -17,8 +16,8 @@ use tower_http::cors::{Any, CorsLayer};
 use crate::console;
 use crate::context::{Clock, Context, Limits};
 use crate::health::Probe;
-use crate::meters;
 use crate::operations::health;
+use crate::panics;
 use crate::rest::{self, RestError, chains, logs, overview, times};
 use crate::rpc;
 use crate::served::Served;
@@ -65,7 +64,7 @@ pub fn public(served: Served, probe: Arc<dyn Probe>, limits: Limits, clock: Cloc
     // The outermost first, and as one: each layer of its own would be boxed and cloned by itself for
     // every request.
     let around = (
-        CatchPanicLayer::custom(panicked as fn(_) -> _),
+        panics::caught(),
         packed,
         cross_origin,
         middleware::from_fn(in_time),
@@ -93,13 +92,6 @@ async fn in_time(request: Request, next: Next) -> Response {
             RestError::new(StatusCode::SERVICE_UNAVAILABLE, "TIMEOUT", message).into_response()
         }
     }
-}
-
-/// A bug in a handler: counted, and told without its details.
-fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
-    meters::panicked();
-    let message = "internal error: please report it";
-    RestError::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", message).into_response()
 }
 
 #[cfg(test)]
