@@ -8,9 +8,11 @@
 mod sections;
 mod support;
 
-use chronolith_archive::{Archive, Error, Settings, TimeSide};
+use std::sync::Arc;
+
+use chronolith_archive::{Archive, AuditEntry, Error, Settings, TimeSide};
 use chronolith_model::{BlockClock, BlockRange, DatasetSet, Hash32};
-use chronolith_sim::SimChain;
+use chronolith_sim::{CountingBlobs, Operation, SimChain};
 use support::{Stores, ingest, tiny_chain, tiny_settings};
 
 const RANGE: BlockRange = BlockRange {
@@ -147,4 +149,33 @@ async fn a_flipped_hash_is_damage_to_whoever_reads_it() {
     let damaged = reader.inspect(RANGE, &mut |_| {}).await.unwrap();
     assert_eq!(damaged.len(), 1);
     assert_eq!(damaged[0].object.name, info.name);
+}
+
+/// Even where nothing is to be read, a store far away has to be asked whether that is there.
+#[tokio::test]
+async fn blocks_without_transactions_are_not_read_for_them() {
+    let (chain, memory) = (tiny_chain(64), Stores::memory());
+    filled(&memory, &chain, &[100]).await;
+    let counting = Arc::new(CountingBlobs::new(memory.blobs.clone()));
+    let stores = Stores {
+        blobs: counting.clone(),
+        ..memory
+    };
+    let archive = stores.writer(&settings()).await;
+    counting.take();
+    let audit = AuditEntry {
+        at: 1,
+        act: "rewind".to_owned(),
+    };
+    archive.rewind(2_500, audit).await.unwrap();
+    let reads = counting.take().into_iter();
+    let reads = reads.map(|((operation, _), count)| match operation {
+        Operation::BlobGet | Operation::BlobRange => count.calls,
+        Operation::BlobRanges => count.ranges,
+        _ => 0,
+    });
+    let reads = reads.sum::<u64>();
+    assert!(reads < 100, "{reads} reads for 500 blocks");
+    let clock = chain.clock(2_500);
+    assert_eq!(archive.block_by_number(2_500).await.unwrap(), clock);
 }
