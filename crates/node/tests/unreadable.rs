@@ -234,6 +234,16 @@ async fn what_cannot_be_read_is_no_null() {
         .map(troubled)
         .collect();
     assert_eq!(troubled, [false, true, false, false], "{overview}");
+    let head = node.block(10).unwrap().to_model().clock;
+    let head = json!({
+        "number": head.number, "hash": head.hash.to_string(), "timestamp": head.timestamp,
+    });
+    let chains = overview["chains"].as_array().unwrap();
+    for (chain, is_there) in chains.iter().zip([true, false, true, false]) {
+        let expected = if is_there { &head } else { &null };
+        let shown = (&chain["head"], &chain["finalized"]);
+        assert_eq!(shown, (expected, expected), "{chain}");
+    }
 }
 
 /// A block that was just seen is waited for before it is said that a hash is not there: on a chain of fast
