@@ -1,3 +1,6 @@
+//! Tables of blocks: what went in comes out, a time is found as by looking at every block, and bytes that
+//! were changed are damage or another table.
+
 use super::*;
 use crate::format::facts::tests::sample;
 use crate::format::segment::{Stretch, place_stretches};
