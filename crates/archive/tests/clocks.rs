@@ -8,9 +8,13 @@
 mod sections;
 mod support;
 
-use chronolith_archive::{Archive, Error, Settings, TimeSide};
-use chronolith_model::{BlockClock, BlockRange, DatasetSet, Hash32};
-use chronolith_sim::SimChain;
+use std::sync::Arc;
+
+use chronolith_archive::{Archive, AuditEntry, Error, Provenance, Settings, TimeSide};
+use chronolith_model::{
+    Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32, Payload, Scope,
+};
+use chronolith_sim::{CountingBlobs, Operation, SimChain};
 use support::{Stores, ingest, tiny_chain, tiny_settings};
 
 const RANGE: BlockRange = BlockRange {
@@ -147,4 +151,100 @@ async fn a_flipped_hash_is_damage_to_whoever_reads_it() {
     let damaged = reader.inspect(RANGE, &mut |_| {}).await.unwrap();
     assert_eq!(damaged.len(), 1);
     assert_eq!(damaged[0].object.name, info.name);
+}
+
+/// Even where nothing is to be read, a store far away has to be asked whether that is there.
+#[tokio::test]
+async fn blocks_without_transactions_are_not_read_for_them() {
+    let (chain, memory) = (tiny_chain(64), Stores::memory());
+    filled(&memory, &chain, &[100]).await;
+    let counting = Arc::new(CountingBlobs::new(memory.blobs.clone()));
+    let stores = Stores {
+        blobs: counting.clone(),
+        ..memory
+    };
+    let archive = stores.writer(&settings()).await;
+    counting.take();
+    let audit = AuditEntry {
+        at: 1,
+        act: "rewind".to_owned(),
+    };
+    archive.rewind(2_500, audit).await.unwrap();
+    let reads = counting.take().into_iter();
+    let reads = reads.map(|((operation, _), count)| match operation {
+        Operation::BlobGet | Operation::BlobRange => count.calls,
+        Operation::BlobRanges => count.ranges,
+        _ => 0,
+    });
+    let reads = reads.sum::<u64>();
+    assert!(reads < 100, "{reads} reads for 500 blocks");
+    let clock = chain.clock(2_500);
+    assert_eq!(archive.block_by_number(2_500).await.unwrap(), clock);
+}
+
+/// A block that shares its time with two others.
+fn bare(number: u64) -> Block {
+    let hash = |number: u64| Hash32(*blake3::hash(&number.to_le_bytes()).as_bytes());
+    Block {
+        clock: BlockClock {
+            number,
+            hash: hash(number),
+            parent_hash: number.checked_sub(1).map_or(Hash32::ZERO, hash),
+            timestamp: 10 + number / 3 * 4,
+        },
+        txs: Vec::new(),
+        logs: Vec::new(),
+        payload: Payload::default(),
+    }
+}
+
+/// Segments that lie over each other, a gap in the middle, and times that several blocks share, also
+/// where a segment ends: the answer is what going through all covered blocks gives.
+#[tokio::test]
+async fn times_are_found_over_gaps_and_overlaps() {
+    let stores = Stores::memory();
+    let archive = stores.writer(&tiny_settings()).await;
+    let blocks = |range: BlockRange| (range.start..range.end).map(bare).collect::<Vec<_>>();
+    let how = Provenance::default();
+    for part in blocks(BlockRange::new(400, 700)).chunks(11) {
+        let ingested = archive.ingest_finalized_blocks(part.to_vec(), &how);
+        ingested.await.unwrap();
+    }
+    let logs = DatasetSet::of(&[Dataset::Logs]);
+    for (start, end, datasets) in [
+        (0, 130, tiny_settings().datasets),
+        (60, 250, DatasetSet::CLOCK),
+        (64, 90, logs),
+        (310, 450, DatasetSet::CLOCK),
+    ] {
+        let range = BlockRange::new(start, end);
+        let fill = archive.fill_with(range, datasets, Scope::All);
+        let mut fill = fill.unwrap();
+        fill.push(blocks(range), &how).await.unwrap();
+        fill.finish().await.unwrap();
+    }
+    let covered = |number: u64| number < 250 || (310..700).contains(&number);
+    while archive.maintain().await.unwrap() {}
+    let clocks: Vec<BlockClock> = (0..700).map(|number| bare(number).clock).collect();
+    for time in 0..clocks[699].timestamp + 3 {
+        // The first block from the time on, and the last one through it, of all there are.
+        let after = clocks.iter().find(|clock| clock.timestamp >= time);
+        let before = clocks.iter().rfind(|clock| clock.timestamp <= time);
+        let is_there = |number: Option<u64>| number.is_none_or(covered);
+        let after =
+            after.filter(|clock| covered(clock.number) && is_there(clock.number.checked_sub(1)));
+        let before_it = before.map(|clock| clock.number);
+        let is_known = is_there(before_it) && covered(before_it.map_or(0, |number| number + 1));
+        let pinned = archive.pin().unwrap();
+        let found = pinned.block_at(time, TimeSide::AtOrAfter).await;
+        match after {
+            Some(after) => assert_eq!(found.unwrap(), Some(*after), "{time}"),
+            None => assert!(matches!(found, Err(Error::NotCovered { .. })), "{time}"),
+        }
+        let found = pinned.block_at(time, TimeSide::AtOrBefore).await;
+        match is_known {
+            true => assert_eq!(found.unwrap(), before.copied(), "{time}"),
+            false => assert!(matches!(found, Err(Error::NotCovered { .. })), "{time}"),
+        }
+    }
 }

@@ -10,10 +10,11 @@ mod hooks;
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chronolith_archive::{Budget, Error, OrPolicy};
+use chronolith_archive::{Budget, Cache, Error, OrPolicy};
 use chronolith_model::{BlockRange, Clause, ErrorKind, Log, LogFilter, Order, Select, TopicArity};
 use chronolith_sim::Oracle;
 use support::{Stores, assert_answers, ingest, oracle_of, tiny_chain, tiny_settings};
@@ -262,6 +263,44 @@ async fn too_many_alternatives_are_refused_or_scanned_and_never_cut() {
     narrow.topics = vec![topics(&[0, 0xff, 0, 0xff])];
     let page = refusing.query_finalized(&narrow).await.unwrap();
     assert_answers(&page, &oracle, &narrow, TopicArity::AtLeast);
+}
+
+/// A scan of logs that are all in memory has nothing to wait for: it must let others in by itself.
+#[tokio::test]
+async fn a_scan_lets_others_in() {
+    let (chain, stores) = (tiny_chain(65), Stores::memory());
+    let mut settings = tiny_settings();
+    settings.seal.weight = 20_000;
+    settings.seal.grid_blocks = 100_000;
+    settings.seal.range_blocks = 100_000;
+    settings.cache = Cache::of_bytes(256 << 20);
+    settings.limits.or_terms_max = 1;
+    settings.limits.or_policy = OrPolicy::BlockScan;
+    let archive = stores.writer(&settings).await;
+    let whole = BlockRange::new(0, 12_000);
+    ingest(&archive, &chain, whole, &[4_000]).await;
+    let mut filter = LogFilter::over(whole);
+    let absent = [0x98, 0x99].map(|fill| Bytes::from(vec![fill; 32]));
+    filter.topics = vec![Clause::OneOf(absent.to_vec())];
+    let cold = archive.query_finalized(&filter).await.unwrap();
+    assert!(cold.cost.candidates > 20_000, "{:?}", cold.cost);
+    // With a limit, few rows are looked at in one go.
+    for limit in [None, Some(3)] {
+        filter.limit = limit;
+        let turns = AtomicU64::new(0);
+        let other = async {
+            loop {
+                turns.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            page = archive.query_finalized(&filter) => assert!(page.unwrap().logs.is_empty()),
+            () = other => {}
+        }
+        let turns = turns.into_inner();
+        assert!(turns >= 10, "{turns} turns, {:?}", cold.cost);
+    }
 }
 
 /// Segments without candidates take time, too.

@@ -187,24 +187,46 @@ impl Scope {
         let Self::Only(entries) = self else {
             return true;
         };
-        let topic0 = filter.topics.first().unwrap_or(&Clause::Any);
-        // A missing value stands for "any": only an entry that leaves that half open covers it.
-        let values = |clause: &Clause| match clause {
-            Clause::Any => vec![None],
-            Clause::OneOf(values) => values.iter().cloned().map(Some).collect(),
+        let holds = |emitter: Option<&Bytes>, topic0: Option<&Bytes>| {
+            let found = entries.binary_search_by(|entry| {
+                (entry.emitter.as_ref(), entry.topic0.as_ref()).cmp(&(emitter, topic0))
+            });
+            found.is_ok()
         };
-        let topics = values(topic0);
-        values(&filter.emitters).iter().all(|emitter| {
-            topics.iter().all(|topic| {
-                let half = |kept: &Option<Bytes>, asked: &Option<Bytes>| {
-                    kept.is_none() || (asked.is_some() && kept == asked)
-                };
-                entries
-                    .iter()
-                    .any(|entry| half(&entry.emitter, emitter) && half(&entry.topic0, topic))
+        // A filter may have tens of thousands of values at both places, and this is asked for every
+        // segment. So pairs are looked at only where neither half is held with anything: the entries
+        // bound how many of those are held, and the first that is not ends it.
+        let emitters = || wanted(&filter.emitters);
+        let narrow = emitters().find(|&emitter| !holds(emitter, None));
+        let Some(narrow) = narrow.filter(|_| !holds(None, None)) else {
+            return true;
+        };
+        let mut topics = Vec::new();
+        for topic in wanted(filter.topics.first().unwrap_or(&Clause::Any)) {
+            if holds(None, topic) {
+                continue;
+            }
+            if !holds(narrow, topic) {
+                return false;
+            }
+            topics.push(topic);
+        }
+        topics.sort_unstable();
+        topics.dedup();
+        topics.is_empty()
+            || emitters().all(|emitter| {
+                holds(emitter, None) || topics.iter().all(|&topic| holds(emitter, topic))
             })
-        })
     }
+}
+
+/// The values of a clause. None stands for any: only an entry that leaves that half open holds it.
+fn wanted(clause: &Clause) -> impl Iterator<Item = Option<&Bytes>> {
+    let (any, values) = match clause {
+        Clause::Any => (Some(None), &[][..]),
+        Clause::OneOf(values) => (None, &values[..]),
+    };
+    any.into_iter().chain(values.iter().map(Some))
 }
 
 #[cfg(test)]
@@ -246,6 +268,71 @@ mod tests {
         assert!(!case(one_of(&[b"B"]), Some(one_of(&[b"t", b"u"]))));
         assert!(scope.admits(b"A", None) && scope.admits(b"B", Some(b"t")));
         assert!(!scope.admits(b"B", None) && !scope.admits(b"B", Some(b"u")));
+    }
+
+    /// What it means, said of every pair.
+    fn proves_pairs(entries: &[ScopeEntry], filter: &LogFilter) -> bool {
+        let held = |half: Option<&Bytes>, kept: &Option<Bytes>| {
+            kept.is_none() || (half.is_some() && half == kept.as_ref())
+        };
+        let topic0 = filter.topics.first().unwrap_or(&Clause::Any);
+        wanted(&filter.emitters).all(|emitter| {
+            wanted(topic0).all(|topic| {
+                let holds = |entry: &ScopeEntry| {
+                    held(emitter, &entry.emitter) && held(topic, &entry.topic0)
+                };
+                entries.iter().any(holds)
+            })
+        })
+    }
+
+    #[test]
+    fn a_scope_proves_what_it_proves_pair_by_pair() {
+        const VALUES: [&[u8]; 3] = [b"a", b"b", b"c"];
+        let half = |at: usize| VALUES.get(at).copied();
+        let pairs: Vec<ScopeEntry> = (0..16)
+            .map(|at| entry(half(at / 4), half(at % 4)))
+            .collect();
+        let some = |bits: usize| {
+            let chosen = VALUES.iter().enumerate();
+            let chosen = chosen.filter(move |(at, _)| bits >> at & 1 == 1);
+            Clause::OneOf(chosen.map(|(_, value)| Bytes::from_static(value)).collect())
+        };
+        let clauses: Vec<Clause> = (0..8).map(some).chain([Clause::Any]).collect();
+        let mut proven = 0;
+        // Every set of entries, with some of the filters each.
+        for set in 0..1_usize << pairs.len() {
+            let chosen = pairs.iter().enumerate();
+            let chosen = chosen.filter(|(at, _)| set >> at & 1 == 1);
+            let entries: Vec<ScopeEntry> = chosen.map(|(_, entry)| entry.clone()).collect();
+            let mut filter = LogFilter::over(crate::BlockRange::new(0, 1));
+            filter.emitters = clauses[set % clauses.len()].clone();
+            filter.topics = vec![clauses[set / 7 % clauses.len()].clone()];
+            let expected = proves_pairs(&entries, &filter);
+            proven += usize::from(expected);
+            let scope = Scope::only(entries);
+            assert_eq!(scope.proves(&filter), expected, "{scope:?} {filter:?}");
+        }
+        assert!(proven > 1_000, "{proven}");
+    }
+
+    /// Looking at every pair would take hours here.
+    #[test]
+    fn a_wide_filter_is_no_more_work_than_its_values() {
+        let value = |at: u32| Bytes::copy_from_slice(&at.to_be_bytes());
+        let values = |count: u32| Clause::OneOf((0..count).map(value).collect());
+        let mut filter = LogFilter::over(crate::BlockRange::new(0, 1));
+        (filter.emitters, filter.topics) = (values(20_000), vec![values(20_000)]);
+        let held = |count: u32, topic0: Option<Bytes>| {
+            let entry = |at: u32| ScopeEntry {
+                emitter: Some(value(at)),
+                topic0: topic0.clone(),
+            };
+            Scope::only((0..count).map(entry).collect())
+        };
+        assert!(held(20_000, None).proves(&filter));
+        assert!(!held(19_999, None).proves(&filter));
+        assert!(!held(20_000, Some(value(0))).proves(&filter));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Chains that cannot be read for the moment, or not yet to their end: that is an error with words, never
-//! a null that looks as if there were nothing, and other chains are told as ever.
+//! a null that looks as if there were nothing, and other chains are told as ever. What takes long to read is
+//! read beside other things.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -9,9 +10,13 @@
 
 mod support;
 
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
+use async_trait::async_trait;
+use bytes::Bytes;
 use chronolith_archive::{Archive, Provenance, Settings};
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_model::{Block, BlockRef, ChainId, Dataset, DatasetSet, Scope, Verification};
@@ -21,10 +26,11 @@ use chronolith_serve::{
 };
 use chronolith_sim::evm::{EvmNode, EvmSpec};
 use chronolith_sim::{FaultPlan, FaultyBlobs, FaultyMeta};
-use chronolith_store::{MemoryBlobs, MemoryMeta, TakeOver};
+use chronolith_store::{BlobInfo, BlobStore, BlobWriter, MemoryBlobs, MemoryMeta, TakeOver};
 use serde_json::{Value, json};
 use support::rpc::Rpc;
 use tokio::net::TcpListener;
+use tokio::sync::Barrier;
 
 /// A tail that stays as it is, below a source that is this high.
 struct Still {
@@ -99,7 +105,15 @@ impl Probe for Nobody {
 
 /// Archived blocks below a number, and whoever reads them: its reads fail from the day the plan is killed.
 async fn archive(blocks: impl Iterator<Item = Block>, plan: &Arc<FaultPlan>) -> Archive {
-    let (meta, blobs) = (Arc::new(MemoryMeta::new()), Arc::new(MemoryBlobs::new()));
+    archive_in(Arc::new(MemoryBlobs::new()), blocks, plan).await
+}
+
+async fn archive_in(
+    blobs: Arc<dyn BlobStore>,
+    blocks: impl Iterator<Item = Block>,
+    plan: &Arc<FaultPlan>,
+) -> Archive {
+    let meta = Arc::new(MemoryMeta::new());
     let settings = Settings::evm(ChainId(1));
     let opened = Archive::open_writer(
         meta.clone(),
@@ -234,6 +248,16 @@ async fn what_cannot_be_read_is_no_null() {
         .map(troubled)
         .collect();
     assert_eq!(troubled, [false, true, false, false], "{overview}");
+    let head = node.block(10).unwrap().to_model().clock;
+    let head = json!({
+        "number": head.number, "hash": head.hash.to_string(), "timestamp": head.timestamp,
+    });
+    let chains = overview["chains"].as_array().unwrap();
+    for (chain, is_there) in chains.iter().zip([true, false, true, false]) {
+        let expected = if is_there { &head } else { &null };
+        let shown = (&chain["head"], &chain["finalized"]);
+        assert_eq!(shown, (expected, expected), "{chain}");
+    }
 }
 
 /// A block that was just seen is waited for before it is said that a hash is not there: on a chain of fast
@@ -258,5 +282,90 @@ async fn what_is_indexed_in_a_moment_is_waited_for() {
             true => assert_eq!(answer.get("result"), Some(&json!(null)), "{answer}"),
             false => assert_eq!(answer["error"]["data"], data, "{answer}"),
         }
+    }
+}
+
+/// A store in which a read waits for another one, once that is asked for.
+#[derive(Debug)]
+struct InPairs {
+    inner: MemoryBlobs,
+    begun: AtomicBool,
+    pair: Barrier,
+    alone: AtomicU32,
+}
+
+impl InPairs {
+    async fn meet(&self) {
+        let met = tokio::time::timeout(Duration::from_secs(10), self.pair.wait());
+        if self.begun.load(Ordering::SeqCst) && met.await.is_err() {
+            self.alone.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[async_trait]
+impl BlobStore for InPairs {
+    async fn put(&self, name: &str, bytes: Bytes) -> chronolith_store::Result<()> {
+        self.inner.put(name, bytes).await
+    }
+    async fn create(&self, name: &str) -> chronolith_store::Result<Box<dyn BlobWriter>> {
+        self.inner.create(name).await
+    }
+    async fn get(&self, name: &str) -> chronolith_store::Result<Bytes> {
+        self.inner.get(name).await
+    }
+    async fn range(&self, name: &str, range: Range<u64>) -> chronolith_store::Result<Bytes> {
+        self.inner.range(name, range).await
+    }
+    async fn ranges(
+        &self,
+        name: &str,
+        ranges: &[Range<u64>],
+    ) -> chronolith_store::Result<Vec<Bytes>> {
+        self.meet().await;
+        self.inner.ranges(name, ranges).await
+    }
+    async fn list(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> chronolith_store::Result<Vec<BlobInfo>> {
+        self.inner.list(prefix, after, limit).await
+    }
+    async fn delete(&self, name: &str) -> chronolith_store::Result<()> {
+        self.inner.delete(name).await
+    }
+}
+
+/// A thousand times one behind the other would take longer than an answer may, where a read takes 30 ms.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_times_are_looked_up_beside_each_other() {
+    let node = EvmNode::new(EvmSpec::tiny(7), 300);
+    let block = |number: u64| node.block(number).unwrap().to_model();
+    let blobs = Arc::new(InPairs {
+        inner: MemoryBlobs::new(),
+        begun: AtomicBool::new(false),
+        pair: Barrier::new(2),
+        alone: AtomicU32::new(0),
+    });
+    let archive = archive_in(blobs.clone(), (0..=290).map(block), &FaultPlan::none()).await;
+    let live = still(Tail::new(0, None).snapshot());
+    let rpc = listening(vec![served(1, archive, live)]).await;
+    let time = |number: u64| block(number).clock.timestamp;
+    let (status, _) = rpc
+        .get(&format!("/v1/chains/1/block/after/{}", time(5)))
+        .await;
+    assert_eq!(status, 200);
+    blobs.begun.store(true, Ordering::SeqCst);
+    // Their hashes lie in different pieces, which are read one by one.
+    let item = |number: u64| json!({ "chainId": 1, "time": time(number), "direction": "after", "inclusive": true });
+    let asked = json!({ "items": [item(100), item(230)] });
+    let (status, told) = rpc.post("/v1/blocks/by-time", &asked).await;
+    assert_eq!(status, 200, "{told}");
+    assert_eq!(blobs.alone.load(Ordering::SeqCst), 0, "{told}");
+    for (at, number) in [100, 230].into_iter().enumerate() {
+        let hash = block(number).clock.hash.to_string();
+        assert!(told["results"][at].to_string().contains(&hash), "{told}");
     }
 }

@@ -18,6 +18,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::panics;
+
 /// An answer that takes a while.
 pub type Later<'a> = Pin<Box<dyn Future<Output = Result<Value, Refusal>> + Send + 'a>>;
 

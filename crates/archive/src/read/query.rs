@@ -332,8 +332,17 @@ impl Run<'_> {
             if self.cost.candidates > limit && !self.is_one_block() {
                 return Err(self.too_large(Budget::Candidates, limit, at));
             }
+            self.let_others_in(step.len()).await;
         }
         Ok(false)
+    }
+
+    /// Rows in memory need not be waited for, so without this others would wait for all of them.
+    async fn let_others_in(&self, looked_at: usize) {
+        let (now, turn) = (self.cost.candidates, ROWS_PER_STEP as u64);
+        if now / turn != now.saturating_sub(looked_at as u64) / turn {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Takes the logs of candidates that were read already; returns whether there was one too many.
@@ -348,6 +357,7 @@ impl Run<'_> {
             return self.take(segment, ids, hashes).await;
         }
         self.cost.candidates = candidates;
+        self.let_others_in(ids.len()).await;
         let taken = self.logs.len();
         self.logs.append(&mut logs);
         self.count_from(taken)

@@ -44,13 +44,13 @@ impl Rpc {
 
     /// A REST answer with its status.
     pub async fn get(&self, path: &str) -> (u16, Value) {
-        let answer = self.client.get(format!("{}{path}", self.base)).send();
-        let answer = answer.await.unwrap();
-        let status = answer.status().as_u16();
-        (
-            status,
-            serde_json::from_str(&answer.text().await.unwrap()).unwrap(),
-        )
+        answered(self.client.get(format!("{}{path}", self.base))).await
+    }
+
+    /// The same of a question with a body.
+    pub async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        let request = self.client.post(format!("{}{path}", self.base));
+        answered(request.body(body.to_string())).await
     }
 
     /// Waits until the served head is this one.
@@ -62,4 +62,13 @@ impl Rpc {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
+}
+
+async fn answered(request: reqwest::RequestBuilder) -> (u16, Value) {
+    let answer = request.send().await.unwrap();
+    let status = answer.status().as_u16();
+    (
+        status,
+        serde_json::from_str(&answer.text().await.unwrap()).unwrap(),
+    )
 }

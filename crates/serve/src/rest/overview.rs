@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use chronolith_archive::Pinned;
-use chronolith_model::{BlockClock, BlockRef, DatasetSet};
+use chronolith_model::{BlockRef, DatasetSet};
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -33,8 +33,10 @@ async fn about(chain: &ServedChain) -> Value {
     let view = View::take(chain).await;
     let (mut head, mut finalized, mut coverage) = (None, None, Vec::new());
     if let Ok(view) = &view {
-        head = clock_of(view, view.head()).await;
-        finalized = clock_of(view, view.finalized()).await;
+        // Nothing is read for them: an archive that cannot be read is not an empty one.
+        head = view.head().zip(view.head_timestamp());
+        let archived = view.archive.as_ref().and_then(Pinned::head_timestamp);
+        finalized = view.finalized().zip(archived);
         coverage = intervals(view);
     }
     // Without a view the chain looks empty: then that is what goes wrong.
@@ -73,12 +75,8 @@ async fn about(chain: &ServedChain) -> Value {
     })
 }
 
-async fn clock_of(view: &View<'_>, block: Option<BlockRef>) -> Option<BlockClock> {
-    view.clock(block?.number).await.ok()?
-}
-
-fn block(clock: BlockClock) -> Value {
-    json!({ "number": clock.number, "hash": clock.hash.to_string(), "timestamp": clock.timestamp })
+fn block((block, timestamp): (BlockRef, u64)) -> Value {
+    json!({ "number": block.number, "hash": block.hash.to_string(), "timestamp": timestamp })
 }
 
 fn reorg(reorg: Reorg) -> Value {

@@ -5,6 +5,7 @@ use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
+use futures::future::join_all;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -18,6 +19,9 @@ use crate::view::View;
 
 /// From here on a number is milliseconds: as seconds it would be the year 5138.
 const MILLISECONDS_FROM: u64 = 100_000_000_000;
+
+/// Each lookup may read the hash of its block, which takes a while where the store is far away.
+const LOOKUPS_AT_ONCE: usize = 16;
 
 /// A time from seconds, milliseconds or ISO 8601. What has no zone is UTC.
 pub(crate) fn read_time(text: &str) -> Option<Moment> {
@@ -130,19 +134,25 @@ pub(crate) async fn many(
         return Err(RestError::bad("TOO_MANY_ITEMS", message));
     }
     let mut results = Vec::with_capacity(many.items.len());
-    for Object(item) in &many.items {
-        // What is neither a number nor a text is no time either, and is told so beside its item.
-        let time = match &item.time {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        let looked_up = async {
-            let asked = Asked::new(&item.direction, &time, item.inclusive)?;
-            look_up(chain(&context, &item.chain_id.to_string())?, &asked).await
-        };
-        results.push(looked_up.await.unwrap_or_else(|error| error.as_json()));
+    for items in many.items.chunks(LOOKUPS_AT_ONCE) {
+        let looked_up = items.iter().map(|Object(item)| told(&context, item));
+        results.extend(join_all(looked_up).await);
     }
     Ok(Json(json!({ "results": results })))
+}
+
+/// What is told of one of many: a block, or why there is none.
+async fn told(context: &Context, item: &Item) -> Value {
+    // What is neither a number nor a text is no time either, and is told so beside its item.
+    let time = match &item.time {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let looked_up = async {
+        let asked = Asked::new(&item.direction, &time, item.inclusive)?;
+        look_up(chain(context, &item.chain_id.to_string())?, &asked).await
+    };
+    looked_up.await.unwrap_or_else(|error| error.as_json())
 }
 
 async fn look_up(chain: &ServedChain, asked: &Asked) -> Result<Value, RestError> {

@@ -1,4 +1,5 @@
-//! The block table: every block is found again, and hostile bytes are damage.
+//! Tables of blocks: what went in comes out, a time is found as by looking at every block, and bytes that
+//! were changed are damage or another table.
 
 use super::*;
 use crate::format::facts::tests::sample;
@@ -18,6 +19,13 @@ fn records(blocks: &[(u64, u32, u32, bool)]) -> Vec<BlockRecord> {
 
 /// A table of stretches, and what it should say of each block.
 fn table(stretches: &[Vec<BlockRecord>]) -> (Decoded<BlockTable>, Vec<BlockEntry>) {
+    let (bytes, facts, placed, expected) = parts(stretches);
+    (BlockTable::decode(bytes.into(), &facts, &placed), expected)
+}
+
+type Parts = (Vec<u8>, SegmentFacts, Vec<PlacedStretch>, Vec<BlockEntry>);
+
+fn parts(stretches: &[Vec<BlockRecord>]) -> Parts {
     let sum = |blocks: &[BlockRecord], of: fn(&BlockRecord) -> u32| blocks.iter().map(of).sum();
     let sizes = stretches.iter().map(|blocks| Stretch {
         blocks: blocks.len() as u32,
@@ -50,7 +58,7 @@ fn table(stretches: &[Vec<BlockRecord>]) -> (Decoded<BlockTable>, Vec<BlockEntry
     facts.txs = expected.iter().map(|entry| u64::from(entry.txs)).sum();
     facts.first_timestamp = expected.first().map_or(0, |entry| entry.timestamp);
     facts.last_timestamp = expected.last().map_or(0, |entry| entry.timestamp);
-    (BlockTable::decode(bytes.into(), &facts, &placed), expected)
+    (bytes, facts, placed, expected)
 }
 
 #[test]
@@ -134,6 +142,48 @@ proptest! {
         );
         if let Some(Later { place, before: Some(before), .. }) = found {
             prop_assert_eq!(before, expected[place as usize - 1].timestamp);
+        }
+    }
+
+    /// What passes as a table answers for every place and row: nothing overflows, nothing ends early.
+    #[test]
+    fn a_changed_table_is_damage_or_another_table(
+        stretches in proptest::collection::vec(
+            proptest::collection::vec((0_u64..1 << 40, 0_u32..4, 0_u32..5, any::<bool>()), 1..80),
+            1..4,
+        ),
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4),
+        wanted: u64,
+    ) {
+        let stretches: Vec<_> = stretches.iter().map(|blocks| records(blocks)).collect();
+        let (mut bytes, mut facts, placed, expected) = parts(&stretches);
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        let decoded = BlockTable::decode(bytes.clone().into(), &facts, &placed);
+        if let Err(Damage("block table does not fit the summary")) = decoded {
+            // Somebody who changes the table can change the times in the summary, too.
+            let mut reader = Reader::new(&bytes);
+            facts.first_timestamp = PageView::read(&mut reader).map_or(0, |page| page.first_time);
+        }
+        if let Ok(table) = BlockTable::decode(bytes.into(), &facts, &placed) {
+            prop_assert_eq!(table.times().count(), expected.len());
+            let logs: u64 = (0..table.len()).map(|at| u64::from(table.at(at).unwrap().logs)).sum();
+            prop_assert_eq!(logs, facts.logs);
+            for at in 0..table.len() {
+                let entry = table.at(at).unwrap();
+                prop_assert_eq!(table.time_at(at), Some(entry.timestamp));
+                for id in entry.first_id..entry.first_id + entry.logs {
+                    prop_assert_eq!(table.of_row(id), Some(entry));
+                }
+            }
+            // Times may fall now: any answer is right, and there may be none.
+            for from in [0, table.len() - 1] {
+                let found = table.first_from(from, wanted);
+                prop_assert!(found.is_none_or(|later| later.place >= from && later.time >= wanted));
+            }
+            prop_assert!(table.counted().count() <= expected.len());
         }
     }
 
