@@ -38,7 +38,7 @@ pub struct Limits {
     pub queries_at_once: usize,
     /// Bytes of logs that wait to be read by whoever asked; queries wait beyond it.
     pub unread_bytes: usize,
-    /// Bytes of requests that are on their way in.
+    /// Bytes of requests that are on their way in, and of large ones until they are answered.
     pub bodies_bytes: usize,
     /// Connections that are open at the same time.
     pub connections: usize,
@@ -86,11 +86,21 @@ pub(crate) struct Context {
     queries: Arc<Semaphore>,
     unread: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
+    large_bodies: Arc<Semaphore>,
+}
+
+/// A body that was read. A large one counts until it is dropped: calls look into it.
+pub(crate) struct ReadBody {
+    pub(crate) bytes: Bytes,
+    _large: Option<OwnedSemaphorePermit>,
 }
 
 /// How long a query may wait for others, and for memory that slow readers hold.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 const HOLD_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Bodies above this are large. Smaller ones never wait for them.
+const LARGE_BODY: u64 = 64 << 10;
 
 /// Memory is counted in these.
 const UNIT: usize = 1 << 10;
@@ -107,11 +117,12 @@ impl Context {
             queries: Arc::new(Semaphore::new(limits.queries_at_once)),
             unread: Arc::new(Semaphore::new(limits.unread_bytes / UNIT)),
             bodies: Arc::new(Semaphore::new(limits.bodies_bytes / UNIT)),
+            large_bodies: Arc::new(Semaphore::new(limits.bodies_bytes / UNIT)),
         }
     }
 
     /// Reads a body, or says why not.
-    pub(crate) async fn read(&self, body: Body) -> Result<Bytes, (StatusCode, String)> {
+    pub(crate) async fn read(&self, body: Body) -> Result<ReadBody, (StatusCode, String)> {
         let most = self.limits.body_bytes;
         // Bodies that do not say how long they are count as the longest.
         let bytes = body
@@ -121,8 +132,22 @@ impl Context {
             .min(most as u64);
         let units = (bytes as usize / UNIT).max(1) as u32;
         let read = async {
+            let large = match bytes > LARGE_BODY {
+                true => self
+                    .large_bodies
+                    .clone()
+                    .acquire_many_owned(units)
+                    .await
+                    .ok(),
+                false => None,
+            };
             let _held = self.bodies.acquire_many(units).await;
-            collect(body, most).await
+            let bytes = collect(body, most).await?;
+            Some(ReadBody {
+                // One that did not say how long it is may be small after all.
+                _large: large.filter(|_| bytes.len() as u64 > LARGE_BODY),
+                bytes,
+            })
         };
         match tokio::time::timeout(self.limits.timeout, read).await {
             Ok(Some(body)) => Ok(body),
@@ -193,4 +218,39 @@ async fn collect(body: Body, most: usize) -> Option<Bytes> {
         }
     }
     (seen <= most).then(|| all.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context() -> Context {
+        let limits = Limits {
+            body_bytes: 100 << 10,
+            bodies_bytes: 150 << 10,
+            timeout: Duration::from_millis(200),
+            ..Limits::default()
+        };
+        Context::new(Served::new(Vec::new()), limits, Arc::new(|| 0))
+    }
+
+    fn body(kib: usize) -> Body {
+        Body::from(vec![b' '; kib << 10])
+    }
+
+    #[tokio::test]
+    async fn large_bodies_count_until_they_are_answered_and_small_ones_pass_them() {
+        let context = context();
+        let answered = context.read(body(100)).await.ok().unwrap();
+        let refused = context.read(body(100)).await.err().unwrap();
+        assert_eq!(refused.0, StatusCode::REQUEST_TIMEOUT);
+        let mut small = Vec::new();
+        for _ in 0..10 {
+            small.push(context.read(body(60)).await.ok().unwrap());
+        }
+        assert_eq!(answered.bytes.len(), 100 << 10);
+        drop(answered);
+        assert!(context.read(body(100)).await.is_ok());
+        assert!(context.read(body(101)).await.is_err(), "above the limit");
+    }
 }

@@ -125,7 +125,7 @@ pub(crate) async fn many(
         };
         RestError::new(status, code, message)
     })?;
-    let many: Object<Many> = serde_json::from_slice(&body)
+    let many: Object<Many> = serde_json::from_slice(&body.bytes)
         .map_err(|error| RestError::bad("INVALID_BODY", format!("invalid body: {error}")))?;
     let Object(many) = many;
     let most = context.limits.times;

@@ -62,9 +62,10 @@ pub(crate) async fn serve(
             return (status, reply::one(refused)).into_response();
         }
     };
-    match body.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'[') => batch(&context, chain, &body).await,
-        _ => single(&context, chain, &body).await,
+    let bytes = &body.bytes;
+    match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'[') => batch(&context, chain, bytes).await,
+        _ => single(&context, chain, bytes).await,
     }
 }
 
