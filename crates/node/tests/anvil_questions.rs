@@ -109,7 +109,7 @@ fn question(chance: &mut StdRng, chain: &Receipts) -> Value {
         ),
         _ => log["topics"][at].clone(),
     };
-    let topics = vec![topic(0), topic(1)];
+    let topics = [topic(0), topic(1)];
     let kept = chance.random_range(0..=2);
     let address = match chance.random_range(0..4) {
         0 => json!(null),
