@@ -329,6 +329,8 @@ fn decode_blocks(
 ) -> Decoded<(BlockTable, Option<Bytes>)> {
     let table = container.table(Section::Blocks)?;
     if container.data(Section::BlockHashes).is_ok() {
+        // A buffer of its own: what stays in memory must not keep all tables there, uncounted.
+        let table = Bytes::copy_from_slice(&table);
         return Ok((BlockTable::decode(table, facts, stretches)?, None));
     }
     let (pages, hashes) = v1::decode_blocks(&table, stretches)?;
@@ -449,11 +451,12 @@ pub(crate) fn encode_dictionaries<'a>(dictionaries: impl Iterator<Item = &'a [u8
     out
 }
 
-fn decode_dictionaries(bytes: &Bytes) -> Decoded<Vec<Bytes>> {
+fn decode_dictionaries(bytes: &[u8]) -> Decoded<Vec<Bytes>> {
     let mut reader = Reader::new(bytes);
     let mut dictionaries = Vec::new();
     while !reader.is_empty() {
-        dictionaries.push(bytes.slice_ref(reader.bytes()?));
+        // A buffer of its own, as for the table of blocks.
+        dictionaries.push(Bytes::copy_from_slice(reader.bytes()?));
     }
     Ok(dictionaries)
 }

@@ -6,6 +6,7 @@ pub(crate) mod cut;
 pub(crate) mod edit;
 pub(crate) mod fill;
 pub(crate) mod job;
+pub(crate) mod join;
 pub(crate) mod maintain;
 pub(crate) mod mend;
 pub(crate) mod merge;

@@ -96,7 +96,7 @@ pub(crate) fn decode_summary(bytes: &[u8]) -> Decoded<(BlockRange, Hash32, Datas
     Ok((range, last_hash, datasets))
 }
 
-fn encode_frame(packed: &[u8], unpacked: u64, number: u64, table: &mut Vec<u8>) {
+pub(crate) fn encode_frame(packed: &[u8], unpacked: u64, number: u64, table: &mut Vec<u8>) {
     table.put_varint(packed.len() as u64);
     table.put_varint(unpacked);
     table.put_u32(checksum(packed, number));
@@ -117,62 +117,12 @@ fn encode_payload(payload: &Payload, index: &mut Vec<u8>, stream: &mut Vec<u8>) 
         .for_each(|body| part(Some(body), index));
 }
 
-/// Packs that lie side by side, as one: frames are copied, the index is laid end to end.
-pub(crate) fn join(
-    parts: &[(Bytes, u64)],
-    range: BlockRange,
-    last_hash: Hash32,
-    datasets: DatasetSet,
-) -> Decoded<BuiltPack> {
-    let mut container = ContainerBuilder::new(ObjectKind::Pack);
-    container.begin(Section::Frames);
-    let (mut table, mut index, mut number) = (Vec::new(), Vec::new(), 0_usize);
-    for (object, tables_start) in parts {
-        let at = usize::try_from(*tables_start)
-            .ok()
-            .filter(|&at| at <= object.len());
-        let tail = object.slice(at.ok_or(Damage("object too short"))?..);
-        let part = Container::parse(tail, *tables_start, ObjectKind::Pack)?;
-        let (offset, len) = part.data(Section::Frames)?;
-        let frames = decode_frames(&part.table(Section::FrameTable)?, len)?;
-        let mut stream_start = 0;
-        for (place, frame) in frames.iter().enumerate() {
-            let bytes = object.get((offset + frame.start) as usize..(offset + frame.end) as usize);
-            let bytes = bytes.ok_or(Damage("frame cut off"))?;
-            frame.verify(bytes, place)?;
-            encode_frame(
-                bytes,
-                frame.stream_end - stream_start,
-                number as u64,
-                &mut table,
-            );
-            container.buffer().put(bytes);
-            (stream_start, number) = (frame.stream_end, number + 1);
-        }
-        index.put(&part.table(Section::PackIndex)?);
-    }
-    container.table(Section::FrameTable, table);
-    container.table(Section::PackIndex, index);
-    container.table(
-        Section::Summary,
-        encode_summary(&range, last_hash, datasets),
-    );
-    let finished = container.finish();
-    Ok(BuiltPack {
-        bytes: container.drain(),
-        finished,
-        range,
-        last_hash,
-        datasets,
-    })
-}
-
 /// Where a frame lies, packed and unpacked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PackFrame {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    stream_end: u64,
+    pub(crate) stream_end: u64,
     checksum: u32,
 }
 
@@ -315,7 +265,7 @@ impl Parts {
     }
 }
 
-fn decode_frames(bytes: &[u8], section_len: u64) -> Decoded<Vec<PackFrame>> {
+pub(crate) fn decode_frames(bytes: &[u8], section_len: u64) -> Decoded<Vec<PackFrame>> {
     let mut reader = Reader::new(bytes);
     let mut frames = Vec::with_capacity(bytes.len() / 6);
     let (mut start, mut stream_end) = (0_u64, 0_u64);

@@ -118,35 +118,6 @@ impl Writer {
     }
 }
 
-impl Writer {
-    /// Makes one pack of neighbours. A single one that is large enough already is not copied.
-    pub(crate) async fn join_packs(
-        &self,
-        inputs: &[Arc<PackEntry>],
-    ) -> Result<(PackEntry, Option<Uploading>)> {
-        let (Some(first), Some(last)) = (inputs.first(), inputs.last()) else {
-            return Err(Error::Invalid("no packs to join".to_owned()));
-        };
-        if inputs.len() == 1 {
-            return Ok(((**first).clone(), None));
-        }
-        let range = chronolith_model::BlockRange::new(first.range.start, last.range.end);
-        let mut parts = Vec::with_capacity(inputs.len());
-        for input in inputs {
-            let name = &input.object.name;
-            let bytes = self.view.objects.blobs().get(name).await;
-            let bytes = bytes.map_err(|error| Error::reading(name, error))?;
-            parts.push((bytes, input.object.tables_start));
-        }
-        let joined = super::pack::join(&parts, range, last.last_hash, first.datasets);
-        let joined = joined.map_err(|damage| Error::damaged(&first.object.name, damage))?;
-        let mut uploads = Vec::new();
-        let entry = self.upload_pack(joined, &mut uploads);
-        let names = self.put_all(uploads).await?;
-        Ok((entry, names.into_iter().next()))
-    }
-}
-
 /// One swap that changes nothing but the epoch, or creates the state.
 async fn swap_epoch(
     view: &View,
