@@ -92,19 +92,7 @@ fn encode_page(blocks: &[BlockRecord], out: &mut Vec<u8>) {
     out.put_varint(first.timestamp);
     out.put_u8((width << 1) as u8 | u8::from(counted));
     out.put_signed(least);
-    let (mut bits, mut filled) = (0_u128, 0_u32);
-    for step in steps() {
-        bits |= u128::from(over(step)) << filled;
-        filled += width;
-        while filled >= 8 {
-            out.put_u8(bits as u8);
-            bits >>= 8;
-            filled -= 8;
-        }
-    }
-    if filled > 0 {
-        out.put_u8(bits as u8);
-    }
+    out.put_packed(width, steps().map(over));
     for block in blocks.iter().filter(|_| counted) {
         out.put_varint(u64::from(block.logs) << 1 | u64::from(!block.txs_in_sequence));
         out.put_varint(u64::from(block.txs));

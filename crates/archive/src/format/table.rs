@@ -160,20 +160,8 @@ fn write_page(shape: TableShape, entries: &[(u64, u64)], out: &mut Vec<u8>) {
         out.put_u8(4);
         counts.iter().for_each(|&count| out.put_u32(count));
     }
-    let (mut bits, mut filled) = (0_u128, 0_u32);
-    for &(key, payload) in entries {
-        let entry = shape.remainder(key) << shape.payload_bits | payload;
-        bits |= u128::from(entry) << filled;
-        filled += shape.entry_bits();
-        while filled >= 8 {
-            out.put_u8(bits as u8);
-            bits >>= 8;
-            filled -= 8;
-        }
-    }
-    if filled > 0 {
-        out.put_u8(bits as u8);
-    }
+    let entry = |&(key, payload): &(u64, u64)| shape.remainder(key) << shape.payload_bits | payload;
+    out.put_packed(shape.entry_bits(), entries.iter().map(entry));
     out.put(&PADDING);
 }
 

@@ -34,6 +34,26 @@ pub(crate) trait Put {
         self.put_varint(((value << 1) ^ (value >> 63)) as u64);
     }
 
+    /// Numbers of so many bits each, lowest bits first, without gaps; the last byte is filled up.
+    fn put_packed(&mut self, width: u32, values: impl Iterator<Item = u64>)
+    where
+        Self: Sized,
+    {
+        let (mut bits, mut filled) = (0_u128, 0_u32);
+        for value in values {
+            bits |= u128::from(value) << filled;
+            filled += width;
+            while filled >= 8 {
+                self.put_u8(bits as u8);
+                bits >>= 8;
+                filled -= 8;
+            }
+        }
+        if filled > 0 {
+            self.put_u8(bits as u8);
+        }
+    }
+
     /// A length and the bytes.
     fn put_bytes(&mut self, bytes: &[u8]) {
         self.put_varint(bytes.len() as u64);
