@@ -136,8 +136,8 @@ struct Health {
     bench_until: Option<Instant>,
     last_error: Option<String>,
     missing: BTreeSet<&'static str>,
-    /// The smallest batch that was too large for it.
-    batch_refused: Option<usize>,
+    /// How often batches were halved because one was too large for it.
+    batch_halvings: u32,
     /// Good requests in a row since a batch was refused.
     good_in_a_row: u32,
 }
@@ -339,17 +339,22 @@ impl Endpoint {
         if health.missing.contains(BATCH) {
             return 1;
         }
-        let most = health
-            .batch_refused
-            .map_or(usize::MAX, |refused| refused / 2);
-        self.settings.batch.min(most).max(1)
+        self.halved_batch(health.batch_halvings)
     }
 
-    /// Notes that a request of this many calls was too much.
+    /// The configured batch, halved this often.
+    fn halved_batch(&self, halvings: u32) -> usize {
+        let batch = self.settings.batch.checked_shr(halvings);
+        batch.unwrap_or_default().max(1)
+    }
+
+    /// Notes that a request of this many calls was too much. The rest of a range may be a little
+    /// more than half a batch: half of that rest would be less than what the endpoint takes.
     pub(crate) fn refused_batch(&self, calls: usize) {
         let mut health = self.health();
-        let least = health.batch_refused.map_or(calls, |known| known.min(calls));
-        health.batch_refused = Some(least);
+        while self.halved_batch(health.batch_halvings) >= calls.max(2) {
+            health.batch_halvings += 1;
+        }
         health.good_in_a_row = 0;
     }
 
@@ -379,10 +384,7 @@ impl Endpoint {
         health.good_in_a_row += 1;
         if health.good_in_a_row >= BATCH_GROWS_AFTER {
             health.good_in_a_row = 0;
-            let doubled = health
-                .batch_refused
-                .map(|refused| refused.saturating_mul(2));
-            health.batch_refused = doubled.filter(|doubled| doubled / 2 < self.settings.batch);
+            health.batch_halvings = health.batch_halvings.saturating_sub(1);
         }
     }
 
@@ -551,6 +553,20 @@ mod tests {
         endpoint.failed(&endpoint.unavailable("HTTP 500".to_owned()));
         endpoint.succeeded();
         assert_eq!(endpoint.batch(), 50, "not in a row");
+    }
+
+    /// The last 27 calls of a range were refused, and requests had 13 calls from then on.
+    #[test]
+    fn a_refused_rest_does_not_make_batches_smaller_than_they_must_be() {
+        let endpoint = endpoint();
+        endpoint.refused_batch(100);
+        endpoint.refused_batch(27);
+        assert_eq!(endpoint.batch(), 25);
+        endpoint.refused_batch(50);
+        assert_eq!(endpoint.batch(), 25, "known already");
+        endpoint.refused_batch(2);
+        endpoint.refused_batch(1);
+        assert_eq!(endpoint.batch(), 1);
     }
 
     /// Endpoints that fail together must not all be asked again in the same instant.
