@@ -1,0 +1,1 @@
+//! The oracle contract ADFS: its calldata and events as rows.

@@ -1,0 +1,3 @@
+//! Decoded contract history in PostgreSQL, with honest finality.
+
+pub mod adfs;
