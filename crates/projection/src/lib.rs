@@ -1,3 +1,44 @@
 //! Decoded contract history in PostgreSQL, with honest finality.
+//!
+//! ```text
+//!  archive ─► jobs ──► rows of final blocks      confirmed as they come
+//!  tail ────► follow ► rows of the newest blocks pending, then confirmed or dropped
+//!                      settle: one row says through which block everything is confirmed
+//! ```
+//!
+//! Nothing here talks to a chain: everything is read from archive and tail, so every table can be made
+//! again at any time. Rows and the cursor that speaks of them are written in one transaction, which
+//! also shows that the writer still holds its lease or its job. Nothing here starts a task or reads the
+//! wall clock.
 
 pub mod adfs;
+mod copying;
+mod database;
+mod error;
+mod feed;
+pub mod fees;
+mod follow;
+pub mod jobs;
+pub mod leases;
+mod months;
+mod numeric;
+pub mod partitions;
+mod project;
+mod projector;
+mod rows;
+mod settle;
+mod setup;
+mod worker;
+
+pub use database::{Database, READER_ROLE, WRITER_ROLE};
+pub use error::{Error, Result};
+pub use feed::{ChainFeed, Live};
+pub use follow::Following;
+pub use months::Month;
+pub use projector::{ProjectionSettings, Projector};
+pub use setup::{Passwords, SetUp, latest_version, set_up};
+
+/// A chain's id as the database holds it.
+pub(crate) fn chain_id(chain: u64) -> Result<i64> {
+    i64::try_from(chain).map_err(|_| Error::Invalid(format!("chain id {chain} is too large")))
+}

@@ -1,0 +1,45 @@
+//! Rows into tables: a binary COPY into a stage, and from there whatever is not there yet.
+//!
+//! A stage is a temporary table of the connection, emptied by every commit. Rows that are there
+//! already are left as they are, so any range can be written any number of times.
+
+use bytes::Bytes;
+use deadpool_postgres::Transaction;
+use futures::{SinkExt as _, pin_mut};
+
+use crate::error::{Result, Tried as _};
+use crate::rows::{Rows, Table, TableRows};
+
+/// How much is handed to the connection at once.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Writes rows; returns how many of them were new.
+pub(crate) async fn write(tx: &Transaction<'_>, rows: Rows) -> Result<u64> {
+    let mut new = 0;
+    for one in rows.tables {
+        new += write_table(tx, one).await?;
+    }
+    Ok(new)
+}
+
+async fn write_table(tx: &Transaction<'_>, rows: TableRows) -> Result<u64> {
+    let Table { name, columns, .. } = rows.table;
+    let stage = format!(
+        "CREATE TEMP TABLE IF NOT EXISTS stage_{name} ON COMMIT DELETE ROWS \
+         AS SELECT {columns} FROM {name} WITH NO DATA"
+    );
+    tx.batch_execute(&stage).await.tried("make a stage")?;
+    let copy = format!("COPY stage_{name} ({columns}) FROM STDIN BINARY");
+    let sink = tx.copy_in::<_, Bytes>(&copy).await.tried("begin to copy")?;
+    pin_mut!(sink);
+    let mut bytes = rows.into_bytes();
+    while !bytes.is_empty() {
+        let piece = bytes.split_to(bytes.len().min(PIECE_BYTES));
+        sink.send(piece).await.tried("copy rows")?;
+    }
+    sink.finish().await.tried("copy rows")?;
+    let insert = format!(
+        "INSERT INTO {name} ({columns}) SELECT {columns} FROM stage_{name} ON CONFLICT DO NOTHING"
+    );
+    tx.execute(&insert, &[]).await.tried("insert rows")
+}

@@ -1,0 +1,151 @@
+//! Connections to the database: who they are there, and how long they wait.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use deadpool_postgres::{
+    Client, Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime,
+};
+use tokio_postgres::config::TargetSessionAttrs;
+use tokio_postgres::{Config, NoTls};
+
+use crate::error::{Error, Result, Tried as _};
+
+/// The role that owns and writes the tables.
+pub const WRITER_ROLE: &str = "indexer_writer";
+/// The role that reads them.
+pub const READER_ROLE: &str = "sync_reader";
+
+/// How long a connection may take to open, and how long one is waited for.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What every connection of a writer is told. A commit is durable when it returns. A transaction that
+/// is left open is ended by the server, so that a process which hangs cannot hold a lock for ever.
+const WRITER_SESSION: &str = "\
+    SET SESSION TIME ZONE 'UTC'; \
+    SET statement_timeout = '120s'; \
+    SET lock_timeout = '30s'; \
+    SET idle_in_transaction_session_timeout = '20s'; \
+    SET jit = off; \
+    SELECT set_config('synchronous_commit', 'on', false) \
+        WHERE current_setting('synchronous_commit') = 'off'; \
+    SET ROLE indexer_writer";
+
+/// What every connection of a reader is told.
+const READER_SESSION: &str = "\
+    SET SESSION TIME ZONE 'UTC'; \
+    SET statement_timeout = '10s'; \
+    SET jit = off; \
+    SET default_transaction_read_only = on; \
+    SET ROLE sync_reader";
+
+/// A database with projections.
+#[derive(Clone)]
+pub struct Database {
+    pool: Pool,
+}
+
+impl std::fmt::Debug for Database {
+    /// Without the URL, which may carry a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database").finish_non_exhaustive()
+    }
+}
+
+impl Database {
+    /// The database at a URL, for writing. Connects when first used, and only to a server that takes
+    /// writes.
+    ///
+    /// # Errors
+    /// The URL is none.
+    pub fn writer(url: &str, connections: usize) -> Result<Self> {
+        let mut config = parse(url)?;
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        Self::open(config, connections, WRITER_SESSION)
+    }
+
+    /// The database at a URL, for reading. A standby will do.
+    ///
+    /// # Errors
+    /// The URL is none.
+    pub fn reader(url: &str, connections: usize) -> Result<Self> {
+        Self::open(parse(url)?, connections, READER_SESSION)
+    }
+
+    fn open(config: Config, connections: usize, session: &'static str) -> Result<Self> {
+        let recycling = ManagerConfig {
+            recycling_method: RecyclingMethod::Fast,
+        };
+        let greet = Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
+            Box::pin(async move {
+                let greeted = client.batch_execute(session).await;
+                greeted.map_err(HookError::Backend)
+            })
+        });
+        let pool = Pool::builder(Manager::from_config(config, NoTls, recycling))
+            .max_size(connections.max(1))
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(WAIT_TIMEOUT))
+            .create_timeout(Some(CONNECT_TIMEOUT))
+            .post_create(greet)
+            .build();
+        let pool = pool.map_err(|error| Error::Invalid(error.to_string()))?;
+        Ok(Self { pool })
+    }
+
+    /// A connection.
+    ///
+    /// # Errors
+    /// There is none to be had in time.
+    pub async fn client(&self) -> Result<Client> {
+        let client = self.pool.get().await;
+        client.map_err(|error| match &error {
+            deadpool_postgres::PoolError::PostCreateHook(HookError::Backend(error)) => {
+                Error::of("greet the database", error)
+            }
+            _ => Error::of_pool("connect to the database", &error),
+        })
+    }
+
+    /// Whether the tables are those that this program knows.
+    ///
+    /// # Errors
+    /// They are not, or nobody answers.
+    pub async fn check_version(&self) -> Result<()> {
+        let client = self.client().await?;
+        let wanted = crate::setup::latest_version();
+        let there = "SELECT to_regclass('metadata.schema_version') IS NOT NULL";
+        let there = client.query_one(there, &[]).await;
+        let there: bool = there.tried("look for the tables")?.get(0);
+        let found = match there {
+            false => 0,
+            true => {
+                let version = "SELECT coalesce(version, 0)::int FROM metadata.schema_version";
+                let row = client.query_one(version, &[]).await;
+                row.tried("read the version of the tables")?.get(0)
+            }
+        };
+        match found == wanted {
+            true => Ok(()),
+            false => Err(Error::Schema { found, wanted }),
+        }
+    }
+}
+
+/// The parser's own message may quote a part of the URL.
+pub(crate) fn parse(url: &str) -> Result<Config> {
+    let mut config = Config::from_str(url).map_err(|_| {
+        let form = "postgres://user:password@host:5432/database";
+        Error::Invalid(format!(
+            "the URL of the database cannot be read: it is of the form {form}"
+        ))
+    })?;
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT_TIMEOUT);
+    }
+    if config.get_application_name().is_none() {
+        config.application_name("chronolith");
+    }
+    Ok(config)
+}

@@ -1,0 +1,170 @@
+//! Where blocks and logs come from: the archive and the tail of a chain, and nothing else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use chronolith_archive::{Archive, Error as ArchiveError, LogRecord, Pinned};
+use chronolith_finality::{TailSnapshot, joins};
+use chronolith_model::{Block, BlockClock, BlockRange, BlockRef, Clause, Hash32, Log, LogFilter};
+
+use crate::error::{Error, Result};
+
+/// Tail and archive may be caught in the middle of a change; then both are taken again.
+const TAKES_MAX: u32 = 100;
+const TAKE_PAUSE: Duration = Duration::from_millis(5);
+/// Logs of history that are read at once.
+const PAGE_LOGS: usize = 10_000;
+
+/// The blocks above the archive, as whoever follows the chain knows them. Nothing here waits.
+pub trait Live: Send + Sync {
+    /// The blocks above the archive as they are now.
+    fn tail(&self) -> TailSnapshot;
+}
+
+/// A chain to project.
+#[derive(Clone)]
+pub struct ChainFeed {
+    /// Its id.
+    pub chain: u64,
+    /// Its name in the settings.
+    pub name: String,
+    /// Its final blocks.
+    pub archive: Archive,
+    /// Its newest ones.
+    pub live: Arc<dyn Live>,
+}
+
+/// A chain at one moment.
+pub(crate) struct Moment {
+    pub(crate) archive: Option<Pinned>,
+    pub(crate) tail: TailSnapshot,
+}
+
+impl Moment {
+    /// The newest final block.
+    pub(crate) fn head(&self) -> Option<BlockRef> {
+        self.archive.as_ref().and_then(Pinned::head)
+    }
+}
+
+/// A log with everything that is known of its place.
+pub(crate) struct Found<'a> {
+    pub(crate) block: BlockClock,
+    pub(crate) tx_hash: Hash32,
+    pub(crate) log: &'a Log,
+}
+
+/// Which logs a projection wants.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) emitters: Vec<Bytes>,
+    pub(crate) topic0: Vec<Bytes>,
+}
+
+impl ChainFeed {
+    /// Tail first, archive second, and proof that they are one chain.
+    pub(crate) async fn moment(&self) -> Result<Moment> {
+        for _ in 0..TAKES_MAX {
+            let tail = self.live.tail();
+            let archive = self.archive.pin();
+            if joins(archive.as_ref().and_then(Pinned::head), &tail) {
+                return Ok(Moment { archive, tail });
+            }
+            tokio::time::sleep(TAKE_PAUSE).await;
+        }
+        Err(Error::Unavailable {
+            context: format!("read chain {}", self.name),
+            reason: "archive and newest blocks do not join".to_owned(),
+        })
+    }
+}
+
+impl Wanted {
+    pub(crate) fn filter(&self, range: BlockRange) -> LogFilter {
+        LogFilter {
+            emitters: Clause::OneOf(self.emitters.clone()),
+            topics: vec![Clause::OneOf(self.topic0.clone())],
+            limit: Some(PAGE_LOGS),
+            ..LogFilter::over(range)
+        }
+    }
+
+    /// The first logs of a range of final blocks: all logs of each block, or none.
+    pub(crate) async fn page(&self, archive: &Pinned, range: BlockRange) -> Result<Page> {
+        let mut filter = self.filter(range);
+        let mut logs: Vec<LogRecord> = Vec::new();
+        loop {
+            let page = archive.query(&filter).await;
+            let mut page = match (page, filter.limit) {
+                // Logs may be large: fewer of them fit.
+                (Err(ArchiveError::TooLarge { .. }), Some(limit)) if limit > 1 => {
+                    filter.limit = Some(limit / 2);
+                    continue;
+                }
+                (page, _) => page?,
+            };
+            logs.append(&mut page.logs);
+            let Some(next) = page.next.filter(|_| page.has_more) else {
+                return Ok(Page {
+                    logs,
+                    next: range.end,
+                });
+            };
+            // The last block may go on behind the page: it is left to the next one, unless it is
+            // all there is.
+            let last = logs.last().map(|one| one.block.number);
+            let whole = logs
+                .iter()
+                .rposition(|one| Some(one.block.number) != last)
+                .map(|at| at + 1);
+            if let (Some(whole), Some(last)) = (whole, last) {
+                logs.truncate(whole);
+                return Ok(Page { logs, next: last });
+            }
+            filter.cursor = Some(next);
+        }
+    }
+
+    /// The logs of a block.
+    pub(crate) fn of_block<'a>(&self, block: &'a Block) -> Result<Vec<Found<'a>>> {
+        let filter = self.filter(BlockRange::one(block.clock.number));
+        let wanted = block.logs.iter().filter(|log| filter.matches(log));
+        let found = wanted.map(|log| {
+            // To leave it out would be to lose it.
+            let nameless = || {
+                Error::Conflict(format!(
+                    "block {} has a log of no transaction",
+                    block.clock.number
+                ))
+            };
+            Ok(Found {
+                block: block.clock,
+                tx_hash: block.tx_hash(log.tx_index()).ok_or_else(nameless)?,
+                log,
+            })
+        });
+        found.collect()
+    }
+}
+
+/// Logs of whole blocks, up to one that was not looked at.
+pub(crate) struct Page {
+    pub(crate) logs: Vec<LogRecord>,
+    pub(crate) next: u64,
+}
+
+impl Page {
+    pub(crate) fn found(&self) -> impl Iterator<Item = Found<'_>> {
+        self.logs.iter().map(|one| Found {
+            block: BlockClock {
+                number: one.block.number,
+                hash: one.block.hash,
+                parent_hash: Hash32::default(),
+                timestamp: one.timestamp,
+            },
+            tx_hash: one.tx_hash,
+            log: &one.log,
+        })
+    }
+}

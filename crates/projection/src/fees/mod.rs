@@ -1,0 +1,137 @@
+//! Events of fee contracts as rows.
+
+mod event;
+mod known;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::feed::{Found, Moment, Wanted};
+use crate::project::{Projected, Projection, quarantine};
+use crate::rows::{Rows, Table};
+
+pub use known::known_contracts;
+
+const TABLE: Table = Table {
+    name: "fee_event_rows",
+    columns: "chain_id,block_number,block_hash,block_timestamp,tx_hash,log_index,position,event,\
+              contract,token,integrator,integrator_fee,lifi_fee,recipient,amount",
+    partitioned: true,
+};
+const TABLES: &[&str] = &[TABLE.name];
+
+/// A contract, and the first block whose events count.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FeeContract {
+    /// Its address, 20 bytes in hex.
+    #[serde(serialize_with = "as_hex")]
+    pub address: [u8; 20],
+    /// The first block.
+    pub from_block: u64,
+}
+
+fn as_hex<S: serde::Serializer>(address: &[u8; 20], to: S) -> std::result::Result<S::Ok, S::Error> {
+    to.serialize_str(&const_hex::encode_prefixed(address))
+}
+
+/// The fee contracts of a chain.
+pub struct Fees {
+    chain: i64,
+    contracts: Vec<FeeContract>,
+    wanted: Wanted,
+}
+
+impl Fees {
+    /// The events of these contracts.
+    ///
+    /// # Errors
+    /// There are none, or the chain's id is larger than the database can hold.
+    pub fn new(chain: u64, contracts: Vec<FeeContract>) -> Result<Self> {
+        if contracts.is_empty() {
+            let why = format!("no fee contract is known on chain {chain}: name one");
+            return Err(Error::Invalid(why));
+        }
+        let topic0 = event::EVENTS.iter();
+        let wanted = Wanted {
+            emitters: contracts
+                .iter()
+                .map(|one| Bytes::copy_from_slice(&one.address))
+                .collect(),
+            topic0: topic0
+                .map(|(_, topic)| Bytes::copy_from_slice(topic.as_slice()))
+                .collect(),
+        };
+        Ok(Self {
+            chain: crate::chain_id(chain)?,
+            contracts,
+            wanted,
+        })
+    }
+
+    /// Whether an event counts: its contract may do so only from a later block on.
+    fn counts(&self, found: &Found<'_>) -> bool {
+        self.contracts
+            .iter()
+            .any(|one| one.address == *found.log.emitter() && found.block.number >= one.from_block)
+    }
+}
+
+#[async_trait]
+impl Projection for Fees {
+    fn name(&self) -> &'static str {
+        "fees"
+    }
+
+    fn start_block(&self) -> u64 {
+        let starts = self.contracts.iter().map(|one| one.from_block);
+        starts.min().unwrap_or(0)
+    }
+
+    fn settings(&self) -> serde_json::Value {
+        serde_json::json!({ "contracts": self.contracts })
+    }
+
+    fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
+    fn tables(&self) -> &'static [&'static str] {
+        TABLES
+    }
+
+    async fn rows(&self, _moment: &Moment, found: &[Found<'_>]) -> Result<Projected> {
+        let mut rows = Rows::default();
+        for one in found.iter().filter(|one| self.counts(one)) {
+            match event::decode(one.log) {
+                Ok(events) => {
+                    for (position, event) in events.iter().enumerate() {
+                        self.put(&mut rows, one, position as u32, event);
+                    }
+                }
+                Err(why) => quarantine(&mut rows, (self.chain, "fees"), one, why),
+            }
+        }
+        Ok(Projected { rows, pause: None })
+    }
+}
+
+impl Fees {
+    fn put(&self, rows: &mut Rows, one: &Found<'_>, position: u32, event: &event::FeeEvent) {
+        rows.row(&TABLE, &one.block)
+            .block(self.chain, &one.block)
+            .hash(&one.tx_hash)
+            .int4(one.log.log_index())
+            .int4(position)
+            .text(event.name)
+            .bytes(one.log.emitter())
+            .bytes(&event.token)
+            .maybe(event.integrator, |row, value| row.bytes(&value))
+            .maybe(event.integrator_fee, |row, value| row.numeric(value))
+            .maybe(event.lifi_fee, |row, value| row.numeric(value))
+            .maybe(event.recipient, |row, value| row.bytes(&value))
+            .maybe(event.amount, |row, value| row.numeric(value));
+    }
+}

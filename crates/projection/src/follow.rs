@@ -1,0 +1,281 @@
+//! Following the newest blocks: their rows are pending as soon as the blocks are known.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chronolith_model::{Block, BlockRange, Hash32};
+
+use crate::copying;
+use crate::error::{Error, Result, Tried as _};
+use crate::feed::Moment;
+use crate::leases::{LEASE_TTL, Lease, LeaseKind};
+use crate::projector::Projector;
+use crate::rows::Rows;
+use crate::settle::Done;
+
+/// How often leases are renewed.
+const RENEW_EVERY: Duration = Duration::from_secs(4);
+
+/// What whoever follows a chain remembers from one round to the next.
+#[derive(Debug, Default)]
+pub struct Following {
+    held: Option<Held>,
+    /// What each projection is done with of the tail.
+    done: Vec<Done>,
+    /// Blocks in doubt, as the database has them.
+    pending: BTreeMap<u64, Hash32>,
+    /// Through which block everything is confirmed; none where it was not looked at.
+    safe: Option<i64>,
+    /// The newest block whose number was written down.
+    seen: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Held {
+    writer: Lease,
+    finality: Lease,
+    renewed: Instant,
+}
+
+/// What a round did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Round {
+    /// Whether somebody else writes this chain.
+    pub waiting: bool,
+    /// Rows that were written.
+    pub rows: u64,
+    /// Blocks with rows that were confirmed.
+    pub confirmed: usize,
+    /// Blocks with rows that were dropped.
+    pub dropped: usize,
+}
+
+impl Projector {
+    /// Brings the tables to where the chain is now.
+    ///
+    /// # Errors
+    /// The database does not answer, or somebody took over. What was committed before stays.
+    pub async fn follow(&self, following: &mut Following) -> Result<Round> {
+        let done = self.follow_once(following).await;
+        if done.is_err() {
+            self.partitions.forget();
+        }
+        if matches!(done, Err(Error::Fenced { .. })) {
+            *following = Following::default();
+        }
+        done
+    }
+
+    /// Gives the leases back.
+    ///
+    /// # Errors
+    /// The database does not answer: they run out by themselves.
+    pub async fn release(&self, following: &mut Following) -> Result<()> {
+        let Some(held) = following.held.take() else {
+            return Ok(());
+        };
+        held.finality.release(&self.database).await?;
+        held.writer.release(&self.database).await
+    }
+
+    async fn follow_once(&self, following: &mut Following) -> Result<Round> {
+        let Some((writer, finality)) = self.hold(following).await? else {
+            return Ok(Round {
+                waiting: true,
+                ..Round::default()
+            });
+        };
+        let moment = self.feed.moment().await?;
+        following
+            .done
+            .resize_with(self.projections.len(), Done::new);
+        let mut round = Round::default();
+        if is_unsettled(following, &moment) {
+            let settled = self.settle(&finality, &moment, &following.done).await?;
+            (round.confirmed, round.dropped) = (settled.confirmed, settled.dropped);
+            following.pending = settled.pending;
+            following.safe = Some(settled.safe);
+            let kept = u64::try_from(settled.safe).unwrap_or(0);
+            for done in &mut following.done {
+                *done = done.split_off(&kept);
+            }
+        }
+        let running = self.running().await?;
+        let start = moment.head();
+        let start = start.map_or(0, |head| head.number.saturating_add(1));
+        let blocks = moment.tail.blocks_in(BlockRange::new(start, u64::MAX));
+        for block in blocks {
+            self.hold(following).await?;
+            round.rows += self
+                .project(&writer, following, &moment, (block, &running))
+                .await?;
+        }
+        self.note_seen(&writer, following, &moment).await?;
+        Ok(round)
+    }
+
+    /// Takes the leases, or shows that whoever holds them lives. None where somebody else does.
+    async fn hold(&self, following: &mut Following) -> Result<Option<(Lease, Lease)>> {
+        if let Some(held) = &mut following.held {
+            if held.renewed.elapsed() >= RENEW_EVERY {
+                held.writer.renew(&self.database).await?;
+                held.finality.renew(&self.database).await?;
+                held.renewed = Instant::now();
+            }
+            return Ok(Some((held.writer, held.finality)));
+        }
+        let take = |kind| Lease::take(&self.database, self.chain, kind, &self.holder);
+        let Some(writer) = take(LeaseKind::Writer).await? else {
+            return Ok(None);
+        };
+        let Some(finality) = take(LeaseKind::Finality).await? else {
+            writer.release(&self.database).await?;
+            return Ok(None);
+        };
+        // What was known under other leases may be out of date.
+        *following = Following {
+            held: Some(Held {
+                writer,
+                finality,
+                renewed: Instant::now(),
+            }),
+            ..Following::default()
+        };
+        tracing::info!(
+            chain = self.chain,
+            epoch = writer.epoch,
+            ttl = ?LEASE_TTL,
+            "writing projections"
+        );
+        Ok(Some((writer, finality)))
+    }
+
+    /// Writes the rows of one block of the tail; one transaction for all projections.
+    async fn project(
+        &self,
+        writer: &Lease,
+        following: &mut Following,
+        moment: &Moment,
+        (block, running): (&Arc<Block>, &[usize]),
+    ) -> Result<u64> {
+        let clock = &block.clock;
+        let mut all = Rows::default();
+        let mut due = Vec::new();
+        for &at in running {
+            let (Some(projection), Some(done)) = (self.projections.get(at), following.done.get(at))
+            else {
+                continue;
+            };
+            let known = done.get(&clock.number);
+            if known.is_some_and(|(hash, _)| *hash == clock.hash)
+                || clock.number < projection.start_block()
+            {
+                continue;
+            }
+            let found = projection.wanted().of_block(block)?;
+            if !found.is_empty() {
+                let projected = projection.rows(moment, &found).await?;
+                if let Some(pause) = projected.pause {
+                    self.pause(projection.name(), &pause).await?;
+                    continue;
+                }
+                all.extend(projected.rows);
+            }
+            due.push(at);
+        }
+        let mut written = 0;
+        if !all.is_empty() {
+            let Some(count) = self.write_pending(writer, block, all).await? else {
+                return Ok(0);
+            };
+            written = count;
+            following.pending.insert(clock.number, clock.hash);
+        }
+        for at in due {
+            if let Some(done) = following.done.get_mut(at) {
+                done.insert(clock.number, (clock.hash, clock.parent_hash));
+            }
+        }
+        Ok(written)
+    }
+
+    /// Writes rows as pending; none where the block is final by another's word, since a job projects
+    /// it from the archive then.
+    async fn write_pending(
+        &self,
+        writer: &Lease,
+        block: &Block,
+        rows: Rows,
+    ) -> Result<Option<u64>> {
+        let clock = &block.clock;
+        self.ensure_partitions(&rows.months).await?;
+        let mut client = self.database.client().await?;
+        let tx = client.transaction().await.tried("begin")?;
+        writer.check(&tx).await?;
+        let safe = "SELECT last_safe_block FROM processing_state WHERE chain_id = $1 FOR SHARE";
+        let safe = tx.query_one(safe, &[&self.chain]).await;
+        let safe: i64 = safe.tried("read the last safe block")?.get(0);
+        let number = clock.number as i64;
+        if number <= safe {
+            return Ok(None);
+        }
+        let hash = clock.hash.as_bytes().as_slice();
+        // A block that comes back is not dropped any more. One of its height that is still pending is
+        // an error here: it must be settled first.
+        let revive = "DELETE FROM dropped_blocks WHERE chain_id = $1 AND block_hash = $2";
+        let revive = tx.execute(revive, &[&self.chain, &hash]).await;
+        revive.tried("take a block back")?;
+        let pending = "INSERT INTO pending_blocks (chain_id, block_number, block_hash, block_timestamp) \
+            VALUES ($1, $2, $3, to_timestamp($4::bigint)) ON CONFLICT (chain_id, block_hash) DO NOTHING";
+        let seconds = clock.timestamp as i64;
+        let pending = tx
+            .execute(pending, &[&self.chain, &number, &hash, &seconds])
+            .await;
+        pending.tried("write down a pending block")?;
+        let count = rows.count() as u64;
+        copying::write(&tx, rows).await?;
+        tx.commit().await.tried("write the rows of a block")?;
+        Ok(Some(count))
+    }
+
+    /// Writes down how far the chain was seen.
+    async fn note_seen(
+        &self,
+        writer: &Lease,
+        following: &mut Following,
+        moment: &Moment,
+    ) -> Result<()> {
+        let Some(head) = moment.tail.head() else {
+            return Ok(());
+        };
+        if following.seen == Some(head.number) {
+            return Ok(());
+        }
+        const SEEN: &str = "UPDATE processing_state SET last_seen_block = $2 WHERE chain_id = $1 \
+            AND EXISTS (SELECT FROM leases WHERE chain_id = $1 AND kind = 'writer' AND epoch = $3)";
+        let client = self.database.client().await?;
+        let seen = client
+            .execute(SEEN, &[&self.chain, &(head.number as i64), &writer.epoch])
+            .await;
+        seen.tried("write down the newest block")?;
+        following.seen = Some(head.number);
+        Ok(())
+    }
+}
+
+/// Whether something can be confirmed or dropped.
+fn is_unsettled(following: &Following, moment: &Moment) -> bool {
+    let Some(safe) = following.safe else {
+        return true;
+    };
+    let head = moment.head();
+    if head.is_some_and(|head| head.number as i64 > safe) {
+        return true;
+    }
+    let other = |(number, hash): (&u64, &Hash32)| match moment.tail.get(*number) {
+        Some(block) => block.clock.hash != *hash,
+        None => true,
+    };
+    following.pending.iter().any(other)
+}

@@ -1,0 +1,72 @@
+//! What a projection is: logs of whole blocks in, rows out.
+
+use async_trait::async_trait;
+use deadpool_postgres::Transaction;
+use serde_json::Value;
+
+use crate::error::Result;
+use crate::feed::{Found, Moment, Wanted};
+use crate::rows::{Rows, Table};
+
+/// Decodes some logs of a chain into rows of some tables. It never writes, and gives the same rows for
+/// the same chain whenever it is asked.
+#[async_trait]
+pub(crate) trait Projection: Send + Sync {
+    /// Its name in the database.
+    fn name(&self) -> &'static str;
+    /// The first block whose logs count.
+    fn start_block(&self) -> u64;
+    /// What it was told, as it is written down beside its cursor.
+    fn settings(&self) -> Value;
+    /// Which logs it wants.
+    fn wanted(&self) -> &Wanted;
+    /// Its tables that have a partition for each chain and month.
+    fn tables(&self) -> &'static [&'static str];
+    /// The rows of logs of whole blocks.
+    async fn rows(&self, moment: &Moment, found: &[Found<'_>]) -> Result<Projected>;
+    /// Does in the transaction that confirms rows what follows from that: those of pending blocks with
+    /// these hashes, or those that are just staged.
+    async fn confirmed(&self, _tx: &Transaction<'_>, _blocks: Option<&[Vec<u8>]>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Rows, and why the projection must stand still behind them, where it must.
+#[derive(Default)]
+pub(crate) struct Projected {
+    pub(crate) rows: Rows,
+    pub(crate) pause: Option<Pause>,
+}
+
+/// Why a projection stands still until somebody acts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Pause {
+    /// The first block that is not projected.
+    pub(crate) block: u64,
+    /// In a word, for a metric.
+    pub(crate) reason: &'static str,
+    /// For people.
+    pub(crate) detail: String,
+}
+
+const QUARANTINE: Table = Table {
+    name: "quarantine",
+    columns: "chain_id,block_number,block_hash,block_timestamp,projection,tx_hash,log_index,reason,detail",
+    partitioned: false,
+};
+
+/// Writes down a log that cannot be projected.
+pub(crate) fn quarantine(
+    rows: &mut Rows,
+    (chain, projection): (i64, &str),
+    one: &Found<'_>,
+    why: &str,
+) {
+    rows.row(&QUARANTINE, &one.block)
+        .block(chain, &one.block)
+        .text(projection)
+        .hash(&one.tx_hash)
+        .int4(one.log.log_index())
+        .text("malformed")
+        .text(why);
+}

@@ -1,0 +1,160 @@
+//! The projections of one chain, and what they share.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::chain_id;
+use crate::database::Database;
+use crate::error::{Error, Result, Tried as _};
+use crate::feed::ChainFeed;
+use crate::fees::Fees;
+use crate::months::Month;
+use crate::partitions::{Partitions, ahead};
+use crate::project::{Pause, Projection};
+
+/// What is projected of a chain.
+#[derive(Default)]
+pub struct ProjectionSettings {
+    /// Its fee contracts.
+    pub fees: Option<Fees>,
+    /// Blocks of a job.
+    pub job_blocks: Option<u64>,
+    /// How long a job is somebody's without a sign of life.
+    pub job_ttl: Option<Duration>,
+}
+
+/// Blocks of a job where nothing else is set.
+const JOB_BLOCKS: u64 = 10_000;
+/// How long a job is somebody's without a sign of life.
+const JOB_TTL: Duration = Duration::from_secs(120);
+
+/// The projections of one chain.
+pub struct Projector {
+    pub(crate) database: Database,
+    pub(crate) feed: ChainFeed,
+    pub(crate) chain: i64,
+    pub(crate) projections: Vec<Arc<dyn Projection>>,
+    pub(crate) partitions: Partitions,
+    /// Who we are, for people.
+    pub(crate) holder: String,
+    pub(crate) job_blocks: i64,
+    pub(crate) job_ttl: Duration,
+}
+
+impl Projector {
+    /// Projects a chain into a database, as `holder`.
+    ///
+    /// # Errors
+    /// A setting makes no sense.
+    pub fn new(
+        database: Database,
+        feed: ChainFeed,
+        settings: ProjectionSettings,
+        holder: &str,
+    ) -> Result<Self> {
+        let mut projections: Vec<Arc<dyn Projection>> = Vec::new();
+        if let Some(fees) = settings.fees {
+            projections.push(Arc::new(fees));
+        }
+        let blocks = settings.job_blocks.unwrap_or(JOB_BLOCKS);
+        let in_range = (1..=1_000_000_000).contains(&blocks);
+        let too_many = || Error::Invalid(format!("{blocks} blocks cannot be one job"));
+        Ok(Self {
+            chain: chain_id(feed.chain)?,
+            database,
+            feed,
+            projections,
+            partitions: Partitions::default(),
+            holder: holder.to_owned(),
+            job_blocks: in_range.then_some(blocks as i64).ok_or_else(too_many)?,
+            job_ttl: settings.job_ttl.unwrap_or(JOB_TTL),
+        })
+    }
+
+    /// The chain's id.
+    #[must_use]
+    pub fn chain(&self) -> u64 {
+        self.feed.chain
+    }
+
+    /// Writes down what there is to project, where it is not written down yet, and makes partitions for
+    /// the months to come.
+    ///
+    /// # Errors
+    /// The tables are of another version, or were made with other settings.
+    pub async fn register(&self, now: u64) -> Result<()> {
+        self.database.check_version().await?;
+        let mut client = self.database.client().await?;
+        let tx = client.transaction().await.tried("begin")?;
+        let named = "INSERT INTO chains (chain_id, name) VALUES ($1, $2) \
+            ON CONFLICT (chain_id) DO UPDATE SET name = excluded.name";
+        let named = tx.execute(named, &[&self.chain, &self.feed.name]).await;
+        named.tried("write down a chain")?;
+        let state = "INSERT INTO processing_state (chain_id) VALUES ($1) ON CONFLICT DO NOTHING";
+        let state = tx.execute(state, &[&self.chain]).await;
+        state.tried("write down a chain")?;
+        for projection in &self.projections {
+            let (name, settings) = (projection.name(), projection.settings());
+            let start = projection.start_block() as i64;
+            let known = "INSERT INTO projections AS p \
+                (chain_id, projection, start_block, next_block, settings) \
+                VALUES ($1, $2, $3, $3, $4) ON CONFLICT (chain_id, projection) \
+                DO UPDATE SET settings = p.settings RETURNING p.settings";
+            let row = tx
+                .query_one(known, &[&self.chain, &name, &start, &settings])
+                .await;
+            let known: serde_json::Value = row.tried("write down a projection")?.get(0);
+            if known != settings {
+                return Err(Error::Conflict(format!(
+                    "projection {name} of chain {} was made with other settings: {known}; now they are \
+                     {settings}. Start it anew with `chronolith projection reset --chain {} --projection {name}`",
+                    self.chain, self.chain
+                )));
+            }
+        }
+        tx.commit().await.tried("write down what is projected")?;
+        drop(client);
+        self.ensure_partitions(&ahead(now)).await
+    }
+
+    /// Makes partitions that are missing, of every projection.
+    pub(crate) async fn ensure_partitions(&self, months: &BTreeSet<Month>) -> Result<()> {
+        for projection in &self.projections {
+            let (chain, tables) = (self.feed.chain, projection.tables());
+            self.partitions
+                .ensure(&self.database, chain, tables, months)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Lets a projection stand still until somebody acts.
+    pub(crate) async fn pause(&self, projection: &str, pause: &Pause) -> Result<()> {
+        const PAUSE: &str = "UPDATE projections SET paused_at = now(), paused_reason = $3, \
+            paused_detail = $4 WHERE chain_id = $1 AND projection = $2 AND paused_at IS NULL";
+        let client = self.database.client().await?;
+        let done = client
+            .execute(
+                PAUSE,
+                &[&self.chain, &projection, &pause.reason, &pause.detail],
+            )
+            .await;
+        let (chain, reason, detail) = (self.chain, pause.reason, &pause.detail);
+        tracing::error!(chain, projection, reason, %detail, "projection stands still");
+        done.tried("pause a projection").map(|_| ())
+    }
+
+    /// The projections that do not stand still, by their place.
+    pub(crate) async fn running(&self) -> Result<Vec<usize>> {
+        const PAUSED: &str =
+            "SELECT projection FROM projections WHERE chain_id = $1 AND paused_at IS NOT NULL";
+        let client = self.database.client().await?;
+        let rows = client.query(PAUSED, &[&self.chain]).await;
+        let rows = rows.tried("look which projections are paused")?;
+        let paused: BTreeSet<String> = rows.iter().map(|row| row.get(0)).collect();
+        let all = self.projections.iter().enumerate();
+        let running = all.filter(|(_, one)| !paused.contains(one.name()));
+        Ok(running.map(|(at, _)| at).collect())
+    }
+}

@@ -1,0 +1,191 @@
+//! Rows on their way into the database, in the form that a binary COPY takes: encoded once, as they
+//! are decoded, and copied from then on.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use alloy_primitives::U256;
+use bytes::{BufMut as _, Bytes, BytesMut};
+use chronolith_model::{BlockClock, Hash32};
+
+use crate::months::Month;
+use crate::numeric::put_numeric;
+
+/// What a binary COPY begins with: the signature, no flags, no extension.
+const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
+/// 2000-01-01, where the server's clock begins, in seconds since 1970.
+const EPOCH_2000: i64 = 946_684_800;
+
+/// A table that rows are copied into.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Table {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// The columns that are copied, in order, separated by commas.
+    pub(crate) columns: &'static str,
+    /// Whether it has a partition for each chain and month.
+    pub(crate) partitioned: bool,
+}
+
+/// Rows of one table.
+#[derive(Debug)]
+pub(crate) struct TableRows {
+    pub(crate) table: &'static Table,
+    bytes: BytesMut,
+    pub(crate) count: usize,
+}
+
+/// Rows of several tables that belong together, and the blocks they are of.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    pub(crate) tables: Vec<TableRows>,
+    /// The blocks that have rows, oldest first.
+    pub(crate) blocks: Vec<BlockClock>,
+    pub(crate) months: BTreeSet<Month>,
+}
+
+impl Rows {
+    /// Begins a row of a table, of a block.
+    pub(crate) fn row(&mut self, table: &'static Table, block: &BlockClock) -> Row<'_> {
+        if self
+            .blocks
+            .last()
+            .is_none_or(|last| last.hash != block.hash)
+        {
+            self.blocks.push(*block);
+            self.months.insert(Month::of(block.timestamp));
+        }
+        let known = self.tables.iter().position(|one| one.table == table);
+        let at = known.unwrap_or_else(|| {
+            self.tables.push(TableRows::new(table));
+            self.tables.len() - 1
+        });
+        let fields = table.columns.split(',').count();
+        Row::begin(self.tables.get_mut(at), fields)
+    }
+
+    /// Adds those of another projection of the same block.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.tables.extend(other.tables);
+        self.months.extend(other.months);
+        for block in other.blocks {
+            if !self.blocks.iter().any(|known| known.hash == block.hash) {
+                self.blocks.push(block);
+            }
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.tables.iter().map(|one| one.count).sum()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+}
+
+impl TableRows {
+    fn new(table: &'static Table) -> Self {
+        let mut bytes = BytesMut::with_capacity(4 << 10);
+        bytes.put_slice(HEADER);
+        Self {
+            table,
+            bytes,
+            count: 0,
+        }
+    }
+
+    /// Everything that is sent.
+    pub(crate) fn into_bytes(mut self) -> Bytes {
+        self.bytes.put_i16(-1);
+        self.bytes.freeze()
+    }
+}
+
+/// One row that is being written, field by field, in the order of the table's columns.
+pub(crate) struct Row<'a>(Option<&'a mut BytesMut>);
+
+impl<'a> Row<'a> {
+    fn begin(table: Option<&'a mut TableRows>, fields: usize) -> Self {
+        let Some(table) = table else {
+            return Self(None);
+        };
+        table.count += 1;
+        table
+            .bytes
+            .put_i16(i16::try_from(fields).unwrap_or(i16::MAX));
+        Self(Some(&mut table.bytes))
+    }
+
+    fn put(self, write: impl FnOnce(&mut BytesMut)) -> Self {
+        let Self(Some(out)) = self else {
+            return self;
+        };
+        write(out);
+        Self(Some(out))
+    }
+
+    /// What all rows begin with: chain, number, hash and time of the block.
+    pub(crate) fn block(self, chain: i64, block: &BlockClock) -> Self {
+        self.int8(chain)
+            .int8(block.number as i64)
+            .hash(&block.hash)
+            .time(block.timestamp)
+    }
+
+    pub(crate) fn int8(self, value: i64) -> Self {
+        self.put(|out| {
+            out.put_i32(8);
+            out.put_i64(value);
+        })
+    }
+
+    pub(crate) fn int4(self, value: u32) -> Self {
+        self.put(|out| {
+            out.put_i32(4);
+            out.put_u32(value);
+        })
+    }
+
+    /// Seconds since 1970.
+    pub(crate) fn time(self, seconds: u64) -> Self {
+        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+        let micros = seconds
+            .saturating_sub(EPOCH_2000)
+            .saturating_mul(Duration::from_secs(1).as_micros() as i64);
+        self.int8(micros)
+    }
+
+    pub(crate) fn hash(self, hash: &Hash32) -> Self {
+        self.bytes(hash.as_bytes())
+    }
+
+    pub(crate) fn bytes(self, value: &[u8]) -> Self {
+        self.put(|out| {
+            out.put_i32(value.len() as i32);
+            out.put_slice(value);
+        })
+    }
+
+    /// Text, or the name of a value of an enum.
+    pub(crate) fn text(self, value: &str) -> Self {
+        self.bytes(value.as_bytes())
+    }
+
+    pub(crate) fn numeric(self, value: U256) -> Self {
+        self.put(|out| put_numeric(out, value))
+    }
+
+    pub(crate) fn null(self) -> Self {
+        self.put(|out| out.put_i32(-1))
+    }
+
+    /// A value that may be none.
+    pub(crate) fn maybe<T>(self, value: Option<T>, put: impl FnOnce(Self, T) -> Self) -> Self {
+        match value {
+            Some(value) => put(self, value),
+            None => self.null(),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! `db init`: roles, and tables in the version that this program knows.
+
+use futures::FutureExt as _;
+use serde::Serialize;
+use tokio_postgres::{Client, NoTls};
+
+use crate::database::{READER_ROLE, WRITER_ROLE, parse};
+use crate::error::{Error, Result, Tried as _};
+
+#[allow(missing_docs, unreachable_pub, reason = "made by the macro")]
+mod embedded {
+    refinery::embed_migrations!("migrations");
+}
+
+/// Two that set up the same database at once would collide; the number is that of nothing else.
+const SETUP_LOCK: i64 = 7_163_384_699_739_271_988;
+
+/// What was done.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SetUp {
+    /// Roles that were made.
+    pub created_roles: Vec<String>,
+    /// Migrations that were applied.
+    pub applied: Vec<String>,
+    /// The version of the tables now.
+    pub version: i32,
+}
+
+/// Passwords for roles that can log in. A role without one is made without the right to: grant it to
+/// somebody who can.
+#[derive(Clone, Default)]
+pub struct Passwords {
+    /// Of the role that writes.
+    pub writer: Option<String>,
+    /// Of the role that reads.
+    pub reader: Option<String>,
+}
+
+/// The version of the tables that this program knows.
+#[must_use]
+pub fn latest_version() -> i32 {
+    let runner = embedded::migrations::runner();
+    let versions = runner.get_migrations().iter();
+    versions.map(|one| one.version()).max().unwrap_or(0)
+}
+
+/// Makes roles and tables, or brings them up to date. Doing it twice changes nothing.
+///
+/// # Errors
+/// The user of this URL may not do that, or nobody answers.
+pub async fn set_up(url: &str, passwords: &Passwords) -> Result<SetUp> {
+    let (mut client, connection) = parse(url)?.connect(NoTls).await.tried("connect")?;
+    let mut work = Box::pin(prepare(&mut client, passwords)).fuse();
+    let mut connection = Box::pin(connection).fuse();
+    futures::select! {
+        done = work => done,
+        ended = connection => match ended {
+            Ok(()) => work.await,
+            Err(error) => Err(Error::of("set up the database", &error)),
+        },
+    }
+}
+
+async fn prepare(client: &mut Client, passwords: &Passwords) -> Result<SetUp> {
+    let lock = client.execute("SELECT pg_advisory_lock($1)", &[&SETUP_LOCK]);
+    lock.await.tried("wait for another setup")?;
+    let mut created_roles = Vec::new();
+    let roles = [
+        (WRITER_ROLE, &passwords.writer),
+        (READER_ROLE, &passwords.reader),
+    ];
+    for (role, password) in roles {
+        if make_role(client, role, password.as_deref()).await? {
+            created_roles.push(role.to_owned());
+        }
+    }
+    let grants = format!(
+        "DO $$ BEGIN \
+            IF NOT pg_has_role(current_user, '{WRITER_ROLE}', 'MEMBER') THEN \
+                EXECUTE format('GRANT {WRITER_ROLE} TO %I', current_user); \
+            END IF; \
+            EXECUTE format('GRANT CREATE, TEMPORARY, CONNECT ON DATABASE %I TO {WRITER_ROLE}', current_database()); \
+            EXECUTE format('GRANT CONNECT ON DATABASE %I TO {READER_ROLE}', current_database()); \
+        END $$; \
+        CREATE SCHEMA IF NOT EXISTS metadata AUTHORIZATION {WRITER_ROLE}; \
+        GRANT USAGE, CREATE ON SCHEMA public TO {WRITER_ROLE}; \
+        SET ROLE {WRITER_ROLE}; \
+        SET search_path = public; \
+        GRANT USAGE ON SCHEMA metadata TO {READER_ROLE}; \
+        RESET ROLE; \
+        GRANT USAGE ON SCHEMA public TO {READER_ROLE}; \
+        SET ROLE {WRITER_ROLE}; \
+        ALTER DEFAULT PRIVILEGES IN SCHEMA public, metadata GRANT SELECT ON TABLES TO {READER_ROLE}"
+    );
+    let granted = client.batch_execute(&grants).await;
+    granted.tried("grant rights (the user must be allowed to create roles and schemas)")?;
+    let report = embedded::migrations::runner().run_async(client).await;
+    let report = report.map_err(|error| Error::Refused {
+        context: "bring the tables up to date".to_owned(),
+        reason: error.to_string(),
+    })?;
+    let read = format!(
+        "GRANT SELECT ON ALL TABLES IN SCHEMA public, metadata TO {READER_ROLE}; RESET ROLE"
+    );
+    client.batch_execute(&read).await.tried("grant reading")?;
+    let unlock = client.execute("SELECT pg_advisory_unlock($1)", &[&SETUP_LOCK]);
+    unlock.await.tried("end the setup")?;
+    let applied = report.applied_migrations().iter();
+    Ok(SetUp {
+        created_roles,
+        applied: applied.map(ToString::to_string).collect(),
+        version: latest_version(),
+    })
+}
+
+/// Makes a role where there is none, and says whether it did. A password that is given is set anew.
+async fn make_role(client: &Client, role: &str, password: Option<&str>) -> Result<bool> {
+    let known = "SELECT 1 FROM pg_roles WHERE rolname = $1";
+    let known = client.query_opt(known, &[&role]).await;
+    let known = known.tried("look for roles")?.is_some();
+    if !known {
+        let made = client
+            .batch_execute(&format!("CREATE ROLE {role} NOLOGIN"))
+            .await;
+        made.tried("create a role (the user must be allowed to)")?;
+    }
+    if let Some(password) = password {
+        // Statements that define take no parameters: the server itself quotes it.
+        let quoted = client
+            .query_one("SELECT quote_literal($1)", &[&password])
+            .await;
+        let quoted: String = quoted.tried("set a password")?.get(0);
+        let set = format!("ALTER ROLE {role} LOGIN PASSWORD {quoted}");
+        client.batch_execute(&set).await.tried("set a password")?;
+    }
+    Ok(!known)
+}

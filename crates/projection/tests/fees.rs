@@ -1,0 +1,333 @@
+//! Rows of fee events, from blocks to tables, through reorgs, restarts and take-overs.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+mod support;
+
+use chronolith_model::Block;
+use chronolith_projection::{Database, Error, Following, jobs, leases, partitions};
+use support::{TestChain, database, expected, number, projector, stored};
+
+async fn work_all(projector: &chronolith_projection::Projector) {
+    while projector.work().await.unwrap() {}
+}
+
+/// Blocks of the chain as it is, with the status that they must have.
+fn on_chain(chain: &TestChain) -> Vec<(Block, &'static str)> {
+    let head = chain.archive.health().head.map(|head| head.number);
+    let blocks = chain.blocks.lock().unwrap().clone();
+    let status = |block: &Block| match head.is_some_and(|head| block.clock.number <= head) {
+        true => "confirmed",
+        false => "pending",
+    };
+    blocks
+        .into_iter()
+        .map(|block| (block.clone(), status(&block)))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_are_pending_then_confirmed_or_dropped_and_never_deleted() {
+    let (_server, database) = database().await;
+    let chain = TestChain::new(31_337).await;
+    let one = projector(&database, &chain, "one");
+    one.register(support::GENESIS_TIME).await.unwrap();
+    let mut following = Following::default();
+    for number in 0..10 {
+        chain.extend(0, &[number, 100 + number]);
+    }
+    one.follow(&mut following).await.unwrap();
+    assert_eq!(stored(&database, 31_337).await, expected(&on_chain(&chain)));
+    // Three blocks are replaced; a transaction of the old ones is mined again, later, over the end of
+    // the month.
+    let mut gone: Vec<(Block, &str)> = on_chain(&chain).split_off(7);
+    for (_, status) in &mut gone {
+        *status = "dropped";
+    }
+    chain.roll_back(3);
+    chain.extend(1, &[50]);
+    one.follow(&mut following).await.unwrap();
+    let all = |gone: &[(Block, &'static str)]| [on_chain(&chain), gone.to_vec()].concat();
+    assert_eq!(stored(&database, 31_337).await, expected(&all(&gone)));
+    for number in 8..80 {
+        let txs = if number == 70 {
+            vec![8, 108]
+        } else {
+            vec![200 + number]
+        };
+        chain.extend(1, &txs);
+    }
+    one.follow(&mut following).await.unwrap();
+    assert_eq!(stored(&database, 31_337).await, expected(&all(&gone)));
+    chain.finalize(75).await;
+    let round = one.follow(&mut following).await.unwrap();
+    assert!(round.confirmed > 60, "{round:?}");
+    assert_eq!(stored(&database, 31_337).await, expected(&all(&gone)));
+    // Nothing is left for jobs: the newest blocks were followed.
+    assert!(!one.work().await.unwrap());
+    assert_eq!(number(&database, "SELECT count(*) FROM jobs").await, 0);
+    let ranges = "SELECT count(*) FROM projected_ranges WHERE from_block = 0 AND to_block = 75";
+    assert_eq!(number(&database, ranges).await, 1);
+    // The same transaction and log, once in a dropped block and once on the chain, in two partitions.
+    let natural = "SELECT count(*) FROM (SELECT chain_id, tx_hash, log_index, position FROM fee_events \
+        WHERE status <> 'dropped' GROUP BY 1, 2, 3, 4 HAVING count(*) > 1) twice";
+    assert_eq!(number(&database, natural).await, 0);
+    let both = "SELECT count(DISTINCT tableoid) FROM fee_event_rows \
+        WHERE tx_hash IN (SELECT tx_hash FROM fee_event_rows GROUP BY 1 HAVING count(DISTINCT block_hash) > 1)";
+    assert_eq!(number(&database, both).await, 2);
+    // A log with the event's topic that is no such event is written down once, and is no row.
+    let odd = "SELECT count(*) FROM quarantine WHERE reason = 'malformed'";
+    assert!(number(&database, odd).await > 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_that_comes_back_is_not_dropped_any_more() {
+    let (_server, database) = database().await;
+    let chain = TestChain::new(5).await;
+    let one = projector(&database, &chain, "one");
+    one.register(support::GENESIS_TIME).await.unwrap();
+    let mut following = Following::default();
+    chain.extend(0, &[1]);
+    for back_and_forth in 0..3 {
+        let first = chain.extend(0, &[2]);
+        chain.extend(0, &[3]);
+        one.follow(&mut following).await.unwrap();
+        chain.roll_back(2);
+        let second = chain.extend(1, &[4]);
+        one.follow(&mut following).await.unwrap();
+        let rows = stored(&database, 5).await;
+        let status = |block: &Block| {
+            let hash = support::hex(block.clock.hash.as_bytes());
+            let row = rows.iter().find(|row| row.1 == hash).unwrap();
+            row.6.clone()
+        };
+        assert_eq!(
+            (status(&first), status(&second)),
+            ("dropped".into(), "pending".into()),
+            "{back_and_forth}"
+        );
+        chain.roll_back(1);
+    }
+    // A chain that only became shorter says nothing of the blocks above it, unless it is another one.
+    let first = chain.extend(0, &[2]);
+    chain.finalize(first.clock.number).await;
+    one.follow(&mut following).await.unwrap();
+    let rows = stored(&database, 5).await;
+    let confirmed = rows.iter().filter(|row| row.6 == "confirmed").count();
+    assert_eq!(confirmed, expected(&on_chain(&chain)).len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn history_comes_from_jobs_and_any_replay_changes_nothing() {
+    let (_server, database) = database().await;
+    let chain = TestChain::new(9).await;
+    for number in 0..200 {
+        chain.extend(0, &[number, 1_000 + number]);
+    }
+    chain.finalize(180).await;
+    let one = projector(&database, &chain, "one");
+    one.register(support::GENESIS_TIME).await.unwrap();
+    // Nothing is handed out before it is known to be final.
+    assert!(!one.work().await.unwrap());
+    let mut following = Following::default();
+    one.follow(&mut following).await.unwrap();
+    work_all(&one).await;
+    let rows = stored(&database, 9).await;
+    assert_eq!(rows, expected(&on_chain(&chain)));
+    assert_eq!(jobs::audit_gaps(&database, None).await.unwrap(), []);
+    for (from, to) in [(0, 1_000), (3, 3), (50, 90)] {
+        assert!(
+            jobs::enqueue(&database, (9, "fees"), (from, to), 11)
+                .await
+                .unwrap()
+                > 0
+        );
+        work_all(&one).await;
+        assert_eq!(stored(&database, 9).await, rows, "{from} to {to}");
+    }
+    let ranges = "SELECT count(*) FROM projected_ranges";
+    assert_eq!(number(&database, ranges).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_happened_while_nobody_looked_is_settled() {
+    let (_server, database) = database().await;
+    let chain = TestChain::new(10).await;
+    let one = projector(&database, &chain, "one");
+    one.register(support::GENESIS_TIME).await.unwrap();
+    let mut following = Following::default();
+    for number in 0..20 {
+        chain.extend(0, &[number]);
+    }
+    chain.finalize(9).await;
+    one.follow(&mut following).await.unwrap();
+    one.release(&mut following).await.unwrap();
+    // While nobody looks, five blocks are replaced, and all but two of the new ones become final.
+    let mut gone: Vec<(Block, &str)> = on_chain(&chain).split_off(15);
+    gone.iter_mut().for_each(|(_, status)| *status = "dropped");
+    chain.roll_back(5);
+    for number in 15..40 {
+        chain.extend(1, &[300 + number]);
+    }
+    chain.finalize(37).await;
+    let two = projector(&database, &chain, "two");
+    two.register(support::GENESIS_TIME).await.unwrap();
+    let mut following = Following::default();
+    // Its tail is not there yet when it begins.
+    chain.lose_tail(Some(37));
+    two.follow(&mut following).await.unwrap();
+    work_all(&two).await;
+    chain.lose_tail(None);
+    two.follow(&mut following).await.unwrap();
+    let all = [on_chain(&chain), gone].concat();
+    assert_eq!(stored(&database, 10).await, expected(&all));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_was_away_writes_nothing_and_releasing_works_from_anywhere() {
+    let (_server, database) = database().await;
+    let chain = TestChain::new(11).await;
+    let (one, two) = (
+        projector(&database, &chain, "one"),
+        projector(&database, &chain, "two"),
+    );
+    one.register(support::GENESIS_TIME).await.unwrap();
+    two.register(support::GENESIS_TIME).await.unwrap();
+    let (mut first, mut second) = (Following::default(), Following::default());
+    chain.extend(0, &[1]);
+    assert!(!one.follow(&mut first).await.unwrap().waiting);
+    assert!(two.follow(&mut second).await.unwrap().waiting);
+    let held = leases::list(&database, Some(11)).await.unwrap();
+    assert_eq!(held.len(), 2);
+    assert!(
+        held.iter()
+            .all(|lease| lease.holder.as_deref() == Some("one")),
+        "{held:?}"
+    );
+    let kinds = [leases::LeaseKind::Writer, leases::LeaseKind::Finality];
+    for kind in kinds {
+        assert!(leases::release(&database, 11, kind, "me").await.unwrap());
+        assert!(!leases::release(&database, 11, kind, "me").await.unwrap());
+    }
+    assert!(!two.follow(&mut second).await.unwrap().waiting);
+    chain.extend(0, &[2]);
+    let error = one.follow(&mut first).await.unwrap_err();
+    assert!(matches!(error, Error::Fenced { .. }), "{error}");
+    assert!(one.follow(&mut first).await.unwrap().waiting);
+    two.follow(&mut second).await.unwrap();
+    assert_eq!(stored(&database, 11).await, expected(&on_chain(&chain)));
+    let acts = "SELECT count(*) FROM operator_acts WHERE act = 'locks release'";
+    assert_eq!(number(&database, acts).await, 2);
+    // One after the other, by the history that nobody can take back.
+    let epochs = "SELECT count(*) - max(epoch) FROM lease_history WHERE kind = 'writer'";
+    assert_eq!(number(&database, epochs).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_cannot_write_and_versions_must_fit() {
+    let (server, database) = database().await;
+    database.check_version().await.unwrap();
+    let reader = Database::reader(&server.url, 1).unwrap();
+    let client = reader.client().await.unwrap();
+    for read in [
+        "SELECT count(*) FROM fee_events",
+        "SELECT version FROM metadata.schema_version",
+    ] {
+        client.query(read, &[]).await.unwrap();
+    }
+    // Also where it may begin a transaction that writes.
+    client
+        .batch_execute("SET default_transaction_read_only = off")
+        .await
+        .unwrap();
+    for write in [
+        "INSERT INTO chains VALUES (1, 'a')",
+        "UPDATE processing_state SET last_safe_block = 9",
+        "DELETE FROM fee_event_rows",
+        "TRUNCATE fee_event_rows",
+        "DROP VIEW fee_events",
+        "CREATE TABLE mine (a int)",
+        "CREATE TABLE metadata.mine (a int)",
+    ] {
+        let error = client.batch_execute(write).await.unwrap_err();
+        let code = error.code().unwrap().code().to_owned();
+        assert_eq!(code, "42501", "{write}: {error:?}");
+    }
+    let older = "DELETE FROM refinery_schema_history WHERE version = \
+        (SELECT max(version) FROM refinery_schema_history)";
+    database
+        .client()
+        .await
+        .unwrap()
+        .batch_execute(older)
+        .await
+        .unwrap();
+    let error = database.check_version().await.unwrap_err();
+    assert!(matches!(error, Error::Schema { .. }), "{error}");
+    assert!(error.to_string().contains("chronolith db init"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_partitions_go_only_when_everything_in_them_is_dropped() {
+    let (_server, database) = database().await;
+    let chain = TestChain::new(12).await;
+    let one = projector(&database, &chain, "one");
+    one.register(support::GENESIS_TIME).await.unwrap();
+    let mut following = Following::default();
+    chain.extend(0, &[]);
+    for number in 1..5 {
+        chain.extend(0, &[number]);
+    }
+    one.follow(&mut following).await.unwrap();
+    chain.roll_back(4);
+    for _ in 0..60 {
+        chain.extend(1, &[]);
+    }
+    for number in 0..5 {
+        chain.extend(1, &[500 + number]);
+    }
+    one.follow(&mut following).await.unwrap();
+    chain.finalize(65).await;
+    one.follow(&mut following).await.unwrap();
+    let rows = stored(&database, 12).await;
+    assert!(
+        rows.iter().any(|row| row.6 == "dropped") && rows.iter().any(|row| row.6 == "confirmed")
+    );
+    // 2024-02 has dropped rows only, 2024-03 has confirmed ones.
+    let seven_months = support::GENESIS_TIME + 214 * 86_400;
+    for (dry_run, left) in [
+        (true, rows.len()),
+        (
+            false,
+            rows.iter().filter(|row| row.6 == "confirmed").count(),
+        ),
+    ] {
+        let pruned = partitions::prune(&database, seven_months + 31 * 86_400, dry_run)
+            .await
+            .unwrap();
+        let of = |name: &str| {
+            pruned
+                .iter()
+                .find(|one| one.partition == name)
+                .unwrap()
+                .outcome
+        };
+        assert_eq!(of("fee_events_c12_2024_02"), "dropped");
+        assert_eq!(of("fee_events_c12_2024_03"), "kept");
+        assert_eq!(stored(&database, 12).await.len(), left, "dry run {dry_run}");
+    }
+    // A partition that is gone comes back when it is needed.
+    let made = partitions::create(&database, &[12], "2024-02".parse().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(made, ["fee_events_c12_2024_02"]);
+    assert_eq!(
+        partitions::create(&database, &[12], "2024-02".parse().unwrap())
+            .await
+            .unwrap(),
+        Vec::<String>::new()
+    );
+}
