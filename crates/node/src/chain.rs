@@ -13,6 +13,8 @@ use chronolith_source::evm::{EvmSettings, EvmSource};
 use chronolith_source::portal::PortalSource;
 use chronolith_source::{EndpointReport, JointSource, Source, Want};
 
+use tokio::sync::watch;
+
 use crate::acts::Acts;
 use crate::gaps::Gaps;
 use crate::genesis;
@@ -52,6 +54,10 @@ pub(crate) struct Chain {
     gaps: Mutex<Gaps>,
     /// What was seen of it, for people.
     pub(crate) seen: History,
+    /// Changes whenever tail or archive do.
+    moved: watch::Sender<u64>,
+    /// Why projections stand still, where they do.
+    projection_trouble: Mutex<Option<String>>,
     /// What operators ask for.
     pub(crate) acts: Acts,
     /// Keeps other processes of this machine away, while this lives.
@@ -116,6 +122,8 @@ impl Chain {
             status: Mutex::default(),
             gaps: Mutex::default(),
             seen: History::default(),
+            moved: watch::Sender::new(0),
+            projection_trouble: Mutex::default(),
             acts: Acts::default(),
             lock: None,
             settings,
@@ -148,6 +156,22 @@ impl Chain {
 
     pub(crate) fn status(&self) -> MutexGuard<'_, Status> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells whoever waits for it that tail or archive changed.
+    pub(crate) fn note_moved(&self) {
+        self.moved.send_modify(|times| *times += 1);
+    }
+
+    /// Changes whenever tail or archive do.
+    pub(crate) fn moves(&self) -> watch::Receiver<u64> {
+        self.moved.subscribe()
+    }
+
+    /// Why projections stand still, where they do.
+    pub(crate) fn projection_trouble(&self) -> MutexGuard<'_, Option<String>> {
+        let trouble = self.projection_trouble.lock();
+        trouble.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes the source's newest block.
@@ -222,6 +246,7 @@ impl Chain {
     pub(crate) fn reset_window(&self) -> Result<()> {
         let rule = rule(&self.settings, self.is_beside);
         *self.window() = Window::above(rule, self.archive.health().head)?;
+        self.note_moved();
         Ok(())
     }
 }

@@ -1,5 +1,7 @@
 //! The command line.
 
+mod projections;
+
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -7,6 +9,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::environment::INTERVAL_SECONDS;
+
+pub(crate) use projections::{
+    DbCommand, JobsCommand, LocksCommand, PartitionsCommand, ProjectionCommand,
+};
 
 /// Follows blockchains, proves that nothing is missing, keeps their history and answers for it.
 #[derive(Debug, Parser)]
@@ -123,6 +129,46 @@ pub(crate) enum Command {
         /// What to do with it.
         #[command(subcommand)]
         what: ArchiveCommand,
+    },
+    /// Work on jobs of projections, beside a node that follows the chains.
+    ///
+    /// Any number of these may run, on any machine that reaches the database and the archives. Each
+    /// takes a range of final blocks, projects it from the archive, and takes the next. Stopping one at
+    /// any instant loses nothing: its range is taken by another one after two minutes.
+    Work {
+        /// Exit once there is no job left.
+        #[arg(long)]
+        until_done: bool,
+    },
+    /// Set up the database of projections, or look at it.
+    Db {
+        /// What to do with it.
+        #[command(subcommand)]
+        what: DbCommand,
+    },
+    /// Look at projections, let them go on, or project a range again.
+    Projection {
+        /// What to do with them.
+        #[command(subcommand)]
+        what: ProjectionCommand,
+    },
+    /// Look at the jobs of projections.
+    Jobs {
+        /// What to do with them.
+        #[command(subcommand)]
+        what: JobsCommand,
+    },
+    /// Look at the locks of projections, or take one away.
+    Locks {
+        /// What to do with them.
+        #[command(subcommand)]
+        what: LocksCommand,
+    },
+    /// Make or remove partitions of the tables of projections.
+    Partitions {
+        /// What to do with them.
+        #[command(subcommand)]
+        what: PartitionsCommand,
     },
     /// Watch it work: two simulated chains with reorgs and upgrades, followed into an archive.
     ///

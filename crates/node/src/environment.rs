@@ -16,7 +16,7 @@ pub(crate) const DATA_DIR: &str = "./data";
 pub(crate) const INTERVAL_SECONDS: std::ops::RangeInclusive<u64> = 1..=86_400;
 
 /// What flags and environment say over the settings file.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Overrides {
     pub(crate) data_dir: Option<PathBuf>,
     /// The port where everybody is answered.
@@ -25,6 +25,9 @@ pub(crate) struct Overrides {
     pub(crate) metrics_port: Option<u16>,
     /// How often to look for new blocks at a portal.
     pub(crate) ingest_interval: Option<Duration>,
+    /// Where projections are written and read.
+    pub(crate) pg_url: Option<String>,
+    pub(crate) pg_readonly_url: Option<String>,
 }
 
 impl Overrides {
@@ -49,6 +52,8 @@ impl Overrides {
             metrics_port: cli.metrics_port,
             data_dir: data_dir.or_else(|| variable("DATA_DIR").map(PathBuf::from)),
             ingest_interval: seconds.map(Duration::from_secs),
+            pg_url: variable("PG_URL"),
+            pg_readonly_url: variable("PG_READONLY_URL"),
         })
     }
 }

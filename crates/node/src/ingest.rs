@@ -296,6 +296,7 @@ pub(crate) async fn finalize(chain: &Chain, seen: &Seen) -> Result<(), Trouble> 
     backfill::append_fetched(chain, fetched.ok_or_else(lost)?).await?;
     if let Some(head) = chain.archive.health().head {
         chain.window().drop_through(head.number);
+        chain.note_moved();
     }
     Ok(())
 }

@@ -23,6 +23,7 @@ mod meters;
 mod operations;
 mod place;
 mod progress;
+mod projecting;
 mod reader;
 mod readiness;
 mod refill;
@@ -96,11 +97,22 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
         }
         _ => {}
     }
-    let settings = Settings::load(&cli.config, overrides)?;
+    let settings = Settings::load(&cli.config, overrides);
+    if let Command::Db { what } = &cli.command {
+        return commands::db(settings, what).await;
+    }
+    let settings = settings?;
     match cli.command {
-        Command::Config { .. } | Command::Demo { .. } | Command::Sim { .. } | Command::Openapi => {
-            Ok(Exit::Done)
-        }
+        Command::Config { .. }
+        | Command::Demo { .. }
+        | Command::Sim { .. }
+        | Command::Openapi
+        | Command::Db { .. } => Ok(Exit::Done),
+        Command::Work { until_done } => commands::work(&settings, until_done).await,
+        Command::Projection { what } => commands::projection(&settings, &what).await,
+        Command::Jobs { what } => commands::jobs(&settings, &what).await,
+        Command::Locks { what } => commands::locks(&settings, &what).await,
+        Command::Partitions { what } => commands::partitions(&settings, &what).await,
         Command::Run { until_caught_up } => commands::run(&settings, until_caught_up).await,
         Command::Serve { follow } => commands::serve_archives(&settings, follow).await,
         Command::State(wanted) => commands::state(&settings, &wanted).await,

@@ -64,6 +64,11 @@ pub(crate) fn health_of(chain: &Chain) -> ChainHealth {
         poll: chain.settings.poll,
         trouble: trouble.as_deref().or(failing.next()),
     });
+    let projection_trouble = chain.projection_trouble().clone();
+    let not_ready_reason = not_ready_reason.or_else(|| {
+        let trouble = projection_trouble.as_ref()?;
+        Some(format!("projections: {trouble}"))
+    });
     let seen = status.source_head.map(|(block, _)| block.number);
     let up = endpoints.iter().any(|endpoint| !endpoint.cooling);
     ChainHealth {

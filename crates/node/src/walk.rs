@@ -189,6 +189,7 @@ fn offer(chain: &Chain, shown_by: &Endpoint, one: &Fetched) -> Result<Offered, T
     }
     // Depth alone may make something final with each block.
     window.tracker.observe(&Seen::at(now()));
+    chain.note_moved();
     Ok(Offered::Taken)
 }
 

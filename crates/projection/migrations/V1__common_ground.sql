@@ -42,6 +42,7 @@ CREATE TABLE dropped_blocks (
     dropped_at      TIMESTAMPTZ NOT NULL DEFAULT now(),
     PRIMARY KEY (chain_id, block_hash)
 );
+CREATE INDEX dropped_blocks_number_idx ON dropped_blocks (chain_id, block_number);
 
 -- Who may do what. Whoever writes shows in its transaction that the epoch is still its own.
 CREATE TABLE leases (
@@ -86,6 +87,9 @@ CREATE TABLE projected_ranges (
     PRIMARY KEY (chain_id, projection, from_block)
 );
 
+-- A job's token changes whenever it changes hands, and never comes back.
+CREATE SEQUENCE job_tokens;
+
 -- Ranges on their way. One that is done is deleted and becomes a part of a projected range.
 CREATE TABLE jobs (
     id           BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -96,6 +100,7 @@ CREATE TABLE jobs (
     next_block   BIGINT NOT NULL,
     status       TEXT NOT NULL CHECK (status IN ('pending', 'processing', 'failed', 'dead')),
     attempts     INTEGER NOT NULL DEFAULT 0,
+    token        BIGINT NOT NULL DEFAULT nextval('job_tokens'),
     locked_by    TEXT,
     locked_until TIMESTAMPTZ,
     retry_at     TIMESTAMPTZ NOT NULL DEFAULT now(),
@@ -104,6 +109,19 @@ CREATE TABLE jobs (
     updated_at   TIMESTAMPTZ NOT NULL DEFAULT now(),
     UNIQUE (chain_id, projection, from_block)
 ) WITH (fillfactor = 50);
+
+-- Through which block every row of a projection is there and confirmed: what whoever copies rows
+-- elsewhere remembers. `last_safe_block` says what is final, and jobs may still be on their way below it.
+CREATE VIEW complete_through AS
+SELECT p.chain_id, p.projection, p.start_block,
+       least(s.last_safe_block, r.to_block) AS complete_through
+FROM projections p
+JOIN processing_state s ON s.chain_id = p.chain_id
+LEFT JOIN LATERAL (
+    SELECT to_block FROM projected_ranges r
+    WHERE r.chain_id = p.chain_id AND r.projection = p.projection AND r.from_block <= p.start_block
+    ORDER BY r.from_block DESC LIMIT 1
+) r ON true;
 
 -- What could not be projected, once each. It neither loops nor disappears.
 CREATE TABLE quarantine (

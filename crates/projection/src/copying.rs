@@ -13,16 +13,23 @@ use crate::rows::{Rows, Table, TableRows};
 /// How much is handed to the connection at once.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Writes rows; returns how many of them were new.
-pub(crate) async fn write(tx: &Transaction<'_>, rows: Rows) -> Result<u64> {
-    let mut new = 0;
+/// Rows that are in their stages and not in their tables yet.
+pub(crate) struct Staged(Vec<&'static Table>);
+
+/// Copies rows into their stages. Nothing is locked yet: a process that hangs in the middle of a COPY is
+/// not ended by any timeout of the server, so nobody may have to wait for it.
+pub(crate) async fn stage(tx: &Transaction<'_>, rows: Rows) -> Result<Staged> {
+    let mut tables = Vec::new();
     for one in rows.tables {
-        new += write_table(tx, one).await?;
+        if !tables.contains(&one.table) {
+            tables.push(one.table);
+        }
+        stage_table(tx, one).await?;
     }
-    Ok(new)
+    Ok(Staged(tables))
 }
 
-async fn write_table(tx: &Transaction<'_>, rows: TableRows) -> Result<u64> {
+async fn stage_table(tx: &Transaction<'_>, rows: TableRows) -> Result<()> {
     let Table { name, columns, .. } = rows.table;
     let stage = format!(
         "CREATE TEMP TABLE IF NOT EXISTS stage_{name} ON COMMIT DELETE ROWS \
@@ -37,9 +44,17 @@ async fn write_table(tx: &Transaction<'_>, rows: TableRows) -> Result<u64> {
         let piece = bytes.split_to(bytes.len().min(PIECE_BYTES));
         sink.send(piece).await.tried("copy rows")?;
     }
-    sink.finish().await.tried("copy rows")?;
-    let insert = format!(
-        "INSERT INTO {name} ({columns}) SELECT {columns} FROM stage_{name} ON CONFLICT DO NOTHING"
-    );
-    tx.execute(&insert, &[]).await.tried("insert rows")
+    sink.finish().await.tried("copy rows").map(|_| ())
+}
+
+/// Takes staged rows into their tables; returns how many of them were new.
+pub(crate) async fn insert(tx: &Transaction<'_>, staged: &Staged) -> Result<u64> {
+    let mut new = 0;
+    for Table { name, columns, .. } in &staged.0 {
+        let insert = format!(
+            "INSERT INTO {name} ({columns}) SELECT {columns} FROM stage_{name} ON CONFLICT DO NOTHING"
+        );
+        new += tx.execute(&insert, &[]).await.tried("insert rows")?;
+    }
+    Ok(new)
 }

@@ -24,6 +24,7 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 /// is left open is ended by the server, so that a process which hangs cannot hold a lock for ever.
 const WRITER_SESSION: &str = "\
     SET SESSION TIME ZONE 'UTC'; \
+    SET search_path = public; \
     SET statement_timeout = '120s'; \
     SET lock_timeout = '30s'; \
     SET idle_in_transaction_session_timeout = '20s'; \
@@ -35,6 +36,7 @@ const WRITER_SESSION: &str = "\
 /// What every connection of a reader is told.
 const READER_SESSION: &str = "\
     SET SESSION TIME ZONE 'UTC'; \
+    SET search_path = public; \
     SET statement_timeout = '10s'; \
     SET jit = off; \
     SET default_transaction_read_only = on; \
@@ -143,6 +145,10 @@ pub(crate) fn parse(url: &str) -> Result<Config> {
     })?;
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(CONNECT_TIMEOUT);
+    }
+    // A server that went away without a word is noticed within half a minute.
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(WAIT_TIMEOUT);
     }
     if config.get_application_name().is_none() {
         config.application_name("chronolith");

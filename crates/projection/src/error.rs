@@ -122,8 +122,8 @@ fn is_passing(code: &SqlState) -> bool {
     const CLASSES: [&str; 5] = ["08", "40", "53", "57", "58"];
     let code = code.code();
     CLASSES.iter().any(|class| code.starts_with(class))
-        // A lock or a statement that waited too long; a partition that came meanwhile.
-        || ["55P03", "25P03", "25006"].contains(&code)
+        // A lock or a statement that waited too long; a partition that came or went meanwhile.
+        || ["55P03", "25P03", "25006", "23514", "42P01", "42P07"].contains(&code)
 }
 
 /// Says what was tried when a statement fails.

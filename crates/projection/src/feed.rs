@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use chronolith_archive::{Archive, Error as ArchiveError, LogRecord, Pinned};
 use chronolith_finality::{TailSnapshot, joins};
-use chronolith_model::{Block, BlockClock, BlockRange, BlockRef, Clause, Hash32, Log, LogFilter};
+use chronolith_model::{
+    Block, BlockClock, BlockRange, BlockRef, Clause, Dataset, DatasetSet, Hash32, Log, LogFilter,
+};
 
 use crate::error::{Error, Result};
 
@@ -20,6 +22,9 @@ const PAGE_LOGS: usize = 10_000;
 pub trait Live: Send + Sync {
     /// The blocks above the archive as they are now.
     fn tail(&self) -> TailSnapshot;
+    /// Whether the chain's newest block was this one when it was last looked at: then a block above it
+    /// is on no chain.
+    fn is_newest(&self, block: BlockRef) -> bool;
 }
 
 /// A chain to project.
@@ -39,9 +44,26 @@ pub struct ChainFeed {
 pub(crate) struct Moment {
     pub(crate) archive: Option<Pinned>,
     pub(crate) tail: TailSnapshot,
+    /// Whether the tail ends where the chain does.
+    pub(crate) is_whole: bool,
 }
 
 impl Moment {
+    /// The hash of a block; none where archive and tail do not reach it.
+    pub(crate) async fn hash_at(&self, number: u64) -> Result<Option<Hash32>> {
+        match &self.archive {
+            Some(archive) if self.head().is_some_and(|head| number <= head.number) => {
+                Ok(Some(archive.block_by_number(number).await?.hash))
+            }
+            _ => Ok(self.tail.get(number).map(|block| block.clock.hash)),
+        }
+    }
+
+    /// The newest block.
+    pub(crate) fn tip(&self) -> Option<BlockRef> {
+        self.tail.head().or_else(|| self.head())
+    }
+
     /// The newest final block.
     pub(crate) fn head(&self) -> Option<BlockRef> {
         self.archive.as_ref().and_then(Pinned::head)
@@ -69,7 +91,14 @@ impl ChainFeed {
             let tail = self.live.tail();
             let archive = self.archive.pin();
             if joins(archive.as_ref().and_then(Pinned::head), &tail) {
-                return Ok(Moment { archive, tail });
+                let mut moment = Moment {
+                    archive,
+                    tail,
+                    is_whole: false,
+                };
+                let tip = moment.tip();
+                moment.is_whole = tip.is_some_and(|tip| self.live.is_newest(tip));
+                return Ok(moment);
             }
             tokio::time::sleep(TAKE_PAUSE).await;
         }
@@ -91,12 +120,23 @@ impl Wanted {
     }
 
     /// The first logs of a range of final blocks: all logs of each block, or none.
-    pub(crate) async fn page(&self, archive: &Pinned, range: BlockRange) -> Result<Page> {
+    pub(crate) async fn page(&self, archive: &Pinned, mut range: BlockRange) -> Result<Page> {
         let mut filter = self.filter(range);
         let mut logs: Vec<LogRecord> = Vec::new();
         loop {
             let page = archive.query(&filter).await;
             let mut page = match (page, filter.limit) {
+                // A smaller range works: the rest is left to the next page.
+                (
+                    Err(ArchiveError::TooLarge {
+                        fits: Some(fits), ..
+                    }),
+                    _,
+                ) if logs.is_empty() && !fits.is_empty() && fits.end < range.end => {
+                    range.end = fits.end;
+                    filter = self.filter(range);
+                    continue;
+                }
                 // Logs may be large: fewer of them fit.
                 (Err(ArchiveError::TooLarge { .. }), Some(limit)) if limit > 1 => {
                     filter.limit = Some(limit / 2);
@@ -124,6 +164,20 @@ impl Wanted {
             }
             filter.cursor = Some(next);
         }
+    }
+
+    /// The last block through which the archive has all of these logs, from one on; none where it does
+    /// not have that one's.
+    pub(crate) fn covered_through(&self, archive: &Pinned, from: u64) -> Option<u64> {
+        let filter = self.filter(BlockRange::one(from));
+        let covered = archive.coverage(DatasetSet::of(&[Dataset::Logs]), Some(&filter));
+        let mut next = from;
+        for (range, _) in covered {
+            if range.start <= next && next < range.end {
+                next = range.end;
+            }
+        }
+        (next > from).then(|| next - 1)
     }
 
     /// The logs of a block.

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chronolith_model::{Block, BlockRange, Hash32};
+use chronolith_model::{Block, BlockClock, BlockRange, ErrorKind, Hash32};
 
 use crate::copying;
-use crate::error::{Error, Result, Tried as _};
+use crate::error::{Result, Tried as _};
 use crate::feed::Moment;
 use crate::leases::{LEASE_TTL, Lease, LeaseKind};
 use crate::projector::Projector;
 use crate::rows::Rows;
-use crate::settle::Done;
+use crate::settle::{Done, Known, Settled};
 
 /// How often leases are renewed.
 const RENEW_EVERY: Duration = Duration::from_secs(4);
@@ -29,6 +29,30 @@ pub struct Following {
     safe: Option<i64>,
     /// The newest block whose number was written down.
     seen: Option<u64>,
+}
+
+impl Following {
+    /// Whether a projection is done with a block.
+    fn is_done(&self, at: usize, clock: &BlockClock) -> bool {
+        let done = self.done.get(at).and_then(|done| done.get(&clock.number));
+        done.is_some_and(|(hash, _)| *hash == clock.hash)
+    }
+
+    /// Takes over what settling found.
+    fn note(&mut self, settled: &Settled) {
+        self.pending.clone_from(&settled.pending);
+        self.safe = Some(settled.safe);
+        let kept = u64::try_from(settled.safe).unwrap_or(0);
+        let gone = settled.dropped.iter().min();
+        for done in &mut self.done {
+            *done = done.split_off(&kept);
+            // A block that was dropped and comes back is projected again, and so is pending again.
+            gone.into_iter().for_each(|gone| drop(done.split_off(gone)));
+            if settled.forgot {
+                done.clear();
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -58,11 +82,20 @@ impl Projector {
     /// The database does not answer, or somebody took over. What was committed before stays.
     pub async fn follow(&self, following: &mut Following) -> Result<Round> {
         let done = self.follow_once(following).await;
-        if done.is_err() {
+        if let Err(error) = &done {
+            // Whatever was committed without our knowing it, or was not: the database is read anew.
             self.partitions.forget();
-        }
-        if matches!(done, Err(Error::Fenced { .. })) {
+            let held = following.held.take();
             *following = Following::default();
+            match error.kind() {
+                // It may answer again before the leases run out.
+                ErrorKind::Unavailable => following.held = held,
+                // Somebody else may do better. What is still ours is given back.
+                _ => {
+                    let released = self.release_all().await;
+                    released.unwrap_or_else(|error| tracing::debug!(%error, "not released"));
+                }
+            }
         }
         done
     }
@@ -79,6 +112,17 @@ impl Projector {
         held.writer.release(&self.database).await
     }
 
+    /// Gives back every lease that this holder has on the chain.
+    ///
+    /// # Errors
+    /// The database does not answer: they run out by themselves.
+    pub async fn release_all(&self) -> Result<()> {
+        const RELEASE: &str = "UPDATE leases SET holder = NULL WHERE chain_id = $1 AND holder = $2";
+        let client = self.database.client().await?;
+        let released = client.execute(RELEASE, &[&self.chain, &self.holder]).await;
+        released.tried("release leases").map(|_| ())
+    }
+
     async fn follow_once(&self, following: &mut Following) -> Result<Round> {
         let Some((writer, finality)) = self.hold(following).await? else {
             return Ok(Round {
@@ -92,23 +136,28 @@ impl Projector {
             .resize_with(self.projections.len(), Done::new);
         let mut round = Round::default();
         if is_unsettled(following, &moment) {
-            let settled = self.settle(&finality, &moment, &following.done).await?;
-            (round.confirmed, round.dropped) = (settled.confirmed, settled.dropped);
-            following.pending = settled.pending;
-            following.safe = Some(settled.safe);
-            let kept = u64::try_from(settled.safe).unwrap_or(0);
-            for done in &mut following.done {
-                *done = done.split_off(&kept);
-            }
+            let known = Known {
+                done: &following.done,
+                pending: &following.pending,
+            };
+            let settled = self.settle(&finality, &moment, known).await?;
+            following.note(&settled);
+            (round.confirmed, round.dropped) = (settled.confirmed, settled.dropped.len());
         }
-        let running = self.running().await?;
+        // A pending block above everything known may be of a fork that is gone: what it holds may be in
+        // another block by now, and must not be there twice.
+        let tip = moment.tip().map_or(0, |tip| tip.number);
+        if following.pending.keys().any(|number| *number > tip) {
+            return Ok(round);
+        }
+        let mut running = self.running().await?;
         let start = moment.head();
         let start = start.map_or(0, |head| head.number.saturating_add(1));
         let blocks = moment.tail.blocks_in(BlockRange::new(start, u64::MAX));
         for block in blocks {
             self.hold(following).await?;
             round.rows += self
-                .project(&writer, following, &moment, (block, &running))
+                .project(&writer, following, &moment, (block, &mut running))
                 .await?;
         }
         self.note_seen(&writer, following, &moment).await?;
@@ -157,20 +206,16 @@ impl Projector {
         writer: &Lease,
         following: &mut Following,
         moment: &Moment,
-        (block, running): (&Arc<Block>, &[usize]),
+        (block, running): (&Arc<Block>, &mut Vec<usize>),
     ) -> Result<u64> {
         let clock = &block.clock;
         let mut all = Rows::default();
         let mut due = Vec::new();
-        for &at in running {
-            let (Some(projection), Some(done)) = (self.projections.get(at), following.done.get(at))
-            else {
+        for at in running.clone() {
+            let Some(projection) = self.projections.get(at) else {
                 continue;
             };
-            let known = done.get(&clock.number);
-            if known.is_some_and(|(hash, _)| *hash == clock.hash)
-                || clock.number < projection.start_block()
-            {
+            if following.is_done(at, clock) || clock.number < projection.start_block() {
                 continue;
             }
             let found = projection.wanted().of_block(block)?;
@@ -178,6 +223,7 @@ impl Projector {
                 let projected = projection.rows(moment, &found).await?;
                 if let Some(pause) = projected.pause {
                     self.pause(projection.name(), &pause).await?;
+                    running.retain(|one| *one != at);
                     continue;
                 }
                 all.extend(projected.rows);
@@ -194,6 +240,8 @@ impl Projector {
         }
         for at in due {
             if let Some(done) = following.done.get_mut(at) {
+                // What stood on another block of this height is on another fork.
+                done.split_off(&clock.number);
                 done.insert(clock.number, (clock.hash, clock.parent_hash));
             }
         }
@@ -212,6 +260,8 @@ impl Projector {
         self.ensure_partitions(&rows.months).await?;
         let mut client = self.database.client().await?;
         let tx = client.transaction().await.tried("begin")?;
+        let count = rows.count() as u64;
+        let staged = copying::stage(&tx, rows).await?;
         writer.check(&tx).await?;
         let safe = "SELECT last_safe_block FROM processing_state WHERE chain_id = $1 FOR SHARE";
         let safe = tx.query_one(safe, &[&self.chain]).await;
@@ -233,8 +283,7 @@ impl Projector {
             .execute(pending, &[&self.chain, &number, &hash, &seconds])
             .await;
         pending.tried("write down a pending block")?;
-        let count = rows.count() as u64;
-        copying::write(&tx, rows).await?;
+        copying::insert(&tx, &staged).await?;
         tx.commit().await.tried("write the rows of a block")?;
         Ok(Some(count))
     }
@@ -253,7 +302,8 @@ impl Projector {
             return Ok(());
         }
         const SEEN: &str = "UPDATE processing_state SET last_seen_block = $2 WHERE chain_id = $1 \
-            AND EXISTS (SELECT FROM leases WHERE chain_id = $1 AND kind = 'writer' AND epoch = $3)";
+            AND EXISTS (SELECT FROM leases WHERE chain_id = $1 AND kind = 'writer' AND epoch = $3 \
+                AND holder IS NOT NULL FOR SHARE)";
         let client = self.database.client().await?;
         let seen = client
             .execute(SEEN, &[&self.chain, &(head.number as i64), &writer.epoch])

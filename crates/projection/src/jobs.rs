@@ -1,8 +1,8 @@
 //! Range jobs: history in pieces that any number of workers can take.
 //!
 //! Taking a range is one statement: the cursor moves and the job appears together, so no range can be
-//! lost between the two. A job is somebody's for a while; its number of attempts is the token that
-//! every write of it checks. What is done becomes part of a projected range and the job is gone.
+//! lost between the two. A job is somebody's for a while; every write of it checks a token that changes
+//! with its holder. What is done becomes part of a projected range and the job is gone.
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use deadpool_postgres::Transaction;
 use serde::Serialize;
 use serde_json::json;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use crate::database::Database;
 use crate::error::{Error, Result, Tried as _};
@@ -30,8 +31,8 @@ pub(crate) struct Job {
     pub(crate) to: i64,
     /// The first block that is not projected yet.
     pub(crate) next: i64,
-    /// The token: it changes whenever the job changes hands.
-    pub(crate) attempts: i32,
+    /// It changes whenever the job changes hands.
+    pub(crate) token: i64,
 }
 
 impl Job {
@@ -41,41 +42,80 @@ impl Job {
             from: row.get(1),
             to: row.get(2),
             next: row.get(3),
-            attempts: row.get(4),
+            token: row.get(4),
         }
     }
 
     fn fenced(&self) -> Error {
         Error::Fenced {
             what: format!("job {} (blocks {} to {})", self.id, self.from, self.to),
-            epoch: i64::from(self.attempts),
+            epoch: self.token,
         }
     }
 }
 
-/// Takes a job: one that failed or was given up first, else the next range of final blocks.
-pub(crate) async fn claim(
+/// Who takes jobs, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claimer<'a> {
+    pub(crate) worker: &'a str,
+    /// Blocks of a new job.
+    pub(crate) blocks: i64,
+    pub(crate) ttl: Duration,
+}
+
+/// Takes a job that failed, was given up by its worker, or waits.
+pub(crate) async fn claim_again(
     database: &Database,
     (chain, projection): Of<'_>,
-    worker: &str,
-    blocks: i64,
-    ttl: Duration,
+    claimer: Claimer<'_>,
 ) -> Result<Option<Job>> {
     const AGAIN: &str = "\
-        UPDATE jobs SET status = 'processing', attempts = attempts + 1, locked_by = $3, \
-            locked_until = now() + $4 * interval '1 second', updated_at = now() \
+        UPDATE jobs SET status = 'processing', attempts = attempts + 1, token = nextval('job_tokens'), \
+            locked_by = $3, locked_until = now() + $4 * interval '1 second', updated_at = now() \
         WHERE id = (SELECT j.id FROM jobs j JOIN projections p USING (chain_id, projection) \
             WHERE j.chain_id = $1 AND j.projection = $2 AND p.paused_at IS NULL \
             AND j.attempts < $5 AND j.retry_at <= now() \
             AND (j.status IN ('pending', 'failed') OR (j.status = 'processing' AND j.locked_until < now())) \
             ORDER BY j.from_block FOR UPDATE OF j SKIP LOCKED LIMIT 1) \
-        RETURNING id, from_block, to_block, next_block, attempts";
+        RETURNING id, from_block, to_block, next_block, token";
+    let client = database.client().await?;
+    let (worker, seconds) = (claimer.worker, claimer.ttl.as_secs_f64());
+    let again = client
+        .query_opt(
+            AGAIN,
+            &[&chain, &projection, &worker, &seconds, &ATTEMPTS_MAX],
+        )
+        .await;
+    Ok(again.tried("take a job again")?.map(|row| Job::of(&row)))
+}
+
+/// The first block that nobody was asked to project yet; none where the projection stands still.
+pub(crate) async fn next_block(
+    database: &Database,
+    (chain, projection): Of<'_>,
+) -> Result<Option<i64>> {
+    const NEXT: &str = "SELECT next_block FROM projections \
+        WHERE chain_id = $1 AND projection = $2 AND paused_at IS NULL";
+    let client = database.client().await?;
+    let row = client.query_opt(NEXT, &[&chain, &projection]).await;
+    Ok(row.tried("read a cursor")?.map(|row| row.get(0)))
+}
+
+/// Takes the next range of final blocks: from `next`, if that is still the cursor, and not beyond
+/// `last`.
+pub(crate) async fn claim_next(
+    database: &Database,
+    (chain, projection): Of<'_>,
+    claimer: Claimer<'_>,
+    (next, last): (i64, i64),
+) -> Result<Option<Job>> {
     const NEXT: &str = "\
         WITH old AS ( \
-            SELECT p.next_block, least(p.next_block + $4 - 1, s.last_safe_block) AS last \
+            SELECT p.next_block, least(p.next_block + $4::bigint - 1, s.last_safe_block, $7::bigint) AS last \
             FROM projections p JOIN processing_state s USING (chain_id) \
             WHERE p.chain_id = $1 AND p.projection = $2 AND p.paused_at IS NULL \
-            AND p.next_block <= s.last_safe_block FOR UPDATE OF p), \
+            AND p.next_block = $6::bigint AND p.next_block <= least(s.last_safe_block, $7::bigint) \
+            FOR UPDATE OF p), \
         moved AS ( \
             UPDATE projections p SET next_block = old.last + 1 FROM old \
             WHERE p.chain_id = $1 AND p.projection = $2) \
@@ -83,31 +123,36 @@ pub(crate) async fn claim(
             locked_by, locked_until) \
         SELECT $1, $2, next_block, last, next_block, 'processing', 1, $3, \
             now() + $5 * interval '1 second' FROM old \
-        RETURNING id, from_block, to_block, next_block, attempts";
+        RETURNING id, from_block, to_block, next_block, token";
     let client = database.client().await?;
+    let Claimer {
+        worker,
+        blocks,
+        ttl,
+    } = claimer;
     let seconds = ttl.as_secs_f64();
-    let again = client
-        .query_opt(
-            AGAIN,
-            &[&chain, &projection, &worker, &seconds, &ATTEMPTS_MAX],
-        )
-        .await;
-    if let Some(row) = again.tried("take a job again")? {
-        return Ok(Some(Job::of(&row)));
-    }
-    let next = client
-        .query_opt(NEXT, &[&chain, &projection, &worker, &blocks, &seconds])
-        .await;
-    Ok(next.tried("take the next range")?.map(|row| Job::of(&row)))
+    let parameters: [&(dyn ToSql + Sync); 7] = [
+        &chain,
+        &projection,
+        &worker,
+        &blocks,
+        &seconds,
+        &next,
+        &last,
+    ];
+    let claimed = client.query_opt(NEXT, &parameters).await;
+    Ok(claimed
+        .tried("take the next range")?
+        .map(|row| Job::of(&row)))
 }
 
 /// Shows that whoever works on a job lives.
 pub(crate) async fn renew(database: &Database, job: &Job, ttl: Duration) -> Result<()> {
     const RENEW: &str = "UPDATE jobs SET locked_until = now() + $3 * interval '1 second' \
-        WHERE id = $1 AND attempts = $2 AND status = 'processing'";
+        WHERE id = $1 AND token = $2 AND status = 'processing'";
     let client = database.client().await?;
     let renewed = client
-        .execute(RENEW, &[&job.id, &job.attempts, &ttl.as_secs_f64()])
+        .execute(RENEW, &[&job.id, &job.token, &ttl.as_secs_f64()])
         .await;
     match renewed.tried("renew a job")? {
         0 => Err(job.fenced()),
@@ -117,9 +162,9 @@ pub(crate) async fn renew(database: &Database, job: &Job, ttl: Duration) -> Resu
 
 /// Makes sure, to the end of a transaction, that a job is still ours.
 pub(crate) async fn hold(tx: &Transaction<'_>, job: &Job) -> Result<()> {
-    const HOLD: &str = "SELECT 1 FROM jobs WHERE id = $1 AND attempts = $2 AND status = 'processing' \
+    const HOLD: &str = "SELECT 1 FROM jobs WHERE id = $1 AND token = $2 AND status = 'processing' \
         FOR UPDATE";
-    let held = tx.query_opt(HOLD, &[&job.id, &job.attempts]).await;
+    let held = tx.query_opt(HOLD, &[&job.id, &job.token]).await;
     match held.tried("hold a job")? {
         Some(_) => Ok(()),
         None => Err(job.fenced()),
@@ -127,23 +172,28 @@ pub(crate) async fn hold(tx: &Transaction<'_>, job: &Job) -> Result<()> {
 }
 
 /// Moves a job's cursor in the transaction that wrote the rows below it, if the job is still ours. At
-/// the end the job becomes a projected range.
+/// the end the job becomes a projected range. One that gets on has all its attempts again.
 pub(crate) async fn advance(tx: &Transaction<'_>, of: Of<'_>, job: &Job, next: i64) -> Result<()> {
-    const MOVE: &str = "UPDATE jobs SET next_block = $3, updated_at = now() \
-        WHERE id = $1 AND attempts = $2 AND status = 'processing'";
-    const END: &str = "DELETE FROM jobs WHERE id = $1 AND attempts = $2 AND status = 'processing'";
-    if next <= job.to {
-        let moved = tx.execute(MOVE, &[&job.id, &job.attempts, &next]).await;
-        return match moved.tried("move a job's cursor")? {
-            0 => Err(job.fenced()),
-            _ => Ok(()),
-        };
+    const MOVE: &str = "UPDATE jobs SET next_block = $3, attempts = 1, updated_at = now() \
+        WHERE id = $1 AND token = $2 AND status = 'processing'";
+    const END: &str = "DELETE FROM jobs WHERE id = $1 AND token = $2 AND status = 'processing' \
+        AND to_block = $3";
+    // More blocks were asked for meanwhile.
+    const MORE: &str = "UPDATE jobs SET next_block = $3, status = 'pending', attempts = 0, \
+        locked_by = NULL, locked_until = NULL, updated_at = now() \
+        WHERE id = $1 AND token = $2 AND status = 'processing'";
+    let statement = if next <= job.to { MOVE } else { MORE };
+    if next > job.to {
+        let ended = tx.execute(END, &[&job.id, &job.token, &job.to]).await;
+        if ended.tried("end a job")? == 1 {
+            return merge(tx, of, job.from, job.to).await;
+        }
     }
-    let ended = tx.execute(END, &[&job.id, &job.attempts]).await;
-    if ended.tried("end a job")? == 0 {
-        return Err(job.fenced());
+    let moved = tx.execute(statement, &[&job.id, &job.token, &next]).await;
+    match moved.tried("move a job's cursor")? {
+        0 => Err(job.fenced()),
+        _ => Ok(()),
     }
-    merge(tx, of, job.from, job.to).await
 }
 
 /// Adds a range to those that are projected.
@@ -193,21 +243,22 @@ pub(crate) async fn fail(database: &Database, job: &Job, error: &str) -> Result<
     const FAIL: &str = "UPDATE jobs SET error = $3, locked_by = NULL, locked_until = NULL, \
         updated_at = now(), retry_at = now() + least(power(2, attempts), 300) * interval '1 second', \
         status = CASE WHEN attempts >= $4 THEN 'dead' ELSE 'failed' END \
-        WHERE id = $1 AND attempts = $2 AND status = 'processing'";
+        WHERE id = $1 AND token = $2 AND status = 'processing'";
     let client = database.client().await?;
     let failed = client
-        .execute(FAIL, &[&job.id, &job.attempts, &error, &ATTEMPTS_MAX])
+        .execute(FAIL, &[&job.id, &job.token, &error, &ATTEMPTS_MAX])
         .await;
     failed.tried("note a failure").map(|_| ())
 }
 
-/// Puts a job back as if it had not been taken: its projection stands still.
-pub(crate) async fn put_back(database: &Database, job: &Job) -> Result<()> {
-    const BACK: &str = "UPDATE jobs SET status = 'pending', attempts = attempts - 1, locked_by = NULL, \
-        locked_until = NULL, updated_at = now() \
-        WHERE id = $1 AND attempts = $2 AND status = 'processing'";
+/// Puts a job back as if it had not been taken, for a while: it is not the job's fault.
+pub(crate) async fn put_back(database: &Database, job: &Job, why: Option<&str>) -> Result<()> {
+    const BACK: &str = "UPDATE jobs SET status = 'pending', attempts = greatest(attempts - 1, 0), \
+        locked_by = NULL, locked_until = NULL, updated_at = now(), error = $3, \
+        retry_at = now() + CASE WHEN $3::text IS NULL THEN interval '0' ELSE interval '2 seconds' END \
+        WHERE id = $1 AND token = $2 AND status = 'processing'";
     let client = database.client().await?;
-    let back = client.execute(BACK, &[&job.id, &job.attempts]).await;
+    let back = client.execute(BACK, &[&job.id, &job.token, &why]).await;
     back.tried("put a job back").map(|_| ())
 }
 
@@ -215,7 +266,8 @@ pub(crate) async fn put_back(database: &Database, job: &Job) -> Result<()> {
 pub(crate) async fn bury(database: &Database, chain: i64) -> Result<u64> {
     const BURY: &str = "UPDATE jobs SET status = 'dead', locked_by = NULL, updated_at = now(), \
         error = coalesce(error, 'its worker went away') \
-        WHERE chain_id = $1 AND status = 'processing' AND locked_until < now() AND attempts >= $2";
+        WHERE id IN (SELECT id FROM jobs WHERE chain_id = $1 AND status = 'processing' \
+            AND locked_until < now() AND attempts >= $2 FOR UPDATE SKIP LOCKED)";
     let client = database.client().await?;
     let buried = client.execute(BURY, &[&chain, &ATTEMPTS_MAX]).await;
     buried.tried("give jobs up")
@@ -358,8 +410,8 @@ pub async fn audit_gaps(database: &Database, chain: Option<u64>) -> Result<Vec<G
     Ok(rows.iter().map(gap).collect())
 }
 
-/// Makes jobs of a range, whether it was projected or not. Rows that are there stay as they are.
-/// Returns how many.
+/// Makes jobs of a range, whether it was projected or not; a job that begins at the same block gets the
+/// longer of the two ranges. Rows that are there stay as they are. Returns how many.
 ///
 /// # Errors
 /// The database does not answer, or there is no such projection.
@@ -370,13 +422,17 @@ pub async fn enqueue(
     blocks: u64,
 ) -> Result<u64> {
     const ENQUEUE: &str = "\
-        INSERT INTO jobs (chain_id, projection, from_block, to_block, next_block, status) \
+        INSERT INTO jobs AS j (chain_id, projection, from_block, to_block, next_block, status) \
         SELECT p.chain_id, p.projection, f, least(f + $5::bigint - 1, last), f, 'pending' \
         FROM projections p JOIN processing_state s USING (chain_id), \
             LATERAL (SELECT least($4::bigint, s.last_safe_block, p.next_block - 1) AS last) l, \
             LATERAL generate_series(greatest($3::bigint, p.start_block), last, $5::bigint) f \
         WHERE p.chain_id = $1 AND p.projection = $2 \
-        ON CONFLICT (chain_id, projection, from_block) DO NOTHING";
+        ON CONFLICT (chain_id, projection, from_block) DO UPDATE SET \
+            to_block = greatest(j.to_block, excluded.to_block), \
+            next_block = CASE j.status WHEN 'processing' THEN j.next_block ELSE j.from_block END, \
+            status = CASE j.status WHEN 'processing' THEN j.status ELSE 'pending' END, \
+            attempts = CASE j.status WHEN 'processing' THEN j.attempts ELSE 0 END, retry_at = now()";
     let client = database.client().await?;
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let (chain, from, to, blocks) = (

@@ -28,6 +28,7 @@ mod projector;
 mod rows;
 mod settle;
 mod setup;
+mod state;
 mod worker;
 
 pub use database::{Database, READER_ROLE, WRITER_ROLE};
@@ -37,6 +38,7 @@ pub use follow::Following;
 pub use months::Month;
 pub use projector::{ProjectionSettings, Projector};
 pub use setup::{Passwords, SetUp, latest_version, set_up};
+pub use state::{ChainState, ProjectionState, resume, state};
 
 /// A chain's id as the database holds it.
 pub(crate) fn chain_id(chain: u64) -> Result<i64> {

@@ -206,20 +206,7 @@ async fn prune_one(
     if !is_plain(name) || !is_plain(parent) {
         return Err(Error::Invalid(format!("`{name}` is no partition of ours")));
     }
-    if !dry_run {
-        // Nothing may be written into it between the look and the act.
-        let lock = format!("LOCK TABLE {name} IN SHARE MODE");
-        tx.batch_execute(&lock).await.tried("lock a partition")?;
-    }
-    let look = format!(
-        "SELECT count(*), count(*) FILTER (WHERE d.block_hash IS NULL) FROM {name} r \
-         LEFT JOIN dropped_blocks d ON d.chain_id = r.chain_id AND d.block_hash = r.block_hash"
-    );
-    let row = tx
-        .query_one(&look, &[])
-        .await
-        .tried("look into a partition")?;
-    let (rows, alive): (i64, i64) = (row.get(0), row.get(1));
+    let (rows, alive) = look(tx, name).await?;
     if alive > 0 {
         return Ok(Pruned {
             partition: name.to_owned(),
@@ -229,6 +216,19 @@ async fn prune_one(
         });
     }
     if !dry_run {
+        // From above to below, as writers lock, and not for long: readers wait behind it. A block that
+        // was dropped cannot come back meanwhile, and nothing is written between the look and the act.
+        let lock = format!(
+            "SET LOCAL lock_timeout = '2s'; SELECT 1 FROM processing_state FOR SHARE; \
+             LOCK TABLE {parent}, {name} IN ACCESS EXCLUSIVE MODE"
+        );
+        tx.batch_execute(&lock).await.tried("lock a partition")?;
+        if look(tx, name).await?.1 > 0 {
+            return Err(Error::Unavailable {
+                context: format!("remove {name}"),
+                reason: "a row came meanwhile".to_owned(),
+            });
+        }
         let remove = format!("ALTER TABLE {parent} DETACH PARTITION {name}; DROP TABLE {name}");
         tx.batch_execute(&remove)
             .await
@@ -240,6 +240,19 @@ async fn prune_one(
         outcome: "dropped",
         reason: None,
     })
+}
+
+/// How many rows a partition has, and how many of them are not dropped.
+async fn look(tx: &Transaction<'_>, name: &str) -> Result<(i64, i64)> {
+    let look = format!(
+        "SELECT count(*), count(*) FILTER (WHERE d.block_hash IS NULL) FROM {name} r \
+         LEFT JOIN dropped_blocks d ON d.chain_id = r.chain_id AND d.block_hash = r.block_hash"
+    );
+    let row = tx
+        .query_one(&look, &[])
+        .await
+        .tried("look into a partition")?;
+    Ok((row.get(0), row.get(1)))
 }
 
 fn is_plain(name: &str) -> bool {

@@ -18,6 +18,8 @@ pub(crate) trait Projection: Send + Sync {
     fn start_block(&self) -> u64;
     /// What it was told, as it is written down beside its cursor.
     fn settings(&self) -> Value;
+    /// Whether every row that it made with these settings is one that it makes with its own.
+    fn extends(&self, before: &Value) -> bool;
     /// Which logs it wants.
     fn wanted(&self) -> &Wanted;
     /// Its tables that have a partition for each chain and month.

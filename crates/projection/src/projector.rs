@@ -1,8 +1,12 @@
 //! The projections of one chain, and what they share.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use deadpool_postgres::Transaction;
+use tokio_postgres::types::ToSql;
 
 use crate::chain_id;
 use crate::database::Database;
@@ -40,6 +44,10 @@ pub struct Projector {
     pub(crate) holder: String,
     pub(crate) job_blocks: i64,
     pub(crate) job_ttl: Duration,
+    /// The month through which everything is written down and made.
+    registered: Mutex<Option<Month>>,
+    /// Whose turn it is.
+    pub(crate) turn: AtomicUsize,
 }
 
 impl Projector {
@@ -69,6 +77,8 @@ impl Projector {
             holder: holder.to_owned(),
             job_blocks: in_range.then_some(blocks as i64).ok_or_else(too_many)?,
             job_ttl: settings.job_ttl.unwrap_or(JOB_TTL),
+            registered: Mutex::default(),
+            turn: AtomicUsize::new(0),
         })
     }
 
@@ -76,6 +86,21 @@ impl Projector {
     #[must_use]
     pub fn chain(&self) -> u64 {
         self.feed.chain
+    }
+
+    /// [`Projector::register`], once, and again with every month.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn ensure_registered(&self, now: u64) -> Result<()> {
+        let known = *self
+            .registered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match known == Some(Month::of(now)) {
+            true => Ok(()),
+            false => self.register(now).await,
+        }
     }
 
     /// Writes down what there is to project, where it is not written down yet, and makes partitions for
@@ -95,27 +120,57 @@ impl Projector {
         let state = tx.execute(state, &[&self.chain]).await;
         state.tried("write down a chain")?;
         for projection in &self.projections {
-            let (name, settings) = (projection.name(), projection.settings());
-            let start = projection.start_block() as i64;
-            let known = "INSERT INTO projections AS p \
-                (chain_id, projection, start_block, next_block, settings) \
-                VALUES ($1, $2, $3, $3, $4) ON CONFLICT (chain_id, projection) \
-                DO UPDATE SET settings = p.settings RETURNING p.settings";
-            let row = tx
-                .query_one(known, &[&self.chain, &name, &start, &settings])
-                .await;
-            let known: serde_json::Value = row.tried("write down a projection")?.get(0);
-            if known != settings {
-                return Err(Error::Conflict(format!(
-                    "projection {name} of chain {} was made with other settings: {known}; now they are \
-                     {settings}. Start it anew with `chronolith projection reset --chain {} --projection {name}`",
-                    self.chain, self.chain
-                )));
-            }
+            self.register_one(&tx, &**projection).await?;
         }
         tx.commit().await.tried("write down what is projected")?;
         drop(client);
-        self.ensure_partitions(&ahead(now)).await
+        self.ensure_partitions(&ahead(now)).await?;
+        *self
+            .registered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(Month::of(now));
+        Ok(())
+    }
+
+    /// Writes down a projection. One that makes more of the same chain than before begins anew: rows that
+    /// are there stay. One that makes other rows is refused.
+    async fn register_one(&self, tx: &Transaction<'_>, projection: &dyn Projection) -> Result<()> {
+        const KNOWN: &str = "INSERT INTO projections AS p \
+            (chain_id, projection, start_block, next_block, settings) \
+            VALUES ($1, $2, $3, $3, $4) ON CONFLICT (chain_id, projection) \
+            DO UPDATE SET settings = p.settings RETURNING p.settings";
+        const ANEW: &str = "UPDATE projections SET settings = $4, start_block = $3, next_block = $3 \
+            WHERE chain_id = $1 AND projection = $2";
+        const NOTHING: [&str; 2] = [
+            "DELETE FROM projected_ranges WHERE chain_id = $1 AND projection = $2",
+            "DELETE FROM jobs WHERE chain_id = $1 AND projection = $2",
+        ];
+        let (name, settings) = (projection.name(), projection.settings());
+        let start = projection.start_block() as i64;
+        let parameters: [&(dyn ToSql + Sync); 4] = [&self.chain, &name, &start, &settings];
+        let row = tx.query_one(KNOWN, &parameters).await;
+        let known: serde_json::Value = row.tried("write down a projection")?.get(0);
+        if known == settings {
+            return Ok(());
+        }
+        if !projection.extends(&known) {
+            return Err(Error::Conflict(format!(
+                "the rows of projection {name} of chain {} were made with other settings: {known}; now they \
+                 are {settings}. Put the old ones back, or use another database",
+                self.chain
+            )));
+        }
+        tracing::info!(
+            chain = self.chain,
+            projection = name,
+            "more is projected: all of it again"
+        );
+        for nothing in NOTHING {
+            let nothing = tx.execute(nothing, &[&self.chain, &name]).await;
+            nothing.tried("begin a projection anew")?;
+        }
+        let anew = tx.execute(ANEW, &parameters).await;
+        anew.tried("begin a projection anew").map(|_| ())
     }
 
     /// Makes partitions that are missing, of every projection.

@@ -2,13 +2,12 @@
 //! are decoded, and copied from then on.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use alloy_primitives::U256;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use chronolith_model::{BlockClock, Hash32};
 
-use crate::months::Month;
+use crate::months::{Month, TIME_MAX};
 use crate::numeric::put_numeric;
 
 /// What a binary COPY begins with: the signature, no flags, no extension.
@@ -150,11 +149,8 @@ impl<'a> Row<'a> {
 
     /// Seconds since 1970.
     pub(crate) fn time(self, seconds: u64) -> Self {
-        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-        let micros = seconds
-            .saturating_sub(EPOCH_2000)
-            .saturating_mul(Duration::from_secs(1).as_micros() as i64);
-        self.int8(micros)
+        let seconds = seconds.min(TIME_MAX) as i64;
+        self.int8((seconds - EPOCH_2000) * 1_000_000)
     }
 
     pub(crate) fn hash(self, hash: &Hash32) -> Self {

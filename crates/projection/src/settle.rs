@@ -17,12 +17,23 @@ use crate::projector::Projector;
 /// Blocks of the tail that a projection is done with: number, hash and parent of each.
 pub(crate) type Done = BTreeMap<u64, (Hash32, Hash32)>;
 
+/// Blocks with rows, by their numbers.
+type Blocks = Vec<(i64, Vec<u8>)>;
+
 /// What became of pending blocks.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Verdict {
-    pub(crate) confirmed: Vec<(i64, Vec<u8>)>,
-    pub(crate) dropped: Vec<(i64, Vec<u8>)>,
-    pub(crate) left: Vec<(i64, Vec<u8>)>,
+#[derive(Debug, Default)]
+struct Verdict {
+    confirmed: Blocks,
+    dropped: Blocks,
+    left: Blocks,
+}
+
+/// What is known before anything is settled.
+pub(crate) struct Known<'a> {
+    /// What each projection is done with of the tail.
+    pub(crate) done: &'a [Done],
+    /// Pending blocks that were written.
+    pub(crate) pending: &'a BTreeMap<u64, Hash32>,
 }
 
 /// What settling found.
@@ -31,9 +42,11 @@ pub(crate) struct Settled {
     /// The last block through which everything is confirmed.
     pub(crate) safe: i64,
     pub(crate) confirmed: usize,
-    pub(crate) dropped: usize,
+    pub(crate) dropped: Vec<u64>,
     /// Blocks that are still in doubt.
     pub(crate) pending: BTreeMap<u64, Hash32>,
+    /// Whether the database does not have what was written to it: it is another one, or an older one.
+    pub(crate) forgot: bool,
 }
 
 impl Projector {
@@ -42,84 +55,116 @@ impl Projector {
         &self,
         lease: &Lease,
         moment: &Moment,
-        done: &[Done],
+        known: Known<'_>,
     ) -> Result<Settled> {
         let mut client = self.database.client().await?;
+        // The archive may be far away: it is asked before anything is locked.
+        let mut hashes = Hashes::default();
+        let tx = client.transaction().await.tried("begin")?;
+        let (safe, _) = self.safe(&tx, "").await?;
+        for (number, _) in self.in_doubt(&tx, safe).await? {
+            hashes.of(moment, number).await?;
+        }
+        hashes.of(moment, safe).await?;
+        tx.rollback().await.tried("look at pending blocks")?;
+
         let tx = client.transaction().await.tried("begin")?;
         lease.check(&tx).await?;
-        let (safe, safe_hash) = self.safe_for_update(&tx).await?;
-        let pending = "SELECT block_number, block_hash FROM pending_blocks \
-            WHERE chain_id = $1 ORDER BY block_number";
-        let pending = tx.query(pending, &[&self.chain]).await;
-        let pending = pending.tried("read pending blocks")?;
-        let pending = pending.iter().map(|row| (row.get(0), row.get(1))).collect();
-        let head = moment.head();
-        self.check_safe(moment, safe, safe_hash.as_deref()).await?;
-        let verdict = self.judge(moment, pending, done).await?;
-        self.drop_blocks(&tx, &verdict.dropped).await?;
-        let hashes: Vec<Vec<u8>> = verdict
-            .confirmed
+        let (safe, safe_hash) = self.safe(&tx, "FOR UPDATE").await?;
+        self.check_safe(moment, &mut hashes, (safe, safe_hash.as_deref()))
+            .await?;
+        let pending = self.pending(&tx).await?;
+        let has = |number: u64, hash: &Hash32| {
+            let wanted = hash.as_bytes().as_slice();
+            pending
+                .iter()
+                .any(|(at, found)| *at == number as i64 && found == wanted)
+        };
+        let forgot = known
+            .pending
             .iter()
-            .map(|(_, hash)| hash.clone())
-            .collect();
-        if !hashes.is_empty() {
-            let settled = "DELETE FROM pending_blocks WHERE chain_id = $1 AND block_hash = ANY($2)";
-            let settled = tx.execute(settled, &[&self.chain, &hashes]).await;
-            settled.tried("confirm blocks")?;
-            for projection in &self.projections {
-                projection.confirmed(&tx, Some(&hashes)).await?;
+            .any(|(number, hash)| !has(*number, hash));
+        let verdict = self.judge(moment, &mut hashes, pending).await?;
+        self.drop_blocks(&tx, &verdict.dropped).await?;
+        let mut confirmed: Vec<Vec<u8>> = Vec::new();
+        confirmed.extend(verdict.confirmed.iter().map(|(_, hash)| hash.clone()));
+        self.forget_pending(&tx, &confirmed).await?;
+        let rises = moment.head().filter(|head| head.number as i64 > safe);
+        if let Some(head) = rises {
+            confirmed.extend(self.take_back(&tx, moment, &mut hashes, safe).await?);
+            self.move_safe(&tx, head).await?;
+            if !forgot {
+                self.skip_done(&tx, head, known.done).await?;
             }
         }
-        let rises = head.filter(|head| head.number as i64 > safe);
-        if let Some(head) = rises {
-            self.take_back(&tx, moment, safe).await?;
-            let moved = "UPDATE processing_state SET last_safe_block = $2, last_safe_hash = $3, \
-                last_seen_block = greatest(last_seen_block, $2) WHERE chain_id = $1";
-            let (number, hash) = (head.number as i64, head.hash.as_bytes().as_slice());
-            let moved = tx.execute(moved, &[&self.chain, &number, &hash]).await;
-            moved.tried("move the last safe block")?;
-            self.skip_done(&tx, head, done).await?;
+        if !confirmed.is_empty() {
+            for projection in &self.projections {
+                projection.confirmed(&tx, Some(&confirmed)).await?;
+            }
         }
         tx.commit().await.tried("settle blocks")?;
-        let safe = rises.map_or(safe, |head| head.number as i64);
         let left = verdict.left.iter();
         let left =
             left.filter_map(|(number, hash)| Some((*number as u64, Hash32::from_slice(hash)?)));
+        let dropped = verdict.dropped.iter().map(|(number, _)| *number as u64);
         Ok(Settled {
-            safe,
-            confirmed: verdict.confirmed.len(),
-            dropped: verdict.dropped.len(),
+            safe: rises.map_or(safe, |head| head.number as i64),
+            confirmed: confirmed.len(),
+            dropped: dropped.collect(),
             pending: left.collect(),
+            forgot,
         })
     }
 
-    /// The last safe block, which nobody else moves or stands on until the transaction ends.
-    async fn safe_for_update(&self, tx: &Transaction<'_>) -> Result<(i64, Option<Vec<u8>>)> {
-        let safe = "SELECT last_safe_block, last_safe_hash FROM processing_state \
-            WHERE chain_id = $1 FOR UPDATE";
-        let row = tx.query_one(safe, &[&self.chain]).await;
+    /// The last safe block. With a lock, nobody else moves or stands on it until the transaction ends.
+    async fn safe(&self, tx: &Transaction<'_>, lock: &str) -> Result<(i64, Option<Vec<u8>>)> {
+        let safe = format!(
+            "SELECT last_safe_block, last_safe_hash FROM processing_state WHERE chain_id = $1 {lock}"
+        );
+        let row = tx.query_one(&safe, &[&self.chain]).await;
         let row = row.tried("read the last safe block")?;
         Ok((row.get(0), row.get(1)))
     }
 
-    /// What the database calls final must be what the archive has.
-    async fn check_safe(&self, moment: &Moment, safe: i64, hash: Option<&[u8]>) -> Result<()> {
-        let (Some(archive), Some(hash), Ok(number)) = (&moment.archive, hash, u64::try_from(safe))
-        else {
+    async fn pending(&self, tx: &Transaction<'_>) -> Result<Blocks> {
+        const PENDING: &str = "SELECT block_number, block_hash FROM pending_blocks \
+            WHERE chain_id = $1 ORDER BY block_number";
+        let rows = tx.query(PENDING, &[&self.chain]).await;
+        let rows = rows.tried("read pending blocks")?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    }
+
+    /// Pending blocks, and dropped ones that may have become final after all.
+    async fn in_doubt(&self, tx: &Transaction<'_>, safe: i64) -> Result<Blocks> {
+        const DROPPED: &str = "SELECT block_number, block_hash FROM dropped_blocks \
+            WHERE chain_id = $1 AND block_number > $2";
+        let mut all = self.pending(tx).await?;
+        let rows = tx.query(DROPPED, &[&self.chain, &safe]).await;
+        let rows = rows.tried("read dropped blocks")?;
+        all.extend(
+            rows.iter()
+                .map(|row| (row.get::<_, i64>(0), row.get::<_, Vec<u8>>(1))),
+        );
+        Ok(all)
+    }
+
+    /// What the database calls final must be what the chain has here.
+    async fn check_safe(
+        &self,
+        moment: &Moment,
+        hashes: &mut Hashes,
+        (number, hash): (i64, Option<&[u8]>),
+    ) -> Result<()> {
+        let (Some(hash), Some(found)) = (hash, hashes.of(moment, number).await?) else {
             return Ok(());
         };
-        if archive.head().is_none_or(|head| head.number < number) {
-            return Ok(());
-        }
-        let archived = archive.block_by_number(number).await?.hash;
-        if archived.as_bytes() == hash {
+        if found.as_bytes().as_slice() == hash {
             return Ok(());
         }
         let (chain, theirs) = (self.chain, const_hex::encode_prefixed(hash));
         Err(Error::Conflict(format!(
-            "block {number} of chain {chain} is {theirs} in the database and {archived} in the archive, and \
-             both call it final: nothing more is written. If the archive was rewound, run `chronolith \
-             projection rewind --chain {chain} --to BLOCK`"
+            "block {number} of chain {chain} is final and {theirs} in the database, and {found} here: \
+             nothing more is written. Either this node follows another chain, or its archive was rewound"
         )))
     }
 
@@ -127,48 +172,30 @@ impl Projector {
     async fn judge(
         &self,
         moment: &Moment,
-        pending: Vec<(i64, Vec<u8>)>,
-        done: &[Done],
+        hashes: &mut Hashes,
+        pending: Blocks,
     ) -> Result<Verdict> {
-        let head = moment.head();
-        let tip = moment.tail.head().or(head);
-        // Whoever was done with another block at the head's height was on another fork: what it wrote
-        // above that height is on none.
-        let forked = tip.is_some_and(|tip| {
-            let other = |one: &Done| {
-                one.get(&tip.number)
-                    .is_some_and(|(hash, _)| *hash != tip.hash)
-            };
-            done.iter().any(other)
-        });
         let mut verdict = Verdict::default();
+        let is_final = |number: i64| {
+            moment
+                .head()
+                .is_some_and(|head| number as u64 <= head.number)
+        };
         for (number, hash) in pending {
-            let at = number as u64;
-            let canonical = match (&moment.archive, head) {
-                (Some(archive), Some(head)) if at <= head.number => {
-                    Some(archive.block_by_number(at).await?.hash)
-                }
-                _ => moment.tail.get(at).map(|block| block.clock.hash),
+            let to = match hashes.of(moment, number).await? {
+                Some(found) if found.as_bytes().as_slice() != hash => &mut verdict.dropped,
+                Some(_) if is_final(number) => &mut verdict.confirmed,
+                Some(_) => &mut verdict.left,
+                // Above the newest block, or on a fork of which a lower block is gone.
+                None if moment.is_whole || !verdict.dropped.is_empty() => &mut verdict.dropped,
+                None => &mut verdict.left,
             };
-            let is_final = head.is_some_and(|head| at <= head.number);
-            let above_tip = tip.is_some_and(|tip| at > tip.number);
-            match canonical {
-                Some(found) if found.as_bytes().as_slice() != hash => {
-                    verdict.dropped.push((number, hash))
-                }
-                Some(_) if is_final => verdict.confirmed.push((number, hash)),
-                Some(_) => verdict.left.push((number, hash)),
-                // On a fork of which a lower block is gone.
-                None if !verdict.dropped.is_empty() || (above_tip && forked) => {
-                    verdict.dropped.push((number, hash));
-                }
-                None => verdict.left.push((number, hash)),
-            }
+            to.push((number, hash));
         }
         Ok(verdict)
     }
 
-    async fn drop_blocks(&self, tx: &Transaction<'_>, dropped: &[(i64, Vec<u8>)]) -> Result<()> {
+    async fn drop_blocks(&self, tx: &Transaction<'_>, dropped: &Blocks) -> Result<()> {
         if dropped.is_empty() {
             return Ok(());
         }
@@ -182,36 +209,49 @@ impl Projector {
         done.tried("drop blocks").map(|_| ())
     }
 
+    async fn forget_pending(&self, tx: &Transaction<'_>, hashes: &[Vec<u8>]) -> Result<()> {
+        if hashes.is_empty() {
+            return Ok(());
+        }
+        const SETTLED: &str =
+            "DELETE FROM pending_blocks WHERE chain_id = $1 AND block_hash = ANY($2)";
+        let settled = tx.execute(SETTLED, &[&self.chain, &hashes]).await;
+        settled.tried("confirm blocks").map(|_| ())
+    }
+
     /// A block that was dropped and became final after all, while nobody looked, is not dropped.
-    async fn take_back(&self, tx: &Transaction<'_>, moment: &Moment, safe: i64) -> Result<()> {
-        const DROPPED: &str = "SELECT block_number, block_hash FROM dropped_blocks \
-            WHERE chain_id = $1 AND block_number > $2";
+    async fn take_back(
+        &self,
+        tx: &Transaction<'_>,
+        moment: &Moment,
+        hashes: &mut Hashes,
+        safe: i64,
+    ) -> Result<Vec<Vec<u8>>> {
         const BACK: &str =
             "DELETE FROM dropped_blocks WHERE chain_id = $1 AND block_hash = ANY($2)";
-        let (Some(archive), Some(head)) = (&moment.archive, moment.head()) else {
-            return Ok(());
-        };
-        let dropped = tx.query(DROPPED, &[&self.chain, &safe]).await;
-        let mut back: Vec<Vec<u8>> = Vec::new();
-        for row in dropped.tried("read dropped blocks")? {
-            let (number, hash): (i64, Vec<u8>) = (row.get(0), row.get(1));
-            let is_final = number as u64 <= head.number;
-            if is_final
-                && archive
-                    .block_by_number(number as u64)
-                    .await?
-                    .hash
-                    .as_bytes()
-                    == hash.as_slice()
-            {
+        let head = moment.head().map_or(-1, |head| head.number as i64);
+        let mut back = Vec::new();
+        for (number, hash) in self.in_doubt(tx, safe).await? {
+            let found = hashes.of(moment, number).await?;
+            if number <= head && found.is_some_and(|found| found.as_bytes().as_slice() == hash) {
                 back.push(hash);
             }
         }
-        if back.is_empty() {
-            return Ok(());
+        if !back.is_empty() {
+            let taken = tx.execute(BACK, &[&self.chain, &back]).await;
+            taken.tried("take blocks back")?;
         }
-        let taken = tx.execute(BACK, &[&self.chain, &back]).await;
-        taken.tried("take blocks back").map(|_| ())
+        Ok(back)
+    }
+
+    async fn move_safe(&self, tx: &Transaction<'_>, head: BlockRef) -> Result<()> {
+        const MOVE: &str = "UPDATE processing_state SET last_safe_block = $2, last_safe_hash = $3, \
+            last_seen_block = greatest(last_seen_block, $2), last_backfill_block = coalesce( \
+                (SELECT min(coalesce(complete_through, start_block - 1)) FROM complete_through c \
+                 WHERE c.chain_id = $1), -1) WHERE chain_id = $1";
+        let (number, hash) = (head.number as i64, head.hash.as_bytes().as_slice());
+        let moved = tx.execute(MOVE, &[&self.chain, &number, &hash]).await;
+        moved.tried("move the last safe block").map(|_| ())
     }
 
     /// Blocks that were projected from the tail and are final now need no job.
@@ -224,6 +264,25 @@ impl Projector {
             jobs::skip(tx, (self.chain, projection.name()), first, last).await?;
         }
         Ok(())
+    }
+}
+
+/// Hashes of the chain's blocks, each looked up once.
+#[derive(Default)]
+struct Hashes(BTreeMap<i64, Option<Hash32>>);
+
+impl Hashes {
+    /// The hash of a block; none where archive and tail do not have it.
+    async fn of(&mut self, moment: &Moment, number: i64) -> Result<Option<Hash32>> {
+        if let Some(known) = self.0.get(&number) {
+            return Ok(*known);
+        }
+        let found = match u64::try_from(number) {
+            Ok(number) => moment.hash_at(number).await?,
+            Err(_) => None,
+        };
+        self.0.insert(number, found);
+        Ok(found)
     }
 }
 

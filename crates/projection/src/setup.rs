@@ -77,7 +77,8 @@ async fn prepare(client: &mut Client, passwords: &Passwords) -> Result<SetUp> {
     }
     let grants = format!(
         "DO $$ BEGIN \
-            IF NOT pg_has_role(current_user, '{WRITER_ROLE}', 'MEMBER') THEN \
+            IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) \
+                AND current_user <> '{WRITER_ROLE}' THEN \
                 EXECUTE format('GRANT {WRITER_ROLE} TO %I', current_user); \
             END IF; \
             EXECUTE format('GRANT CREATE, TEMPORARY, CONNECT ON DATABASE %I TO {WRITER_ROLE}', current_database()); \
@@ -100,10 +101,10 @@ async fn prepare(client: &mut Client, passwords: &Passwords) -> Result<SetUp> {
         context: "bring the tables up to date".to_owned(),
         reason: error.to_string(),
     })?;
-    let read = format!(
-        "GRANT SELECT ON ALL TABLES IN SCHEMA public, metadata TO {READER_ROLE}; RESET ROLE"
-    );
-    client.batch_execute(&read).await.tried("grant reading")?;
+    client
+        .batch_execute("RESET ROLE")
+        .await
+        .tried("end the setup")?;
     let unlock = client.execute("SELECT pg_advisory_unlock($1)", &[&SETUP_LOCK]);
     unlock.await.tried("end the setup")?;
     let applied = report.applied_migrations().iter();

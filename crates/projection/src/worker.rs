@@ -1,13 +1,15 @@
 //! Working on jobs: final blocks from the archive into rows, a page of logs a transaction.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use chronolith_model::BlockRange;
+use chronolith_archive::Error as ArchiveError;
+use chronolith_model::{BlockRange, ErrorKind};
 
 use crate::copying;
 use crate::error::{Error, Result, Tried as _};
 use crate::feed::Moment;
-use crate::jobs::{self, Job};
+use crate::jobs::{self, Claimer, Job};
 use crate::project::{Projected, Projection};
 use crate::projector::Projector;
 
@@ -21,14 +23,18 @@ impl Projector {
     /// Takes one job of any projection and works on it. False where there is nothing to do.
     ///
     /// # Errors
-    /// The database does not answer. What was committed before stays, and the job is tried again.
+    /// The database or the archive does not answer. What was committed before stays, and the job is
+    /// tried again.
     pub async fn work(&self) -> Result<bool> {
         jobs::bury(&self.database, self.chain).await?;
-        for projection in &self.projections {
-            let of = (self.chain, projection.name());
-            let (worker, blocks, ttl) = (&self.holder, self.job_blocks, self.job_ttl);
-            let job = jobs::claim(&self.database, of, worker, blocks, ttl).await?;
-            if let Some(job) = job {
+        // Each in turn is the first, so that none waits for the whole history of another.
+        let first = self.turn.fetch_add(1, Ordering::Relaxed);
+        let count = self.projections.len();
+        for offset in 0..count {
+            let Some(projection) = self.projections.get((first + offset) % count) else {
+                continue;
+            };
+            if let Some(job) = self.claim(&**projection).await? {
                 self.attempt(&**projection, job).await?;
                 return Ok(true);
             }
@@ -36,27 +42,55 @@ impl Projector {
         Ok(false)
     }
 
+    /// A job that waits, or the next range that is final and in the archive.
+    async fn claim(&self, projection: &dyn Projection) -> Result<Option<Job>> {
+        let of = (self.chain, projection.name());
+        let claimer = Claimer {
+            worker: &self.holder,
+            blocks: self.job_blocks,
+            ttl: self.job_ttl,
+        };
+        if let Some(job) = jobs::claim_again(&self.database, of, claimer).await? {
+            return Ok(Some(job));
+        }
+        let Some(next) = jobs::next_block(&self.database, of).await? else {
+            return Ok(None);
+        };
+        let moment = self.feed.moment().await?;
+        let archive = moment.archive.as_ref();
+        let covered = |archive| projection.wanted().covered_through(archive, next as u64);
+        // History may still be on its way into the archive.
+        let Some(last) = archive.and_then(covered) else {
+            return Ok(None);
+        };
+        jobs::claim_next(&self.database, of, claimer, (next, last as i64)).await
+    }
+
     async fn attempt(&self, projection: &dyn Projection, job: Job) -> Result<()> {
         let (from, to) = (job.from, job.to);
+        let (chain, name) = (self.chain, projection.name());
         let ended = tokio::select! {
             ended = self.run(projection, &job) => ended,
             error = self.keep(&job) => Err(error),
         };
         match ended {
             Ok(Ended::Done) => {
-                let (chain, name) = (self.chain, projection.name());
                 tracing::debug!(chain, projection = name, from, to, "projected");
                 Ok(())
             }
-            Ok(Ended::Paused) => jobs::put_back(&self.database, &job).await,
+            Ok(Ended::Paused) => jobs::put_back(&self.database, &job, None).await,
             // Whoever took it over goes on with it.
             Err(Error::Fenced { what, .. }) => {
-                tracing::warn!(chain = self.chain, %what, "taken over");
+                tracing::warn!(chain, %what, "taken over");
                 Ok(())
             }
-            Err(error) => {
+            // Not the job's fault: it is tried until it can be done.
+            Err(error) if is_outside(&error) => {
                 self.partitions.forget();
-                let (chain, name) = (self.chain, projection.name());
+                jobs::put_back(&self.database, &job, Some(&error.to_string())).await?;
+                Err(error)
+            }
+            Err(error) => {
                 tracing::warn!(chain, projection = name, from, to, %error, "a job failed");
                 jobs::fail(&self.database, &job, &error.to_string()).await
             }
@@ -80,6 +114,7 @@ impl Projector {
         let mut next = job.next;
         while next <= job.to {
             let moment = self.moment_with(job.to).await?;
+            self.check_chain(&moment).await?;
             let archive = moment.archive.as_ref();
             let archive =
                 archive.ok_or_else(|| Error::Conflict("there is no archive".to_owned()))?;
@@ -123,6 +158,41 @@ impl Projector {
         }
     }
 
+    /// What is final in the database must be what the archive here has: rows of another chain would be
+    /// confirmed at once.
+    async fn check_chain(&self, moment: &Moment) -> Result<()> {
+        const SAFE: &str = "SELECT last_safe_block, last_safe_hash FROM processing_state \
+            WHERE chain_id = $1 AND last_safe_hash IS NOT NULL";
+        let safe = {
+            let client = self.database.client().await?;
+            let safe = client.query_opt(SAFE, &[&self.chain]).await;
+            safe.tried("read the last safe block")?
+        };
+        let Some(safe) = safe else {
+            return Ok(());
+        };
+        let (number, hash): (i64, Vec<u8>) = (safe.get(0), safe.get(1));
+        let found = match u64::try_from(number) {
+            Ok(number) if moment.head().is_some_and(|head| head.number >= number) => {
+                moment.hash_at(number).await?
+            }
+            _ => None,
+        };
+        match found {
+            Some(found) if found.as_bytes().as_slice() == hash => Ok(()),
+            Some(found) => Err(Error::Conflict(format!(
+                "block {number} of chain {} is final and {} in the database, and {found} in this archive: \
+                 it is of another chain",
+                self.chain,
+                const_hex::encode_prefixed(hash)
+            ))),
+            None => Err(Error::Unavailable {
+                context: format!("compare block {number} with the archive"),
+                reason: "the archive here does not reach it yet".to_owned(),
+            }),
+        }
+    }
+
     async fn write_page(
         &self,
         projection: &dyn Projection,
@@ -134,23 +204,32 @@ impl Projector {
         self.ensure_partitions(&rows.months).await?;
         let mut client = self.database.client().await?;
         let tx = client.transaction().await.tried("begin")?;
-        // First of all: nobody else may take the job until this ends.
+        let blocks = rows.blocks.iter().map(|one| one.hash.as_bytes().to_vec());
+        let blocks: Vec<Vec<u8>> = blocks.collect();
+        let staged = copying::stage(&tx, rows).await?;
+        // From here on nobody else may take the job until this ends.
         jobs::hold(&tx, job).await?;
-        if !rows.is_empty() {
-            let hashes: Vec<&[u8]> = rows
-                .blocks
-                .iter()
-                .map(|one| one.hash.as_bytes().as_slice())
-                .collect();
+        if !blocks.is_empty() {
             // What the archive holds is on the chain, whatever it was before.
             let revive = "DELETE FROM dropped_blocks WHERE chain_id = $1 AND block_hash = ANY($2)";
-            let revive = tx.execute(revive, &[&self.chain, &hashes]).await;
+            let revive = tx.execute(revive, &[&self.chain, &blocks]).await;
             revive.tried("take blocks back")?;
-            copying::write(&tx, rows).await?;
+            copying::insert(&tx, &staged).await?;
             projection.confirmed(&tx, None).await?;
         }
         // Last of all: ends of jobs wait for each other here.
         jobs::advance(&tx, (self.chain, projection.name()), job, next).await?;
         tx.commit().await.tried("write rows")
     }
+}
+
+/// Whether a failure says nothing of the job: the database or the archive could not be asked, or do not
+/// have everything yet.
+fn is_outside(error: &Error) -> bool {
+    let not_yet = matches!(error, Error::Archive(ArchiveError::NotCovered { .. }));
+    not_yet
+        || matches!(
+            error.kind(),
+            ErrorKind::Unavailable | ErrorKind::Disagreement
+        )
 }

@@ -95,6 +95,9 @@ async fn a_block_that_comes_back_is_not_dropped_any_more() {
         let first = chain.extend(0, &[2]);
         chain.extend(0, &[3]);
         one.follow(&mut following).await.unwrap();
+        let rows = stored(&database, 5).await;
+        let alive = rows.iter().filter(|row| row.6 == "pending").count();
+        assert_eq!(alive, expected(&on_chain(&chain)).len(), "{back_and_forth}");
         chain.roll_back(2);
         let second = chain.extend(1, &[4]);
         one.follow(&mut following).await.unwrap();
@@ -111,7 +114,7 @@ async fn a_block_that_comes_back_is_not_dropped_any_more() {
         );
         chain.roll_back(1);
     }
-    // A chain that only became shorter says nothing of the blocks above it, unless it is another one.
+    // It is final before anybody looks again.
     let first = chain.extend(0, &[2]);
     chain.finalize(first.clock.number).await;
     one.follow(&mut following).await.unwrap();
@@ -184,6 +187,37 @@ async fn what_happened_while_nobody_looked_is_settled() {
     two.follow(&mut following).await.unwrap();
     let all = [on_chain(&chain), gone].concat();
     assert_eq!(stored(&database, 10).await, expected(&all));
+}
+
+/// A process that begins anew knows a part of a new fork at first. A transaction of a pending block that
+/// is above that part, and gone, may be in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_is_never_there_twice() {
+    let (_server, database) = database().await;
+    let chain = TestChain::new(13).await;
+    let one = projector(&database, &chain, "one");
+    one.register(support::GENESIS_TIME).await.unwrap();
+    let mut following = Following::default();
+    for txs in [&[][..], &[], &[], &[1]] {
+        chain.extend(0, txs);
+    }
+    one.follow(&mut following).await.unwrap();
+    chain.roll_back(2);
+    for txs in [&[1][..], &[], &[2]] {
+        chain.extend(1, txs);
+    }
+    let twice = "SELECT count(*) FROM (SELECT tx_hash FROM fee_events WHERE status <> 'dropped' \
+        GROUP BY tx_hash, log_index HAVING count(*) > 1) twice";
+    let mut following = Following::default();
+    one.release_all().await.unwrap();
+    for known in 1..=4 {
+        chain.lose_tail(Some(known));
+        one.follow(&mut following).await.unwrap();
+        assert_eq!(number(&database, twice).await, 0, "through {known}");
+    }
+    let rows = stored(&database, 13).await;
+    let alive: Vec<_> = rows.into_iter().filter(|row| row.6 != "dropped").collect();
+    assert_eq!(alive, expected(&on_chain(&chain)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

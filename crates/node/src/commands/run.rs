@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Error, Result, bail, ensure};
 use chronolith_archive::{Error as ArchiveError, Health};
 use chronolith_model::ErrorKind;
+use chronolith_projection::Projector;
 use futures::stream::{self, StreamExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -17,6 +18,7 @@ use crate::exit::Exit;
 use crate::exporter;
 use crate::ingest::{self, Trouble};
 use crate::operations::{self, Chains};
+use crate::projecting;
 use crate::serving;
 use crate::settings::{ChainSettings, Settings};
 use crate::streaming;
@@ -28,21 +30,27 @@ const OPEN_AT_ONCE: usize = 8;
 
 pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Exit> {
     let metrics = exporter::start(settings)?;
+    let database = projecting::database(settings)?;
     let chains: Vec<Arc<Chain>> = open_all(settings)
         .await?
         .into_iter()
         .map(Arc::new)
         .collect();
     let mut tasks = JoinSet::new();
-    for chain in &chains {
-        let chain = chain.clone();
-        tasks.spawn(async move {
-            if until_caught_up {
-                return ingest::beside_l1(&chain, catch_up(&chain)).await;
+    let projectors = projecting::projectors(database.as_ref(), &chains).await?;
+    for (chain, projector) in chains.iter().zip(&projectors) {
+        match until_caught_up {
+            true => tasks.spawn(catch_up_all(chain.clone(), projector.clone())),
+            false => {
+                let workers = settings.database.workers;
+                project(&mut tasks, chain, projector.as_ref(), workers);
+                let chain = chain.clone();
+                tasks.spawn(async move {
+                    ingest::run(&chain).await;
+                    Ok(())
+                })
             }
-            ingest::run(&chain).await;
-            Ok(())
-        });
+        };
     }
     let probe = Arc::new(Chains(chains.clone()));
     let health = operations::serve(settings, chains.clone(), probe.clone(), metrics);
@@ -68,6 +76,7 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
         // A task that is dropped in the middle of a publish has published or it has not: either way
         // the archive is whole.
         tasks.shutdown().await;
+        projecting::release(&projectors).await;
         for chain in &chains {
             let head = chain.archive.health().head.map(|head| head.number);
             if let Err(error) = chain.archive.release().await {
@@ -80,6 +89,37 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
         () = stop => ended.map(|()| Exit::Done),
         _ = terminate.recv() => Ok(Exit::Failed),
         _ = tokio::signal::ctrl_c() => Ok(Exit::Failed),
+    }
+}
+
+/// Until archive and tables are where the chain is.
+async fn catch_up_all(chain: Arc<Chain>, projector: Option<Arc<Projector>>) -> Result<()> {
+    ingest::beside_l1(&chain, catch_up(&chain)).await?;
+    match &projector {
+        Some(projector) => projecting::catch_up(projector).await,
+        None => Ok(()),
+    }
+}
+
+/// Follows the projections of a chain, and works on their jobs.
+fn project(
+    tasks: &mut JoinSet<Result<()>>,
+    chain: &Arc<Chain>,
+    projector: Option<&Arc<Projector>>,
+    workers: usize,
+) {
+    let Some(projector) = projector else {
+        return;
+    };
+    for worker in 0..=workers {
+        let (chain, projector) = (chain.clone(), projector.clone());
+        tasks.spawn(async move {
+            match worker {
+                0 => projecting::follow(&projector, &chain).await,
+                _ => projecting::work(&projector, &chain).await,
+            }
+            Ok(())
+        });
     }
 }
 

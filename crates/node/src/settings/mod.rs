@@ -5,6 +5,7 @@
 
 mod finality;
 mod process;
+mod projections;
 mod raw;
 mod schema;
 
@@ -31,6 +32,7 @@ use raw::{RawBackfill, RawChain, RawChainEntry, RawEndpoint, RawScope, RawSettin
 pub(crate) use finality::{Finality, L1Settings};
 use process::Shared;
 pub(crate) use process::Token;
+pub(crate) use projections::{DatabaseSettings, FeesSettings};
 
 pub(crate) use schema::schema;
 
@@ -67,6 +69,8 @@ pub(crate) struct Settings {
     /// Where operators ask for acts, and what they must know where that is not this machine.
     pub(crate) admin_listen: SocketAddr,
     pub(crate) admin_token: Option<Token>,
+    /// Where projections go.
+    pub(crate) database: DatabaseSettings,
     pub(crate) chains: Vec<ChainSettings>,
 }
 
@@ -100,6 +104,8 @@ pub(crate) struct ChainSettings {
     pub(crate) queries: QueryLimits,
     /// Whether an ADFS contract is named; its metrics have names of their own.
     pub(crate) has_adfs: bool,
+    /// Its fee contracts, where their events are projected.
+    pub(crate) fees: Option<FeesSettings>,
 }
 
 /// What following a chain is for.
@@ -147,6 +153,7 @@ impl Settings {
         if let Some(data_dir) = &overrides.data_dir {
             self.data_dir.clone_from(data_dir);
         }
+        self.database.put_over(overrides);
         if let Some(port) = overrides.port {
             self.listen.set_port(port);
         }
@@ -202,6 +209,7 @@ impl Settings {
             process::admin(raw.admin_listen.as_deref(), raw.admin_token)?;
         Ok(Self {
             limits,
+            database: DatabaseSettings::new(&raw.db)?,
             listen: process::public(raw.listen.as_deref())?,
             admin_listen,
             admin_token,
@@ -378,17 +386,20 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         None if portal.is_some() => DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]),
         None => DatasetSet::of(&[Dataset::Headers, Dataset::Logs, Dataset::TxHashes]),
     };
+    let start_block = raw.start_block.unwrap_or(0);
+    let fees = projections::fees(raw.fees.as_ref(), chain_id, start_block)?;
     Ok(ChainSettings {
         chain_id,
         name,
         endpoints,
         heads: raw.rpc_ws,
-        start_block: raw.start_block.unwrap_or(0),
+        start_block,
         mode: mode(raw.mode.as_deref(), raw.start_block, raw.end_block)?,
         finality,
         l1: finality::l1(raw.finality.as_ref(), chain_id, known).context("finality")?,
         datasets,
-        scope,
+        scope: projections::widen(datasets, scope, fees.as_ref())?,
+        fees,
         level,
         checks,
         strategy,

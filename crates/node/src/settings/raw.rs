@@ -50,8 +50,8 @@ pub(crate) struct RawSettings {
     pub(crate) service: RawService,
     /// The other spelling of the queue's limit.
     pub(crate) queue: RawQueue,
-    /// Database settings.
-    pub(crate) db: Option<Value>,
+    /// The database of projections.
+    pub(crate) db: RawDatabase,
     /// The other spelling of the metrics port.
     pub(crate) metrics: Option<RawMetrics>,
     /// Versions of ADFS contracts, by number.
@@ -59,6 +59,75 @@ pub(crate) struct RawSettings {
     /// Which implementation has which version, by address.
     #[serde(alias = "impl_version_map")]
     pub(crate) impl_version_map: BTreeMap<String, RawImplementation>,
+}
+
+/// The database of projections.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct RawDatabase {
+    /// Where it is, such as postgres://user:password@host:5432/database. `PG_URL` overrides it.
+    pub(crate) url: Option<String>,
+    /// Where it is read, if that is elsewhere. `PG_READONLY_URL` overrides it.
+    #[serde(alias = "readonly_url")]
+    pub(crate) readonly_url: Option<String>,
+    /// Connections at the most [default: 10].
+    pub(crate) connections: Option<usize>,
+    /// Jobs that are worked on at the same time, of each chain; 0 leaves them to `chronolith work`
+    /// [default: 2].
+    pub(crate) workers: Option<usize>,
+    /// How rows are written.
+    pub(crate) write: RawWrite,
+}
+
+/// How rows are written.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct RawWrite {
+    /// Rows at once. Taken and not used: all rows of a block go in one COPY.
+    #[serde(alias = "batch_rows")]
+    pub(crate) batch_rows: Option<usize>,
+}
+
+/// Fee contracts: whether those that are known, or which.
+#[derive(Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum RawFees {
+    /// Those that are known.
+    Whether(bool),
+    /// These.
+    Whole(RawFeesSettings),
+}
+
+/// Fee contracts of a chain.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct RawFeesSettings {
+    /// The contracts [default: those that are known].
+    pub(crate) contracts: Vec<RawFeeContract>,
+    /// Blocks of a job [default: 10000].
+    #[serde(alias = "job_blocks")]
+    pub(crate) job_blocks: Option<u64>,
+}
+
+/// A fee contract: its address, or with its first block.
+#[derive(Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum RawFeeContract {
+    /// Its address.
+    Address(String),
+    /// With its first block.
+    Whole(RawFeeContractSettings),
+}
+
+/// A fee contract with its first block.
+#[derive(Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RawFeeContractSettings {
+    /// Its address.
+    pub(crate) address: String,
+    /// The first block whose events count [default: the chain's startBlock].
+    #[serde(default, alias = "from_block")]
+    pub(crate) from_block: Option<u64>,
 }
 
 /// What requests may cost.
@@ -222,6 +291,8 @@ pub(crate) struct RawChain {
         alias = "proxy_address"
     )]
     pub(crate) contract_address: Option<String>,
+    /// Events of fee contracts as rows: true, or which contracts.
+    pub(crate) fees: Option<RawFees>,
     /// Signatures of events, by version.
     #[serde(alias = "topic_names")]
     pub(crate) topic_names: BTreeMap<String, String>,

@@ -90,8 +90,20 @@ fn forwarded(name: &'static str, log: &Log) -> Result<Vec<FeeEvent>, &'static st
     let at = start / WORD;
     let count = small(number(data, at)?)?;
     let left = (data.len() / WORD).saturating_sub(at + 1);
-    if count > RECEIVERS_MAX || count.saturating_mul(2) > left {
+    if count.saturating_mul(2) > left {
         return Err("the list is longer than the data");
+    }
+    if count > RECEIVERS_MAX {
+        return Err("the list has more than 1000 receivers");
+    }
+    if count == 0 {
+        // It happened, though nobody received anything.
+        let nobody = FeeEvent {
+            name,
+            token,
+            ..FeeEvent::default()
+        };
+        return Ok(vec![nobody]);
     }
     let receiver = |index: usize| {
         let first = at + 1 + 2 * index;

@@ -49,7 +49,9 @@ impl Fees {
     ///
     /// # Errors
     /// There are none, or the chain's id is larger than the database can hold.
-    pub fn new(chain: u64, contracts: Vec<FeeContract>) -> Result<Self> {
+    pub fn new(chain: u64, mut contracts: Vec<FeeContract>) -> Result<Self> {
+        contracts.sort_by_key(|one| (one.address, one.from_block));
+        contracts.dedup();
         if contracts.is_empty() {
             let why = format!("no fee contract is known on chain {chain}: name one");
             return Err(Error::Invalid(why));
@@ -92,6 +94,15 @@ impl Projection for Fees {
 
     fn settings(&self) -> serde_json::Value {
         serde_json::json!({ "contracts": self.contracts })
+    }
+
+    fn extends(&self, before: &serde_json::Value) -> bool {
+        let now = self.settings();
+        let list = |settings: &serde_json::Value| settings["contracts"].as_array().cloned();
+        let (Some(now), Some(before)) = (list(&now), list(before)) else {
+            return false;
+        };
+        before.iter().all(|one| now.contains(one))
     }
 
     fn wanted(&self) -> &Wanted {

@@ -72,6 +72,10 @@ impl Live for TestChain {
     fn tail(&self) -> TailSnapshot {
         self.tail.lock().unwrap().snapshot()
     }
+
+    fn is_newest(&self, block: BlockRef) -> bool {
+        self.head() == Some(block)
+    }
 }
 
 impl TestChain {
@@ -186,6 +190,7 @@ impl TestChain {
         let mut tail = Tail::new(64 << 20, head);
         let blocks = self.blocks.lock().unwrap();
         let through = through.map_or(blocks.len(), |through| through as usize + 1);
+        let through = through.max(next as usize);
         for block in blocks.iter().take(through).skip(next as usize) {
             tail.push(block.clone()).unwrap();
         }

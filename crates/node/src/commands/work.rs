@@ -1,0 +1,101 @@
+//! `chronolith work`: jobs of projections, from archives that another process writes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use chronolith_archive::Archive;
+use chronolith_finality::{Tail, TailSnapshot};
+use chronolith_model::BlockRef;
+use chronolith_projection::{ChainFeed, Database, Live, Projector};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+
+use crate::chain::open_reader;
+use crate::exit::Exit;
+use crate::projecting::{database, projections_of, who};
+use crate::settings::{ChainSettings, Settings};
+
+/// How often a worker without work looks for some.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(15);
+
+/// A worker knows final blocks only.
+struct NoTail;
+
+impl Live for NoTail {
+    fn tail(&self) -> TailSnapshot {
+        Tail::new(0, None).snapshot()
+    }
+
+    fn is_newest(&self, _block: BlockRef) -> bool {
+        false
+    }
+}
+
+pub(crate) async fn work(settings: &Settings, until_done: bool) -> Result<Exit> {
+    let database = database(settings)?;
+    let database = database.context("no chain of the settings file has projections")?;
+    database.check_version().await?;
+    let mut tasks = JoinSet::new();
+    for chain in &settings.chains {
+        if projections_of(chain)?.is_none() {
+            continue;
+        }
+        let archive = open_reader(chain, &settings.place(chain)).await?;
+        for _ in 0..settings.database.workers.max(1) {
+            let projector = worker(&database, chain, &archive)?;
+            let archive = archive.clone();
+            tasks.spawn(async move { work_on(&projector, &archive, until_done).await });
+        }
+    }
+    ensure!(
+        !tasks.is_empty(),
+        "no chain of the settings file has projections"
+    );
+    let mut terminate = signal(SignalKind::terminate()).context("wait for signals")?;
+    let all = async {
+        while let Some(done) = tasks.join_next().await {
+            done.context("a worker ended, please report it")??;
+        }
+        Ok(Exit::Done)
+    };
+    tokio::select! {
+        done = all => done,
+        _ = terminate.recv() => Ok(Exit::Done),
+        _ = tokio::signal::ctrl_c() => Ok(Exit::Done),
+    }
+}
+
+fn worker(database: &Database, chain: &ChainSettings, archive: &Archive) -> Result<Projector> {
+    let feed = ChainFeed {
+        chain: chain.chain_id,
+        name: chain.name.clone(),
+        archive: archive.clone(),
+        live: Arc::new(NoTail),
+    };
+    let projections = projections_of(chain)?.unwrap_or_default();
+    Ok(Projector::new(database.clone(), feed, projections, &who())?)
+}
+
+async fn work_on(projector: &Projector, archive: &Archive, until_done: bool) -> Result<()> {
+    let mut pause = LOOK_EVERY;
+    loop {
+        match projector.work().await {
+            Ok(true) => pause = LOOK_EVERY,
+            Ok(false) if until_done => return Ok(()),
+            Ok(false) => {
+                pause = LOOK_EVERY;
+                tokio::time::sleep(LOOK_EVERY).await;
+                if let Err(error) = archive.refresh().await {
+                    tracing::warn!(chain = projector.chain(), %error, "the archive was not read anew");
+                }
+            }
+            Err(error) => {
+                tracing::warn!(chain = projector.chain(), %error, "trying again");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What is projected of each chain, and the database it goes to.
+
+use anyhow::{Context as _, Result, ensure};
+use bytes::Bytes;
+use chronolith_model::{Dataset, DatasetSet, Scope, ScopeEntry};
+use chronolith_projection::fees::{FeeContract, known_contracts};
+
+use super::process::Token;
+use super::raw::{RawDatabase, RawFeeContract, RawFees};
+use crate::environment::Overrides;
+use crate::hex::parse_hex;
+
+/// Connections to the database, of the whole process.
+const CONNECTIONS: usize = 10;
+/// Jobs that this process works on at the same time, of each chain.
+const WORKERS: usize = 2;
+
+/// The database of projections.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DatabaseSettings {
+    /// Where it is written.
+    pub(crate) writer: Option<Token>,
+    /// Where it is read, if that is elsewhere.
+    pub(crate) reader: Option<Token>,
+    pub(crate) connections: usize,
+    pub(crate) workers: usize,
+}
+
+impl DatabaseSettings {
+    pub(super) fn new(raw: &RawDatabase) -> Result<Self> {
+        let connections = raw.connections.unwrap_or(CONNECTIONS);
+        let in_range = (2..=1_000).contains(&connections);
+        ensure!(
+            in_range,
+            "db.connections: {connections} is not between 2 and 1000"
+        );
+        let workers = raw.workers.unwrap_or(WORKERS);
+        ensure!(
+            workers <= 64,
+            "db.workers: {workers} is not between 0 and 64"
+        );
+        let token = |url: &Option<String>| url.clone().filter(|url| !url.is_empty()).map(Token);
+        Ok(Self {
+            writer: token(&raw.url),
+            reader: token(&raw.readonly_url),
+            connections,
+            workers,
+        })
+    }
+
+    pub(super) fn put_over(&mut self, overrides: &Overrides) {
+        let token = |url: &Option<String>| url.clone().map(Token);
+        self.writer = token(&overrides.pg_url).or(self.writer.take());
+        self.reader = token(&overrides.pg_readonly_url).or(self.reader.take());
+    }
+}
+
+/// The fee contracts of a chain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct FeesSettings {
+    pub(crate) contracts: Vec<FeeContract>,
+    pub(crate) job_blocks: Option<u64>,
+}
+
+/// The fee contracts that are asked for; those that everybody means where none are named.
+pub(super) fn fees(
+    raw: Option<&RawFees>,
+    chain_id: u64,
+    start_block: u64,
+) -> Result<Option<FeesSettings>> {
+    let (named, job_blocks) = match raw {
+        None | Some(RawFees::Whether(false)) => return Ok(None),
+        Some(RawFees::Whether(true)) => (&[][..], None),
+        Some(RawFees::Whole(whole)) => (whole.contracts.as_slice(), whole.job_blocks),
+    };
+    let mut contracts = Vec::new();
+    for one in named {
+        let (address, from_block) = match one {
+            RawFeeContract::Address(address) => (address, None),
+            RawFeeContract::Whole(whole) => (&whole.address, whole.from_block),
+        };
+        contracts.push(FeeContract {
+            address: address_of(address).context("fees.contracts")?,
+            from_block: from_block.unwrap_or(start_block),
+        });
+    }
+    if named.is_empty() {
+        let known = known_contracts(chain_id).into_iter();
+        contracts.extend(known.map(|address| FeeContract {
+            address,
+            from_block: start_block,
+        }));
+    }
+    ensure!(
+        !contracts.is_empty(),
+        "fees: no fee contract is known on chain {chain_id}: name one, as in \
+         \"fees\": {{ \"contracts\": [\"0x…\"] }}"
+    );
+    Ok(Some(FeesSettings {
+        contracts,
+        job_blocks,
+    }))
+}
+
+fn address_of(text: &str) -> Result<[u8; 20]> {
+    let bytes = parse_hex(text).and_then(|bytes| <[u8; 20]>::try_from(bytes.as_ref()).ok());
+    bytes.with_context(|| format!("`{text}` is not an address: 0x and 40 digits"))
+}
+
+/// What is kept of a chain must hold what is projected.
+pub(super) fn widen(
+    datasets: DatasetSet,
+    scope: Scope,
+    fees: Option<&FeesSettings>,
+) -> Result<Scope> {
+    let Some(fees) = fees else {
+        return Ok(scope);
+    };
+    ensure!(
+        datasets.contains(Dataset::Logs),
+        "fees: the events are logs, and datasets does not name `logs`"
+    );
+    let Scope::Only(mut entries) = scope else {
+        return Ok(scope);
+    };
+    entries.extend(fees.contracts.iter().map(|contract| ScopeEntry {
+        emitter: Some(Bytes::copy_from_slice(&contract.address)),
+        topic0: None,
+    }));
+    Ok(Scope::only(entries))
+}
