@@ -90,6 +90,7 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
                 SimCommand::Torture(asked) => commands::torture(asked).await,
             };
         }
+        Command::Decode { what } => return commands::decode(what),
         Command::Openapi => {
             print!("{}", chronolith_serve::OPENAPI);
             return Ok(Exit::Done);
@@ -98,9 +99,11 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
     }
     let settings = Settings::load(&cli.config, overrides)?;
     match cli.command {
-        Command::Config { .. } | Command::Demo { .. } | Command::Sim { .. } | Command::Openapi => {
-            Ok(Exit::Done)
-        }
+        Command::Config { .. }
+        | Command::Decode { .. }
+        | Command::Demo { .. }
+        | Command::Sim { .. }
+        | Command::Openapi => Ok(Exit::Done),
         Command::Run { until_caught_up } => commands::run(&settings, until_caught_up).await,
         Command::Serve { follow } => commands::serve_archives(&settings, follow).await,
         Command::State(wanted) => commands::state(&settings, &wanted).await,
