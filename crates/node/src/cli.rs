@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::commands::DecodeCommand;
 use crate::environment::INTERVAL_SECONDS;
 
 pub(crate) use projections::{
@@ -79,6 +80,12 @@ pub(crate) enum Command {
     Logs(LogsQuery),
     /// Find the block at a time.
     BlockAt(BlockAtQuery),
+    /// Decode bytes of contracts that are known. No settings file is needed.
+    Decode {
+        /// What to decode.
+        #[command(subcommand)]
+        what: DecodeCommand,
+    },
     /// Prove that the archive is whole: coverage, links, checksums of every block and object.
     Verify(VerifyRange),
     /// Make anew what `verify` finds damaged or gone: fetched from the source, proven, and replaced.

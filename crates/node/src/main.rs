@@ -91,6 +91,7 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
                 SimCommand::Torture(asked) => commands::torture(asked).await,
             };
         }
+        Command::Decode { what } => return commands::decode(what),
         Command::Openapi => {
             print!("{}", chronolith_serve::OPENAPI);
             return Ok(Exit::Done);
@@ -104,6 +105,7 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
     let settings = settings?;
     match cli.command {
         Command::Config { .. }
+        | Command::Decode { .. }
         | Command::Demo { .. }
         | Command::Sim { .. }
         | Command::Openapi

@@ -1,1 +1,23 @@
 //! The oracle contract ADFS: its calldata and events as rows.
+//!
+//! Everything here is pure: bytes in, values out. The bytes are hostile, since anybody may send them: a
+//! decoder answers with a [`Fault`] or with [`NotFound`], never panics, and makes room for no more than the
+//! limits allow and the bytes that are there can hold.
+
+mod address;
+mod calldata;
+mod decoded;
+mod fault;
+mod json;
+mod pair;
+mod unwrap;
+
+pub use address::{
+    FEED_ID_BITS, LANES, RB_INDEX_BITS, RB_INDEX_MAX, STRIDE_MAX, TABLE_INDEX_BITS,
+    compute_table_index, to_bytes16,
+};
+pub use calldata::{HeaderForm, LanePolicy, Limits, Profile, block_number, decode};
+pub use decoded::{Decoded, Disagreement, Feed, Header, HighLane, RingRow};
+pub use fault::{Cause, Fault, Reason};
+pub use pair::{Pairing, event_block_number, pair};
+pub use unwrap::{Call, NotFound, Seen, WRAPPERS_MAX, Wrapper, Wrappers, find};
