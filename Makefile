@@ -12,10 +12,10 @@ SCOPE := --workspace --all-features --locked
 SHARED := ../shared
 PERF_ARGS ?= --blocks 40000 --logs-per-block 250
 
-.PHONY: help test check fmt clippy doc tidy bench bench-follow bench-serve demo demo-archive test-s3 test-api test-clients soak test-fixtures torture fuzz deny
+.PHONY: help test check fmt clippy doc tidy bench bench-follow bench-serve bench-projection demo demo-archive test-s3 test-api test-clients soak test-fixtures torture fuzz deny
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## run every test, after checking or installing what they need
 	@scripts/need cargo cc postgres anvil hardhat chromium
@@ -54,6 +54,10 @@ bench-serve: ## answers over HTTP beside PostgreSQL and Anvil (SERVE_ARGS="--div
 	@scripts/need cargo cc postgres anvil
 	cargo bench --locked -p chronolith-node --bench serve -- $(SERVE_ARGS)
 	cargo run --locked --release -p chronolith-archive --example clock_scale -- $(CLOCK_ARGS)
+
+bench-projection: ## fees into PostgreSQL beside Ponder and bare COPY (PROJECTION_ARGS="--scale 0.1 sparse" makes it shorter)
+	@scripts/need cargo cc postgres node npm ponder
+	cargo bench --locked -p chronolith-node --bench projection -- $(PROJECTION_ARGS)
 
 demo: ## follow two simulated chains with reorgs (DEMO_ARGS="--seconds 20" ends it by itself)
 	@scripts/need cargo cc

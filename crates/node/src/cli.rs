@@ -6,10 +6,11 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, value_parser};
 
 use crate::commands::DecodeCommand;
 use crate::environment::INTERVAL_SECONDS;
+use crate::hex::parse_hex;
 
 pub(crate) use projections::{
     DbCommand, JobsCommand, LocksCommand, PartitionsCommand, ProjectionCommand,
@@ -257,7 +258,7 @@ pub(crate) enum SimCommand {
     /// Headers commit to their content as on a real chain, blocks keep coming, and both servers go
     /// wrong as a file of faults says.
     #[command(after_help = SERVE_HELP)]
-    Serve(SimServe),
+    Serve(Box<SimServe>),
     /// Follow a simulated chain through faults, lies, reorgs and SIGKILL, and compare every block.
     ///
     /// Each seed is one chain, one choice of faults and limits, and one sequence of events; of three
@@ -338,6 +339,37 @@ pub(crate) struct SimServe {
     /// A file with faults and how often they happen, such as {"http_500": 0.02}.
     #[arg(long)]
     pub(crate) faults: Option<PathBuf>,
+    /// Fees.
+    #[command(flatten)]
+    pub(crate) fees: SimFees,
+}
+
+/// A contract that collects fees.
+#[derive(Debug, Args)]
+pub(crate) struct SimFees {
+    /// FeesCollected logs in a thousand blocks, on average, beside all others; 0 for no such contract.
+    ///
+    /// The contract emits FeesWithdrawn and LiFiFeesWithdrawn too, and another one, whose address
+    /// differs in its last digit, FeesCollected.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = value_parser!(u32).range(..=FEES_MAX))]
+    pub(crate) fees: u32,
+    /// The contract that collects them.
+    #[arg(long, value_name = "ADDRESS", default_value = "0xbD6C7B0d2f68c2b7805d88388319cfB6EcB50eA9", value_parser = parse_address)]
+    pub(crate) fees_contract: [u8; 20],
+    /// Where to write the rows that an index of its FeesCollected must hold, one JSON object a line.
+    ///
+    /// Written for the blocks at the start, and once more at the end for those of the chain as it is
+    /// then.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) fees_rows: Option<PathBuf>,
+}
+
+/// A thousand fees a block.
+const FEES_MAX: i64 = 1_000_000;
+
+fn parse_address(text: &str) -> Result<[u8; 20], String> {
+    let bytes = parse_hex(text).and_then(|bytes| <[u8; 20]>::try_from(bytes.as_ref()).ok());
+    bytes.ok_or_else(|| "an address is 0x and 40 digits".to_owned())
 }
 
 /// Which chain, and how to answer.

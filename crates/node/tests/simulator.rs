@@ -7,6 +7,7 @@
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -150,6 +151,73 @@ async fn one_file_has_the_faults_of_both() {
         std::fs::write(&path, text).unwrap();
         refused(&["--faults", file], expected);
     }
+}
+
+/// The rows in the file are the logs that a filter by contract and event finds, first of the chain at
+/// the start and then of the chain at the end.
+#[tokio::test(flavor = "multi_thread")]
+async fn fees_are_served_and_their_rows_written_down() {
+    const TOPIC: &str = "0x28a87b6059180e46de5fb9ab35eb043e8fe00ab45afcc7789e3934ecbbcde3ea";
+    let contract = "0x00000000000000000000000000000000000000Fe";
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rows");
+    let file = path.to_str().unwrap();
+    let words = [
+        "--fees",
+        "904",
+        "--fees-contract",
+        contract,
+        "--fees-rows",
+        file,
+    ];
+    let rows = || -> Vec<Value> {
+        let text = std::fs::read_to_string(&path).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let simulator =
+        Simulator::start(&[&["--blocks", "60", "--block-time-ms", "10"], &words[..]].concat());
+    let filter =
+        json!([{ "fromBlock": "0x0", "toBlock": "0x3c", "address": contract, "topics": [TOPIC] }]);
+    let answer = simulator.call("eth_getLogs", filter).await;
+    let logs = answer["result"].as_array().unwrap();
+    let at_start = rows();
+    assert!(logs.len() > 30, "{}", logs.len());
+    assert_eq!(logs.len(), at_start.len());
+    for (log, row) in logs.iter().zip(&at_start) {
+        let index = format!("{:#x}", row["log_index"].as_u64().unwrap());
+        assert_eq!(
+            (&log["transactionHash"], &log["logIndex"]),
+            (&row["tx_hash"], &json!(index))
+        );
+        assert_eq!(log["blockHash"], row["block_hash"]);
+    }
+    // A few more blocks with fees.
+    let more = json!([{ "fromBlock": "0x46", "toBlock": "0x46" }]);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while simulator
+        .call("eth_getLogs", more.clone())
+        .await
+        .get("error")
+        .is_some()
+    {
+        assert!(Instant::now() < deadline, "the chain does not grow");
+        tokio::task::yield_now().await;
+    }
+    simulator.stop();
+    let at_end = rows();
+    assert_eq!(at_end[..at_start.len()], at_start[..]);
+    assert!(at_end.len() > at_start.len());
+    refused(
+        &["--fees-contract", "0x12"],
+        "an address is 0x and 40 digits",
+    );
+    refused(&["--fees", "1000001"], "1000001 is not in");
+    refused(
+        &["--fees-rows", "/nowhere/rows"],
+        "--fees-rows: cannot write",
+    );
 }
 
 #[track_caller]

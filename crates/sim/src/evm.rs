@@ -8,6 +8,7 @@ mod block;
 mod bloom;
 mod chain;
 mod faults;
+mod fees;
 mod filter;
 mod json;
 mod methods;
@@ -21,6 +22,9 @@ pub use block::{EvmBlock, EvmTx, TxType};
 pub use chain::{Era, EvmChain, EvmSpec};
 pub(crate) use faults::parse_rates;
 pub use faults::{FaultSizes, Faults, FaultsError, RpcFault};
+pub use fees::{
+    FEES_COLLECTED_TOPIC, FEES_WITHDRAWN_TOPIC, FeeRow, FeesSpec, LIFI_FEES_WITHDRAWN_TOPIC,
+};
 pub use node::EvmNode;
 pub use proxy::UPGRADED_TOPIC;
 pub(crate) use server::{ANY_LOCAL_PORT, Limiter};

@@ -12,7 +12,9 @@ use alloy_consensus::{Eip658Value, Receipt, ReceiptEnvelope, ReceiptWithBloom};
 use alloy_primitives::{Address, B256, Bloom, Bytes, LogData, keccak256};
 use alloy_rlp::Encodable as _;
 use chronolith_model::{BlockRange, ChainProfile, Hash32};
-use chronolith_sim::evm::{Era, EvmBlock, EvmNode, EvmSpec, EvmTx, TxType, UPGRADED_TOPIC};
+use chronolith_sim::evm::{
+    Era, EvmBlock, EvmNode, EvmSpec, EvmTx, FeesSpec, TxType, UPGRADED_TOPIC,
+};
 
 /// The receipt as alloy has it: the sim encodes its own.
 fn envelope(block: &EvmBlock, tx: &EvmTx) -> ReceiptEnvelope {
@@ -81,6 +83,8 @@ fn headers_commit_to_their_content_in_every_era() {
         check_chain(&node);
     }
     check_chain(&EvmNode::new(EvmSpec::mainnet(2), 5));
+    let fees = FeesSpec::per_thousand_blocks(3_000);
+    check_chain(&EvmNode::new(EvmSpec::tiny(2).with_fees(fees), 60));
 }
 
 #[test]

@@ -2,16 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::io::{BufWriter, Write as _};
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RateLimit, RpcFault, RpcOptions, RpcServer};
+use chronolith_model::BlockRange;
+use chronolith_sim::evm::{
+    EvmNode, EvmSpec, Faults, FeesSpec, RateLimit, RpcFault, RpcOptions, RpcServer,
+};
 use chronolith_sim::portal::{PortalFault, PortalFaults, PortalOptions, PortalServer};
 use serde_json::Value;
 
-use crate::cli::SimServe;
+use crate::cli::{SimFees, SimServe};
 use crate::exit::Exit;
 
 pub(crate) async fn serve(asked: &SimServe) -> Result<Exit> {
@@ -19,12 +23,17 @@ pub(crate) async fn serve(asked: &SimServe) -> Result<Exit> {
     spec.chain_id = asked.chain_id;
     spec.content.logs_per_block = asked.logs_per_block;
     spec.upgrade_every = asked.upgrade_every;
+    spec.fees = (asked.fees.fees > 0).then_some(FeesSpec {
+        contract: asked.fees.fees_contract,
+        per_thousand_blocks: asked.fees.fees,
+    });
     let (faults, portal_faults) = (Faults::new(asked.seed), PortalFaults::new(asked.seed));
     if let Some(path) = &asked.faults {
         load_faults(path, &faults, &portal_faults)
             .with_context(|| format!("in {}", path.display()))?;
     }
     let node = EvmNode::new(spec, asked.blocks);
+    write_fees(&node, &asked.fees)?;
     let delay = Duration::from_millis(asked.delay_ms);
     let rate_limit = asked.requests_per_second.map(|calls| RateLimit {
         calls_per_second: calls.get(),
@@ -59,6 +68,7 @@ pub(crate) async fn serve(asked: &SimServe) -> Result<Exit> {
     }
     println!();
     println!("head      {}", node.head().number);
+    write_fees(&node, &asked.fees)?;
     let stats = server.stats();
     tell("asked", stats.calls);
     tell("asked portal", portal.stats().requests);
@@ -97,6 +107,21 @@ fn load_faults(path: &Path, faults: &Faults, portal_faults: &PortalFaults) -> Re
     };
     let loaded = portal_faults.load_json(&of_portal.to_string());
     loaded.with_context(known)
+}
+
+/// Writes the rows of the chain as it is now, where they are wanted.
+fn write_fees(node: &EvmNode, asked: &SimFees) -> Result<()> {
+    let Some(path) = &asked.fees_rows else {
+        return Ok(());
+    };
+    let write = || {
+        let mut file = BufWriter::new(std::fs::File::create(path)?);
+        for row in node.fees(BlockRange::new(0, u64::MAX)) {
+            writeln!(file, "{}", row.to_json())?;
+        }
+        file.flush()
+    };
+    write().with_context(|| format!("--fees-rows: cannot write {}", path.display()))
 }
 
 /// Mines for ever, with a reorg in place of every so many-th block.

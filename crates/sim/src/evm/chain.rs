@@ -11,6 +11,7 @@ use alloy_trie::EMPTY_ROOT_HASH;
 use chronolith_model::{Hash32, Log, Tx};
 
 use super::block::{Content, EvmTx, HeaderFiller, Seal, TxType};
+use super::fees::{self, FeeLog, FeesSpec};
 use super::proxy::Proxy;
 use crate::chain::{BLOCK_SECONDS, GENESIS_TIME};
 use crate::rng::{self, Rng};
@@ -19,6 +20,7 @@ use crate::{ChainSpec, Shape, SimChain};
 /// Numbers that keep apart what is derived from one seed.
 pub(super) mod domain {
     pub(in crate::evm) const PROXY: u64 = 104;
+    pub(in crate::evm) const FEES: u64 = 105;
     pub(super) const BUSY: u64 = 101;
     pub(super) const TXS: u64 = 102;
     pub(super) const HEADER: u64 = 103;
@@ -70,6 +72,8 @@ pub struct EvmSpec {
     pub era: Era,
     /// One contract is a proxy that is upgraded every so many blocks; 0 for no such contract.
     pub upgrade_every: u64,
+    /// One contract collects fees and tells of them.
+    pub fees: Option<FeesSpec>,
 }
 
 impl EvmSpec {
@@ -84,6 +88,7 @@ impl EvmSpec {
             busy_permille: 1_000,
             era: Era::Prague,
             upgrade_every: 0,
+            fees: None,
         }
     }
 
@@ -107,6 +112,15 @@ impl EvmSpec {
             },
             busy_permille,
             ..Self::tiny(seed)
+        }
+    }
+
+    /// The same chain with a fee collector.
+    #[must_use]
+    pub fn with_fees(self, fees: FeesSpec) -> Self {
+        Self {
+            fees: Some(fees),
+            ..self
         }
     }
 }
@@ -168,6 +182,7 @@ impl EvmChain {
             (txs, logs) = (block.txs, block.logs);
         }
         self.add_proxy(number, &mut txs, &mut logs);
+        self.add_fees(number, &mut txs, &mut logs);
         Content {
             txs: self.txs(number, &txs, &logs),
             logs,
@@ -188,6 +203,28 @@ impl EvmChain {
         if logs.last().is_some_and(|log| log.tx_index() == index) {
             let hash = self.tx_hash(number, index);
             txs.push(Tx { index, hash });
+        }
+    }
+
+    /// What the fee collector emits in a block. These are its last logs.
+    pub(super) fn fee_logs(&self, number: u64) -> Vec<FeeLog> {
+        match &self.spec.fees {
+            Some(spec) if number > 0 => fees::logs(spec, self.spec.seed, self.place(number)),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Puts what the fee collector emits into transactions of its own behind all others.
+    fn add_fees(&self, number: u64, txs: &mut Vec<Tx>, logs: &mut Vec<Log>) {
+        let contract = self.spec.fees.map_or([0; 20], |spec| spec.contract);
+        let first = txs.len() as u32;
+        for made in self.fee_logs(number) {
+            let index = first + made.tx;
+            logs.push(made.log(contract, index, logs.len() as u32));
+            if index == txs.len() as u32 {
+                let hash = self.tx_hash(number, index);
+                txs.push(Tx { index, hash });
+            }
         }
     }
 

@@ -11,10 +11,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use chronolith_model::{BlockClock, BlockRange, BlockRef, Hash32};
+use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use tokio::sync::broadcast;
 
 use super::EvmBlock;
 use super::chain::EvmSpec;
+use super::fees::FeeRow;
 use crate::Oracle;
 
 pub(super) use state::{Head, State};
@@ -138,6 +140,16 @@ impl EvmNode {
         let blocks = (range.start..end).filter_map(|number| state.block(number));
         blocks.for_each(|block| oracle.push(block.to_model()));
         oracle
+    }
+
+    /// The rows that the fee collector's logs in a range stand for, in order: what a projection of
+    /// the canonical chain must hold, no more and no less.
+    #[must_use]
+    pub fn fees(&self, range: BlockRange) -> Vec<FeeRow> {
+        let state = self.read();
+        let end = range.end.min(state.head().number + 1);
+        let blocks = (range.start..end).into_par_iter();
+        blocks.flat_map_iter(|number| state.fees(number)).collect()
     }
 
     /// The clocks of a range, as far as there are any, all of one chain. Content is not made.

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use alloy_consensus::Header;
-use chronolith_model::{BlockClock, BlockRef, Hash32};
+use chronolith_model::{BlockClock, BlockRef, Hash32, Log};
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 
 use crate::evm::EvmBlock;
 use crate::evm::block::Seal;
 use crate::evm::chain::{EvmChain, EvmSpec};
+use crate::evm::fees::{FeeLog, FeeRow, Place};
 
 /// How many blocks are prepared at once. More would hold more of them in memory for nothing.
 const BATCH: u64 = 4_096;
@@ -126,6 +127,29 @@ impl State {
             txs: content.txs,
             logs: content.logs,
         })
+    }
+
+    /// The rows of the fees that were collected in a block; none where there is no such block.
+    pub(in crate::evm) fn fees(&self, number: u64) -> Vec<FeeRow> {
+        let Some((record, clock)) = self.record(number).zip(self.clock_at(number)) else {
+            return Vec::new();
+        };
+        let made = record.chain.fee_logs(number);
+        // What comes before them is made only where there are any.
+        if made.is_empty() {
+            return Vec::new();
+        }
+        let logs = record.chain.content(number).logs;
+        let behind_others = logs.len().saturating_sub(made.len());
+        let logs = logs.iter().skip(behind_others);
+        let row = |(made, log): (&FeeLog, &Log)| {
+            let at = Place {
+                tx_hash: record.chain.tx_hash(number, log.tx_index()),
+                log_index: log.log_index(),
+            };
+            Some(made.collected()?.row(self.chain_id(), &clock, at))
+        };
+        made.iter().zip(logs).filter_map(row).collect()
     }
 
     /// Another valid block on the same parent: what a node on a stale fork shows.
