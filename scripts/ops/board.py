@@ -84,7 +84,7 @@ def of_panel(panel, anchors):
 def faults(board):
     yield from typed(board, BOARD, "dashboard")
     panels = board["panels"]
-    anchors = texts.anchors(texts.RUNBOOKS)
+    anchors = texts.sections(texts.RUNBOOKS)
     for panel in panels:
         yield from of_panel(panel, anchors)
     ids = [panel["id"] for panel in panels]

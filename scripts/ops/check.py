@@ -37,6 +37,7 @@ LABELS = {
 }
 BUCKETS = ["1", "5", "30", "+Inf"]
 SEVERITIES = {"page", "ticket"}
+RUNBOOK_PARTS = [f"**{part}**" for part in ("Looks like", "Why", "Look first", "Do", "Over when")]
 # Prometheus' own.
 OWN = {"up", "ALERTS"}
 
@@ -162,7 +163,7 @@ class Prometheus:
         return found
 
 
-def of_alert(rule, anchors):
+def of_alert(rule, sections):
     """What is wrong with what an alert tells people."""
     name = rule["name"]
     if rule["labels"].get("severity") not in SEVERITIES:
@@ -172,10 +173,14 @@ def of_alert(rule, anchors):
         if not re.search(r"\$labels\.(chain|instance)\b", notes.get(note, "")):
             yield f"{name}: its {note} names neither chain nor instance"
     path, _, anchor = notes.get("runbook_url", "").partition("#")
-    if path != texts.RUNBOOKS or anchor not in anchors:
+    if path != texts.RUNBOOKS or anchor not in sections:
         yield f"{name}: runbook_url leads nowhere: {notes.get('runbook_url')}"
-    if f"`{name}`" not in texts.read(texts.RUNBOOKS):
-        yield f"{name}: the runbooks do not name it"
+    section = sections.get(anchor, "")
+    for part in [f"`{name}`"] + RUNBOOK_PARTS:
+        if part not in section:
+            yield f"{name}: its runbook has no {part}"
+    if f"| `{name}` | [" not in sections.get("alerts", ""):
+        yield f"{name}: the list of alerts in the runbooks lacks it"
     used = set(re.findall(r"\$labels\.(\w+)", " ".join(notes.values())))
     for label in sorted(used - LABELS.keys() - {"instance"}):
         yield f"{name}: there is no label {label}"
@@ -256,10 +261,10 @@ def main():
     panels = list(board.expressions(texts.dashboard()))
     metrics = texts.listed()
     rules, left = run(panels, metrics)
-    anchors = texts.anchors(texts.RUNBOOKS)
+    sections = texts.sections(texts.RUNBOOKS)
     alerts = [rule for rule in rules if rule["type"] == "alerting"]
     faults = [f"{where}: shows nothing" for where, _ in left]
-    faults += [fault for rule in alerts for fault in of_alert(rule, anchors)]
+    faults += [fault for rule in alerts for fault in of_alert(rule, sections)]
     faults += names(rules, panels)
     faults += catalogs()
     print(

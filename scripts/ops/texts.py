@@ -31,11 +31,12 @@ def described(path):
     return {name: kind.lower() for kind, name in rows}
 
 
-def anchors(path):
-    """Headings of a document as links name them."""
-    lines = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", read(path), flags=re.S), re.M)
-    plain = (re.sub(r"[^\w\- ]", "", line.lower()) for line in lines)
-    return {line.strip().replace(" ", "-") for line in plain}
+def sections(path):
+    """Sections of a document by their headings as links name them, without what is in fences."""
+    text = re.sub(r"^ *```.*?^ *```", "", read(path), flags=re.S | re.M)
+    parts = re.split(r"^#+ (.+)$", text, flags=re.M)[1:]
+    anchor = lambda title: re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-")
+    return {anchor(title): body for title, body in zip(parts[::2], parts[1::2])}
 
 
 WORDS = {"and", "or", "unless", "bool", "offset", "by", "without", "on", "ignoring"}
