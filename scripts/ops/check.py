@@ -30,7 +30,7 @@ LABELS = {
     "level": ["links", "receipts"],
     "status": ["pending", "confirmed", "dropped"],
     "projection": ["adfs", "fees"],
-    "state": ["ready", "running", "dead"],
+    "state": ["pending", "processing", "failed", "dead"],
     "reason": ["feedsLength", "calldataSize"],
     "lock": ["backfill", "finality", "writer"],
     "op": ["insert", "confirm"],

@@ -27,7 +27,7 @@ pub(super) const METRICS: &[Described] = &[
     (
         Gauge,
         "chronolith_projection_jobs",
-        "jobs by state (ready, running, dead); a dead one is not tried again by itself",
+        "jobs by state (pending, processing, failed, dead); a dead one is not tried again by itself",
     ),
     (
         Counter,
