@@ -12,7 +12,7 @@ SCOPE := --workspace --all-features --locked
 SHARED := ../shared
 PERF_ARGS ?= --blocks 40000 --logs-per-block 250
 
-.PHONY: help test check fmt clippy doc tidy bench bench-follow bench-serve bench-projection demo demo-archive test-s3 test-api test-clients soak test-fixtures torture fuzz deny
+.PHONY: help test check fmt clippy doc tidy bench bench-follow bench-serve bench-projection demo demo-archive test-s3 test-api test-clients test-ops soak test-fixtures torture fuzz deny
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,10 @@ test-api: ## requests that follow from the description of the interface: answere
 test-clients: ## ethers, viem, alloy and Ponder, pointed at a node and at Chronolith: the same answers
 	@scripts/need cargo cc node npm anvil
 	@scripts/phase "clients" clients/run
+
+test-ops: ## alert rules, promises and dashboard in a real Prometheus: what fires when, and what must not
+	@scripts/need prometheus python
+	@scripts/phase "operations" scripts/test-ops
 
 soak: ## ten minutes of mixed traffic while a chain grows: no error, memory flat
 	@scripts/need cargo cc

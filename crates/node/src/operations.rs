@@ -80,7 +80,7 @@ pub(crate) fn health_of(chain: &Chain) -> ChainHealth {
             http: if up { "healthy" } else { "down" },
             ws: match chain.source.subscription() {
                 Subscription::Off => "off",
-                Subscription::Connecting => "connecting",
+                Subscription::Connecting(_) => "connecting",
                 Subscription::Connected => "healthy",
             },
         },

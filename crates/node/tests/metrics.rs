@@ -62,7 +62,8 @@ async fn the_page_lists_what_is_exported_and_the_values_are_right() {
     let server = RpcServer::start(node.clone(), options).await.unwrap();
     let more = format!(
         r#", "finality": {{ "mode": "depth", "confirmations": 12 }}, "rpcWs": ["{}"],
-           "contractAddress": "0x4444444444444444444444444444444444444444""#,
+           "contractAddress": "0x4444444444444444444444444444444444444444",
+           "alertsConfig": {{ "noEventsSeconds": 45 }}"#,
         server.ws_url()
     );
     let bench = Bench::new(&[server.url()], &more);
@@ -158,6 +159,9 @@ fn assert_values(shown: &str, node: &EvmNode) {
     assert!(chain("chronolith_gap_wait_seconds_count") >= 3.0);
     assert!(chain("chronolith_backfill_range_blocks_sum") >= 250.0);
     assert_eq!(chain("chronolith_head_subscription_up"), 1.0);
+    assert_eq!(chain("chronolith_head_subscription_down_seconds"), 0.0);
+    assert_eq!(chain("chronolith_alert_no_events_seconds"), 45.0);
+    assert_eq!(chain("chronolith_alert_max_lag_blocks"), 64.0);
     assert_eq!(chain("chronolith_ready"), 1.0);
     let logs: usize = (0..head - 11)
         .map(|at| node.block(at).unwrap().to_model().logs.len())
@@ -242,8 +246,11 @@ async fn a_chain_without_a_contract_has_our_names_alone_and_losses_are_counted()
     node.mine(1);
     let lost = r#"chronolith_head_subscription_reconnects_total{chain="31337"}"#;
     until(&bench, lost, |count| count > 0.0).await;
+    let down = r#"chronolith_head_subscription_down_seconds{chain="31337"}"#;
+    until(&bench, down, |seconds| seconds > 0.0).await;
     faults.clear();
     until(&bench, up, |up| up == 1.0).await;
+    until(&bench, down, |seconds| seconds == 0.0).await;
     let unproven = r#"chronolith_unverified_blocks{chain="31337"}"#;
     let shown = until(&bench, unproven, |blocks| blocks == 27.0).await;
     assert!(!shown.contains("adfs_"), "{shown}");

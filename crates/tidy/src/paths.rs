@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::{Finding, TextFile};
 
 /// Folders at the root that documents name.
-const TOP_FOLDERS: &[&str] = &["crates/", "docs/", ".ci/", "scripts/", "fuzz/"];
+const TOP_FOLDERS: &[&str] = &["crates/", "docs/", ".ci/", "ops/", "scripts/", "fuzz/"];
 
 /// Endings that make a word in backticks a file.
 const ENDINGS: &[&str] = &[".rs", ".md", ".toml", ".sh", ".lock"];

@@ -19,6 +19,8 @@ struct Twin {
     labels: &'static [&'static str],
     /// A label that they have beside ours.
     extra: Option<(&'static str, &'static str)>,
+    /// The projection whose values alone they count; any where there is none.
+    projection: Option<&'static str>,
     /// What one of our units is in theirs.
     scale: f64,
 }
@@ -29,7 +31,21 @@ const fn twin(theirs: &'static str, ours: &'static str) -> Twin {
         ours,
         labels: &["chain"],
         extra: None,
+        projection: None,
         scale: 1.0,
+    }
+}
+
+/// Of several projections of a chain, theirs is one.
+const fn of_adfs(
+    theirs: &'static str,
+    ours: &'static str,
+    labels: &'static [&'static str],
+) -> Twin {
+    Twin {
+        labels,
+        projection: Some("adfs"),
+        ..twin(theirs, ours)
     }
 }
 
@@ -80,6 +96,49 @@ const TWINS: &[Twin] = &[
         "adfs_indexer_queue_overflow_total",
         "chronolith_tail_full_total",
     ),
+    of_adfs(
+        "adfs_indexer_events_processed_total",
+        "chronolith_projection_events_total",
+        &["chain", "status"],
+    ),
+    of_adfs(
+        "adfs_indexer_version_paused",
+        "chronolith_projection_version_paused",
+        &["chain"],
+    ),
+    of_adfs(
+        "adfs_indexer_guard_dropped_total",
+        "chronolith_projection_guard_dropped_total",
+        &["chain", "reason"],
+    ),
+    of_adfs(
+        "adfs_indexer_queue_overflow_backfill_height",
+        "chronolith_projection_overflow_backfill_height",
+        &["chain"],
+    ),
+    of_adfs(
+        "adfs_indexer_finality_lock_contention_total",
+        "chronolith_projection_lock_contention_total",
+        &["chain"],
+    ),
+    of_adfs(
+        "adfs_indexer_lock_age_seconds",
+        "chronolith_projection_lock_age_seconds",
+        &["chain", "lock"],
+    ),
+    of_adfs(
+        "adfs_indexer_db_ops_total",
+        "chronolith_database_ops_total",
+        &["chain", "op", "outcome"],
+    ),
+    Twin {
+        scale: 1e3,
+        ..of_adfs(
+            "adfs_indexer_db_latency_ms",
+            "chronolith_database_latency_seconds",
+            &["chain", "op"],
+        )
+    },
 ];
 
 /// Counts under both names where a chain has both.
@@ -100,7 +159,9 @@ impl<R: Recorder> Mapped<R> {
         if !label("chain").is_some_and(|chain| self.chains.contains(chain.value())) {
             return Vec::new();
         }
+        let projection = label("projection").map(Label::value);
         let same = TWINS.iter().filter(|twin| twin.ours == key.name());
+        let same = same.filter(|twin| twin.projection.is_none() || twin.projection == projection);
         let theirs = same.map(|twin| {
             let labels = twin.labels.iter().filter_map(|name| label(name).cloned());
             let extra = twin.extra.map(|(name, value)| Label::new(name, value));
@@ -232,6 +293,36 @@ mod tests {
         }
         let other = |line: &&str| line.starts_with("adfs_") && line.contains(r#"chain="2""#);
         assert_eq!(shown.lines().find(other), None);
+    }
+
+    /// A chain may have other projections beside theirs; values of those are not theirs.
+    #[test]
+    fn only_their_projection_is_counted_under_their_names() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let handle = recorder.handle();
+        let mapped = Mapped::new(recorder, HashSet::from(["1".to_owned()]));
+        metrics::with_local_recorder(&mapped, || {
+            for (projection, events) in [("adfs", 3), ("fees", 500)] {
+                metrics::counter!(
+                    "chronolith_projection_events_total", "chain" => "1",
+                    "projection" => projection, "status" => "pending"
+                )
+                .increment(events);
+                metrics::histogram!(
+                    "chronolith_database_latency_seconds", "chain" => "1",
+                    "projection" => projection, "op" => "insert"
+                )
+                .record(0.5 * events as f64);
+            }
+        });
+        let shown = handle.render();
+        for line in [
+            r#"adfs_indexer_events_processed_total{chain="1",status="pending"} 3"#,
+            r#"chronolith_projection_events_total{chain="1",projection="fees",status="pending"} 500"#,
+            r#"adfs_indexer_db_latency_ms_sum{chain="1",op="insert"} 1500"#,
+        ] {
+            assert!(shown.contains(line), "no {line} in\n{shown}");
+        }
     }
 
     #[test]

@@ -2,8 +2,10 @@
 
 use metrics::{describe_counter, describe_gauge, describe_histogram};
 
+use super::projections;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+pub(super) enum Kind {
     Counter,
     Gauge,
     Histogram,
@@ -11,9 +13,12 @@ enum Kind {
 
 use Kind::{Counter, Gauge, Histogram};
 
+/// What a metric is, its name, and its help.
+pub(super) type Described = (Kind, &'static str, &'static str);
+
 /// Gives every metric its help text.
 pub(super) fn describe() {
-    for &(kind, name, help) in METRICS {
+    for &(kind, name, help) in METRICS.iter().chain(projections::METRICS) {
         match kind {
             Counter => describe_counter!(name, help),
             Gauge => describe_gauge!(name, help),
@@ -25,10 +30,11 @@ pub(super) fn describe() {
 /// Whether there is such a metric.
 #[cfg(test)]
 pub(super) fn has(name: &str) -> bool {
-    METRICS.iter().any(|(_, known, _)| *known == name)
+    let all = METRICS.iter().chain(projections::METRICS);
+    all.into_iter().any(|(_, known, _)| *known == name)
 }
 
-const METRICS: &[(Kind, &str, &str)] = &[
+const METRICS: &[Described] = &[
     (
         Gauge,
         "chronolith_ready",
@@ -181,6 +187,11 @@ const METRICS: &[(Kind, &str, &str)] = &[
         "1 while new heads are told over WebSocket; absent where none is set up",
     ),
     (
+        Gauge,
+        "chronolith_head_subscription_down_seconds",
+        "seconds without heads over WebSocket, 0 while they come; absent where none is set up",
+    ),
+    (
         Counter,
         "chronolith_head_subscription_reconnects_total",
         "subscriptions to new heads that ended or never began",
@@ -319,6 +330,46 @@ const METRICS: &[(Kind, &str, &str)] = &[
         Gauge,
         "chronolith_data_dir_free_bytes",
         "bytes that are free where the data directory lies",
+    ),
+    (
+        Gauge,
+        "chronolith_alert_no_events_seconds",
+        "alertsConfig.noEventsSeconds of the chain",
+    ),
+    (
+        Gauge,
+        "chronolith_alert_max_lag_blocks",
+        "alertsConfig.maxLagBlocks of the chain",
+    ),
+    (
+        Gauge,
+        "chronolith_alert_max_finality_lag_blocks",
+        "alertsConfig.maxFinalityLagBlocks of the chain",
+    ),
+    (
+        Gauge,
+        "chronolith_alert_ws_down_seconds",
+        "alertsConfig.wsDownSeconds of the chain",
+    ),
+    (
+        Gauge,
+        "chronolith_alert_rpc_error_ratio",
+        "alertsConfig.rpcErrorRatio of the chain",
+    ),
+    (
+        Gauge,
+        "chronolith_alert_lock_age_seconds",
+        "alertsConfig.lockAgeSeconds of the chain",
+    ),
+    (
+        Gauge,
+        "chronolith_alert_queue_max_items",
+        "service.queueMaxItems",
+    ),
+    (
+        Gauge,
+        "chronolith_alert_out_of_order_wait_max_seconds",
+        "service.ordering.maxOutOfOrderWaitMs, in seconds",
     ),
     (
         Gauge,

@@ -1,9 +1,11 @@
 //! Metrics for whoever scrapes them. `docs/metrics.md` lists every one.
 
 mod adfs;
+mod alerts;
 mod catalog;
 mod observed;
 mod process;
+mod projections;
 
 use anyhow::{Context as _, Result};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -45,5 +47,6 @@ pub(crate) fn start(settings: &Settings) -> Result<PrometheusHandle> {
     metrics::set_global_recorder(recorder).context("start the metrics")?;
     catalog::describe();
     process::note_start();
+    settings.chains.iter().for_each(alerts::show);
     Ok(handle)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chronolith_archive::Health;
 use chronolith_model::{DatasetSet, Verification};
 use chronolith_serve::ChainHealth;
+use chronolith_source::evm::Subscription;
 use metrics::{counter, gauge};
 
 use super::process;
@@ -56,6 +57,14 @@ fn of_chain(chain: &Chain) {
     of("chronolith_archive_stored_bytes").set(report.stored_bytes as f64);
     let stalled = chain.window().tracker.stalled(now()).is_some();
     of("chronolith_finality_stalled").set(f64::from(u8::from(stalled)));
+    let down = match chain.source.subscription() {
+        Subscription::Off => None,
+        Subscription::Connecting(down) => Some(down.as_secs_f64()),
+        Subscription::Connected => Some(0.0),
+    };
+    if let Some(down) = down {
+        of("chronolith_head_subscription_down_seconds").set(down);
+    }
     // Every block has a clock, so these are all of them.
     let covered = chain.archive.coverage(DatasetSet::CLOCK, None).into_iter();
     let unproven = covered.filter(|(_, level)| *level == Verification::Linked);

@@ -3,6 +3,7 @@
 //! The file is JSON or TOML by its extension. `${NAME}` and `${NAME:-default}` inside a string are
 //! replaced by environment variables, so that keys need not be in the file.
 
+mod alerts;
 mod finality;
 mod process;
 mod projections;
@@ -29,6 +30,7 @@ use crate::hex::parse_hex;
 use crate::place::{ArchivePlace, Remote};
 use raw::{RawBackfill, RawChain, RawChainEntry, RawEndpoint, RawScope, RawSettings};
 
+pub(crate) use alerts::AlertSettings;
 pub(crate) use finality::{Finality, L1Settings};
 use process::Shared;
 pub(crate) use process::Token;
@@ -106,6 +108,8 @@ pub(crate) struct ChainSettings {
     pub(crate) has_adfs: bool,
     /// Its fee contracts, where their events are projected.
     pub(crate) fees: Option<FeesSettings>,
+    /// When people want to be told.
+    pub(crate) alerts: AlertSettings,
 }
 
 /// What following a chain is for.
@@ -186,6 +190,7 @@ impl Settings {
         let shared = Shared {
             cache: process::cache(raw.cache_mib)?,
             queries: process::queries(&limits),
+            alerts: alerts::of_service(&raw)?,
         };
         let mut chains: Vec<ChainSettings> = Vec::new();
         for (at, entry) in raw.chains.into_iter().enumerate() {
@@ -405,6 +410,7 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         strategy,
         poll: poll(raw.poll_ms, portal_alone),
         has_adfs: raw.contract_address.is_some(),
+        alerts: alerts::of_chain(raw.alerts_config.as_ref(), shared.alerts)?,
         ranges: ranges(&raw.backfill)?,
         cache: shared.cache.clone(),
         queries: shared.queries.clone(),

@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_archive::{Cache, OrPolicy, QueryLimits};
 use chronolith_serve::{AnswerLimits, Limits};
 
-use super::ChainSettings;
 use super::raw::{RawLimits, RawPlanner};
+use super::{AlertSettings, ChainSettings};
 
 /// Where everybody is answered by default, and where operators are.
 const LISTEN: &str = "0.0.0.0:8080";
@@ -53,6 +53,7 @@ pub(super) fn cache(mib: Option<u64>) -> Result<Cache> {
 pub(super) struct Shared {
     pub(super) cache: Cache,
     pub(super) queries: QueryLimits,
+    pub(super) alerts: AlertSettings,
 }
 
 /// What requests may cost.

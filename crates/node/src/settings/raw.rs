@@ -378,12 +378,24 @@ pub(crate) struct RawScope {
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawAlerts {
-    /// Seconds without an event.
+    /// Seconds without an event [default: 300].
     #[serde(alias = "no_events_seconds")]
     pub(crate) no_events_seconds: Option<u64>,
-    /// Blocks behind the head.
+    /// Blocks behind the head [default: 64].
     #[serde(alias = "max_lag_blocks")]
     pub(crate) max_lag_blocks: Option<u64>,
+    /// Blocks from the newest final one to the head [default: maxLagBlocks].
+    #[serde(alias = "max_finality_lag_blocks")]
+    pub(crate) max_finality_lag_blocks: Option<u64>,
+    /// Seconds without heads over WebSocket [default: 600].
+    #[serde(alias = "ws_down_seconds")]
+    pub(crate) ws_down_seconds: Option<u64>,
+    /// Failed calls as a part of all calls [default: 0.02].
+    #[serde(alias = "rpc_error_ratio")]
+    pub(crate) rpc_error_ratio: Option<f64>,
+    /// Seconds that a lock of the database may be held [default: 300].
+    #[serde(alias = "lock_age_seconds")]
+    pub(crate) lock_age_seconds: Option<u64>,
 }
 
 /// How history is fetched.

@@ -113,6 +113,29 @@ fn the_document_of_the_oracle_team_loads() {
     assert_eq!(chain.finality, dual);
 }
 
+#[test]
+fn thresholds_of_alerts_are_those_of_the_chain_then_of_the_service_then_the_defaults() {
+    let of = |file: &str| Settings::parse(file, false).unwrap().chains[0].alerts;
+    let plain = of(r#"{"chains":["base"]}"#);
+    let default = AlertSettings {
+        no_events_seconds: 300,
+        max_lag_blocks: 64,
+        max_finality_lag_blocks: 64,
+        ws_down_seconds: 600,
+        rpc_error_ratio: 0.02,
+        lock_age_seconds: 300,
+        queue_max_items: 10_000,
+        out_of_order_wait_max_ms: 1_000,
+    };
+    assert_eq!(plain, default);
+    let lag = of(r#"{"chains":[{"name":"base","alerts_config":{"max_lag_blocks":9}}]}"#);
+    assert_eq!((lag.max_lag_blocks, lag.max_finality_lag_blocks), (9, 9));
+    let other = of(r#"{"queue":{"maxItems":7},"chains":["base"]}"#);
+    assert_eq!(other.queue_max_items, 7);
+    let both = of(r#"{"queue":{"maxItems":7},"service":{"queueMaxItems":8},"chains":["base"]}"#);
+    assert_eq!(both.queue_max_items, 8);
+}
+
 /// Files that do not load, and what is said of each.
 const BAD: &[(&str, &str)] = &[
     (
@@ -138,6 +161,18 @@ const BAD: &[(&str, &str)] = &[
     (
         r#"{ "chains": ["base"], "cacheMib": 1 }"#,
         "cacheMib: 1 is not between 8 and 1048576",
+    ),
+    (
+        r#"{ "chains": ["base"], "queue": { "maxItems": 0 } }"#,
+        "service.queueMaxItems: 0 would always be exceeded",
+    ),
+    (
+        r#"{"chains":[{"name":"base","alertsConfig":{"noEventsSeconds":0}}]}"#,
+        "chains[0]: alertsConfig.noEventsSeconds: 0 would always be exceeded",
+    ),
+    (
+        r#"{"chains":[{"name":"base","alertsConfig":{"rpcErrorRatio":2.0}}]}"#,
+        "chains[0]: alertsConfig.rpcErrorRatio: 2 is not above 0 and at most 1",
     ),
     ("", "not JSON"),
     ("{}", "at least one chain"),

@@ -3,13 +3,13 @@
 //! A subscription drops, repeats and reorders heads, and a node that rolls back says nothing at all.
 //! So nothing is taken from a message but that there was one; the walk over HTTP finds the truth.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::{SinkExt as _, StreamExt as _};
 use metrics::Counter;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_tungstenite::connect_async_with_config;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
@@ -31,8 +31,8 @@ const MESSAGE_BYTES_MAX: usize = 1 << 20;
 pub enum Subscription {
     /// None is set up.
     Off,
-    /// It is being set up, or again.
-    Connecting,
+    /// It is being set up, or again, and has not been there for this long.
+    Connecting(Duration),
     /// It is there.
     Connected,
 }
@@ -41,7 +41,8 @@ pub enum Subscription {
 pub(crate) struct HeadListener {
     urls: Vec<String>,
     heads: watch::Sender<u64>,
-    state: AtomicU8,
+    /// Since when no head can be told; none while they are.
+    down_since: Mutex<Option<Instant>>,
     reconnects: Counter,
 }
 
@@ -58,7 +59,7 @@ impl HeadListener {
             reconnects: meters::reconnects(chain_id),
             urls,
             heads: watch::Sender::new(0),
-            state: AtomicU8::new(0),
+            down_since: Mutex::new(Some(Instant::now())),
         }
     }
 
@@ -68,11 +69,26 @@ impl HeadListener {
     }
 
     pub(crate) fn state(&self) -> Subscription {
-        match self.state.load(Ordering::Relaxed) {
+        match *self.down_since() {
             _ if self.urls.is_empty() => Subscription::Off,
-            0 => Subscription::Connecting,
-            _ => Subscription::Connected,
+            Some(since) => Subscription::Connecting(since.elapsed()),
+            None => Subscription::Connected,
         }
+    }
+
+    fn down_since(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.down_since
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a connection ended, and tells whether heads were told over it.
+    fn lost(&self) -> bool {
+        let mut since = self.down_since();
+        let was_there = since.is_none();
+        // One that never began changes nothing: it goes on being down.
+        since.get_or_insert_with(Instant::now);
+        was_there
     }
 
     /// Listens for ever, connecting anew as often as it takes.
@@ -81,7 +97,7 @@ impl HeadListener {
         for url in self.urls.iter().cycle() {
             let lasted = self.one_connection(url).await;
             self.reconnects.increment(1);
-            if self.state.swap(0, Ordering::Relaxed) == 1 {
+            if self.lost() {
                 pause = PAUSE_FIRST;
             }
             // The error's text may hold the URL with its key: only its kind is told.
@@ -126,7 +142,7 @@ impl HeadListener {
         let Message::Text(text) = message else { return };
         let subscribed = text.contains("\"result\"") || text.contains("eth_subscription");
         if subscribed {
-            self.state.store(1, Ordering::Relaxed);
+            *self.down_since() = None;
             self.heads.send_modify(|count| *count += 1);
         }
     }
@@ -134,10 +150,9 @@ impl HeadListener {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use metrics::CounterFn;
-    use tokio::time::Instant;
 
     use super::*;
 
@@ -167,6 +182,23 @@ mod tests {
         let pauses = times.windows(2).map(|two| (two[1] - two[0]).as_millis());
         let expected = [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000];
         assert_eq!(pauses.collect::<Vec<_>>(), expected);
-        assert_eq!(listener.state(), Subscription::Connecting);
+        let down = Subscription::Connecting(Duration::from_secs(100));
+        assert_eq!(listener.state(), down);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn down_is_counted_from_the_last_head_and_not_from_the_last_attempt() {
+        let listener = HeadListener::new(1, vec!["ws:///".to_owned()]);
+        let answer = r#"{"jsonrpc":"2.0","id":1,"result":"0x1"}"#;
+        listener.take(&Message::text(answer));
+        tokio::time::advance(Duration::from_secs(7)).await;
+        assert_eq!(listener.state(), Subscription::Connected);
+        assert!(listener.lost());
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert!(!listener.lost());
+        let down = Subscription::Connecting(Duration::from_secs(5));
+        assert_eq!(listener.state(), down);
+        let off = HeadListener::new(1, Vec::new());
+        assert_eq!(off.state(), Subscription::Off);
     }
 }

@@ -1,0 +1,90 @@
+//! When people want to be told about a chain. Nothing is done with these but showing them: rules for
+//! alerts compare with them.
+
+use anyhow::{Result, ensure};
+
+use super::raw::{RawAlerts, RawSettings};
+
+/// Thresholds of one chain.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct AlertSettings {
+    /// Silence of a contract.
+    pub(crate) no_events_seconds: u64,
+    /// Blocks behind the head.
+    pub(crate) max_lag_blocks: u64,
+    /// Blocks from the newest final one to the head.
+    pub(crate) max_finality_lag_blocks: u64,
+    /// Time without heads over WebSocket.
+    pub(crate) ws_down_seconds: u64,
+    /// Failed calls as a part of all, above 0 and at most 1.
+    pub(crate) rpc_error_ratio: f64,
+    /// Time that a lock of the database may be held.
+    pub(crate) lock_age_seconds: u64,
+    /// Items of a queue that is full.
+    pub(crate) queue_max_items: u64,
+    /// Time that a block may be missing.
+    pub(crate) out_of_order_wait_max_ms: u64,
+}
+
+/// What the service says for all of its chains, and each of them may say for itself.
+pub(super) fn of_service(raw: &RawSettings) -> Result<AlertSettings> {
+    // Of two spellings the one that is named first in the documents counts.
+    let items = raw.service.queue_max_items.or(raw.queue.max_items);
+    let wait_ms = raw.service.ordering.max_out_of_order_wait_ms;
+    Ok(AlertSettings {
+        no_events_seconds: 300,
+        max_lag_blocks: 64,
+        max_finality_lag_blocks: 64,
+        ws_down_seconds: 600,
+        rpc_error_ratio: 0.02,
+        lock_age_seconds: 300,
+        queue_max_items: positive(
+            "service.queueMaxItems",
+            items.map(|items| items as u64),
+            10_000,
+        )?,
+        out_of_order_wait_max_ms: positive("service.ordering.maxOutOfOrderWaitMs", wait_ms, 1_000)?,
+    })
+}
+
+/// What a chain says over what the service does.
+pub(super) fn of_chain(raw: Option<&RawAlerts>, service: AlertSettings) -> Result<AlertSettings> {
+    let Some(raw) = raw else { return Ok(service) };
+    let seconds = |name: &str, asked: Option<u64>, default: u64| {
+        positive(&format!("alertsConfig.{name}"), asked, default)
+    };
+    let ratio = raw.rpc_error_ratio.unwrap_or(service.rpc_error_ratio);
+    ensure!(
+        ratio > 0.0 && ratio <= 1.0,
+        "alertsConfig.rpcErrorRatio: {ratio} is not above 0 and at most 1"
+    );
+    let lag = raw.max_lag_blocks.unwrap_or(service.max_lag_blocks);
+    Ok(AlertSettings {
+        no_events_seconds: seconds(
+            "noEventsSeconds",
+            raw.no_events_seconds,
+            service.no_events_seconds,
+        )?,
+        max_lag_blocks: lag,
+        max_finality_lag_blocks: raw.max_finality_lag_blocks.unwrap_or(lag),
+        ws_down_seconds: seconds(
+            "wsDownSeconds",
+            raw.ws_down_seconds,
+            service.ws_down_seconds,
+        )?,
+        rpc_error_ratio: ratio,
+        lock_age_seconds: seconds(
+            "lockAgeSeconds",
+            raw.lock_age_seconds,
+            service.lock_age_seconds,
+        )?,
+        ..service
+    })
+}
+
+/// A threshold of 0 would be an alert that never ends.
+fn positive(name: &str, asked: Option<u64>, default: u64) -> Result<u64> {
+    let value = asked.unwrap_or(default);
+    ensure!(value > 0, "{name}: 0 would always be exceeded");
+    Ok(value)
+}
