@@ -5,6 +5,7 @@ mod known;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use chronolith_model::{Dataset, DatasetSet};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
@@ -65,6 +66,7 @@ impl Fees {
             topic0: topic0
                 .map(|(_, topic)| Bytes::copy_from_slice(topic.as_slice()))
                 .collect(),
+            datasets: DatasetSet::of(&[Dataset::Logs]),
         };
         Ok(Self {
             chain: crate::chain_id(chain)?,
@@ -125,7 +127,10 @@ impl Projection for Fees {
                 Err(why) => quarantine(&mut rows, (self.chain, "fees"), one, why),
             }
         }
-        Ok(Projected { rows, pause: None })
+        Ok(Projected {
+            rows,
+            ..Projected::default()
+        })
     }
 }
 
