@@ -65,13 +65,14 @@ pub(crate) async fn insert(tx: &Transaction<'_>, staged: &Staged) -> Result<u64>
 
 /// What could not be projected is counted when it is written down, and so once however often it is met.
 async fn insert_refused(tx: &Transaction<'_>, insert: &str) -> Result<u64> {
-    let insert = format!("{insert} RETURNING chain_id, reason");
+    let insert = format!("{insert} RETURNING chain_id, projection, reason");
     let rows = tx.query(&insert, &[]).await.tried("insert rows")?;
     for row in &rows {
-        let (chain, reason): (i64, String) = (row.get(0), row.get(1));
+        let (chain, projection, reason): (i64, String, String) =
+            (row.get(0), row.get(1), row.get(2));
         metrics::counter!(
             "chronolith_projection_guard_dropped_total",
-            "chain" => chain.to_string(), "reason" => reason
+            "chain" => chain.to_string(), "projection" => projection, "reason" => reason
         )
         .increment(1);
     }

@@ -51,7 +51,7 @@ async fn guards_and_oddities_are_counted_once() {
     one.follow(&mut following).await.unwrap();
     let counted = || {
         [
-            "chronolith_projection_guard_dropped_total{chain=\"77\",reason=\"malformed\"}",
+            "chronolith_projection_guard_dropped_total{chain=\"77\",projection=\"adfs\",reason=\"malformed\"}",
             "chronolith_adfs_ring_gaps_total{chain=\"77\"}",
             "chronolith_adfs_ring_wraps_total{chain=\"77\"}",
             "chronolith_adfs_lane_mismatch_total{chain=\"77\"}",
