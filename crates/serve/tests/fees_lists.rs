@@ -7,11 +7,11 @@
 
 mod fees_support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::{Address, U512};
 use axum::Router;
-use chronolith_serve::fees_router;
+use chronolith_serve::{OPENAPI, fees_router};
 use fees_support::{
     BLOCK_SECONDS, BLOCKS, CHAINS, EMPTY_CHAIN, EVENTS, Made, SAFE, START, World, ask, hash_of,
     hex, made_up, target,
@@ -223,6 +223,38 @@ async fn parts_are_one_list_whatever_is_written_meanwhile() {
     }
 }
 
+/// Every answer has the fields of its description and no others.
+#[tokio::test]
+async fn answers_are_as_they_are_described() {
+    let world = World::new(&made_up(7)).await;
+    let router = world.public();
+    let description: Value = serde_json::from_str(OPENAPI).unwrap();
+    let schemas = &description["components"]["schemas"];
+    for (target, whole, item) in [
+        ("/fees", "FeesPage", "CollectedFee"),
+        ("/fees?order=desc", "FeesList", "Fee"),
+        ("/fees/totals", "FeeTotals", "FeeTotal"),
+    ] {
+        let (status, body) = ask(&router, target).await;
+        assert_eq!(status, 200, "{target}: {body}");
+        let mut parts = vec![(&body, whole), (&body["data"][0], item)];
+        if let Some(coverage) = body["coverage"].get(0) {
+            parts.push((coverage, "FeeCoverage"));
+        }
+        for (part, schema) in parts {
+            let told = names(part);
+            assert!(!told.is_empty(), "{target} {schema}");
+            assert_eq!(told, names(&schemas[schema]["properties"]), "{target}");
+            let required = schemas[schema]["required"].as_array().unwrap();
+            assert_eq!(told.len(), required.len(), "{target} {schema}");
+        }
+    }
+}
+
+fn names(object: &Value) -> BTreeSet<&String> {
+    object.as_object().unwrap().keys().collect()
+}
+
 /// A reorg between two parts: what is behind the cursor is told as it is then.
 #[tokio::test]
 async fn a_cursor_outlives_the_block_that_it_stands_on() {
@@ -231,7 +263,7 @@ async fn a_cursor_outlives_the_block_that_it_stands_on() {
     let router = world.public();
     let (_, first) = ask(&router, "/fees?chainId=1&limit=3").await;
     let cursor = first["next"].as_str().unwrap();
-    let hash = const_hex::encode(hash_of(1, 77, false));
+    let hash = const_hex::encode(hash_of(1, 77, 0));
     world
         .run(&format!(
             "INSERT INTO dropped_blocks VALUES (1, '\\x{hash}', 77, now())"
