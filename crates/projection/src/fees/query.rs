@@ -114,24 +114,44 @@ pub async fn page(database: &Database, chain: u64, page: u64, limit: u32) -> Res
     let tx = snapshot(&mut client).await?;
     let total = tx.query_one(TOTAL, &[&chain]).await.tried("count fees")?;
     let total: i64 = total.get(0);
-    let skipped = page.saturating_sub(1).saturating_mul(u64::from(limit));
-    let (skipped, limit) = (number(skipped), i64::from(limit));
-    let rows = if skipped < total {
-        let read = format!(
-            "SELECT {COLUMNS} FROM fee_events WHERE chain_id = $1 AND event = 'FeesCollected' \
-             AND status <> 'dropped' ORDER BY block_number DESC, log_index DESC, position DESC \
-             LIMIT $2 OFFSET $3"
-        );
-        let rows = tx.query(&read, &[&chain, &limit, &skipped]).await;
-        rows.tried("read a page of fees")?
-    } else {
-        Vec::new()
-    };
+    let skipped = number(page.saturating_sub(1).saturating_mul(u64::from(limit)));
+    let rows = of_page(&tx, (chain, total), skipped, i64::from(limit)).await?;
     tx.commit().await.tried("read a page of fees")?;
     Ok(FeePage {
-        rows: rows.iter().map(shown).collect(),
+        rows,
         total: total.try_into().unwrap_or(0),
     })
+}
+
+/// The rows of a page. What is skipped is read all the same, so it is counted from the nearer end.
+async fn of_page(
+    tx: &Transaction<'_>,
+    (chain, total): (i64, i64),
+    skipped: i64,
+    limit: i64,
+) -> Result<Vec<FeeRow>> {
+    let left = total.saturating_sub(skipped);
+    if left <= 0 {
+        return Ok(Vec::new());
+    }
+    let is_near_end = left < skipped;
+    let (order, skipped, limit) = match is_near_end {
+        true => (Order::Ascending, (left - limit).max(0), left.min(limit)),
+        false => (Order::Descending, skipped, limit),
+    };
+    let (direction, _) = direction(order);
+    let read = format!(
+        "SELECT {COLUMNS} FROM fee_events WHERE chain_id = $1 AND event = 'FeesCollected' \
+         AND status <> 'dropped' ORDER BY block_number {direction}, log_index {direction}, \
+         position {direction} LIMIT $2 OFFSET $3"
+    );
+    let rows = tx.query(&read, &[&chain, &limit, &skipped]).await;
+    let rows = rows.tried("read a page of fees")?;
+    let mut rows: Vec<FeeRow> = rows.iter().map(shown).collect();
+    if is_near_end {
+        rows.reverse();
+    }
+    Ok(rows)
 }
 
 /// Events by filter, in parts that follow each other without skip or duplicate, whatever is written
