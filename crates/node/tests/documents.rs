@@ -54,7 +54,8 @@ fn wrong(command: &str) -> Option<String> {
     let mut verbs: Vec<&str> = Vec::new();
     for (at, word) in words.iter().enumerate() {
         let is_value = at > 0 && values.contains(&words[at - 1]);
-        if !word.starts_with('-') && !is_value {
+        let is_number = word.bytes().all(|sign| sign.is_ascii_digit());
+        if !word.starts_with('-') && !is_value && !is_number {
             verbs.push(word);
         }
     }
