@@ -12,11 +12,14 @@ use chronolith_projection::{
 };
 
 use crate::chain::Chain;
-use crate::clock::now;
-use crate::settings::{ChainSettings, Settings};
+use crate::clock::{now, precise_now};
+use crate::exporter::observe_projections;
+use crate::settings::{ChainSettings, DatabaseSettings, Settings, Token};
 
 /// A lease must be renewed, and somebody else's look for new ranges noticed, at least so often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the gauges of projections are set.
+const WATCH_EVERY: Duration = Duration::from_secs(5);
 /// The pause after a first failure; it doubles with each that follows.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
@@ -55,6 +58,16 @@ pub(crate) fn database(settings: &Settings) -> Result<Option<Database>> {
     Ok(Some(Database::writer(&url.0, connections)?))
 }
 
+/// The database for whoever asks for fees; none where there are none.
+pub(crate) fn reader(settings: &Settings) -> Result<Option<Database>> {
+    let DatabaseSettings { writer, reader, .. } = &settings.database;
+    let has_fees = settings.chains.iter().any(|chain| chain.fees.is_some());
+    let url = reader.as_ref().or(writer.as_ref()).filter(|_| has_fees);
+    let connections = settings.database.connections;
+    let open = |url: &Token| Database::reader(&url.0, connections);
+    Ok(url.map(open).transpose()?)
+}
+
 /// The database for an operator's act, whatever is projected.
 pub(crate) fn database_of(settings: &Settings) -> Result<Database> {
     let url = settings.database.writer.as_ref();
@@ -70,6 +83,7 @@ pub(crate) fn projections_of(settings: &ChainSettings) -> Result<Option<Projecti
     Ok(Some(ProjectionSettings {
         fees: Some(Fees::new(settings.chain_id, fees.contracts.clone())?),
         job_blocks: fees.job_blocks,
+        clock: Some(precise_now),
         ..ProjectionSettings::default()
     }))
 }
@@ -175,6 +189,17 @@ pub(crate) async fn follow(projector: &Projector, chain: &Chain) {
 async fn step(projector: &Projector, following: &mut Following) -> Result<bool, Error> {
     projector.ensure_registered(now()).await?;
     Ok(projector.follow(following).await?.waiting)
+}
+
+/// Shows how projections do, for ever.
+pub(crate) async fn watch(database: Option<&Database>) {
+    let Some(database) = database else {
+        return std::future::pending().await;
+    };
+    loop {
+        observe_projections(database).await;
+        tokio::time::sleep(WATCH_EVERY).await;
+    }
 }
 
 /// Works on jobs of a chain for ever.

@@ -325,13 +325,44 @@ async fn operators_are_told_what_to_do() {
         !refused.status.success() && said.contains("chronolith db init"),
         "{said}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_command_shows_a_password_and_fees_are_served() {
+    let all = Projected::new(4, 60).await;
+    let running = all.start(&["run"]);
+    all.until_whole().await;
+    let fetch = async |url: String| reqwest::get(url).await.unwrap().text().await.unwrap();
+    let asked = "/fees?integrator=31337&limit=3";
+    let text = fetch(all.bench.public() + asked).await;
+    let page: Value = serde_json::from_str(&text).unwrap();
+    let rows = all.expected(BlockRange::new(0, 61));
+    let newest = rows.last().unwrap().integrator_fee.to_string();
+    assert_eq!(page["data"][0]["integratorFee"], newest);
+    assert_eq!(page["pagination"]["total"], rows.len());
+    let log = all.bench.log();
+    let lines = log
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut fees = lines.filter(|line| line["fields"]["message"] == "serving fees");
+    let address = fees.next().unwrap()["fields"]["listen"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(fetch(format!("http://{address}/")).await, "Api Running");
+    assert_eq!(fetch(format!("http://{address}{asked}")).await, text);
+    running.stop();
     // No command shows a password.
     let url = all
         .database
         .url
         .replace("postgres@", "postgres:hunter2@")
         .replace("127.0.0.1", "127.0.0.9");
-    for words in [&["run", "--until-caught-up"][..], &["db", "init"], &["jobs", "list"]] {
+    for words in [
+        &["run", "--until-caught-up"][..],
+        &["db", "init"],
+        &["jobs", "list"],
+    ] {
         let output = all.bench.command(words).env("PG_URL", &url).output();
         let output = output.unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -29,6 +29,8 @@ CREATE TABLE pending_blocks (
     block_number    BIGINT NOT NULL,
     block_hash      BYTEA NOT NULL CHECK (octet_length(block_hash) = 32),
     block_timestamp TIMESTAMPTZ NOT NULL,
+    -- Rows by projection.
+    counts          JSONB NOT NULL DEFAULT '{}'::jsonb,
     PRIMARY KEY (chain_id, block_number),
     UNIQUE (chain_id, block_hash)
 );
