@@ -14,10 +14,13 @@ use chronolith_projection::{
 use crate::chain::Chain;
 use crate::clock::{now, precise_now};
 use crate::exporter::observe_projections;
+use crate::hex::hex;
 use crate::settings::{ChainSettings, DatabaseSettings, Settings, Token};
 
 /// A lease must be renewed, and somebody else's look for new ranges noticed, at least so often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Without a good round for so long, the chain is left to another node, if there is one.
+const STALE_AFTER: Duration = Duration::from_secs(60);
 /// How often the gauges of projections are set.
 const WATCH_EVERY: Duration = Duration::from_secs(5);
 /// The pause after a first failure; it doubles with each that follows.
@@ -83,8 +86,8 @@ pub(crate) fn projections_of(settings: &ChainSettings) -> Result<Option<Projecti
     Ok(Some(ProjectionSettings {
         fees: Some(Fees::new(settings.chain_id, fees.contracts.clone())?),
         job_blocks: fees.job_blocks,
+        job_ttl: fees.job_ttl,
         clock: Some(precise_now),
-        ..ProjectionSettings::default()
     }))
 }
 
@@ -96,6 +99,7 @@ pub(crate) async fn projectors(
 ) -> Result<Vec<Option<Arc<Projector>>>> {
     let mut all = Vec::new();
     for chain in chains {
+        check_contracts(chain).await?;
         let made = database
             .map(|database| projector(database, chain))
             .transpose()?;
@@ -107,6 +111,26 @@ pub(crate) async fn projectors(
         all.push(made);
     }
     Ok(all)
+}
+
+/// Refuses a contract that is none: its events would never come. A source that cannot tell is believed.
+async fn check_contracts(chain: &Chain) -> Result<()> {
+    let settings = &chain.settings;
+    let contracts = settings.fees.iter().flat_map(|fees| &fees.contracts);
+    for contract in contracts {
+        let address = hex(&contract.address);
+        match chain.source.code(contract.address).await {
+            Ok(Some(code)) if code.is_empty() => bail!(
+                "chain {}: there is no contract at {address}: correct fees.contracts",
+                settings.name
+            ),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(chain = %settings.name, %address, %error, "contract was not looked at");
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Gives back what this process holds, so that nobody has to wait.
@@ -164,6 +188,14 @@ pub(crate) async fn follow(projector: &Projector, chain: &Chain) {
     let mut pause = PAUSE_FIRST;
     loop {
         moves.mark_unchanged();
+        if is_stale(chain) {
+            // Somebody who hears of new blocks may do better.
+            if let Err(error) = projector.release(&mut following).await {
+                tracing::debug!(chain = %chain.settings.name, %error, "locks were not released");
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+            continue;
+        }
         match step(projector, &mut following).await {
             Ok(waiting) => {
                 settle_trouble(chain);
@@ -184,6 +216,13 @@ pub(crate) async fn follow(projector: &Projector, chain: &Chain) {
             }
         }
     }
+}
+
+/// Whether nothing was heard of the chain for long.
+fn is_stale(chain: &Chain) -> bool {
+    let good = chain.status().good_round;
+    let patience = STALE_AFTER.max(chain.settings.poll * 3);
+    good.is_some_and(|at| at.elapsed() > patience)
 }
 
 async fn step(projector: &Projector, following: &mut Following) -> Result<bool, Error> {

@@ -276,6 +276,14 @@ async fn operators_are_told_what_to_do() {
         .unwrap();
     let said = String::from_utf8_lossy(&no_url.stderr).into_owned();
     assert!(said.contains("set PG_URL"), "{said}");
+    // Where there is no contract its events would never come.
+    let contract = "0xbd6c7b0d2f68c2b7805d88388319cfb6ecb50ea9";
+    let nobody = "0x00000000000000000000000000000000000000aa";
+    all.bench.change(contract, nobody);
+    let refused = all.command(&["run"]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("there is no contract at 0x0000"), "{said}");
+    all.bench.change(nobody, contract);
     all.say(&["run", "--until-caught-up"]);
     let said = all.say(&["projection", "state"]);
     assert!(said.contains("whole from 0 through 55"), "{said}");

@@ -10,6 +10,8 @@ const REST: [&str; 3] = ["RPC_URL", "CONTRACT_ADDRESS", "START_POINT"];
 
 /// Blocks of a job where `BATCH_SIZE` says nothing that can be used.
 const BATCH_SIZE: u64 = 100;
+/// How long a job is somebody's where `JOB_LEASE_TTL_MS` says nothing that can be used.
+const JOB_LEASE_TTL_MS: u64 = 120_000;
 
 /// What the environment says, where there is no settings file and it names a chain.
 pub(super) fn from_environment(
@@ -39,13 +41,17 @@ pub(super) fn from_environment(
         .with_context(|| format!("START_POINT: `{start}` is no number"))?;
     let batch = variable("BATCH_SIZE").and_then(|text| text.trim().parse().ok());
     let batch = batch.filter(|batch: &u64| *batch > 0).unwrap_or(BATCH_SIZE);
+    let ttl = variable("JOB_LEASE_TTL_MS").and_then(|text| text.trim().parse().ok());
+    let ttl = ttl
+        .filter(|ttl: &u64| *ttl >= 1_000)
+        .unwrap_or(JOB_LEASE_TTL_MS);
     Ok(Some(json!({
         "chains": [{
             "chainId": chain,
             "rpcHttp": [url],
             "startBlock": start,
             "logs": { "addresses": [contract] },
-            "fees": { "contracts": [contract], "jobBlocks": batch },
+            "fees": { "contracts": [contract], "jobBlocks": batch, "jobLeaseTtlMs": ttl },
         }],
     })))
 }

@@ -111,6 +111,9 @@ pub(crate) struct RawFeesSettings {
     /// Blocks of a job [default: 10000].
     #[serde(alias = "job_blocks")]
     pub(crate) job_blocks: Option<u64>,
+    /// Milliseconds that a job is somebody's without a sign of life [default: 120000].
+    #[serde(alias = "job_lease_ttl_ms")]
+    pub(crate) job_lease_ttl_ms: Option<u64>,
 }
 
 /// A fee contract: its address, or with its first block.
