@@ -11,3 +11,9 @@ pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
+
+/// The same with its fraction.
+pub(crate) fn precise_now() -> f64 {
+    let since = UNIX_EPOCH.elapsed();
+    since.map_or(0.0, |since| since.as_secs_f64())
+}

@@ -21,6 +21,8 @@ pub(crate) struct Overrides {
     pub(crate) data_dir: Option<PathBuf>,
     /// The port where everybody is answered.
     pub(crate) port: Option<u16>,
+    /// The port where callers of the fee document are answered.
+    pub(crate) api_port: Option<u16>,
     /// The port of health and metrics.
     pub(crate) metrics_port: Option<u16>,
     /// How often to look for new blocks at a portal.
@@ -44,11 +46,16 @@ impl Overrides {
         };
         let port = match (cli.port, variable("PORT")) {
             (Some(port), _) => Some(port),
-            (None, Some(text)) => Some(port_of(&text)?),
+            (None, Some(text)) => Some(port_of("PORT", &text)?),
             (None, None) => None,
         };
+        let api_port = variable("API_PORT");
+        let api_port = api_port
+            .map(|text| port_of("API_PORT", &text))
+            .transpose()?;
         Ok(Self {
             port,
+            api_port,
             metrics_port: cli.metrics_port,
             data_dir: data_dir.or_else(|| variable("DATA_DIR").map(PathBuf::from)),
             ingest_interval: seconds.map(Duration::from_secs),
@@ -58,10 +65,10 @@ impl Overrides {
     }
 }
 
-fn port_of(text: &str) -> Result<u16> {
+fn port_of(name: &str, text: &str) -> Result<u16> {
     match text.trim().parse() {
         Ok(port) => Ok(port),
-        Err(_) => bail!("PORT: `{text}` is no port from 0 to 65535"),
+        Err(_) => bail!("{name}: `{text}` is no port from 0 to 65535"),
     }
 }
 

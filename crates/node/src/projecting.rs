@@ -12,11 +12,17 @@ use chronolith_projection::{
 };
 
 use crate::chain::Chain;
-use crate::clock::now;
-use crate::settings::{ChainSettings, Settings};
+use crate::clock::{now, precise_now};
+use crate::exporter::observe_projections;
+use crate::hex::hex;
+use crate::settings::{ChainSettings, DatabaseSettings, Settings, Token};
 
 /// A lease must be renewed, and somebody else's look for new ranges noticed, at least so often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Without a good round for so long, the chain is left to another node, if there is one.
+const STALE_AFTER: Duration = Duration::from_secs(60);
+/// How often the gauges of projections are set.
+const WATCH_EVERY: Duration = Duration::from_secs(5);
 /// The pause after a first failure; it doubles with each that follows.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
@@ -56,6 +62,16 @@ pub(crate) fn database(settings: &Settings) -> Result<Option<Database>> {
     Ok(Some(Database::writer(&url.0, connections)?))
 }
 
+/// The database for whoever asks for fees; none where there are none.
+pub(crate) fn reader(settings: &Settings) -> Result<Option<Database>> {
+    let DatabaseSettings { writer, reader, .. } = &settings.database;
+    let has_fees = settings.chains.iter().any(|chain| chain.fees.is_some());
+    let url = reader.as_ref().or(writer.as_ref()).filter(|_| has_fees);
+    let connections = settings.database.connections;
+    let open = |url: &Token| Database::reader(&url.0, connections);
+    Ok(url.map(open).transpose()?)
+}
+
 /// The database for an operator's act, whatever is projected.
 pub(crate) fn database_of(settings: &Settings) -> Result<Database> {
     let url = settings.database.writer.as_ref();
@@ -74,7 +90,8 @@ pub(crate) fn projections_of(settings: &ChainSettings) -> Result<Option<Projecti
         fees: contracts.transpose()?,
         adfs: settings.adfs.clone(),
         job_blocks: fees.and_then(|fees| fees.job_blocks),
-        ..ProjectionSettings::default()
+        job_ttl: fees.and_then(|fees| fees.job_ttl),
+        clock: Some(precise_now),
     }))
 }
 
@@ -86,6 +103,7 @@ pub(crate) async fn projectors(
 ) -> Result<Vec<Option<Arc<Projector>>>> {
     let mut all = Vec::new();
     for chain in chains {
+        check_contracts(chain).await?;
         let made = database
             .map(|database| projector(database, chain))
             .transpose()?;
@@ -97,6 +115,26 @@ pub(crate) async fn projectors(
         all.push(made);
     }
     Ok(all)
+}
+
+/// Refuses a contract that is none: its events would never come. A source that cannot tell is believed.
+async fn check_contracts(chain: &Chain) -> Result<()> {
+    let settings = &chain.settings;
+    let contracts = settings.fees.iter().flat_map(|fees| &fees.contracts);
+    for contract in contracts {
+        let address = hex(&contract.address);
+        match chain.source.code(contract.address).await {
+            Ok(Some(code)) if code.is_empty() => bail!(
+                "chain {}: there is no contract at {address}: correct fees.contracts",
+                settings.name
+            ),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(chain = %settings.name, %address, %error, "contract was not looked at");
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Gives back what this process holds, so that nobody has to wait.
@@ -154,6 +192,14 @@ pub(crate) async fn follow(projector: &Projector, chain: &Chain) {
     let mut pause = PAUSE_FIRST;
     loop {
         moves.mark_unchanged();
+        if is_stale(chain) {
+            // Somebody who hears of new blocks may do better.
+            if let Err(error) = projector.release(&mut following).await {
+                tracing::debug!(chain = %chain.settings.name, %error, "locks were not released");
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+            continue;
+        }
         match step(projector, &mut following).await {
             Ok(waiting) => {
                 settle_trouble(chain);
@@ -176,9 +222,27 @@ pub(crate) async fn follow(projector: &Projector, chain: &Chain) {
     }
 }
 
+/// Whether nothing was heard of the chain for long.
+fn is_stale(chain: &Chain) -> bool {
+    let good = chain.status().good_round;
+    let patience = STALE_AFTER.max(chain.settings.poll * 3);
+    good.is_some_and(|at| at.elapsed() > patience)
+}
+
 async fn step(projector: &Projector, following: &mut Following) -> Result<bool, Error> {
     projector.ensure_registered(now()).await?;
     Ok(projector.follow(following).await?.waiting)
+}
+
+/// Shows how projections do, for ever.
+pub(crate) async fn watch(database: Option<&Database>) {
+    let Some(database) = database else {
+        return std::future::pending().await;
+    };
+    loop {
+        observe_projections(database).await;
+        tokio::time::sleep(WATCH_EVERY).await;
+    }
 }
 
 /// Works on jobs of a chain for ever.

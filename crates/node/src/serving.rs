@@ -1,5 +1,6 @@
 //! The public listener, and what it shows of the chains that are followed here.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,9 +8,10 @@ use anyhow::{Context as _, Result, bail};
 use chronolith_archive::Archive;
 use chronolith_finality::TailSnapshot;
 use chronolith_model::BlockRef;
+use chronolith_projection::Database;
 use chronolith_serve::{
     ChainHealth, EndpointHealth, Ingested, Limits, Live, Probe, Reorg, Room, Served, ServedChain,
-    listen, public,
+    fees_router, listen, public,
 };
 use chronolith_source::EndpointReport;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -19,7 +21,11 @@ use tokio::task::JoinSet;
 use crate::chain::Chain;
 use crate::clock::now;
 use crate::operations::health_of;
+use crate::projecting;
 use crate::settings::{ChainSettings, Settings};
+
+/// Connections of callers of the fee document.
+const FEES_CONNECTIONS: usize = 256;
 
 /// A round takes a while beside the pause between two: a head is as good as new for so long.
 const ROUND_AT_LEAST: Duration = Duration::from_secs(2);
@@ -109,23 +115,46 @@ pub(crate) async fn serve(
     chains: Vec<Arc<ServedChain>>,
     probe: Arc<dyn Probe>,
 ) -> Result<()> {
+    let fees = projecting::reader(settings)?;
     let address = settings.listen;
     let listener = TcpListener::bind(address).await;
     let listener =
         listener.with_context(|| format!("cannot listen on {address} (listen, PORT)"))?;
     tracing::info!(listen = %listener.local_addr()?, "serving");
-    serve_on(listener, chains, probe, settings.limits).await
+    let served = Served::new(chains).with_fees(fees.clone());
+    let Some(fees) = fees else {
+        return serve_on(listener, served, probe, settings.limits).await;
+    };
+    tokio::select! {
+        done = serve_on(listener, served, probe, settings.limits) => done,
+        done = serve_fees(settings.fees_listen, fees) => done,
+    }
+}
+
+/// Serves callers of the fee document until dropped.
+async fn serve_fees(address: SocketAddr, fees: Database) -> Result<()> {
+    let listener = TcpListener::bind(address).await;
+    let listener =
+        listener.with_context(|| format!("cannot listen on {address} (feesListen, API_PORT)"))?;
+    tracing::info!(listen = %listener.local_addr()?, "serving fees");
+    let room = Room {
+        connections: FEES_CONNECTIONS,
+        per_peer: None,
+    };
+    listen(listener, fees_router(Some(fees)), room)
+        .await
+        .context("serve fees")
 }
 
 /// The same on a listener that is there.
 pub(crate) async fn serve_on(
     listener: TcpListener,
-    chains: Vec<Arc<ServedChain>>,
+    served: Served,
     probe: Arc<dyn Probe>,
     mut limits: Limits,
 ) -> Result<()> {
     limits.connections = limits.connections.min(files_for_connections());
-    let router = public(Served::new(chains), probe, limits, Arc::new(now));
+    let router = public(served, probe, limits, Arc::new(now));
     // In a task of its own: whoever waits here may compute for long, and connections must not wait.
     let mut task = JoinSet::new();
     let room = Room {

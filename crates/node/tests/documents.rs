@@ -14,14 +14,7 @@ const OPERATIONS: &str = include_str!("../../../ops/README.md");
 
 /// Commands for projections, which come with them. One that exists is looked at like all the others, and
 /// must not stand here.
-const COMING: &[&str] = &[
-    "db",
-    "projection",
-    "jobs",
-    "partitions",
-    "locks",
-    "versions",
-];
+const COMING: &[&str] = &["versions"];
 
 /// Every command of a page: lines in fences, and words in backticks.
 fn commands(page: &str) -> Vec<String> {
@@ -61,7 +54,8 @@ fn wrong(command: &str) -> Option<String> {
     let mut verbs: Vec<&str> = Vec::new();
     for (at, word) in words.iter().enumerate() {
         let is_value = at > 0 && values.contains(&words[at - 1]);
-        if !word.starts_with('-') && !is_value {
+        let is_number = word.bytes().all(|sign| sign.is_ascii_digit());
+        if !word.starts_with('-') && !is_value && !is_number {
             verbs.push(word);
         }
     }

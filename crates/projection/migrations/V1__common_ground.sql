@@ -29,6 +29,8 @@ CREATE TABLE pending_blocks (
     block_number    BIGINT NOT NULL,
     block_hash      BYTEA NOT NULL CHECK (octet_length(block_hash) = 32),
     block_timestamp TIMESTAMPTZ NOT NULL,
+    -- Rows by projection.
+    counts          JSONB NOT NULL DEFAULT '{}'::jsonb,
     PRIMARY KEY (chain_id, block_number),
     UNIQUE (chain_id, block_hash)
 );
@@ -114,7 +116,9 @@ CREATE TABLE jobs (
 -- elsewhere remembers. `last_safe_block` says what is final, and jobs may still be on their way below it.
 CREATE VIEW complete_through AS
 SELECT p.chain_id, p.projection, p.start_block,
-       least(s.last_safe_block, r.to_block) AS complete_through
+       -- `least` passes over nulls, and there is nothing where no range begins at the start.
+       CASE WHEN r.to_block IS NOT NULL THEN least(s.last_safe_block, r.to_block) END
+           AS complete_through
 FROM projections p
 JOIN processing_state s ON s.chain_id = p.chain_id
 LEFT JOIN LATERAL (

@@ -10,6 +10,8 @@ use crate::copying;
 use crate::error::{Result, Tried as _};
 use crate::feed::Moment;
 use crate::leases::{LEASE_TTL, Lease, LeaseKind};
+use crate::meters::{self, Counts};
+use crate::months::TIME_MAX;
 use crate::projector::Projector;
 use crate::rows::Rows;
 use crate::settle::{Done, Known, Settled};
@@ -175,10 +177,13 @@ impl Projector {
             return Ok(Some((held.writer, held.finality)));
         }
         let take = |kind| Lease::take(&self.database, self.chain, kind, &self.holder);
+        let names = || self.projections.iter().map(|one| one.name());
         let Some(writer) = take(LeaseKind::Writer).await? else {
+            meters::contention(self.chain, names());
             return Ok(None);
         };
         let Some(finality) = take(LeaseKind::Finality).await? else {
+            meters::contention(self.chain, names());
             writer.release(&self.database).await?;
             return Ok(None);
         };
@@ -210,6 +215,7 @@ impl Projector {
     ) -> Result<u64> {
         let clock = &block.clock;
         let mut all = Rows::default();
+        let mut counts = Counts::new();
         let mut due = Vec::new();
         for at in running.clone() {
             let Some(projection) = self.projections.get(at) else {
@@ -229,16 +235,24 @@ impl Projector {
                     running.retain(|one| *one != at);
                     continue;
                 }
+                counts.insert(projection.name().to_owned(), projected.rows.count() as u64);
                 all.extend(projected.rows);
             }
             due.push(at);
         }
         let mut written = 0;
         if !all.is_empty() {
-            let Some(count) = self.write_pending(writer, block, all).await? else {
+            let names: Vec<String> = counts.keys().cloned().collect();
+            let write = self.write_pending(writer, block, (all, &counts));
+            let names = names.iter().map(String::as_str);
+            let Some(count) = meters::timed(self.chain, names, "insert", write).await? else {
                 return Ok(0);
             };
             written = count;
+            meters::events(self.chain, "pending", &counts);
+            if let Some(clock) = self.clock {
+                meters::delay(self.chain, &counts, clock() - clock_of(block));
+            }
             following.pending.insert(clock.number, clock.hash);
         }
         for at in due {
@@ -257,7 +271,7 @@ impl Projector {
         &self,
         writer: &Lease,
         block: &Block,
-        rows: Rows,
+        (rows, counts): (Rows, &Counts),
     ) -> Result<Option<u64>> {
         let clock = &block.clock;
         self.ensure_partitions(&rows.months).await?;
@@ -279,11 +293,14 @@ impl Projector {
         let revive = "DELETE FROM dropped_blocks WHERE chain_id = $1 AND block_hash = $2";
         let revive = tx.execute(revive, &[&self.chain, &hash]).await;
         revive.tried("take a block back")?;
-        let pending = "INSERT INTO pending_blocks (chain_id, block_number, block_hash, block_timestamp) \
-            VALUES ($1, $2, $3, to_timestamp($4::bigint)) ON CONFLICT (chain_id, block_hash) DO NOTHING";
-        let seconds = clock.timestamp as i64;
+        let pending = "INSERT INTO pending_blocks \
+            (chain_id, block_number, block_hash, block_timestamp, counts) \
+            VALUES ($1, $2, $3, to_timestamp($4::bigint), $5) ON CONFLICT (chain_id, block_hash) \
+            DO UPDATE SET counts = pending_blocks.counts || excluded.counts";
+        let seconds = clock.timestamp.min(TIME_MAX) as i64;
+        let counts = serde_json::json!(counts);
         let pending = tx
-            .execute(pending, &[&self.chain, &number, &hash, &seconds])
+            .execute(pending, &[&self.chain, &number, &hash, &seconds, &counts])
             .await;
         pending.tried("write down a pending block")?;
         copying::insert(&tx, &staged).await?;
@@ -315,6 +332,10 @@ impl Projector {
         following.seen = Some(head.number);
         Ok(())
     }
+}
+
+fn clock_of(block: &Block) -> f64 {
+    block.clock.timestamp as f64
 }
 
 /// Whether something can be confirmed or dropped.

@@ -160,6 +160,8 @@ pub struct LeaseReport {
     pub holder: Option<String>,
     /// Seconds since it was taken.
     pub age_seconds: f64,
+    /// Seconds since whoever holds it showed that it lives.
+    pub renewed_seconds: f64,
     /// Seconds until others may take it; negative where they may already.
     pub expires_in_seconds: f64,
 }
@@ -181,6 +183,7 @@ pub async fn list(database: &Database, chain: Option<u64>) -> Result<Vec<LeaseRe
         epoch: row.get(2),
         holder: row.get(3),
         age_seconds: row.get(4),
+        renewed_seconds: LEASE_TTL.as_secs_f64() - row.get::<_, f64>(5),
         expires_in_seconds: row.get(5),
     };
     Ok(rows.iter().map(report).collect())

@@ -20,6 +20,7 @@ pub mod fees;
 mod follow;
 pub mod jobs;
 pub mod leases;
+mod meters;
 mod months;
 mod numeric;
 pub mod partitions;

@@ -29,6 +29,8 @@ pub struct ProjectionSettings {
     pub job_blocks: Option<u64>,
     /// How long a job is somebody's without a sign of life.
     pub job_ttl: Option<Duration>,
+    /// Seconds since 1970, to tell how old a block is when its rows are there.
+    pub clock: Option<fn() -> f64>,
 }
 
 /// Blocks of a job where nothing else is set.
@@ -47,6 +49,7 @@ pub struct Projector {
     pub(crate) holder: String,
     pub(crate) job_blocks: i64,
     pub(crate) job_ttl: Duration,
+    pub(crate) clock: Option<fn() -> f64>,
     /// The month through which everything is written down and made.
     registered: Mutex<Option<Month>>,
     /// Whose turn it is.
@@ -83,6 +86,7 @@ impl Projector {
             holder: holder.to_owned(),
             job_blocks: in_range.then_some(blocks as i64).ok_or_else(too_many)?,
             job_ttl: settings.job_ttl.unwrap_or(JOB_TTL),
+            clock: settings.clock,
             registered: Mutex::default(),
             turn: AtomicUsize::new(0),
         })

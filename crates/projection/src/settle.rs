@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 
 use chronolith_model::{BlockRef, Hash32};
 use deadpool_postgres::Transaction;
+use tokio_postgres::Row;
 
 use crate::error::{Error, Result, Tried as _};
 use crate::feed::Moment;
 use crate::jobs;
 use crate::leases::Lease;
+use crate::meters::{self, Counts};
 use crate::projector::Projector;
 
 /// Blocks of the tail that a projection is done with: number, hash and parent of each.
@@ -57,6 +59,21 @@ impl Projector {
         moment: &Moment,
         known: Known<'_>,
     ) -> Result<Settled> {
+        let names = self.projections.iter().map(|one| one.name());
+        let settled = self.settle_once(lease, moment, known);
+        let (settled, confirmed, dropped) =
+            meters::timed(self.chain, names, "confirm", settled).await?;
+        meters::events(self.chain, "confirmed", &confirmed);
+        meters::events(self.chain, "dropped", &dropped);
+        Ok(settled)
+    }
+
+    async fn settle_once(
+        &self,
+        lease: &Lease,
+        moment: &Moment,
+        known: Known<'_>,
+    ) -> Result<(Settled, Counts, Counts)> {
         let mut client = self.database.client().await?;
         // The archive may be far away: it is asked before anything is locked.
         let mut hashes = Hashes::default();
@@ -85,9 +102,9 @@ impl Projector {
             .iter()
             .any(|(number, hash)| !has(*number, hash));
         let verdict = self.judge(moment, &mut hashes, pending).await?;
-        self.drop_blocks(&tx, &verdict.dropped).await?;
+        let dropped_rows = self.drop_blocks(&tx, &verdict.dropped).await?;
         let mut confirmed = verdict.confirmed.clone();
-        self.forget_pending(&tx, &confirmed).await?;
+        let confirmed_rows = self.forget_pending(&tx, &confirmed).await?;
         let rises = moment.head().filter(|head| head.number as i64 > safe);
         if rises.is_some() {
             confirmed.extend(self.take_back(&tx, moment, &mut hashes, safe).await?);
@@ -109,13 +126,14 @@ impl Projector {
         let left =
             left.filter_map(|(number, hash)| Some((*number as u64, Hash32::from_slice(hash)?)));
         let dropped = verdict.dropped.iter().map(|(number, _)| *number as u64);
-        Ok(Settled {
+        let settled = Settled {
             safe: rises.map_or(safe, |head| head.number as i64),
             confirmed: confirmed.len(),
             dropped: dropped.collect(),
             pending: left.collect(),
             forgot,
-        })
+        };
+        Ok((settled, confirmed_rows, dropped_rows))
     }
 
     /// The last safe block. With a lock, nobody else moves or stands on it until the transaction ends.
@@ -197,29 +215,33 @@ impl Projector {
         Ok(verdict)
     }
 
-    async fn drop_blocks(&self, tx: &Transaction<'_>, dropped: &Blocks) -> Result<()> {
+    /// Drops blocks; returns how many rows of each projection they have.
+    async fn drop_blocks(&self, tx: &Transaction<'_>, dropped: &Blocks) -> Result<Counts> {
         if dropped.is_empty() {
-            return Ok(());
+            return Ok(Counts::new());
         }
         const DROP: &str = "\
             WITH gone AS (DELETE FROM pending_blocks WHERE chain_id = $1 AND block_hash = ANY($2) \
-                RETURNING chain_id, block_hash, block_number, block_timestamp) \
-            INSERT INTO dropped_blocks (chain_id, block_hash, block_number, block_timestamp) \
-            SELECT * FROM gone ON CONFLICT DO NOTHING";
+                RETURNING chain_id, block_hash, block_number, block_timestamp, counts), \
+            kept AS (INSERT INTO dropped_blocks (chain_id, block_hash, block_number, block_timestamp) \
+                SELECT chain_id, block_hash, block_number, block_timestamp FROM gone \
+                ON CONFLICT DO NOTHING) \
+            SELECT counts FROM gone";
         let hashes: Vec<&[u8]> = dropped.iter().map(|(_, hash)| hash.as_slice()).collect();
-        let done = tx.execute(DROP, &[&self.chain, &hashes]).await;
-        done.tried("drop blocks").map(|_| ())
+        let gone = tx.query(DROP, &[&self.chain, &hashes]).await;
+        Ok(added_up(&gone.tried("drop blocks")?))
     }
 
-    async fn forget_pending(&self, tx: &Transaction<'_>, settled: &Blocks) -> Result<()> {
+    /// Confirms blocks; returns how many rows of each projection they have.
+    async fn forget_pending(&self, tx: &Transaction<'_>, settled: &Blocks) -> Result<Counts> {
         if settled.is_empty() {
-            return Ok(());
+            return Ok(Counts::new());
         }
         let hashes: Vec<&[u8]> = settled.iter().map(|(_, hash)| hash.as_slice()).collect();
-        const SETTLED: &str =
-            "DELETE FROM pending_blocks WHERE chain_id = $1 AND block_hash = ANY($2)";
-        let settled = tx.execute(SETTLED, &[&self.chain, &hashes]).await;
-        settled.tried("confirm blocks").map(|_| ())
+        const SETTLED: &str = "DELETE FROM pending_blocks WHERE chain_id = $1 AND block_hash = ANY($2) \
+            RETURNING counts";
+        let settled = tx.query(SETTLED, &[&self.chain, &hashes]).await;
+        Ok(added_up(&settled.tried("confirm blocks")?))
     }
 
     /// A block that was dropped and became final after all, while nobody looked, is not dropped.
@@ -288,6 +310,18 @@ impl Hashes {
         self.0.insert(number, found);
         Ok(found)
     }
+}
+
+/// Rows of several blocks, by projection.
+fn added_up(rows: &[Row]) -> Counts {
+    let mut all = Counts::new();
+    for row in rows {
+        let counts: serde_json::Value = row.get(0);
+        for (projection, count) in counts.as_object().into_iter().flatten() {
+            *all.entry(projection.clone()).or_default() += count.as_u64().unwrap_or(0);
+        }
+    }
+    all
 }
 
 /// The first of the blocks that lead to this one without a hole.

@@ -84,6 +84,7 @@ async fn prepare(client: &mut Client, passwords: &Passwords) -> Result<SetUp> {
             EXECUTE format('GRANT CREATE, TEMPORARY, CONNECT ON DATABASE %I TO {WRITER_ROLE}', current_database()); \
             EXECUTE format('GRANT CONNECT ON DATABASE %I TO {READER_ROLE}', current_database()); \
         END $$; \
+        GRANT {READER_ROLE} TO {WRITER_ROLE}; \
         CREATE SCHEMA IF NOT EXISTS metadata AUTHORIZATION {WRITER_ROLE}; \
         GRANT USAGE, CREATE ON SCHEMA public TO {WRITER_ROLE}; \
         SET ROLE {WRITER_ROLE}; \

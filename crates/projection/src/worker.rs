@@ -10,6 +10,7 @@ use crate::copying;
 use crate::error::{Error, Result, Tried as _};
 use crate::feed::Moment;
 use crate::jobs::{self, Claimer, Job};
+use crate::meters::{self, Counts};
 use crate::project::{Projected, Projection};
 use crate::projector::Projector;
 
@@ -134,7 +135,12 @@ impl Projector {
             let through = projected.next.unwrap_or(page.next) as i64;
             let pause = projected.pause.clone();
             next = pause.as_ref().map_or(through, |pause| pause.block as i64);
-            self.write_page(projection, job, projected, next).await?;
+            let counts =
+                Counts::from([(projection.name().to_owned(), projected.rows.count() as u64)]);
+            let name = std::iter::once(projection.name());
+            let write = self.write_page(projection, job, projected, next);
+            meters::timed(self.chain, name, "backfill", write).await?;
+            meters::events(self.chain, "confirmed", &counts);
             if let Some(pause) = pause {
                 self.pause(projection.name(), &pause).await?;
                 return Ok(Ended::Paused);

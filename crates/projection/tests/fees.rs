@@ -137,7 +137,13 @@ async fn history_comes_from_jobs_and_any_replay_changes_nothing() {
     assert!(!one.work().await.unwrap());
     let mut following = Following::default();
     one.follow(&mut following).await.unwrap();
+    // Nothing is said to be whole before it is: the jobs come from the first block on, or from others.
+    let whole = "SELECT coalesce(complete_through, -1) FROM complete_through";
+    assert_eq!(number(&database, whole).await, -1);
+    assert!(one.work().await.unwrap());
+    assert_eq!(number(&database, whole).await, 6);
     work_all(&one).await;
+    assert_eq!(number(&database, whole).await, 180);
     let rows = stored(&database, 9).await;
     assert_eq!(rows, expected(&on_chain(&chain)));
     assert_eq!(jobs::audit_gaps(&database, None).await.unwrap(), []);

@@ -13,6 +13,7 @@ mod context;
 mod cursor;
 mod encode;
 mod fault;
+mod fees;
 mod health;
 mod listener;
 mod logs;
@@ -33,6 +34,7 @@ pub use admin::{Act, Collect, Later, Operator, Range, Reason, Refusal, RewindTo,
 pub use console::OPENAPI;
 pub use context::{Clock, Limits};
 pub use encode::logs_as_json;
+pub use fees::fees_router;
 pub use health::{ChainHealth, InclusionHealth, L1Health, Probe, RpcHealth};
 pub use listener::{Room, listen};
 pub use logs::AnswerLimits;

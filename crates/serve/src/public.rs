@@ -15,6 +15,7 @@ use tower_http::cors::{Any, CorsLayer};
 
 use crate::console;
 use crate::context::{Clock, Context, Limits};
+use crate::fees;
 use crate::health::Probe;
 use crate::operations::health;
 use crate::panics;
@@ -45,6 +46,7 @@ fn places(probe: Arc<dyn Probe>) -> Vec<(&'static str, MethodRouter<Context>)> {
         ("/v1/overview", get(overview::show)),
         ("/health", health(probe)),
     ];
+    places.extend(fees::places());
     let files = console::FILES.into_iter();
     places.extend(files.map(|file| (file.path, get(move || async move { file.show() }))));
     places

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use chronolith_archive::Archive;
 use chronolith_finality::TailSnapshot;
 use chronolith_model::{BlockRef, DatasetSet, Scope, Verification};
+use chronolith_projection::Database;
 use serde::Serialize;
 
 use crate::health::ChainHealth;
@@ -88,20 +89,38 @@ pub struct Ingested {
     pub logs: u64,
 }
 
-/// All chains that are served.
+/// All chains that are served, and the database with what is projected of them.
 #[derive(Clone)]
-pub struct Served(Arc<[Arc<ServedChain>]>);
+pub struct Served {
+    chains: Arc<[Arc<ServedChain>]>,
+    fees: Option<Database>,
+}
 
 impl Served {
     /// These chains, by their ids.
     #[must_use]
     pub fn new(mut chains: Vec<Arc<ServedChain>>) -> Self {
         chains.sort_by_key(|chain| chain.id);
-        Self(chains.into())
+        Self {
+            chains: chains.into(),
+            fees: None,
+        }
+    }
+
+    /// Serves fees out of this database too. One for reading is enough.
+    #[must_use]
+    pub fn with_fees(mut self, database: Option<Database>) -> Self {
+        self.fees = database;
+        self
+    }
+
+    /// Where fees are, if they are served.
+    pub(crate) fn fees(&self) -> Option<&Database> {
+        self.fees.as_ref()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<ServedChain>> {
-        self.0.iter()
+        self.chains.iter()
     }
 
     /// The chain with an id as callers write it: in decimal, and in no second spelling.
@@ -114,7 +133,7 @@ impl Served {
     }
 
     fn find(&self, id: u64) -> Option<&Arc<ServedChain>> {
-        let at = self.0.binary_search_by_key(&id, |chain| chain.id).ok()?;
-        self.0.get(at)
+        let found = self.chains.binary_search_by_key(&id, |chain| chain.id);
+        self.chains.get(found.ok()?)
     }
 }

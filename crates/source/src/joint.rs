@@ -185,6 +185,10 @@ impl Source for JointSource {
         self.endpoints.syncing(endpoint).await
     }
 
+    async fn code(&self, address: [u8; 20]) -> Result<Option<Vec<u8>>> {
+        self.endpoints.code(address).await
+    }
+
     async fn fetch_some(
         &self,
         range: BlockRange,

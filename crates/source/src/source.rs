@@ -87,6 +87,12 @@ pub trait Source: Send + Sync + std::fmt::Debug {
     /// where it cannot tell.
     async fn syncing(&self, endpoint: &str) -> Result<bool>;
 
+    /// The code at an address now; none where nobody can tell. An account without code has none of its
+    /// bytes.
+    async fn code(&self, _address: [u8; 20]) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
     /// The first blocks of a range, in order: at least one, and as many as come at once. Proven as
     /// far as the chain allows and at least as far as is wanted; neighbours link to each other. With
     /// an anchor, only from endpoints that have this very block: they are on its chain, and so is all

@@ -42,7 +42,7 @@ const TYPES: [Type; 10] = [
 ];
 const TABLE: Table = Table {
     name: "fees",
-    is_row: "tx_hash = decode(substr($1, 3), 'hex') AND log_index = $2",
+    is_row: "chain_id = $3::bigint AND tx_hash = decode(substr($1, 3), 'hex') AND log_index = $2",
     columns: "chain_id, block_number, '0x' || encode(block_hash, 'hex'), block_timestamp, \
         '0x' || encode(tx_hash, 'hex'), log_index, '0x' || encode(token, 'hex'), \
         '0x' || encode(integrator, 'hex'), integrator_fee, lifi_fee",

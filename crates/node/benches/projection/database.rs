@@ -8,6 +8,7 @@ use chronolith_sim::evm::FeeRow;
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use futures::{StreamExt as _, TryStreamExt as _};
 use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls};
 
 use crate::process;
@@ -69,7 +70,8 @@ pub(crate) async fn connect(url: &str) -> Result<Client> {
 pub(crate) struct Table {
     /// The table.
     pub(crate) name: &'static str,
-    /// A condition for the row of transaction hash `$1`, as text, and log index `$2`.
+    /// A condition for the row of transaction hash `$1`, as text, log index `$2` and chain `$3`. An index
+    /// should know all of it: it is asked often.
     pub(crate) is_row: &'static str,
     /// All columns as text, in the order of [`line`].
     pub(crate) columns: &'static str,
@@ -104,7 +106,7 @@ impl Database {
         &self,
         table: &Table,
         rows: &[FeeRow],
-        alive: impl Fn() -> Result<u64>,
+        mut alive: impl FnMut() -> Result<u64>,
     ) -> Result<()> {
         let mut seen = (0, 0);
         let mut since = Instant::now();
@@ -130,9 +132,11 @@ impl Database {
             return Ok(true);
         };
         let Table { name, is_row, .. } = table;
-        let query = format!("SELECT 1 FROM {name} WHERE {is_row}");
+        let query = format!("SELECT 1 FROM {name} WHERE {is_row} LIMIT 1");
         let (hash, log_index) = (hex(&last.tx_hash.0), last.log_index as i32);
-        let found = self.client.query_opt(&query, &[&hash, &log_index]).await;
+        let chain_id = last.chain_id as i64;
+        let values: [&(dyn ToSql + Sync); 3] = [&hash, &log_index, &chain_id];
+        let found = self.client.query_opt(&query, &values).await;
         Ok(none_yet(found)?.flatten().is_some())
     }
 

@@ -15,6 +15,7 @@ mod installed;
 mod ours;
 mod ponder;
 mod process;
+mod race;
 mod table;
 mod workload;
 

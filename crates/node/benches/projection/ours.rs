@@ -1,4 +1,5 @@
-//! Our side. There is no projection to run: both ways give nothing, and the run says NOT MEASURED.
+//! Our side. There is no projection to run: both ways give nothing, and the run says NOT MEASURED. One
+//! that has something to run gives it to a [`Race`](crate::race::Race), as Ponder is.
 
 use anyhow::Result;
 

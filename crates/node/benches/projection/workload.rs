@@ -73,8 +73,3 @@ impl Chain {
         Ok(RpcServer::start(self.node.clone(), options).await?)
     }
 }
-
-/// How often a node was called so far.
-pub(crate) fn calls(node: &RpcServer) -> u64 {
-    node.stats().calls.values().sum()
-}

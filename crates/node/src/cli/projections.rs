@@ -141,9 +141,9 @@ pub(crate) enum ProjectionCommand {
 /// Which projection of which chain.
 #[derive(Debug, Args)]
 pub(crate) struct ProjectionAct {
-    /// Its name: fees or adfs.
-    #[arg(long, default_value = "fees")]
-    pub(crate) projection: String,
+    /// Its name, fees or adfs [default: all of the chain].
+    #[arg(long)]
+    pub(crate) projection: Option<String>,
     /// Which chain.
     #[command(flatten)]
     pub(crate) wanted: Wanted,

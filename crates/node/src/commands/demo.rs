@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use chronolith_serve::Limits;
+use chronolith_serve::{Limits, Served};
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer, UPGRADED_TOPIC};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -80,7 +80,7 @@ pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<Exit> {
         Err(_) => TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?,
     };
     let stage = set(&dir, listener.local_addr()?).await?;
-    let served = stage.chains.iter().map(serving::served).collect();
+    let served = Served::new(stage.chains.iter().map(serving::served).collect());
     let probe = Arc::new(Chains(stage.chains.clone()));
     let mut tasks = JoinSet::new();
     for (at, act) in ACTS.iter().enumerate() {

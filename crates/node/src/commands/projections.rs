@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::state::chosen;
 use crate::cli::{
-    DbCommand, JobsCommand, LocksCommand, PartitionsCommand, ProjectionCommand, Wanted,
+    DbCommand, JobsCommand, LocksCommand, PartitionsCommand, ProjectionAct, ProjectionCommand,
+    Wanted,
 };
 use crate::clock::now;
 use crate::environment::variable;
@@ -82,37 +83,57 @@ pub(crate) async fn projection(settings: &Settings, what: &ProjectionCommand) ->
         ProjectionCommand::State(wanted) => status(settings, wanted).await,
         ProjectionCommand::Resume(act) => {
             let chain = settings.chain(act.wanted.chain.as_deref())?;
-            let (id, name) = (chain.chain_id, &act.projection);
-            let resumed = chronolith_projection::resume(&database, id, name, &who()).await?;
-            let line = match resumed {
-                true => format!("{}: {name} goes on", chain.name),
-                false => format!("{}: {name} did not stand still", chain.name),
+            let mut resumed = Vec::new();
+            for name in names(&database, chain.chain_id, act).await? {
+                let id = chain.chain_id;
+                if chronolith_projection::resume(&database, id, &name, &who()).await? {
+                    resumed.push(name);
+                }
+            }
+            let line = match resumed.as_slice() {
+                [] => format!("{}: no projection stood still", chain.name),
+                all => format!("{}: {} goes on", chain.name, all.join(", ")),
             };
-            tell(
-                &act.wanted,
-                &json!({ "chainId": id, "projection": name, "resumed": resumed }),
-                &line,
-            )
+            let told = json!({ "chainId": chain.chain_id, "resumed": resumed });
+            tell(&act.wanted, &told, &line)
         }
         ProjectionCommand::Replay { from, to, act } => {
             let chain = settings.chain(act.wanted.chain.as_deref())?;
             ensure!(from <= to, "--to {to} is below --from {from}");
-            let (id, name) = (chain.chain_id, act.projection.as_str());
-            let blocks = chain
-                .fees
-                .as_ref()
-                .and_then(|fees| fees.job_blocks)
-                .unwrap_or(10_000);
-            let made = jobs::enqueue(&database, (id, name), (*from, *to), blocks).await?;
+            let blocks = chain.fees.as_ref().and_then(|fees| fees.job_blocks);
+            let mut made = 0;
+            for name in names(&database, chain.chain_id, act).await? {
+                let of = (chain.chain_id, name.as_str());
+                made +=
+                    jobs::enqueue(&database, of, (*from, *to), blocks.unwrap_or(10_000)).await?;
+            }
             let line = format!(
                 "{}: {made} jobs; `chronolith run` or `chronolith work` works on them",
                 chain.name
             );
             tell(
                 &act.wanted,
-                &json!({ "chainId": id, "projection": name, "jobs": made }),
+                &json!({ "chainId": chain.chain_id, "jobs": made }),
                 &line,
             )
+        }
+    }
+}
+
+/// The projection that is meant, or all of the chain.
+async fn names(database: &Database, chain: u64, act: &ProjectionAct) -> Result<Vec<String>> {
+    let states = chronolith_projection::state(database, Some(chain)).await?;
+    let known = states.into_iter().flat_map(|state| state.projections);
+    let known: Vec<String> = known.map(|one| one.projection).collect();
+    match &act.projection {
+        None => Ok(known),
+        Some(name) => {
+            let all = known.join(", ");
+            ensure!(
+                known.contains(name),
+                "chain {chain} has no projection {name}; it has: {all}"
+            );
+            Ok(vec![name.clone()])
         }
     }
 }

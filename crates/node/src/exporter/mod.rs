@@ -5,6 +5,7 @@ mod alerts;
 mod catalog;
 mod observed;
 mod process;
+mod projected;
 mod projections;
 
 use anyhow::{Context as _, Result};
@@ -13,6 +14,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use crate::settings::Settings;
 
 pub(crate) use observed::observe;
+pub(crate) use projected::observe_projections;
 
 const SECONDS: &[f64] = &[
     0.000_01, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,

@@ -5,6 +5,7 @@
 
 mod adfs;
 mod alerts;
+mod collector;
 mod datasets;
 mod finality;
 mod process;
@@ -28,7 +29,7 @@ use chronolith_source::{CHAINS, EndpointSettings, KnownChain, known_chain};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::environment::{DATA_DIR, Overrides};
+use crate::environment::{DATA_DIR, Overrides, variable};
 use crate::hex::parse_hex;
 use crate::place::{ArchivePlace, Remote};
 use raw::{RawBackfill, RawChain, RawChainEntry, RawEndpoint, RawScope, RawSettings};
@@ -69,6 +70,8 @@ pub(crate) struct Settings {
     /// Where everybody is answered, and what that may cost.
     pub(crate) listen: SocketAddr,
     pub(crate) limits: Limits,
+    /// Where callers of the fee document are answered, where fees are projected.
+    pub(crate) fees_listen: SocketAddr,
     /// Where health and metrics are shown.
     pub(crate) metrics_listen: SocketAddr,
     /// Where operators ask for acts, and what they must know where that is not this machine.
@@ -145,6 +148,11 @@ impl std::fmt::Debug for ChainSettings {
 impl Settings {
     /// Reads a file, and puts over it what flags and environment say.
     pub(crate) fn load(path: &Path, overrides: &Overrides) -> Result<Self> {
+        if let Some(value) = collector::from_environment(path, &variable)? {
+            let mut settings = Self::from_value(value)?;
+            settings.put_over(overrides);
+            return Ok(settings);
+        }
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the settings file {}", path.display()))?;
         let is_toml = path
@@ -163,6 +171,9 @@ impl Settings {
         self.database.put_over(overrides);
         if let Some(port) = overrides.port {
             self.listen.set_port(port);
+        }
+        if let Some(port) = overrides.api_port {
+            self.fees_listen.set_port(port);
         }
         if let Some(port) = overrides.metrics_port {
             self.metrics_listen.set_port(port);
@@ -184,6 +195,10 @@ impl Settings {
             serde_json::from_str(text).context("not JSON")?
         };
         expand(&mut value, &|name| std::env::var(name).ok())?;
+        Self::from_value(value)
+    }
+
+    fn from_value(value: Value) -> Result<Self> {
         let raw: RawSettings = typed(value, "")?;
         ensure!(
             !raw.chains.is_empty(),
@@ -220,6 +235,7 @@ impl Settings {
             limits,
             database: DatabaseSettings::new(&raw.db)?,
             listen: process::public(raw.listen.as_deref())?,
+            fees_listen: process::fees(raw.fees_listen.as_deref())?,
             admin_listen,
             admin_token,
             metrics_listen: SocketAddr::from(([0, 0, 0, 0], port.unwrap_or(9_464))),

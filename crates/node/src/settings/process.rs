@@ -16,6 +16,8 @@ use super::{AlertSettings, ChainSettings};
 const LISTEN: &str = "0.0.0.0:8080";
 const ADMIN_LISTEN: &str = "127.0.0.1:9465";
 
+const FEES_LISTEN: &str = "0.0.0.0:9999";
+
 /// MiB of what queries read, of all chains together.
 const CACHE_MIB: u64 = 256;
 const CACHE_MIB_BOUNDS: RangeInclusive<u64> = 8..=1 << 20;
@@ -143,6 +145,13 @@ pub(super) fn public(listen: Option<&str>) -> Result<SocketAddr> {
     let listen = listen.unwrap_or(LISTEN);
     let address = listen.parse();
     address.with_context(|| format!("listen: `{listen}` is no address such as {LISTEN}"))
+}
+
+/// Where callers of the fee document are answered.
+pub(super) fn fees(listen: Option<&str>) -> Result<SocketAddr> {
+    let listen = listen.unwrap_or(FEES_LISTEN);
+    let address = listen.parse();
+    address.with_context(|| format!("feesListen: `{listen}` is no address such as {FEES_LISTEN}"))
 }
 
 /// Where acts are asked for: on this machine, or with a token.

@@ -1,12 +1,14 @@
 //! What is projected of each chain, and the database it goes to.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use chronolith_model::{Dataset, DatasetSet, Scope, ScopeEntry};
 use chronolith_projection::fees::{FeeContract, known_contracts};
 
 use super::process::Token;
-use super::raw::{RawDatabase, RawFeeContract, RawFees};
+use super::raw::{RawDatabase, RawFeeContract, RawFees, RawFeesSettings};
 use crate::environment::Overrides;
 use crate::hex::parse_hex;
 
@@ -14,6 +16,9 @@ use crate::hex::parse_hex;
 const CONNECTIONS: usize = 10;
 /// Jobs that this process works on at the same time, of each chain.
 const WORKERS: usize = 2;
+
+/// The shortest time that a job may be somebody's.
+const JOB_TTL_MIN: Duration = Duration::from_secs(1);
 
 /// The database of projections.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +65,8 @@ impl DatabaseSettings {
 pub(crate) struct FeesSettings {
     pub(crate) contracts: Vec<FeeContract>,
     pub(crate) job_blocks: Option<u64>,
+    /// How long a job is somebody's without a sign of life.
+    pub(crate) job_ttl: Option<Duration>,
 }
 
 /// The fee contracts that are asked for; those that everybody means where none are named.
@@ -68,11 +75,18 @@ pub(super) fn fees(
     chain_id: u64,
     start_block: u64,
 ) -> Result<Option<FeesSettings>> {
-    let (named, job_blocks) = match raw {
+    let default = RawFeesSettings::default();
+    let whole = match raw {
         None | Some(RawFees::Whether(false)) => return Ok(None),
-        Some(RawFees::Whether(true)) => (&[][..], None),
-        Some(RawFees::Whole(whole)) => (whole.contracts.as_slice(), whole.job_blocks),
+        Some(RawFees::Whether(true)) => &default,
+        Some(RawFees::Whole(whole)) => whole,
     };
+    let named = whole.contracts.as_slice();
+    let job_ttl = whole.job_lease_ttl_ms.map(Duration::from_millis);
+    ensure!(
+        job_ttl.is_none_or(|ttl| ttl >= JOB_TTL_MIN),
+        "fees.jobLeaseTtlMs: at least 1000"
+    );
     let mut contracts = Vec::new();
     for one in named {
         let (address, from_block) = match one {
@@ -98,7 +112,8 @@ pub(super) fn fees(
     );
     Ok(Some(FeesSettings {
         contracts,
-        job_blocks,
+        job_blocks: whole.job_blocks,
+        job_ttl,
     }))
 }
 

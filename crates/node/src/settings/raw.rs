@@ -34,6 +34,10 @@ pub(crate) struct RawSettings {
     /// Address of the listener for operators.
     #[serde(alias = "admin_listen")]
     pub(crate) admin_listen: Option<String>,
+    /// Address of the listener of the fee document, where fees are projected [default: 0.0.0.0:9999].
+    /// `API_PORT` sets its port.
+    #[serde(alias = "fees_listen")]
+    pub(crate) fees_listen: Option<String>,
     /// What whoever asks at adminListen must know; needed where that is not this machine.
     #[serde(alias = "admin_token")]
     pub(crate) admin_token: Option<String>,
@@ -107,6 +111,9 @@ pub(crate) struct RawFeesSettings {
     /// Blocks of a job [default: 10000].
     #[serde(alias = "job_blocks")]
     pub(crate) job_blocks: Option<u64>,
+    /// Milliseconds that a job is somebody's without a sign of life [default: 120000].
+    #[serde(alias = "job_lease_ttl_ms")]
+    pub(crate) job_lease_ttl_ms: Option<u64>,
 }
 
 /// A fee contract: its address, or with its first block.

@@ -40,7 +40,7 @@ impl Bench {
         let urls = serde_json::to_string(urls).unwrap();
         let data = dir.path().join("data");
         let text = format!(
-            r#"{{ "dataDir": {data:?}, "listen": "127.0.0.1:0", "metricsPort": 0, "adminListen": "127.0.0.1:0", "chains": [ {{ "chainId": 31337, "name": "sim", "rpcHttp": {urls}, "pollMs": 20 {more} }} ] }}"#
+            r#"{{ "dataDir": {data:?}, "listen": "127.0.0.1:0", "metricsPort": 0, "adminListen": "127.0.0.1:0", "feesListen": "127.0.0.1:0", "chains": [ {{ "chainId": 31337, "name": "sim", "rpcHttp": {urls}, "pollMs": 20 {more} }} ] }}"#
         );
         std::fs::write(&config, text).unwrap();
         Self { dir, config }

@@ -1,7 +1,11 @@
 //! Events of fee contracts as rows.
 
+mod coverage;
 mod event;
+mod filter;
 mod known;
+mod query;
+mod totals;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -13,7 +17,11 @@ use crate::feed::{Found, Moment, Wanted};
 use crate::project::{Projected, Projection, quarantine};
 use crate::rows::{Rows, Table};
 
+pub use coverage::{FeeCoverage, coverage};
+pub use filter::{Address, FeeFilter, FeeStatus, event_named};
 pub use known::known_contracts;
+pub use query::{FeeAsked, FeeList, FeePage, FeePosition, FeeRow, list, page};
+pub use totals::{FeeTotal, TotalPosition, totals};
 
 const TABLE: Table = Table {
     name: "fee_event_rows",

@@ -43,6 +43,14 @@ impl RestError {
         Self::new(StatusCode::BAD_REQUEST, code, message)
     }
 
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Adds a field for programs.
     pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.more.insert(name.to_owned(), value.into());

@@ -189,6 +189,11 @@ impl EvmChain {
         }
     }
 
+    /// Where the fee collector is, if there is one.
+    pub(super) fn fee_collector(&self) -> Option<[u8; 20]> {
+        self.spec.fees.map(|fees| fees.contract)
+    }
+
     /// Puts what the proxy emits into a transaction of its own behind all others.
     fn add_proxy(&self, number: u64, txs: &mut Vec<Tx>, logs: &mut Vec<Log>) {
         let (seed, every) = (self.spec.seed, self.spec.upgrade_every);

@@ -391,6 +391,12 @@ impl Source for EvmSource {
         Reader { endpoint, verifier }.syncing().await
     }
 
+    async fn code(&self, address: [u8; 20]) -> Result<Option<Vec<u8>>> {
+        let endpoint = self.pool.endpoint(&[]).await?;
+        let (endpoint, verifier) = (&endpoint, &self.verifier);
+        Reader { endpoint, verifier }.code(address).await
+    }
+
     async fn fetch_some(
         &self,
         range: BlockRange,

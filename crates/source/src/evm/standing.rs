@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use alloy_primitives::{Bytes, hex};
 use chronolith_model::BlockRef;
 use serde_json::value::RawValue;
 
@@ -100,6 +101,21 @@ impl Reader<'_> {
         match answer.ok_or_else(|| self.endpoint.unavailable("no answer".to_owned()))? {
             Ok(answer) => Ok(answer.is_some_and(|raw: Box<RawValue>| raw.get() != "false")),
             Err(fault) if meaning(&fault) == Meaning::NoMethod => Ok(false),
+            Err(fault) => Err(self.endpoint.unavailable(fault.message)),
+        }
+    }
+
+    /// The code at an address; none where the endpoint does not know the question.
+    pub(crate) async fn code(&self, address: [u8; 20]) -> Result<Option<Vec<u8>>> {
+        let call = Call {
+            method: "eth_getCode",
+            params: format!(r#"["{}","latest"]"#, hex::encode_prefixed(address)),
+        };
+        let answers: Vec<Answer<Bytes>> = self.endpoint.send(&[call]).await?;
+        let answer = answers.into_iter().next();
+        match answer.ok_or_else(|| self.endpoint.unavailable("no answer".to_owned()))? {
+            Ok(code) => Ok(code.map(|code| code.to_vec())),
+            Err(fault) if meaning(&fault) == Meaning::NoMethod => Ok(None),
             Err(fault) => Err(self.endpoint.unavailable(fault.message)),
         }
     }

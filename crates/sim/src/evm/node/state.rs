@@ -44,6 +44,11 @@ pub(in crate::evm) struct State {
 }
 
 impl State {
+    /// Where the fee collector is, if there is one.
+    pub(in crate::evm) fn fee_collector(&self) -> Option<[u8; 20]> {
+        self.chain.fee_collector()
+    }
+
     pub(super) fn new(spec: EvmSpec) -> Self {
         let mut state = Self {
             chain: Arc::new(EvmChain::new(spec)),

@@ -1,0 +1,110 @@
+//! Settings of a fee collector out of the environment alone, as the fee document has them.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+
+const CHAIN: &str = "ACTIVE_CHAIN";
+const REST: [&str; 3] = ["RPC_URL", "CONTRACT_ADDRESS", "START_POINT"];
+
+/// Blocks of a job where `BATCH_SIZE` says nothing that can be used.
+const BATCH_SIZE: u64 = 100;
+/// How long a job is somebody's where `JOB_LEASE_TTL_MS` says nothing that can be used.
+const JOB_LEASE_TTL_MS: u64 = 120_000;
+
+/// What the environment says, where there is no settings file and it names a chain.
+pub(super) fn from_environment(
+    path: &Path,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<Value>> {
+    let Some(chain) = variable(CHAIN).filter(|_| !path.exists()) else {
+        return Ok(None);
+    };
+    let chain: u64 = chain
+        .trim()
+        .parse()
+        .with_context(|| format!("{CHAIN}: `{chain}` is no chain id"))?;
+    let [url, contract, start] = REST.map(|name| variable(name).ok_or(name));
+    let (url, contract, start) = match (url, contract, start) {
+        (Ok(url), Ok(contract), Ok(start)) => (url, contract, start),
+        (Err(name), _, _) | (_, Err(name), _) | (_, _, Err(name)) => {
+            bail!(
+                "{CHAIN} is set and {name} is not: all of {CHAIN}, {} are needed",
+                REST.join(", ")
+            )
+        }
+    };
+    let start: u64 = start
+        .trim()
+        .parse()
+        .with_context(|| format!("START_POINT: `{start}` is no number"))?;
+    let batch = variable("BATCH_SIZE").and_then(|text| text.trim().parse().ok());
+    let batch = batch.filter(|batch: &u64| *batch > 0).unwrap_or(BATCH_SIZE);
+    let ttl = variable("JOB_LEASE_TTL_MS").and_then(|text| text.trim().parse().ok());
+    let ttl = ttl
+        .filter(|ttl: &u64| *ttl >= 1_000)
+        .unwrap_or(JOB_LEASE_TTL_MS);
+    Ok(Some(json!({
+        "chains": [{
+            "chainId": chain,
+            "rpcHttp": [url],
+            "startBlock": start,
+            "logs": { "addresses": [contract] },
+            "fees": { "contracts": [contract], "jobBlocks": batch, "jobLeaseTtlMs": ttl },
+        }],
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+
+    #[test]
+    fn a_collector_needs_no_file() {
+        let address = "0xbD6C7B0d2f68c2b7805d88388319cfB6EcB50eA9";
+        let all = [
+            ("ACTIVE_CHAIN", "137"),
+            ("RPC_URL", "http://127.0.0.1:1"),
+            ("CONTRACT_ADDRESS", address),
+            ("START_POINT", "78600000"),
+            ("BATCH_SIZE", "many"),
+        ];
+        let path = Path::new("/nowhere/chronolith.json");
+        let without = |left_out: &'static str| {
+            move |name: &str| {
+                let known = all.iter().filter(|(known, _)| *known != left_out);
+                let mut found = known.filter(|(known, _)| *known == name);
+                found.next().map(|(_, value)| (*value).to_owned())
+            }
+        };
+        let value = from_environment(path, &without("")).unwrap().unwrap();
+        let settings = Settings::from_value(value).unwrap();
+        let chain = &settings.chains[0];
+        let fees = chain.fees.as_ref().unwrap();
+        assert_eq!((chain.chain_id, chain.start_block), (137, 78_600_000));
+        assert_eq!((fees.contracts.len(), fees.job_blocks), (1, Some(100)));
+        assert!(
+            from_environment(path, &without("ACTIVE_CHAIN"))
+                .unwrap()
+                .is_none()
+        );
+        for name in REST {
+            let error = from_environment(path, &without(name)).unwrap_err();
+            assert!(
+                error.to_string().contains(&format!("{name} is not")),
+                "{error}"
+            );
+        }
+        let odd = |name: &str| match name {
+            "START_POINT" => Some("soon".to_owned()),
+            _ => without("")(name),
+        };
+        let error = from_environment(path, &odd).unwrap_err();
+        assert!(error.to_string().contains("START_POINT: `soon`"), "{error}");
+        // A file that is there goes before it.
+        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        assert!(from_environment(&here, &without("")).unwrap().is_none());
+    }
+}

@@ -1,0 +1,379 @@
+//! The program with a real database: fee events as rows, through reorgs, SIGKILL, a database that goes
+//! away, workers, and two nodes that want to write.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and waits for a program that it cannot see into"
+)]
+
+mod support;
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use chronolith_model::BlockRange;
+use chronolith_sim::evm::{EvmNode, EvmSpec, FeeRow, FeesSpec, RpcOptions, RpcServer};
+use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
+use serde_json::Value;
+use support::{Bench, PATIENCE, Running, serve};
+use tokio_postgres::NoTls;
+
+/// Fees of a contract, on a chain whose blocks are final when five others stand on them.
+const FEES: &str = r#", "finality": { "mode": "depth", "confirmations": 5 },
+    "fees": { "contracts": ["0xbd6c7b0d2f68c2b7805d88388319cfb6ecb50ea9"], "jobBlocks": 50 }"#;
+
+struct Projected {
+    database: TempPostgres,
+    node: EvmNode,
+    _server: RpcServer,
+    bench: Bench,
+}
+
+impl Projected {
+    async fn new(seed: u64, blocks: u64) -> Self {
+        let mut spec = EvmSpec::tiny(seed);
+        spec.fees = Some(FeesSpec::per_thousand_blocks(1_500));
+        let node = EvmNode::new(spec, blocks);
+        let server = serve(&node, RpcOptions::default()).await;
+        let bench = Bench::new(&[server.url()], FEES);
+        let database = TempPostgres::start(&TempPostgresOptions::default()).unwrap();
+        let made = Self {
+            database,
+            node,
+            _server: server,
+            bench,
+        };
+        let said = made.say(&["db", "init"]);
+        assert!(said.contains("the database is ready"), "{said}");
+        made
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = self.bench.command(words);
+        command.env("PG_URL", &self.database.url);
+        command
+    }
+
+    #[track_caller]
+    fn say(&self, words: &[&str]) -> String {
+        let output = self.command(words).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{words:?}: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        serde_json::from_str(&self.say(words)).unwrap()
+    }
+
+    fn start(&self, words: &[&str]) -> Running {
+        let url = self.database.url.as_str();
+        self.bench.start_with(words, &[("PG_URL", url)])
+    }
+
+    /// One number out of the database; none while it does not answer.
+    async fn number(&self, sql: &str) -> Option<i64> {
+        let connected = tokio_postgres::connect(&self.database.url, NoTls).await;
+        let (client, connection) = connected.ok()?;
+        let driven = tokio::spawn(connection);
+        let row = client.query_one(sql, &[]).await.ok()?;
+        let number = row.get(0);
+        driven.abort();
+        Some(number)
+    }
+
+    /// Rows with a status, as the chain's oracle has them, once each.
+    async fn rows(&self, status: &str) -> Vec<FeeRow> {
+        let (client, connection) = tokio_postgres::connect(&self.database.url, NoTls)
+            .await
+            .unwrap();
+        let driven = tokio::spawn(connection);
+        let read = "SELECT chain_id, block_number, log_index, block_hash, \
+            extract(epoch FROM block_timestamp)::bigint, tx_hash, token, integrator, \
+            integrator_fee::text, lifi_fee::text FROM fee_events \
+            WHERE event = 'FeesCollected' AND status::text = $1";
+        let rows = client.query(read, &[&status]).await.unwrap();
+        driven.abort();
+        let bytes = |row: &tokio_postgres::Row, at: usize| row.get::<_, Vec<u8>>(at);
+        let mut rows: Vec<FeeRow> = rows
+            .iter()
+            .map(|row| FeeRow {
+                chain_id: row.get::<_, i64>(0) as u64,
+                block_number: row.get::<_, i64>(1) as u64,
+                log_index: row.get::<_, i32>(2) as u32,
+                block_hash: chronolith_model::Hash32(bytes(row, 3).try_into().unwrap()),
+                block_timestamp: row.get::<_, i64>(4) as u64,
+                tx_hash: chronolith_model::Hash32(bytes(row, 5).try_into().unwrap()),
+                token: bytes(row, 6).try_into().unwrap(),
+                integrator: bytes(row, 7).try_into().unwrap(),
+                integrator_fee: row.get::<_, String>(8).parse().unwrap(),
+                lifi_fee: row.get::<_, String>(9).parse().unwrap(),
+            })
+            .collect();
+        rows.sort();
+        rows
+    }
+
+    /// What the table must hold of a range of the chain as it is.
+    fn expected(&self, range: BlockRange) -> Vec<FeeRow> {
+        let mut rows = self.node.fees(range);
+        rows.sort();
+        rows
+    }
+
+    /// Waits until everything through the newest block is there, as it must be.
+    async fn until_whole(&self) {
+        let head = self.node.head().number;
+        let (last, next) = (head - 5, head - 4);
+        let confirmed = self.expected(BlockRange::new(0, next));
+        let pending = self.expected(BlockRange::new(next, head + 1));
+        let done = format!(
+            "SELECT (coalesce(complete_through, -1) >= {last})::int::bigint FROM complete_through"
+        );
+        let began = std::time::Instant::now();
+        loop {
+            let is_done = self.number(&done).await == Some(1);
+            if is_done && self.rows("pending").await == pending {
+                break;
+            }
+            let late = began.elapsed() > PATIENCE;
+            let state = || self.say(&["projection", "state"]);
+            assert!(!late, "not whole: {}\n{}", state(), self.bench.log());
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+        let stored = self.rows("confirmed").await;
+        if stored != confirmed {
+            let missing: Vec<u64> = confirmed
+                .iter()
+                .filter(|row| !stored.contains(row))
+                .map(|row| row.block_number)
+                .collect();
+            let odd = stored.iter().filter(|row| !confirmed.contains(row));
+            let odd: Vec<u64> = odd.map(|row| row.block_number).collect();
+            panic!("missing {missing:?}, odd {odd:?}\n{}", self.bench.log());
+        }
+        let gaps = self.json(&["jobs", "audit", "--json"]);
+        assert_eq!(gaps.as_array().unwrap().len(), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_follow_the_chain_through_reorgs_kills_and_a_database_that_goes_away() {
+    let all = Projected::new(1, 300).await;
+    let mut running = all.start(&["run"]);
+    all.until_whole().await;
+    for round in 0..6_u64 {
+        all.node.mine(7);
+        all.until_whole().await;
+        all.node.reorg(1 + round % 4);
+        match round % 3 {
+            0 => {
+                running.kill();
+                all.node.mine(9);
+                all.node.reorg(3);
+                running = all.start(&["run"]);
+            }
+            1 => {
+                all.database.kill().unwrap();
+                all.node.mine(12);
+                all.bench
+                    .until_health("the database's absence", |code, health| {
+                        code == 503 && health.to_string().contains("database")
+                    })
+                    .await;
+                // Nothing but the projections stands still.
+                let head = all.node.head().number;
+                all.bench
+                    .wait("the archive's head", || all.bench.head() == Some(head - 5));
+                all.database.restart().unwrap();
+            }
+            _ => {}
+        }
+        all.until_whole().await;
+    }
+    let dropped = all.rows("dropped").await;
+    assert!(!dropped.is_empty(), "no reorg touched a row");
+    // A stop gives everything back at once.
+    running.stop();
+    let held = all.json(&["locks", "list", "--json"]);
+    let holders = held.as_array().unwrap().iter();
+    assert!(
+        holders.clone().all(|lock| lock["holder"].is_null()),
+        "{held}"
+    );
+    assert!(holders.count() >= 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_share_history_and_two_nodes_take_turns() {
+    let all = Projected::new(2, 2_000).await;
+    // The archive first, without working on jobs.
+    all.bench.change(
+        r#""metricsPort": 0"#,
+        r#""metricsPort": 0, "db": { "workers": 0 }"#,
+    );
+    let running = all.start(&["run"]);
+    let safe = "SELECT last_safe_block FROM processing_state";
+    let began = std::time::Instant::now();
+    while all.number(safe).await != Some(1_995) {
+        assert!(began.elapsed() < PATIENCE, "{}", all.bench.log());
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+    let mut workers: Vec<Running> = (0..4).map(|_| all.start(&["work"])).collect();
+    // Some are killed while they work; their jobs are taken by others.
+    for _ in 0..4 {
+        workers.remove(0).kill();
+        workers.push(all.start(&["work"]));
+        // Nobody waits two minutes for a test: what the killed one held is given up now.
+        all.number(
+            "WITH expired AS (UPDATE jobs SET locked_until = now() - interval '1 second' \
+             WHERE status = 'processing' RETURNING 1) SELECT count(*) FROM expired",
+        )
+        .await;
+    }
+    all.until_whole().await;
+    // Another node, with an archive of its own, waits until the first is gone.
+    let second = Bench::new(&[all._server.url()], FEES);
+    let other = second.start_with(&["run"], &[("PG_URL", &all.database.url)]);
+    all.node.mine(3);
+    all.until_whole().await;
+    let holder = || {
+        let locks = all.json(&["locks", "list", "--json"]);
+        locks[0]["holder"].as_str().map(str::to_owned)
+    };
+    let first = format!(":{}", running.id());
+    assert!(holder().is_some_and(|holder| holder.ends_with(&first)));
+    // It is stopped in its tracks, its leases run out, and what it does afterwards counts for nothing.
+    running.signal("-STOP");
+    let mine = format!(":{}", other.id());
+    all.bench.wait("the second node", || {
+        holder().is_some_and(|holder| holder.ends_with(&mine))
+    });
+    all.node.mine(4);
+    all.node.reorg(2);
+    all.until_whole().await;
+    running.signal("-CONT");
+    all.node.mine(4);
+    all.node.reorg(3);
+    all.until_whole().await;
+    other.stop();
+    all.node.mine(2);
+    all.until_whole().await;
+    let epochs = "SELECT count(*) FROM (SELECT 1 FROM lease_history GROUP BY chain_id, kind \
+        HAVING count(*) <> max(epoch)) odd";
+    assert_eq!(all.number(epochs).await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operators_are_told_what_to_do() {
+    let all = Projected::new(3, 60).await;
+    let no_url = all
+        .bench
+        .command(&["run"])
+        .env_remove("PG_URL")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&no_url.stderr).into_owned();
+    assert!(said.contains("set PG_URL"), "{said}");
+    // Where there is no contract its events would never come.
+    let contract = "0xbd6c7b0d2f68c2b7805d88388319cfb6ecb50ea9";
+    let nobody = "0x00000000000000000000000000000000000000aa";
+    all.bench.change(contract, nobody);
+    let refused = all.command(&["run"]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("there is no contract at 0x0000"), "{said}");
+    all.bench.change(nobody, contract);
+    all.say(&["run", "--until-caught-up"]);
+    let said = all.say(&["projection", "state"]);
+    assert!(said.contains("whole from 0 through 55"), "{said}");
+    assert!(all.say(&["jobs", "list"]).contains("no job is on its way"));
+    let replayed = all.json(&[
+        "projection",
+        "replay",
+        "--from",
+        "0",
+        "--to",
+        "55",
+        "--json",
+    ]);
+    assert_eq!(replayed["jobs"], 2);
+    let jobs = all.json(&["jobs", "list", "--json"]);
+    let id = jobs[0]["id"].as_i64().unwrap().to_string();
+    let said = all.say(&["jobs", "explain", &id]);
+    assert!(said.contains("waits for a worker"), "{said}");
+    all.say(&["work", "--until-done"]);
+    assert!(all.say(&["jobs", "list"]).contains("no job is on its way"));
+    assert!(all.say(&["jobs", "retry"]).contains("0 jobs"));
+    let made = all.json(&["partitions", "create", "--month", "2031-05", "--json"]);
+    assert_eq!(made["created"][0], "fee_events_c31337_2031_05");
+    let wrong = all
+        .command(&["partitions", "create", "--month", "May"])
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("YYYY-MM"));
+    let pruned = all.json(&["partitions", "prune", "--dry-run", "--json"]);
+    assert!(pruned["partitions"].is_array());
+    let wrong = all
+        .command(&["locks", "release", "--type", "all"])
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("backfill, finality, writer"));
+    // A database that was set up by another program is refused before anything is followed.
+    let older = "WITH gone AS (DELETE FROM refinery_schema_history WHERE version > 1 RETURNING 1) \
+        SELECT count(*) FROM gone";
+    assert!(all.number(older).await > Some(0));
+    let refused = all
+        .command(&["run"])
+        .stdout(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && said.contains("chronolith db init"),
+        "{said}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_command_shows_a_password_and_fees_are_served() {
+    let all = Projected::new(4, 60).await;
+    let running = all.start(&["run"]);
+    all.until_whole().await;
+    let fetch = async |url: String| reqwest::get(url).await.unwrap().text().await.unwrap();
+    let asked = "/fees?integrator=31337&limit=3";
+    let text = fetch(all.bench.public() + asked).await;
+    let page: Value = serde_json::from_str(&text).unwrap();
+    let rows = all.expected(BlockRange::new(0, 61));
+    let newest = rows.last().unwrap().integrator_fee.to_string();
+    assert_eq!(page["data"][0]["integratorFee"], newest);
+    assert_eq!(page["pagination"]["total"], rows.len());
+    let log = all.bench.log();
+    let lines = log
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut fees = lines.filter(|line| line["fields"]["message"] == "serving fees");
+    let address = fees.next().unwrap()["fields"]["listen"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(fetch(format!("http://{address}/")).await, "Api Running");
+    assert_eq!(fetch(format!("http://{address}{asked}")).await, text);
+    running.stop();
+    // No command shows a password.
+    let url = all
+        .database
+        .url
+        .replace("postgres@", "postgres:hunter2@")
+        .replace("127.0.0.1", "127.0.0.9");
+    for words in [
+        &["run", "--until-caught-up"][..],
+        &["db", "init"],
+        &["jobs", "list"],
+    ] {
+        let output = all.bench.command(words).env("PG_URL", &url).output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!said.contains("hunter2"), "{words:?}: {said}");
+    }
+}

@@ -1,0 +1,258 @@
+//! Reading fee events: the pages of the fee document, and lists with filters and a cursor.
+//!
+//! All statements of an answer see one moment, so that a page, its total and what it is whole of fit
+//! together. A list goes chain by chain in the order of their ids: in each the rows come by block, log
+//! and position, as the index has them. Rows of two forks may share all three, so the hash of the block
+//! decides at last.
+
+use chronolith_model::{Hash32, Order};
+use deadpool_postgres::Transaction;
+use tokio_postgres::Row;
+
+use super::coverage::{self, FeeCoverage, snapshot};
+use super::filter::{Address, Conditions, FeeFilter, FeeStatus, number};
+use crate::database::Database;
+use crate::error::{Result, Tried as _};
+
+/// An event as it is read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FeeRow {
+    /// Where it stands among all.
+    pub at: FeePosition,
+    /// Seconds since 1970 of its block.
+    pub timestamp: u64,
+    /// Its transaction.
+    pub tx_hash: Hash32,
+    /// Its name.
+    pub event: String,
+    /// Who emitted it.
+    pub contract: Address,
+    /// The token; zeros are the chain's own coin.
+    pub token: Address,
+    /// Whose fees were collected.
+    pub integrator: Option<Address>,
+    /// What the integrator gets, in decimal.
+    pub integrator_fee: Option<String>,
+    /// What LI.FI gets, in decimal.
+    pub lifi_fee: Option<String>,
+    /// Who received, where fees were withdrawn or forwarded.
+    pub recipient: Option<Address>,
+    /// What was received, in decimal.
+    pub amount: Option<String>,
+    /// When the row was written, in milliseconds since 1970.
+    pub created_ms: i64,
+    /// What became of it.
+    pub status: FeeStatus,
+}
+
+/// Where an event stands among all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FeePosition {
+    /// The chain.
+    pub chain: u64,
+    /// The number of its block.
+    pub block: u64,
+    /// Its log.
+    pub log_index: u32,
+    /// Its place among the events of one log.
+    pub position: u32,
+    /// The hash of its block.
+    pub block_hash: Hash32,
+}
+
+/// A page of the fee document.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FeePage {
+    /// The events, newest first.
+    pub rows: Vec<FeeRow>,
+    /// How many there are on all pages.
+    pub total: u64,
+}
+
+/// What is asked of a list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FeeAsked<Position> {
+    /// Which events.
+    pub filter: FeeFilter,
+    /// By block, in each chain.
+    pub order: Order,
+    /// How many at most.
+    pub limit: usize,
+    /// Only what comes behind this.
+    pub after: Option<Position>,
+}
+
+/// A part of what was asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FeeList<Item, Position> {
+    /// In the order that was asked for.
+    pub items: Vec<Item>,
+    /// Where the next part begins; none where there is none.
+    pub next: Option<Position>,
+    /// How far each chain that was asked for is there.
+    pub coverage: Vec<FeeCoverage>,
+}
+
+const COLUMNS: &str = "chain_id, block_number, log_index, position, block_hash, \
+    floor(extract(epoch FROM block_timestamp))::bigint, tx_hash, event::text, contract, token, \
+    integrator, integrator_fee::text, lifi_fee::text, recipient, amount::text, \
+    floor(extract(epoch FROM created_at) * 1000)::bigint, status::text";
+
+/// A page of collected fees as the fee document has it: pages are counted from 1, newest events first,
+/// none of a dropped block.
+///
+/// # Errors
+/// The database does not answer.
+pub async fn page(database: &Database, chain: u64, page: u64, limit: u32) -> Result<FeePage> {
+    // All of them less those of dropped blocks: the few are found by index, and the many need no join.
+    const TOTAL: &str = "\
+        SELECT (SELECT count(*) FROM fee_event_rows WHERE chain_id = $1 AND event = 'FeesCollected') \
+        - (SELECT count(*) FROM dropped_blocks d JOIN fee_event_rows r \
+            ON r.chain_id = d.chain_id AND r.block_number = d.block_number \
+            AND r.block_hash = d.block_hash WHERE d.chain_id = $1 AND r.event = 'FeesCollected')";
+    let (mut client, chain) = (database.client().await?, number(chain));
+    let tx = snapshot(&mut client).await?;
+    let total = tx.query_one(TOTAL, &[&chain]).await.tried("count fees")?;
+    let total: i64 = total.get(0);
+    let skipped = number(page.saturating_sub(1).saturating_mul(u64::from(limit)));
+    let rows = of_page(&tx, (chain, total), skipped, i64::from(limit)).await?;
+    tx.commit().await.tried("read a page of fees")?;
+    Ok(FeePage {
+        rows,
+        total: total.try_into().unwrap_or(0),
+    })
+}
+
+/// The rows of a page. What is skipped is read all the same, so it is counted from the nearer end.
+async fn of_page(
+    tx: &Transaction<'_>,
+    (chain, total): (i64, i64),
+    skipped: i64,
+    limit: i64,
+) -> Result<Vec<FeeRow>> {
+    let left = total.saturating_sub(skipped);
+    if left <= 0 {
+        return Ok(Vec::new());
+    }
+    let is_near_end = left < skipped;
+    let (order, skipped, limit) = match is_near_end {
+        true => (Order::Ascending, (left - limit).max(0), left.min(limit)),
+        false => (Order::Descending, skipped, limit),
+    };
+    let (direction, _) = direction(order);
+    let read = format!(
+        "SELECT {COLUMNS} FROM fee_events WHERE chain_id = $1 AND event = 'FeesCollected' \
+         AND status <> 'dropped' ORDER BY block_number {direction}, log_index {direction}, \
+         position {direction} LIMIT $2 OFFSET $3"
+    );
+    let rows = tx.query(&read, &[&chain, &limit, &skipped]).await;
+    let rows = rows.tried("read a page of fees")?;
+    let mut rows: Vec<FeeRow> = rows.iter().map(shown).collect();
+    if is_near_end {
+        rows.reverse();
+    }
+    Ok(rows)
+}
+
+/// Events by filter, in parts that follow each other without skip or duplicate, whatever is written
+/// meanwhile.
+///
+/// # Errors
+/// The database does not answer, or the chain's id is larger than it can hold.
+pub async fn list(
+    database: &Database,
+    asked: &FeeAsked<FeePosition>,
+) -> Result<FeeList<FeeRow, FeePosition>> {
+    let mut client = database.client().await?;
+    let tx = snapshot(&mut client).await?;
+    let coverage = coverage::read(&tx, asked.filter.chain).await?;
+    let first = asked.after.map_or(0, |after| after.chain);
+    let mut items: Vec<FeeRow> = Vec::new();
+    for chain in coverage.iter().filter(|chain| chain.chain >= first) {
+        // One more than is wanted says whether there is a next part.
+        let wanted = asked.limit + 1 - items.len();
+        items.extend(of_chain(&tx, asked, chain, wanted).await?);
+        if items.len() > asked.limit {
+            break;
+        }
+    }
+    tx.commit().await.tried("read fees")?;
+    let has_more = items.len() > asked.limit;
+    items.truncate(asked.limit);
+    let last = items.last().filter(|_| has_more);
+    Ok(FeeList {
+        next: last.map(|last| last.at),
+        items,
+        coverage,
+    })
+}
+
+async fn of_chain(
+    tx: &Transaction<'_>,
+    asked: &FeeAsked<FeePosition>,
+    chain: &FeeCoverage,
+    wanted: usize,
+) -> Result<Vec<FeeRow>> {
+    let mut conditions = Conditions::of(&asked.filter, chain)?;
+    let (direction, beyond) = direction(asked.order);
+    if let Some(after) = asked.after.filter(|after| after.chain == chain.chain) {
+        let place = [
+            conditions.bind(number(after.block)),
+            conditions.bind(i32::try_from(after.log_index).unwrap_or(i32::MAX)),
+            conditions.bind(i32::try_from(after.position).unwrap_or(i32::MAX)),
+        ];
+        let before = format!(
+            "(block_number, log_index, position, block_hash) {beyond} ({}, ",
+            place.join(", ")
+        );
+        conditions.and(&before, after.block_hash.as_bytes().to_vec(), ")");
+    }
+    let limit = conditions.bind(wanted as i64);
+    let read = format!(
+        "SELECT {COLUMNS} FROM fee_events WHERE {} ORDER BY block_number {direction}, \
+         log_index {direction}, position {direction}, block_hash {direction} LIMIT {limit}",
+        conditions.sql()
+    );
+    let rows = tx.query(&read, &conditions.values()).await;
+    Ok(rows.tried("read fees")?.iter().map(shown).collect())
+}
+
+/// How an order is written, and how what comes behind is compared.
+pub(super) fn direction(order: Order) -> (&'static str, &'static str) {
+    match order {
+        Order::Ascending => ("ASC", ">"),
+        Order::Descending => ("DESC", "<"),
+    }
+}
+
+/// Lengths and signs are what the table lets in.
+fn shown(row: &Row) -> FeeRow {
+    let int8 = |at: usize| u64::try_from(row.get::<_, i64>(at)).unwrap_or(0);
+    let int4 = |at: usize| u32::try_from(row.get::<_, i32>(at)).unwrap_or(0);
+    let hash = |at: usize| Hash32::from_slice(row.get(at)).unwrap_or_default();
+    FeeRow {
+        at: FeePosition {
+            chain: int8(0),
+            block: int8(1),
+            log_index: int4(2),
+            position: int4(3),
+            block_hash: hash(4),
+        },
+        timestamp: int8(5),
+        tx_hash: hash(6),
+        event: row.get(7),
+        contract: address(row, 8).unwrap_or_default(),
+        token: address(row, 9).unwrap_or_default(),
+        integrator: address(row, 10),
+        integrator_fee: row.get(11),
+        lifi_fee: row.get(12),
+        recipient: address(row, 13),
+        amount: row.get(14),
+        created_ms: row.get(15),
+        status: FeeStatus::parse(row.get(16)).unwrap_or(FeeStatus::Pending),
+    }
+}
+
+pub(super) fn address(row: &Row, at: usize) -> Option<Address> {
+    row.get::<_, Option<&[u8]>>(at)?.try_into().ok()
+}

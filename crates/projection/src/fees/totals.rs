@@ -1,0 +1,205 @@
+//! Sums of fees by chain, integrator, token, event and day of UTC.
+//!
+//! Days are summed in windows, from the newest or the oldest event on, until an answer is full: a part
+//! of the totals costs what its own days hold and not the whole history.
+
+use chronolith_model::Order;
+use deadpool_postgres::Transaction;
+use tokio_postgres::Row;
+
+use super::coverage::{self, FeeCoverage, snapshot};
+use super::filter::{Address, Conditions, event_named, number};
+use super::query::{FeeAsked, FeeList, address, direction};
+use crate::database::Database;
+use crate::error::{Result, Tried as _};
+
+const DAY_SECONDS: u64 = 86_400;
+/// Whole days, so that none is cut.
+const WINDOW_SECONDS: u64 = 30 * DAY_SECONDS;
+
+/// What the sums of a day are of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct TotalPosition {
+    /// The chain.
+    pub chain: u64,
+    /// Days since 1970-01-01, in UTC.
+    pub day: u64,
+    /// Whose fees; none for events that name nobody.
+    pub integrator: Option<Address>,
+    /// The token.
+    pub token: Address,
+    /// The name of the event: what was collected and what was withdrawn are not one sum.
+    pub event: &'static str,
+}
+
+/// The sums of one day.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FeeTotal {
+    /// What they are of.
+    pub of: TotalPosition,
+    /// How many events.
+    pub events: u64,
+    /// What the integrator gets, in decimal.
+    pub integrator_fee: Option<String>,
+    /// What LI.FI gets, in decimal.
+    pub lifi_fee: Option<String>,
+    /// What was received, in decimal.
+    pub amount: Option<String>,
+}
+
+type Asked = FeeAsked<TotalPosition>;
+
+/// Seconds since 1970 that are left to look at, the end not among them.
+#[derive(Clone, Copy)]
+struct Left {
+    from: u64,
+    until: u64,
+}
+
+/// Sums by filter: by day in the order that is asked for, in each chain.
+///
+/// # Errors
+/// The database does not answer, or the chain's id is larger than it can hold.
+pub async fn totals(
+    database: &Database,
+    asked: &Asked,
+) -> Result<FeeList<FeeTotal, TotalPosition>> {
+    let mut client = database.client().await?;
+    let tx = snapshot(&mut client).await?;
+    let coverage = coverage::read(&tx, asked.filter.chain).await?;
+    let first = asked.after.map_or(0, |after| after.chain);
+    let mut items: Vec<FeeTotal> = Vec::new();
+    for chain in coverage.iter().filter(|chain| chain.chain >= first) {
+        let wanted = asked.limit + 1 - items.len();
+        items.extend(of_chain(&tx, asked, chain, wanted).await?);
+        if items.len() > asked.limit {
+            break;
+        }
+    }
+    tx.commit().await.tried("sum fees")?;
+    let has_more = items.len() > asked.limit;
+    items.truncate(asked.limit);
+    let last = items.last().filter(|_| has_more);
+    Ok(FeeList {
+        next: last.map(|last| last.of),
+        items,
+        coverage,
+    })
+}
+
+/// Window by window, until there are as many as wanted or no more events.
+async fn of_chain(
+    tx: &Transaction<'_>,
+    asked: &Asked,
+    chain: &FeeCoverage,
+    wanted: usize,
+) -> Result<Vec<FeeTotal>> {
+    let mut left = Left {
+        from: 0,
+        until: u64::MAX,
+    };
+    if let Some(after) = asked.after.filter(|after| after.chain == chain.chain) {
+        let day = after.day.saturating_mul(DAY_SECONDS);
+        match asked.order {
+            Order::Ascending => left.from = day,
+            Order::Descending => left.until = day.saturating_add(DAY_SECONDS),
+        }
+    }
+    let mut all = Vec::new();
+    while all.len() < wanted {
+        let Some(time) = next_event(tx, asked, chain, left).await? else {
+            break;
+        };
+        let start = time - time % WINDOW_SECONDS;
+        let mut window = left;
+        match asked.order {
+            Order::Ascending => {
+                window.until = start + WINDOW_SECONDS;
+                left.from = window.until;
+            }
+            Order::Descending => {
+                window.from = start;
+                left.until = start;
+            }
+        }
+        all.extend(of_window(tx, asked, chain, (window, wanted - all.len())).await?);
+    }
+    Ok(all)
+}
+
+/// The time of the next event that counts. Events by block are events by time but at a fork; what a
+/// fork has out of order lies in the window all the same, which ends where the last one began.
+async fn next_event(
+    tx: &Transaction<'_>,
+    asked: &Asked,
+    chain: &FeeCoverage,
+    left: Left,
+) -> Result<Option<u64>> {
+    let mut conditions = Conditions::of(&asked.filter, chain)?;
+    conditions.since_time(left.from);
+    conditions.until_time(left.until);
+    let (direction, _) = direction(asked.order);
+    let read = format!(
+        "SELECT floor(extract(epoch FROM block_timestamp))::bigint FROM fee_events WHERE {} \
+         ORDER BY block_number {direction}, log_index {direction} LIMIT 1",
+        conditions.sql()
+    );
+    let row = tx.query_opt(&read, &conditions.values()).await;
+    let time = row.tried("look for fees")?.map(|row| row.get::<_, i64>(0));
+    Ok(time.and_then(|time| u64::try_from(time).ok()))
+}
+
+async fn of_window(
+    tx: &Transaction<'_>,
+    asked: &Asked,
+    chain: &FeeCoverage,
+    (window, wanted): (Left, usize),
+) -> Result<Vec<FeeTotal>> {
+    let mut conditions = Conditions::of(&asked.filter, chain)?;
+    conditions.since_time(window.from);
+    conditions.until_time(window.until);
+    let (direction, beyond) = direction(asked.order);
+    let mut behind = String::new();
+    if let Some(after) = asked.after.filter(|after| after.chain == chain.chain) {
+        let who = after.integrator.map_or(Vec::new(), |who| who.to_vec());
+        let place = [
+            conditions.bind(number(after.day)),
+            conditions.bind(who),
+            conditions.bind(after.token.to_vec()),
+            conditions.bind(after.event),
+        ];
+        behind = format!(
+            "WHERE (day, who, token, event) {beyond} ({}) ",
+            place.join(", ")
+        );
+    }
+    let limit = conditions.bind(wanted as i64);
+    let read = format!(
+        "SELECT * FROM (SELECT floor(extract(epoch FROM block_timestamp) / 86400)::bigint AS day, \
+            coalesce(integrator, ''::bytea) AS who, token, event::text COLLATE \"C\" AS event, \
+            count(*), sum(integrator_fee)::text, sum(lifi_fee)::text, sum(amount)::text \
+            FROM fee_events WHERE {} GROUP BY 1, 2, 3, 4) AS sums {behind}\
+         ORDER BY day {direction}, who {direction}, token {direction}, event {direction} LIMIT {limit}",
+        conditions.sql()
+    );
+    let rows = tx.query(&read, &conditions.values()).await;
+    let rows = rows.tried("sum fees")?;
+    Ok(rows.iter().map(|row| shown(row, chain.chain)).collect())
+}
+
+fn shown(row: &Row, chain: u64) -> FeeTotal {
+    let int8 = |at: usize| u64::try_from(row.get::<_, i64>(at)).unwrap_or(0);
+    FeeTotal {
+        of: TotalPosition {
+            chain,
+            day: int8(0),
+            integrator: address(row, 1),
+            token: address(row, 2).unwrap_or_default(),
+            event: event_named(row.get(3)).unwrap_or_default(),
+        },
+        events: int8(4),
+        integrator_fee: row.get(5),
+        lifi_fee: row.get(6),
+        amount: row.get(7),
+    }
+}

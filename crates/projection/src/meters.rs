@@ -1,0 +1,62 @@
+//! What is counted while chains are projected. Handles are made when something is counted: install the
+//! recorder before that.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use metrics::{counter, histogram};
+
+use crate::error::Result;
+
+/// Rows of a block by projection, as they are written down beside it.
+pub(crate) type Counts = BTreeMap<String, u64>;
+
+/// Events whose rows were written, confirmed or dropped.
+pub(crate) fn events(chain: i64, status: &'static str, counts: &Counts) {
+    for (projection, rows) in counts {
+        let (chain, projection) = (chain.to_string(), projection.clone());
+        counter!("chronolith_projection_events_total", "chain" => chain, "projection" => projection, "status" => status)
+            .increment(*rows);
+    }
+}
+
+/// How old a block was when its rows were there.
+pub(crate) fn delay(chain: i64, counts: &Counts, seconds: f64) {
+    for projection in counts.keys() {
+        let (chain, projection) = (chain.to_string(), projection.clone());
+        histogram!("chronolith_projection_pending_delay_seconds", "chain" => chain, "projection" => projection)
+            .record(seconds.max(0.0));
+    }
+}
+
+/// Somebody else holds the lease.
+pub(crate) fn contention<'a>(chain: i64, projections: impl Iterator<Item = &'a str>) {
+    for projection in projections {
+        let (chain, projection) = (chain.to_string(), projection.to_owned());
+        counter!("chronolith_projection_lock_contention_total", "chain" => chain, "projection" => projection)
+            .increment(1);
+    }
+}
+
+/// One operation of the database, and how it ended.
+pub(crate) async fn timed<'a, T>(
+    chain: i64,
+    projections: impl Iterator<Item = &'a str>,
+    op: &'static str,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let began = Instant::now();
+    let done = work.await;
+    let (seconds, outcome) = (
+        began.elapsed().as_secs_f64(),
+        if done.is_ok() { "success" } else { "error" },
+    );
+    for projection in projections {
+        let (chain, projection) = (chain.to_string(), projection.to_owned());
+        counter!("chronolith_database_ops_total", "chain" => chain.clone(), "projection" => projection.clone(), "op" => op, "outcome" => outcome)
+            .increment(1);
+        histogram!("chronolith_database_latency_seconds", "chain" => chain, "projection" => projection, "op" => op)
+            .record(seconds);
+    }
+    done
+}

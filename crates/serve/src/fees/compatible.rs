@@ -1,0 +1,226 @@
+//! `/fees` as the fee document has it, where `integrator` is the id of a chain.
+//!
+//! Numbers are read as the callers of that document are used to: what JavaScript's `Number` makes of the
+//! text. Only where the old answer was a fault it is another one here: a page or a limit that is no whole
+//! number counts as no number at all.
+
+use axum::Json;
+use chrono::{DateTime, SecondsFormat};
+use chronolith_projection::{Database, fees};
+use serde::Serialize;
+
+use super::asked::{Pairs, one_text};
+use super::{FeesError, in_time, shown};
+
+const CHAIN: u64 = 137;
+const LIMIT: u32 = 20;
+const LIMIT_MAX: u32 = 100;
+/// Above this, JavaScript's numbers are not exact.
+const SAFE_INTEGER_MAX: f64 = 9_007_199_254_740_991.0;
+
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Asked {
+    /// None where the number can be no chain's.
+    chain: Option<u64>,
+    page: u64,
+    limit: u32,
+}
+
+#[derive(Serialize)]
+pub(super) struct Page {
+    data: Vec<Collected>,
+    pagination: Pagination,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Collected {
+    chain_id: u64,
+    transaction_hash: String,
+    log_index: u32,
+    block_number: u64,
+    token: String,
+    event_integrator: String,
+    integrator_fee: String,
+    lifi_fee: String,
+    created_at: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Pagination {
+    page: u64,
+    limit: u32,
+    total: u64,
+    total_pages: u64,
+}
+
+/// Answers as the document does: whatever goes wrong behind a request that can be read is a 500.
+pub(super) async fn answer(database: &Database, pairs: &Pairs) -> Result<Json<Page>, FeesError> {
+    let asked = read(pairs)?;
+    let (rows, total) = match asked.chain {
+        None => (Vec::new(), 0),
+        Some(chain) => {
+            let page = fees::page(database, chain, asked.page, asked.limit);
+            let page = in_time(page).await.map_err(|_| FeesError::internal())?;
+            (page.rows, page.total)
+        }
+    };
+    Ok(Json(Page {
+        data: rows.into_iter().map(collected).collect(),
+        pagination: Pagination {
+            page: asked.page,
+            limit: asked.limit,
+            total,
+            total_pages: total.div_ceil(u64::from(asked.limit)),
+        },
+    }))
+}
+
+fn collected(row: fees::FeeRow) -> Collected {
+    let created = DateTime::from_timestamp_millis(row.created_ms).unwrap_or_default();
+    Collected {
+        chain_id: row.at.chain,
+        transaction_hash: row.tx_hash.to_string(),
+        log_index: row.at.log_index,
+        block_number: row.at.block,
+        token: shown::address(row.token),
+        event_integrator: shown::address(row.integrator.unwrap_or_default()),
+        integrator_fee: row.integrator_fee.unwrap_or_default(),
+        lifi_fee: row.lifi_fee.unwrap_or_default(),
+        created_at: created.to_rfc3339_opts(SecondsFormat::Millis, true),
+    }
+}
+
+fn read(pairs: &Pairs) -> Result<Asked, FeesError> {
+    // What is missing, empty or given as a list is no text, and means the default.
+    let chain = match one_text(pairs, "integrator").filter(|text| !text.is_empty()) {
+        None => Some(CHAIN),
+        Some(text) => {
+            let refused = "Invalid integrator value. Expected numeric chain id.";
+            let value = number(text).ok_or_else(|| FeesError::bad(refused))?;
+            integer(value).and_then(|id| u64::try_from(id).ok())
+        }
+    };
+    let whole = |name: &str| integer(number(one_text(pairs, name)?)?);
+    let page = whole("page").and_then(|page| u64::try_from(page).ok());
+    let limit = whole("limit").filter(|limit| *limit != 0);
+    let limit = limit.map(|limit| limit.clamp(1, i64::from(LIMIT_MAX)));
+    Ok(Asked {
+        chain,
+        page: page.unwrap_or(1).max(1),
+        limit: limit
+            .and_then(|limit| u32::try_from(limit).ok())
+            .unwrap_or(LIMIT),
+    })
+}
+
+fn integer(value: f64) -> Option<i64> {
+    let is_whole = value.fract() == 0.0 && value.abs() <= SAFE_INTEGER_MAX;
+    is_whole.then_some(value as i64)
+}
+
+/// What JavaScript's `Number` makes of a text; none where that is `NaN`.
+fn number(text: &str) -> Option<f64> {
+    let text = text.trim_matches(|sign: char| sign.is_whitespace() || sign == '\u{feff}');
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    for (prefixes, radix) in [(["0x", "0X"], 16), (["0o", "0O"], 8), (["0b", "0B"], 2)] {
+        let digits = prefixes.iter().find_map(|one| text.strip_prefix(one));
+        if let Some(digits) = digits.filter(|digits| !digits.is_empty()) {
+            let mut digits = digits.chars().map(|digit| digit.to_digit(radix));
+            return digits.try_fold(0.0, |value, digit| {
+                Some(value * f64::from(radix) + f64::from(digit?))
+            });
+        }
+    }
+    match text {
+        "Infinity" | "+Infinity" => return Some(f64::INFINITY),
+        "-Infinity" => return Some(f64::NEG_INFINITY),
+        _ => {}
+    }
+    // Rust knows words for numbers that JavaScript does not.
+    let is_plain = text
+        .bytes()
+        .all(|sign| sign.is_ascii_digit() || b"+-.eE".contains(&sign));
+    text.parse().ok().filter(|_| is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fees::asked::pairs;
+
+    #[test]
+    fn numbers_are_what_javascript_makes_of_them() {
+        for (text, expected) in [
+            ("137", Some(137.0)),
+            (" 137\t", Some(137.0)),
+            ("", Some(0.0)),
+            (" ", Some(0.0)),
+            ("0x89", Some(137.0)),
+            ("0XfF", Some(255.0)),
+            ("0o17", Some(15.0)),
+            ("0b101", Some(5.0)),
+            ("1e3", Some(1000.0)),
+            (".5", Some(0.5)),
+            ("5.", Some(5.0)),
+            ("-1", Some(-1.0)),
+            ("+7", Some(7.0)),
+            ("Infinity", Some(f64::INFINITY)),
+            ("-Infinity", Some(f64::NEG_INFINITY)),
+            ("0x", None),
+            ("0xg", None),
+            ("-0x1", None),
+            (".", None),
+            ("1e", None),
+            ("--1", None),
+            ("++Infinity", None),
+            ("1_000", None),
+            ("1,5", None),
+            ("inf", None),
+            ("NaN", None),
+            ("nan", None),
+            ("infinity", None),
+            ("137n", None),
+            ("polygon", None),
+        ] {
+            assert_eq!(number(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn pages_and_limits_are_clamped() {
+        let of = |query: &str| {
+            let asked = read(&pairs(Some(query))).unwrap();
+            (asked.page, asked.limit)
+        };
+        for (query, expected) in [
+            ("", (1, 20)),
+            ("page=3&limit=7", (3, 7)),
+            ("page=0", (1, 20)),
+            ("page=-4", (1, 20)),
+            ("page=x", (1, 20)),
+            ("page=", (1, 20)),
+            ("page=1.5", (1, 20)),
+            ("page=2.0", (2, 20)),
+            ("page=Infinity", (1, 20)),
+            ("page=1e300", (1, 20)),
+            ("page=9007199254740991", (9_007_199_254_740_991, 20)),
+            ("page=1&page=2", (1, 20)),
+            ("page[]=2", (1, 20)),
+            ("limit=0", (1, 20)),
+            ("limit=x", (1, 20)),
+            ("limit=2.5", (1, 20)),
+            ("limit=-1", (1, 1)),
+            ("limit=1", (1, 1)),
+            ("limit=100", (1, 100)),
+            ("limit=101", (1, 100)),
+            ("limit=1e9", (1, 100)),
+        ] {
+            assert_eq!(of(query), expected, "{query}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! `/fees`: events of fee contracts out of the database, as the fee document asks and as lists with
+//! filters.
+//!
+//! A request that only has what the fee document knows is answered exactly as it says. One that names an
+//! integrator by its address, or uses any of the other filters, gets a list with a cursor and with what
+//! the answer is whole of. Errors have the document's body in both: `{"error": "…"}`.
+
+mod asked;
+mod compatible;
+mod cursor;
+mod shown;
+
+use std::any::Any;
+use std::future::Future;
+use std::time::Duration;
+
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get};
+use axum::{Json, Router};
+use chronolith_model::ErrorKind;
+use chronolith_projection::{Database, Error, fees};
+use serde_json::json;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::context::Context;
+use crate::meters;
+use crate::rest::RestError;
+
+/// How long an answer may take, connecting to the database and all its statements together.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why there are no fees.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct FeesError {
+    status: StatusCode,
+    message: String,
+}
+
+impl FeesError {
+    fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { status, message }
+    }
+
+    fn bad(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    /// The document's words for everything that should not have happened.
+    fn internal() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
+    }
+
+    fn late() -> Self {
+        let message = "the database does not answer in time: ask again, or for less";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
+    }
+}
+
+impl IntoResponse for FeesError {
+    fn into_response(self) -> Response {
+        (self.status, Json(json!({ "error": self.message }))).into_response()
+    }
+}
+
+impl From<RestError> for FeesError {
+    fn from(error: RestError) -> Self {
+        Self::new(error.status(), error.message())
+    }
+}
+
+/// What the database says goes to the log: it may name what is nobody's business.
+impl From<Error> for FeesError {
+    fn from(error: Error) -> Self {
+        match error.kind() {
+            ErrorKind::Invalid => Self::bad(error.to_string()),
+            ErrorKind::Unavailable => {
+                tracing::warn!(%error, "fees could not be read");
+                Self::late()
+            }
+            _ => {
+                tracing::error!(%error, "fees could not be read");
+                Self::internal()
+            }
+        }
+    }
+}
+
+/// The listener of the fee document: `/` and `/fees`, and nothing that the document does not know.
+pub fn fees_router(database: Option<Database>) -> Router {
+    let fees = |State(database): State<Option<Database>>, RawQuery(query): RawQuery| async move {
+        let database = present(database.as_ref())?;
+        compatible::answer(database, &asked::pairs(query.as_deref())).await
+    };
+    Router::new()
+        .route("/", get(|| async { "Api Running" }))
+        .route("/fees", get(fees))
+        .with_state(database)
+        .fallback(nothing)
+        .method_not_allowed_fallback(nothing)
+        .layer(caught())
+}
+
+/// The places on the public listener.
+pub(crate) fn places() -> [(&'static str, MethodRouter<Context>); 2] {
+    [
+        ("/fees", place(get(show))),
+        ("/fees/totals", place(get(totals))),
+    ]
+}
+
+fn place(answer: MethodRouter<Context>) -> MethodRouter<Context> {
+    answer.fallback(wrong_method).layer(caught())
+}
+
+async fn show(
+    State(context): State<Context>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, FeesError> {
+    let database = present(context.served.fees())?;
+    let pairs = asked::pairs(query.as_deref());
+    if !asked::is_new(&pairs) {
+        let page = compatible::answer(database, &pairs).await?;
+        return Ok(page.into_response());
+    }
+    let asked = asked::read(query.as_deref())?;
+    let list = in_time(fees::list(database, &asked)).await?;
+    shown::list(&asked, &list)
+}
+
+async fn totals(
+    State(context): State<Context>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, FeesError> {
+    let database = present(context.served.fees())?;
+    let asked = asked::read(query.as_deref())?;
+    let list = in_time(fees::totals(database, &asked)).await?;
+    shown::totals(&asked, &list)
+}
+
+fn present(database: Option<&Database>) -> Result<&Database, FeesError> {
+    let how = "no fees are served here: name a database (PG_URL, or PG_READONLY_URL for reading) and a \
+        chain with a projection of fees in the settings";
+    database.ok_or_else(|| FeesError::new(StatusCode::NOT_FOUND, how))
+}
+
+async fn in_time<T>(
+    read: impl Future<Output = chronolith_projection::Result<T>>,
+) -> Result<T, FeesError> {
+    match tokio::time::timeout(TIMEOUT, read).await {
+        Ok(read) => Ok(read?),
+        Err(_) => {
+            tracing::warn!(limit = ?TIMEOUT, "fees took too long to read");
+            Err(FeesError::late())
+        }
+    }
+}
+
+async fn nothing() -> FeesError {
+    FeesError::new(StatusCode::NOT_FOUND, "Not found")
+}
+
+async fn wrong_method() -> FeesError {
+    let message = "this place does not know that method: /docs shows which it does";
+    FeesError::new(StatusCode::METHOD_NOT_ALLOWED, message)
+}
+
+/// A bug is told in the document's words too.
+fn caught() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
+    let panicked = |_: Box<dyn Any + Send>| {
+        meters::panicked();
+        FeesError::internal().into_response()
+    };
+    CatchPanicLayer::custom(panicked as fn(_) -> _)
+}

@@ -1,0 +1,153 @@
+//! Lists of fees as JSON.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use chrono::{Days, NaiveDate};
+use chronolith_projection::fees::{
+    self, FeeAsked, FeeCoverage, FeeList, FeePosition, FeeRow, FeeTotal, TotalPosition,
+};
+use serde::Serialize;
+
+use super::FeesError;
+use super::cursor::AsText;
+
+#[derive(Serialize)]
+struct Answer<Item> {
+    data: Vec<Item>,
+    next: Option<String>,
+    coverage: Vec<Coverage>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Coverage {
+    chain_id: u64,
+    from_block: u64,
+    through_block: Option<u64>,
+    safe_block: Option<u64>,
+    seen_block: Option<u64>,
+    quarantined: u64,
+    paused: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Event {
+    chain_id: u64,
+    block_number: u64,
+    block_hash: String,
+    timestamp: u64,
+    transaction_hash: String,
+    log_index: u32,
+    position: u32,
+    event: String,
+    status: &'static str,
+    contract: String,
+    token: String,
+    integrator: Option<String>,
+    integrator_fee: Option<String>,
+    lifi_fee: Option<String>,
+    recipient: Option<String>,
+    amount: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Total {
+    chain_id: u64,
+    day: String,
+    integrator: Option<String>,
+    token: String,
+    event: &'static str,
+    events: u64,
+    integrator_fee: Option<String>,
+    lifi_fee: Option<String>,
+    amount: Option<String>,
+}
+
+pub(super) fn list(
+    asked: &FeeAsked<FeePosition>,
+    list: &FeeList<FeeRow, FeePosition>,
+) -> Result<Response, FeesError> {
+    shown(asked, list, event)
+}
+
+pub(super) fn totals(
+    asked: &FeeAsked<TotalPosition>,
+    list: &FeeList<FeeTotal, TotalPosition>,
+) -> Result<Response, FeesError> {
+    shown(asked, list, total)
+}
+
+/// A chain of which nothing is known has no events that could be told: an empty list would say that
+/// there are none.
+fn shown<Item, Position: AsText, Shown: Serialize>(
+    asked: &FeeAsked<Position>,
+    list: &FeeList<Item, Position>,
+    show: impl Fn(&Item) -> Shown,
+) -> Result<Response, FeesError> {
+    if let (Some(chain), []) = (asked.filter.chain, list.coverage.as_slice()) {
+        let message = format!("fees of chain {chain} are not projected here");
+        return Err(FeesError::new(StatusCode::NOT_FOUND, message));
+    }
+    let answer = Answer {
+        data: list.items.iter().map(show).collect(),
+        next: list.next.as_ref().map(AsText::show),
+        coverage: list.coverage.iter().map(coverage).collect(),
+    };
+    Ok(Json(answer).into_response())
+}
+
+fn coverage(of: &FeeCoverage) -> Coverage {
+    Coverage {
+        chain_id: of.chain,
+        from_block: of.from_block,
+        through_block: of.through_block,
+        safe_block: of.safe_block,
+        seen_block: of.seen_block,
+        quarantined: of.quarantined,
+        paused: of.paused.clone(),
+    }
+}
+
+fn event(row: &FeeRow) -> Event {
+    Event {
+        chain_id: row.at.chain,
+        block_number: row.at.block,
+        block_hash: row.at.block_hash.to_string(),
+        timestamp: row.timestamp,
+        transaction_hash: row.tx_hash.to_string(),
+        log_index: row.at.log_index,
+        position: row.at.position,
+        event: row.event.clone(),
+        status: row.status.name(),
+        contract: address(row.contract),
+        token: address(row.token),
+        integrator: row.integrator.map(address),
+        integrator_fee: row.integrator_fee.clone(),
+        lifi_fee: row.lifi_fee.clone(),
+        recipient: row.recipient.map(address),
+        amount: row.amount.clone(),
+    }
+}
+
+fn total(sums: &FeeTotal) -> Total {
+    let day = NaiveDate::default().checked_add_days(Days::new(sums.of.day));
+    Total {
+        chain_id: sums.of.chain,
+        day: day.unwrap_or(NaiveDate::MAX).to_string(),
+        integrator: sums.of.integrator.map(address),
+        token: address(sums.of.token),
+        event: sums.of.event,
+        events: sums.events,
+        integrator_fee: sums.integrator_fee.clone(),
+        lifi_fee: sums.lifi_fee.clone(),
+        amount: sums.amount.clone(),
+    }
+}
+
+/// With the capitals of EIP-55.
+pub(super) fn address(bytes: fees::Address) -> String {
+    alloy_primitives::Address::from(bytes).to_checksum(None)
+}
