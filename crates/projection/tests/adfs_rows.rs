@@ -398,6 +398,16 @@ async fn what_a_guard_refuses_is_written_down_once_and_stops_nothing() {
         expected(&chain, &on_chain(&chain))
     );
     assert_eq!(number(&database, "SELECT count(*) FROM jobs").await, 0);
+    // Under a wider guard the one that was too long is a row, and nothing else changes.
+    one.release(&mut following).await.unwrap();
+    settings.versions.get_mut(&1).unwrap().feeds_max = 6;
+    let two = projector(&database, &chain, settings, "two");
+    two.register(GENESIS_TIME).await.unwrap();
+    work_all(&two).await;
+    wanted.retain(|reason| reason != "feedsLength");
+    assert_eq!(quarantined().await, wanted);
+    let now = stored(&database, 8).await;
+    assert_eq!((now.events.len(), now.feeds.len()), (6, 5 + 6));
 }
 
 #[tokio::test(flavor = "multi_thread")]
