@@ -14,6 +14,7 @@ use crate::hex::parse_hex;
 
 pub(crate) use projections::{
     DbCommand, JobsCommand, LocksCommand, PartitionsCommand, ProjectionAct, ProjectionCommand,
+    VersionsCommand,
 };
 
 /// Follows blockchains, proves that nothing is missing, keeps their history and answers for it.
@@ -177,6 +178,12 @@ pub(crate) enum Command {
         /// What to do with them.
         #[command(subcommand)]
         what: PartitionsCommand,
+    },
+    /// Look at versions of ADFS contracts, or say which one an implementation has.
+    Versions {
+        /// What to do with them.
+        #[command(subcommand)]
+        what: VersionsCommand,
     },
     /// Watch it work: two simulated chains with reorgs and upgrades, followed into an archive.
     ///

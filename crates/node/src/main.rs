@@ -115,6 +115,7 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
         Command::Jobs { what } => commands::jobs(&settings, &what).await,
         Command::Locks { what } => commands::locks(&settings, &what).await,
         Command::Partitions { what } => commands::partitions(&settings, &what).await,
+        Command::Versions { what } => commands::versions(&settings, &what).await,
         Command::Run { until_caught_up } => commands::run(&settings, until_caught_up).await,
         Command::Serve { follow } => commands::serve_archives(&settings, follow).await,
         Command::State(wanted) => commands::state(&settings, &wanted).await,

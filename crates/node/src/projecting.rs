@@ -46,7 +46,8 @@ impl Live for Followed {
 
 /// The database, where anything is projected.
 pub(crate) fn database(settings: &Settings) -> Result<Option<Database>> {
-    let projected = settings.chains.iter().find(|chain| chain.fees.is_some());
+    let mut chains = settings.chains.iter();
+    let projected = chains.find(|chain| chain.fees.is_some() || chain.adfs.is_some());
     let Some(chain) = projected else {
         return Ok(None);
     };
@@ -80,13 +81,16 @@ pub(crate) fn database_of(settings: &Settings) -> Result<Database> {
 
 /// What is projected of a chain; none where nothing is.
 pub(crate) fn projections_of(settings: &ChainSettings) -> Result<Option<ProjectionSettings>> {
-    let Some(fees) = &settings.fees else {
+    let fees = settings.fees.as_ref();
+    if fees.is_none() && settings.adfs.is_none() {
         return Ok(None);
-    };
+    }
+    let contracts = fees.map(|fees| Fees::new(settings.chain_id, fees.contracts.clone()));
     Ok(Some(ProjectionSettings {
-        fees: Some(Fees::new(settings.chain_id, fees.contracts.clone())?),
-        job_blocks: fees.job_blocks,
-        job_ttl: fees.job_ttl,
+        fees: contracts.transpose()?,
+        adfs: settings.adfs.clone(),
+        job_blocks: fees.and_then(|fees| fees.job_blocks),
+        job_ttl: fees.and_then(|fees| fees.job_ttl),
         clock: Some(precise_now),
     }))
 }

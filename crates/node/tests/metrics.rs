@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions, RpcServer};
+use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use support::{Bench, PATIENCE};
 
 const PAGE: &str = include_str!("../../../docs/metrics.md");
@@ -63,11 +64,18 @@ async fn the_page_lists_what_is_exported_and_the_values_are_right() {
     let more = format!(
         r#", "finality": {{ "mode": "depth", "confirmations": 12 }}, "rpcWs": ["{}"],
            "contractAddress": "0x4444444444444444444444444444444444444444",
+           "topicNames": {{ "1": "DataFeedsUpdated(uint256)" }},
            "alertsConfig": {{ "noEventsSeconds": 45 }}"#,
         server.ws_url()
     );
     let bench = Bench::new(&[server.url()], &more);
-    let running = bench.start();
+    bench.change(
+        r#""chains""#,
+        r#""versions": { "1": { "hasBlockNumber": true } }, "chains""#,
+    );
+    let database = TempPostgres::start(&TempPostgresOptions::default()).unwrap();
+    bench.say(&["db", "init", "--admin-url", &database.url]);
+    let running = bench.start_with(&["run"], &[("PG_URL", &database.url)]);
     bench.wait("the listener", || {
         bench.log().contains("health and metrics")
     });

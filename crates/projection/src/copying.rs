@@ -8,6 +8,7 @@ use deadpool_postgres::Transaction;
 use futures::{SinkExt as _, pin_mut};
 
 use crate::error::{Result, Tried as _};
+use crate::project::QUARANTINE;
 use crate::rows::{Rows, Table, TableRows};
 
 /// How much is handed to the connection at once.
@@ -54,7 +55,26 @@ pub(crate) async fn insert(tx: &Transaction<'_>, staged: &Staged) -> Result<u64>
         let insert = format!(
             "INSERT INTO {name} ({columns}) SELECT {columns} FROM stage_{name} ON CONFLICT DO NOTHING"
         );
-        new += tx.execute(&insert, &[]).await.tried("insert rows")?;
+        new += match *name == QUARANTINE.name {
+            true => insert_refused(tx, &insert).await?,
+            false => tx.execute(&insert, &[]).await.tried("insert rows")?,
+        };
     }
     Ok(new)
+}
+
+/// What could not be projected is counted when it is written down, and so once however often it is met.
+async fn insert_refused(tx: &Transaction<'_>, insert: &str) -> Result<u64> {
+    let insert = format!("{insert} RETURNING chain_id, projection, reason");
+    let rows = tx.query(&insert, &[]).await.tried("insert rows")?;
+    for row in &rows {
+        let (chain, projection, reason): (i64, String, String) =
+            (row.get(0), row.get(1), row.get(2));
+        metrics::counter!(
+            "chronolith_projection_guard_dropped_total",
+            "chain" => chain.to_string(), "projection" => projection, "reason" => reason
+        )
+        .increment(1);
+    }
+    Ok(rows.len() as u64)
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use chronolith_archive::{Archive, Error as ArchiveError, LogRecord, Pinned};
 use chronolith_finality::{TailSnapshot, joins};
 use chronolith_model::{
-    Block, BlockClock, BlockRange, BlockRef, Clause, Dataset, DatasetSet, Hash32, Log, LogFilter,
+    Block, BlockClock, BlockRange, BlockRef, Clause, DatasetSet, Hash32, Log, LogFilter,
 };
 
 use crate::error::{Error, Result};
@@ -82,6 +82,8 @@ pub(crate) struct Found<'a> {
 pub(crate) struct Wanted {
     pub(crate) emitters: Vec<Bytes>,
     pub(crate) topic0: Vec<Bytes>,
+    /// What must be kept of their blocks.
+    pub(crate) datasets: DatasetSet,
 }
 
 impl ChainFeed {
@@ -166,11 +168,11 @@ impl Wanted {
         }
     }
 
-    /// The last block through which the archive has all of these logs, from one on; none where it does
+    /// The last block through which the archive has all of these logs and what goes with them, from one on; none where it does
     /// not have that one's.
     pub(crate) fn covered_through(&self, archive: &Pinned, from: u64) -> Option<u64> {
         let filter = self.filter(BlockRange::one(from));
-        let covered = archive.coverage(DatasetSet::of(&[Dataset::Logs]), Some(&filter));
+        let covered = archive.coverage(self.datasets, Some(&filter));
         let mut next = from;
         for (range, _) in covered {
             if range.start <= next && next < range.end {

@@ -152,7 +152,7 @@ impl Projector {
         if following.pending.keys().any(|number| *number > tip) {
             return Ok(round);
         }
-        let mut running = self.running().await?;
+        let mut running = self.running(&moment).await?;
         let start = moment.head();
         let start = start.map_or(0, |head| head.number.saturating_add(1));
         let blocks = moment.tail.blocks_in(BlockRange::new(start, u64::MAX));
@@ -227,6 +227,9 @@ impl Projector {
             let found = projection.wanted().of_block(block)?;
             if !found.is_empty() {
                 let projected = projection.rows(moment, &found).await?;
+                if projected.not_yet {
+                    continue;
+                }
                 if let Some(pause) = projected.pause {
                     self.pause(projection.name(), &pause).await?;
                     running.retain(|one| *one != at);

@@ -19,7 +19,13 @@ pub(crate) const MONTHS_AHEAD: i64 = 3;
 pub const MONTHS_KEPT: i64 = 6;
 
 /// Tables with a partition for each chain and month.
-pub(crate) const PARTITIONED: &[&str] = &["fee_event_rows"];
+pub(crate) const PARTITIONED: &[&str] = &[
+    "fee_event_rows",
+    "adfs_event_rows",
+    "tx_input_rows",
+    "feed_update_rows",
+    "ring_buffer_update_rows",
+];
 
 /// Two that make the same partition at once would collide.
 const PARTITION_LOCK: &str = "SELECT pg_advisory_xact_lock(7163384699739271989)";

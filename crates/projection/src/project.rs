@@ -20,6 +20,10 @@ pub(crate) trait Projection: Send + Sync {
     fn settings(&self) -> Value;
     /// Whether every row that it made with these settings is one that it makes with its own.
     fn extends(&self, before: &Value) -> bool;
+    /// Whether nothing that it made with these settings lacks a row that it makes with its own.
+    fn continues(&self, _before: &Value) -> bool {
+        false
+    }
     /// Which logs it wants.
     fn wanted(&self) -> &Wanted;
     /// Its tables that have a partition for each chain and month.
@@ -27,9 +31,21 @@ pub(crate) trait Projection: Send + Sync {
     /// The rows of logs of whole blocks.
     async fn rows(&self, moment: &Moment, found: &[Found<'_>]) -> Result<Projected>;
     /// Does in the transaction that confirms rows what follows from that: those of pending blocks with
-    /// these hashes, or those that are just staged.
-    async fn confirmed(&self, _tx: &Transaction<'_>, _blocks: Option<&[Vec<u8>]>) -> Result<()> {
+    /// these numbers and hashes, or those that are just staged.
+    async fn confirmed(
+        &self,
+        _tx: &Transaction<'_>,
+        _blocks: Option<&[(i64, Vec<u8>)]>,
+    ) -> Result<()> {
         Ok(())
+    }
+    /// Does what there is to do when it is written down.
+    async fn registered(&self, _tx: &Transaction<'_>) -> Result<()> {
+        Ok(())
+    }
+    /// Whether it still has to stand still for a reason that it gave.
+    async fn stands_still(&self, _moment: &Moment, _reason: &str) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -38,6 +54,10 @@ pub(crate) trait Projection: Send + Sync {
 pub(crate) struct Projected {
     pub(crate) rows: Rows,
     pub(crate) pause: Option<Pause>,
+    /// What it needs is not at hand yet: there are no rows, and the blocks are left to a later look.
+    pub(crate) not_yet: bool,
+    /// The first block that is not projected, where there would be too many rows at once.
+    pub(crate) next: Option<u64>,
 }
 
 /// Why a projection stands still until somebody acts.
@@ -51,7 +71,7 @@ pub(crate) struct Pause {
     pub(crate) detail: String,
 }
 
-const QUARANTINE: Table = Table {
+pub(crate) const QUARANTINE: Table = Table {
     name: "quarantine",
     columns: "chain_id,block_number,block_hash,block_timestamp,projection,tx_hash,log_index,reason,detail",
     partitioned: false,
@@ -64,11 +84,21 @@ pub(crate) fn quarantine(
     one: &Found<'_>,
     why: &str,
 ) {
+    quarantine_for(rows, (chain, projection), one, ("malformed", why));
+}
+
+/// Writes down a log that cannot be projected, and the guard that refused it.
+pub(crate) fn quarantine_for(
+    rows: &mut Rows,
+    (chain, projection): (i64, &str),
+    one: &Found<'_>,
+    (reason, why): (&str, &str),
+) {
     rows.row(&QUARANTINE, &one.block)
         .block(chain, &one.block)
         .text(projection)
         .hash(&one.tx_hash)
         .int4(one.log.log_index())
-        .text("malformed")
+        .text(reason)
         .text(why);
 }

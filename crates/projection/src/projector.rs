@@ -1,6 +1,6 @@
 //! The projections of one chain, and what they share.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,10 +8,11 @@ use std::time::Duration;
 use deadpool_postgres::Transaction;
 use tokio_postgres::types::ToSql;
 
+use crate::adfs::{Adfs, AdfsSettings};
 use crate::chain_id;
 use crate::database::Database;
 use crate::error::{Error, Result, Tried as _};
-use crate::feed::ChainFeed;
+use crate::feed::{ChainFeed, Moment};
 use crate::fees::Fees;
 use crate::months::Month;
 use crate::partitions::{Partitions, ahead};
@@ -22,6 +23,8 @@ use crate::project::{Pause, Projection};
 pub struct ProjectionSettings {
     /// Its fee contracts.
     pub fees: Option<Fees>,
+    /// Its ADFS contract.
+    pub adfs: Option<AdfsSettings>,
     /// Blocks of a job.
     pub job_blocks: Option<u64>,
     /// How long a job is somebody's without a sign of life.
@@ -67,6 +70,9 @@ impl Projector {
         let mut projections: Vec<Arc<dyn Projection>> = Vec::new();
         if let Some(fees) = settings.fees {
             projections.push(Arc::new(fees));
+        }
+        if let Some(adfs) = settings.adfs {
+            projections.push(Arc::new(Adfs::new(feed.chain, adfs, database.clone())?));
         }
         let blocks = settings.job_blocks.unwrap_or(JOB_BLOCKS);
         let in_range = (1..=1_000_000_000).contains(&blocks);
@@ -125,6 +131,7 @@ impl Projector {
         state.tried("write down a chain")?;
         for projection in &self.projections {
             self.register_one(&tx, &**projection).await?;
+            projection.registered(&tx).await?;
         }
         tx.commit().await.tried("write down what is projected")?;
         drop(client);
@@ -143,8 +150,11 @@ impl Projector {
             (chain_id, projection, start_block, next_block, settings) \
             VALUES ($1, $2, $3, $3, $4) ON CONFLICT (chain_id, projection) \
             DO UPDATE SET settings = p.settings RETURNING p.settings";
-        const ANEW: &str = "UPDATE projections SET settings = $4, start_block = $3, next_block = $3 \
+        const ANEW: &str = "UPDATE projections SET settings = $4, start_block = $3, next_block = $3, \
+            paused_at = NULL, paused_reason = NULL, paused_detail = NULL \
             WHERE chain_id = $1 AND projection = $2";
+        const GOES_ON: &str =
+            "UPDATE projections SET settings = $3 WHERE chain_id = $1 AND projection = $2";
         const NOTHING: [&str; 2] = [
             "DELETE FROM projected_ranges WHERE chain_id = $1 AND projection = $2",
             "DELETE FROM jobs WHERE chain_id = $1 AND projection = $2",
@@ -156,6 +166,10 @@ impl Projector {
         let known: serde_json::Value = row.tried("write down a projection")?.get(0);
         if known == settings {
             return Ok(());
+        }
+        if projection.continues(&known) {
+            let goes_on = tx.execute(GOES_ON, &[&self.chain, &name, &settings]).await;
+            return goes_on.tried("write down settings").map(|_| ());
         }
         if !projection.extends(&known) {
             return Err(Error::Conflict(format!(
@@ -204,16 +218,40 @@ impl Projector {
         done.tried("pause a projection").map(|_| ())
     }
 
-    /// The projections that do not stand still, by their place.
-    pub(crate) async fn running(&self) -> Result<Vec<usize>> {
-        const PAUSED: &str =
-            "SELECT projection FROM projections WHERE chain_id = $1 AND paused_at IS NOT NULL";
+    /// The projections that do not stand still, by their place. One whose reason is gone goes on: the
+    /// block may be on no chain any more, or somebody named what was not known.
+    pub(crate) async fn running(&self, moment: &Moment) -> Result<Vec<usize>> {
+        const PAUSED: &str = "SELECT projection, coalesce(paused_reason, '') FROM projections \
+            WHERE chain_id = $1 AND paused_at IS NOT NULL";
+        let rows = {
+            let client = self.database.client().await?;
+            let rows = client.query(PAUSED, &[&self.chain]).await;
+            rows.tried("look which projections are paused")?
+        };
+        let paused: BTreeMap<String, String> =
+            rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        let mut running = Vec::new();
+        for (at, projection) in self.projections.iter().enumerate() {
+            if let Some(reason) = paused.get(projection.name()) {
+                if projection.stands_still(moment, reason).await? {
+                    continue;
+                }
+                self.go_on(projection.name(), reason).await?;
+            }
+            running.push(at);
+        }
+        Ok(running)
+    }
+
+    async fn go_on(&self, projection: &str, reason: &str) -> Result<()> {
+        const GO_ON: &str = "UPDATE projections SET paused_at = NULL, paused_reason = NULL, \
+            paused_detail = NULL WHERE chain_id = $1 AND projection = $2 AND paused_reason = $3";
         let client = self.database.client().await?;
-        let rows = client.query(PAUSED, &[&self.chain]).await;
-        let rows = rows.tried("look which projections are paused")?;
-        let paused: BTreeSet<String> = rows.iter().map(|row| row.get(0)).collect();
-        let all = self.projections.iter().enumerate();
-        let running = all.filter(|(_, one)| !paused.contains(one.name()));
-        Ok(running.map(|(at, _)| at).collect())
+        let done = client
+            .execute(GO_ON, &[&self.chain, &projection, &reason])
+            .await;
+        done.tried("let a projection go on")?;
+        tracing::info!(chain = self.chain, projection, reason, "projection goes on");
+        Ok(())
     }
 }

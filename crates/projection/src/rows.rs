@@ -82,6 +82,11 @@ impl Rows {
     pub(crate) fn is_empty(&self) -> bool {
         self.tables.is_empty()
     }
+
+    /// How many bytes they take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.tables.iter().map(|one| one.bytes.len()).sum()
+    }
 }
 
 impl TableRows {
@@ -144,6 +149,23 @@ impl<'a> Row<'a> {
         self.put(|out| {
             out.put_i32(4);
             out.put_u32(value);
+        })
+    }
+
+    pub(crate) fn int2(self, value: u16) -> Self {
+        self.put(|out| {
+            out.put_i32(2);
+            out.put_u16(value);
+        })
+    }
+
+    /// A `JSONB`: its version, and text.
+    pub(crate) fn json(self, value: &serde_json::Value) -> Self {
+        let text = value.to_string();
+        self.put(|out| {
+            out.put_i32(text.len() as i32 + 1);
+            out.put_u8(1);
+            out.put_slice(text.as_bytes());
         })
     }
 

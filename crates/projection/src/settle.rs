@@ -103,20 +103,22 @@ impl Projector {
             .any(|(number, hash)| !has(*number, hash));
         let verdict = self.judge(moment, &mut hashes, pending).await?;
         let dropped_rows = self.drop_blocks(&tx, &verdict.dropped).await?;
-        let mut confirmed: Vec<Vec<u8>> = Vec::new();
-        confirmed.extend(verdict.confirmed.iter().map(|(_, hash)| hash.clone()));
+        let mut confirmed = verdict.confirmed.clone();
         let confirmed_rows = self.forget_pending(&tx, &confirmed).await?;
         let rises = moment.head().filter(|head| head.number as i64 > safe);
-        if let Some(head) = rises {
+        if rises.is_some() {
             confirmed.extend(self.take_back(&tx, moment, &mut hashes, safe).await?);
-            self.move_safe(&tx, head).await?;
-            if !forgot {
-                self.skip_done(&tx, head, known.done).await?;
-            }
         }
+        // Before the cursors are locked: jobs lock in this order too.
         if !confirmed.is_empty() {
             for projection in &self.projections {
                 projection.confirmed(&tx, Some(&confirmed)).await?;
+            }
+        }
+        if let Some(head) = rises {
+            self.move_safe(&tx, head).await?;
+            if !forgot {
+                self.skip_done(&tx, head, known.done).await?;
             }
         }
         tx.commit().await.tried("settle blocks")?;
@@ -231,10 +233,11 @@ impl Projector {
     }
 
     /// Confirms blocks; returns how many rows of each projection they have.
-    async fn forget_pending(&self, tx: &Transaction<'_>, hashes: &[Vec<u8>]) -> Result<Counts> {
-        if hashes.is_empty() {
+    async fn forget_pending(&self, tx: &Transaction<'_>, settled: &Blocks) -> Result<Counts> {
+        if settled.is_empty() {
             return Ok(Counts::new());
         }
+        let hashes: Vec<&[u8]> = settled.iter().map(|(_, hash)| hash.as_slice()).collect();
         const SETTLED: &str = "DELETE FROM pending_blocks WHERE chain_id = $1 AND block_hash = ANY($2) \
             RETURNING counts";
         let settled = tx.query(SETTLED, &[&self.chain, &hashes]).await;
@@ -248,7 +251,7 @@ impl Projector {
         moment: &Moment,
         hashes: &mut Hashes,
         safe: i64,
-    ) -> Result<Vec<Vec<u8>>> {
+    ) -> Result<Blocks> {
         const BACK: &str =
             "DELETE FROM dropped_blocks WHERE chain_id = $1 AND block_hash = ANY($2)";
         let head = moment.head().map_or(-1, |head| head.number as i64);
@@ -256,11 +259,12 @@ impl Projector {
         for (number, hash) in self.in_doubt(tx, safe).await? {
             let found = hashes.of(moment, number).await?;
             if number <= head && found.is_some_and(|found| found.as_bytes().as_slice() == hash) {
-                back.push(hash);
+                back.push((number, hash));
             }
         }
         if !back.is_empty() {
-            let taken = tx.execute(BACK, &[&self.chain, &back]).await;
+            let hashes: Vec<&[u8]> = back.iter().map(|(_, hash)| hash.as_slice()).collect();
+            let taken = tx.execute(BACK, &[&self.chain, &hashes]).await;
             taken.tried("take blocks back")?;
         }
         Ok(back)

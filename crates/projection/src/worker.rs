@@ -126,7 +126,13 @@ impl Projector {
                 true => Projected::default(),
                 false => projection.rows(&moment, &found).await?,
             };
-            let through = page.next as i64;
+            if projected.not_yet {
+                return Err(Error::Unavailable {
+                    context: format!("project from block {next}"),
+                    reason: "the archive here does not have everything before it yet".to_owned(),
+                });
+            }
+            let through = projected.next.unwrap_or(page.next) as i64;
             let pause = projected.pause.clone();
             next = pause.as_ref().map_or(through, |pause| pause.block as i64);
             let counts =

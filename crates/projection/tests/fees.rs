@@ -363,7 +363,14 @@ async fn old_partitions_go_only_when_everything_in_them_is_dropped() {
     let made = partitions::create(&database, &[12], "2024-02".parse().unwrap())
         .await
         .unwrap();
-    assert_eq!(made, ["fee_events_c12_2024_02"]);
+    let stems = [
+        "fee_events",
+        "adfs_events",
+        "tx_inputs",
+        "feed_updates",
+        "ring_buffer_updates",
+    ];
+    assert_eq!(made, stems.map(|stem| format!("{stem}_c12_2024_02")));
     assert_eq!(
         partitions::create(&database, &[12], "2024-02".parse().unwrap())
             .await

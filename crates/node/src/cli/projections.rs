@@ -95,6 +95,28 @@ pub(crate) enum PartitionsCommand {
     },
 }
 
+/// What to do with versions of ADFS contracts.
+#[derive(Debug, Subcommand)]
+pub(crate) enum VersionsCommand {
+    /// Show which implementation was in force from which block on, and which were added here.
+    List(Wanted),
+    /// Say which version an implementation has, and let the chain go on that stood still for want of it.
+    ///
+    /// It is kept in the database, with who said so and when. The version must be among those of the
+    /// settings file, and the file must not say otherwise.
+    Add {
+        /// The implementation's address.
+        #[arg(long, value_name = "ADDRESS")]
+        implementation: String,
+        /// Its version.
+        #[arg(long, value_name = "NUMBER")]
+        version: u32,
+        /// Which chain.
+        #[command(flatten)]
+        wanted: Wanted,
+    },
+}
+
 /// What to do with a projection.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProjectionCommand {

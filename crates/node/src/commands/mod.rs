@@ -17,6 +17,7 @@ mod spectator;
 mod state;
 mod torture;
 mod verify;
+mod versions;
 mod work;
 
 pub(crate) use archive::archive;
@@ -35,4 +36,5 @@ pub(crate) use sim::serve;
 pub(crate) use state::state;
 pub(crate) use torture::torture;
 pub(crate) use verify::verify;
+pub(crate) use versions::versions;
 pub(crate) use work::work;

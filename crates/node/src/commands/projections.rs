@@ -353,19 +353,19 @@ pub(crate) async fn partitions(settings: &Settings, what: &PartitionsCommand) ->
     }
 }
 
-fn chain_of(settings: &Settings, wanted: &Wanted) -> Result<Option<u64>> {
+pub(super) fn chain_of(settings: &Settings, wanted: &Wanted) -> Result<Option<u64>> {
     let chain = wanted.chain.as_deref();
     let chain = chain.map(|name| settings.chain(Some(name))).transpose()?;
     Ok(chain.map(|chain| chain.chain_id))
 }
 
-fn print_json(value: &impl Serialize) -> Result<Exit> {
+pub(super) fn print_json(value: &impl Serialize) -> Result<Exit> {
     println!("{}", serde_json::to_string_pretty(value)?);
     Ok(Exit::Done)
 }
 
 /// The answer in the form that was asked for.
-fn tell(wanted: &Wanted, told: &serde_json::Value, line: &str) -> Result<Exit> {
+pub(super) fn tell(wanted: &Wanted, told: &serde_json::Value, line: &str) -> Result<Exit> {
     match wanted.json {
         true => print_json(told),
         false => {

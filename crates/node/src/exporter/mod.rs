@@ -43,7 +43,7 @@ pub(crate) fn start(settings: &Settings) -> Result<PrometheusHandle> {
     }
     let recorder = builder.build_recorder();
     let handle = recorder.handle();
-    let with_adfs = settings.chains.iter().filter(|chain| chain.has_adfs);
+    let with_adfs = settings.chains.iter().filter(|chain| chain.adfs.is_some());
     let with_adfs = with_adfs.map(|chain| chain.chain_id.to_string());
     let recorder = adfs::Mapped::new(recorder, with_adfs.collect());
     metrics::set_global_recorder(recorder).context("start the metrics")?;

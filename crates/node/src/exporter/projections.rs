@@ -32,7 +32,7 @@ pub(super) const METRICS: &[Described] = &[
     (
         Counter,
         "chronolith_projection_guard_dropped_total",
-        "payloads that a guard refused, by reason (feedsLength, calldataSize, rbIndex, malformed)",
+        "payloads that a guard refused, by reason (feedsLength, calldataSize, rbIndex, malformed, noCalldata, otherVersion)",
     ),
     (
         Gauge,
@@ -48,6 +48,26 @@ pub(super) const METRICS: &[Described] = &[
         Gauge,
         "chronolith_projection_lock_age_seconds",
         "seconds that an advisory lock is held, by lock (backfill, finality, writer); 0 while it is free",
+    ),
+    (
+        Counter,
+        "chronolith_adfs_ring_gaps_total",
+        "confirmed values whose ring index is not the one after that before; feed_ring_gaps has them",
+    ),
+    (
+        Counter,
+        "chronolith_adfs_ring_wraps_total",
+        "confirmed values that went on at 0 behind 8191",
+    ),
+    (
+        Counter,
+        "chronolith_adfs_lane_mismatch_total",
+        "confirmed values that lie elsewhere than the table of their calldata says",
+    ),
+    (
+        Counter,
+        "chronolith_adfs_block_number_mismatch_total",
+        "confirmed events whose calldata says another block number than they do",
     ),
     (
         Gauge,

@@ -3,8 +3,10 @@
 //! The file is JSON or TOML by its extension. `${NAME}` and `${NAME:-default}` inside a string are
 //! replaced by environment variables, so that keys need not be in the file.
 
+mod adfs;
 mod alerts;
 mod collector;
+mod datasets;
 mod finality;
 mod process;
 mod projections;
@@ -18,7 +20,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
 use chronolith_archive::{Cache, QueryLimits};
-use chronolith_model::{Dataset, DatasetSet, Scope, ScopeEntry, Verification};
+use chronolith_model::{DatasetSet, Scope, ScopeEntry, Verification};
+use chronolith_projection::adfs::AdfsSettings;
 use chronolith_serve::Limits;
 use chronolith_source::evm::{Checks, RangeSettings, Strategy};
 use chronolith_source::portal::PortalSettings;
@@ -107,8 +110,8 @@ pub(crate) struct ChainSettings {
     pub(crate) cache: Cache,
     /// What a query may cost.
     pub(crate) queries: QueryLimits,
-    /// Whether an ADFS contract is named; its metrics have names of their own.
-    pub(crate) has_adfs: bool,
+    /// Its ADFS contract, whose updates are projected; its metrics have names of their own.
+    pub(crate) adfs: Option<AdfsSettings>,
     /// Its fee contracts, where their events are projected.
     pub(crate) fees: Option<FeesSettings>,
     /// When people want to be told.
@@ -206,6 +209,7 @@ impl Settings {
             cache: process::cache(raw.cache_mib)?,
             queries: process::queries(&limits),
             alerts: alerts::of_service(&raw)?,
+            adfs: adfs::Versions::new(&raw)?,
         };
         let mut chains: Vec<ChainSettings> = Vec::new();
         for (at, entry) in raw.chains.into_iter().enumerate() {
@@ -401,12 +405,10 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         portal_alone.is_none() || !finality.tags().safe,
         "finality: a portal does not tell what is safe: give rpcHttp as well, or use mode finalized"
     );
-    let datasets = match raw.datasets.as_deref() {
-        Some(names) => datasets(names, portal_alone)?,
-        // What a portal tells all of.
-        None if portal.is_some() => DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]),
-        None => DatasetSet::of(&[Dataset::Headers, Dataset::Logs, Dataset::TxHashes]),
-    };
+    let datasets = datasets::datasets(raw.datasets.as_deref(), portal.as_ref(), portal_alone)?;
+    let adfs = adfs::contract(&raw, &shared.adfs)?;
+    let projected = (adfs.as_ref(), portal_alone.is_some());
+    let (datasets, scope) = adfs::widen(datasets, scope, projected)?;
     let start_block = raw.start_block.unwrap_or(0);
     let fees = projections::fees(raw.fees.as_ref(), chain_id, start_block)?;
     Ok(ChainSettings {
@@ -425,7 +427,7 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         checks,
         strategy,
         poll: poll(raw.poll_ms, portal_alone),
-        has_adfs: raw.contract_address.is_some(),
+        adfs,
         alerts: alerts::of_chain(raw.alerts_config.as_ref(), shared.alerts)?,
         ranges: ranges(&raw.backfill)?,
         cache: shared.cache.clone(),
@@ -553,30 +555,6 @@ fn endpoint(raw: &RawEndpoint) -> Result<EndpointSettings> {
         "rpcHttp: an endpoint begins with http:// or https://"
     );
     Ok(settings)
-}
-
-fn datasets(names: &[String], portal_alone: Option<&PortalSettings>) -> Result<DatasetSet> {
-    let mut sets = Vec::new();
-    for name in names {
-        let found = Dataset::ALL
-            .into_iter()
-            .find(|dataset| dataset.name() == name);
-        let known: Vec<&str> = Dataset::ALL.iter().map(|dataset| dataset.name()).collect();
-        sets.push(
-            found.with_context(|| format!("datasets: `{name}` is none of {}", known.join(", ")))?,
-        );
-    }
-    let set = DatasetSet::of(&sets);
-    ensure!(
-        !set.contains(Dataset::Transactions) || set.contains(Dataset::TxHashes),
-        "datasets: transactions needs tx_hashes"
-    );
-    let whole = set.contains(Dataset::Headers) || set.contains(Dataset::Transactions);
-    ensure!(
-        !whole || portal_alone.is_none(),
-        "datasets: headers and transactions need rpcHttp, a portal does not tell all of them"
-    );
-    Ok(set)
 }
 
 fn scope(raw: Option<&RawScope>) -> Result<Scope> {

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_archive::{Cache, OrPolicy, QueryLimits};
 use chronolith_serve::{AnswerLimits, Limits};
 
+use super::adfs::Versions;
 use super::raw::{RawLimits, RawPlanner};
 use super::{AlertSettings, ChainSettings};
 
@@ -55,6 +56,8 @@ pub(super) fn cache(mib: Option<u64>) -> Result<Cache> {
 pub(super) struct Shared {
     pub(super) cache: Cache,
     pub(super) queries: QueryLimits,
+    /// Versions of ADFS contracts.
+    pub(super) adfs: Versions,
     pub(super) alerts: AlertSettings,
 }
 

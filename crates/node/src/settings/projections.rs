@@ -117,7 +117,7 @@ pub(super) fn fees(
     }))
 }
 
-fn address_of(text: &str) -> Result<[u8; 20]> {
+pub(super) fn address_of(text: &str) -> Result<[u8; 20]> {
     let bytes = parse_hex(text).and_then(|bytes| <[u8; 20]>::try_from(bytes.as_ref()).ok());
     bytes.with_context(|| format!("`{text}` is not an address: 0x and 40 digits"))
 }

@@ -229,6 +229,21 @@ pub(crate) struct RawVersion {
     /// Further fields of its events.
     #[serde(default, alias = "extra_fields")]
     pub(crate) extra_fields: Vec<String>,
+    /// What is refused.
+    #[serde(default)]
+    pub(crate) guards: RawGuards,
+}
+
+/// What is refused of a version's updates.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct RawGuards {
+    /// Feeds of an update at the most [default: 10000].
+    #[serde(alias = "feeds_length")]
+    pub(crate) feeds_length: Option<u32>,
+    /// Lanes above 8191: reject, or mask as newer contracts do [default: reject].
+    #[serde(alias = "lane_policy")]
+    pub(crate) lane_policy: Option<String>,
 }
 
 /// An implementation behind a proxy.
@@ -291,7 +306,7 @@ pub(crate) struct RawChain {
     /// Milliseconds from one look for new blocks to the next.
     #[serde(alias = "poll_ms")]
     pub(crate) poll_ms: Option<u64>,
-    /// The contract whose events are projected.
+    /// The ADFS contract, a proxy, whose updates are projected.
     #[serde(
         alias = "contract_address",
         alias = "proxyAddress",
@@ -303,6 +318,9 @@ pub(crate) struct RawChain {
     /// Signatures of events, by version.
     #[serde(alias = "topic_names")]
     pub(crate) topic_names: BTreeMap<String, String>,
+    /// Bytes of an update's calldata at the most [default: 131072].
+    #[serde(alias = "max_calldata_bytes")]
+    pub(crate) max_calldata_bytes: Option<usize>,
     /// When people want to be told.
     #[serde(alias = "alerts_config")]
     pub(crate) alerts_config: Option<RawAlerts>,

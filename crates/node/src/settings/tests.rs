@@ -1,6 +1,7 @@
 //! Files that load, and files that do not, each with its message.
 
 use super::*;
+use chronolith_model::Dataset;
 
 #[track_caller]
 fn refused(text: &str, expected: &str) {
@@ -104,7 +105,7 @@ fn the_document_of_the_oracle_team_loads() {
     };
     assert_eq!(chain.start_block, 19_000_000);
     assert_eq!(chain.ranges.most, 20_000);
-    assert!(chain.has_adfs);
+    assert!(chain.adfs.is_some());
     let dual = Finality::Dual {
         l2_depth: 30,
         l1_confirmations: 12,

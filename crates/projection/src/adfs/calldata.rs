@@ -74,6 +74,17 @@ impl Default for Limits {
     }
 }
 
+impl LanePolicy {
+    /// As settings name it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reject => "reject",
+            Self::Mask => "mask",
+        }
+    }
+}
+
 impl HeaderForm {
     /// The fields that such calldata has beside feeds and rows.
     #[must_use]

@@ -9,6 +9,7 @@ mod totals;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use chronolith_model::{Dataset, DatasetSet};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
@@ -73,6 +74,7 @@ impl Fees {
             topic0: topic0
                 .map(|(_, topic)| Bytes::copy_from_slice(topic.as_slice()))
                 .collect(),
+            datasets: DatasetSet::of(&[Dataset::Logs]),
         };
         Ok(Self {
             chain: crate::chain_id(chain)?,
@@ -133,7 +135,10 @@ impl Projection for Fees {
                 Err(why) => quarantine(&mut rows, (self.chain, "fees"), one, why),
             }
         }
-        Ok(Projected { rows, pause: None })
+        Ok(Projected {
+            rows,
+            ..Projected::default()
+        })
     }
 }
 

@@ -8,6 +8,8 @@
     reason = "each test file uses its own part, and a test may panic"
 )]
 
+pub mod adfs;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -66,6 +68,8 @@ pub struct TestChain {
     pub blocks: Mutex<Vec<Block>>,
     /// Every block that was ever in the tail, by hash.
     pub ever: Mutex<BTreeMap<Hash32, Block>>,
+    /// What ADFS transactions blocks have, by hash.
+    pub sent: Mutex<BTreeMap<Hash32, Vec<adfs::Sent>>>,
 }
 
 impl Live for TestChain {
@@ -96,6 +100,7 @@ impl TestChain {
             tail: Mutex::new(Tail::new(64 << 20, None)),
             blocks: Mutex::default(),
             ever: Mutex::default(),
+            sent: Mutex::default(),
         })
     }
 
@@ -119,6 +124,11 @@ impl TestChain {
     /// A block on the head, with transactions of these seeds; each has one event, and some more. A
     /// transaction with a seed that an earlier block had is that transaction, mined again.
     pub fn extend(&self, fork: u64, txs: &[u64]) -> Block {
+        self.extend_by(fork, |clock| block_of(clock, txs))
+    }
+
+    /// A block on the head.
+    pub fn extend_by(&self, fork: u64, make: impl FnOnce(BlockClock) -> Block) -> Block {
         let mut blocks = self.blocks.lock().unwrap();
         let number = blocks.len() as u64;
         let parent_hash = blocks
@@ -130,7 +140,7 @@ impl TestChain {
             parent_hash,
             timestamp: GENESIS_TIME + 10 * number,
         };
-        let block = block_of(clock, txs);
+        let block = make(clock);
         self.tail.lock().unwrap().push(block.clone()).unwrap();
         self.ever
             .lock()

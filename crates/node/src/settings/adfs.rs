@@ -1,0 +1,268 @@
+//! The ADFS contract of a chain: which versions of it there are, and how their updates are read.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use bytes::Bytes;
+use chronolith_model::{Dataset, DatasetSet, Scope, ScopeEntry};
+use chronolith_projection::adfs::{AdfsSettings, AdfsVersion, LanePolicy, Limits};
+
+use super::projections::address_of;
+use super::raw::{RawChain, RawSettings, RawVersion};
+
+/// Most bytes of calldata that may be let through: no chain takes more.
+const CALLDATA_BYTES_MAX: usize = 16 << 20;
+/// Most feeds that may be let through.
+const FEEDS_MAX: u32 = 1_000_000;
+
+/// What is said of all chains.
+#[derive(Default)]
+pub(super) struct Versions {
+    versions: BTreeMap<u32, AdfsVersion>,
+    implementations: BTreeMap<[u8; 20], u32>,
+}
+
+impl Versions {
+    pub(super) fn new(raw: &RawSettings) -> Result<Self> {
+        let mut all = Self::default();
+        for (key, version) in &raw.versions {
+            let place = || format!("versions.{key}");
+            let number = number_of(key).with_context(place)?;
+            all.versions
+                .insert(number, version_of(version).with_context(place)?);
+        }
+        for (key, one) in &raw.impl_version_map {
+            let place = || format!("implVersionMap.{key}");
+            let address = address_of(key).with_context(place)?;
+            let known = all.versions.contains_key(&one.version);
+            let number = one.version;
+            ensure!(known, "{}: there is no versions.{number}", place());
+            all.implementations.insert(address, number);
+        }
+        Ok(all)
+    }
+}
+
+fn number_of(key: &str) -> Result<u32> {
+    let number = key.parse().ok().filter(|number| *number <= i32::MAX as u32);
+    number.with_context(|| format!("`{key}` is not the number of a version"))
+}
+
+/// The event is said by each chain.
+fn version_of(raw: &RawVersion) -> Result<AdfsVersion> {
+    let guards = &raw.guards;
+    let feeds_max = guards.feeds_length.unwrap_or(Limits::default().feeds_max);
+    ensure!(
+        (1..=FEEDS_MAX).contains(&feeds_max),
+        "guards.feedsLength: {feeds_max} is not between 1 and {FEEDS_MAX}"
+    );
+    let lanes = match guards.lane_policy.as_deref() {
+        None | Some("reject") => LanePolicy::Reject,
+        Some("mask") => LanePolicy::Mask,
+        Some(other) => bail!("guards.lanePolicy: `{other}` is neither reject nor mask"),
+    };
+    Ok(AdfsVersion {
+        signature: String::new(),
+        has_block_number: raw.has_block_number,
+        extra_fields: raw.extra_fields.clone(),
+        feeds_max,
+        lanes,
+    })
+}
+
+/// The contract of a chain, where there is one. Whatever is missing is an error now, not at the first
+/// upgrade.
+pub(super) fn contract(raw: &RawChain, shared: &Versions) -> Result<Option<AdfsSettings>> {
+    let Some(address) = &raw.contract_address else {
+        return Ok(None);
+    };
+    let proxy = address_of(address).context("contractAddress")?;
+    let mut versions = BTreeMap::new();
+    for (key, signature) in &raw.topic_names {
+        let number = number_of(key).with_context(|| format!("topicNames.{key}"))?;
+        let known = shared.versions.get(&number);
+        let known =
+            known.with_context(|| format!("topicNames.{key}: there is no versions.{number}"))?;
+        let version = AdfsVersion {
+            signature: signature.clone(),
+            ..known.clone()
+        };
+        versions.insert(number, version);
+    }
+    ensure!(
+        !versions.is_empty(),
+        "topicNames: contractAddress needs the event of each version, as in \
+         \"topicNames\": {{ \"1\": \"DataFeedsUpdated(uint256)\" }}, and a profile of it in versions"
+    );
+    let mut used = shared.implementations.values();
+    if let Some(number) = used.find(|number| !versions.contains_key(number)) {
+        bail!(
+            "topicNames.{number}: implVersionMap names version {number}, and its event is missing"
+        );
+    }
+    let most = raw.max_calldata_bytes;
+    let most = most.unwrap_or(Limits::default().calldata_bytes_max);
+    ensure!(
+        (1..=CALLDATA_BYTES_MAX).contains(&most),
+        "maxCalldataBytes: {most} is not between 1 and {CALLDATA_BYTES_MAX}"
+    );
+    let settings = AdfsSettings {
+        proxy,
+        start_block: raw.start_block.unwrap_or(0),
+        versions,
+        implementations: shared.implementations.clone(),
+        calldata_bytes_max: most,
+    };
+    settings.check()?;
+    Ok(Some(settings))
+}
+
+/// What is kept of a chain must hold what is projected: the updates are in its transactions.
+pub(super) fn widen(
+    datasets: DatasetSet,
+    scope: Scope,
+    (contract, from_portal): (Option<&AdfsSettings>, bool),
+) -> Result<(DatasetSet, Scope)> {
+    let Some(contract) = contract else {
+        return Ok((datasets, scope));
+    };
+    ensure!(
+        !from_portal,
+        "contractAddress: the updates are in transactions, and a portal does not tell all of them: give \
+         rpcHttp as well"
+    );
+    let needed = [Dataset::Logs, Dataset::TxHashes, Dataset::Transactions];
+    let kept = Dataset::ALL.into_iter();
+    let kept = kept.filter(|one| datasets.contains(*one) || needed.contains(one));
+    let datasets = DatasetSet::of(&kept.collect::<Vec<_>>());
+    let Scope::Only(mut entries) = scope else {
+        return Ok((datasets, scope));
+    };
+    entries.push(ScopeEntry {
+        emitter: Some(Bytes::copy_from_slice(&contract.proxy)),
+        topic0: None,
+    });
+    Ok((datasets, Scope::only(entries)))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::settings::Settings;
+    use crate::settings::tests::ORACLE_EXAMPLE;
+    use chronolith_model::{Dataset, Scope};
+    use chronolith_projection::adfs::LanePolicy;
+
+    fn parse(changes: &[(&str, &str)]) -> anyhow::Result<Settings> {
+        let mut text = ORACLE_EXAMPLE.to_owned();
+        for (from, to) in changes {
+            assert!(text.contains(from), "no {from}");
+            text = text.replace(from, to);
+        }
+        Settings::parse(&text, false)
+    }
+
+    #[test]
+    fn the_example_of_the_document_is_a_contract_with_two_versions() {
+        let settings = parse(&[]).unwrap();
+        let chain = &settings.chains[0];
+        let adfs = chain.adfs.as_ref().unwrap();
+        assert_eq!(adfs.proxy, [0x44; 20]);
+        assert_eq!(adfs.start_block, 19_000_000);
+        assert_eq!(adfs.implementations[&[0x11; 20]], 1);
+        assert_eq!(adfs.implementations[&[0x33; 20]], 2);
+        assert_eq!(adfs.versions[&1].signature, "DataFeedsUpdated(uint256)");
+        assert!(adfs.versions[&1].has_block_number && !adfs.versions[&2].has_block_number);
+        assert_eq!(adfs.versions[&1].feeds_max, 10_000);
+        assert_eq!(adfs.calldata_bytes_max, 128 << 10);
+        for kept in [Dataset::Logs, Dataset::TxHashes, Dataset::Transactions] {
+            assert!(chain.datasets.contains(kept), "{kept:?}");
+        }
+    }
+
+    #[test]
+    fn guards_and_scopes_are_taken() {
+        let settings = parse(&[
+            (
+                r#""extraFields": [] }"#,
+                r#""extraFields": [], "guards": { "feedsLength": 7, "lanePolicy": "mask" } }"#,
+            ),
+            (
+                r#""startBlock": 19000000"#,
+                r#""startBlock": 19000000, "maxCalldataBytes": 4096, "datasets": ["logs"],
+                   "logs": { "addresses": ["0x5555555555555555555555555555555555555555"] }"#,
+            ),
+        ]);
+        let settings = settings.unwrap();
+        let chain = &settings.chains[0];
+        let adfs = chain.adfs.as_ref().unwrap();
+        let first = &adfs.versions[&1];
+        assert_eq!((first.feeds_max, first.lanes), (7, LanePolicy::Mask));
+        assert_eq!(adfs.calldata_bytes_max, 4_096);
+        assert!(chain.datasets.contains(Dataset::Transactions));
+        let Scope::Only(entries) = &chain.scope else {
+            panic!()
+        };
+        assert_eq!(entries.len(), 2);
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_its_place() {
+        for (from, to, expected) in [
+            (
+                r#""1": "DataFeedsUpdated(uint256)", "#,
+                "",
+                "chains[0]: topicNames.1: implVersionMap",
+            ),
+            (
+                r#""2": "DataFeeds"#,
+                r#""3": "DataFeeds"#,
+                "topicNames.3: there is no versions.3",
+            ),
+            (
+                r#""version": 2"#,
+                r#""version": 5"#,
+                "there is no versions.5",
+            ),
+            (r#""topicNames""#, r#""rpcWs2""#, "rpcWs2"),
+            (
+                "0x4444444444444444444444444444444444444444",
+                "0x44",
+                "contractAddress: `0x44`",
+            ),
+            (
+                "0x3333333333333333333333333333333333333333",
+                "0x33",
+                "implVersionMap.0x33",
+            ),
+            (
+                r#""hasBlockNumber": true"#,
+                r#""hasBlockNumber": false"#,
+                "versions.1.extraFields",
+            ),
+            (
+                r#""extraFields": []"#,
+                r#""guards": { "lanePolicy": "maybe" }"#,
+                "versions.1: guards.lanePolicy",
+            ),
+            (
+                r#""extraFields": []"#,
+                r#""guards": { "feedsLength": 0 }"#,
+                "versions.1: guards.feedsLength",
+            ),
+            (
+                r#""startBlock": 19000000"#,
+                r#""maxCalldataBytes": 0"#,
+                "maxCalldataBytes: 0",
+            ),
+            (
+                r#""versions": { "1""#,
+                r#""versions": { "one""#,
+                "versions.one",
+            ),
+        ] {
+            let error = parse(&[(from, to)]).unwrap_err();
+            let said = format!("{error:#}");
+            assert!(said.contains(expected), "{said}");
+        }
+    }
+}

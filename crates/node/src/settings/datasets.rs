@@ -1,0 +1,47 @@
+//! Which datasets of a chain are kept.
+
+use anyhow::{Context as _, Result, ensure};
+use chronolith_model::{Dataset, DatasetSet};
+use chronolith_source::portal::PortalSettings;
+
+/// What is asked for, or what the source tells all of.
+pub(super) fn datasets(
+    names: Option<&[String]>,
+    portal: Option<&PortalSettings>,
+    portal_alone: Option<&PortalSettings>,
+) -> Result<DatasetSet> {
+    match names {
+        Some(names) => named(names, portal_alone),
+        // What a portal tells all of.
+        None if portal.is_some() => Ok(DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes])),
+        None => Ok(DatasetSet::of(&[
+            Dataset::Headers,
+            Dataset::Logs,
+            Dataset::TxHashes,
+        ])),
+    }
+}
+
+fn named(names: &[String], portal_alone: Option<&PortalSettings>) -> Result<DatasetSet> {
+    let mut sets = Vec::new();
+    for name in names {
+        let found = Dataset::ALL
+            .into_iter()
+            .find(|dataset| dataset.name() == name);
+        let known: Vec<&str> = Dataset::ALL.iter().map(|dataset| dataset.name()).collect();
+        sets.push(
+            found.with_context(|| format!("datasets: `{name}` is none of {}", known.join(", ")))?,
+        );
+    }
+    let set = DatasetSet::of(&sets);
+    ensure!(
+        !set.contains(Dataset::Transactions) || set.contains(Dataset::TxHashes),
+        "datasets: transactions needs tx_hashes"
+    );
+    let whole = set.contains(Dataset::Headers) || set.contains(Dataset::Transactions);
+    ensure!(
+        !whole || portal_alone.is_none(),
+        "datasets: headers and transactions need rpcHttp, a portal does not tell all of them"
+    );
+    Ok(set)
+}

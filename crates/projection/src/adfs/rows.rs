@@ -1,0 +1,330 @@
+//! Updates of one transaction as rows.
+
+use std::borrow::Cow;
+
+use alloy_primitives::Address;
+use bytes::Bytes;
+use chronolith_model::Hash32;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::calldata::{Profile, block_number, decode};
+use super::decoded::{Decoded, Header};
+use super::pair::{Pairing, event_block_number, pair};
+use super::to_bytes16;
+use super::unwrap::{Call, find};
+use crate::feed::Found;
+use crate::project::quarantine_for;
+use crate::rows::{Rows, Table};
+
+/// The projection's name.
+pub(super) const NAME: &str = "adfs";
+
+/// There is no calldata for an event, and only a call trace could show it.
+const NO_CALLDATA: &str = "noCalldata";
+/// An event of another version than the one in force.
+const OTHER_VERSION: &str = "otherVersion";
+
+pub(super) const EVENTS: Table = Table {
+    name: "adfs_event_rows",
+    columns: "chain_id,block_number,block_hash,block_timestamp,tx_hash,log_index,topic0,version,\
+              calldata,extra",
+    partitioned: true,
+};
+const INPUTS: Table = Table {
+    name: "tx_input_rows",
+    columns: "chain_id,block_number,block_hash,block_timestamp,tx_hash,version,selector,decoded",
+    partitioned: true,
+};
+pub(super) const FEEDS: Table = Table {
+    name: "feed_update_rows",
+    columns: "chain_id,block_number,block_hash,block_timestamp,tx_hash,log_index,position,version,\
+              stride,feed_id,rb_index,data,extra",
+    partitioned: true,
+};
+const RING: Table = Table {
+    name: "ring_buffer_update_rows",
+    columns: "chain_id,block_number,block_hash,block_timestamp,tx_hash,log_index,position,version,\
+              table_index,data,extra",
+    partitioned: true,
+};
+const VERSIONS: Table = Table {
+    name: "proxy_version_rows",
+    columns: "chain_id,block_number,block_hash,block_timestamp,tx_hash,log_index,version,\
+              implementation,topic_hash",
+    partitioned: false,
+};
+/// Those with a partition for each chain and month.
+pub(super) const PARTITIONED: &[&str] = &[EVENTS.name, INPUTS.name, FEEDS.name, RING.name];
+
+/// A version as rows need it.
+#[derive(Clone, Debug)]
+pub(super) struct Version {
+    pub(super) number: u32,
+    pub(super) topic0: [u8; 32],
+    pub(super) profile: Profile,
+}
+
+/// What is the same for all rows.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) chain: i64,
+    pub(super) proxy: Address,
+}
+
+/// An event, and the version in force where it is.
+pub(super) struct Event<'a> {
+    pub(super) found: &'a Found<'a>,
+    pub(super) version: &'a Version,
+}
+
+/// What is needed of a transaction.
+#[derive(Deserialize)]
+struct Body<'a> {
+    #[serde(borrow)]
+    hash: Cow<'a, str>,
+    #[serde(borrow, default)]
+    to: Option<Cow<'a, str>>,
+    #[serde(borrow, alias = "data")]
+    input: Cow<'a, str>,
+}
+
+/// Who was called, and with what.
+pub(super) struct Input {
+    to: Option<Address>,
+    bytes: Vec<u8>,
+}
+
+impl Input {
+    /// The transaction with a hash: where it should be, or wherever it is.
+    pub(super) fn of(bodies: &[Bytes], index: u32, hash: &Hash32) -> Option<Self> {
+        let expected = bodies.get(index as usize);
+        let all = expected.into_iter().chain(bodies);
+        let mut found = all.filter_map(|body| serde_json::from_slice::<Body<'_>>(body).ok());
+        let body = found.find(|body| {
+            const_hex::decode(body.hash.as_bytes()).is_ok_and(|found| found == hash.as_bytes())
+        })?;
+        let to = body.to.map(|to| to.parse::<Address>()).transpose().ok()?;
+        let bytes = const_hex::decode(body.input.as_bytes()).ok()?;
+        Some(Self { to, bytes })
+    }
+}
+
+/// Writes down an upgrade.
+pub(super) fn put_upgrade(
+    rows: &mut Rows,
+    place: Place,
+    event: &Event<'_>,
+    implementation: &[u8; 20],
+) {
+    let (found, version) = (event.found, event.version);
+    rows.row(&VERSIONS, &found.block)
+        .block(place.chain, &found.block)
+        .hash(&found.tx_hash)
+        .int4(found.log.log_index())
+        .int4(version.number)
+        .bytes(implementation)
+        .bytes(&version.topic0);
+}
+
+/// Writes down the events of one transaction: as rows, or as what could not be projected.
+pub(super) fn put_transaction(
+    rows: &mut Rows,
+    place: Place,
+    events: &[Event<'_>],
+    input: Option<&Input>,
+) {
+    let mut due = Vec::new();
+    for event in events {
+        if event.found.log.topic(0) == Some(event.version.topic0.as_slice()) {
+            due.push(event);
+        } else {
+            let why = format!("version {} is in force here", event.version.number);
+            refuse(rows, place, event.found, (OTHER_VERSION, &why));
+        }
+    }
+    let (Some(first), Some(input)) = (due.first(), input) else {
+        let why = "the body of the transaction cannot be read";
+        let none = |event: &&Event<'_>| refuse(rows, place, event.found, (NO_CALLDATA, why));
+        return due.iter().for_each(none);
+    };
+    let calls = match find(input.to, &input.bytes, place.proxy) {
+        Ok(calls) => calls,
+        Err(none) => {
+            let why = none.to_string();
+            let none = |event: &&Event<'_>| refuse(rows, place, event.found, (NO_CALLDATA, &why));
+            return due.iter().for_each(none);
+        }
+    };
+    let form = first.version.profile.header;
+    let numbers: Vec<_> = calls
+        .iter()
+        .map(|call| block_number(call.calldata, form))
+        .collect();
+    let told = due
+        .iter()
+        .map(|event| event_block_number(event.found.log.data()));
+    let told: Vec<_> = told.collect();
+    let mut updates = Vec::new();
+    for (event, pairing) in due.iter().zip(pair(&numbers, &told)) {
+        let call = match pairing {
+            Pairing::ByNumber(at) | Pairing::ByOrder(at) | Pairing::Disagreeing(at) => {
+                calls.get(at)
+            }
+            Pairing::Alone => None,
+        };
+        let Some(call) = call else {
+            let why = "there are more events than calls of the proxy";
+            refuse(rows, place, event.found, (NO_CALLDATA, why));
+            continue;
+        };
+        match decode(call.calldata, &event.version.profile) {
+            Ok(decoded) => updates.push((*event, call, decoded)),
+            Err(fault) => {
+                let why = fault.to_string();
+                refuse(rows, place, event.found, (fault.reason().as_str(), &why));
+            }
+        }
+    }
+    for (event, call, decoded) in &updates {
+        put_event(rows, place, event, (call, decoded, &input.bytes));
+        put_feeds(rows, place, event, decoded);
+        put_ring(rows, place, event, decoded);
+    }
+    put_input(rows, place, &updates, &input.bytes);
+}
+
+fn refuse(rows: &mut Rows, place: Place, found: &Found<'_>, why: (&str, &str)) {
+    quarantine_for(rows, (place.chain, NAME), found, why);
+}
+
+fn put_event(
+    rows: &mut Rows,
+    place: Place,
+    event: &Event<'_>,
+    (call, decoded, input): (&Call<'_>, &Decoded, &[u8]),
+) {
+    let found = event.found;
+    rows.row(&EVENTS, &found.block)
+        .block(place.chain, &found.block)
+        .hash(&found.tx_hash)
+        .int4(found.log.log_index())
+        .bytes(&event.version.topic0)
+        .int4(event.version.number)
+        .bytes(input)
+        .json(&Value::Object(extra_of(found, call, decoded)));
+}
+
+/// What there is to say of an event beside its columns.
+fn extra_of(found: &Found<'_>, call: &Call<'_>, decoded: &Decoded) -> Map<String, Value> {
+    let mut extra = decoded.header.extra();
+    extra.insert("wrapper".to_owned(), json!(call.wrappers.to_string()));
+    extra.insert("offset".to_owned(), json!(call.offset));
+    if let Header::BlockNumber(number) = decoded.header {
+        extra.insert("blockNumber".to_owned(), json!(number.to_string()));
+        let told = event_block_number(found.log.data());
+        if told != Some(number) {
+            let told = told.map(|told| told.to_string());
+            extra.insert("eventBlockNumber".to_owned(), json!(told));
+        }
+    }
+    let apart: Vec<Value> = decoded
+        .disagreements
+        .iter()
+        .map(|one| json!({ "position": one.feed, "index": one.rb_index, "tableLane": one.table_lane }))
+        .collect();
+    let high: Vec<Value> = decoded
+        .high_lanes
+        .iter()
+        .map(|one| json!({ "position": one.row, "lane": one.lane, "value": one.value }))
+        .collect();
+    for (name, list) in [("disagreements", apart), ("highLanes", high)] {
+        if !list.is_empty() {
+            extra.insert(name.to_owned(), Value::Array(list));
+        }
+    }
+    extra
+}
+
+fn put_feeds(rows: &mut Rows, place: Place, event: &Event<'_>, decoded: &Decoded) {
+    let found = event.found;
+    let common = decoded.header.extra();
+    for feed in decoded.distinct_feeds() {
+        let mut extra = common.clone();
+        if feed.slot_offset != 0 {
+            extra.insert("slotOffset".to_owned(), json!(feed.slot_offset));
+        }
+        if feed.spill {
+            extra.insert("spill".to_owned(), json!(true));
+        }
+        if let Some(lane) = feed.table_lane.filter(|lane| *lane != feed.rb_index) {
+            extra.insert("tableLane".to_owned(), json!(lane));
+        }
+        rows.row(&FEEDS, &found.block)
+            .block(place.chain, &found.block)
+            .hash(&found.tx_hash)
+            .int4(found.log.log_index())
+            .int4(feed.position)
+            .int4(event.version.number)
+            .int2(feed.stride.into())
+            .bytes(&to_bytes16(feed.feed_id))
+            .int2(feed.rb_index)
+            .bytes(&feed.data)
+            .json(&Value::Object(extra));
+    }
+}
+
+fn put_ring(rows: &mut Rows, place: Place, event: &Event<'_>, decoded: &Decoded) {
+    let found = event.found;
+    let common = decoded.header.extra();
+    for row in decoded.distinct_rows() {
+        let mut extra = common.clone();
+        let stored = row.stored();
+        if stored != row.data {
+            let sent = const_hex::encode_prefixed(row.data);
+            extra.insert("sent".to_owned(), json!(sent));
+        }
+        rows.row(&RING, &found.block)
+            .block(place.chain, &found.block)
+            .hash(&found.tx_hash)
+            .int4(found.log.log_index())
+            .int4(row.position)
+            .int4(event.version.number)
+            .bytes(&to_bytes16(row.table_index))
+            .bytes(&stored)
+            .json(&Value::Object(extra));
+    }
+}
+
+/// One row for the whole transaction, with all of its updates.
+fn put_input(
+    rows: &mut Rows,
+    place: Place,
+    updates: &[(&Event<'_>, &Call<'_>, Decoded)],
+    input: &[u8],
+) {
+    let Some((event, first, _)) = updates.first() else {
+        return;
+    };
+    let all: Vec<Value> = updates
+        .iter()
+        .map(|(event, call, decoded)| {
+            json!({
+                "logIndex": event.found.log.log_index(),
+                "version": event.version.number,
+                "wrapper": call.wrappers.to_string(),
+                "offset": call.offset,
+                "decoded": decoded.to_json(),
+            })
+        })
+        .collect();
+    // The contract's own selector is one byte, that of a wrapper four.
+    let direct = first.offset == 0;
+    let selector = input.get(..if direct { 1 } else { 4 }).unwrap_or_default();
+    rows.row(&INPUTS, &event.found.block)
+        .block(place.chain, &event.found.block)
+        .hash(&event.found.tx_hash)
+        .int4(event.version.number)
+        .bytes(selector)
+        .json(&json!({ "updates": all }));
+}
