@@ -14,7 +14,7 @@ const OPERATIONS: &str = include_str!("../../../ops/README.md");
 
 /// Commands for projections, which come with them. One that exists is looked at like all the others, and
 /// must not stand here.
-const COMING: &[&str] = &["versions"];
+const COMING: &[&str] = &[];
 
 /// Every command of a page: lines in fences, and words in backticks.
 fn commands(page: &str) -> Vec<String> {
