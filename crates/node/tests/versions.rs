@@ -7,6 +7,7 @@
 
 mod support;
 
+use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use serde_json::json;
 use support::Bench;
@@ -14,10 +15,10 @@ use support::Bench;
 const FIRST: &str = "0x1111111111111111111111111111111111111111";
 const STRANGER: &str = "0x2222222222222222222222222222222222222222";
 
-fn bench(url: &str) -> Bench {
+fn bench(node: &str, url: &str) -> Bench {
     let contract = r#", "contractAddress": "0x4444444444444444444444444444444444444444",
         "topicNames": { "1": "DataFeedsUpdated(uint256)" }"#;
-    let bench = Bench::new(&["http://127.0.0.1:1".to_owned()], contract);
+    let bench = Bench::new(&[node.to_owned()], contract);
     let more = format!(
         r#""db": {{ "url": "{url}" }}, "versions": {{ "1": {{ "hasBlockNumber": true }} }},
            "implVersionMap": {{ "{FIRST}": {{ "version": 1 }} }}, "chains""#
@@ -28,15 +29,17 @@ fn bench(url: &str) -> Bench {
 
 #[test]
 fn a_contract_without_a_database_is_refused() {
-    let bench = bench("");
+    let bench = bench("http://127.0.0.1:1", "");
     bench.refused(&["run"], "there is no database for them: set PG_URL");
     bench.refused(&["versions", "list"], "there is no database");
 }
 
-#[test]
-fn versions_are_added_listed_and_must_fit_the_settings() {
+#[tokio::test(flavor = "multi_thread")]
+async fn versions_are_added_listed_and_must_fit_the_settings() {
     let server = TempPostgres::start(&TempPostgresOptions::default()).unwrap();
-    let bench = bench(&server.url);
+    let node = EvmNode::new(EvmSpec::tiny(31), 30);
+    let node = RpcServer::start(node, RpcOptions::default()).await.unwrap();
+    let bench = bench(&node.url(), &server.url);
     bench.say(&["db", "init"]);
     assert_eq!(bench.json(&["versions", "list", "--json"]), json!([]));
     let add = |implementation, version| {

@@ -235,7 +235,10 @@ impl Projector {
                     running.retain(|one| *one != at);
                     continue;
                 }
-                counts.insert(projection.name().to_owned(), projected.rows.count() as u64);
+                counts.insert(
+                    projection.name().to_owned(),
+                    projection.events(&projected.rows),
+                );
                 all.extend(projected.rows);
             }
             due.push(at);

@@ -30,6 +30,10 @@ pub(crate) trait Projection: Send + Sync {
     fn tables(&self) -> &'static [&'static str];
     /// The rows of logs of whole blocks.
     async fn rows(&self, moment: &Moment, found: &[Found<'_>]) -> Result<Projected>;
+    /// How many events rows are of.
+    fn events(&self, rows: &Rows) -> u64 {
+        rows.count() as u64
+    }
     /// Does in the transaction that confirms rows what follows from that: those of pending blocks with
     /// these numbers and hashes, or those that are just staged.
     async fn confirmed(

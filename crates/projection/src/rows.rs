@@ -79,6 +79,12 @@ impl Rows {
         self.tables.iter().map(|one| one.count).sum()
     }
 
+    /// How many there are of one table.
+    pub(crate) fn count_of(&self, table: &Table) -> usize {
+        let of_table = self.tables.iter().filter(|one| one.table == table);
+        of_table.map(|one| one.count).sum()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.tables.is_empty()
     }

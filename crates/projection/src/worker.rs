@@ -135,8 +135,10 @@ impl Projector {
             let through = projected.next.unwrap_or(page.next) as i64;
             let pause = projected.pause.clone();
             next = pause.as_ref().map_or(through, |pause| pause.block as i64);
-            let counts =
-                Counts::from([(projection.name().to_owned(), projected.rows.count() as u64)]);
+            let counts = Counts::from([(
+                projection.name().to_owned(),
+                projection.events(&projected.rows),
+            )]);
             let name = std::iter::once(projection.name());
             let write = self.write_page(projection, job, projected, next);
             meters::timed(self.chain, name, "backfill", write).await?;

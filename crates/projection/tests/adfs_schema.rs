@@ -131,6 +131,19 @@ async fn tables_have_the_columns_indexes_and_partitions_of_the_requirement() {
         let sql = format!("SELECT count(*) FROM {table}_c1_2024_02");
         assert_eq!(number(&database, &sql).await, 1, "{table}");
     }
+    let known = format!(
+        "SELECT count(*) FROM contracts JOIN chains USING (chain_id) WHERE start_block = 0 \
+         AND proxy_address = '\\x{}' AND length(initial_topic_hash) = 32",
+        "ad".repeat(20)
+    );
+    assert_eq!(number(&database, &known).await, 1);
+    // Number and time are those of the event's block.
+    let time = format!(
+        "SELECT count(*) FROM feed_updates JOIN adfs_events USING (block_hash, block_timestamp) \
+         WHERE block_timestamp = to_timestamp({})",
+        GENESIS_TIME + 10
+    );
+    assert_eq!(number(&database, &time).await, 1);
     // A row that makes no sense is refused by the tables themselves.
     for (bad, table) in [
         ("rb_index = 8192", "feed_update_rows"),

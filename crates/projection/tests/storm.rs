@@ -11,15 +11,34 @@ mod support;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use chronolith_model::Block;
+use chronolith_projection::ProjectionSettings;
+use chronolith_projection::fees::{FeeContract, Fees};
 use chronolith_projection::{Database, Error, Following, Projector, jobs, leases};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
-use support::{Row, TestChain, database, expected, number, projector, stored};
+use support::adfs::{self, settings_beside};
+use support::{CONTRACT, Row, TestChain, database, expected, number, stored};
 
 const STEPS: usize = 160;
 
 /// Blocks by their fork and their transactions.
 type Blocks = Vec<(u64, Vec<u64>)>;
+
+/// Both projections of a chain.
+fn projector(database: &Database, chain: &Arc<TestChain>, holder: &str) -> Projector {
+    let contracts = vec![FeeContract {
+        address: CONTRACT,
+        from_block: 0,
+    }];
+    let settings = ProjectionSettings {
+        fees: Some(Fees::new(chain.id, contracts).unwrap()),
+        adfs: Some(settings_beside()),
+        job_blocks: Some(7),
+        ..ProjectionSettings::default()
+    };
+    Projector::new(database.clone(), chain.feed(), settings, holder).unwrap()
+}
 
 struct Storm {
     rng: StdRng,
@@ -130,7 +149,8 @@ impl Storm {
                 let head = self.chain.head().map_or(0, |head| head.number);
                 let from = self.rng.random_range(0..=head);
                 let range = (from, self.rng.random_range(from..=head));
-                jobs::enqueue(database, (self.chain.id, "fees"), range, 5)
+                let which = ["fees", "adfs"][self.rng.random_range(0..2)];
+                jobs::enqueue(database, (self.chain.id, which), range, 5)
                     .await
                     .unwrap();
             }
@@ -185,6 +205,23 @@ fn assert_once(rows: &[Row], seed: u64, step: usize) {
     }
 }
 
+/// Rows of feeds are those of the chain, and the newest values are those of its final blocks.
+async fn check_adfs(
+    database: &Database,
+    chain: &TestChain,
+    on_chain: &[(Block, &str)],
+    at: (u64, usize),
+) {
+    let tables = adfs::stored(database, chain.id).await;
+    let (feeds, latest) = adfs::expected_beside(on_chain);
+    let alive = tables.feeds.into_iter();
+    let alive: BTreeSet<String> = alive.filter(|row| !row.contains("dropped")).collect();
+    let missing: Vec<_> = feeds.difference(&alive).collect();
+    let odd: Vec<_> = alive.difference(&feeds).collect();
+    assert_eq!((missing, odd), (vec![], vec![]), "seed and step {at:?}");
+    assert_eq!(tables.latest, latest, "seed and step {at:?}");
+}
+
 async fn storm(database: &Database, seed: u64) -> usize {
     let chain = TestChain::new(100 + seed).await;
     let both = ["one", "two"].map(|name| (projector(database, &chain, name), Following::default()));
@@ -218,6 +255,7 @@ async fn storm(database: &Database, seed: u64) -> usize {
                 (block, if is_final { "confirmed" } else { "pending" })
             })
             .collect();
+        check_adfs(database, &chain, &on_chain, (seed, step)).await;
         let alive: Vec<Row> = rows
             .iter()
             .filter(|row| row.6 != "dropped")

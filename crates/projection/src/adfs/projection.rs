@@ -236,6 +236,11 @@ impl Projection for Adfs {
         PARTITIONED
     }
 
+    /// Feeds and rows of the table are many, and of one event.
+    fn events(&self, rows: &Rows) -> u64 {
+        rows.count_of(&rows::EVENTS) as u64
+    }
+
     async fn registered(&self, tx: &Transaction<'_>) -> Result<()> {
         registry::register(tx, self.place.chain, &self.settings).await
     }

@@ -246,6 +246,10 @@ fn block_of(clock: BlockClock, txs: &[u64]) -> Block {
                 &data[..40],
             );
         }
+        for (topics, data) in adfs::beside(*seed) {
+            let topics: Vec<&[u8]> = topics.iter().map(Vec::as_slice).collect();
+            push(at, &adfs::PROXY, &topics, &data);
+        }
     }
     let tx = |(index, seed): (usize, &u64)| Tx {
         index: index as u32,
@@ -256,11 +260,7 @@ fn block_of(clock: BlockClock, txs: &[u64]) -> Block {
         txs: txs.iter().enumerate().map(tx).collect(),
         logs,
         payload: Payload {
-            bodies: Some(
-                txs.iter()
-                    .map(|_| bytes::Bytes::from_static(b"{}"))
-                    .collect(),
-            ),
+            bodies: Some(txs.iter().map(|seed| adfs::body_beside(*seed)).collect()),
             ..Payload::default()
         },
     }
