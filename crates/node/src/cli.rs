@@ -188,7 +188,8 @@ pub(crate) enum Command {
     /// Watch it work: two simulated chains with reorgs and upgrades, followed into an archive.
     ///
     /// No node, database or network is needed. Everything goes to the directory `demo` of the data
-    /// directory, which is emptied first.
+    /// directory, which is emptied first. Where PostgreSQL's own programs are installed, fees of one chain
+    /// go into a private database beside it.
     Demo {
         /// Stop after this many seconds; 0 for never.
         #[arg(long, default_value_t = 0)]

@@ -123,7 +123,13 @@ fn assert_listed(shown: &str) {
         .map(|name| (*name).to_owned())
         .collect();
     let documented = documented();
-    let missing: Vec<_> = documented.difference(&exported).collect();
+    // Those of projections appear once something counts under them.
+    let (everywhere, projections) = PAGE.split_once("## Projections").unwrap();
+    assert!(projections.contains("chronolith_database_up"));
+    let missing = documented.difference(&exported);
+    let missing: Vec<_> = missing
+        .filter(|name| everywhere.contains(&format!("| `{name}` |")))
+        .collect();
     let unlisted: Vec<_> = exported.difference(&documented).collect();
     assert!(missing.is_empty(), "listed and not exported: {missing:?}");
     assert!(unlisted.is_empty(), "exported and not listed: {unlisted:?}");

@@ -30,7 +30,7 @@ mod nonce;
 
 #[cfg(feature = "contract")]
 pub mod contract;
-#[cfg(feature = "contract")]
+#[cfg(any(feature = "contract", feature = "private-postgres"))]
 pub mod testing_postgres;
 
 pub use error::{Error, Result};

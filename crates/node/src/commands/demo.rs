@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use chronolith_serve::{Limits, Served};
-use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer, UPGRADED_TOPIC};
+use chronolith_sim::evm::{EvmNode, EvmSpec, FeesSpec, RpcOptions, RpcServer, UPGRADED_TOPIC};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
+use super::demo_rows::Rows;
 use super::sim::grow;
 use super::spectator::{Spectator, say};
 use crate::chain::Chain;
@@ -32,6 +33,8 @@ struct Act {
     reorg_every: u64,
     /// Blocks from upgrade to upgrade of a proxy; 0 for no proxy.
     upgrade_every: u64,
+    /// Fees in a thousand blocks; 0 for nobody who collects them.
+    fees: u32,
 }
 
 const ACTS: [Act; 2] = [
@@ -42,6 +45,7 @@ const ACTS: [Act; 2] = [
         block_time_ms: 700,
         reorg_every: 9,
         upgrade_every: 20,
+        fees: 700,
     },
     Act {
         name: "hasty",
@@ -50,6 +54,7 @@ const ACTS: [Act; 2] = [
         block_time_ms: 250,
         reorg_every: 40,
         upgrade_every: 0,
+        fees: 0,
     },
 ];
 const LOGS_PER_BLOCK: u32 = 40;
@@ -67,6 +72,8 @@ struct Stage {
     config: PathBuf,
     /// Where the console is.
     url: String,
+    /// Where rows go, if PostgreSQL is installed.
+    rows: Option<Rows>,
 }
 
 /// Where everybody is answered, if nobody else is there.
@@ -80,7 +87,9 @@ pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<Exit> {
         Err(_) => TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?,
     };
     let stage = set(&dir, listener.local_addr()?).await?;
-    let served = Served::new(stage.chains.iter().map(serving::served).collect());
+    let fees = stage.rows.as_ref().map(Rows::reader).transpose()?;
+    let served = stage.chains.iter().map(serving::served).collect();
+    let served = Served::new(served).with_fees(fees);
     let probe = Arc::new(Chains(stage.chains.clone()));
     let mut tasks = JoinSet::new();
     for (at, act) in ACTS.iter().enumerate() {
@@ -89,6 +98,9 @@ pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<Exit> {
             tasks.spawn(async move { ingest::run(&chain).await });
             tasks.spawn(async move { grow(&node, act.block_time_ms, act.reorg_every).await });
         }
+    }
+    if let Some(rows) = &stage.rows {
+        rows.project(&stage.chains, &mut tasks).await?;
     }
     let limit = match seconds {
         0 => Duration::MAX,
@@ -111,6 +123,9 @@ pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<Exit> {
     for (chain, spectator) in stage.chains.iter().zip(&spectators) {
         chain.archive.release().await?;
         println!("  {}", spectator.sum(chain));
+    }
+    if let Some(rows) = &stage.rows {
+        println!("  {} (their database goes away now)", rows.sum().await?);
     }
     Ok(Exit::Done)
 }
@@ -154,14 +169,18 @@ fn introduce(dir: &Path) {
 
 /// Chains, those who serve them, and a settings file with both.
 async fn set(dir: &Path, address: SocketAddr) -> Result<Stage> {
+    let rows = Rows::start().await?;
     let (mut nodes, mut servers, mut entries) = (Vec::new(), Vec::new(), Vec::<Value>::new());
     for act in &ACTS {
         let mut spec = EvmSpec::mainnet(act.chain_id);
         spec.chain_id = act.chain_id;
         spec.content.logs_per_block = LOGS_PER_BLOCK;
         spec.upgrade_every = act.upgrade_every;
+        spec.fees = (act.fees > 0).then(|| FeesSpec::per_thousand_blocks(act.fees));
         let node = EvmNode::new(spec, act.blocks);
         let server = RpcServer::start(node.clone(), RpcOptions::default()).await?;
+        let collects = rows.is_some() && act.fees > 0;
+        let fees = json!({ "contracts": [hex(&FeesSpec::CONTRACT)], "jobBlocks": 500 });
         entries.push(json!({
             "chainId": act.chain_id,
             "name": act.name,
@@ -169,12 +188,15 @@ async fn set(dir: &Path, address: SocketAddr) -> Result<Stage> {
             "rpcWs": [server.ws_url()],
             "finality": { "mode": "depth", "confirmations": CONFIRMATIONS },
             "pollMs": 100,
+            "fees": collects.then_some(fees),
         }));
         servers.push(server);
         nodes.push(node);
     }
     let config = dir.join("chronolith.json");
-    let text = serde_json::to_string_pretty(&json!({ "dataDir": dir, "chains": entries }))?;
+    let db = json!({ "url": rows.as_ref().map(Rows::url) });
+    let whole = json!({ "dataDir": dir, "db": db, "chains": entries });
+    let text = serde_json::to_string_pretty(&whole)?;
     std::fs::write(&config, &text)?;
     let mut settings = Settings::parse(&text, false)?;
     // The environment may name the directory that the demo's is in.
@@ -190,6 +212,7 @@ async fn set(dir: &Path, address: SocketAddr) -> Result<Stage> {
         _servers: servers,
         config,
         url: format!("http://{address}"),
+        rows,
     })
 }
 
@@ -243,6 +266,14 @@ async fn suggest(stage: &Stage) -> bool {
         "  curl -s {}/v1/chains/{}/block/before/{time}",
         stage.url, chain.settings.chain_id
     );
+    if let Some(rows) = &stage.rows {
+        println!("  # which fees were collected last, and are they final?");
+        println!(
+            "  psql {} -c \"SELECT block_number, integrator_fee, status FROM fee_events ORDER BY 1 DESC LIMIT 5\"",
+            rows.url()
+        );
+        println!("  {program} projection state --chain {name}");
+    }
     println!("  # is the history whole, every block of it?");
     println!("  {program} verify --chain {name}");
     println!();

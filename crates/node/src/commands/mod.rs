@@ -6,6 +6,7 @@ mod backup;
 mod config;
 mod decode;
 mod demo;
+mod demo_rows;
 mod operate;
 mod projections;
 mod query;

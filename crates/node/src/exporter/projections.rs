@@ -47,7 +47,7 @@ pub(super) const METRICS: &[Described] = &[
     (
         Gauge,
         "chronolith_projection_lock_age_seconds",
-        "seconds that an advisory lock is held, by lock (backfill, finality, writer); 0 while it is free",
+        "seconds since whoever holds a lock showed that it lives, by lock (backfill, finality, writer); 0 while it is free",
     ),
     (
         Counter,
