@@ -126,11 +126,14 @@ async fn updates_become_rows_and_the_newest_values_follow() {
     // Any replay leaves everything as it is.
     let before = stored(&database, 1).await;
     assert_eq!(before.latest.len(), 6, "{:?}", before.latest);
-    jobs::enqueue(&database, (1, "adfs"), (0, 11), 4)
-        .await
-        .unwrap();
-    work_all(&one).await;
-    assert_eq!(stored(&database, 1).await, before);
+    // The last one is of old blocks alone: the newest values do not go back to them.
+    for range in [(0, 11), (2, 3)] {
+        jobs::enqueue(&database, (1, "adfs"), range, 4)
+            .await
+            .unwrap();
+        work_all(&one).await;
+        assert_eq!(stored(&database, 1).await, before, "{range:?}");
+    }
     let wrapped = "SELECT count(*) FROM adfs_events WHERE extra->>'wrapper' = 'execTransaction' \
         AND extra->>'offset' = '356'";
     assert_eq!(number(&database, wrapped).await, 1);
@@ -398,6 +401,16 @@ async fn what_a_guard_refuses_is_written_down_once_and_stops_nothing() {
         expected(&chain, &on_chain(&chain))
     );
     assert_eq!(number(&database, "SELECT count(*) FROM jobs").await, 0);
+    // Under a wider guard the one that was too long is a row, and nothing else changes.
+    one.release(&mut following).await.unwrap();
+    settings.versions.get_mut(&1).unwrap().feeds_max = 6;
+    let two = projector(&database, &chain, settings, "two");
+    two.register(GENESIS_TIME).await.unwrap();
+    work_all(&two).await;
+    wanted.retain(|reason| reason != "feedsLength");
+    assert_eq!(quarantined().await, wanted);
+    let now = stored(&database, 8).await;
+    assert_eq!((now.events.len(), now.feeds.len()), (6, 5 + 6));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -44,6 +44,7 @@ pub(super) async fn confirm(
         if has_stage(tx, EVENTS.name).await? {
             let staged = "stage_adfs_event_rows e WHERE e.chain_id = $1";
             count_odd(tx, chain, (staged, &[&chain])).await?;
+            forgive(tx, chain).await?;
         }
         if has_stage(tx, FEEDS.name).await? {
             let done = tx.execute(&upsert(STAGED), &[&chain]).await;
@@ -60,6 +61,15 @@ pub(super) async fn confirm(
     count_steps(tx, chain, &parameters).await?;
     let done = tx.execute(&upsert(OF_BLOCKS), &parameters).await;
     done.tried("move the newest values").map(|_| ())
+}
+
+/// What was refused once and is projected now, under wider guards, is not refused any more.
+async fn forgive(tx: &Transaction<'_>, chain: i64) -> Result<()> {
+    const FORGIVE: &str = "DELETE FROM quarantine q USING stage_adfs_event_rows e \
+        WHERE q.chain_id = $1 AND q.projection = $2 AND q.tx_hash = e.tx_hash \
+        AND q.log_index = e.log_index AND q.block_hash = e.block_hash";
+    let done = tx.execute(FORGIVE, &[&chain, &NAME]).await;
+    done.tried("take back what was refused").map(|_| ())
 }
 
 /// A stage is there once a row of its table was staged on this connection.
