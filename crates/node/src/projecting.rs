@@ -11,6 +11,8 @@ use chronolith_projection::{
     ChainFeed, Database, Error, Following, Live, ProjectionSettings, Projector,
 };
 
+use futures::future::join_all;
+
 use crate::chain::Chain;
 use crate::clock::{now, precise_now};
 use crate::exporter::observe_projections;
@@ -139,14 +141,21 @@ async fn check_contracts(chain: &Chain) -> Result<()> {
 
 /// Gives back what this process holds, so that nobody has to wait.
 pub(crate) async fn release(projectors: &[Option<Arc<Projector>>]) {
-    for projector in projectors.iter().flatten() {
-        let released = tokio::time::timeout(RELEASE_WITHIN, projector.release_all()).await;
-        if !matches!(released, Ok(Ok(()))) {
-            tracing::warn!(
-                chain = projector.chain(),
-                "locks were not released: they run out"
-            );
-        }
+    join_all(projectors.iter().flatten().map(|one| release_one(one))).await;
+}
+
+/// Gives back what this process holds of a chain.
+pub(crate) async fn release_one(projector: &Projector) {
+    let release = async {
+        projector.put_jobs_back().await?;
+        projector.release_all().await
+    };
+    let released = tokio::time::timeout(RELEASE_WITHIN, release).await;
+    if !matches!(released, Ok(Ok(()))) {
+        tracing::warn!(
+            chain = projector.chain(),
+            "locks were not released: they run out"
+        );
     }
 }
 
@@ -280,9 +289,24 @@ pub(crate) async fn catch_up(projector: &Projector) -> Result<()> {
     while projector.follow(&mut following).await?.waiting {
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    while projector.work().await? {}
+    work_off(projector).await?;
     projector.release(&mut following).await?;
     Ok(())
+}
+
+/// Works until no job is left, also none that waits or is somebody else's.
+pub(crate) async fn work_off(projector: &Projector) -> Result<()> {
+    loop {
+        while projector.work().await? {}
+        match projector.jobs_left().await? {
+            (0, 0) => return Ok(()),
+            (0, dead) => bail!(
+                "chain {}: {dead} jobs were given up: look at them with `chronolith jobs list`",
+                projector.chain()
+            ),
+            _ => tokio::time::sleep(LOOK_EVERY).await,
+        }
+    }
 }
 
 fn tell(chain: &Chain, error: &Error) {

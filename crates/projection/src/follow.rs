@@ -126,13 +126,18 @@ impl Projector {
     }
 
     async fn follow_once(&self, following: &mut Following) -> Result<Round> {
-        let Some((writer, finality)) = self.hold(following).await? else {
-            return Ok(Round {
-                waiting: true,
-                ..Round::default()
-            });
-        };
         let moment = self.feed.moment().await?;
+        let waiting = Round {
+            waiting: true,
+            ..Round::default()
+        };
+        if self.is_behind(following, &moment).await? {
+            self.release(following).await?;
+            return Ok(waiting);
+        }
+        let Some((writer, finality)) = self.hold(following).await? else {
+            return Ok(waiting);
+        };
         following
             .done
             .resize_with(self.projections.len(), Done::new);
@@ -164,6 +169,19 @@ impl Projector {
         }
         self.note_seen(&writer, following, &moment).await?;
         Ok(round)
+    }
+
+    /// Whether what is final in the database is above everything known here: somebody else knows more.
+    async fn is_behind(&self, following: &Following, moment: &Moment) -> Result<bool> {
+        let tip = moment.tip().map_or(-1, |tip| tip.number as i64);
+        if let (Some(_), Some(safe)) = (&following.held, following.safe) {
+            return Ok(tip < safe);
+        }
+        const SAFE: &str = "SELECT last_safe_block FROM processing_state WHERE chain_id = $1";
+        let client = self.database.client().await?;
+        let safe = client.query_one(SAFE, &[&self.chain]).await;
+        let safe: i64 = safe.tried("read the last safe block")?.get(0);
+        Ok(tip < safe)
     }
 
     /// Takes the leases, or shows that whoever holds them lives. None where somebody else does.

@@ -58,6 +58,8 @@ impl Job {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimer<'a> {
     pub(crate) worker: &'a str,
+    /// What its projection was told: whoever was told something else would leave rows out.
+    pub(crate) settings: &'a serde_json::Value,
     /// Blocks of a new job.
     pub(crate) blocks: i64,
     pub(crate) ttl: Duration,
@@ -73,19 +75,22 @@ pub(crate) async fn claim_again(
         UPDATE jobs SET status = 'processing', attempts = attempts + 1, token = nextval('job_tokens'), \
             locked_by = $3, locked_until = now() + $4 * interval '1 second', updated_at = now() \
         WHERE id = (SELECT j.id FROM jobs j JOIN projections p USING (chain_id, projection) \
-            WHERE j.chain_id = $1 AND j.projection = $2 AND p.paused_at IS NULL \
+            WHERE j.chain_id = $1 AND j.projection = $2 AND p.paused_at IS NULL AND p.settings = $6 \
             AND j.attempts < $5 AND j.retry_at <= now() \
             AND (j.status IN ('pending', 'failed') OR (j.status = 'processing' AND j.locked_until < now())) \
             ORDER BY j.from_block FOR UPDATE OF j SKIP LOCKED LIMIT 1) \
         RETURNING id, from_block, to_block, next_block, token";
     let client = database.client().await?;
     let (worker, seconds) = (claimer.worker, claimer.ttl.as_secs_f64());
-    let again = client
-        .query_opt(
-            AGAIN,
-            &[&chain, &projection, &worker, &seconds, &ATTEMPTS_MAX],
-        )
-        .await;
+    let parameters: [&(dyn ToSql + Sync); 6] = [
+        &chain,
+        &projection,
+        &worker,
+        &seconds,
+        &ATTEMPTS_MAX,
+        claimer.settings,
+    ];
+    let again = client.query_opt(AGAIN, &parameters).await;
     Ok(again.tried("take a job again")?.map(|row| Job::of(&row)))
 }
 
@@ -113,7 +118,7 @@ pub(crate) async fn claim_next(
         WITH old AS ( \
             SELECT p.next_block, least(p.next_block + $4::bigint - 1, s.last_safe_block, $7::bigint) AS last \
             FROM projections p JOIN processing_state s USING (chain_id) \
-            WHERE p.chain_id = $1 AND p.projection = $2 AND p.paused_at IS NULL \
+            WHERE p.chain_id = $1 AND p.projection = $2 AND p.paused_at IS NULL AND p.settings = $8 \
             AND p.next_block = $6::bigint AND p.next_block <= least(s.last_safe_block, $7::bigint) \
             FOR UPDATE OF p), \
         moved AS ( \
@@ -127,11 +132,12 @@ pub(crate) async fn claim_next(
     let client = database.client().await?;
     let Claimer {
         worker,
+        settings,
         blocks,
         ttl,
     } = claimer;
     let seconds = ttl.as_secs_f64();
-    let parameters: [&(dyn ToSql + Sync); 7] = [
+    let parameters: [&(dyn ToSql + Sync); 8] = [
         &chain,
         &projection,
         &worker,
@@ -139,6 +145,7 @@ pub(crate) async fn claim_next(
         &seconds,
         &next,
         &last,
+        settings,
     ];
     let claimed = client.query_opt(NEXT, &parameters).await;
     Ok(claimed
@@ -225,13 +232,20 @@ async fn merge(
 }
 
 /// Blocks from `first` to `last` need no job: whoever followed the tail is done with them.
-pub(crate) async fn skip(tx: &Transaction<'_>, of: Of<'_>, first: i64, last: i64) -> Result<()> {
+pub(crate) async fn skip(
+    tx: &Transaction<'_>,
+    of: Of<'_>,
+    settings: &serde_json::Value,
+    (first, last): (i64, i64),
+) -> Result<()> {
     const SKIP: &str = "\
         WITH old AS (SELECT next_block FROM projections WHERE chain_id = $1 AND projection = $2 \
-            AND next_block BETWEEN $3::bigint AND $4::bigint FOR UPDATE) \
+            AND settings = $5 AND next_block BETWEEN $3::bigint AND $4::bigint FOR UPDATE) \
         UPDATE projections p SET next_block = $4::bigint + 1 FROM old \
         WHERE p.chain_id = $1 AND p.projection = $2 RETURNING old.next_block";
-    let skipped = tx.query_opt(SKIP, &[&of.0, &of.1, &first, &last]).await;
+    let skipped = tx
+        .query_opt(SKIP, &[&of.0, &of.1, &first, &last, settings])
+        .await;
     match skipped.tried("skip a range")? {
         Some(row) => merge(tx, of, row.get(0), last).await,
         None => Ok(()),
@@ -260,6 +274,28 @@ pub(crate) async fn put_back(database: &Database, job: &Job, why: Option<&str>) 
     let client = database.client().await?;
     let back = client.execute(BACK, &[&job.id, &job.token, &why]).await;
     back.tried("put a job back").map(|_| ())
+}
+
+/// Puts back every job of a worker that ends.
+pub(crate) async fn put_all_back(database: &Database, chain: i64, worker: &str) -> Result<()> {
+    const BACK: &str = "UPDATE jobs SET status = 'pending', attempts = greatest(attempts - 1, 0), \
+        locked_by = NULL, locked_until = NULL, updated_at = now() \
+        WHERE chain_id = $1 AND locked_by = $2 AND status = 'processing'";
+    let client = database.client().await?;
+    let back = client.execute(BACK, &[&chain, &worker]).await;
+    back.tried("put jobs back").map(|_| ())
+}
+
+/// How many jobs of a chain are on their way, and how many were given up.
+pub(crate) async fn left(database: &Database, chain: i64) -> Result<(i64, i64)> {
+    const LEFT: &str = "SELECT count(*) FILTER (WHERE status <> 'dead'), \
+        count(*) FILTER (WHERE status = 'dead') FROM jobs WHERE chain_id = $1";
+    let client = database.client().await?;
+    let row = client
+        .query_one(LEFT, &[&chain])
+        .await
+        .tried("count jobs")?;
+    Ok((row.get(0), row.get(1)))
 }
 
 /// Gives up jobs whose last worker went away without a word.

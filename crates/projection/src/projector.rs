@@ -191,6 +191,29 @@ impl Projector {
         anew.tried("begin a projection anew").map(|_| ())
     }
 
+    /// Whether the rows that are there were asked for with the same settings.
+    ///
+    /// # Errors
+    /// They were not, or the database does not answer.
+    pub async fn check_settings(&self) -> Result<()> {
+        const KNOWN: &str =
+            "SELECT settings FROM projections WHERE chain_id = $1 AND projection = $2";
+        let client = self.database.client().await?;
+        for projection in &self.projections {
+            let name = projection.name();
+            let known = client.query_opt(KNOWN, &[&self.chain, &name]).await;
+            let known = known.tried("read the settings of a projection")?;
+            let known: Option<serde_json::Value> = known.map(|row| row.get(0));
+            if known.is_some_and(|known| known != projection.settings()) {
+                return Err(Error::Conflict(format!(
+                    "projection {name} of chain {} has other settings where it is followed: use the same file",
+                    self.chain
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Makes partitions that are missing, of every projection.
     pub(crate) async fn ensure_partitions(&self, months: &BTreeSet<Month>) -> Result<()> {
         for projection in &self.projections {

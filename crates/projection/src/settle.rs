@@ -79,11 +79,12 @@ impl Projector {
         let mut hashes = Hashes::default();
         let tx = client.transaction().await.tried("begin")?;
         let (safe, _) = self.safe(&tx, "").await?;
-        for (number, _) in self.in_doubt(&tx, safe).await? {
+        let in_doubt = self.in_doubt(&tx, safe).await?;
+        tx.rollback().await.tried("look at pending blocks")?;
+        for (number, _) in in_doubt {
             hashes.of(moment, number).await?;
         }
         hashes.of(moment, safe).await?;
-        tx.rollback().await.tried("look at pending blocks")?;
 
         let tx = client.transaction().await.tried("begin")?;
         lease.check(&tx).await?;
@@ -287,7 +288,8 @@ impl Projector {
                 continue;
             };
             let (first, last) = (first as i64, head.number as i64);
-            jobs::skip(tx, (self.chain, projection.name()), first, last).await?;
+            let of = (self.chain, projection.name());
+            jobs::skip(tx, of, &projection.settings(), (first, last)).await?;
         }
         Ok(())
     }

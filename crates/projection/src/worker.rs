@@ -43,11 +43,29 @@ impl Projector {
         Ok(false)
     }
 
+    /// How many jobs of the chain are on their way, and how many were given up.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn jobs_left(&self) -> Result<(i64, i64)> {
+        jobs::left(&self.database, self.chain).await
+    }
+
+    /// Puts back what this holder was working on, so that nobody has to wait for it.
+    ///
+    /// # Errors
+    /// The database does not answer: others take it when its time is over.
+    pub async fn put_jobs_back(&self) -> Result<()> {
+        jobs::put_all_back(&self.database, self.chain, &self.holder).await
+    }
+
     /// A job that waits, or the next range that is final and in the archive.
     async fn claim(&self, projection: &dyn Projection) -> Result<Option<Job>> {
         let of = (self.chain, projection.name());
+        let settings = projection.settings();
         let claimer = Claimer {
             worker: &self.holder,
+            settings: &settings,
             blocks: self.job_blocks,
             ttl: self.job_ttl,
         };

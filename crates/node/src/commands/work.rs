@@ -8,12 +8,13 @@ use chronolith_archive::Archive;
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_model::BlockRef;
 use chronolith_projection::{ChainFeed, Database, Live, Projector};
+use futures::future::join_all;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::chain::open_reader;
 use crate::exit::Exit;
-use crate::projecting::{database, projections_of, who};
+use crate::projecting::{database, projections_of, release_one, who, work_off};
 use crate::settings::{ChainSettings, Settings};
 
 /// How often a worker without work looks for some.
@@ -38,13 +39,16 @@ pub(crate) async fn work(settings: &Settings, until_done: bool) -> Result<Exit> 
     let database = database.context("no chain of the settings file has projections")?;
     database.check_version().await?;
     let mut tasks = JoinSet::new();
+    let mut projectors = Vec::new();
     for chain in &settings.chains {
         if projections_of(chain)?.is_none() {
             continue;
         }
         let archive = open_reader(chain, &settings.place(chain)).await?;
         for _ in 0..settings.database.workers.max(1) {
-            let projector = worker(&database, chain, &archive)?;
+            let projector = Arc::new(worker(&database, chain, &archive)?);
+            projector.check_settings().await?;
+            projectors.push(projector.clone());
             let archive = archive.clone();
             tasks.spawn(async move { work_on(&projector, &archive, until_done).await });
         }
@@ -60,11 +64,14 @@ pub(crate) async fn work(settings: &Settings, until_done: bool) -> Result<Exit> 
         }
         Ok(Exit::Done)
     };
-    tokio::select! {
+    let done = tokio::select! {
         done = all => done,
         _ = terminate.recv() => Ok(Exit::Done),
         _ = tokio::signal::ctrl_c() => Ok(Exit::Done),
-    }
+    };
+    tasks.shutdown().await;
+    join_all(projectors.iter().map(|one| release_one(one))).await;
+    done
 }
 
 fn worker(database: &Database, chain: &ChainSettings, archive: &Archive) -> Result<Projector> {
@@ -83,7 +90,7 @@ async fn work_on(projector: &Projector, archive: &Archive, until_done: bool) -> 
     loop {
         match projector.work().await {
             Ok(true) => pause = LOOK_EVERY,
-            Ok(false) if until_done => return Ok(()),
+            Ok(false) if until_done => return work_off(projector).await,
             Ok(false) => {
                 pause = LOOK_EVERY;
                 tokio::time::sleep(LOOK_EVERY).await;

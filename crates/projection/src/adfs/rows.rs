@@ -85,8 +85,11 @@ struct Body<'a> {
     hash: Cow<'a, str>,
     #[serde(borrow, default)]
     to: Option<Cow<'a, str>>,
-    #[serde(borrow, alias = "data")]
-    input: Cow<'a, str>,
+    /// Some nodes tell it under both names.
+    #[serde(borrow, default)]
+    input: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    data: Option<Cow<'a, str>>,
 }
 
 /// Who was called, and with what.
@@ -105,7 +108,7 @@ impl Input {
             const_hex::decode(body.hash.as_bytes()).is_ok_and(|found| found == hash.as_bytes())
         })?;
         let to = body.to.map(|to| to.parse::<Address>()).transpose().ok()?;
-        let bytes = const_hex::decode(body.input.as_bytes()).ok()?;
+        let bytes = const_hex::decode(body.input.or(body.data)?.as_bytes()).ok()?;
         Some(Self { to, bytes })
     }
 }
