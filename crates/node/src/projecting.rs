@@ -179,10 +179,10 @@ async fn step(projector: &Projector, following: &mut Following) -> Result<bool, 
 
 /// Works on jobs of a chain for ever.
 pub(crate) async fn work(projector: &Projector, chain: &Chain) {
-    let mut moves = chain.moves();
+    let mut settled = projector.settled();
     let mut pause = PAUSE_FIRST;
     loop {
-        moves.mark_unchanged();
+        settled.mark_unchanged();
         let worked = match projector.ensure_registered(now()).await {
             Ok(()) => projector.work().await,
             Err(error) => Err(error),
@@ -193,7 +193,7 @@ pub(crate) async fn work(projector: &Projector, chain: &Chain) {
                 pause = PAUSE_FIRST;
                 tokio::select! {
                     () = tokio::time::sleep(LOOK_EVERY) => {}
-                    Ok(()) = moves.changed() => {}
+                    Ok(()) = settled.changed() => {}
                 }
             }
             Err(error) => {

@@ -331,7 +331,11 @@ async fn operators_are_told_what_to_do() {
         .url
         .replace("postgres@", "postgres:hunter2@")
         .replace("127.0.0.1", "127.0.0.9");
-    for words in [&["run", "--until-caught-up"][..], &["db", "init"], &["jobs", "list"]] {
+    for words in [
+        &["run", "--until-caught-up"][..],
+        &["db", "init"],
+        &["jobs", "list"],
+    ] {
         let output = all.bench.command(words).env("PG_URL", &url).output();
         let output = output.unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use deadpool_postgres::Transaction;
 use futures::{SinkExt as _, pin_mut};
 
+use tokio_postgres::error::SqlState;
+
 use crate::error::{Result, Tried as _};
 use crate::rows::{Rows, Table, TableRows};
 
@@ -47,14 +49,62 @@ async fn stage_table(tx: &Transaction<'_>, rows: TableRows) -> Result<()> {
     sink.finish().await.tried("copy rows").map(|_| ())
 }
 
-/// Takes staged rows into their tables; returns how many of them were new.
-pub(crate) async fn insert(tx: &Transaction<'_>, staged: &Staged) -> Result<u64> {
-    let mut new = 0;
-    for Table { name, columns, .. } in &staged.0 {
-        let insert = format!(
-            "INSERT INTO {name} ({columns}) SELECT {columns} FROM stage_{name} ON CONFLICT DO NOTHING"
-        );
-        new += tx.execute(&insert, &[]).await.tried("insert rows")?;
+/// Takes staged rows into their tables.
+pub(crate) async fn insert(tx: &Transaction<'_>, staged: &Staged) -> Result<()> {
+    for table in &staged.0 {
+        insert_missing(tx, table).await?;
     }
-    Ok(new)
+    Ok(())
+}
+
+/// Takes staged rows of a range of a chain's blocks into their tables, faster where the range has none
+/// yet: to ask for each row whether it is there takes a third of the time.
+pub(crate) async fn insert_range(
+    tx: &Transaction<'_>,
+    staged: &Staged,
+    (chain, first, last): (i64, i64, i64),
+) -> Result<()> {
+    for table in &staged.0 {
+        let is_new = table.partitioned
+            && {
+                let there = format!(
+                    "SELECT NOT EXISTS (SELECT FROM {} WHERE chain_id = $1 AND block_number BETWEEN $2 AND $3)",
+                    table.name
+                );
+                let there = tx.query_one(&there, &[&chain, &first, &last]).await;
+                there.tried("look for rows")?.get(0)
+            };
+        if !is_new || !insert_new(tx, table).await? {
+            insert_missing(tx, table).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Inserts rows that are not there. False, and nothing is done, where one came meanwhile: somebody works
+/// on a range that has blocks in common with this one.
+async fn insert_new(tx: &Transaction<'_>, table: &Table) -> Result<bool> {
+    let Table { name, columns, .. } = table;
+    let insert = format!(
+        "SAVEPOINT fresh; INSERT INTO {name} ({columns}) SELECT {columns} FROM stage_{name}; \
+         RELEASE SAVEPOINT fresh"
+    );
+    match tx.batch_execute(&insert).await {
+        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
+            let back = tx.batch_execute("ROLLBACK TO SAVEPOINT fresh").await;
+            back.tried("insert rows").map(|()| false)
+        }
+        done => done.tried("insert rows").map(|()| true),
+    }
+}
+
+async fn insert_missing(tx: &Transaction<'_>, table: &Table) -> Result<()> {
+    let Table { name, columns, .. } = table;
+    let insert = format!(
+        "INSERT INTO {name} ({columns}) SELECT {columns} FROM stage_{name} ON CONFLICT DO NOTHING"
+    );
+    tx.execute(&insert, &[])
+        .await
+        .tried("insert rows")
+        .map(|_| ())
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use deadpool_postgres::Transaction;
+use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
 
 use crate::chain_id;
@@ -28,8 +29,8 @@ pub struct ProjectionSettings {
     pub job_ttl: Option<Duration>,
 }
 
-/// Blocks of a job where nothing else is set.
-const JOB_BLOCKS: u64 = 10_000;
+/// Blocks of a job where nothing else is set. What is written at once is limited by the rows it has.
+pub const JOB_BLOCKS: u64 = 50_000;
 /// How long a job is somebody's without a sign of life.
 const JOB_TTL: Duration = Duration::from_secs(120);
 
@@ -48,6 +49,8 @@ pub struct Projector {
     registered: Mutex<Option<Month>>,
     /// Whose turn it is.
     pub(crate) turn: AtomicUsize,
+    /// Through which block everything is confirmed, as far as it was settled here.
+    pub(crate) settled: watch::Sender<i64>,
 }
 
 impl Projector {
@@ -79,7 +82,13 @@ impl Projector {
             job_ttl: settings.job_ttl.unwrap_or(JOB_TTL),
             registered: Mutex::default(),
             turn: AtomicUsize::new(0),
+            settled: watch::Sender::new(-1),
         })
+    }
+
+    /// Changes whenever more blocks are settled here, and so may be worked on.
+    pub fn settled(&self) -> watch::Receiver<i64> {
+        self.settled.subscribe()
     }
 
     /// The chain's id.
