@@ -55,7 +55,7 @@ bench-serve: ## answers over HTTP beside PostgreSQL and Anvil (SERVE_ARGS="--div
 	cargo bench --locked -p chronolith-node --bench serve -- $(SERVE_ARGS)
 	cargo run --locked --release -p chronolith-archive --example clock_scale -- $(CLOCK_ARGS)
 
-bench-projection: ## fees into PostgreSQL beside Ponder and bare COPY (PROJECTION_ARGS="--scale 0.1 sparse" makes it shorter)
+bench-projection: ## fees into PostgreSQL beside Ponder and bare COPY, their latency and memory (PROJECTION_ARGS="--scale 0.1 sparse" makes it shorter)
 	@scripts/need cargo cc postgres node npm ponder
 	cargo bench --locked -p chronolith-node --bench projection -- $(PROJECTION_ARGS)
 

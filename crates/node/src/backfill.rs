@@ -63,6 +63,7 @@ pub(crate) async fn run(chain: &Chain, history: &History) -> Result<(), Trouble>
 async fn archive(chain: &Chain, blocks: Vec<Fetched>) -> Result<(), Trouble> {
     chain.seen.note_blocks(blocks.iter().map(|one| &one.block));
     append_fetched(chain, blocks).await?;
+    chain.note_moved();
     // Merging as it goes keeps the number of segments small.
     while chain.archive.maintain().await? {}
     Ok(())

@@ -256,10 +256,10 @@ pub(crate) async fn watch(database: Option<&Database>) {
 
 /// Works on jobs of a chain for ever.
 pub(crate) async fn work(projector: &Projector, chain: &Chain) {
-    let mut moves = chain.moves();
+    let mut settled = projector.settled();
     let mut pause = PAUSE_FIRST;
     loop {
-        moves.mark_unchanged();
+        settled.mark_unchanged();
         let worked = match projector.ensure_registered(now()).await {
             Ok(()) => projector.work().await,
             Err(error) => Err(error),
@@ -270,7 +270,7 @@ pub(crate) async fn work(projector: &Projector, chain: &Chain) {
                 pause = PAUSE_FIRST;
                 tokio::select! {
                     () = tokio::time::sleep(LOOK_EVERY) => {}
-                    Ok(()) = moves.changed() => {}
+                    Ok(()) = settled.changed() => {}
                 }
             }
             Err(error) => {

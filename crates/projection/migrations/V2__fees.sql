@@ -20,12 +20,14 @@ CREATE TABLE fee_event_rows (
     recipient       BYTEA CHECK (octet_length(recipient) = 20),
     amount          NUMERIC(78, 0),
     created_at      TIMESTAMPTZ NOT NULL DEFAULT now(),
-    -- A transaction may be mined again in another block, and both have their rows.
-    PRIMARY KEY (chain_id, tx_hash, log_index, position, block_hash, block_timestamp)
+    -- A transaction may be mined again in another block, and both have their rows. Where a log stands in
+    -- its block says which transaction it is of, so the hash of that is not needed here; with it in front
+    -- every row would go to another page of the index. Lists read this key forwards or backwards.
+    PRIMARY KEY (chain_id, block_number, log_index, position, block_hash, block_timestamp)
 ) PARTITION BY LIST (chain_id);
 
-CREATE INDEX fee_event_rows_block_idx
-    ON fee_event_rows (chain_id, block_number DESC, log_index DESC, position DESC);
+-- For whoever knows a transaction.
+CREATE INDEX fee_event_rows_tx_idx ON fee_event_rows USING hash (tx_hash);
 CREATE INDEX fee_event_rows_integrator_idx
     ON fee_event_rows (integrator, chain_id, block_number DESC, log_index DESC)
     WHERE integrator IS NOT NULL;

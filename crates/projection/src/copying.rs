@@ -7,12 +7,17 @@ use bytes::Bytes;
 use deadpool_postgres::Transaction;
 use futures::{SinkExt as _, pin_mut};
 
+use tokio_postgres::error::SqlState;
+
 use crate::error::{Result, Tried as _};
 use crate::project::QUARANTINE;
 use crate::rows::{Rows, Table, TableRows};
 
 /// How much is handed to the connection at once.
 const PIECE_BYTES: usize = 256 << 10;
+
+/// Tables with an index by block, where it costs nothing to see that a range has no rows.
+const BY_BLOCK: [&str; 2] = ["fee_event_rows", "adfs_event_rows"];
 
 /// Rows that are in their stages and not in their tables yet.
 pub(crate) struct Staged(Vec<&'static Table>);
@@ -48,23 +53,71 @@ async fn stage_table(tx: &Transaction<'_>, rows: TableRows) -> Result<()> {
     sink.finish().await.tried("copy rows").map(|_| ())
 }
 
-/// Takes staged rows into their tables; returns how many of them were new.
-pub(crate) async fn insert(tx: &Transaction<'_>, staged: &Staged) -> Result<u64> {
-    let mut new = 0;
-    for Table { name, columns, .. } in &staged.0 {
-        let insert = format!(
-            "INSERT INTO {name} ({columns}) SELECT {columns} FROM stage_{name} ON CONFLICT DO NOTHING"
-        );
-        new += match *name == QUARANTINE.name {
-            true => insert_refused(tx, &insert).await?,
-            false => tx.execute(&insert, &[]).await.tried("insert rows")?,
-        };
+/// Takes staged rows into their tables.
+pub(crate) async fn insert(tx: &Transaction<'_>, staged: &Staged) -> Result<()> {
+    for table in &staged.0 {
+        insert_missing(tx, table).await?;
     }
-    Ok(new)
+    Ok(())
+}
+
+/// Takes staged rows of a range of a chain's blocks into their tables, faster where the range has none
+/// yet: to ask for each row whether it is there takes a third of the time.
+pub(crate) async fn insert_range(
+    tx: &Transaction<'_>,
+    staged: &Staged,
+    (chain, first, last): (i64, i64, i64),
+) -> Result<()> {
+    for table in &staged.0 {
+        let is_new = BY_BLOCK.contains(&table.name)
+            && {
+                let there = format!(
+                    "SELECT NOT EXISTS (SELECT FROM {} WHERE chain_id = $1 AND block_number BETWEEN $2 AND $3)",
+                    table.name
+                );
+                let there = tx.query_one(&there, &[&chain, &first, &last]).await;
+                there.tried("look for rows")?.get(0)
+            };
+        if !is_new || !insert_new(tx, table).await? {
+            insert_missing(tx, table).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Inserts rows that are not there. False, and nothing is done, where one came meanwhile: somebody works
+/// on a range that has blocks in common with this one.
+async fn insert_new(tx: &Transaction<'_>, table: &Table) -> Result<bool> {
+    let Table { name, columns, .. } = table;
+    let insert = format!(
+        "SAVEPOINT fresh; INSERT INTO {name} ({columns}) SELECT {columns} FROM stage_{name}; \
+         RELEASE SAVEPOINT fresh"
+    );
+    match tx.batch_execute(&insert).await {
+        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
+            let back = tx.batch_execute("ROLLBACK TO SAVEPOINT fresh").await;
+            back.tried("insert rows").map(|()| false)
+        }
+        done => done.tried("insert rows").map(|()| true),
+    }
+}
+
+async fn insert_missing(tx: &Transaction<'_>, table: &Table) -> Result<()> {
+    let Table { name, columns, .. } = table;
+    let insert = format!(
+        "INSERT INTO {name} ({columns}) SELECT {columns} FROM stage_{name} ON CONFLICT DO NOTHING"
+    );
+    match *name == QUARANTINE.name {
+        true => insert_refused(tx, &insert).await,
+        false => {
+            let done = tx.execute(&insert, &[]).await;
+            done.tried("insert rows").map(|_| ())
+        }
+    }
 }
 
 /// What could not be projected is counted when it is written down, and so once however often it is met.
-async fn insert_refused(tx: &Transaction<'_>, insert: &str) -> Result<u64> {
+async fn insert_refused(tx: &Transaction<'_>, insert: &str) -> Result<()> {
     let insert = format!("{insert} RETURNING chain_id, projection, reason");
     let rows = tx.query(&insert, &[]).await.tried("insert rows")?;
     for row in &rows {
@@ -76,5 +129,5 @@ async fn insert_refused(tx: &Transaction<'_>, insert: &str) -> Result<u64> {
         )
         .increment(1);
     }
-    Ok(rows.len() as u64)
+    Ok(())
 }

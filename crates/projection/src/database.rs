@@ -21,7 +21,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What every connection of a writer is told. A commit is durable when it returns. A transaction that
-/// is left open is ended by the server, so that a process which hangs cannot hold a lock for ever.
+/// is left open is ended by the server, so that a process which hangs cannot hold a lock for ever. A
+/// whole stage fits into memory.
 const WRITER_SESSION: &str = "\
     SET SESSION TIME ZONE 'UTC'; \
     SET search_path = public; \
@@ -29,6 +30,7 @@ const WRITER_SESSION: &str = "\
     SET lock_timeout = '30s'; \
     SET idle_in_transaction_session_timeout = '20s'; \
     SET jit = off; \
+    SET temp_buffers = '32MB'; \
     SELECT set_config('synchronous_commit', 'on', false) \
         WHERE current_setting('synchronous_commit') = 'off'; \
     SET ROLE indexer_writer";

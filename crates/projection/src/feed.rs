@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 /// Tail and archive may be caught in the middle of a change; then both are taken again.
 const TAKES_MAX: u32 = 100;
 const TAKE_PAUSE: Duration = Duration::from_millis(5);
-/// Logs of history that are read at once.
-const PAGE_LOGS: usize = 10_000;
+/// Logs of history that are read at once, and written in one transaction: with fewer, commits cost more.
+const PAGE_LOGS: usize = 25_000;
 
 /// The blocks above the archive, as whoever follows the chain knows them. Nothing here waits.
 pub trait Live: Send + Sync {

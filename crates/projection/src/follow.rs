@@ -149,6 +149,10 @@ impl Projector {
             };
             let settled = self.settle(&finality, &moment, known).await?;
             following.note(&settled);
+            self.settled.send_if_modified(|safe| {
+                let before = std::mem::replace(safe, settled.safe);
+                before != settled.safe
+            });
             (round.confirmed, round.dropped) = (settled.confirmed, settled.dropped.len());
         }
         // A pending block above everything known may be of a fork that is gone: what it holds may be in

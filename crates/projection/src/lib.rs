@@ -37,7 +37,7 @@ pub use error::{Error, Result};
 pub use feed::{ChainFeed, Live};
 pub use follow::Following;
 pub use months::Month;
-pub use projector::{ProjectionSettings, Projector};
+pub use projector::{JOB_BLOCKS, ProjectionSettings, Projector};
 pub use setup::{Passwords, SetUp, latest_version, set_up};
 pub use state::{ChainState, ProjectionState, resume, state};
 

@@ -56,11 +56,11 @@ impl Partitions {
             return Ok(());
         }
         let mut client = database.client().await?;
+        let tx = client.transaction().await.tried("begin")?;
         for (table, chain, month) in &missing {
-            let tx = client.transaction().await.tried("begin")?;
             make(&tx, table, *chain, *month).await?;
-            tx.commit().await.tried("make a partition")?;
         }
+        tx.commit().await.tried("make partitions")?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.extend(missing);
         Ok(())

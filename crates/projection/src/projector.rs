@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use deadpool_postgres::Transaction;
+use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
 
 use crate::adfs::{Adfs, AdfsSettings};
@@ -33,8 +34,8 @@ pub struct ProjectionSettings {
     pub clock: Option<fn() -> f64>,
 }
 
-/// Blocks of a job where nothing else is set.
-const JOB_BLOCKS: u64 = 10_000;
+/// Blocks of a job where nothing else is set. What is written at once is limited by the rows it has.
+pub const JOB_BLOCKS: u64 = 50_000;
 /// How long a job is somebody's without a sign of life.
 const JOB_TTL: Duration = Duration::from_secs(120);
 
@@ -54,6 +55,8 @@ pub struct Projector {
     registered: Mutex<Option<Month>>,
     /// Whose turn it is.
     pub(crate) turn: AtomicUsize,
+    /// Through which block everything is confirmed, as far as it was settled here.
+    pub(crate) settled: watch::Sender<i64>,
 }
 
 impl Projector {
@@ -89,7 +92,13 @@ impl Projector {
             clock: settings.clock,
             registered: Mutex::default(),
             turn: AtomicUsize::new(0),
+            settled: watch::Sender::new(-1),
         })
+    }
+
+    /// Changes whenever more blocks are settled here, and so may be worked on.
+    pub fn settled(&self) -> watch::Receiver<i64> {
+        self.settled.subscribe()
     }
 
     /// The chain's id.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use chronolith_archive::Error as ArchiveError;
-use chronolith_model::{BlockRange, ErrorKind};
+use chronolith_model::{BlockClock, BlockRange, ErrorKind};
 
 use crate::copying;
 use crate::error::{Error, Result, Tried as _};
@@ -236,6 +236,8 @@ impl Projector {
         self.ensure_partitions(&rows.months).await?;
         let mut client = self.database.client().await?;
         let tx = client.transaction().await.tried("begin")?;
+        let number = |block: Option<&BlockClock>| block.map_or(0, |block| block.number as i64);
+        let range = (number(rows.blocks.first()), number(rows.blocks.last()));
         let blocks = rows.blocks.iter().map(|one| one.hash.as_bytes().to_vec());
         let blocks: Vec<Vec<u8>> = blocks.collect();
         let staged = copying::stage(&tx, rows).await?;
@@ -246,7 +248,7 @@ impl Projector {
             let revive = "DELETE FROM dropped_blocks WHERE chain_id = $1 AND block_hash = ANY($2)";
             let revive = tx.execute(revive, &[&self.chain, &blocks]).await;
             revive.tried("take blocks back")?;
-            copying::insert(&tx, &staged).await?;
+            copying::insert_range(&tx, &staged, (self.chain, range.0, range.1)).await?;
             projection.confirmed(&tx, None).await?;
         }
         // Last of all: ends of jobs wait for each other here.

@@ -9,7 +9,7 @@ use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use futures::{StreamExt as _, TryStreamExt as _};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::{Client, NoTls, Statement};
 
 use crate::process;
 
@@ -70,8 +70,8 @@ pub(crate) async fn connect(url: &str) -> Result<Client> {
 pub(crate) struct Table {
     /// The table.
     pub(crate) name: &'static str,
-    /// A condition for the row of transaction hash `$1`, as text, log index `$2` and chain `$3`. An index
-    /// should know all of it: it is asked often.
+    /// A condition for the row of transaction hash `$1`, as text, log index `$2`, chain `$3` and block
+    /// `$4`, all of which it must name. An index should know most of it: it is asked often.
     pub(crate) is_row: &'static str,
     /// All columns as text, in the order of [`line`].
     pub(crate) columns: &'static str,
@@ -110,9 +110,12 @@ impl Database {
     ) -> Result<()> {
         let mut seen = (0, 0);
         let mut since = Instant::now();
+        let mut question = None;
         for look in 0_u32.. {
             let mut sign = (alive()?, seen.1);
-            if self.has_last(table, rows).await? || look.is_multiple_of(LOOKS_A_COUNT) {
+            if self.has_last(table, rows, &mut question).await?
+                || look.is_multiple_of(LOOKS_A_COUNT)
+            {
                 sign.1 = self.count(table).await?;
             }
             if sign != seen {
@@ -126,17 +129,29 @@ impl Database {
         Ok(())
     }
 
-    /// Whether the last row that must be there is there.
-    async fn has_last(&self, table: &Table, rows: &[FeeRow]) -> Result<bool> {
+    /// Whether the last row that must be there is there. The question is planned once: the side needs the
+    /// CPU for itself.
+    async fn has_last(
+        &self,
+        table: &Table,
+        rows: &[FeeRow],
+        question: &mut Option<Statement>,
+    ) -> Result<bool> {
         let Some(last) = rows.last() else {
             return Ok(true);
         };
         let Table { name, is_row, .. } = table;
-        let query = format!("SELECT 1 FROM {name} WHERE {is_row} LIMIT 1");
+        if question.is_none() {
+            let query = format!("SELECT 1 FROM {name} WHERE {is_row} LIMIT 1");
+            *question = none_yet(self.client.prepare(&query).await)?;
+        }
+        let Some(question) = question else {
+            return Ok(false);
+        };
         let (hash, log_index) = (hex(&last.tx_hash.0), last.log_index as i32);
-        let chain_id = last.chain_id as i64;
-        let values: [&(dyn ToSql + Sync); 3] = [&hash, &log_index, &chain_id];
-        let found = self.client.query_opt(&query, &values).await;
+        let (chain_id, number) = (last.chain_id as i64, last.block_number as i64);
+        let values: [&(dyn ToSql + Sync); 4] = [&hash, &log_index, &chain_id, &number];
+        let found = self.client.query_opt(question, &values).await;
         Ok(none_yet(found)?.flatten().is_some())
     }
 

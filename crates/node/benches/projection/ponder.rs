@@ -33,7 +33,7 @@ const FILES: [&str; 5] = [
 const URLS: &str = "64";
 const TABLE: Table = Table {
     name: "bench.fee",
-    is_row: "chain_id = $3::bigint AND tx_hash = $1 AND log_index = $2",
+    is_row: "chain_id = $3::bigint AND tx_hash = $1 AND log_index = $2 AND block_number = $4::bigint",
     columns: "chain_id, block_number, block_hash, block_timestamp, tx_hash, log_index, lower(token), \
         lower(integrator), integrator_fee, lifi_fee",
 };

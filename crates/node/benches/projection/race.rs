@@ -75,7 +75,7 @@ impl Race<'_> {
 }
 
 /// Ends when it is dropped.
-struct Program(Child);
+pub(crate) struct Program(pub(crate) Child);
 
 impl Drop for Program {
     fn drop(&mut self) {

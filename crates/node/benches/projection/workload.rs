@@ -34,6 +34,14 @@ pub(crate) const WORKLOADS: [Workload; 2] = [
     },
 ];
 
+/// A chain with so many fees, and no logs but those of the fee collector and its impostor.
+pub(crate) fn spec(fees_per_thousand_blocks: u32) -> EvmSpec {
+    let fees = FeesSpec::per_thousand_blocks(fees_per_thousand_blocks);
+    let mut spec = EvmSpec::sparse(SEED, 0).with_fees(fees);
+    spec.chain_id = CHAIN_ID;
+    spec
+}
+
 /// A chain, and the rows that a projection of it must end with.
 pub(crate) struct Chain {
     pub(crate) name: &'static str,
@@ -43,14 +51,10 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// The chain of a workload, larger or smaller by a factor. It has no logs but those of the fee
-    /// collector and its impostor, and does not grow.
+    /// The chain of a workload, larger or smaller by a factor. It does not grow.
     pub(crate) fn make(workload: &Workload, scale: f64) -> Self {
         let blocks = (workload.blocks * scale).max(BLOCKS_MIN) as u64;
-        let fees = FeesSpec::per_thousand_blocks(workload.fees_per_thousand_blocks);
-        let mut spec = EvmSpec::sparse(SEED, 0).with_fees(fees);
-        spec.chain_id = CHAIN_ID;
-        let node = EvmNode::new(spec, blocks - 1);
+        let node = EvmNode::new(spec(workload.fees_per_thousand_blocks), blocks - 1);
         Self {
             name: workload.name,
             blocks,

@@ -3,7 +3,9 @@
 use anyhow::{Context as _, Result, ensure};
 use chronolith_projection::jobs::{self, ATTEMPTS_MAX, JobReport};
 use chronolith_projection::leases::{self, LeaseKind};
-use chronolith_projection::{ChainState, Database, Month, Passwords, partitions, set_up};
+use chronolith_projection::{
+    ChainState, Database, JOB_BLOCKS, Month, Passwords, partitions, set_up,
+};
 use serde::Serialize;
 use serde_json::json;
 
@@ -101,11 +103,11 @@ pub(crate) async fn projection(settings: &Settings, what: &ProjectionCommand) ->
             let chain = settings.chain(act.wanted.chain.as_deref())?;
             ensure!(from <= to, "--to {to} is below --from {from}");
             let blocks = chain.fees.as_ref().and_then(|fees| fees.job_blocks);
+            let blocks = blocks.unwrap_or(JOB_BLOCKS);
             let mut made = 0;
             for name in names(&database, chain.chain_id, act).await? {
                 let of = (chain.chain_id, name.as_str());
-                made +=
-                    jobs::enqueue(&database, of, (*from, *to), blocks.unwrap_or(10_000)).await?;
+                made += jobs::enqueue(&database, of, (*from, *to), blocks).await?;
             }
             let line = format!(
                 "{}: {made} jobs; `chronolith run` or `chronolith work` works on them",

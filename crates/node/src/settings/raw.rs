@@ -108,7 +108,7 @@ pub(crate) enum RawFees {
 pub(crate) struct RawFeesSettings {
     /// The contracts [default: those that are known].
     pub(crate) contracts: Vec<RawFeeContract>,
-    /// Blocks of a job [default: 10000].
+    /// Blocks of a job [default: 50000].
     #[serde(alias = "job_blocks")]
     pub(crate) job_blocks: Option<u64>,
     /// Milliseconds that a job is somebody's without a sign of life [default: 120000].
