@@ -18,6 +18,7 @@ use crate::clock::{now, precise_now};
 use crate::exporter::observe_projections;
 use crate::hex::hex;
 use crate::settings::{ChainSettings, DatabaseSettings, Settings, Token};
+use chronolith_source::keccak256;
 
 /// A lease must be renewed, and somebody else's look for new ranges noticed, at least so often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -134,6 +135,33 @@ async fn check_contracts(chain: &Chain) -> Result<()> {
             Err(error) => {
                 tracing::warn!(chain = %settings.name, %address, %error, "contract was not looked at");
             }
+        }
+    }
+    check_code(chain).await
+}
+
+/// Refuses an implementation whose code is another than was named: decoding it would make rows up. One
+/// that is not deployed here has none yet.
+async fn check_code(chain: &Chain) -> Result<()> {
+    let settings = &chain.settings;
+    for (implementation, expected) in &settings.code_hashes {
+        let address = hex(implementation);
+        let code = match chain.source.code(*implementation).await {
+            Ok(code) => code.filter(|code| !code.is_empty()),
+            Err(error) => {
+                tracing::warn!(chain = %settings.name, %address, %error, "code was not compared");
+                None
+            }
+        };
+        let found = code.map(|code| keccak256(&code));
+        if let Some(found) = found.filter(|found| found != expected) {
+            bail!(
+                "chain {}: the code of {address} has hash {}, and expectedBytecodeHash says {}: find out \
+                 why before you change it",
+                settings.name,
+                hex(&found),
+                hex(expected)
+            );
         }
     }
     Ok(())

@@ -22,3 +22,9 @@ pub use endpoint::{EndpointReport, EndpointSettings};
 pub use error::{Error, Result};
 pub use joint::JointSource;
 pub use source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
+
+/// The hash that the EVM gives to bytes, such as code.
+#[must_use]
+pub fn keccak256(bytes: &[u8]) -> [u8; 32] {
+    alloy_primitives::keccak256(bytes).0
+}

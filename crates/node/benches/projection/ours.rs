@@ -14,7 +14,7 @@ use crate::race::Race;
 use crate::table::Measured;
 use crate::workload::Chain;
 
-/// Requests at a time: half as many take longer, twice as many no less.
+/// Requests at a time.
 const IN_FLIGHT: u32 = 32;
 const TABLE: Table = Table {
     name: "(SELECT * FROM fee_events WHERE event = 'FeesCollected' AND status = 'confirmed') AS fees",

@@ -9,6 +9,7 @@ use chronolith_projection::adfs::{AdfsSettings, AdfsVersion, LanePolicy, Limits}
 
 use super::projections::address_of;
 use super::raw::{RawChain, RawSettings, RawVersion};
+use crate::hex::parse_hex;
 
 /// Most bytes of calldata that may be let through: no chain takes more.
 const CALLDATA_BYTES_MAX: usize = 16 << 20;
@@ -20,6 +21,8 @@ const FEEDS_MAX: u32 = 1_000_000;
 pub(super) struct Versions {
     versions: BTreeMap<u32, AdfsVersion>,
     implementations: BTreeMap<[u8; 20], u32>,
+    /// Hashes that the code of implementations must have, where they are told.
+    pub(super) code_hashes: BTreeMap<[u8; 20], [u8; 32]>,
 }
 
 impl Versions {
@@ -38,6 +41,11 @@ impl Versions {
             let number = one.version;
             ensure!(known, "{}: there is no versions.{number}", place());
             all.implementations.insert(address, number);
+            if let Some(text) = &one.expected_bytecode_hash {
+                let hash = parse_hex(text).and_then(|bytes| bytes.as_ref().try_into().ok());
+                let odd = || format!("{}.expectedBytecodeHash: `{text}` is not 32 bytes", place());
+                all.code_hashes.insert(address, hash.with_context(odd)?);
+            }
         }
         Ok(all)
     }

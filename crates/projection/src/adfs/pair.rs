@@ -1,7 +1,8 @@
 //! Which call of a transaction emitted which event.
 //!
 //! A transaction may update feeds several times, and some of its calls may have failed without an event. A
-//! call and an event with the same block number belong together; what is left is taken in order.
+//! call and an event with the same block number belong together. What is left is taken in order where there
+//! is a call for each event and no other: else one that failed could be taken for one that did not.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,7 +15,7 @@ pub enum Pairing {
     ByOrder(usize),
     /// It is the next in order, and says another block number.
     Disagreeing(usize),
-    /// There is no call for it.
+    /// There is no call for it, or it cannot be told which.
     Alone,
 }
 
@@ -37,7 +38,12 @@ pub fn pair(calls: &[Option<u64>], events: &[Option<u64>]) -> Vec<Pairing> {
         }
     }
     let left = calls.iter().enumerate().zip(free);
-    let mut left = left.filter_map(|(call, free)| free.then_some(call));
+    let left: Vec<_> = left
+        .filter_map(|(call, free)| free.then_some(call))
+        .collect();
+    let open = matched.iter().filter(|matched| matched.is_none()).count();
+    let certain = left.len() == open;
+    let mut left = left.into_iter().filter(|_| certain);
     let mut in_order = |event: &Option<u64>| match left.next() {
         None => Pairing::Alone,
         Some((at, call)) if call.is_some() && event.is_some() => Pairing::Disagreeing(at),
@@ -83,7 +89,11 @@ mod tests {
         check(&[one, two], &[None, None], &[ByOrder(0), ByOrder(1)]);
         // A number that no call has is told, and takes no call from another event.
         check(&[one, two], &[six, one], &[Disagreeing(1), ByNumber(0)]);
-        check(&[one], &[six, two], &[Disagreeing(0), Alone]);
+        check(&[one], &[six], &[Disagreeing(0)]);
+        // More calls than events, or fewer: nobody knows which failed.
+        check(&[one], &[six, two], &[Alone, Alone]);
+        check(&[None, None], &[one], &[Alone]);
+        check(&[None, one, None], &[one, two], &[ByNumber(1), Alone]);
     }
 
     #[test]

@@ -177,7 +177,7 @@ pub(super) fn put_transaction(
             Pairing::Alone => None,
         };
         let Some(call) = call else {
-            let why = "there are more events than calls of the proxy";
+            let why = "it cannot be told which call of the proxy is the event's";
             refuse(rows, place, event.found, (NO_CALLDATA, why));
             continue;
         };
