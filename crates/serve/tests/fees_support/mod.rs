@@ -213,7 +213,9 @@ impl World {
         let first = Month::of(START);
         for month in 0..3 {
             let made = partitions::create(&world.writer, &CHAINS, first.plus(month)).await;
-            assert_eq!(made.unwrap().len(), CHAINS.len());
+            let made = made.unwrap();
+            let of_fees = made.iter().filter(|name| name.starts_with("fee_events"));
+            assert_eq!(of_fees.count(), CHAINS.len());
         }
         for chain in CHAINS.into_iter().chain([EMPTY_CHAIN]) {
             world.register(chain).await;
