@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_finality::TailSnapshot;
 use chronolith_model::{BlockRef, ErrorKind};
 use chronolith_projection::fees::Fees;
+use chronolith_projection::jobs::Left;
 use chronolith_projection::{
     ChainFeed, Database, Error, Following, Live, ProjectionSettings, Projector,
 };
@@ -326,14 +327,22 @@ pub(crate) async fn catch_up(projector: &Projector) -> Result<()> {
 pub(crate) async fn work_off(projector: &Projector) -> Result<()> {
     loop {
         while projector.work().await? {}
-        match projector.jobs_left().await? {
-            (0, 0) => return Ok(()),
-            (0, dead) => bail!(
-                "chain {}: {dead} jobs were given up: look at them with `chronolith jobs list`",
-                projector.chain()
-            ),
-            _ => tokio::time::sleep(LOOK_EVERY).await,
+        let Left { open, dead, paused } = projector.left().await?;
+        let chain = projector.chain();
+        // Its jobs wait for a person, and so would we.
+        ensure!(
+            paused == 0,
+            "chain {chain}: a projection stands still: see `chronolith projection state`"
+        );
+        if open > 0 {
+            tokio::time::sleep(LOOK_EVERY).await;
+            continue;
         }
+        ensure!(
+            dead == 0,
+            "chain {chain}: {dead} jobs were given up: look at them with `chronolith jobs list`"
+        );
+        return Ok(());
     }
 }
 

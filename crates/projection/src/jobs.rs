@@ -286,16 +286,32 @@ pub(crate) async fn put_all_back(database: &Database, chain: i64, worker: &str) 
     back.tried("put jobs back").map(|_| ())
 }
 
-/// How many jobs of a chain are on their way, and how many were given up.
-pub(crate) async fn left(database: &Database, chain: i64) -> Result<(i64, i64)> {
+/// What keeps a chain from being projected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Left {
+    /// Jobs on their way.
+    pub open: i64,
+    /// Jobs that were given up.
+    pub dead: i64,
+    /// Projections that stand still.
+    pub paused: i64,
+}
+
+pub(crate) async fn left(database: &Database, chain: i64) -> Result<Left> {
     const LEFT: &str = "SELECT count(*) FILTER (WHERE status <> 'dead'), \
-        count(*) FILTER (WHERE status = 'dead') FROM jobs WHERE chain_id = $1";
+        count(*) FILTER (WHERE status = 'dead'), \
+        (SELECT count(*) FROM projections WHERE chain_id = $1 AND paused_at IS NOT NULL) \
+        FROM jobs WHERE chain_id = $1";
     let client = database.client().await?;
     let row = client
         .query_one(LEFT, &[&chain])
         .await
         .tried("count jobs")?;
-    Ok((row.get(0), row.get(1)))
+    Ok(Left {
+        open: row.get(0),
+        dead: row.get(1),
+        paused: row.get(2),
+    })
 }
 
 /// Gives up jobs whose last worker went away without a word.

@@ -43,11 +43,11 @@ impl Projector {
         Ok(false)
     }
 
-    /// How many jobs of the chain are on their way, and how many were given up.
+    /// What keeps the chain from being projected.
     ///
     /// # Errors
     /// The database does not answer.
-    pub async fn jobs_left(&self) -> Result<(i64, i64)> {
+    pub async fn left(&self) -> Result<jobs::Left> {
         jobs::left(&self.database, self.chain).await
     }
 

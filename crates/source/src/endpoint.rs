@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
+use crate::batch::Batches;
 use crate::error::{Error, Result};
 use crate::meters::{Meters, Outcome};
 use crate::reply::{Answer, parse};
@@ -45,9 +46,6 @@ const READ_AHEAD_MAX: u64 = 16 << 20;
 
 /// How the reason begins where something was answered, but nothing that answers the calls.
 pub(crate) const NO_ANSWER: &str = "no JSON-RPC answer";
-
-/// Good requests in a row after which larger batches are tried again.
-const BATCH_GROWS_AFTER: u32 = 100;
 
 /// What an endpoint that takes no more than one call in a request is noted to lack.
 const BATCH: &str = "batch";
@@ -136,10 +134,8 @@ struct Health {
     bench_until: Option<Instant>,
     last_error: Option<String>,
     missing: BTreeSet<&'static str>,
-    /// How often batches were halved because one was too large for it.
-    batch_halvings: u32,
-    /// Good requests in a row since a batch was refused.
-    good_in_a_row: u32,
+    /// How many calls it takes at once.
+    batches: Batches,
 }
 
 /// An endpoint.
@@ -339,23 +335,12 @@ impl Endpoint {
         if health.missing.contains(BATCH) {
             return 1;
         }
-        self.halved_batch(health.batch_halvings)
+        health.batches.size(self.settings.batch)
     }
 
-    /// The configured batch, halved this often.
-    fn halved_batch(&self, halvings: u32) -> usize {
-        let batch = self.settings.batch.checked_shr(halvings);
-        batch.unwrap_or_default().max(1)
-    }
-
-    /// Notes that a request of this many calls was too much. The rest of a range may be a little
-    /// more than half a batch: half of that rest would be less than what the endpoint takes.
+    /// Notes that a request of this many calls was too much.
     pub(crate) fn refused_batch(&self, calls: usize) {
-        let mut health = self.health();
-        while self.halved_batch(health.batch_halvings) >= calls.max(2) {
-            health.batch_halvings += 1;
-        }
-        health.good_in_a_row = 0;
+        self.health().batches.refused(self.settings.batch, calls);
     }
 
     /// Notes that it takes no more than one call in a request.
@@ -381,11 +366,7 @@ impl Endpoint {
         let mut health = self.health();
         health.in_a_row = 0;
         health.cool_until = None;
-        health.good_in_a_row += 1;
-        if health.good_in_a_row >= BATCH_GROWS_AFTER {
-            health.good_in_a_row = 0;
-            health.batch_halvings = health.batch_halvings.saturating_sub(1);
-        }
+        health.batches.succeeded();
     }
 
     /// Notes a failure and pauses the endpoint for a while, longer each time.
@@ -397,7 +378,7 @@ impl Endpoint {
         let now = Instant::now();
         let mut health = self.health();
         health.failures += 1;
-        health.good_in_a_row = 0;
+        health.batches.failed();
         health.last_error = Some(error.to_string());
         if let Some(asked) = asked {
             health.bench_until = health
