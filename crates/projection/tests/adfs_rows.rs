@@ -143,6 +143,9 @@ async fn updates_become_rows_and_the_newest_values_follow() {
     // Where the same index is twice in calldata the place in it decides, and gaps are known.
     let wrap = "SELECT rb_index::bigint FROM feed_latest WHERE feed_id = hex_to_bytea16('28')";
     assert_eq!(number(&database, wrap).await, 0);
+    // The older of two values is not where the table points to, which is as it should be.
+    let odd = "SELECT count(*) FROM feed_updates WHERE jsonb_exists(extra, 'tableLane')";
+    assert_eq!(number(&database, odd).await, 0);
     let gaps = "SELECT count(*) FROM feed_ring_gaps";
     assert_eq!(number(&database, gaps).await, 0);
 }

@@ -1,6 +1,7 @@
 //! Updates of one transaction as rows.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use alloy_primitives::Address;
 use bytes::Bytes;
@@ -252,6 +253,10 @@ fn extra_of(found: &Found<'_>, call: &Call<'_>, decoded: &Decoded) -> Map<String
 fn put_feeds(rows: &mut Rows, place: Place, event: &Event<'_>, decoded: &Decoded) {
     let found = event.found;
     let common = decoded.header.extra();
+    // A value that another one of the same calldata comes after is not where the table points to, and
+    // nothing is odd about that.
+    let apart = decoded.disagreements.iter();
+    let apart: HashMap<u32, u16> = apart.map(|one| (one.feed, one.table_lane)).collect();
     for feed in decoded.distinct_feeds() {
         let mut extra = common.clone();
         if feed.slot_offset != 0 {
@@ -260,7 +265,7 @@ fn put_feeds(rows: &mut Rows, place: Place, event: &Event<'_>, decoded: &Decoded
         if feed.spill {
             extra.insert("spill".to_owned(), json!(true));
         }
-        if let Some(lane) = feed.table_lane.filter(|lane| *lane != feed.rb_index) {
+        if let Some(lane) = apart.get(&feed.position) {
             extra.insert("tableLane".to_owned(), json!(lane));
         }
         rows.row(&FEEDS, &found.block)
