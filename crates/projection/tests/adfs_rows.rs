@@ -208,6 +208,31 @@ async fn a_reorg_across_an_upgrade_takes_the_upgrade_back() {
     assert_eq!(number(&database, kept).await, 3);
 }
 
+/// What stands where the first version has its number is an accumulator in the second: one that reads like
+/// the number of a later update took that update's event, and both updates were lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_accumulator_that_reads_like_a_number_takes_no_event_from_another_update() {
+    let (_server, database) = database().await;
+    let chain = TestChain::new(10).await;
+    chain.send(0, &[direct(1, Act::Upgrade(FIRST))]);
+    let like = 0x0101_0101_0101_0101;
+    let acts = vec![
+        update(1, 7, &[(0, 1)]),
+        Act::Upgrade(SECOND),
+        update(2, 1, &[(0, 2)]),
+        Act::Upgrade(FIRST),
+        update(1, like, &[(0, 3)]),
+    ];
+    let way = Way::Many;
+    chain.send(0, &[Sent { seed: 2, way, acts }]);
+    let one = projector(&database, &chain, settings(), "one");
+    one.register(GENESIS_TIME).await.unwrap();
+    one.follow(&mut Following::default()).await.unwrap();
+    let all = stored(&database, 10).await;
+    assert_eq!(all, expected(&chain, &on_chain(&chain)));
+    assert_eq!(all.feeds.len(), 3);
+}
+
 const PAUSED: &str = "SELECT count(*) FROM projections WHERE projection = 'adfs' \
     AND paused_reason = 'unknownImplementation'";
 

@@ -161,10 +161,11 @@ pub(super) fn put_transaction(
         }
     };
     let form = first.version.profile.header;
-    let numbers: Vec<_> = calls
-        .iter()
-        .map(|call| block_number(call.calldata, form))
-        .collect();
+    // Where versions change within the transaction nobody knows yet which call is of which, and what is
+    // a number in one is something else in another.
+    let is_one = due.iter().all(|event| event.version.profile.header == form);
+    let number = |call: &Call<'_>| block_number(call.calldata, form).filter(|_| is_one);
+    let numbers: Vec<_> = calls.iter().map(number).collect();
     let told = due
         .iter()
         .map(|event| event_block_number(event.found.log.data()));
