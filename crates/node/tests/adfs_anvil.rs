@@ -344,6 +344,78 @@ async fn every_table_is_what_was_sent_through_forks_across_an_upgrade() {
     replay(&all).await;
 }
 
+/// Many feeds without a value, which cost the chain next to nothing.
+fn crowded(number: u64, feeds: u128) -> Act {
+    let index = (number % 8_192) as u16;
+    let value = |feed| Value::new(feed, index, &[]);
+    Act::Update(Update {
+        version: 1,
+        number,
+        feeds: (1..=feeds).map(value).collect(),
+        rows: Vec::new(),
+    })
+}
+
+/// One value of zeros that makes the calldata so long.
+fn long(number: u64, bytes: usize) -> Act {
+    let mut value = Value {
+        stride: 13,
+        ..Value::new(3, 1, &[0; 70_000])
+    };
+    let mut made = Update {
+        version: 1,
+        number,
+        feeds: vec![value.clone()],
+        rows: Vec::new(),
+    };
+    value.data = vec![0; 70_000 + bytes - made.calldata().len()];
+    made.feeds = vec![value];
+    assert_eq!(made.calldata().len(), bytes);
+    Act::Update(made)
+}
+
+fn guarded(act: Act, reason: &'static str) -> Act {
+    match act {
+        Act::Update(update) => Act::Guarded(update, reason),
+        other => other,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn updates_at_the_limits_are_followed_from_a_real_node() {
+    const BYTES: usize = 128 << 10;
+    let Some(mut all) = All::new().await else {
+        return;
+    };
+    let one = |act| vec![sent(Way::Direct, vec![act])];
+    let history = [
+        one(Act::Upgrade(1)),
+        one(crowded(10, 10_000)),
+        one(long(11, BYTES)),
+    ];
+    all.mine(&history).await;
+    all.mine(&vec![vec![]; CONFIRMATIONS as usize]).await;
+    let running = all.start();
+    all.until_equal("history").await;
+    let newest = [
+        one(guarded(crowded(12, 10_001), "feedsLength")),
+        one(crowded(13, 10_000)),
+        one(guarded(long(14, BYTES + 1), "calldataSize")),
+        vec![sent(Way::Safe, vec![long(15, BYTES)])],
+    ];
+    let began = Instant::now();
+    all.mine(&newest).await;
+    let mined = began.elapsed();
+    all.until_equal("the newest blocks").await;
+    let took = began.elapsed() - mined;
+    println!("note: 10000 feeds and 128 KiB, compared {took:.2?} after they were mined");
+    all.mine(&vec![vec![]; CONFIRMATIONS as usize]).await;
+    let found = all.until_equal("everything final").await;
+    assert_eq!(found["quarantine"].len(), 2);
+    assert_eq!(found["feed_latest"].len(), 10_001);
+    running.stop();
+}
+
 /// The contract itself says the same, but for the value whose calldata is not known.
 async fn compare_with_storage(all: &All, found: &Tables) {
     let head = all.chain.last().unwrap().number;

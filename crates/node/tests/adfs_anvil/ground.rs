@@ -17,6 +17,9 @@ const UPGRADER: &str = "0x70997970c51812dc3a010c7d01b50e0d17dc79c8";
 /// again is the same block.
 const BASE_FEE: &str = "0x3b9aca00";
 const GAS_PRICE: &str = "0x77359400";
+/// What the smallest transaction may take, and what the node lets the largest one take.
+const GAS_MIN: usize = 5_000_000;
+const GAS_MAX: usize = 16_000_000;
 const GENESIS_TIME: u64 = 1_700_000_000;
 
 const CODE: [(&str, &str); 6] = [
@@ -40,6 +43,8 @@ pub enum Act {
     Update(Update),
     /// An update that the implementation refuses: it leaves no event.
     Refused(Update),
+    /// An update that a guard refuses, and which.
+    Guarded(Update, &'static str),
     /// An upgrade to a version.
     Upgrade(u32),
 }
@@ -173,10 +178,11 @@ impl Ground {
         let mut hashes = Vec::new();
         for one in all {
             let (to, input, _) = self.input_of(one);
+            let gas = (GAS_MIN + 300 * input.len()).min(GAS_MAX);
             let upgrades = matches!(one.acts.as_slice(), [Act::Upgrade(_)]);
             let nonce = &self.nonces[usize::from(upgrades)];
             let tx = json!([{ "from": if upgrades { UPGRADER } else { UPDATER }, "to": to,
-                "data": hex::encode_prefixed(input), "gas": "0x4c4b40", "gasPrice": GAS_PRICE,
+                "data": hex::encode_prefixed(input), "gas": format!("0x{gas:x}"), "gasPrice": GAS_PRICE,
                 "nonce": format!("0x{:x}", nonce.replace(nonce.get() + 1)) }]);
             hashes.push(self.node.call("eth_sendTransaction", tx).await);
         }
@@ -213,7 +219,9 @@ impl Ground {
         let mut events = Vec::new();
         for (act, offset) in one.acts.iter().zip(offsets) {
             let topic = match act {
-                Act::Update(update) => UPDATED[update.version as usize - 1],
+                Act::Update(update) | Act::Guarded(update, _) => {
+                    UPDATED[update.version as usize - 1]
+                }
                 Act::Upgrade(_) => UPGRADED,
                 Act::Refused(_) => continue,
             };
@@ -276,7 +284,9 @@ impl Ground {
 
     fn call_of(&self, act: &Act) -> Inner {
         let bytes = match act {
-            Act::Update(update) | Act::Refused(update) => update.calldata(),
+            Act::Update(update) | Act::Refused(update) | Act::Guarded(update, _) => {
+                update.calldata()
+            }
             Act::Upgrade(version) => {
                 let to = hex::decode(self.implementation(*version)).unwrap();
                 [&[0, 0, 0, 1], to.as_slice()].concat()

@@ -136,9 +136,9 @@ impl Place<'_> {
             match act {
                 Act::Upgrade(version) => self.expect_upgrade(all, *version),
                 Act::Update(update) if self.is_hidden(update) => {
-                    let refused = json!({ "projection": "adfs", "reason": "noCalldata" });
-                    put(all, "quarantine", &joined(&self.at(*log_index), &refused));
+                    self.expect_refused(all, *log_index, "noCalldata");
                 }
+                Act::Guarded(_, reason) => self.expect_refused(all, *log_index, reason),
                 Act::Update(update) => {
                     self.expect_event(all, update, (*log_index, *offset));
                     self.expect_feeds(all, update, *log_index);
@@ -152,6 +152,11 @@ impl Place<'_> {
             }
         }
         self.expect_input(all, &updates);
+    }
+
+    fn expect_refused(&self, all: &mut Tables, log_index: u64, reason: &str) {
+        let refused = json!({ "projection": "adfs", "reason": reason });
+        put(all, "quarantine", &joined(&self.at(log_index), &refused));
     }
 
     /// Calldata without a number: where a call beside it left no event, nobody knows which did.
