@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use chronolith_model::Block;
 use chronolith_projection::adfs::{AdfsSettings, Limits};
 use chronolith_projection::{Database, Following, jobs};
-use support::adfs::encode::Value;
+use support::adfs::encode::{Value, calldata, numbered};
 use support::adfs::{
     Act, FIRST, SECOND, Sent, Update, Way, direct, expected, many, projector, settings, stored,
     update,
@@ -167,4 +167,28 @@ async fn updates_at_the_limits_become_exactly_their_rows_in_the_tail_and_in_hist
         assert_eq!(refused(&database, chain).await, both());
     }
     assert!(stored(&database, 61).await == confirmed && stored(&database, 62).await == all);
+}
+
+/// Every event keeps the input of its transaction: a thousand updates in one of 100 KB made 100 MB of it,
+/// and ten thousand would have been a hundred times as much.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_input_that_would_be_kept_too_often_is_refused() {
+    let (_server, database) = database().await;
+    let chain = TestChain::new(64).await;
+    chain.send(0, &[direct(1, Act::Upgrade(FIRST))]);
+    let way = Way::Many;
+    let few = (0..100).map(|at| update(1, 10 + at, &[])).collect();
+    let too_many = |at: u64| Act::Odd(calldata(numbered(1_000 + at), &[], &[]), 1, 1_000 + at);
+    let too_many = (0..1_000).map(too_many).collect();
+    let sent = |seed, acts| Sent { seed, way, acts };
+    chain.send(0, &[sent(2, few), sent(3, too_many)]);
+    chain.send(0, &[direct(4, update(1, 9_000, &[(0, 1)]))]);
+    let one = projector(&database, &chain, usual(), "one");
+    one.register(GENESIS_TIME).await.unwrap();
+    one.follow(&mut Following::default()).await.unwrap();
+    let all = stored(&database, 64).await;
+    assert!(all == expected(&chain, &with_status(&chain, "pending")));
+    assert_eq!(all.events.len(), 101);
+    let refused = refused(&database, 64).await;
+    assert_eq!(refused, vec![(1, "calldataSize".to_owned()); 1_000]);
 }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::calldata::{Profile, block_number, decode};
 use super::decoded::{Decoded, Header};
+use super::fault::Reason;
 use super::pair::{Pairing, event_block_number, pair};
 use super::to_bytes16;
 use super::unwrap::{Call, find};
@@ -25,6 +26,10 @@ pub(super) const NAME: &str = "adfs";
 const NO_CALLDATA: &str = "noCalldata";
 /// An event of another version than the one in force.
 const OTHER_VERSION: &str = "otherVersion";
+
+/// Bytes that the events of one transaction may take with them: each keeps the whole input, so that of
+/// many small updates in a large one there would be more than memory holds.
+const INPUTS_BYTES_MAX: usize = 64 << 20;
 
 pub(super) const EVENTS: Table = Table {
     name: "adfs_event_rows",
@@ -152,11 +157,10 @@ pub(super) fn put_transaction(
         let none = |event: &&Event<'_>| refuse(rows, place, event.found, (NO_CALLDATA, why));
         return due.iter().for_each(none);
     };
-    let calls = match find(input.to, &input.bytes, place.proxy) {
+    let calls = match calls_of(place, due.len(), input) {
         Ok(calls) => calls,
-        Err(none) => {
-            let why = none.to_string();
-            let none = |event: &&Event<'_>| refuse(rows, place, event.found, (NO_CALLDATA, &why));
+        Err((reason, why)) => {
+            let none = |event: &&Event<'_>| refuse(rows, place, event.found, (reason, &why));
             return due.iter().for_each(none);
         }
     };
@@ -197,6 +201,24 @@ pub(super) fn put_transaction(
         put_ring(rows, place, event, decoded);
     }
     put_input(rows, place, &updates, &input.bytes);
+}
+
+/// The updates in a transaction with so many events, or why none of them can be projected.
+fn calls_of(
+    place: Place,
+    events: usize,
+    input: &Input,
+) -> Result<Vec<Call<'_>>, (&'static str, String)> {
+    let bytes = input.bytes.len();
+    if events.saturating_mul(bytes) > INPUTS_BYTES_MAX {
+        let why = format!(
+            "the input is larger than the limit as often as it would be kept (events={events}, \
+             bytes={bytes}, limit={INPUTS_BYTES_MAX})"
+        );
+        return Err((Reason::CalldataSize.as_str(), why));
+    }
+    let found = find(input.to, &input.bytes, place.proxy);
+    found.map_err(|none| (NO_CALLDATA, none.to_string()))
 }
 
 fn refuse(rows: &mut Rows, place: Place, found: &Found<'_>, why: (&str, &str)) {
