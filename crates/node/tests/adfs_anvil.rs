@@ -189,22 +189,28 @@ impl All {
         taken
     }
 
-    /// What the tables must hold now, dropped rows included or not.
-    fn expected(&self, gone: &[Mined]) -> Tables {
+    /// What the tables must hold of the first blocks of the chain as it is, and of some that are gone.
+    fn expected(&self, blocks: usize, gone: &[Mined]) -> Tables {
         let head = self.chain.last().unwrap().number;
         let status = |block: &Mined| match block.number + CONFIRMATIONS <= head {
             true => "confirmed",
             false => "pending",
         };
         let gone = gone.iter().map(|block| (block, "dropped"));
-        let chain = self.chain.iter().map(|block| (block, status(block)));
+        let chain = self.chain.iter().take(blocks);
+        let chain = chain.map(|block| (block, status(block)));
         let all: Vec<_> = gone.chain(chain).collect();
         expected(&self.ground, &all)
     }
 
     /// Waits until the tables are as they must be.
     async fn until_equal(&self, what: &str) -> Tables {
-        let wanted = self.expected(&self.gone);
+        self.until_equal_of(self.chain.len(), what).await
+    }
+
+    /// The same where only the first blocks are projected.
+    async fn until_equal_of(&self, blocks: usize, what: &str) -> Tables {
+        let wanted = self.expected(blocks, &self.gone);
         let began = Instant::now();
         loop {
             let found = stored(&self.client).await;
@@ -214,6 +220,26 @@ impl All {
             let late = began.elapsed() > PATIENCE;
             let apart = || difference(&found, &wanted);
             assert!(!late, "{what}: {}\n{}", apart(), self.bench.log());
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+    }
+}
+
+impl All {
+    /// Waits until the projection stands still for want of a version, or does not.
+    async fn until_paused(&self, paused: bool) {
+        let read = "SELECT coalesce(bool_or(paused_reason = 'unknownImplementation'), false) \
+            FROM projections WHERE projection = 'adfs'";
+        let began = Instant::now();
+        while self
+            .client
+            .query_one(read, &[])
+            .await
+            .unwrap()
+            .get::<_, bool>(0)
+            != paused
+        {
+            assert!(began.elapsed() < PATIENCE, "{}", self.bench.log());
             tokio::time::sleep(Duration::from_millis(30)).await;
         }
     }
@@ -344,6 +370,61 @@ async fn every_table_is_what_was_sent_through_forks_across_an_upgrade() {
     replay(&all).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_implementation_that_nobody_named_stops_the_rows_until_it_is_gone_or_named() {
+    let Some(mut all) = All::new().await else {
+        return;
+    };
+    let act = |version, number, index| direct(update(version, number, &[(0, index)]));
+    all.mine(&[vec![upgrade(1), act(1, 10, 1)], vec![act(1, 11, 2)]])
+        .await;
+    let running = all.start();
+    all.until_equal("before the upgrade").await;
+    let stranger = |number| {
+        [
+            vec![act(1, number, 3), upgrade(3), act(2, number + 1, 4)],
+            vec![act(2, number + 2, 5)],
+        ]
+    };
+    all.mine(&stranger(12)).await;
+    all.until_paused(true).await;
+    all.until_equal_of(2, "nothing from the upgrade on").await;
+    let said = all.say(&["projection", "state"]);
+    let named = all.ground.implementation(3).to_owned();
+    let told = said.to_lowercase();
+    assert!(
+        told.contains(&named) && told.contains("versions add"),
+        "{said}"
+    );
+    // It is gone with its fork, and the rows go on by themselves. It left none that could be dropped.
+    all.take_back(2).await;
+    all.gone.clear();
+    all.mine(&[vec![act(1, 15, 3)], vec![], vec![act(1, 16, 4)]])
+        .await;
+    all.until_equal("the fork without it").await;
+    all.until_paused(false).await;
+    // It comes back to stay, and is final before anybody acts.
+    all.mine(&stranger(17)).await;
+    all.until_paused(true).await;
+    running.kill();
+    all.mine(&vec![vec![]; CONFIRMATIONS as usize]).await;
+    let running = all.start();
+    all.until_equal_of(5, "the blocks below it").await;
+    all.until_paused(true).await;
+    all.say(&[
+        "versions",
+        "add",
+        "--implementation",
+        &named,
+        "--version",
+        "2",
+    ]);
+    let found = all.until_equal("everything").await;
+    all.until_paused(false).await;
+    assert_eq!(found["adfs_events"].len(), 7);
+    running.stop();
+}
+
 /// Many feeds without a value, which cost the chain next to nothing.
 fn crowded(number: u64, feeds: u128) -> Act {
     let index = (number % 8_192) as u16;
@@ -445,6 +526,9 @@ async fn replay(all: &All) {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{words:?}: {said}");
     }
-    let (found, wanted) = (stored(&connect(&other).await).await, all.expected(&[]));
+    let (found, wanted) = (
+        stored(&connect(&other).await).await,
+        all.expected(all.chain.len(), &[]),
+    );
     assert!(found == wanted, "{}", difference(&found, &wanted));
 }

@@ -22,9 +22,10 @@ const GAS_MIN: usize = 5_000_000;
 const GAS_MAX: usize = 16_000_000;
 const GENESIS_TIME: u64 = 1_700_000_000;
 
-const CODE: [(&str, &str); 6] = [
+const CODE: [(&str, &str); 7] = [
     ("Proxy", include_str!("../contracts/Proxy.hex")),
     ("First", include_str!("../contracts/First.hex")),
+    ("Second", include_str!("../contracts/Second.hex")),
     ("Second", include_str!("../contracts/Second.hex")),
     ("Safe", include_str!("../contracts/Safe.hex")),
     ("Safe", include_str!("../contracts/Safe.hex")),
@@ -45,7 +46,7 @@ pub enum Act {
     Refused(Update),
     /// An update that a guard refuses, and which.
     Guarded(Update, &'static str),
-    /// An upgrade to a version.
+    /// An upgrade to an implementation.
     Upgrade(u32),
 }
 
@@ -125,7 +126,7 @@ struct Inner {
 pub struct Ground {
     pub node: RealNode,
     pub proxy: String,
-    implementations: [String; 2],
+    implementations: [String; 3],
     safes: [String; 2],
     many: String,
     nonces: [Cell<u64>; 2],
@@ -149,25 +150,26 @@ impl Ground {
             assert_eq!(receipt["status"], "0x1", "{receipt}");
             addresses.push(receipt["contractAddress"].as_str().unwrap().to_owned());
         }
-        let [proxy, first, second, safe, other, many] = addresses.try_into().unwrap();
+        let [proxy, first, second, third, safe, other, many] = addresses.try_into().unwrap();
         let nonces = [Cell::new(CODE.len() as u64), Cell::new(0)];
         Some(Self {
             node,
             proxy,
-            implementations: [first, second],
+            implementations: [first, second, third],
             safes: [safe, other],
             many,
             nonces,
         })
     }
 
-    pub fn implementation(&self, version: u32) -> &str {
-        &self.implementations[version as usize - 1]
+    /// The first, the second, or one with the code of the second that no settings name.
+    pub fn implementation(&self, which: u32) -> &str {
+        &self.implementations[which as usize - 1]
     }
 
     /// The hash of an implementation's code, by the node's own account.
-    pub async fn code_hash(&self, version: u32) -> String {
-        let address = json!([self.implementation(version), "latest"]);
+    pub async fn code_hash(&self, which: u32) -> String {
+        let address = json!([self.implementation(which), "latest"]);
         let code = self.node.call("eth_getCode", address).await;
         let hash = self.node.call("web3_sha3", json!([code])).await;
         hash.as_str().unwrap().to_owned()
@@ -287,8 +289,8 @@ impl Ground {
             Act::Update(update) | Act::Refused(update) | Act::Guarded(update, _) => {
                 update.calldata()
             }
-            Act::Upgrade(version) => {
-                let to = hex::decode(self.implementation(*version)).unwrap();
+            Act::Upgrade(which) => {
+                let to = hex::decode(self.implementation(*which)).unwrap();
                 [&[0, 0, 0, 1], to.as_slice()].concat()
             }
         };

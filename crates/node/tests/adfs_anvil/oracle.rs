@@ -134,7 +134,7 @@ impl Place<'_> {
         let mut updates = Vec::new();
         for (act, log_index, offset) in &self.tx.events {
             match act {
-                Act::Upgrade(version) => self.expect_upgrade(all, *version),
+                Act::Upgrade(which) => self.expect_upgrade(all, *which),
                 Act::Update(update) if self.is_hidden(update) => {
                     self.expect_refused(all, *log_index, "noCalldata");
                 }
@@ -179,13 +179,14 @@ impl Place<'_> {
     }
 
     /// What was in force when: only of blocks that are on the chain.
-    fn expect_upgrade(&self, all: &mut Tables, version: u32) {
+    fn expect_upgrade(&self, all: &mut Tables, which: u32) {
         if self.status == "dropped" {
             return;
         }
+        let version = which.min(2);
         let row = json!({
             "chain_id": CHAIN, "version": version, "bytecode_hash": null,
-            "implementation": bytea_of(self.ground.implementation(version)),
+            "implementation": bytea_of(self.ground.implementation(which)),
             "topic_hash": bytea_of(UPDATED[version as usize - 1]),
             "activated_block": self.block.number,
         });
