@@ -410,3 +410,80 @@ async fn an_implementation_with_other_code_than_was_named_is_refused() {
     all.bench.change(wrong, hash);
     all.say(&["run", "--until-caught-up"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rewind_takes_confirmed_rows_back_where_a_final_block_was_replaced() {
+    let all = Projected::new(6, 120).await;
+    let running = all.start(&["run"]);
+    all.until_whole().await;
+    // Deeper than anything may be replaced: the archive halts, and its rows stay confirmed.
+    let to = all.node.head().number - 25;
+    let replaced = all.expected(BlockRange::new(to + 1, to + 21));
+    assert!(!replaced.is_empty());
+    all.node.reorg(25);
+    all.node.mine(3);
+    let halted = |code: u16, health: &Value| code == 503 && health.to_string().contains("halt");
+    all.bench.until_health("the halt", halted).await;
+    let rewind = |to: u64| {
+        let to = to.to_string();
+        all.command(&["rewind", "--to", &to, "--reason", "a test"])
+            .output()
+            .unwrap()
+    };
+    // The database does not answer: it is said what is left to do.
+    all.database.kill().unwrap();
+    let half = rewind(to);
+    let said = String::from_utf8_lossy(&half.stderr).into_owned();
+    assert!(!half.status.success(), "{said}");
+    assert!(
+        said.contains("chronolith projection rewind --chain"),
+        "{said}"
+    );
+    all.database.restart().unwrap();
+    let stays = format!(
+        "SELECT count(*) FROM fee_events WHERE status = 'confirmed' AND block_number > {to}"
+    );
+    assert!(all.number(&stays).await.unwrap() > 0);
+    let words = ["projection", "rewind", "--reason", "a test", "--to"];
+    let said = all.say(&[&words[..], &[&to.to_string()]].concat());
+    assert!(said.contains("are not final any more"), "{said}");
+    all.until_whole().await;
+    let dropped = all.rows("dropped").await;
+    let all_gone = replaced.iter().all(|row| dropped.contains(row));
+    assert!(all_gone, "{dropped:?}");
+    // All at once where it answers, by a node that runs and by one that does not.
+    let to = all.node.head().number - 30;
+    let said = all.say(&["rewind", "--to", &to.to_string(), "--reason", "once more"]);
+    assert!(said.contains("blocks with rows were dropped"), "{said}");
+    all.until_whole().await;
+    running.stop();
+    let to = (to - 10).to_string();
+    let told = all.json(&["rewind", "--to", &to, "--reason", "offline", "--json"]);
+    assert!(
+        told["database"]["droppedBlocks"].as_u64() > Some(5),
+        "{told}"
+    );
+    let running = all.start(&["run"]);
+    all.until_whole().await;
+    running.stop();
+    let acts = "SELECT count(*) FROM operator_acts WHERE act = 'rewind'";
+    assert_eq!(all.number(acts).await, Some(3));
+    // And everything anew.
+    let anew = [
+        "projection",
+        "reset",
+        "--projection",
+        "fees",
+        "--reason",
+        "other",
+    ];
+    let said = all.say(&anew);
+    assert!(said.contains("makes all of them anew"), "{said}");
+    assert_eq!(all.number("SELECT count(*) FROM fee_events").await, Some(0));
+    let running = all.start(&["run"]);
+    all.until_whole().await;
+    let refused = all.command(&anew).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("stop it first"), "{said}");
+    running.stop();
+}

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use metrics::{counter, histogram};
 
+use crate::adfs::OTHER_NUMBER;
 use crate::error::Result;
 
 /// Rows of a block by projection, as they are written down beside it.
@@ -27,6 +28,17 @@ pub(crate) fn delay(chain: i64, counts: &Counts, seconds: f64) {
         histogram!("chronolith_projection_pending_delay_seconds", "chain" => chain, "projection" => projection)
             .record(seconds.max(0.0));
     }
+}
+
+/// A log that could not be projected.
+pub(crate) fn refused(chain: i64, projection: String, reason: String) {
+    let chain = chain.to_string();
+    if reason == OTHER_NUMBER {
+        counter!("chronolith_adfs_block_number_mismatch_total", "chain" => chain.clone())
+            .increment(1);
+    }
+    counter!("chronolith_projection_guard_dropped_total", "chain" => chain, "projection" => projection, "reason" => reason)
+        .increment(1);
 }
 
 /// Somebody else holds the lease.

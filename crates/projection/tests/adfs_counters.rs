@@ -11,7 +11,7 @@ use chronolith_projection::{Following, jobs};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use support::adfs::encode::{Row, calldata, numbered};
 use support::adfs::{Act, FIRST, direct, projector, settings, update, value};
-use support::{GENESIS_TIME, TestChain, database};
+use support::{GENESIS_TIME, TestChain, database, number};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn guards_and_oddities_are_counted_once() {
@@ -37,17 +37,20 @@ async fn guards_and_oddities_are_counted_once() {
     // One goes on around the end of its ring, the other leaves an index out.
     chain.send(0, &[direct(3, update(1, 2, &[(0, 8_191), (1, 7)]))]);
     chain.send(0, &[direct(4, update(1, 3, &[(0, 0), (1, 8)]))]);
-    // A lane that is elsewhere, and a number that is another.
+    // A lane that is elsewhere.
     let row = Row {
         table_index: 0,
         lanes: [3; 16],
     };
     let odd = calldata(numbered(4), &[value(2, 9, 1)], &[row]);
-    chain.send(0, &[direct(5, Act::Odd(odd, 1, 5))]);
+    chain.send(0, &[direct(5, Act::Odd(odd, 1, 4))]);
+    // A number that is another.
+    let other = calldata(numbered(5), &[value(2, 10, 1)], &[]);
+    chain.send(0, &[direct(7, Act::Odd(other, 1, 6))]);
     // And one that no rule lets through.
-    chain.send(0, &[direct(6, Act::Odd(vec![1, 2, 3], 1, 6))]);
+    chain.send(0, &[direct(6, Act::Odd(vec![1, 2, 3], 1, 7))]);
     one.follow(&mut following).await.unwrap();
-    chain.finalize(5).await;
+    chain.finalize(6).await;
     one.follow(&mut following).await.unwrap();
     let counted = || {
         [
@@ -60,10 +63,15 @@ async fn guards_and_oddities_are_counted_once() {
         .map(count)
     };
     assert_eq!(counted(), [1, 1, 1, 1, 1], "{}", handle.render());
+    // What another call holds is not what was stored.
+    let made_up = "SELECT count(*) FROM feed_updates WHERE rb_index = 10";
+    assert_eq!(number(&database, made_up).await, 0);
     // A guard is not met again by a replay, and no ring goes wrong by one.
-    jobs::enqueue(&database, (77, "adfs"), (0, 5), 6)
+    jobs::enqueue(&database, (77, "adfs"), (0, 6), 7)
         .await
         .unwrap();
     while one.work().await.unwrap() {}
-    assert_eq!(counted()[..3], [1, 1, 1], "{}", handle.render());
+    let again = counted();
+    assert_eq!(again[..3], [1, 1, 1], "{}", handle.render());
+    assert_eq!(again[4], 1, "{}", handle.render());
 }
