@@ -83,6 +83,14 @@ impl Projected {
         Some(number)
     }
 
+    async fn sql(&self, statements: &str) {
+        let connected = tokio_postgres::connect(&self.database.url, NoTls).await;
+        let (client, connection) = connected.unwrap();
+        let driven = tokio::spawn(connection);
+        client.batch_execute(statements).await.unwrap();
+        driven.abort();
+    }
+
     /// Rows with a status, as the chain's oracle has them, once each.
     async fn rows(&self, status: &str) -> Vec<FeeRow> {
         let (client, connection) = tokio_postgres::connect(&self.database.url, NoTls)
@@ -485,5 +493,58 @@ async fn a_rewind_takes_confirmed_rows_back_where_a_final_block_was_replaced() {
     let refused = all.command(&anew).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("stop it first"), "{said}");
+    running.stop();
+}
+
+/// Everything that a server may refuse for a while, by its code, and what it is called in health.
+const STARVED: [(&str, &str); 4] = [
+    ("53100", "disk full"),
+    ("53200", "out of memory"),
+    ("57014", "statement timeout"),
+    ("55P03", "lock timeout"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_without_room_time_or_connections_loses_nothing_and_is_told() {
+    let all = Projected::new(7, 150).await;
+    let running = all.start(&["run"]);
+    all.until_whole().await;
+    for (code, named) in STARVED {
+        all.sql(&format!(
+            "CREATE FUNCTION starve() RETURNS trigger LANGUAGE plpgsql AS $$ \
+                 BEGIN RAISE EXCEPTION '{named}' USING ERRCODE = '{code}'; END $$; \
+             CREATE TRIGGER starve BEFORE INSERT ON fee_event_rows EXECUTE FUNCTION starve()"
+        ))
+        .await;
+        all.node.mine(8);
+        all.node.reorg(2);
+        let told = |status: u16, health: &Value| status == 503 && health.to_string().contains(code);
+        all.bench.until_health(named, told).await;
+        // Everything else goes on.
+        let head = all.node.head().number;
+        all.bench
+            .wait("the archive's head", || all.bench.head() == Some(head - 5));
+        all.sql("DROP TRIGGER starve ON fee_event_rows; DROP FUNCTION starve()")
+            .await;
+        all.until_whole().await;
+    }
+    running.stop();
+    // Others take every connection there is.
+    let mut taken = Vec::new();
+    while let Ok((client, connection)) = tokio_postgres::connect(&all.database.url, NoTls).await {
+        taken.push((client, tokio::spawn(connection)));
+    }
+    all.node.mine(20);
+    let listeners = || all.bench.log().matches("0.0.0.0:").count();
+    let before = listeners();
+    let running = all.start(&["run"]);
+    all.bench.wait("the listener", || listeners() > before);
+    let told = |status: u16, health: &Value| status == 503 && health.to_string().contains("53300");
+    all.bench.until_health("no connection", told).await;
+    for (client, connection) in taken {
+        drop(client);
+        connection.await.unwrap().unwrap();
+    }
+    all.until_whole().await;
     running.stop();
 }
