@@ -10,7 +10,10 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions, RpcServer};
+use chronolith_model::BlockRange;
+use chronolith_sim::evm::{
+    EvmNode, EvmSpec, Faults, FeesSpec, RpcFault, RpcOptions, RpcServer, UPGRADED_TOPIC,
+};
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use support::{Bench, PATIENCE};
 
@@ -268,5 +271,103 @@ async fn a_chain_without_a_contract_has_our_names_alone_and_losses_are_counted()
     let unproven = r#"chronolith_unverified_blocks{chain="31337"}"#;
     let shown = until(&bench, unproven, |blocks| blocks == 27.0).await;
     assert!(!shown.contains("adfs_"), "{shown}");
+    running.stop();
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
+    format!("0x{}", digits.collect::<String>())
+}
+
+/// Fees that are projected, beside an ADFS contract whose implementation nobody named.
+fn projecting(node: &EvmNode, server: &RpcServer) -> Bench {
+    let first = node.block(1).unwrap().to_model();
+    let upgraded = |log: &&chronolith_model::Log| log.topics().any(|topic| topic == UPGRADED_TOPIC);
+    let proxy = first.logs.iter().find(upgraded).unwrap();
+    let more = format!(
+        r#", "finality": {{ "mode": "depth", "confirmations": 5 }}, "contractAddress": "{}",
+           "fees": {{ "contracts": ["{}"] }}, "topicNames": {{ "1": "DataFeedsUpdated(uint256)" }}"#,
+        hex(proxy.emitter()),
+        hex(&FeesSpec::CONTRACT)
+    );
+    let bench = Bench::new(&[server.url()], &more);
+    bench.change(
+        r#""chains""#,
+        r#""versions": { "1": { "hasBlockNumber": true } }, "chains""#,
+    );
+    bench
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_projections_do_is_counted_under_both_names() {
+    let mut spec = EvmSpec::tiny(33);
+    spec.fees = Some(FeesSpec::per_thousand_blocks(1_500));
+    spec.upgrade_every = 1_000;
+    let node = EvmNode::new(spec, 60);
+    let options = RpcOptions::default();
+    let server = RpcServer::start(node.clone(), options).await.unwrap();
+    let database = TempPostgres::start(&TempPostgresOptions::default()).unwrap();
+    let url = [("PG_URL", database.url.as_str())];
+    let bench = projecting(&node, &server);
+    bench.say(&["db", "init", "--admin-url", &database.url]);
+    let running = bench.start_with(&["run"], &url);
+    bench.wait("the listener", || {
+        bench.log().contains("health and metrics")
+    });
+    let events = |status: &str| {
+        format!(
+            r#"chronolith_projection_events_total{{chain="31337",projection="fees",status="{status}"}}"#
+        )
+    };
+    let fees = |from, to| node.fees(BlockRange::new(from, to)).len() as f64;
+    let head = node.head().number;
+    let (confirmed, pending) = (fees(0, head - 4), fees(head - 4, head + 1));
+    until(&bench, &events("confirmed"), |count| count >= confirmed).await;
+    until(&bench, &events("pending"), |count| count >= pending).await;
+    let gone = fees(head - 2, head + 1);
+    assert!(pending >= gone && gone > 0.0, "no fee in the newest blocks");
+    node.reorg(3);
+    until(&bench, &events("dropped"), |count| count >= gone).await;
+    // The implementation of the other contract is not known, so nothing of it is projected.
+    let paused = r#"adfs_indexer_version_paused{chain="31337"}"#;
+    let shown = until(&bench, paused, |paused| paused == 1.0).await;
+    let of = |series: &str| {
+        let found = value(&shown, series);
+        found.unwrap_or_else(|| panic!("no {series} in\n{shown}"))
+    };
+    let both = r#"chain="31337",projection"#;
+    for (projection, is_paused) in [("adfs", 1.0), ("fees", 0.0)] {
+        let series = format!(r#"chronolith_projection_paused{{{both}="{projection}"}}"#);
+        assert_eq!(of(&series), is_paused, "{projection}");
+    }
+    for lock in ["writer", "finality"] {
+        let ours =
+            format!(r#"chronolith_projection_lock_age_seconds{{{both}="adfs",lock="{lock}"}}"#);
+        let theirs = format!(r#"adfs_indexer_lock_age_seconds{{chain="31337",lock="{lock}"}}"#);
+        assert_eq!(of(&ours), of(&theirs), "{lock}");
+        assert!((0.0..15.0).contains(&of(&ours)), "{lock}: {}", of(&ours));
+    }
+    let op = r#"op="confirm""#;
+    let done = of(&format!(
+        r#"chronolith_database_ops_total{{{both}="adfs",{op},outcome="success"}}"#
+    ));
+    assert!(done > 0.0);
+    let theirs = of(&format!(
+        r#"adfs_indexer_db_ops_total{{chain="31337",{op},outcome="success"}}"#
+    ));
+    let timed = of(&format!(
+        r#"adfs_indexer_db_latency_ms_count{{chain="31337",{op}}}"#
+    ));
+    assert_eq!((theirs, timed), (done, done));
+    assert_eq!(of("chronolith_database_up"), 1.0);
+    // Another node wants the same locks, and finds them held.
+    let second = projecting(&node, &server);
+    let waiting = second.start_with(&["run"], &url);
+    second.wait("the listener", || {
+        second.log().contains("health and metrics")
+    });
+    let held = r#"adfs_indexer_finality_lock_contention_total{chain="31337"}"#;
+    until(&second, held, |count| count > 0.0).await;
+    waiting.stop();
     running.stop();
 }

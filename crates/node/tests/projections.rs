@@ -360,6 +360,22 @@ async fn no_command_shows_a_password_and_fees_are_served() {
     assert_eq!(fetch(format!("http://{address}/")).await, "Api Running");
     assert_eq!(fetch(format!("http://{address}{asked}")).await, text);
     running.stop();
+    // They are read where the environment says: where nobody answers there are none, and rows come on.
+    let nowhere = all.database.url.replace("127.0.0.1", "127.0.0.9");
+    let variables = [
+        ("PG_URL", all.database.url.as_str()),
+        ("PG_READONLY_URL", &nowhere),
+    ];
+    let began = all.bench.log().len();
+    let running = all.bench.start_with(&["run"], &variables);
+    all.bench.wait("the listener", || {
+        all.bench.log()[began..].contains("serving fees")
+    });
+    all.node.mine(3);
+    all.until_whole().await;
+    let refused = reqwest::get(all.bench.public() + asked).await.unwrap();
+    assert!(refused.status().is_server_error(), "{refused:?}");
+    running.stop();
     // No command shows a password.
     let url = all
         .database

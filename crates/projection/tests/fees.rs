@@ -316,6 +316,14 @@ async fn old_partitions_go_only_when_everything_in_them_is_dropped() {
     let chain = TestChain::new(12).await;
     let one = projector(&database, &chain, "one");
     one.register(support::GENESIS_TIME).await.unwrap();
+    // This month and the next three are there from the start, and no others.
+    let there = "SELECT string_agg(relname::text, ' ' ORDER BY relname) FROM pg_class \
+        WHERE relkind = 'r' AND relname LIKE 'fee\\_events\\_c12\\_%'";
+    let client = database.client().await.unwrap();
+    let there: String = client.query_one(there, &[]).await.unwrap().get(0);
+    let months = ["02", "03", "04", "05"].map(|month| format!("fee_events_c12_2024_{month}"));
+    assert_eq!(there, months.join(" "));
+    drop(client);
     let mut following = Following::default();
     chain.extend(0, &[]);
     for number in 1..5 {
