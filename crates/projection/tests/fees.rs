@@ -71,6 +71,10 @@ async fn rows_are_pending_then_confirmed_or_dropped_and_never_deleted() {
     assert_eq!(number(&database, "SELECT count(*) FROM jobs").await, 0);
     let ranges = "SELECT count(*) FROM projected_ranges WHERE from_block = 0 AND to_block = 75";
     assert_eq!(number(&database, ranges).await, 1);
+    // What is complete is written down with the safe block, and so may be behind, never ahead.
+    let cursors = "SELECT count(*) FROM processing_state WHERE last_seen_block = 79 \
+        AND last_safe_block = 75 AND last_backfill_block <= 75";
+    assert_eq!(number(&database, cursors).await, 1);
     // The same transaction and log, once in a dropped block and once on the chain, in two partitions.
     let natural = "SELECT count(*) FROM (SELECT chain_id, tx_hash, log_index, position FROM fee_events \
         WHERE status <> 'dropped' GROUP BY 1, 2, 3, 4 HAVING count(*) > 1) twice";
@@ -264,6 +268,42 @@ async fn whoever_was_away_writes_nothing_and_releasing_works_from_anywhere() {
     // One after the other, by the history that nobody can take back.
     let epochs = "SELECT count(*) - max(epoch) FROM lease_history WHERE kind = 'writer'";
     assert_eq!(number(&database, epochs).await, 0);
+}
+
+/// A database of one environment and a node of another: the same id, and other blocks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_on_another_chain_writes_nothing() {
+    let (_server, database) = database().await;
+    let (chain, other) = (TestChain::new(14).await, TestChain::new(14).await);
+    for number in 0..8 {
+        chain.extend(0, &[number]);
+        other.extend(1, &[100 + number]);
+    }
+    chain.finalize(3).await;
+    other.finalize(5).await;
+    let one = projector(&database, &chain, "one");
+    one.register(support::GENESIS_TIME).await.unwrap();
+    let mut following = Following::default();
+    one.follow(&mut following).await.unwrap();
+    work_all(&one).await;
+    one.release(&mut following).await.unwrap();
+    let before = stored(&database, 14).await;
+    assert_eq!(before, expected(&on_chain(&chain)));
+    let two = projector(&database, &other, "two");
+    two.register(support::GENESIS_TIME).await.unwrap();
+    let error = two.follow(&mut Following::default()).await.unwrap_err();
+    assert!(matches!(error, Error::Conflict(_)), "{error}");
+    jobs::enqueue(&database, (14, "fees"), (0, 3), 4)
+        .await
+        .unwrap();
+    let error = two.work().await.unwrap_err();
+    assert!(error.to_string().contains("another chain"), "{error}");
+    assert_eq!(stored(&database, 14).await, before);
+    // It stands in nobody's way.
+    chain.finalize(6).await;
+    one.follow(&mut following).await.unwrap();
+    work_all(&one).await;
+    assert_eq!(stored(&database, 14).await, expected(&on_chain(&chain)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
