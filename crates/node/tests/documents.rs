@@ -223,6 +223,7 @@ fn every_quoted_log_line_exists() {
         "no recent observation of L1",
         "a reported block is not on our chain",
         "the blocks that wait for finality fill the memory for them: the head stands still",
+        "too many blocks wait for finality",
         "store failed to",
         "ingest is throttled",
         "garbage was not collected",

@@ -15,7 +15,7 @@ use chronolith_sim::evm::{
     EvmNode, EvmSpec, Faults, FeesSpec, RpcFault, RpcOptions, RpcServer, UPGRADED_TOPIC,
 };
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
-use support::{Bench, PATIENCE};
+use support::{Bench, PATIENCE, assert_equals};
 
 const PAGE: &str = include_str!("../../../docs/metrics.md");
 
@@ -370,4 +370,45 @@ async fn what_projections_do_is_counted_under_both_names() {
     until(&second, held, |count| count > 0.0).await;
     waiting.stop();
     running.stop();
+}
+
+/// More blocks wait for finality than are held: the head stands still and says so. When they become final it
+/// goes on, and nothing was left out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_tail_stands_still_is_counted_and_leaves_nothing_out() {
+    const HELD: u64 = 16_384;
+    let node = EvmNode::new(EvmSpec::tiny(34), HELD + 100);
+    node.set_finalized_depth(HELD + 100);
+    let options = RpcOptions::default();
+    let server = RpcServer::start(node.clone(), options).await.unwrap();
+    let finality = r#", "finality": { "mode": "finalized" }, "datasets": ["logs"]"#;
+    let bench = Bench::new(&[server.url()], finality);
+    let running = bench.start();
+    bench.wait("the listener", || {
+        bench.log().contains("health and metrics")
+    });
+    let waiting = r#"chronolith_tail_blocks{chain="31337"}"#;
+    // It takes a while on a slow machine; only standing still is a failure.
+    for part in 1..4 {
+        until(&bench, waiting, |blocks| blocks > (part * HELD / 4) as f64).await;
+    }
+    let full = r#"chronolith_tail_full_total{chain="31337"}"#;
+    let shown = until(&bench, full, |count| count > 0.0).await;
+    let waiting = value(&shown, waiting);
+    assert!(
+        waiting.is_some_and(|blocks| blocks <= HELD as f64),
+        "{shown}"
+    );
+    let said = |_, health: &serde_json::Value| {
+        health
+            .to_string()
+            .contains("too many blocks wait for finality")
+    };
+    bench.until_health("why it stands still", said).await;
+    node.set_finalized_depth(20);
+    let head = node.mine(50).number;
+    bench.wait("the end", || bench.head() == Some(head - 20));
+    running.stop();
+    // Around the block where it stood; each of the others names the one before it.
+    assert_equals(&bench, &node, BlockRange::new(HELD - 100, head - 19));
 }
