@@ -368,6 +368,22 @@ async fn no_command_shows_a_password_and_fees_are_served() {
     assert_eq!(fetch(format!("http://{address}/")).await, "Api Running");
     assert_eq!(fetch(format!("http://{address}{asked}")).await, text);
     running.stop();
+    // They are read where the environment says: where nobody answers there are none, and rows come on.
+    let nowhere = all.database.url.replace("127.0.0.1", "127.0.0.9");
+    let variables = [
+        ("PG_URL", all.database.url.as_str()),
+        ("PG_READONLY_URL", &nowhere),
+    ];
+    let began = all.bench.log().len();
+    let running = all.bench.start_with(&["run"], &variables);
+    all.bench.wait("the listener", || {
+        all.bench.log()[began..].contains("serving fees")
+    });
+    all.node.mine(3);
+    all.until_whole().await;
+    let refused = reqwest::get(all.bench.public() + asked).await.unwrap();
+    assert!(refused.status().is_server_error(), "{refused:?}");
+    running.stop();
     // No command shows a password.
     let url = all
         .database
@@ -384,39 +400,6 @@ async fn no_command_shows_a_password_and_fees_are_served() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!said.contains("hunter2"), "{words:?}: {said}");
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_implementation_with_other_code_than_was_named_is_refused() {
-    let all = Projected::new(5, 30).await;
-    let contract = "0xbd6c7b0d2f68c2b7805d88388319cfb6ecb50ea9";
-    let wrong = "0x0101010101010101010101010101010101010101010101010101010101010101";
-    all.bench.change(
-        r#""pollMs": 20"#,
-        r#""pollMs": 20, "contractAddress": "0x4444444444444444444444444444444444444444",
-           "topicNames": { "1": "DataFeedsUpdated(uint256)" }"#,
-    );
-    let named = format!(
-        r#""versions": {{ "1": {{ "hasBlockNumber": true }} }}, "implVersionMap":
-           {{ "{contract}": {{ "version": 1, "expectedBytecodeHash": "{wrong}" }} }}, "chains""#
-    );
-    all.bench.change(r#""chains""#, &named);
-    let refused = all.command(&["run"]).output().unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(
-        !refused.status.success() && said.contains("expectedBytecodeHash says 0x0101"),
-        "{said}"
-    );
-    let hash = said
-        .split("has hash ")
-        .nth(1)
-        .unwrap()
-        .split(',')
-        .next()
-        .unwrap();
-    assert_eq!(hash.len(), wrong.len());
-    all.bench.change(wrong, hash);
-    all.say(&["run", "--until-caught-up"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
