@@ -10,6 +10,7 @@ use futures::{SinkExt as _, pin_mut};
 use tokio_postgres::error::SqlState;
 
 use crate::error::{Result, Tried as _};
+use crate::meters;
 use crate::project::QUARANTINE;
 use crate::rows::{Rows, Table, TableRows};
 
@@ -123,11 +124,11 @@ async fn insert_refused(tx: &Transaction<'_>, insert: &str) -> Result<()> {
     for row in &rows {
         let (chain, projection, reason): (i64, String, String) =
             (row.get(0), row.get(1), row.get(2));
-        metrics::counter!(
+        let counter = metrics::counter!(
             "chronolith_projection_guard_dropped_total",
             "chain" => chain.to_string(), "projection" => projection, "reason" => reason
-        )
-        .increment(1);
+        );
+        meters::once_committed(counter, 1);
     }
     Ok(())
 }

@@ -1,15 +1,30 @@
 //! What is counted while chains are projected. Handles are made when something is counted: install the
 //! recorder before that.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use metrics::{counter, histogram};
+use metrics::{Counter, counter, histogram};
 
 use crate::error::Result;
 
 /// Rows of a block by projection, as they are written down beside it.
 pub(crate) type Counts = BTreeMap<String, u64>;
+
+tokio::task_local! {
+    /// What was counted in a transaction that is still open.
+    static OPEN: RefCell<Vec<(Counter, u64)>>;
+}
+
+/// Counts what a transaction found, once the operation that it belongs to is done: one that is rolled
+/// back finds the same when it is tried again.
+pub(crate) fn once_committed(counter: Counter, found: u64) {
+    let held = OPEN.try_with(|open| open.borrow_mut().push((counter.clone(), found)));
+    if held.is_err() {
+        counter.increment(found);
+    }
+}
 
 /// Events whose rows were written, confirmed or dropped.
 pub(crate) fn events(chain: i64, status: &'static str, counts: &Counts) {
@@ -38,7 +53,7 @@ pub(crate) fn contention<'a>(chain: i64, projections: impl Iterator<Item = &'a s
     }
 }
 
-/// One operation of the database, and how it ended.
+/// One operation of the database, and how it ended. It succeeds only behind its commit.
 pub(crate) async fn timed<'a, T>(
     chain: i64,
     projections: impl Iterator<Item = &'a str>,
@@ -46,7 +61,17 @@ pub(crate) async fn timed<'a, T>(
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     let began = Instant::now();
-    let done = work.await;
+    let (done, found) = OPEN
+        .scope(RefCell::default(), async {
+            let done = work.await;
+            (done, OPEN.with(RefCell::take))
+        })
+        .await;
+    if done.is_ok() {
+        found
+            .iter()
+            .for_each(|(counter, found)| counter.increment(*found));
+    }
     let (seconds, outcome) = (
         began.elapsed().as_secs_f64(),
         if done.is_ok() { "success" } else { "error" },
