@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chronolith_model::{Block, BlockClock, BlockRange, ErrorKind, Hash32};
+use tracing::Instrument as _;
 
 use crate::copying;
 use crate::error::{Result, Tried as _};
@@ -254,7 +255,8 @@ impl Projector {
             }
             let found = projection.wanted().of_block(block)?;
             if !found.is_empty() {
-                let projected = projection.rows(moment, &found).await?;
+                let span = meters::decoding(self.chain, projection.name(), &found);
+                let projected = projection.rows(moment, &found).instrument(span).await?;
                 if projected.not_yet {
                     continue;
                 }

@@ -5,6 +5,7 @@ use tokio_postgres::types::ToSql;
 
 use super::rows::{EVENTS, FEEDS, NAME};
 use crate::error::{Result, Tried as _};
+use crate::meters;
 
 /// Rows of pending blocks that are confirmed now. They are found by their events, which are few and have
 /// an index by block.
@@ -170,6 +171,7 @@ async fn count_steps(
 
 fn count(name: &'static str, chain: i64, found: i64) {
     if found > 0 {
-        metrics::counter!(name, "chain" => chain.to_string()).increment(found as u64);
+        let counter = metrics::counter!(name, "chain" => chain.to_string());
+        meters::once_committed(counter, found as u64);
     }
 }
