@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use chronolith_archive::{AuditEntry, Collect};
+use chronolith_projection::TakenBack;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
 
 use crate::chain::Chain;
 use crate::clock::now;
+use crate::projecting::take_back;
 
 /// An act of an operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,7 +102,29 @@ async fn perform(chain: &Chain, act: ChainAct) -> Done {
     done.map_err(|error| error.to_string())?;
     reset.map_err(|error| error.to_string())?;
     let head = archive.health().head.map(|head| head.number);
-    Ok(json!({ "chainId": chain_id, "head": head, "headBefore": before }))
+    let told = json!({ "chainId": chain_id, "head": head, "headBefore": before });
+    if let (ChainAct::Rewind { to, reason }, Some(database)) = (&act, chain.projected_into.get()) {
+        let taken = take_back(database, archive, (&chain.settings, *to), reason).await;
+        let taken = taken.map_err(|error| half_done(&chain.settings.name, *to, &error))?;
+        return Ok(with_database(told, &taken));
+    }
+    Ok(told)
+}
+
+/// An answer that tells of the database as well.
+pub(crate) fn with_database(mut told: Value, taken: &TakenBack) -> Value {
+    if let Some(told) = told.as_object_mut() {
+        told.insert("database".to_owned(), json!(taken));
+    }
+    told
+}
+
+/// What to do where the archive was rewound and the database was not.
+pub(crate) fn half_done(chain: &str, to: u64, error: &anyhow::Error) -> String {
+    format!(
+        "the archive of {chain} ends at block {to} now; the database was not taken back ({error:#}), so no row is \
+         written until `chronolith projection rewind --chain {chain} --to {to} --reason …` is run"
+    )
 }
 
 /// A line of the archive's record.

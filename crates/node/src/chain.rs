@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use chronolith_archive::{Archive, Place, Settings as ArchiveSettings};
 use chronolith_finality::{Rule, Settings as WindowSettings, Tail, TailSnapshot, Tracker};
 use chronolith_model::{BlockRange, BlockRef, ChainId, Hash32, Verification};
+use chronolith_projection::Database;
 use chronolith_source::evm::{EvmSettings, EvmSource};
 use chronolith_source::portal::PortalSource;
 use chronolith_source::{EndpointReport, JointSource, Source, Want};
@@ -56,6 +57,8 @@ pub(crate) struct Chain {
     pub(crate) seen: History,
     /// Changes whenever tail or archive do.
     moved: watch::Sender<u64>,
+    /// Where it is projected into, where it is.
+    pub(crate) projected_into: OnceLock<Database>,
     /// Why projections stand still, where they do.
     projection_trouble: Mutex<Option<String>>,
     /// What operators ask for.
@@ -123,6 +126,7 @@ impl Chain {
             gaps: Mutex::default(),
             seen: History::default(),
             moved: watch::Sender::new(0),
+            projected_into: OnceLock::new(),
             projection_trouble: Mutex::default(),
             acts: Acts::default(),
             lock: None,

@@ -241,8 +241,8 @@ pub(crate) enum ArchiveCommand {
     RebuildState(RebuildState),
     /// Check the format of every object.
     ///
-    /// There is one format so far, so nothing has to be brought up to date. One that only a newer program
-    /// can read is refused.
+    /// Older ones are read as they are and written anew when they are merged, so nothing has to be brought
+    /// up to date. One that only a newer program can read is refused.
     Upgrade(Wanted),
 }
 

@@ -6,6 +6,7 @@ mod backfill;
 mod chain;
 mod cli;
 mod clock;
+mod codes;
 mod commands;
 mod confirm;
 mod environment;

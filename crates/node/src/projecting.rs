@@ -4,22 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use chronolith_archive::Archive;
 use chronolith_finality::TailSnapshot;
 use chronolith_model::{BlockRef, ErrorKind};
 use chronolith_projection::fees::Fees;
 use chronolith_projection::jobs::Left;
 use chronolith_projection::{
-    ChainFeed, Database, Error, Following, Live, ProjectionSettings, Projector,
+    ChainFeed, Database, Error, Following, Live, Order, ProjectionSettings, Projector, Round,
+    TakenBack,
 };
 
 use futures::future::join_all;
 
 use crate::chain::Chain;
 use crate::clock::{now, precise_now};
+use crate::codes::Codes;
 use crate::exporter::observe_projections;
 use crate::hex::hex;
 use crate::settings::{ChainSettings, DatabaseSettings, Settings, Token};
-use chronolith_source::keccak256;
 
 /// A lease must be renewed, and somebody else's look for new ranges noticed, at least so often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -115,6 +117,9 @@ pub(crate) async fn projectors(
         if let Some(made) = &made {
             let registered = register(made).await;
             registered.with_context(|| format!("chain {}", chain.settings.name))?;
+            if let Some(database) = database {
+                chain.projected_into.get_or_init(|| database.clone());
+            }
         }
         all.push(made);
     }
@@ -136,33 +141,6 @@ async fn check_contracts(chain: &Chain) -> Result<()> {
             Err(error) => {
                 tracing::warn!(chain = %settings.name, %address, %error, "contract was not looked at");
             }
-        }
-    }
-    check_code(chain).await
-}
-
-/// Refuses an implementation whose code is another than was named: decoding it would make rows up. One
-/// that is not deployed here has none yet.
-async fn check_code(chain: &Chain) -> Result<()> {
-    let settings = &chain.settings;
-    for (implementation, expected) in &settings.code_hashes {
-        let address = hex(implementation);
-        let code = match chain.source.code(*implementation).await {
-            Ok(code) => code.filter(|code| !code.is_empty()),
-            Err(error) => {
-                tracing::warn!(chain = %settings.name, %address, %error, "code was not compared");
-                None
-            }
-        };
-        let found = code.map(|code| keccak256(&code));
-        if let Some(found) = found.filter(|found| found != expected) {
-            bail!(
-                "chain {}: the code of {address} has hash {}, and expectedBytecodeHash says {}: find out \
-                 why before you change it",
-                settings.name,
-                hex(&found),
-                hex(expected)
-            );
         }
     }
     Ok(())
@@ -204,6 +182,26 @@ fn projector(database: &Database, chain: &Arc<Chain>) -> Result<Option<Arc<Proje
     Ok(Some(Arc::new(projector)))
 }
 
+/// Takes the database back to a block of the archive, which was rewound to it.
+pub(crate) async fn take_back(
+    database: &Database,
+    archive: &Archive,
+    (chain, to): (&ChainSettings, u64),
+    reason: &str,
+) -> Result<TakenBack> {
+    let pinned = archive.pin();
+    let pinned = pinned.with_context(|| format!("chain {} has no archive", chain.name))?;
+    let block = pinned.block_by_number(to).await;
+    let block = block.with_context(|| format!("block {to} of chain {}", chain.name))?;
+    let operator = who();
+    let order = Order {
+        operator: &operator,
+        reason,
+    };
+    let to = block.block_ref();
+    Ok(chronolith_projection::rewind(database, chain.chain_id, to, order).await?)
+}
+
 /// This process, as it is named where it holds something.
 pub(crate) fn who() -> String {
     let machine = rustix::system::uname();
@@ -227,6 +225,8 @@ async fn register(projector: &Projector) -> Result<()> {
 pub(crate) async fn follow(projector: &Projector, chain: &Chain) {
     let mut moves = chain.moves();
     let mut following = Following::default();
+    let mut codes = Codes::default();
+    let mut behind = None;
     let mut pause = PAUSE_FIRST;
     loop {
         moves.mark_unchanged();
@@ -238,11 +238,12 @@ pub(crate) async fn follow(projector: &Projector, chain: &Chain) {
             tokio::time::sleep(LOOK_EVERY).await;
             continue;
         }
-        match step(projector, &mut following).await {
-            Ok(waiting) => {
+        match step(projector, chain, (&mut following, &mut codes)).await {
+            Ok(round) => {
                 settle_trouble(chain);
+                tell_behind(chain, &mut behind, round.behind);
                 pause = PAUSE_FIRST;
-                if waiting {
+                if round.waiting {
                     tokio::time::sleep(LOOK_EVERY).await;
                     continue;
                 }
@@ -267,9 +268,14 @@ fn is_stale(chain: &Chain) -> bool {
     good.is_some_and(|at| at.elapsed() > patience)
 }
 
-async fn step(projector: &Projector, following: &mut Following) -> Result<bool, Error> {
+async fn step(
+    projector: &Projector,
+    chain: &Chain,
+    (following, codes): (&mut Following, &mut Codes),
+) -> Result<Round, Error> {
     projector.ensure_registered(now()).await?;
-    Ok(projector.follow(following).await?.waiting)
+    codes.look(projector, chain).await?;
+    projector.follow(following).await
 }
 
 /// Shows how projections do, for ever.
@@ -312,8 +318,9 @@ pub(crate) async fn work(projector: &Projector, chain: &Chain) {
 }
 
 /// Brings the tables of a chain that has caught up to where it is.
-pub(crate) async fn catch_up(projector: &Projector) -> Result<()> {
+pub(crate) async fn catch_up(projector: &Projector, chain: &Chain) -> Result<()> {
     projector.ensure_registered(now()).await?;
+    Codes::default().look(projector, chain).await?;
     let mut following = Following::default();
     while projector.follow(&mut following).await?.waiting {
         tokio::time::sleep(LOOK_EVERY).await;
@@ -355,6 +362,19 @@ fn tell(chain: &Chain, error: &Error) {
     } else {
         tracing::warn!(chain = %name, %said, "projections stand still, everything else goes on");
     }
+}
+
+/// Says, once, that the database calls more final than is known here.
+fn tell_behind(chain: &Chain, told: &mut Option<i64>, behind: Option<i64>) {
+    if let Some(through) = behind.filter(|_| told.is_none()) {
+        let known = chain.archive.health().head.map(|head| head.number);
+        tracing::warn!(
+            chain = %chain.settings.name, known, through,
+            "the database has final rows above everything known here: projections wait until this node gets \
+             there. If its archive was rewound, run `chronolith projection rewind`"
+        );
+    }
+    *told = behind;
 }
 
 fn settle_trouble(chain: &Chain) {

@@ -1,12 +1,17 @@
-//! What the pages for operators tell people to type and to look at exists.
+//! What the pages for operators and readers tell people to type and to look at exists.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     reason = "a test may panic"
 )]
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
+const DEPLOYMENT: &str = include_str!("../../../docs/deployment.md");
+const SCHEMA: &str = include_str!("../../../docs/schema.md");
+const DOCKERFILE: &str = include_str!("../../../Dockerfile");
+const UNIT: &str = include_str!("../../../ops/systemd/chronolith.service");
 const RUNBOOKS: &str = include_str!("../../../docs/runbooks.md");
 const CREDENTIALS: &str = include_str!("../../../docs/credentials.md");
 const METRICS: &str = include_str!("../../../docs/metrics.md");
@@ -38,12 +43,16 @@ fn wrong(command: &str) -> Option<String> {
     let words: Vec<&str> = unquoted.split_whitespace().collect();
     let values = [
         "--address",
+        "--admin-url",
         "--chain",
+        "--config",
         "--data-dir",
         "--from",
         "--implementation",
         "--limit",
+        "--metrics-port",
         "--month",
+        "--port",
         "--reason",
         "--to",
         "--type",
@@ -53,7 +62,7 @@ fn wrong(command: &str) -> Option<String> {
     for (at, word) in words.iter().enumerate() {
         let is_value = at > 0 && values.contains(&words[at - 1]);
         let is_number = word.bytes().all(|sign| sign.is_ascii_digit());
-        if !word.starts_with('-') && !is_value && !is_number {
+        if !word.starts_with(['-', '/']) && !is_value && !is_number {
             verbs.push(word);
         }
     }
@@ -72,7 +81,7 @@ fn wrong(command: &str) -> Option<String> {
 
 #[test]
 fn every_command_of_the_runbooks_can_be_typed() {
-    let commands = [commands(RUNBOOKS), commands(CREDENTIALS)].concat();
+    let commands = [RUNBOOKS, CREDENTIALS].map(commands).concat();
     assert!(commands.len() > 12, "{commands:?}");
     for command in &commands {
         assert_eq!(wrong(command), None, "chronolith {command}");
@@ -105,6 +114,92 @@ fn every_metric_of_the_runbooks_is_listed() {
     }
 }
 
+/// Commands of the page, of the unit and of the container; those that run inside one too.
+#[test]
+fn every_command_of_a_deployment_can_be_typed() {
+    let of_page = DEPLOYMENT.replace("docker exec chronolith ", "");
+    let mut commands = commands(&of_page);
+    assert!(commands.len() > 12, "{commands:?}");
+    let started = UNIT
+        .lines()
+        .find_map(|line| line.strip_prefix("ExecStart="));
+    let started = started.unwrap().split_once("/chronolith ").unwrap().1;
+    let quoted = |line: &str| {
+        let words = line.split('"').skip(1).step_by(2);
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let by_default = DOCKERFILE.lines().find(|line| line.starts_with("CMD "));
+    commands.extend([started.to_owned(), quoted(by_default.unwrap())]);
+    for command in &commands {
+        assert_eq!(wrong(command), None, "chronolith {command}");
+    }
+    assert!(commands.iter().filter(|one| one.starts_with("run")).count() > 2);
+}
+
+/// The image is made in two steps, runs as somebody without rights, and shows the ports of the page.
+#[test]
+fn the_container_is_as_the_page_says() {
+    let words = |start: &str| {
+        let lines = DOCKERFILE
+            .lines()
+            .filter_map(|line| line.strip_prefix(start));
+        lines.collect::<Vec<_>>()
+    };
+    assert_eq!(words("FROM ").len(), 2);
+    let user = words("USER ");
+    assert_eq!(user, ["10001:10001"]);
+    assert!(DEPLOYMENT.contains("runs as user 10001"));
+    assert_eq!(words("ENV DATA_DIR="), words("VOLUME "));
+    for port in words("EXPOSE ").iter().flat_map(|ports| ports.split(' ')) {
+        assert!(DEPLOYMENT.contains(&format!("| {port} |")), "{port}");
+    }
+    assert!(UNIT.lines().any(|line| line == "User=chronolith"));
+}
+
+/// Tables and views that the migrations make.
+fn relations() -> BTreeSet<String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../projection/migrations");
+    let mut found = BTreeSet::new();
+    for file in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        for line in text.lines() {
+            let line = line
+                .replace("OR REPLACE ", "")
+                .replace("IF NOT EXISTS ", "");
+            let kinds = ["CREATE TABLE ", "CREATE VIEW ", "CREATE MATERIALIZED VIEW "];
+            let made = kinds.iter().find_map(|kind| line.strip_prefix(kind));
+            let name = made.and_then(|rest| rest.split([' ', '(']).next());
+            found.extend(name.map(str::to_owned));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_schema_page_names_every_table_and_view_and_draws_no_other() {
+    let relations = relations();
+    assert!(relations.len() > 25, "{relations:?}");
+    let unnamed = relations
+        .iter()
+        .filter(|name| !SCHEMA.contains(&format!("`{name}`")));
+    assert_eq!(unnamed.collect::<Vec<_>>(), Vec::<&String>::new());
+    let drawn = SCHEMA.split("```mermaid\nerDiagram\n").skip(1);
+    let drawn = drawn.filter_map(|rest| rest.split("```").next());
+    let mut boxes = BTreeSet::new();
+    for line in drawn.flat_map(str::lines) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            [one, link, other, ":", ..] if link.contains("--") => boxes.extend([*one, *other]),
+            [one, "{"] => drop(boxes.insert(*one)),
+            // A column, or the end of a box.
+            _ => assert!(line.starts_with("        ") || line.trim() == "}" || line.is_empty()),
+        }
+    }
+    let unknown = boxes.iter().filter(|name| !relations.contains(**name));
+    assert_eq!(unknown.collect::<Vec<_>>(), Vec::<&&str>::new());
+    assert!(boxes.len() > 25, "{boxes:?}");
+}
+
 /// Log lines that the runbooks quote are said somewhere in the program.
 #[test]
 fn every_quoted_log_line_exists() {
@@ -128,6 +223,7 @@ fn every_quoted_log_line_exists() {
         "no recent observation of L1",
         "a reported block is not on our chain",
         "the blocks that wait for finality fill the memory for them: the head stands still",
+        "too many blocks wait for finality",
         "store failed to",
         "ingest is throttled",
         "garbage was not collected",

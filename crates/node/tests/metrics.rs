@@ -10,9 +10,12 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions, RpcServer};
+use chronolith_model::BlockRange;
+use chronolith_sim::evm::{
+    EvmNode, EvmSpec, Faults, FeesSpec, RpcFault, RpcOptions, RpcServer, UPGRADED_TOPIC,
+};
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
-use support::{Bench, PATIENCE};
+use support::{Bench, PATIENCE, assert_equals};
 
 const PAGE: &str = include_str!("../../../docs/metrics.md");
 
@@ -269,4 +272,143 @@ async fn a_chain_without_a_contract_has_our_names_alone_and_losses_are_counted()
     let shown = until(&bench, unproven, |blocks| blocks == 27.0).await;
     assert!(!shown.contains("adfs_"), "{shown}");
     running.stop();
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
+    format!("0x{}", digits.collect::<String>())
+}
+
+/// Fees that are projected, beside an ADFS contract whose implementation nobody named.
+fn projecting(node: &EvmNode, server: &RpcServer) -> Bench {
+    let first = node.block(1).unwrap().to_model();
+    let upgraded = |log: &&chronolith_model::Log| log.topics().any(|topic| topic == UPGRADED_TOPIC);
+    let proxy = first.logs.iter().find(upgraded).unwrap();
+    let more = format!(
+        r#", "finality": {{ "mode": "depth", "confirmations": 5 }}, "contractAddress": "{}",
+           "fees": {{ "contracts": ["{}"] }}, "topicNames": {{ "1": "DataFeedsUpdated(uint256)" }}"#,
+        hex(proxy.emitter()),
+        hex(&FeesSpec::CONTRACT)
+    );
+    let bench = Bench::new(&[server.url()], &more);
+    bench.change(
+        r#""chains""#,
+        r#""versions": { "1": { "hasBlockNumber": true } }, "chains""#,
+    );
+    bench
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_projections_do_is_counted_under_both_names() {
+    let mut spec = EvmSpec::tiny(33);
+    spec.fees = Some(FeesSpec::per_thousand_blocks(1_500));
+    spec.upgrade_every = 1_000;
+    let node = EvmNode::new(spec, 60);
+    let options = RpcOptions::default();
+    let server = RpcServer::start(node.clone(), options).await.unwrap();
+    let database = TempPostgres::start(&TempPostgresOptions::default()).unwrap();
+    let url = [("PG_URL", database.url.as_str())];
+    let bench = projecting(&node, &server);
+    bench.say(&["db", "init", "--admin-url", &database.url]);
+    let running = bench.start_with(&["run"], &url);
+    bench.wait("the listener", || {
+        bench.log().contains("health and metrics")
+    });
+    let events = |status: &str| {
+        format!(
+            r#"chronolith_projection_events_total{{chain="31337",projection="fees",status="{status}"}}"#
+        )
+    };
+    let fees = |from, to| node.fees(BlockRange::new(from, to)).len() as f64;
+    let head = node.head().number;
+    let (confirmed, pending) = (fees(0, head - 4), fees(head - 4, head + 1));
+    until(&bench, &events("confirmed"), |count| count >= confirmed).await;
+    until(&bench, &events("pending"), |count| count >= pending).await;
+    let gone = fees(head - 2, head + 1);
+    assert!(pending >= gone && gone > 0.0, "no fee in the newest blocks");
+    node.reorg(3);
+    until(&bench, &events("dropped"), |count| count >= gone).await;
+    // The implementation of the other contract is not known, so nothing of it is projected.
+    let paused = r#"adfs_indexer_version_paused{chain="31337"}"#;
+    let shown = until(&bench, paused, |paused| paused == 1.0).await;
+    let of = |series: &str| {
+        let found = value(&shown, series);
+        found.unwrap_or_else(|| panic!("no {series} in\n{shown}"))
+    };
+    let both = r#"chain="31337",projection"#;
+    for (projection, is_paused) in [("adfs", 1.0), ("fees", 0.0)] {
+        let series = format!(r#"chronolith_projection_paused{{{both}="{projection}"}}"#);
+        assert_eq!(of(&series), is_paused, "{projection}");
+    }
+    for lock in ["writer", "finality"] {
+        let ours =
+            format!(r#"chronolith_projection_lock_age_seconds{{{both}="adfs",lock="{lock}"}}"#);
+        let theirs = format!(r#"adfs_indexer_lock_age_seconds{{chain="31337",lock="{lock}"}}"#);
+        assert_eq!(of(&ours), of(&theirs), "{lock}");
+        assert!((0.0..15.0).contains(&of(&ours)), "{lock}: {}", of(&ours));
+    }
+    let op = r#"op="confirm""#;
+    let done = of(&format!(
+        r#"chronolith_database_ops_total{{{both}="adfs",{op},outcome="success"}}"#
+    ));
+    assert!(done > 0.0);
+    let theirs = of(&format!(
+        r#"adfs_indexer_db_ops_total{{chain="31337",{op},outcome="success"}}"#
+    ));
+    let timed = of(&format!(
+        r#"adfs_indexer_db_latency_ms_count{{chain="31337",{op}}}"#
+    ));
+    assert_eq!((theirs, timed), (done, done));
+    assert_eq!(of("chronolith_database_up"), 1.0);
+    // Another node wants the same locks, and finds them held.
+    let second = projecting(&node, &server);
+    let waiting = second.start_with(&["run"], &url);
+    second.wait("the listener", || {
+        second.log().contains("health and metrics")
+    });
+    let held = r#"adfs_indexer_finality_lock_contention_total{chain="31337"}"#;
+    until(&second, held, |count| count > 0.0).await;
+    waiting.stop();
+    running.stop();
+}
+
+/// More blocks wait for finality than are held: the head stands still and says so. When they become final it
+/// goes on, and nothing was left out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_tail_stands_still_is_counted_and_leaves_nothing_out() {
+    const HELD: u64 = 16_384;
+    let node = EvmNode::new(EvmSpec::tiny(34), HELD + 100);
+    node.set_finalized_depth(HELD + 100);
+    let options = RpcOptions::default();
+    let server = RpcServer::start(node.clone(), options).await.unwrap();
+    let finality = r#", "finality": { "mode": "finalized" }, "datasets": ["logs"]"#;
+    let bench = Bench::new(&[server.url()], finality);
+    let running = bench.start();
+    bench.wait("the listener", || {
+        bench.log().contains("health and metrics")
+    });
+    let waiting = r#"chronolith_tail_blocks{chain="31337"}"#;
+    // It takes a while on a slow machine; only standing still is a failure.
+    for part in 1..4 {
+        until(&bench, waiting, |blocks| blocks > (part * HELD / 4) as f64).await;
+    }
+    let full = r#"chronolith_tail_full_total{chain="31337"}"#;
+    let shown = until(&bench, full, |count| count > 0.0).await;
+    let waiting = value(&shown, waiting);
+    assert!(
+        waiting.is_some_and(|blocks| blocks <= HELD as f64),
+        "{shown}"
+    );
+    let said = |_, health: &serde_json::Value| {
+        health
+            .to_string()
+            .contains("too many blocks wait for finality")
+    };
+    bench.until_health("why it stands still", said).await;
+    node.set_finalized_depth(20);
+    let head = node.mine(50).number;
+    bench.wait("the end", || bench.head() == Some(head - 20));
+    running.stop();
+    // Around the block where it stood; each of the others names the one before it.
+    assert_equals(&bench, &node, BlockRange::new(HELD - 100, head - 19));
 }

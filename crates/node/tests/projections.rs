@@ -83,6 +83,14 @@ impl Projected {
         Some(number)
     }
 
+    async fn sql(&self, statements: &str) {
+        let connected = tokio_postgres::connect(&self.database.url, NoTls).await;
+        let (client, connection) = connected.unwrap();
+        let driven = tokio::spawn(connection);
+        client.batch_execute(statements).await.unwrap();
+        driven.abort();
+    }
+
     /// Rows with a status, as the chain's oracle has them, once each.
     async fn rows(&self, status: &str) -> Vec<FeeRow> {
         let (client, connection) = tokio_postgres::connect(&self.database.url, NoTls)
@@ -360,6 +368,22 @@ async fn no_command_shows_a_password_and_fees_are_served() {
     assert_eq!(fetch(format!("http://{address}/")).await, "Api Running");
     assert_eq!(fetch(format!("http://{address}{asked}")).await, text);
     running.stop();
+    // They are read where the environment says: where nobody answers there are none, and rows come on.
+    let nowhere = all.database.url.replace("127.0.0.1", "127.0.0.9");
+    let variables = [
+        ("PG_URL", all.database.url.as_str()),
+        ("PG_READONLY_URL", &nowhere),
+    ];
+    let began = all.bench.log().len();
+    let running = all.bench.start_with(&["run"], &variables);
+    all.bench.wait("the listener", || {
+        all.bench.log()[began..].contains("serving fees")
+    });
+    all.node.mine(3);
+    all.until_whole().await;
+    let refused = reqwest::get(all.bench.public() + asked).await.unwrap();
+    assert!(refused.status().is_server_error(), "{refused:?}");
+    running.stop();
     // No command shows a password.
     let url = all
         .database
@@ -379,34 +403,131 @@ async fn no_command_shows_a_password_and_fees_are_served() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_implementation_with_other_code_than_was_named_is_refused() {
-    let all = Projected::new(5, 30).await;
-    let contract = "0xbd6c7b0d2f68c2b7805d88388319cfb6ecb50ea9";
-    let wrong = "0x0101010101010101010101010101010101010101010101010101010101010101";
-    all.bench.change(
-        r#""pollMs": 20"#,
-        r#""pollMs": 20, "contractAddress": "0x4444444444444444444444444444444444444444",
-           "topicNames": { "1": "DataFeedsUpdated(uint256)" }"#,
-    );
-    let named = format!(
-        r#""versions": {{ "1": {{ "hasBlockNumber": true }} }}, "implVersionMap":
-           {{ "{contract}": {{ "version": 1, "expectedBytecodeHash": "{wrong}" }} }}, "chains""#
-    );
-    all.bench.change(r#""chains""#, &named);
-    let refused = all.command(&["run"]).output().unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+async fn a_rewind_takes_confirmed_rows_back_where_a_final_block_was_replaced() {
+    let all = Projected::new(6, 120).await;
+    let running = all.start(&["run"]);
+    all.until_whole().await;
+    // Deeper than anything may be replaced: the archive halts, and its rows stay confirmed.
+    let to = all.node.head().number - 25;
+    let replaced = all.expected(BlockRange::new(to + 1, to + 21));
+    assert!(!replaced.is_empty());
+    all.node.reorg(25);
+    all.node.mine(3);
+    let halted = |code: u16, health: &Value| code == 503 && health.to_string().contains("halt");
+    all.bench.until_health("the halt", halted).await;
+    let rewind = |to: u64| {
+        let to = to.to_string();
+        all.command(&["rewind", "--to", &to, "--reason", "a test"])
+            .output()
+            .unwrap()
+    };
+    // The database does not answer: it is said what is left to do.
+    all.database.kill().unwrap();
+    let half = rewind(to);
+    let said = String::from_utf8_lossy(&half.stderr).into_owned();
+    assert!(!half.status.success(), "{said}");
     assert!(
-        !refused.status.success() && said.contains("expectedBytecodeHash says 0x0101"),
+        said.contains("chronolith projection rewind --chain"),
         "{said}"
     );
-    let hash = said
-        .split("has hash ")
-        .nth(1)
-        .unwrap()
-        .split(',')
-        .next()
-        .unwrap();
-    assert_eq!(hash.len(), wrong.len());
-    all.bench.change(wrong, hash);
-    all.say(&["run", "--until-caught-up"]);
+    all.database.restart().unwrap();
+    let stays = format!(
+        "SELECT count(*) FROM fee_events WHERE status = 'confirmed' AND block_number > {to}"
+    );
+    assert!(all.number(&stays).await.unwrap() > 0);
+    let words = ["projection", "rewind", "--reason", "a test", "--to"];
+    let said = all.say(&[&words[..], &[&to.to_string()]].concat());
+    assert!(said.contains("are not final any more"), "{said}");
+    all.until_whole().await;
+    let dropped = all.rows("dropped").await;
+    let all_gone = replaced.iter().all(|row| dropped.contains(row));
+    assert!(all_gone, "{dropped:?}");
+    // All at once where it answers, by a node that runs and by one that does not.
+    let to = all.node.head().number - 30;
+    let said = all.say(&["rewind", "--to", &to.to_string(), "--reason", "once more"]);
+    assert!(said.contains("blocks with rows were dropped"), "{said}");
+    all.until_whole().await;
+    running.stop();
+    let to = (to - 10).to_string();
+    let told = all.json(&["rewind", "--to", &to, "--reason", "offline", "--json"]);
+    assert!(
+        told["database"]["droppedBlocks"].as_u64() > Some(5),
+        "{told}"
+    );
+    let running = all.start(&["run"]);
+    all.until_whole().await;
+    running.stop();
+    let acts = "SELECT count(*) FROM operator_acts WHERE act = 'rewind'";
+    assert_eq!(all.number(acts).await, Some(3));
+    // And everything anew.
+    let anew = [
+        "projection",
+        "reset",
+        "--projection",
+        "fees",
+        "--reason",
+        "other",
+    ];
+    let said = all.say(&anew);
+    assert!(said.contains("makes all of them anew"), "{said}");
+    assert_eq!(all.number("SELECT count(*) FROM fee_events").await, Some(0));
+    let running = all.start(&["run"]);
+    all.until_whole().await;
+    let refused = all.command(&anew).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("stop it first"), "{said}");
+    running.stop();
+}
+
+/// Everything that a server may refuse for a while, by its code, and what it is called in health.
+const STARVED: [(&str, &str); 4] = [
+    ("53100", "disk full"),
+    ("53200", "out of memory"),
+    ("57014", "statement timeout"),
+    ("55P03", "lock timeout"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_without_room_time_or_connections_loses_nothing_and_is_told() {
+    let all = Projected::new(7, 150).await;
+    let running = all.start(&["run"]);
+    all.until_whole().await;
+    for (code, named) in STARVED {
+        all.sql(&format!(
+            "CREATE FUNCTION starve() RETURNS trigger LANGUAGE plpgsql AS $$ \
+                 BEGIN RAISE EXCEPTION '{named}' USING ERRCODE = '{code}'; END $$; \
+             CREATE TRIGGER starve BEFORE INSERT ON fee_event_rows EXECUTE FUNCTION starve()"
+        ))
+        .await;
+        all.node.mine(8);
+        all.node.reorg(2);
+        let told = |status: u16, health: &Value| status == 503 && health.to_string().contains(code);
+        all.bench.until_health(named, told).await;
+        // Everything else goes on.
+        let head = all.node.head().number;
+        all.bench
+            .wait("the archive's head", || all.bench.head() == Some(head - 5));
+        all.sql("DROP TRIGGER starve ON fee_event_rows; DROP FUNCTION starve()")
+            .await;
+        all.until_whole().await;
+    }
+    running.stop();
+    // Others take every connection there is.
+    let mut taken = Vec::new();
+    while let Ok((client, connection)) = tokio_postgres::connect(&all.database.url, NoTls).await {
+        taken.push((client, tokio::spawn(connection)));
+    }
+    all.node.mine(20);
+    let listeners = || all.bench.log().matches("0.0.0.0:").count();
+    let before = listeners();
+    let running = all.start(&["run"]);
+    all.bench.wait("the listener", || listeners() > before);
+    let told = |status: u16, health: &Value| status == 503 && health.to_string().contains("53300");
+    all.bench.until_health("no connection", told).await;
+    for (client, connection) in taken {
+        drop(client);
+        connection.await.unwrap().unwrap();
+    }
+    all.until_whole().await;
+    running.stop();
 }

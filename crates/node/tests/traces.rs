@@ -16,8 +16,9 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use axum::routing::post;
-use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
+use chronolith_sim::evm::{EvmNode, EvmSpec, FeesSpec, RpcOptions, RpcServer};
 use chronolith_sim::portal::{PortalOptions, PortalServer};
+use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -183,6 +184,48 @@ async fn spans_of_every_sort_arrive_and_no_secret_is_in_them() {
     assert_eq!(appended, head - 4);
     assert_clean(&collector);
     assert!(!bench.log().contains("SECRET"), "a secret was logged");
+}
+
+/// Rows are decoded, written and confirmed.
+#[tokio::test(flavor = "multi_thread")]
+async fn spans_of_projections_arrive_too() {
+    let mut spec = EvmSpec::tiny(46);
+    spec.fees = Some(FeesSpec::per_thousand_blocks(1_500));
+    let node = EvmNode::new(spec, 120);
+    let server = RpcServer::start(node, RpcOptions::default()).await.unwrap();
+    let fees = r#", "finality": { "mode": "depth", "confirmations": 5 },
+        "fees": { "contracts": ["0xbd6c7b0d2f68c2b7805d88388319cfb6ecb50ea9"] }"#;
+    let bench = Bench::new(&[server.url()], fees);
+    let database = TempPostgres::start(&TempPostgresOptions::default()).unwrap();
+    let collector = Collector::default();
+    let address = collector.start().await;
+    for words in [&["db", "init"][..], &["run", "--until-caught-up"]] {
+        let mut command = bench.command(words);
+        command.env("PG_URL", &database.url).env(ENDPOINT, &address);
+        assert!(command.status().unwrap().success(), "{words:?}");
+    }
+    let spans = collector.spans();
+    let has = |name: &str, wanted: &[(&str, &str)]| {
+        let mut named = spans.iter().filter(|span| span.name == name);
+        let fits = |span: &Span| {
+            let has = attributes(span);
+            wanted
+                .iter()
+                .all(|(key, value)| has.get(*key).is_some_and(|got| got == value))
+        };
+        assert!(named.any(fits), "no {name} with {wanted:?}");
+    };
+    has(
+        "decode",
+        &[("chain", "31337"), ("projection", "fees"), ("logs", "1")],
+    );
+    for op in ["insert", "confirm", "backfill"] {
+        has(
+            "database",
+            &[("chain", "31337"), ("op", op), ("outcome", "success")],
+        );
+    }
+    assert_clean(&collector);
 }
 
 /// A Portal is asked by path, and its lines are proven as they come.

@@ -61,6 +61,13 @@ async fn versions_are_added_listed_and_must_fit_the_settings() {
             .as_str()
             .is_some_and(|name| !name.is_empty())
     );
+    // What never was in force may be taken back.
+    let remove = ["versions", "remove", "--implementation", STRANGER, "--json"];
+    let removed = bench.json(&remove);
+    assert_eq!(removed["removed"], true, "{removed}");
+    assert_eq!(bench.json(&remove)["removed"], false);
+    assert_eq!(bench.json(&["versions", "list", "--json"]), json!([]));
+    assert_eq!(bench.json(&add(STRANGER, "1"))["new"], true);
     let said = bench.say(&["versions", "list"]);
     assert!(said.contains("version 1, not seen yet, added by"), "{said}");
     // The settings say otherwise by now: nothing is started.

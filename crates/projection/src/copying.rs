@@ -10,6 +10,7 @@ use futures::{SinkExt as _, pin_mut};
 use tokio_postgres::error::SqlState;
 
 use crate::error::{Result, Tried as _};
+use crate::meters;
 use crate::project::QUARANTINE;
 use crate::rows::{Rows, Table, TableRows};
 
@@ -118,16 +119,21 @@ async fn insert_missing(tx: &Transaction<'_>, table: &Table) -> Result<()> {
 
 /// What could not be projected is counted when it is written down, and so once however often it is met.
 async fn insert_refused(tx: &Transaction<'_>, insert: &str) -> Result<()> {
-    let insert = format!("{insert} RETURNING chain_id, projection, reason");
+    let insert = format!(
+        "{insert} RETURNING chain_id, projection, reason, block_number, encode(tx_hash, 'hex'), \
+         log_index, detail"
+    );
     let rows = tx.query(&insert, &[]).await.tried("insert rows")?;
     for row in &rows {
         let (chain, projection, reason): (i64, String, String) =
             (row.get(0), row.get(1), row.get(2));
-        metrics::counter!(
-            "chronolith_projection_guard_dropped_total",
-            "chain" => chain.to_string(), "projection" => projection, "reason" => reason
-        )
-        .increment(1);
+        let (block, tx_hash, log_index): (i64, String, i32) = (row.get(3), row.get(4), row.get(5));
+        let detail: String = row.get(6);
+        tracing::warn!(
+            chain, projection, block, tx_hash = %format_args!("0x{tx_hash}"), log_index, reason, detail,
+            "a log is not projected"
+        );
+        meters::refused(chain, projection, reason);
     }
     Ok(())
 }

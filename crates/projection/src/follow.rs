@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chronolith_model::{Block, BlockClock, BlockRange, ErrorKind, Hash32};
+use tracing::Instrument as _;
 
 use crate::copying;
 use crate::error::{Result, Tried as _};
@@ -67,8 +68,10 @@ struct Held {
 /// What a round did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Round {
-    /// Whether somebody else writes this chain.
+    /// Whether somebody else writes this chain, or knows more of it.
     pub waiting: bool,
+    /// The block through which everything is confirmed, where it is above everything known here.
+    pub behind: Option<i64>,
     /// Rows that were written.
     pub rows: u64,
     /// Blocks with rows that were confirmed.
@@ -131,9 +134,12 @@ impl Projector {
             waiting: true,
             ..Round::default()
         };
-        if self.is_behind(following, &moment).await? {
+        if let Some(safe) = self.behind(following, &moment).await? {
             self.release(following).await?;
-            return Ok(waiting);
+            return Ok(Round {
+                behind: Some(safe),
+                ..waiting
+            });
         }
         let Some((writer, finality)) = self.hold(following).await? else {
             return Ok(waiting);
@@ -175,17 +181,18 @@ impl Projector {
         Ok(round)
     }
 
-    /// Whether what is final in the database is above everything known here: somebody else knows more.
-    async fn is_behind(&self, following: &Following, moment: &Moment) -> Result<bool> {
+    /// What is final in the database, where it is above everything known here: somebody else knows
+    /// more, or the archive was rewound.
+    async fn behind(&self, following: &Following, moment: &Moment) -> Result<Option<i64>> {
         let tip = moment.tip().map_or(-1, |tip| tip.number as i64);
         if let (Some(_), Some(safe)) = (&following.held, following.safe) {
-            return Ok(tip < safe);
+            return Ok((tip < safe).then_some(safe));
         }
         const SAFE: &str = "SELECT last_safe_block FROM processing_state WHERE chain_id = $1";
         let client = self.database.client().await?;
         let safe = client.query_one(SAFE, &[&self.chain]).await;
         let safe: i64 = safe.tried("read the last safe block")?.get(0);
-        Ok(tip < safe)
+        Ok((tip < safe).then_some(safe))
     }
 
     /// Takes the leases, or shows that whoever holds them lives. None where somebody else does.
@@ -248,7 +255,8 @@ impl Projector {
             }
             let found = projection.wanted().of_block(block)?;
             if !found.is_empty() {
-                let projected = projection.rows(moment, &found).await?;
+                let span = meters::decoding(self.chain, projection.name(), &found);
+                let projected = projection.rows(moment, &found).instrument(span).await?;
                 if projected.not_yet {
                     continue;
                 }

@@ -1,15 +1,34 @@
 //! What is counted while chains are projected. Handles are made when something is counted: install the
 //! recorder before that.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use metrics::{counter, histogram};
+use metrics::{Counter, counter, histogram};
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
+use crate::adfs::OTHER_NUMBER;
 use crate::error::Result;
+use crate::feed::Found;
 
 /// Rows of a block by projection, as they are written down beside it.
 pub(crate) type Counts = BTreeMap<String, u64>;
+
+tokio::task_local! {
+    /// What was counted in a transaction that is still open.
+    static OPEN: RefCell<Vec<(Counter, u64)>>;
+}
+
+/// Counts what a transaction found, once the operation that it belongs to is done: one that is rolled
+/// back finds the same when it is tried again.
+pub(crate) fn once_committed(counter: Counter, found: u64) {
+    let held = OPEN.try_with(|open| open.borrow_mut().push((counter.clone(), found)));
+    if held.is_err() {
+        counter.increment(found);
+    }
+}
 
 /// Events whose rows were written, confirmed or dropped.
 pub(crate) fn events(chain: i64, status: &'static str, counts: &Counts) {
@@ -29,6 +48,17 @@ pub(crate) fn delay(chain: i64, counts: &Counts, seconds: f64) {
     }
 }
 
+/// A log that could not be projected.
+pub(crate) fn refused(chain: i64, projection: String, reason: String) {
+    let chain = chain.to_string();
+    if reason == OTHER_NUMBER {
+        let odd = counter!("chronolith_adfs_block_number_mismatch_total", "chain" => chain.clone());
+        once_committed(odd, 1);
+    }
+    let refused = counter!("chronolith_projection_guard_dropped_total", "chain" => chain, "projection" => projection, "reason" => reason);
+    once_committed(refused, 1);
+}
+
 /// Somebody else holds the lease.
 pub(crate) fn contention<'a>(chain: i64, projections: impl Iterator<Item = &'a str>) {
     for projection in projections {
@@ -38,7 +68,21 @@ pub(crate) fn contention<'a>(chain: i64, projections: impl Iterator<Item = &'a s
     }
 }
 
-/// One operation of the database, and how it ended.
+/// The span in which logs become rows.
+pub(crate) fn decoding(chain: i64, projection: &str, logs: &[Found<'_>]) -> Span {
+    let (first, last) = (logs.first(), logs.last());
+    let number = |log: Option<&Found<'_>>| log.map(|log| log.block.number);
+    tracing::debug_span!(
+        "decode",
+        chain,
+        projection,
+        from = number(first),
+        to = number(last),
+        logs = logs.len()
+    )
+}
+
+/// One operation of the database, and how it ended. It succeeds only behind its commit.
 pub(crate) async fn timed<'a, T>(
     chain: i64,
     projections: impl Iterator<Item = &'a str>,
@@ -46,11 +90,23 @@ pub(crate) async fn timed<'a, T>(
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     let began = Instant::now();
-    let done = work.await;
+    let span = tracing::debug_span!("database", chain, op, outcome = Empty);
+    let (done, found) = OPEN
+        .scope(RefCell::default(), async {
+            let done = work.instrument(span.clone()).await;
+            (done, OPEN.with(RefCell::take))
+        })
+        .await;
+    if done.is_ok() {
+        found
+            .iter()
+            .for_each(|(counter, found)| counter.increment(*found));
+    }
     let (seconds, outcome) = (
         began.elapsed().as_secs_f64(),
         if done.is_ok() { "success" } else { "error" },
     );
+    span.record("outcome", outcome);
     for projection in projections {
         let (chain, projection) = (chain.to_string(), projection.to_owned());
         counter!("chronolith_database_ops_total", "chain" => chain.clone(), "projection" => projection.clone(), "op" => op, "outcome" => outcome)

@@ -248,6 +248,13 @@ async fn prune_one(
     })
 }
 
+/// Removes every partition of a chain, of one table.
+pub(crate) async fn remove_chain(tx: &Transaction<'_>, table: &str, chain: u64) -> Result<()> {
+    let remove = format!("DROP TABLE IF EXISTS {}_c{chain}", stem(table));
+    let removed = tx.batch_execute(&remove).await;
+    removed.tried("remove the partitions of a chain")
+}
+
 /// How many rows a partition has, and how many of them are not dropped.
 async fn look(tx: &Transaction<'_>, name: &str) -> Result<(i64, i64)> {
     let look = format!(

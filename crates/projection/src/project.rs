@@ -47,6 +47,14 @@ pub(crate) trait Projection: Send + Sync {
     async fn registered(&self, _tx: &Transaction<'_>) -> Result<()> {
         Ok(())
     }
+    /// What of the settings that were written down the rows that are there were made with.
+    async fn made_with(&self, _tx: &Transaction<'_>, settings: Value) -> Result<Value> {
+        Ok(settings)
+    }
+    /// Contracts whose code it has to know.
+    async fn implementations(&self, _moment: &Moment) -> Result<Vec<[u8; 20]>> {
+        Ok(Vec::new())
+    }
     /// Whether it still has to stand still for a reason that it gave.
     async fn stands_still(&self, _moment: &Moment, _reason: &str) -> Result<bool> {
         Ok(true)

@@ -9,6 +9,7 @@ use deadpool_postgres::Transaction;
 use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
 
+use crate::adfs::codes;
 use crate::adfs::{Adfs, AdfsSettings};
 use crate::chain_id;
 use crate::database::Database;
@@ -176,6 +177,7 @@ impl Projector {
         if known == settings {
             return Ok(());
         }
+        let known = projection.made_with(tx, known).await?;
         if projection.continues(&known) {
             let goes_on = tx.execute(GOES_ON, &[&self.chain, &name, &settings]).await;
             return goes_on.tried("write down settings").map(|_| ());
@@ -183,7 +185,8 @@ impl Projector {
         if !projection.extends(&known) {
             return Err(Error::Conflict(format!(
                 "the rows of projection {name} of chain {} were made with other settings: {known}; now they \
-                 are {settings}. Put the old ones back, or use another database",
+                 are {settings}. Put the old ones back, have all rows made anew with `chronolith projection reset`, or \
+                 use another database",
                 self.chain
             )));
         }
@@ -273,6 +276,27 @@ impl Projector {
             running.push(at);
         }
         Ok(running)
+    }
+
+    /// Contracts of the chain as it is whose code projections have to know.
+    ///
+    /// # Errors
+    /// The archive cannot be read.
+    pub async fn implementations(&self) -> Result<Vec<[u8; 20]>> {
+        let moment = self.feed.moment().await?;
+        let mut all = Vec::new();
+        for projection in &self.projections {
+            all.extend(projection.implementations(&moment).await?);
+        }
+        Ok(all)
+    }
+
+    /// Writes down what the code of a contract hashes to; none where the chain cannot be asked.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn note_code(&self, contract: &[u8; 20], hash: Option<[u8; 32]>) -> Result<()> {
+        codes::note(&self.database, self.chain, contract, hash).await
     }
 
     async fn go_on(&self, projection: &str, reason: &str) -> Result<()> {

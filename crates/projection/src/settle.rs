@@ -79,7 +79,7 @@ impl Projector {
         let mut hashes = Hashes::default();
         let tx = client.transaction().await.tried("begin")?;
         let (safe, _) = self.safe(&tx, "").await?;
-        let in_doubt = self.in_doubt(&tx, safe).await?;
+        let in_doubt = self.in_doubt(&tx, moment, safe).await?;
         tx.rollback().await.tried("look at pending blocks")?;
         for (number, _) in in_doubt {
             hashes.of(moment, number).await?;
@@ -156,11 +156,13 @@ impl Projector {
     }
 
     /// Pending blocks, and dropped ones that may have become final after all.
-    async fn in_doubt(&self, tx: &Transaction<'_>, safe: i64) -> Result<Blocks> {
+    async fn in_doubt(&self, tx: &Transaction<'_>, moment: &Moment, safe: i64) -> Result<Blocks> {
+        // Those above the archive's head are looked at when it gets there: after a rewind they are many.
         const DROPPED: &str = "SELECT block_number, block_hash FROM dropped_blocks \
-            WHERE chain_id = $1 AND block_number > $2";
+            WHERE chain_id = $1 AND block_number > $2 AND block_number <= $3";
+        let head = moment.head().map_or(-1, |head| head.number as i64);
         let mut all = self.pending(tx).await?;
-        let rows = tx.query(DROPPED, &[&self.chain, &safe]).await;
+        let rows = tx.query(DROPPED, &[&self.chain, &safe, &head]).await;
         let rows = rows.tried("read dropped blocks")?;
         all.extend(
             rows.iter()
@@ -185,7 +187,8 @@ impl Projector {
         let (chain, theirs) = (self.chain, const_hex::encode_prefixed(hash));
         Err(Error::Conflict(format!(
             "block {number} of chain {chain} is final and {theirs} in the database, and {found} here: \
-             nothing more is written. Either this node follows another chain, or its archive was rewound"
+             nothing more is written. Either this node follows another chain, or its archive was rewound: \
+             then take the database back as well, with `chronolith projection rewind`"
         )))
     }
 
@@ -257,7 +260,7 @@ impl Projector {
             "DELETE FROM dropped_blocks WHERE chain_id = $1 AND block_hash = ANY($2)";
         let head = moment.head().map_or(-1, |head| head.number as i64);
         let mut back = Vec::new();
-        for (number, hash) in self.in_doubt(tx, safe).await? {
+        for (number, hash) in self.in_doubt(tx, moment, safe).await? {
             let found = hashes.of(moment, number).await?;
             if number <= head && found.is_some_and(|found| found.as_bytes().as_slice() == hash) {
                 back.push((number, hash));

@@ -96,7 +96,8 @@ async fn projections(client: &Client, chain: i64) -> Result<Vec<ProjectionState>
         (SELECT count(*) FROM jobs j WHERE j.chain_id = p.chain_id AND j.projection = p.projection \
             AND j.status = 'dead'), \
         (SELECT count(*) FROM quarantine q WHERE q.chain_id = p.chain_id \
-            AND q.projection = p.projection), \
+            AND q.projection = p.projection AND NOT EXISTS (SELECT FROM dropped_blocks d \
+                WHERE d.chain_id = q.chain_id AND d.block_hash = q.block_hash)), \
         p.paused_reason, p.paused_detail \
         FROM projections p WHERE p.chain_id = $1 ORDER BY 1";
     let rows = client.query(PROJECTIONS, &[&chain]).await;

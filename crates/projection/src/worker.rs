@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use chronolith_archive::Error as ArchiveError;
 use chronolith_model::{BlockClock, BlockRange, ErrorKind};
+use tracing::Instrument as _;
 
 use crate::copying;
 use crate::error::{Error, Result, Tried as _};
@@ -142,7 +143,10 @@ impl Projector {
             let found: Vec<_> = page.found().collect();
             let projected = match found.is_empty() {
                 true => Projected::default(),
-                false => projection.rows(&moment, &found).await?,
+                false => {
+                    let span = meters::decoding(self.chain, projection.name(), &found);
+                    projection.rows(&moment, &found).instrument(span).await?
+                }
             };
             if projected.not_yet {
                 return Err(Error::Unavailable {

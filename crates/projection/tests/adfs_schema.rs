@@ -59,9 +59,10 @@ async fn helpers_compute_what_the_contract_does() {
 
 /// Columns of the requirement, in its order.
 const COLUMNS: &[(&str, &str)] = &[
+    // The last one is ours: what events before the first upgrade were read as.
     (
         "contracts",
-        "chain_id proxy_address initial_topic_hash start_block",
+        "chain_id proxy_address initial_topic_hash start_block initial_version",
     ),
     (
         "proxy_versions",

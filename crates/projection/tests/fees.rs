@@ -71,6 +71,10 @@ async fn rows_are_pending_then_confirmed_or_dropped_and_never_deleted() {
     assert_eq!(number(&database, "SELECT count(*) FROM jobs").await, 0);
     let ranges = "SELECT count(*) FROM projected_ranges WHERE from_block = 0 AND to_block = 75";
     assert_eq!(number(&database, ranges).await, 1);
+    // What is complete is written down with the safe block, and so may be behind, never ahead.
+    let cursors = "SELECT count(*) FROM processing_state WHERE last_seen_block = 79 \
+        AND last_safe_block = 75 AND last_backfill_block <= 75";
+    assert_eq!(number(&database, cursors).await, 1);
     // The same transaction and log, once in a dropped block and once on the chain, in two partitions.
     let natural = "SELECT count(*) FROM (SELECT chain_id, tx_hash, log_index, position FROM fee_events \
         WHERE status <> 'dropped' GROUP BY 1, 2, 3, 4 HAVING count(*) > 1) twice";
@@ -266,6 +270,42 @@ async fn whoever_was_away_writes_nothing_and_releasing_works_from_anywhere() {
     assert_eq!(number(&database, epochs).await, 0);
 }
 
+/// A database of one environment and a node of another: the same id, and other blocks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_on_another_chain_writes_nothing() {
+    let (_server, database) = database().await;
+    let (chain, other) = (TestChain::new(14).await, TestChain::new(14).await);
+    for number in 0..8 {
+        chain.extend(0, &[number]);
+        other.extend(1, &[100 + number]);
+    }
+    chain.finalize(3).await;
+    other.finalize(5).await;
+    let one = projector(&database, &chain, "one");
+    one.register(support::GENESIS_TIME).await.unwrap();
+    let mut following = Following::default();
+    one.follow(&mut following).await.unwrap();
+    work_all(&one).await;
+    one.release(&mut following).await.unwrap();
+    let before = stored(&database, 14).await;
+    assert_eq!(before, expected(&on_chain(&chain)));
+    let two = projector(&database, &other, "two");
+    two.register(support::GENESIS_TIME).await.unwrap();
+    let error = two.follow(&mut Following::default()).await.unwrap_err();
+    assert!(matches!(error, Error::Conflict(_)), "{error}");
+    jobs::enqueue(&database, (14, "fees"), (0, 3), 4)
+        .await
+        .unwrap();
+    let error = two.work().await.unwrap_err();
+    assert!(error.to_string().contains("another chain"), "{error}");
+    assert_eq!(stored(&database, 14).await, before);
+    // It stands in nobody's way.
+    chain.finalize(6).await;
+    one.follow(&mut following).await.unwrap();
+    work_all(&one).await;
+    assert_eq!(stored(&database, 14).await, expected(&on_chain(&chain)));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_cannot_write_and_versions_must_fit() {
     let (server, database) = database().await;
@@ -316,6 +356,14 @@ async fn old_partitions_go_only_when_everything_in_them_is_dropped() {
     let chain = TestChain::new(12).await;
     let one = projector(&database, &chain, "one");
     one.register(support::GENESIS_TIME).await.unwrap();
+    // This month and the next three are there from the start, and no others.
+    let there = "SELECT string_agg(relname::text, ' ' ORDER BY relname) FROM pg_class \
+        WHERE relkind = 'r' AND relname LIKE 'fee\\_events\\_c12\\_%'";
+    let client = database.client().await.unwrap();
+    let there: String = client.query_one(there, &[]).await.unwrap().get(0);
+    let months = ["02", "03", "04", "05"].map(|month| format!("fee_events_c12_2024_{month}"));
+    assert_eq!(there, months.join(" "));
+    drop(client);
     let mut following = Following::default();
     chain.extend(0, &[]);
     for number in 1..5 {

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::Wanted;
+use super::{Act, Wanted};
 
 /// What to do with the database.
 #[derive(Debug, Subcommand)]
@@ -115,6 +115,17 @@ pub(crate) enum VersionsCommand {
         #[command(flatten)]
         wanted: Wanted,
     },
+    /// Take back what was said of an implementation that never was in force.
+    ///
+    /// Rows are made of one that was: `projection reset` has them made anew.
+    Remove {
+        /// The implementation's address.
+        #[arg(long, value_name = "ADDRESS")]
+        implementation: String,
+        /// Which chain.
+        #[command(flatten)]
+        wanted: Wanted,
+    },
 }
 
 /// What to do with a projection.
@@ -132,6 +143,29 @@ pub(crate) enum ProjectionCommand {
         /// Last block.
         #[arg(long)]
         to: u64,
+        /// Which projection.
+        #[command(flatten)]
+        act: ProjectionAct,
+    },
+    /// Take the database back to a block, where the archive was rewound and the database was not.
+    ///
+    /// `chronolith rewind` does both; this is for where the database did not answer then. Rows above the
+    /// block stay and are dropped, until the chain has their blocks again.
+    Rewind {
+        /// The last block that stays final.
+        #[arg(long)]
+        to: u64,
+        /// Which chain, and why.
+        #[command(flatten)]
+        act: Act,
+    },
+    /// Remove all rows of a projection and have them made anew, with other settings than before.
+    ///
+    /// The node must not run. Nothing of the archive is touched, so every row can be made again.
+    Reset {
+        /// Why, for the record.
+        #[arg(long)]
+        reason: String,
         /// Which projection.
         #[command(flatten)]
         act: ProjectionAct,

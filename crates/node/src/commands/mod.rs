@@ -1,5 +1,6 @@
 //! What each command does.
 
+mod anew;
 mod archive;
 mod backfill;
 mod backup;

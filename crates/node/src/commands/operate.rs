@@ -4,17 +4,19 @@
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use chronolith_archive::Collect;
 use chronolith_store::BlobInfo;
 use serde_json::{Value, json};
 
-use crate::acts::audit;
+use super::anew::line_of;
+use crate::acts::{audit, half_done, with_database};
 use crate::admin::ask_running;
 use crate::chain::open_for_operator;
 use crate::cli::{Act, Wanted};
 use crate::clock::now;
 use crate::exit::Exit;
+use crate::projecting::{database_of, projections_of, take_back};
 use crate::settings::Settings;
 
 pub(crate) async fn resume(settings: &Settings, act: &Act) -> Result<Exit> {
@@ -37,10 +39,14 @@ pub(crate) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<Ex
     let chain = settings.chain(act.wanted.chain.as_deref())?;
     let asked = json!({ "chain": chain.chain_id.to_string(), "to": to, "reason": act.reason });
     if let Some(told) = ask_running(settings, "rewind", &asked).await? {
-        let line = format!(
+        let mut line = format!(
             "{}: blocks above {to} were dropped; the node goes on from there",
             chain.name
         );
+        if let Some(taken) = told.get("database") {
+            let taken = serde_json::from_value(taken.clone())?;
+            line = format!("{line}\n{}", line_of(chain, to, &taken));
+        }
         return tell(&act.wanted, &told, &line);
     }
     let (archive, _lock) = open_for_operator(chain, &settings.place(chain)).await?;
@@ -48,8 +54,15 @@ pub(crate) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<Ex
     let rewound = archive.rewind(to, audit("rewind", &act.reason)).await;
     rewound.context("rewind")?;
     archive.release().await?;
-    let told = json!({ "chainId": chain.chain_id, "head": to, "headBefore": before });
-    let line = format!("{}: blocks above {to} are gone", chain.name);
+    let mut told = json!({ "chainId": chain.chain_id, "head": to, "headBefore": before });
+    let mut line = format!("{}: blocks above {to} are gone", chain.name);
+    if projections_of(chain)?.is_some() && settings.database.writer.is_some() {
+        let database = database_of(settings)?;
+        let taken = take_back(&database, &archive, (chain, to), &act.reason).await;
+        let taken = taken.map_err(|error| anyhow!(half_done(&chain.name, to, &error)))?;
+        told = with_database(told, &taken);
+        line = format!("{line}\n{}", line_of(chain, to, &taken));
+    }
     tell(&act.wanted, &told, &line)
 }
 

@@ -9,6 +9,7 @@ use chronolith_projection::{
 use serde::Serialize;
 use serde_json::json;
 
+use super::anew;
 use super::state::chosen;
 use crate::cli::{
     DbCommand, JobsCommand, LocksCommand, PartitionsCommand, ProjectionAct, ProjectionCommand,
@@ -99,6 +100,8 @@ pub(crate) async fn projection(settings: &Settings, what: &ProjectionCommand) ->
             let told = json!({ "chainId": chain.chain_id, "resumed": resumed });
             tell(&act.wanted, &told, &line)
         }
+        ProjectionCommand::Rewind { to, act } => anew::rewind(settings, *to, act).await,
+        ProjectionCommand::Reset { reason, act } => anew::reset(settings, act, reason).await,
         ProjectionCommand::Replay { from, to, act } => {
             let chain = settings.chain(act.wanted.chain.as_deref())?;
             ensure!(from <= to, "--to {to} is below --from {from}");

@@ -97,7 +97,7 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
 async fn catch_up_all(chain: Arc<Chain>, projector: Option<Arc<Projector>>) -> Result<()> {
     ingest::beside_l1(&chain, catch_up(&chain)).await?;
     match &projector {
-        Some(projector) => projecting::catch_up(projector).await,
+        Some(projector) => projecting::catch_up(projector, &chain).await,
         None => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! `versions`: which implementation of an ADFS contract is which version.
 
 use anyhow::{Context as _, Result};
-use chronolith_projection::adfs::{add_version, list_versions};
+use chronolith_projection::adfs::{add_version, list_versions, remove_version};
 use serde_json::json;
 
 use super::projections::{chain_of, print_json, tell};
@@ -45,11 +45,7 @@ pub(crate) async fn versions(settings: &Settings, what: &VersionsCommand) -> Res
             let adfs = chain.adfs.as_ref();
             let adfs =
                 adfs.with_context(|| format!("chain {} has no contractAddress", chain.name))?;
-            let bytes = parse_hex(implementation);
-            let address = bytes.and_then(|bytes| <[u8; 20]>::try_from(bytes.as_ref()).ok());
-            let address = address.with_context(|| {
-                format!("--implementation: `{implementation}` is not an address: 0x and 40 digits")
-            })?;
+            let address = address_of(implementation)?;
             let named = (&address, *version);
             let new = add_version(&database, chain.chain_id, adfs, named, &who()).await?;
             let said = if new { "" } else { " already" };
@@ -62,5 +58,32 @@ pub(crate) async fn versions(settings: &Settings, what: &VersionsCommand) -> Res
                 "version": version, "new": new });
             tell(wanted, &told, &line)
         }
+        VersionsCommand::Remove {
+            implementation,
+            wanted,
+        } => {
+            let chain = settings.chain(wanted.chain.as_deref())?;
+            let address = address_of(implementation)?;
+            let removed = remove_version(&database, chain.chain_id, &address, &who()).await?;
+            let line = match removed {
+                true => format!(
+                    "{}: nothing is said of {} any more",
+                    chain.name,
+                    hex(&address)
+                ),
+                false => format!("{}: nobody added {}", chain.name, hex(&address)),
+            };
+            let told = json!({ "chainId": chain.chain_id, "implementation": hex(&address),
+                "removed": removed });
+            tell(wanted, &told, &line)
+        }
     }
+}
+
+fn address_of(implementation: &str) -> Result<[u8; 20]> {
+    let bytes = parse_hex(implementation);
+    let address = bytes.and_then(|bytes| <[u8; 20]>::try_from(bytes.as_ref()).ok());
+    address.with_context(|| {
+        format!("--implementation: `{implementation}` is not an address: 0x and 40 digits")
+    })
 }

@@ -308,6 +308,11 @@ mod tests {
                     "projection" => projection, "status" => "pending"
                 )
                 .increment(events);
+                metrics::counter!(
+                    "chronolith_projection_guard_dropped_total", "chain" => "1",
+                    "projection" => projection, "reason" => "malformed"
+                )
+                .increment(events + 1);
                 metrics::histogram!(
                     "chronolith_database_latency_seconds", "chain" => "1",
                     "projection" => projection, "op" => "insert"
@@ -320,6 +325,7 @@ mod tests {
             r#"adfs_indexer_events_processed_total{chain="1",status="pending"} 3"#,
             r#"chronolith_projection_events_total{chain="1",projection="fees",status="pending"} 500"#,
             r#"adfs_indexer_db_latency_ms_sum{chain="1",op="insert"} 1500"#,
+            r#"adfs_indexer_guard_dropped_total{chain="1",reason="malformed"} 4"#,
         ] {
             assert!(shown.contains(line), "no {line} in\n{shown}");
         }

@@ -67,7 +67,7 @@ pub(super) const METRICS: &[Described] = &[
     (
         Counter,
         "chronolith_adfs_block_number_mismatch_total",
-        "confirmed events whose calldata says another block number than they do",
+        "events whose calldata says another block number than they do; they are refused",
     ),
     (
         Gauge,

@@ -22,7 +22,7 @@ pub(super) struct Versions {
     versions: BTreeMap<u32, AdfsVersion>,
     implementations: BTreeMap<[u8; 20], u32>,
     /// Hashes that the code of implementations must have, where they are told.
-    pub(super) code_hashes: BTreeMap<[u8; 20], [u8; 32]>,
+    code_hashes: BTreeMap<[u8; 20], [u8; 32]>,
 }
 
 impl Versions {
@@ -119,6 +119,8 @@ pub(super) fn contract(raw: &RawChain, shared: &Versions) -> Result<Option<AdfsS
         start_block: raw.start_block.unwrap_or(0),
         versions,
         implementations: shared.implementations.clone(),
+        initial_version: raw.initial_version,
+        code_hashes: shared.code_hashes.clone(),
         calldata_bytes_max: most,
     };
     settings.check()?;
@@ -182,6 +184,8 @@ mod tests {
         assert!(adfs.versions[&1].has_block_number && !adfs.versions[&2].has_block_number);
         assert_eq!(adfs.versions[&1].feeds_max, 10_000);
         assert_eq!(adfs.calldata_bytes_max, 128 << 10);
+        assert_eq!(adfs.code_hashes[&[0x11; 20]], [0x22; 32]);
+        assert_eq!(adfs.initial_version, None);
         for kept in [Dataset::Logs, Dataset::TxHashes, Dataset::Transactions] {
             assert!(chain.datasets.contains(kept), "{kept:?}");
         }
@@ -256,6 +260,11 @@ mod tests {
                 r#""extraFields": []"#,
                 r#""guards": { "feedsLength": 0 }"#,
                 "versions.1: guards.feedsLength",
+            ),
+            (
+                r#""startBlock": 19000000"#,
+                r#""initialVersion": 7"#,
+                "initialVersion: version 7",
             ),
             (
                 r#""startBlock": 19000000"#,

@@ -13,7 +13,6 @@ mod projections;
 mod raw;
 mod schema;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -113,8 +112,6 @@ pub(crate) struct ChainSettings {
     pub(crate) queries: QueryLimits,
     /// Its ADFS contract, whose updates are projected; its metrics have names of their own.
     pub(crate) adfs: Option<AdfsSettings>,
-    /// Hashes that the code of its implementations must have, where they are told.
-    pub(crate) code_hashes: BTreeMap<[u8; 20], [u8; 32]>,
     /// Its fee contracts, where their events are projected.
     pub(crate) fees: Option<FeesSettings>,
     /// When people want to be told.
@@ -430,10 +427,6 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         checks,
         strategy,
         poll: poll(raw.poll_ms, portal_alone),
-        code_hashes: match adfs {
-            Some(_) => shared.adfs.code_hashes.clone(),
-            None => BTreeMap::new(),
-        },
         adfs,
         alerts: alerts::of_chain(raw.alerts_config.as_ref(), shared.alerts)?,
         ranges: ranges(&raw.backfill)?,

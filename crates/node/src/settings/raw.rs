@@ -318,6 +318,9 @@ pub(crate) struct RawChain {
     /// Signatures of events, by version.
     #[serde(alias = "topic_names")]
     pub(crate) topic_names: BTreeMap<String, String>,
+    /// The version of updates before the first upgrade that is known [default: the only one].
+    #[serde(alias = "initial_version")]
+    pub(crate) initial_version: Option<u32>,
     /// Bytes of an update's calldata at the most [default: 131072].
     #[serde(alias = "max_calldata_bytes")]
     pub(crate) max_calldata_bytes: Option<usize>,

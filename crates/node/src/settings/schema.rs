@@ -55,6 +55,8 @@ fn snake_case(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::settings::EXAMPLE;
 
@@ -152,6 +154,75 @@ mod tests {
             }
         }
         assert!(found > 0, "no document has an example");
+    }
+
+    /// Fields that the example leaves out: one that needs a store, and other spellings of others.
+    const LEFT_OUT: [&str; 6] = [
+        "RawMetrics.port",
+        "RawQueue.maxItems",
+        "RawService.metricsPort",
+        "RawSettings.archiveUrl",
+        "RawSettings.metrics",
+        "RawSettings.queue",
+    ];
+
+    /// Every field by the part of the file it belongs to.
+    fn fields(root: &Value) -> BTreeSet<String> {
+        let parts = root["$defs"].as_object().unwrap().iter();
+        let parts = parts.map(|(name, part)| (name.as_str(), part));
+        let of_each = parts
+            .chain([("RawSettings", root)])
+            .flat_map(|(name, part)| {
+                let names = part["properties"].as_object().into_iter().flatten();
+                names.map(move |(field, _)| format!("{name}.{field}"))
+            });
+        of_each.collect()
+    }
+
+    /// Takes the fields that a value uses out of those that there are.
+    fn use_up(
+        value: &Value,
+        (name, schema): (&str, &Value),
+        root: &Value,
+        left: &mut BTreeSet<String>,
+    ) {
+        if let Some(name) = schema["$ref"].as_str() {
+            let name = name.trim_start_matches("#/$defs/");
+            return use_up(value, (name, &root["$defs"][name]), root, left);
+        }
+        if let Some(any) = schema["anyOf"].as_array() {
+            let form = any.iter().find(|form| takes(form, value)).unwrap();
+            return use_up(value, (name, form), root, left);
+        }
+        let items = value.as_array().into_iter().flatten();
+        items.for_each(|one| use_up(one, ("", &schema["items"]), root, left));
+        for (field, one) in value.as_object().into_iter().flatten() {
+            left.remove(&format!("{name}.{field}"));
+            let known = schema["properties"].get(field);
+            let known = known.unwrap_or(&schema["additionalProperties"]);
+            use_up(one, ("", known), root, left);
+        }
+    }
+
+    /// The annotated example shows every field that there is, and loads; its plain twin is the same.
+    #[test]
+    fn the_annotated_example_has_every_field_and_a_plain_twin() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+        let read = |name: &str| std::fs::read_to_string(format!("{root}/{name}")).unwrap();
+        let (annotated, plain) = (read("chronolith.toml"), read("chronolith.json"));
+        let twin: Value = serde_json::from_str(&plain).unwrap();
+        assert_eq!(toml::from_str::<Value>(&annotated).unwrap(), twin);
+        for (text, is_toml) in [(&annotated, true), (&plain, false)] {
+            let settings = crate::settings::Settings::parse(text, is_toml).unwrap();
+            assert_eq!(settings.chains.len(), 5);
+        }
+        check(&plain, &[]);
+        // Without other spellings: each field once.
+        let schema = schema_for!(RawSettings).to_value();
+        let mut left = fields(&schema);
+        assert!(left.len() > 80, "{left:?}");
+        use_up(&twin, ("RawSettings", &schema), &schema, &mut left);
+        assert_eq!(left.into_iter().collect::<Vec<_>>(), LEFT_OUT);
     }
 
     /// Every name that the reader takes is in the schema, and every field is described.

@@ -382,3 +382,21 @@ fn variables_are_put_in_once() {
     assert!(expanded("${TRAP}").is_err(), "no second round");
     assert!(expanded("${KEY").is_err());
 }
+
+#[test]
+fn databases_are_those_of_the_environment_then_of_the_file() {
+    let file = r#"{"db":{"url":"postgres://a","readonlyUrl":"postgres://b"},"chains":["base"]}"#;
+    let of = |pg_url: Option<&str>, pg_readonly_url: Option<&str>| {
+        let mut settings = Settings::parse(file, false).unwrap();
+        settings.put_over(&Overrides {
+            pg_url: pg_url.map(str::to_owned),
+            pg_readonly_url: pg_readonly_url.map(str::to_owned),
+            ..Overrides::default()
+        });
+        let DatabaseSettings { writer, reader, .. } = settings.database;
+        [writer, reader].map(|url| url.unwrap().0)
+    };
+    assert_eq!(of(None, None), ["postgres://a", "postgres://b"]);
+    assert_eq!(of(Some("c"), None), ["c", "postgres://b"]);
+    assert_eq!(of(None, Some("d")), ["postgres://a", "d"]);
+}

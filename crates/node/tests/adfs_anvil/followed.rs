@@ -72,7 +72,7 @@ pub struct All {
 impl All {
     pub async fn new() -> Option<Self> {
         let ground = Ground::new().await?;
-        let bench = bench(&ground).await;
+        let bench = bench(&ground);
         let database = TempPostgres::start(&TempPostgresOptions::default()).unwrap();
         let client = connect(&database).await;
         let made = Self {
@@ -192,7 +192,7 @@ pub async fn connect(database: &TempPostgres) -> Client {
 }
 
 /// The settings of the contract, with hashes of code as the node has them.
-async fn bench(ground: &Ground) -> Bench {
+fn bench(ground: &Ground) -> Bench {
     let more = format!(
         r#", "rpcWs": ["{}"], "finality": {{ "mode": "depth", "confirmations": {CONFIRMATIONS} }},
         "contractAddress": "{}", "topicNames": {{ "1": "DataFeedsUpdated(uint256)",
@@ -203,7 +203,7 @@ async fn bench(ground: &Ground) -> Bench {
     let bench = Bench::new(std::slice::from_ref(&ground.node.url), &more);
     let mut named = Vec::new();
     for version in [1, 2] {
-        let hash = ground.code_hash(version).await;
+        let hash = ground.code_hash(version);
         let implementation = ground.implementation(version);
         named.push(format!(
             r#""{implementation}": {{ "version": {version}, "expectedBytecodeHash": "{hash}" }}"#

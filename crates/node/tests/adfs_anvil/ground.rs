@@ -127,6 +127,8 @@ pub struct Ground {
     pub node: RealNode,
     pub proxy: String,
     implementations: [String; 3],
+    /// Hashes of their code, by the node's own account.
+    code_hashes: Vec<String>,
     safes: [String; 2],
     many: String,
     nonces: [Cell<u64>; 2],
@@ -151,11 +153,20 @@ impl Ground {
             addresses.push(receipt["contractAddress"].as_str().unwrap().to_owned());
         }
         let [proxy, first, second, third, safe, other, many] = addresses.try_into().unwrap();
+        let implementations = [first, second, third];
+        let mut code_hashes = Vec::new();
+        for implementation in &implementations {
+            let code = json!([implementation, "latest"]);
+            let code = node.call("eth_getCode", code).await;
+            let hash = node.call("web3_sha3", json!([code])).await;
+            code_hashes.push(hash.as_str().unwrap().to_owned());
+        }
         let nonces = [Cell::new(CODE.len() as u64), Cell::new(0)];
         Some(Self {
             node,
             proxy,
-            implementations: [first, second, third],
+            implementations,
+            code_hashes,
             safes: [safe, other],
             many,
             nonces,
@@ -167,12 +178,8 @@ impl Ground {
         &self.implementations[which as usize - 1]
     }
 
-    /// The hash of an implementation's code, by the node's own account.
-    pub async fn code_hash(&self, which: u32) -> String {
-        let address = json!([self.implementation(which), "latest"]);
-        let code = self.node.call("eth_getCode", address).await;
-        let hash = self.node.call("web3_sha3", json!([code])).await;
-        hash.as_str().unwrap().to_owned()
+    pub fn code_hash(&self, which: u32) -> &str {
+        &self.code_hashes[which as usize - 1]
     }
 
     /// Mines a block with these transactions in this order.

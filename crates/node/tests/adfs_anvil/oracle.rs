@@ -185,7 +185,8 @@ impl Place<'_> {
         }
         let version = which.min(2);
         let row = json!({
-            "chain_id": CHAIN, "version": version, "bytecode_hash": null,
+            "chain_id": CHAIN, "version": version,
+            "bytecode_hash": bytea_of(self.ground.code_hash(which)),
             "implementation": bytea_of(self.ground.implementation(which)),
             "topic_hash": bytea_of(UPDATED[version as usize - 1]),
             "activated_block": self.block.number,

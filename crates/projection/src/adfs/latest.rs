@@ -5,6 +5,7 @@ use tokio_postgres::types::ToSql;
 
 use super::rows::{EVENTS, FEEDS, NAME};
 use crate::error::{Result, Tried as _};
+use crate::meters;
 
 /// Rows of pending blocks that are confirmed now. They are found by their events, which are few and have
 /// an index by block.
@@ -44,7 +45,9 @@ pub(super) async fn confirm(
         if has_stage(tx, EVENTS.name).await? {
             let staged = "stage_adfs_event_rows e WHERE e.chain_id = $1";
             count_odd(tx, chain, (staged, &[&chain])).await?;
-            forgive(tx, chain).await?;
+            if forgive(tx, chain).await? {
+                renew_inputs(tx).await?;
+            }
         }
         if has_stage(tx, FEEDS.name).await? {
             let done = tx.execute(&upsert(STAGED), &[&chain]).await;
@@ -63,13 +66,48 @@ pub(super) async fn confirm(
     done.tried("move the newest values").map(|_| ())
 }
 
+/// Takes back the newest values above a block: those before them are the newest again.
+pub(crate) async fn take_back(tx: &Transaction<'_>, chain: i64, to: i64) -> Result<()> {
+    const BACK: &str = "\
+        WITH gone AS (DELETE FROM feed_latest WHERE chain_id = $1 AND block_number > $2 \
+            RETURNING feed_id, stride) \
+        SELECT feed_id, stride FROM gone";
+    const BEFORE: &str = "\
+        INSERT INTO feed_latest (chain_id, feed_id, stride, block_number, block_timestamp, \
+            block_hash, tx_hash, log_index, rb_index, data, version, extra, position) \
+        SELECT f.* FROM unnest($3::bytea[], $4::smallint[]) AS gone (feed_id, stride), \
+        LATERAL (SELECT f.chain_id, f.feed_id, f.stride, f.block_number, f.block_timestamp, \
+                f.block_hash, f.tx_hash, f.log_index, f.rb_index, f.data, f.version, f.extra, f.position \
+            FROM feed_update_rows f WHERE f.chain_id = $1 AND f.feed_id = gone.feed_id \
+            AND f.stride = gone.stride AND f.block_number <= $2 \
+            AND NOT EXISTS (SELECT FROM dropped_blocks d \
+                WHERE d.chain_id = f.chain_id AND d.block_hash = f.block_hash) \
+            ORDER BY f.block_number DESC, f.log_index DESC, f.position DESC LIMIT 1) f";
+    let gone = tx.query(BACK, &[&chain, &to]).await;
+    let gone = gone.tried("take back the newest values")?;
+    let feeds: Vec<Vec<u8>> = gone.iter().map(|row| row.get(0)).collect();
+    let strides: Vec<i16> = gone.iter().map(|row| row.get(1)).collect();
+    let done = tx.execute(BEFORE, &[&chain, &to, &feeds, &strides]).await;
+    done.tried("take back the newest values").map(|_| ())
+}
+
 /// What was refused once and is projected now, under wider guards, is not refused any more.
-async fn forgive(tx: &Transaction<'_>, chain: i64) -> Result<()> {
+/// Whether there was any.
+async fn forgive(tx: &Transaction<'_>, chain: i64) -> Result<bool> {
     const FORGIVE: &str = "DELETE FROM quarantine q USING stage_adfs_event_rows e \
         WHERE q.chain_id = $1 AND q.projection = $2 AND q.tx_hash = e.tx_hash \
         AND q.log_index = e.log_index AND q.block_hash = e.block_hash";
     let done = tx.execute(FORGIVE, &[&chain, &NAME]).await;
-    done.tried("take back what was refused").map(|_| ())
+    Ok(done.tried("take back what was refused")? > 0)
+}
+
+/// A transaction of which a part was refused before has more to tell now.
+async fn renew_inputs(tx: &Transaction<'_>) -> Result<()> {
+    const RENEW: &str = "UPDATE tx_input_rows r SET decoded = s.decoded FROM stage_tx_input_rows s \
+        WHERE r.chain_id = s.chain_id AND r.tx_hash = s.tx_hash AND r.block_hash = s.block_hash \
+        AND r.block_timestamp = s.block_timestamp AND r.decoded IS DISTINCT FROM s.decoded";
+    let done = tx.execute(RENEW, &[]).await;
+    done.tried("renew decoded inputs").map(|_| ())
 }
 
 /// A stage is there once a row of its table was staged on this connection.
@@ -133,6 +171,7 @@ async fn count_steps(
 
 fn count(name: &'static str, chain: i64, found: i64) {
     if found > 0 {
-        metrics::counter!(name, "chain" => chain.to_string()).increment(found as u64);
+        let counter = metrics::counter!(name, "chain" => chain.to_string());
+        meters::once_committed(counter, found as u64);
     }
 }

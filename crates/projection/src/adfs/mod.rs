@@ -7,10 +7,11 @@
 
 mod address;
 mod calldata;
+pub(crate) mod codes;
 mod decoded;
 mod fault;
 mod json;
-mod latest;
+pub(crate) mod latest;
 mod pair;
 mod projection;
 mod registry;
@@ -28,6 +29,7 @@ pub use decoded::{Decoded, Disagreement, Feed, Header, HighLane, RingRow};
 pub use fault::{Cause, Fault, Reason};
 pub use pair::{Pairing, event_block_number, pair};
 pub(crate) use projection::Adfs;
-pub use registry::{KnownVersion, add_version, list_versions};
+pub use registry::{KnownVersion, add_version, list_versions, remove_version};
+pub(crate) use rows::{NAME, OTHER_NUMBER, PARTITIONED};
 pub use settings::{AdfsSettings, AdfsVersion};
 pub use unwrap::{Call, NotFound, Seen, WRAPPERS_MAX, Wrapper, Wrappers, find};

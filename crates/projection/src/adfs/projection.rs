@@ -1,10 +1,10 @@
 //! From blocks to rows: which version is in force at each event, what its transaction carries.
 //!
-//! An upgrade to an implementation that nobody named stops the projection at its block. An event before
-//! the first upgrade is of the only version there is; where there are several, it stops the projection
-//! too, since upgrades before the first block that counts are not known.
+//! An upgrade to an implementation that nobody named, or whose code is another than was named, stops the
+//! projection at its block. An event before the first upgrade that is known is of the version that was
+//! said to be the first, or of the only one there is; else it stops the projection too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use alloy_primitives::Address;
@@ -13,7 +13,9 @@ use bytes::Bytes;
 use chronolith_model::{Dataset, DatasetSet};
 use deadpool_postgres::Transaction;
 use serde_json::Value;
+use tokio::sync::OnceCell;
 
+use super::codes::{self, Codes};
 use super::latest;
 use super::registry;
 use super::rows::{self, Event, Input, NAME, PARTITIONED, Place, Version};
@@ -27,6 +29,8 @@ use crate::rows::Rows;
 
 /// An upgrade to an implementation that nobody named.
 pub(crate) const UNKNOWN: &str = "unknownImplementation";
+/// An upgrade to an implementation with other code than was named.
+const BYTECODE: &str = "bytecode";
 /// An event before the first upgrade.
 const NONE: &str = "noImplementation";
 /// Bytes of rows that are written at once: calldata is large, and a page has many logs.
@@ -40,8 +44,29 @@ pub(crate) struct Adfs {
     wanted: Wanted,
     upgrades: Upgrades,
     database: Database,
-    /// Implementations that operators named.
-    added: Mutex<BTreeMap<[u8; 20], u32>>,
+    /// Hashes of code, as far as they were needed: they do not change.
+    codes: Mutex<Codes>,
+    /// The version of events before the first upgrade, once it is known.
+    initial: Mutex<Option<u32>>,
+}
+
+/// Implementations that operators named, read once when it is first needed. Not kept for long: what was
+/// never in force may be taken back.
+type Added = OnceCell<BTreeMap<[u8; 20], u32>>;
+
+/// What is known of the implementation that is in force.
+enum Standing<'a> {
+    Known(&'a Version),
+    /// Nobody looked at its code yet.
+    NoCode,
+    Stop(Pause),
+}
+
+/// What becomes of a block.
+enum Outcome<'a> {
+    Events(Vec<Event<'a>>),
+    NotYet,
+    Stop(Pause),
 }
 
 impl Adfs {
@@ -79,35 +104,85 @@ impl Adfs {
             versions,
             settings,
             database,
-            added: Mutex::default(),
+            codes: Mutex::default(),
+            initial: Mutex::default(),
         })
     }
 
-    /// The version of an implementation, as the settings or an operator say.
-    async fn version_of(&self, implementation: &[u8; 20]) -> Result<Option<&Version>> {
-        if let Some(number) = self.number_of(implementation) {
-            return Ok(self.versions.get(&number));
+    /// What is in force after an upgrade to an implementation.
+    async fn standing(
+        &self,
+        added: &Added,
+        (block, implementation): (u64, &[u8; 20]),
+    ) -> Result<Standing<'_>> {
+        let number = match self.settings.implementations.get(implementation) {
+            Some(number) => Some(*number),
+            None => {
+                let read = || registry::added(&self.database, self.place.chain);
+                added
+                    .get_or_try_init(read)
+                    .await?
+                    .get(implementation)
+                    .copied()
+            }
+        };
+        let version = number.and_then(|number| self.versions.get(&number));
+        let Some(version) = version else {
+            return Ok(Standing::Stop(unknown(block, implementation)));
+        };
+        let Some(expected) = self.settings.code_hashes.get(implementation) else {
+            return Ok(Standing::Known(version));
+        };
+        Ok(match self.code_of(implementation).await? {
+            None => Standing::NoCode,
+            // The chain cannot be asked for code.
+            Some(None) => Standing::Known(version),
+            Some(Some(found)) if found == *expected => Standing::Known(version),
+            Some(Some(found)) => {
+                Standing::Stop(other_code(block, implementation, (&found, expected)))
+            }
+        })
+    }
+
+    /// What the code of an implementation hashes to; none where nobody looked yet.
+    async fn code_of(&self, implementation: &[u8; 20]) -> Result<Option<Option<[u8; 32]>>> {
+        let cached = || {
+            let codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+            codes.get(implementation).copied()
+        };
+        if let Some(known) = cached() {
+            return Ok(Some(known));
         }
-        let added = registry::added(&self.database, self.place.chain).await?;
-        *self.added.lock().unwrap_or_else(PoisonError::into_inner) = added;
-        let number = self.number_of(implementation);
-        Ok(number.and_then(|number| self.versions.get(&number)))
+        let read = codes::known(&self.database, self.place.chain).await?;
+        *self.codes.lock().unwrap_or_else(PoisonError::into_inner) = read;
+        Ok(cached())
     }
 
-    fn number_of(&self, implementation: &[u8; 20]) -> Option<u32> {
-        let named = self.settings.implementations.get(implementation);
-        named.copied().or_else(|| {
-            let added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
-            added.get(implementation).copied()
+    /// What is in force before the first upgrade that is known.
+    async fn standing_at_first(&self, block: u64) -> Result<Standing<'_>> {
+        Ok(match self.initial_version().await? {
+            Some(version) => Standing::Known(version),
+            None => Standing::Stop(no_first(block)),
         })
+    }
+
+    async fn initial_version(&self) -> Result<Option<&Version>> {
+        let known = *self.initial.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = match known {
+            Some(number) => Some(number),
+            None => registry::initial(&self.database, self.place.chain).await?,
+        };
+        *self.initial.lock().unwrap_or_else(PoisonError::into_inner) = number;
+        Ok(number.and_then(|number| self.versions.get(&number)))
     }
 
     /// The version in force at each log of a block, or why nobody knows.
     async fn events<'a>(
         &'a self,
         timeline: &Timeline,
+        added: &Added,
         block: &'a [Found<'a>],
-    ) -> Result<std::result::Result<Vec<Event<'a>>, Pause>> {
+    ) -> Result<Outcome<'a>> {
         let mut events = Vec::new();
         for found in block {
             let number = found.block.number;
@@ -116,21 +191,17 @@ impl Adfs {
                 let epoch = timeline.at(number, found.log.log_index());
                 epoch.map(|epoch| epoch.implementation)
             });
-            let version = match &implementation {
-                Some(implementation) => self.version_of(implementation).await?,
-                None => self.only_version(),
+            let standing = match &implementation {
+                Some(implementation) => self.standing(added, (number, implementation)).await?,
+                None => self.standing_at_first(number).await?,
             };
-            let Some(version) = version else {
-                return Ok(Err(unknown(number, implementation)));
-            };
-            events.push(Event { found, version });
+            match standing {
+                Standing::Known(version) => events.push(Event { found, version }),
+                Standing::NoCode => return Ok(Outcome::NotYet),
+                Standing::Stop(pause) => return Ok(Outcome::Stop(pause)),
+            }
         }
-        Ok(Ok(events))
-    }
-
-    fn only_version(&self) -> Option<&Version> {
-        let mut all = self.versions.values();
-        all.next().filter(|_| all.next().is_none())
+        Ok(Outcome::Events(events))
     }
 
     /// Adds the rows of a block. False where its transactions are not at hand.
@@ -165,28 +236,45 @@ impl Adfs {
     }
 }
 
-fn unknown(block: u64, implementation: Option<[u8; 20]>) -> Pause {
-    let (reason, detail) = match implementation {
-        Some(address) => (
-            UNKNOWN,
-            format!(
-                "at block {block} the implementation is {}, of which no version is known: name it in \
-                 implVersionMap, or with `chronolith versions add`",
-                Address::from(address)
-            ),
-        ),
-        None => (
-            NONE,
-            format!(
-                "block {block} has an update before the first upgrade, and there are several versions: \
-                 startBlock must not be behind the block of deployment"
-            ),
-        ),
-    };
+fn unknown(block: u64, implementation: &[u8; 20]) -> Pause {
     Pause {
         block,
-        reason,
-        detail,
+        reason: UNKNOWN,
+        detail: format!(
+            "at block {block} the implementation is {}, of which no version is known: name it in \
+             implVersionMap, or with `chronolith versions add`",
+            Address::from(implementation)
+        ),
+    }
+}
+
+fn other_code(
+    block: u64,
+    implementation: &[u8; 20],
+    (found, expected): (&[u8; 32], &[u8; 32]),
+) -> Pause {
+    Pause {
+        block,
+        reason: BYTECODE,
+        detail: format!(
+            "at block {block} the implementation is {}, whose code has hash {}, and expectedBytecodeHash says \
+             {}: find out why before you change it",
+            Address::from(implementation),
+            const_hex::encode_prefixed(found),
+            const_hex::encode_prefixed(expected)
+        ),
+    }
+}
+
+fn no_first(block: u64) -> Pause {
+    Pause {
+        block,
+        reason: NONE,
+        detail: format!(
+            "block {block} has an update before the first upgrade that is known, and there are several \
+             versions: say which one it is of with initialVersion, or let startBlock be the block of \
+             deployment"
+        ),
     }
 }
 
@@ -251,6 +339,7 @@ impl Projection for Adfs {
             not_yet: true,
             ..Projected::default()
         };
+        let added = Added::new();
         let last = found.last().map_or(0, |one| one.block.number);
         let Some(timeline) = self.upgrades.through(moment, last).await? else {
             return Ok(not_yet());
@@ -264,9 +353,10 @@ impl Projection for Adfs {
                     ..Projected::default()
                 });
             }
-            let events = match self.events(&timeline, block).await? {
-                Ok(events) => events,
-                Err(pause) => {
+            let events = match self.events(&timeline, &added, block).await? {
+                Outcome::Events(events) => events,
+                Outcome::NotYet => return Ok(not_yet()),
+                Outcome::Stop(pause) => {
                     return Ok(Projected {
                         rows,
                         pause: Some(pause),
@@ -292,16 +382,38 @@ impl Projection for Adfs {
         latest::confirm(tx, self.place.chain, blocks).await
     }
 
-    /// Stands still while an upgrade of the chain as it is now is to an implementation that nobody named.
+    async fn made_with(&self, tx: &Transaction<'_>, settings: Value) -> Result<Value> {
+        registry::used(tx, self.place.chain, settings).await
+    }
+
+    /// Implementations that were in force at any block, final or not.
+    async fn implementations(&self, moment: &Moment) -> Result<Vec<[u8; 20]>> {
+        let Some(tip) = moment.tip() else {
+            return Ok(Vec::new());
+        };
+        let timeline = self.upgrades.through(moment, tip.number).await?;
+        let epochs = timeline.iter().flat_map(Timeline::epochs);
+        let all: BTreeSet<[u8; 20]> = epochs.map(|epoch| epoch.implementation).collect();
+        Ok(all.into_iter().collect())
+    }
+
+    /// Stands still while an upgrade of the chain as it is now is to an implementation that nobody named
+    /// or that is another, and while nobody said what the first version is.
     async fn stands_still(&self, moment: &Moment, reason: &str) -> Result<bool> {
-        let Some(tip) = moment.tip().filter(|_| reason == UNKNOWN) else {
+        if reason == NONE {
+            return Ok(self.initial_version().await?.is_none());
+        }
+        let by_upgrade = [UNKNOWN, BYTECODE].contains(&reason);
+        let Some(tip) = moment.tip().filter(|_| by_upgrade) else {
             return Ok(true);
         };
         let Some(timeline) = self.upgrades.through(moment, tip.number).await? else {
             return Ok(true);
         };
+        let added = Added::new();
         for epoch in timeline.epochs() {
-            if self.version_of(&epoch.implementation).await?.is_none() {
+            let at = (epoch.block, &epoch.implementation);
+            if !matches!(self.standing(&added, at).await?, Standing::Known(_)) {
                 return Ok(true);
             }
         }

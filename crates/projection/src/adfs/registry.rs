@@ -1,11 +1,11 @@
 //! What the database knows of contracts, and of implementations that operators named.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::Address;
 use deadpool_postgres::Transaction;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::projection::UNKNOWN;
 use super::rows::NAME;
@@ -21,19 +21,36 @@ pub(super) async fn register(
     chain: i64,
     settings: &AdfsSettings,
 ) -> Result<()> {
-    const CONTRACT: &str = "INSERT INTO contracts \
-        (chain_id, proxy_address, initial_topic_hash, start_block) VALUES ($1, $2, $3, $4) \
+    // Settings with more versions than before may leave the first one open: what was said stays.
+    const CONTRACT: &str = "INSERT INTO contracts AS c \
+        (chain_id, proxy_address, initial_topic_hash, start_block, initial_version) \
+        VALUES ($1, $2, $3, $4, $5) \
         ON CONFLICT (chain_id) DO UPDATE SET proxy_address = excluded.proxy_address, \
-        initial_topic_hash = excluded.initial_topic_hash, start_block = excluded.start_block";
+        initial_topic_hash = excluded.initial_topic_hash, start_block = excluded.start_block, \
+        initial_version = coalesce(c.initial_version, excluded.initial_version) \
+        RETURNING initial_version";
     const ADDED: &str = "SELECT implementation, version FROM versions_added WHERE chain_id = $1";
-    let first = settings.versions.values().next();
+    let initial = settings.initial();
+    let first = match initial {
+        Some(number) => settings.versions.get(&number),
+        None => settings.versions.values().next(),
+    };
     let topic = first.map(|version| version.topic0()).unwrap_or_default();
     let (proxy, topic) = (settings.proxy.as_slice(), topic.as_slice());
     let start = settings.start_block as i64;
-    let done = tx
-        .execute(CONTRACT, &[&chain, &proxy, &topic, &start])
+    let initial = initial.map(|number| number as i32);
+    let written = tx
+        .query_one(CONTRACT, &[&chain, &proxy, &topic, &start, &initial])
         .await;
-    done.tried("write down a contract")?;
+    let written: Option<i32> = written.tried("write down a contract")?.get(0);
+    if initial.is_some() && written != initial {
+        return Err(Error::Invalid(format!(
+            "initialVersion: events of chain {chain} before its first upgrade were read as version {}, and \
+             the settings say {}: say the same, or have all rows made anew with `chronolith projection reset`",
+            written.unwrap_or_default(),
+            initial.unwrap_or_default()
+        )));
+    }
     let rows = tx.query(ADDED, &[&chain]).await;
     for row in rows.tried("read versions that were added")? {
         let (implementation, version): (Vec<u8>, i32) = (row.get(0), row.get(1));
@@ -64,6 +81,32 @@ fn check(
         )));
     }
     Ok(())
+}
+
+/// The version of events before the first upgrade, as it was written down.
+pub(super) async fn initial(database: &Database, chain: i64) -> Result<Option<u32>> {
+    const INITIAL: &str = "SELECT initial_version FROM contracts WHERE chain_id = $1";
+    let client = database.client().await?;
+    let row = client.query_opt(INITIAL, &[&chain]).await;
+    let row = row.tried("read the first version")?;
+    let number = row.and_then(|row| row.get::<_, Option<i32>>(0));
+    Ok(number.and_then(|number| u32::try_from(number).ok()))
+}
+
+/// Settings without implementations that never were in force: no row was made with them, so they may
+/// change.
+pub(super) async fn used(tx: &Transaction<'_>, chain: i64, mut settings: Value) -> Result<Value> {
+    const USED: &str = "SELECT DISTINCT '0x' || encode(implementation, 'hex') FROM proxy_version_rows WHERE chain_id = $1";
+    let rows = tx.query(USED, &[&chain]).await;
+    let rows = rows.tried("read which implementations were in force")?;
+    let used: BTreeSet<String> = rows.iter().map(|row| row.get(0)).collect();
+    if let Some(named) = settings
+        .get_mut("implementations")
+        .and_then(Value::as_object_mut)
+    {
+        named.retain(|implementation, _| used.contains(implementation));
+    }
+    Ok(settings)
 }
 
 /// Implementations that operators named.
@@ -157,7 +200,8 @@ pub async fn add_version(
     let there: i32 = there.tried("add a version")?.get(0);
     if there != number {
         return Err(Error::Invalid(format!(
-            "implementation {} of chain {chain} is version {there} already",
+            "implementation {} of chain {chain} is version {there} already: if that is wrong, and it was never in \
+             force, take it back with `chronolith versions remove`",
             Address::from(implementation)
         )));
     }
@@ -168,4 +212,41 @@ pub async fn add_version(
     audit(&tx, Some(chain), "versions add", operator, &detail).await?;
     tx.commit().await.tried("add a version")?;
     Ok(new)
+}
+
+/// Takes back what an operator named, where it never was in force. Audited. False where nobody named it.
+///
+/// # Errors
+/// Rows may have been made with it, or the database does not answer.
+pub async fn remove_version(
+    database: &Database,
+    chain: u64,
+    implementation: &[u8; 20],
+    operator: &str,
+) -> Result<bool> {
+    const USED: &str = "SELECT min(block_number) FROM proxy_version_rows \
+        WHERE chain_id = $1 AND implementation = $2";
+    const REMOVE: &str = "DELETE FROM versions_added WHERE chain_id = $1 AND implementation = $2 \
+        RETURNING version";
+    let (chain, address) = (chain_id(chain)?, implementation.as_slice());
+    let named = Address::from(implementation);
+    let mut client = database.client().await?;
+    let tx = client.transaction().await.tried("begin")?;
+    let used = tx.query_one(USED, &[&chain, &address]).await;
+    let used: Option<i64> = used.tried("remove a version")?.get(0);
+    if let Some(block) = used {
+        return Err(Error::Invalid(format!(
+            "implementation {named} of chain {chain} is in force since block {block}, and rows were made with \
+             its version: have them made anew with `chronolith projection reset`"
+        )));
+    }
+    let removed = tx.query_opt(REMOVE, &[&chain, &address]).await;
+    let Some(row) = removed.tried("remove a version")? else {
+        return Ok(false);
+    };
+    let version: i32 = row.get(0);
+    let detail = json!({ "implementation": named.to_string(), "version": version });
+    audit(&tx, Some(chain), "versions remove", operator, &detail).await?;
+    tx.commit().await.tried("remove a version")?;
+    Ok(true)
 }

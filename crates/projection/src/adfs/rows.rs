@@ -20,16 +20,27 @@ use crate::project::quarantine_for;
 use crate::rows::{Rows, Table};
 
 /// The projection's name.
-pub(super) const NAME: &str = "adfs";
+pub(crate) const NAME: &str = "adfs";
 
 /// There is no calldata for an event, and only a call trace could show it.
 const NO_CALLDATA: &str = "noCalldata";
+/// The only calldata that may be an event's says another block number.
+pub(crate) const OTHER_NUMBER: &str = "blockNumber";
 /// An event of another version than the one in force.
 const OTHER_VERSION: &str = "otherVersion";
 
 /// Bytes that the events of one transaction may take with them: each keeps the whole input, so that of
 /// many small updates in a large one there would be more than memory holds.
 const INPUTS_BYTES_MAX: usize = 64 << 20;
+
+const NOT_TOLD: (&str, &str) = (
+    NO_CALLDATA,
+    "it cannot be told which call of the proxy is the event's",
+);
+const DISAGREES: (&str, &str) = (
+    OTHER_NUMBER,
+    "the call says another block number than the event, which the contract takes from the call",
+);
 
 pub(super) const EVENTS: Table = Table {
     name: "adfs_event_rows",
@@ -61,7 +72,7 @@ const VERSIONS: Table = Table {
     partitioned: false,
 };
 /// Those with a partition for each chain and month.
-pub(super) const PARTITIONED: &[&str] = &[EVENTS.name, INPUTS.name, FEEDS.name, RING.name];
+pub(crate) const PARTITIONED: &[&str] = &[EVENTS.name, INPUTS.name, FEEDS.name, RING.name];
 
 /// A version as rows need it.
 #[derive(Clone, Debug)]
@@ -176,15 +187,13 @@ pub(super) fn put_transaction(
     let told: Vec<_> = told.collect();
     let mut updates = Vec::new();
     for (event, pairing) in due.iter().zip(pair(&numbers, &told)) {
-        let call = match pairing {
-            Pairing::ByNumber(at) | Pairing::ByOrder(at) | Pairing::Disagreeing(at) => {
-                calls.get(at)
-            }
-            Pairing::Alone => None,
+        let (call, why) = match pairing {
+            Pairing::ByNumber(at) | Pairing::ByOrder(at) => (calls.get(at), NOT_TOLD),
+            Pairing::Alone => (None, NOT_TOLD),
+            Pairing::Disagreeing => (None, DISAGREES),
         };
         let Some(call) = call else {
-            let why = "it cannot be told which call of the proxy is the event's";
-            refuse(rows, place, event.found, (NO_CALLDATA, why));
+            refuse(rows, place, event.found, why);
             continue;
         };
         match decode(call.calldata, &event.version.profile) {

@@ -23,6 +23,11 @@ pub struct AdfsSettings {
     pub versions: BTreeMap<u32, AdfsVersion>,
     /// Versions of implementations.
     pub implementations: BTreeMap<[u8; 20], u32>,
+    /// The version of events before the first upgrade that is known; where none is said and there is
+    /// one version, it is that.
+    pub initial_version: Option<u32>,
+    /// Hashes that the code of implementations must have, where they are told.
+    pub code_hashes: BTreeMap<[u8; 20], [u8; 32]>,
     /// Most bytes of the calldata of an update.
     pub calldata_bytes_max: usize,
 }
@@ -118,6 +123,12 @@ impl AdfsSettings {
         for (number, version) in &self.versions {
             version.check(*number)?;
         }
+        let initial = self.initial_version;
+        if let Some(version) = initial.filter(|version| !self.versions.contains_key(version)) {
+            return Err(Error::Invalid(format!(
+                "initialVersion: version {version} is not among the versions"
+            )));
+        }
         for (address, version) in &self.implementations {
             if !self.versions.contains_key(version) {
                 return Err(Error::Invalid(format!(
@@ -127,6 +138,13 @@ impl AdfsSettings {
             }
         }
         Ok(())
+    }
+
+    /// The version of events before the first upgrade, as far as these settings tell.
+    pub(super) fn initial(&self) -> Option<u32> {
+        let mut all = self.versions.keys();
+        let only = all.next().filter(|_| all.next().is_none());
+        self.initial_version.or(only.copied())
     }
 
     /// As it is written down beside the cursor.
@@ -206,6 +224,8 @@ mod tests {
             start_block: 5,
             versions: [(1, AdfsVersion::new("DataFeedsUpdated(uint256)", true))].into(),
             implementations: [([2; 20], 1)].into(),
+            initial_version: None,
+            code_hashes: BTreeMap::new(),
             calldata_bytes_max: 1_000,
         }
     }
@@ -220,6 +240,10 @@ mod tests {
             assert!(said.contains(expected), "{said}");
         };
         check(&|all| all.versions.clear(), "topicNames");
+        check(
+            &|all| all.initial_version = Some(9),
+            "initialVersion: version 9",
+        );
         check(
             &|all| all.implementations.extend([([3; 20], 9)]),
             "version 9",

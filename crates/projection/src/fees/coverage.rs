@@ -29,7 +29,9 @@ pub struct FeeCoverage {
 const COVERAGE: &str = "\
     SELECT p.chain_id, p.start_block, r.to_block, s.last_safe_block, s.last_seen_block, \
         (SELECT count(*) FROM quarantine q \
-            WHERE q.chain_id = p.chain_id AND q.projection = p.projection), \
+            WHERE q.chain_id = p.chain_id AND q.projection = p.projection \
+            AND NOT EXISTS (SELECT FROM dropped_blocks d \
+                WHERE d.chain_id = q.chain_id AND d.block_hash = q.block_hash)), \
         CASE WHEN p.paused_at IS NOT NULL THEN coalesce(p.paused_reason, 'unknown') END \
     FROM projections p JOIN processing_state s ON s.chain_id = p.chain_id \
     LEFT JOIN projected_ranges r ON r.chain_id = p.chain_id AND r.projection = p.projection \

@@ -29,7 +29,10 @@ const TABLE: Table = Table {
               contract,token,integrator,integrator_fee,lifi_fee,recipient,amount",
     partitioned: true,
 };
-const TABLES: &[&str] = &[TABLE.name];
+pub(crate) const TABLES: &[&str] = &[TABLE.name];
+
+/// The projection's name.
+pub(crate) const NAME: &str = "fees";
 
 /// A contract, and the first block whose events count.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -94,7 +97,7 @@ impl Fees {
 #[async_trait]
 impl Projection for Fees {
     fn name(&self) -> &'static str {
-        "fees"
+        NAME
     }
 
     fn start_block(&self) -> u64 {
@@ -132,7 +135,7 @@ impl Projection for Fees {
                         self.put(&mut rows, one, position as u32, event);
                     }
                 }
-                Err(why) => quarantine(&mut rows, (self.chain, "fees"), one, why),
+                Err(why) => quarantine(&mut rows, (self.chain, NAME), one, why),
             }
         }
         Ok(Projected {

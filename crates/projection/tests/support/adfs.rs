@@ -307,6 +307,8 @@ pub fn settings() -> AdfsSettings {
         ]
         .into(),
         implementations: [(FIRST, 1), (SECOND, 2)].into(),
+        initial_version: None,
+        code_hashes: BTreeMap::new(),
         calldata_bytes_max: 4_096,
     }
 }

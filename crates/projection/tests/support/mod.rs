@@ -13,7 +13,7 @@ pub mod adfs;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use chronolith_archive::{Archive, Provenance, Settings};
+use chronolith_archive::{Archive, AuditEntry, Provenance, Settings};
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_model::{
     Block, BlockClock, BlockRef, ChainId, Dataset, DatasetSet, Hash32, Log, LogParts, Payload, Tx,
@@ -184,6 +184,19 @@ impl TestChain {
             .unwrap();
         while self.archive.maintain().await.unwrap() {}
         self.tail.lock().unwrap().drop_through(through);
+    }
+
+    /// Takes archived blocks back, as an operator does. Returns the block that is the last one now.
+    pub async fn rewind(&self, to: u64) -> BlockRef {
+        let audit = AuditEntry {
+            at: GENESIS_TIME,
+            act: "rewind".to_owned(),
+        };
+        self.archive.rewind(to, audit).await.unwrap();
+        let head = self.archive.health().head;
+        self.blocks.lock().unwrap().truncate(to as usize + 1);
+        *self.tail.lock().unwrap() = Tail::new(64 << 20, head);
+        head.unwrap()
     }
 
     /// How many blocks are not final.

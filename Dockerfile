@@ -1,0 +1,28 @@
+# The program and nothing else: built from the lock file, run by a user that owns only its data.
+# docs/deployment.md says how to use it.
+
+ARG RUST=1.95
+ARG DEBIAN=bookworm
+
+FROM rust:${RUST}-slim-${DEBIAN} AS build
+WORKDIR /src
+COPY . .
+# The target directory is a cache and no part of the image, so the program is taken out of it.
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/src/target \
+    cargo build --locked --release -p chronolith-node \
+    && install -D target/release/chronolith /out/usr/local/bin/chronolith \
+    && install -D -m 644 /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/ca-certificates.crt
+
+FROM debian:${DEBIAN}-slim
+COPY --from=build /out /
+RUN install -d -o 10001 -g 10001 /var/lib/chronolith
+USER 10001:10001
+WORKDIR /var/lib/chronolith
+# Over `dataDir` of the settings file: archives lie in the volume, whatever the file says.
+ENV DATA_DIR=/var/lib/chronolith
+VOLUME /var/lib/chronolith
+# Everybody, health and metrics, callers of the fee document. Operators ask inside of the container.
+EXPOSE 8080 9464 9999
+ENTRYPOINT ["chronolith"]
+CMD ["run", "--config", "/etc/chronolith/chronolith.json"]

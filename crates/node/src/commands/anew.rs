@@ -1,0 +1,60 @@
+//! Taking back what projections call final, and making one anew.
+
+use anyhow::{Context as _, Result};
+use chronolith_projection::{Order, TakenBack};
+use serde_json::json;
+
+use super::projections::tell;
+use crate::chain::open_reader;
+use crate::cli::{Act, ProjectionAct};
+use crate::exit::Exit;
+use crate::projecting::{database_of, take_back, who};
+use crate::settings::{ChainSettings, Settings};
+
+/// `projection rewind`, for where the archive was rewound and the database was not.
+pub(super) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<Exit> {
+    let chain = settings.chain(act.wanted.chain.as_deref())?;
+    let archive = open_reader(chain, &settings.place(chain)).await?;
+    let database = database_of(settings)?;
+    let taken = take_back(&database, &archive, (chain, to), &act.reason).await?;
+    let told = json!({ "chainId": chain.chain_id, "to": to, "database": taken });
+    tell(&act.wanted, &told, &line_of(chain, to, &taken))
+}
+
+/// `projection reset`.
+pub(super) async fn reset(settings: &Settings, act: &ProjectionAct, reason: &str) -> Result<Exit> {
+    let chain = settings.chain(act.wanted.chain.as_deref())?;
+    let name = act.projection.as_deref();
+    let name = name.context("which one? Give --projection fees or --projection adfs")?;
+    let database = database_of(settings)?;
+    database.check_version().await?;
+    let operator = who();
+    let order = Order {
+        operator: &operator,
+        reason,
+    };
+    let done = chronolith_projection::reset(&database, chain.chain_id, name, order).await?;
+    let line = match done.known {
+        true => format!(
+            "{}: no row of {name} is left; `chronolith run` makes all of them anew",
+            chain.name
+        ),
+        false => format!("{}: nothing was known of {name}", chain.name),
+    };
+    let told = json!({ "chainId": chain.chain_id, "projection": name, "known": done.known });
+    tell(&act.wanted, &told, &line)
+}
+
+/// What became of the database, in a line.
+pub(super) fn line_of(chain: &ChainSettings, to: u64, taken: &TakenBack) -> String {
+    match taken.safe_before > to as i64 {
+        true => format!(
+            "{}: rows above {to} are not final any more; {} blocks with rows were dropped",
+            chain.name, taken.dropped_blocks
+        ),
+        false => format!(
+            "{}: no row above {to} was final in the database",
+            chain.name
+        ),
+    }
+}

@@ -1,0 +1,50 @@
+//! What the code of implementations hashes to, as whoever follows the chain found it.
+//!
+//! Nothing here asks a chain. A version says how bytes are read, so code that is another than the one
+//! that was named stops the projection before a row is made of it.
+
+use std::collections::BTreeMap;
+
+use crate::database::Database;
+use crate::error::{Result, Tried as _};
+
+/// Hashes by implementation; none where the chain cannot be asked for code.
+pub(super) type Codes = BTreeMap<[u8; 20], Option<[u8; 32]>>;
+
+/// Everything that is known of a chain.
+pub(super) async fn known(database: &Database, chain: i64) -> Result<Codes> {
+    const KNOWN: &str =
+        "SELECT implementation, code_hash FROM implementation_codes WHERE chain_id = $1";
+    let client = database.client().await?;
+    let rows = client.query(KNOWN, &[&chain]).await;
+    let mut all = Codes::new();
+    for row in rows.tried("read hashes of code")? {
+        let (implementation, hash): (Vec<u8>, Option<Vec<u8>>) = (row.get(0), row.get(1));
+        if let Ok(implementation) = implementation.as_slice().try_into() {
+            let hash = hash.and_then(|hash| hash.as_slice().try_into().ok());
+            all.insert(implementation, hash);
+        }
+    }
+    Ok(all)
+}
+
+/// Writes down what code hashes to. What is known already stays: code does not change.
+pub(crate) async fn note(
+    database: &Database,
+    chain: i64,
+    implementation: &[u8; 20],
+    hash: Option<[u8; 32]>,
+) -> Result<()> {
+    const NOTE: &str = "INSERT INTO implementation_codes AS known (chain_id, implementation, code_hash) \
+        VALUES ($1, $2, $3) ON CONFLICT (chain_id, implementation) \
+        DO UPDATE SET code_hash = excluded.code_hash WHERE known.code_hash IS NULL";
+    let client = database.client().await?;
+    let (implementation, hash) = (
+        implementation.as_slice(),
+        hash.as_ref().map(<[u8; 32]>::as_slice),
+    );
+    let noted = client
+        .execute(NOTE, &[&chain, &implementation, &hash])
+        .await;
+    noted.tried("write down a hash of code").map(|_| ())
+}

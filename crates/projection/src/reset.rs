@@ -1,0 +1,95 @@
+//! Making a projection of a chain anew: every row goes, and is made again with other settings.
+
+use deadpool_postgres::Transaction;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::adfs;
+use crate::chain_id;
+use crate::database::Database;
+use crate::error::{Error, Result, Tried as _};
+use crate::fees;
+use crate::leases::audit;
+use crate::partitions::remove_chain;
+use crate::rewind::Order;
+
+/// What went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reset {
+    /// Whether there was anything to make anew.
+    pub known: bool,
+}
+
+/// Tables of a projection: those with partitions, and others.
+fn tables_of(projection: &str) -> Option<(&'static [&'static str], &'static [&'static str])> {
+    match projection {
+        fees::NAME => Some((fees::TABLES, &[])),
+        adfs::NAME => Some((
+            adfs::PARTITIONED,
+            &["proxy_version_rows", "feed_latest", "contracts"],
+        )),
+        _ => None,
+    }
+}
+
+/// Removes every row of a projection of a chain, and forgets its settings and how far it is. It begins
+/// anew when it is started. Recorded.
+///
+/// # Errors
+/// Somebody writes the chain, there is no such projection, or the database does not answer.
+pub async fn reset(
+    database: &Database,
+    chain: u64,
+    projection: &str,
+    order: Order<'_>,
+) -> Result<Reset> {
+    let none = || Error::Invalid(format!("there is no projection {projection}: fees or adfs"));
+    let (partitioned, others) = tables_of(projection).ok_or_else(none)?;
+    let id = chain_id(chain)?;
+    let mut client = database.client().await?;
+    let tx = client.transaction().await.tried("begin")?;
+    let patience = "SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = '10min'";
+    tx.batch_execute(patience).await.tried("reset")?;
+    keep_writers_away(&tx, id).await?;
+    let gone = "DELETE FROM projections WHERE chain_id = $1 AND projection = $2";
+    let gone = tx.execute(gone, &[&id, &projection]).await;
+    let known = gone.tried("reset a projection")? > 0;
+    for table in ["jobs", "projected_ranges", "quarantine"] {
+        let delete = format!("DELETE FROM {table} WHERE chain_id = $1 AND projection = $2");
+        let done = tx.execute(&delete, &[&id, &projection]).await;
+        done.tried("reset a projection")?;
+    }
+    let counts = "UPDATE pending_blocks SET counts = counts - $2 WHERE chain_id = $1";
+    let counts = tx.execute(counts, &[&id, &projection]).await;
+    counts.tried("reset a projection")?;
+    for table in others {
+        let delete = format!("DELETE FROM {table} WHERE chain_id = $1");
+        let done = tx.execute(&delete, &[&id]).await;
+        done.tried("reset a projection")?;
+    }
+    for table in partitioned {
+        remove_chain(&tx, table, chain).await?;
+    }
+    let detail = json!({ "projection": projection, "reason": order.reason });
+    audit(&tx, Some(id), "projection reset", order.operator, &detail).await?;
+    tx.commit().await.tried("reset a projection")?;
+    Ok(Reset { known })
+}
+
+/// Refuses while somebody writes the chain, and lets nobody begin until the transaction ends.
+async fn keep_writers_away(tx: &Transaction<'_>, chain: i64) -> Result<()> {
+    const WRITERS: &str = "SELECT holder FROM leases WHERE chain_id = $1 AND holder IS NOT NULL \
+        AND expires_at > now()";
+    let lock = "LOCK TABLE leases IN SHARE ROW EXCLUSIVE MODE";
+    tx.batch_execute(lock).await.tried("reset a projection")?;
+    let holders = tx.query(WRITERS, &[&chain]).await;
+    let holders = holders.tried("reset a projection")?;
+    match holders.first() {
+        None => Ok(()),
+        Some(row) => Err(Error::Invalid(format!(
+            "{} writes chain {chain}: stop it first",
+            row.get::<_, String>(0)
+        ))),
+    }
+}
