@@ -46,8 +46,11 @@ impl Storm {
             *version = self.rng.random_range(1..=2);
             return Act::Upgrade(*version);
         }
-        // The second version refuses those whose last byte is zero.
-        self.number += 1 + u64::from(self.number % 256 == 255);
+        self.number += 1;
+        // The second version refuses an update without an accumulator.
+        while matches!(self.number as u8, 0 | u8::MAX) {
+            self.number += 1;
+        }
         let count = self.rng.random_range(0..4);
         let mut feed = || {
             (
