@@ -84,6 +84,14 @@ fn history() -> Vec<Vec<Sent>> {
             ],
         )],
         vec![direct(update(1, 24, &[]))],
+        // Two calls with one number: the event says nothing of which it is.
+        vec![sent(
+            Way::SafeMany,
+            vec![
+                Act::Starved(update(1, 25, &[(910, 1)])),
+                act(1, 25, &[(910, 2)]),
+            ],
+        )],
     ]
 }
 

@@ -20,6 +20,8 @@ const GAS_PRICE: &str = "0x77359400";
 /// What the smallest transaction may take, and what the node lets the largest one take.
 const GAS_MIN: usize = 5_000_000;
 const GAS_MAX: usize = 16_000_000;
+/// Enough to reach the implementation, and not enough to store anything.
+const STARVED_GAS: usize = 20_000;
 const GENESIS_TIME: u64 = 1_700_000_000;
 
 const CODE: [(&str, &str); 7] = [
@@ -44,6 +46,8 @@ pub enum Act {
     Update(Update),
     /// An update that the implementation refuses: it leaves no event.
     Refused(Update),
+    /// An update that runs out of gas, and leaves no event either.
+    Starved(Update),
     /// An update that a guard refuses, and which.
     Guarded(Update, &'static str),
     /// An upgrade to an implementation.
@@ -82,8 +86,8 @@ pub enum Way {
     Safe,
     /// Anybody calls `multiSend`, which calls.
     Many,
-    /// A Safe runs `multiSend` as its own; calls that are refused go through another Safe, which takes no
-    /// other call with it.
+    /// A Safe runs `multiSend` as its own; calls that fail go through another Safe, which takes no other
+    /// call with it.
     SafeMany,
 }
 
@@ -232,7 +236,7 @@ impl Ground {
                     UPDATED[update.version as usize - 1]
                 }
                 Act::Upgrade(_) => UPGRADED,
-                Act::Refused(_) => continue,
+                Act::Refused(_) | Act::Starved(_) => continue,
             };
             let log = logs.next().expect("an event is missing");
             assert_eq!(log["topics"][0], format!("0x{topic}"), "{act:?}");
@@ -264,8 +268,12 @@ impl Ground {
         let mut calls: Vec<Inner> = one.acts.iter().map(|act| self.call_of(act)).collect();
         if one.way == Way::SafeMany {
             for (call, act) in calls.iter_mut().zip(&one.acts) {
-                if matches!(act, Act::Refused(_)) {
-                    *call = through_safe(&self.safes[1], (call, 0));
+                match act {
+                    Act::Refused(_) => *call = through_safe(&self.safes[1], (call, 0), None),
+                    Act::Starved(_) => {
+                        *call = through_safe(&self.safes[1], (call, 0), Some(STARVED_GAS));
+                    }
+                    _ => {}
                 }
             }
         }
@@ -275,7 +283,7 @@ impl Ground {
                 (call.to, call.bytes, vec![call.offset])
             }
             Way::Safe => {
-                let call = through_safe(&self.safes[0], (&calls[0], 0));
+                let call = through_safe(&self.safes[0], (&calls[0], 0), None);
                 (call.to, call.bytes, vec![call.offset])
             }
             Way::Many => {
@@ -284,7 +292,7 @@ impl Ground {
             }
             Way::SafeMany => {
                 let (packed, offsets) = self.packed(&calls);
-                let call = through_safe(&self.safes[0], (&packed, 1));
+                let call = through_safe(&self.safes[0], (&packed, 1), None);
                 let offsets = offsets.iter().map(|offset| offset + call.offset);
                 (call.to, call.bytes, offsets.collect())
             }
@@ -293,9 +301,10 @@ impl Ground {
 
     fn call_of(&self, act: &Act) -> Inner {
         let bytes = match act {
-            Act::Update(update) | Act::Refused(update) | Act::Guarded(update, _) => {
-                update.calldata()
-            }
+            Act::Update(update)
+            | Act::Refused(update)
+            | Act::Starved(update)
+            | Act::Guarded(update, _) => update.calldata(),
             Act::Upgrade(which) => {
                 let to = hex::decode(self.implementation(*which)).unwrap();
                 [&[0, 0, 0, 1], to.as_slice()].concat()
@@ -338,12 +347,13 @@ impl Ground {
     }
 }
 
-/// `execTransaction` of a Safe: a call, or with operation 1 a delegate call.
-fn through_safe(safe: &str, (call, operation): (&Inner, usize)) -> Inner {
+/// `execTransaction` of a Safe: a call, or with operation 1 a delegate call; with all gas or so much.
+fn through_safe(safe: &str, (call, operation): (&Inner, usize), gas: Option<usize>) -> Inner {
     let mut bytes = hex::decode("6a761202").unwrap();
     bytes.extend([0; 12]);
     bytes.extend(hex::decode(&call.to).unwrap());
-    for value in [0, 320, operation, 0, 0, 0, 0, 0] {
+    let (most, price) = gas.map_or((0, 0), |gas| (gas, 1));
+    for value in [0, 320, operation, most, 0, price, 0, 0] {
         bytes.extend(word(value));
     }
     let data = padded(&call.bytes);

@@ -148,7 +148,7 @@ impl Place<'_> {
                     }
                     updates.push((update, *log_index, *offset));
                 }
-                Act::Refused(_) => panic!("it leaves no event"),
+                Act::Refused(_) | Act::Starved(_) => panic!("it leaves no event"),
             }
         }
         self.expect_input(all, &updates);
@@ -159,10 +159,15 @@ impl Place<'_> {
         put(all, "quarantine", &joined(&self.at(log_index), &refused));
     }
 
-    /// Calldata without a number: where a call beside it left no event, nobody knows which did.
+    /// Where a call left no event, nobody knows which did: of those without a number none, and of those
+    /// with the same number.
     fn is_hidden(&self, update: &Update) -> bool {
-        let mut acts = self.tx.sent.acts.iter();
-        update.version == 2 && acts.any(|act| matches!(act, Act::Refused(_)))
+        self.tx.sent.acts.iter().any(|act| match act {
+            Act::Refused(other) | Act::Starved(other) => {
+                update.version == 2 || update.number == other.number
+            }
+            _ => false,
+        })
     }
 
     fn at(&self, log_index: u64) -> Json {

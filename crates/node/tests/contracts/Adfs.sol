@@ -122,17 +122,19 @@ contract Safe {
         uint256 value,
         bytes memory data,
         uint8 operation,
+        uint256 safeTxGas,
         uint256,
-        uint256,
-        uint256,
+        uint256 gasPrice,
         address,
         address payable,
         bytes memory
     ) external payable returns (bool success) {
+        // As a real one: a call whose gas is paid back gets what was signed, and may run out of it.
+        uint256 most = gasPrice == 0 ? gasleft() : safeTxGas;
         if (operation == 1) {
-            (success, ) = to.delegatecall(data);
+            (success, ) = to.delegatecall{gas: most}(data);
         } else {
-            (success, ) = to.call{value: value}(data);
+            (success, ) = to.call{gas: most, value: value}(data);
         }
         // As a real one: a call that fails takes nothing else with it.
         if (success) {
