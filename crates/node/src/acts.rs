@@ -103,9 +103,9 @@ async fn perform(chain: &Chain, act: ChainAct) -> Done {
     reset.map_err(|error| error.to_string())?;
     let head = archive.health().head.map(|head| head.number);
     let told = json!({ "chainId": chain_id, "head": head, "headBefore": before });
-    if let (ChainAct::Rewind { to, reason }, Some(database)) = (&act, chain.projected_into.get()) {
-        let taken = take_back(database, archive, (&chain.settings, *to), reason).await;
-        let taken = taken.map_err(|error| half_done(&chain.settings.name, *to, &error))?;
+    if let (ChainAct::Rewind { reason, .. }, Some(database)) = (&act, chain.projected_into.get()) {
+        let taken = take_back(database, archive, &chain.settings, reason).await;
+        let taken = taken.map_err(|error| half_done(&chain.settings.name, &error))?;
         return Ok(with_database(told, &taken));
     }
     Ok(told)
@@ -120,10 +120,10 @@ pub(crate) fn with_database(mut told: Value, taken: &TakenBack) -> Value {
 }
 
 /// What to do where the archive was rewound and the database was not.
-pub(crate) fn half_done(chain: &str, to: u64, error: &anyhow::Error) -> String {
+pub(crate) fn half_done(chain: &str, error: &anyhow::Error) -> String {
     format!(
-        "the archive of {chain} ends at block {to} now; the database was not taken back ({error:#}), so no row is \
-         written until `chronolith projection rewind --chain {chain} --to {to} --reason …` is run"
+        "the archive of {chain} was rewound; the database was not taken back ({error:#}), so no row is written until \
+         `chronolith projection rewind --chain {chain} --reason …` is run"
     )
 }
 

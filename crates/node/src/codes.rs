@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use chronolith_projection::{Error, Projector};
+use anyhow::{Context as _, Result, ensure};
+use chronolith_projection::Projector;
 use chronolith_source::keccak256;
 
 use crate::chain::Chain;
@@ -11,6 +12,9 @@ use crate::hex::hex;
 
 /// How long to wait before a node that could not tell is asked again.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
+
+/// How long it may take, beside leases that have to be renewed.
+const LOOK_WITHIN: Duration = Duration::from_secs(2);
 
 /// What was looked at already.
 #[derive(Default)]
@@ -20,30 +24,45 @@ pub(crate) struct Codes {
 }
 
 impl Codes {
-    /// Looks at the code of implementations that are new, and writes its hash down. A node that does not
-    /// answer, or does not have the block of deployment yet, is asked again later.
-    pub(crate) async fn look(&mut self, projector: &Projector, chain: &Chain) -> Result<(), Error> {
+    /// [`Codes::look`], for not longer than a lease can be left alone. What fails is tried again.
+    pub(crate) async fn look_soon(&mut self, projector: &Projector, chain: &Chain) {
         if self.not_before.is_some_and(|at| Instant::now() < at) {
-            return Ok(());
+            return;
         }
-        self.not_before = None;
-        for implementation in projector.implementations().await? {
+        let looked = tokio::time::timeout(LOOK_WITHIN, self.look(projector, chain)).await;
+        let why = match looked {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => format!("{error:#}"),
+            Err(_) => "nobody answered in time".to_owned(),
+        };
+        tracing::warn!(chain = %chain.settings.name, %why, "code was not looked at");
+        self.not_before = Some(Instant::now() + AGAIN_AFTER);
+    }
+
+    /// Looks at the code of implementations that are new, and writes its hash down.
+    ///
+    /// # Errors
+    /// Somebody does not answer, or does not have the block of deployment yet.
+    pub(crate) async fn look(&mut self, projector: &Projector, chain: &Chain) -> Result<()> {
+        for (implementation, is_final) in projector.implementations().await? {
             if self.seen.contains(&implementation) {
                 continue;
             }
-            let why = match chain.source.code(implementation).await {
-                Ok(Some(code)) if code.is_empty() => "there is none yet".to_owned(),
-                Ok(code) => {
-                    let hash = code.map(|code| keccak256(&code));
-                    projector.note_code(&implementation, hash).await?;
-                    self.seen.insert(implementation);
-                    continue;
-                }
-                Err(error) => error.to_string(),
-            };
             let address = hex(&implementation);
-            tracing::warn!(chain = %chain.settings.name, %address, %why, "code was not looked at");
-            self.not_before = Some(Instant::now() + AGAIN_AFTER);
+            let code = chain.source.code(implementation).await;
+            let code = code.with_context(|| format!("the code of {address}"))?;
+            let is_there = code.as_ref().is_none_or(|code| !code.is_empty());
+            // Once the block is final, there is none and never will be: it was destroyed.
+            ensure!(is_there || is_final, "there is no code at {address} yet");
+            if code.is_none() {
+                tracing::warn!(
+                    chain = %chain.settings.name, %address,
+                    "the node does not tell code: expectedBytecodeHash is not compared"
+                );
+            }
+            let hash = code.map(|code| keccak256(&code));
+            projector.note_code(&implementation, hash).await?;
+            self.seen.insert(implementation);
         }
         Ok(())
     }

@@ -182,24 +182,21 @@ fn projector(database: &Database, chain: &Arc<Chain>) -> Result<Option<Arc<Proje
     Ok(Some(Arc::new(projector)))
 }
 
-/// Takes the database back to a block of the archive, which was rewound to it.
+/// Takes back whatever the database calls final and the archive, which was rewound, does not have.
 pub(crate) async fn take_back(
     database: &Database,
     archive: &Archive,
-    (chain, to): (&ChainSettings, u64),
+    chain: &ChainSettings,
     reason: &str,
 ) -> Result<TakenBack> {
     let pinned = archive.pin();
     let pinned = pinned.with_context(|| format!("chain {} has no archive", chain.name))?;
-    let block = pinned.block_by_number(to).await;
-    let block = block.with_context(|| format!("block {to} of chain {}", chain.name))?;
     let operator = who();
     let order = Order {
         operator: &operator,
         reason,
     };
-    let to = block.block_ref();
-    Ok(chronolith_projection::rewind(database, chain.chain_id, to, order).await?)
+    Ok(chronolith_projection::rewind(database, chain.chain_id, &pinned, order).await?)
 }
 
 /// This process, as it is named where it holds something.
@@ -274,7 +271,7 @@ async fn step(
     (following, codes): (&mut Following, &mut Codes),
 ) -> Result<Round, Error> {
     projector.ensure_registered(now()).await?;
-    codes.look(projector, chain).await?;
+    codes.look_soon(projector, chain).await;
     projector.follow(following).await
 }
 

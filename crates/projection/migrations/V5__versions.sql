@@ -1,5 +1,9 @@
 -- The version of events before the first upgrade that is known. Once it is said it stays: rows are of it.
 ALTER TABLE contracts ADD COLUMN initial_version INTEGER CHECK (initial_version >= 0);
+UPDATE contracts c SET initial_version = (SELECT jsonb_object_keys(p.settings -> 'versions')::integer)
+FROM projections p
+WHERE p.chain_id = c.chain_id AND p.projection = 'adfs'
+  AND (SELECT count(*) FROM jsonb_object_keys(p.settings -> 'versions')) = 1;
 
 -- What the code of an implementation hashes to; nothing where its chain cannot be asked for code.
 CREATE TABLE implementation_codes (

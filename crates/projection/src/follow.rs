@@ -95,8 +95,10 @@ impl Projector {
             match error.kind() {
                 // It may answer again before the leases run out.
                 ErrorKind::Unavailable => following.held = held,
-                // Somebody else may do better. What is still ours is given back.
+                // Somebody else may do better. What is still ours is given back, and what is projected is
+                // written down anew: it may have been reset.
                 _ => {
+                    self.forget_registered();
                     let released = self.release_all().await;
                     released.unwrap_or_else(|error| tracing::debug!(%error, "not released"));
                 }
@@ -141,8 +143,14 @@ impl Projector {
                 ..waiting
             });
         }
+        let held_before = following.held.is_some();
         let Some((writer, finality)) = self.hold(following).await? else {
             return Ok(waiting);
+        };
+        // What was seen before the leases were ours may have been taken back under others.
+        let moment = match held_before {
+            true => moment,
+            false => self.feed.moment().await?,
         };
         following
             .done
@@ -313,6 +321,7 @@ impl Projector {
         let count = rows.count() as u64;
         let staged = copying::stage(&tx, rows).await?;
         writer.check(&tx).await?;
+        self.check_registered(&tx, counts).await?;
         let safe = "SELECT last_safe_block FROM processing_state WHERE chain_id = $1 FOR SHARE";
         let safe = tx.query_one(safe, &[&self.chain]).await;
         let safe: i64 = safe.tried("read the last safe block")?.get(0);

@@ -485,7 +485,10 @@ pub async fn enqueue(
             next_block = CASE j.status WHEN 'processing' THEN j.next_block ELSE j.from_block END, \
             status = CASE j.status WHEN 'processing' THEN j.status ELSE 'pending' END, \
             attempts = CASE j.status WHEN 'processing' THEN j.attempts ELSE 0 END, retry_at = now()";
-    let client = database.client().await?;
+    // What is final must not be taken back meanwhile.
+    const SAFE: &str = "SELECT 1 FROM processing_state WHERE chain_id = $1 FOR SHARE";
+    let mut client = database.client().await?;
+    let tx = client.transaction().await.tried("begin")?;
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let (chain, from, to, blocks) = (
         number(chain),
@@ -493,8 +496,11 @@ pub async fn enqueue(
         number(to),
         number(blocks.max(1)),
     );
-    let made = client
+    tx.execute(SAFE, &[&chain]).await.tried("make jobs")?;
+    let made = tx
         .execute(ENQUEUE, &[&chain, &projection, &from, &to, &blocks])
         .await;
-    made.tried("make jobs")
+    let made = made.tried("make jobs")?;
+    tx.commit().await.tried("make jobs")?;
+    Ok(made)
 }

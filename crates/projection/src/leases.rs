@@ -223,6 +223,19 @@ pub async fn release(
     Ok(true)
 }
 
+/// Takes every lease of a chain away, to the end of a transaction and behind it: whoever held one finds
+/// out with its next write.
+pub(crate) async fn fence(tx: &Transaction<'_>, chain: i64) -> Result<()> {
+    const FENCE: &str = "\
+        WITH fenced AS ( \
+            UPDATE leases SET holder = NULL, epoch = epoch + 1 WHERE chain_id = $1 \
+            RETURNING kind, epoch) \
+        INSERT INTO lease_history (chain_id, kind, epoch, holder) \
+        SELECT $1, kind, epoch, NULL FROM fenced";
+    let fenced = tx.execute(FENCE, &[&chain]).await;
+    fenced.tried("take leases away").map(|_| ())
+}
+
 /// Writes down what an operator did.
 pub(crate) async fn audit(
     tx: &Transaction<'_>,

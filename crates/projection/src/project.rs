@@ -48,11 +48,16 @@ pub(crate) trait Projection: Send + Sync {
         Ok(())
     }
     /// What of the settings that were written down the rows that are there were made with.
-    async fn made_with(&self, _tx: &Transaction<'_>, settings: Value) -> Result<Value> {
+    async fn made_with(
+        &self,
+        _tx: &Transaction<'_>,
+        _moment: &Moment,
+        settings: Value,
+    ) -> Result<Value> {
         Ok(settings)
     }
-    /// Contracts whose code it has to know.
-    async fn implementations(&self, _moment: &Moment) -> Result<Vec<[u8; 20]>> {
+    /// Contracts whose code it has to know, and whether the block that named them is final.
+    async fn implementations(&self, _moment: &Moment) -> Result<Vec<([u8; 20], bool)>> {
         Ok(Vec::new())
     }
     /// Whether it still has to stand still for a reason that it gave.

@@ -16,6 +16,7 @@ use crate::database::Database;
 use crate::error::{Error, Result, Tried as _};
 use crate::feed::{ChainFeed, Moment};
 use crate::fees::Fees;
+use crate::meters::Counts;
 use crate::months::Month;
 use crate::partitions::{Partitions, ahead};
 use crate::project::{Pause, Projection};
@@ -130,6 +131,7 @@ impl Projector {
     /// The tables are of another version, or were made with other settings.
     pub async fn register(&self, now: u64) -> Result<()> {
         self.database.check_version().await?;
+        let moment = self.feed.moment().await?;
         let mut client = self.database.client().await?;
         let tx = client.transaction().await.tried("begin")?;
         let named = "INSERT INTO chains (chain_id, name) VALUES ($1, $2) \
@@ -140,7 +142,7 @@ impl Projector {
         let state = tx.execute(state, &[&self.chain]).await;
         state.tried("write down a chain")?;
         for projection in &self.projections {
-            self.register_one(&tx, &**projection).await?;
+            self.register_one(&tx, &moment, &**projection).await?;
             projection.registered(&tx).await?;
         }
         tx.commit().await.tried("write down what is projected")?;
@@ -155,7 +157,12 @@ impl Projector {
 
     /// Writes down a projection. One that makes more of the same chain than before begins anew: rows that
     /// are there stay. One that makes other rows is refused.
-    async fn register_one(&self, tx: &Transaction<'_>, projection: &dyn Projection) -> Result<()> {
+    async fn register_one(
+        &self,
+        tx: &Transaction<'_>,
+        moment: &Moment,
+        projection: &dyn Projection,
+    ) -> Result<()> {
         const KNOWN: &str = "INSERT INTO projections AS p \
             (chain_id, projection, start_block, next_block, settings) \
             VALUES ($1, $2, $3, $3, $4) ON CONFLICT (chain_id, projection) \
@@ -177,7 +184,7 @@ impl Projector {
         if known == settings {
             return Ok(());
         }
-        let known = projection.made_with(tx, known).await?;
+        let known = projection.made_with(tx, moment, known).await?;
         if projection.continues(&known) {
             let goes_on = tx.execute(GOES_ON, &[&self.chain, &name, &settings]).await;
             return goes_on.tried("write down settings").map(|_| ());
@@ -224,6 +231,38 @@ impl Projector {
             }
         }
         Ok(())
+    }
+
+    /// Makes sure, to the end of a transaction, that rows are made with the settings that are written
+    /// down: a projection may have been reset, or be another's with other settings by now.
+    pub(crate) async fn check_registered(
+        &self,
+        tx: &Transaction<'_>,
+        counts: &Counts,
+    ) -> Result<()> {
+        const SAME: &str = "SELECT 1 FROM projections WHERE chain_id = $1 AND projection = $2 \
+            AND settings = $3 FOR KEY SHARE";
+        let with_rows = |one: &&Arc<dyn Projection>| counts.contains_key(one.name());
+        for projection in self.projections.iter().filter(with_rows) {
+            let (name, settings) = (projection.name(), projection.settings());
+            let same = tx.query_opt(SAME, &[&self.chain, &name, &settings]).await;
+            if same.tried("compare settings")?.is_none() {
+                let chain = self.chain;
+                return Err(Error::Fenced {
+                    what: format!("projection {name} of chain {chain} with these settings"),
+                    epoch: 0,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything is written down again before the next round.
+    pub(crate) fn forget_registered(&self) {
+        *self
+            .registered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Makes partitions that are missing, of every projection.
@@ -278,11 +317,12 @@ impl Projector {
         Ok(running)
     }
 
-    /// Contracts of the chain as it is whose code projections have to know.
+    /// Contracts of the chain as it is whose code projections have to know, and whether the block that
+    /// named them is final.
     ///
     /// # Errors
     /// The archive cannot be read.
-    pub async fn implementations(&self) -> Result<Vec<[u8; 20]>> {
+    pub async fn implementations(&self) -> Result<Vec<([u8; 20], bool)>> {
         let moment = self.feed.moment().await?;
         let mut all = Vec::new();
         for projection in &self.projections {

@@ -9,7 +9,7 @@ use crate::chain_id;
 use crate::database::Database;
 use crate::error::{Error, Result, Tried as _};
 use crate::fees;
-use crate::leases::audit;
+use crate::leases::{audit, fence};
 use crate::partitions::remove_chain;
 use crate::rewind::Order;
 
@@ -27,7 +27,12 @@ fn tables_of(projection: &str) -> Option<(&'static [&'static str], &'static [&'s
         fees::NAME => Some((fees::TABLES, &[])),
         adfs::NAME => Some((
             adfs::PARTITIONED,
-            &["proxy_version_rows", "feed_latest", "contracts"],
+            &[
+                "proxy_version_rows",
+                "feed_latest",
+                "contracts",
+                "implementation_codes",
+            ],
         )),
         _ => None,
     }
@@ -52,13 +57,12 @@ pub async fn reset(
     let patience = "SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = '10min'";
     tx.batch_execute(patience).await.tried("reset")?;
     keep_writers_away(&tx, id).await?;
-    let gone = "DELETE FROM projections WHERE chain_id = $1 AND projection = $2";
-    let gone = tx.execute(gone, &[&id, &projection]).await;
-    let known = gone.tried("reset a projection")? > 0;
-    for table in ["jobs", "projected_ranges", "quarantine"] {
+    let mut known = false;
+    // In the order in which whoever ends a job locks them.
+    for table in ["jobs", "projections", "projected_ranges", "quarantine"] {
         let delete = format!("DELETE FROM {table} WHERE chain_id = $1 AND projection = $2");
         let done = tx.execute(&delete, &[&id, &projection]).await;
-        done.tried("reset a projection")?;
+        known |= done.tried("reset a projection")? > 0;
     }
     let counts = "UPDATE pending_blocks SET counts = counts - $2 WHERE chain_id = $1";
     let counts = tx.execute(counts, &[&id, &projection]).await;
@@ -86,7 +90,8 @@ async fn keep_writers_away(tx: &Transaction<'_>, chain: i64) -> Result<()> {
     let holders = tx.query(WRITERS, &[&chain]).await;
     let holders = holders.tried("reset a projection")?;
     match holders.first() {
-        None => Ok(()),
+        // Whoever held one and is only away for a while writes nothing more.
+        None => fence(tx, chain).await,
         Some(row) => Err(Error::Invalid(format!(
             "{} writes chain {chain}: stop it first",
             row.get::<_, String>(0)

@@ -3,7 +3,8 @@
 //! Rows stay. Their blocks are dropped, and whichever of them the chain has again when it gets there is
 //! taken back as any other block is. Nothing of it happens by itself: somebody decided it, and is named.
 
-use chronolith_model::BlockRef;
+use chronolith_archive::Pinned;
+use chronolith_model::{BlockRef, Hash32};
 use deadpool_postgres::Transaction;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -11,8 +12,8 @@ use serde_json::json;
 use crate::adfs;
 use crate::chain_id;
 use crate::database::Database;
-use crate::error::{Result, Tried as _};
-use crate::leases::audit;
+use crate::error::{Error, Result, Tried as _};
+use crate::leases::{audit, fence};
 
 /// Tables that say which blocks have rows: others have rows of the same blocks.
 const WITH_BLOCKS: [&str; 4] = [
@@ -21,6 +22,11 @@ const WITH_BLOCKS: [&str; 4] = [
     "proxy_version_rows",
     "quarantine",
 ];
+
+/// Blocks that are looked at together.
+const PAGE_BLOCKS: i64 = 100;
+/// How often it is tried where others are in the way.
+const ATTEMPTS_MAX: u32 = 5;
 
 /// Who wants it, and why.
 #[derive(Clone, Copy, Debug)]
@@ -37,58 +43,150 @@ pub struct Order<'a> {
 pub struct TakenBack {
     /// The last block that was called final before; -1 where there was none.
     pub safe_before: i64,
+    /// The last one now: the newest with rows that is in the archive.
+    pub safe_now: i64,
     /// Blocks with rows that are dropped now.
     pub dropped_blocks: u64,
 }
 
-/// Takes back everything above a block, which is the last final one from now on. Nothing changes where
-/// nothing above it was final. Recorded.
+/// Takes back whatever is called final and is not in the archive. Nothing changes where all of it is.
+/// Recorded.
 ///
 /// # Errors
 /// The database does not answer, or somebody works on it for long.
 pub async fn rewind(
     database: &Database,
     chain: u64,
-    to: BlockRef,
+    archive: &Pinned,
     order: Order<'_>,
 ) -> Result<TakenBack> {
-    const SAFE: &str =
-        "SELECT last_safe_block FROM processing_state WHERE chain_id = $1 FOR UPDATE";
     let chain = chain_id(chain)?;
-    let number = to.number as i64;
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        match rewind_once(database, chain, archive, order).await {
+            // Somebody locked the same in another order, and the server chose us to give way.
+            Err(Error::Unavailable { reason, .. })
+                if reason.contains("40P01") && attempts < ATTEMPTS_MAX => {}
+            done => return done,
+        }
+    }
+}
+
+async fn rewind_once(
+    database: &Database,
+    chain: i64,
+    archive: &Pinned,
+    order: Order<'_>,
+) -> Result<TakenBack> {
+    const SAFE: &str = "SELECT last_safe_block, last_safe_hash FROM processing_state \
+        WHERE chain_id = $1 FOR UPDATE";
     let mut client = database.client().await?;
     let tx = client.transaction().await.tried("begin")?;
     let patience = "SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = '10min'";
     tx.batch_execute(patience).await.tried("take back")?;
+    // Whoever saw the archive as it was before settles nothing more.
+    fence(&tx, chain).await?;
     let safe = tx.query_opt(SAFE, &[&chain]).await.tried("take back")?;
-    let safe_before = safe.map_or(-1, |row| row.get(0));
-    if safe_before <= number {
+    let (safe_before, safe_hash): (i64, Option<Vec<u8>>) =
+        safe.map_or((-1, None), |row| (row.get(0), row.get(1)));
+    let is_there = match safe_hash {
+        Some(hash) => is_at(archive, safe_before, &hash).await?,
+        None => true,
+    };
+    if is_there {
+        // The leases are not taken from anybody for nothing.
+        tx.rollback().await.tried("take back")?;
         return Ok(TakenBack {
             safe_before,
+            safe_now: safe_before,
             dropped_blocks: 0,
         });
     }
+    let to = last_common(&tx, chain, archive, safe_before).await?;
+    let number = to.map_or(-1, |to| to.number as i64);
     cut_jobs(&tx, chain, number).await?;
-    // Whoever wants a range from here on waits, and then sees what is final by now.
+    let mut dropped_blocks = drop_blocks(&tx, chain, (number, safe_before)).await?;
+    adfs::latest::take_back(&tx, chain, number).await?;
+    // Whoever wants a range from here on waits, and then sees what is final by now. What came since is
+    // taken back as well; there is little of it, since all chains wait.
     let lock = tx.batch_execute("LOCK TABLE projections IN EXCLUSIVE MODE");
     lock.await.tried("take back")?;
     cut_jobs(&tx, chain, number).await?;
     cut_ranges(&tx, chain, number).await?;
-    let dropped_blocks = drop_blocks(&tx, chain, (number, safe_before)).await?;
+    dropped_blocks += drop_blocks(&tx, chain, (number, safe_before)).await?;
     adfs::latest::take_back(&tx, chain, number).await?;
     const BACK: &str = "UPDATE processing_state SET last_safe_block = $2, last_safe_hash = $3, \
         last_seen_block = $2, last_backfill_block = least(last_backfill_block, $2) WHERE chain_id = $1";
-    let hash = to.hash.as_bytes().as_slice();
+    let hash = to.map(|to| to.hash.as_bytes().to_vec());
     let back = tx.execute(BACK, &[&chain, &number, &hash]).await;
     back.tried("take back")?;
-    let detail = json!({ "to": number, "hash": to.hash.to_string(), "safeBefore": safe_before,
+    let detail = json!({ "safeBefore": safe_before, "safeNow": number,
         "droppedBlocks": dropped_blocks, "reason": order.reason });
     audit(&tx, Some(chain), "rewind", order.operator, &detail).await?;
     tx.commit().await.tried("take back")?;
     Ok(TakenBack {
         safe_before,
+        safe_now: number,
         dropped_blocks,
     })
+}
+
+/// Whether the archive has this very block.
+async fn is_at(archive: &Pinned, number: i64, hash: &[u8]) -> Result<bool> {
+    let head = archive.head().map_or(-1, |head| head.number as i64);
+    if number < 0 || number > head {
+        return Ok(false);
+    }
+    let found = archive.block_by_number(number as u64).await?.hash;
+    Ok(found.as_bytes().as_slice() == hash)
+}
+
+/// The newest block with rows that the archive has as well: both have everything below it. Blocks
+/// between it and where they part are looked at again, since it is not known which they are.
+async fn last_common(
+    tx: &Transaction<'_>,
+    chain: i64,
+    archive: &Pinned,
+    safe: i64,
+) -> Result<Option<BlockRef>> {
+    let head = archive.head().map_or(-1, |head| head.number as i64);
+    let mut below = safe.min(head).saturating_add(1);
+    loop {
+        let page = blocks_below(tx, chain, below).await?;
+        for (number, hash) in &page {
+            if is_at(archive, *number, hash).await?
+                && let Some(hash) = Hash32::from_slice(hash)
+            {
+                let number = *number as u64;
+                return Ok(Some(BlockRef { number, hash }));
+            }
+        }
+        match page.last() {
+            Some((number, _)) => below = *number,
+            None => return Ok(None),
+        }
+    }
+}
+
+/// The newest blocks below a number that have rows and are not dropped, the newest first.
+async fn blocks_below(tx: &Transaction<'_>, chain: i64, below: i64) -> Result<Vec<(i64, Vec<u8>)>> {
+    let of = |table: &str| {
+        format!(
+            "(SELECT DISTINCT r.block_number, r.block_hash FROM {table} r \
+             WHERE r.chain_id = $1 AND r.block_number < $2 AND NOT EXISTS (SELECT FROM dropped_blocks d \
+                WHERE d.chain_id = r.chain_id AND d.block_hash = r.block_hash) \
+             ORDER BY r.block_number DESC LIMIT {PAGE_BLOCKS})"
+        )
+    };
+    let all: Vec<String> = WITH_BLOCKS.into_iter().map(of).collect();
+    let read = format!(
+        "{} ORDER BY 1 DESC LIMIT {PAGE_BLOCKS}",
+        all.join(" UNION ")
+    );
+    let rows = tx.query(&read, &[&chain, &below]).await;
+    let rows = rows.tried("look for blocks with rows")?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 
 /// Jobs end at the block. A new token each: whoever works on one writes nothing more.

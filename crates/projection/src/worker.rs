@@ -107,6 +107,8 @@ impl Projector {
             // Not the job's fault: it is tried until it can be done.
             Err(error) if is_outside(&error) => {
                 self.partitions.forget();
+                // What is there by now may be more than was seen of it, or other.
+                self.feed.archive.refresh().await?;
                 jobs::put_back(&self.database, &job, Some(&error.to_string())).await?;
                 Err(error)
             }
@@ -151,7 +153,7 @@ impl Projector {
             if projected.not_yet {
                 return Err(Error::Unavailable {
                     context: format!("project from block {next}"),
-                    reason: "the archive here does not have everything before it yet".to_owned(),
+                    reason: "not everything that it needs is at hand yet".to_owned(),
                 });
             }
             let through = projected.next.unwrap_or(page.next) as i64;

@@ -98,7 +98,8 @@ async fn code_is_compared_before_a_row_is_made_of_it() {
     chain.send(0, &[direct(1, Act::Upgrade(FIRST))]);
     chain.send(0, &[direct(2, Act::Upgrade(SECOND))]);
     chain.send(0, &[direct(3, update(2, 1, &[(0, 1)]))]);
-    assert_eq!(one.implementations().await.unwrap(), [FIRST, SECOND]);
+    let named = [(FIRST, false), (SECOND, false)];
+    assert_eq!(one.implementations().await.unwrap(), named);
     // Nobody looked at the code yet: nothing is made of it, and nothing stands still.
     followed(&one).await;
     let all = stored(&database, 3).await;
@@ -201,4 +202,32 @@ async fn a_transaction_that_was_partly_refused_tells_all_when_it_is_not() {
     assert_eq!(number(&database, told).await, 2);
     let left = "SELECT count(*) FROM quarantine";
     assert_eq!(number(&database, left).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_in_force_counts_before_its_upgrade_is_written_down() {
+    let (_server, database) = database().await;
+    let chain = TestChain::new(6).await;
+    chain.send(0, &[direct(1, Act::Upgrade(FIRST))]);
+    chain.send(0, &[direct(2, Act::Upgrade(STRANGER))]);
+    chain.finalize(1).await;
+    chain.send(0, &[direct(3, update(1, 1, &[(0, 1)]))]);
+    // The newest block is there before history is: a row of an upgrade that is not.
+    let known = settings();
+    let one = started(&database, &chain, known.clone()).await;
+    add_version(&database, 6, &known, (&STRANGER, 1), "me")
+        .await
+        .unwrap();
+    followed(&one).await;
+    let all = stored(&database, 6).await;
+    assert_eq!((all.events.len(), all.upgrades.len()), (1, 0));
+    let removed = remove_version(&database, 6, &STRANGER, "me").await;
+    let said = removed.unwrap_err().to_string();
+    assert!(said.contains("still to come"), "{said}");
+    // The same where the settings said it.
+    let mut named = settings();
+    named.implementations.insert(STRANGER, 1);
+    started(&database, &chain, named.clone()).await;
+    named.implementations.remove(&STRANGER);
+    refused(&database, &chain, named, "made with other settings").await;
 }

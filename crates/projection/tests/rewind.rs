@@ -60,6 +60,13 @@ async fn caught_up(one: &Projector, following: &mut Following) {
     while one.work().await.unwrap() {}
 }
 
+/// What was final before, what is now, and how many blocks were dropped.
+async fn taken_back(database: &Database, chain: &TestChain) -> (i64, i64, u64) {
+    let archive = chain.archive.pin().unwrap();
+    let taken = rewind(database, chain.id, &archive, ORDER).await.unwrap();
+    (taken.safe_before, taken.safe_now, taken.dropped_blocks)
+}
+
 fn with(blocks: &[Block], status: &'static str) -> Vec<(Block, &'static str)> {
     blocks.iter().map(|block| (block.clone(), status)).collect()
 }
@@ -92,13 +99,13 @@ async fn final_blocks_are_taken_back_and_come_again_or_do_not() {
     assert!(rows >= 3, "{rows}");
 
     // The archive alone: nothing is written, and it is said how far the database is.
-    let last = chain.rewind(2).await;
+    chain.rewind(2).await;
     let round = one.follow(&mut following).await.unwrap();
     assert_eq!((round.waiting, round.behind), (true, Some(6)));
     assert_eq!(fees(&database).await[1], rows);
 
-    let taken = rewind(&database, 1, last, ORDER).await.unwrap();
-    assert_eq!((taken.safe_before, taken.dropped_blocks), (6, 4));
+    let taken = taken_back(&database, &chain).await;
+    assert_eq!(taken, (6, 2, 4));
     let (kept, gone) = blocks.split_at(3);
     let all = [with(kept, "confirmed"), with(gone, "dropped")].concat();
     let now = stored(&database, 1).await;
@@ -108,11 +115,7 @@ async fn final_blocks_are_taken_back_and_come_again_or_do_not() {
     assert!(confirmed > 0 && dropped > 0 && confirmed + dropped == rows);
     let through = "SELECT count(*) FROM complete_through WHERE complete_through = 2";
     assert_eq!(number(&database, through).await, 2);
-    let again_taken = rewind(&database, 1, last, ORDER).await.unwrap();
-    assert_eq!(
-        (again_taken.safe_before, again_taken.dropped_blocks),
-        (2, 0)
-    );
+    assert_eq!(taken_back(&database, &chain).await, (2, 2, 0));
 
     // The first block comes again, the others do not; a transaction of theirs does, in another block.
     again(&chain);
@@ -167,8 +170,8 @@ async fn history_after_a_rewind_is_made_by_jobs_and_old_jobs_end_at_it() {
     let tokens = client.query(claim, &[]).await.unwrap();
     let tokens: Vec<i64> = tokens.iter().map(|row| row.get(0)).collect();
     drop(client);
-    let last = chain.rewind(3).await;
-    rewind(&database, 2, last, ORDER).await.unwrap();
+    chain.rewind(3).await;
+    assert_eq!(taken_back(&database, &chain).await.1, 3);
     let left = jobs::list(&database, Some(2)).await.unwrap();
     let left: Vec<_> = left
         .iter()
@@ -247,4 +250,67 @@ async fn a_projection_is_made_anew_with_other_settings_and_others_are_left_alone
     caught_up(&three, &mut following).await;
     assert_eq!(stored(&database, 3).await.events.len(), 1);
     assert_eq!(fees(&database).await, before.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_missed_a_rewind_goes_back_to_where_both_agree() {
+    let (_server, database) = database().await;
+    let chain = TestChain::new(5).await;
+    fill(&chain);
+    chain.finalize(6).await;
+    let one = both(&database, &chain, settings());
+    one.register(GENESIS_TIME).await.unwrap();
+    let mut following = Following::default();
+    caught_up(&one, &mut following).await;
+    let old = chain.blocks.lock().unwrap().clone();
+    // The archive is rewound and grows beyond where it was; where the old chain had no rows it has some.
+    chain.rewind(1).await;
+    chain.send(1, &[]);
+    chain.extend(1, &[121]);
+    chain.send(1, &[direct(7, update(1, 9, &[(0, 2)]))]);
+    chain.send(1, &[]);
+    chain.extend(1, &[137]);
+    chain.extend(1, &[127]);
+    chain.finalize(7).await;
+    let said = one.follow(&mut following).await.unwrap_err().to_string();
+    assert!(said.contains("chronolith projection rewind"), "{said}");
+    let (before, now, dropped) = taken_back(&database, &chain).await;
+    assert_eq!((before, now, dropped), (6, 1, 5));
+    caught_up(&one, &mut following).await;
+    let new = chain.blocks.lock().unwrap().clone();
+    let all = [with(&new, "confirmed"), with(&old[2..], "dropped")].concat();
+    assert_eq!(stored(&database, 5).await, expected(&chain, &all));
+    assert_eq!(fees(&database).await[1], 3);
+    let whole = "SELECT count(*) FROM complete_through WHERE complete_through = 7";
+    assert_eq!(number(&database, whole).await, 2);
+    // Whoever holds a lease loses it with what is taken back, and goes on with the next round.
+    chain.rewind(5).await;
+    taken_back(&database, &chain).await;
+    chain.extend(2, &[139]);
+    chain.extend(2, &[131]);
+    chain.extend(2, &[143]);
+    let fenced = one.follow(&mut following).await.unwrap_err().to_string();
+    assert!(fenced.contains("lease"), "{fenced}");
+    one.register(GENESIS_TIME).await.unwrap();
+    chain.finalize(8).await;
+    caught_up(&one, &mut following).await;
+    assert_eq!(fees(&database).await[1], 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_was_away_while_a_projection_was_reset_writes_nothing() {
+    let (_server, database) = database().await;
+    let chain = TestChain::new(6).await;
+    chain.send(0, &[direct(1, Act::Upgrade(FIRST))]);
+    let one = both(&database, &chain, settings_beside());
+    one.register(GENESIS_TIME).await.unwrap();
+    let mut following = Following::default();
+    one.follow(&mut following).await.unwrap();
+    one.release(&mut following).await.unwrap();
+    reset(&database, 6, "adfs", ORDER).await.unwrap();
+    chain.send(0, &[direct(2, update(1, 2, &[(0, 2)]))]);
+    let round = one.follow(&mut following).await;
+    assert_eq!(stored(&database, 6).await, Default::default());
+    let said = round.unwrap_err().to_string();
+    assert!(said.contains("with these settings"), "{said}");
 }

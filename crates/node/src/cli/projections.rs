@@ -147,18 +147,12 @@ pub(crate) enum ProjectionCommand {
         #[command(flatten)]
         act: ProjectionAct,
     },
-    /// Take the database back to a block, where the archive was rewound and the database was not.
+    /// Take back what the database calls final and the archive does not have.
     ///
-    /// `chronolith rewind` does both; this is for where the database did not answer then. Rows above the
-    /// block stay and are dropped, until the chain has their blocks again.
-    Rewind {
-        /// The last block that stays final.
-        #[arg(long)]
-        to: u64,
-        /// Which chain, and why.
-        #[command(flatten)]
-        act: Act,
-    },
+    /// `chronolith rewind` does both; this is for where the database did not answer then. Run it where the
+    /// archive is right. Rows of blocks that it does not have stay and are dropped, until the chain has
+    /// their blocks again.
+    Rewind(Act),
     /// Remove all rows of a projection and have them made anew, with other settings than before.
     ///
     /// The node must not run. Nothing of the archive is touched, so every row can be made again.

@@ -12,13 +12,14 @@ use crate::projecting::{database_of, take_back, who};
 use crate::settings::{ChainSettings, Settings};
 
 /// `projection rewind`, for where the archive was rewound and the database was not.
-pub(super) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<Exit> {
+pub(super) async fn rewind(settings: &Settings, act: &Act) -> Result<Exit> {
     let chain = settings.chain(act.wanted.chain.as_deref())?;
     let archive = open_reader(chain, &settings.place(chain)).await?;
     let database = database_of(settings)?;
-    let taken = take_back(&database, &archive, (chain, to), &act.reason).await?;
-    let told = json!({ "chainId": chain.chain_id, "to": to, "database": taken });
-    tell(&act.wanted, &told, &line_of(chain, to, &taken))
+    database.check_version().await?;
+    let taken = take_back(&database, &archive, chain, &act.reason).await?;
+    let told = json!({ "chainId": chain.chain_id, "database": taken });
+    tell(&act.wanted, &told, &line_of(chain, &taken))
 }
 
 /// `projection reset`.
@@ -46,14 +47,14 @@ pub(super) async fn reset(settings: &Settings, act: &ProjectionAct, reason: &str
 }
 
 /// What became of the database, in a line.
-pub(super) fn line_of(chain: &ChainSettings, to: u64, taken: &TakenBack) -> String {
-    match taken.safe_before > to as i64 {
+pub(super) fn line_of(chain: &ChainSettings, taken: &TakenBack) -> String {
+    match taken.safe_now < taken.safe_before {
         true => format!(
-            "{}: rows above {to} are not final any more; {} blocks with rows were dropped",
-            chain.name, taken.dropped_blocks
+            "{}: rows above {} are not final any more; {} blocks with rows were dropped",
+            chain.name, taken.safe_now, taken.dropped_blocks
         ),
         false => format!(
-            "{}: no row above {to} was final in the database",
+            "{}: all that is final in the database is in the archive",
             chain.name
         ),
     }

@@ -45,10 +45,13 @@ pub(crate) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<Ex
         );
         if let Some(taken) = told.get("database") {
             let taken = serde_json::from_value(taken.clone())?;
-            line = format!("{line}\n{}", line_of(chain, to, &taken));
+            line = format!("{line}\n{}", line_of(chain, &taken));
         }
         return tell(&act.wanted, &told, &line);
     }
+    let is_projected = projections_of(chain)?.is_some();
+    let database = is_projected.then(|| database_of(settings)).transpose();
+    let database = database.context("the rows of this chain must be taken back as well")?;
     let (archive, _lock) = open_for_operator(chain, &settings.place(chain)).await?;
     let before = archive.health().head.map(|head| head.number);
     let rewound = archive.rewind(to, audit("rewind", &act.reason)).await;
@@ -56,12 +59,11 @@ pub(crate) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<Ex
     archive.release().await?;
     let mut told = json!({ "chainId": chain.chain_id, "head": to, "headBefore": before });
     let mut line = format!("{}: blocks above {to} are gone", chain.name);
-    if projections_of(chain)?.is_some() && settings.database.writer.is_some() {
-        let database = database_of(settings)?;
-        let taken = take_back(&database, &archive, (chain, to), &act.reason).await;
-        let taken = taken.map_err(|error| anyhow!(half_done(&chain.name, to, &error)))?;
+    if let Some(database) = database {
+        let taken = take_back(&database, &archive, chain, &act.reason).await;
+        let taken = taken.map_err(|error| anyhow!(half_done(&chain.name, &error)))?;
         told = with_database(told, &taken);
-        line = format!("{line}\n{}", line_of(chain, to, &taken));
+        line = format!("{line}\n{}", line_of(chain, &taken));
     }
     tell(&act.wanted, &told, &line)
 }

@@ -100,7 +100,7 @@ pub(crate) async fn projection(settings: &Settings, what: &ProjectionCommand) ->
             let told = json!({ "chainId": chain.chain_id, "resumed": resumed });
             tell(&act.wanted, &told, &line)
         }
-        ProjectionCommand::Rewind { to, act } => anew::rewind(settings, *to, act).await,
+        ProjectionCommand::Rewind(act) => anew::rewind(settings, act).await,
         ProjectionCommand::Reset { reason, act } => anew::reset(settings, act, reason).await,
         ProjectionCommand::Replay { from, to, act } => {
             let chain = settings.chain(act.wanted.chain.as_deref())?;

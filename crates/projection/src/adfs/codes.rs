@@ -28,7 +28,8 @@ pub(super) async fn known(database: &Database, chain: i64) -> Result<Codes> {
     Ok(all)
 }
 
-/// Writes down what code hashes to. What is known already stays: code does not change.
+/// Writes down what code hashes to, as it was found last: code does not change, but a node may be wrong
+/// about it once.
 pub(crate) async fn note(
     database: &Database,
     chain: i64,
@@ -37,7 +38,7 @@ pub(crate) async fn note(
 ) -> Result<()> {
     const NOTE: &str = "INSERT INTO implementation_codes AS known (chain_id, implementation, code_hash) \
         VALUES ($1, $2, $3) ON CONFLICT (chain_id, implementation) \
-        DO UPDATE SET code_hash = excluded.code_hash WHERE known.code_hash IS NULL";
+        DO UPDATE SET code_hash = coalesce(excluded.code_hash, known.code_hash), seen_at = now()";
     let client = database.client().await?;
     let (implementation, hash) = (
         implementation.as_slice(),

@@ -4,7 +4,7 @@
 //! projection at its block. An event before the first upgrade that is known is of the version that was
 //! said to be the first, or of the only one there is; else it stops the projection too.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use alloy_primitives::Address;
@@ -46,13 +46,17 @@ pub(crate) struct Adfs {
     database: Database,
     /// Hashes of code, as far as they were needed: they do not change.
     codes: Mutex<Codes>,
-    /// The version of events before the first upgrade, once it is known.
-    initial: Mutex<Option<u32>>,
 }
 
-/// Implementations that operators named, read once when it is first needed. Not kept for long: what was
-/// never in force may be taken back.
-type Added = OnceCell<BTreeMap<[u8; 20], u32>>;
+/// What is said in the database, read once when it is first needed. Not kept for long: what no row was
+/// made with may be said otherwise.
+#[derive(Default)]
+struct Said {
+    /// Implementations that operators named.
+    added: OnceCell<BTreeMap<[u8; 20], u32>>,
+    /// The version of events before the first upgrade.
+    initial: OnceCell<Option<u32>>,
+}
 
 /// What is known of the implementation that is in force.
 enum Standing<'a> {
@@ -105,25 +109,21 @@ impl Adfs {
             settings,
             database,
             codes: Mutex::default(),
-            initial: Mutex::default(),
         })
     }
 
     /// What is in force after an upgrade to an implementation.
     async fn standing(
         &self,
-        added: &Added,
+        said: &Said,
         (block, implementation): (u64, &[u8; 20]),
     ) -> Result<Standing<'_>> {
         let number = match self.settings.implementations.get(implementation) {
             Some(number) => Some(*number),
             None => {
                 let read = || registry::added(&self.database, self.place.chain);
-                added
-                    .get_or_try_init(read)
-                    .await?
-                    .get(implementation)
-                    .copied()
+                let added = said.added.get_or_try_init(read).await?;
+                added.get(implementation).copied()
             }
         };
         let version = number.and_then(|number| self.versions.get(&number));
@@ -159,20 +159,16 @@ impl Adfs {
     }
 
     /// What is in force before the first upgrade that is known.
-    async fn standing_at_first(&self, block: u64) -> Result<Standing<'_>> {
-        Ok(match self.initial_version().await? {
+    async fn standing_at_first(&self, said: &Said, block: u64) -> Result<Standing<'_>> {
+        Ok(match self.initial_version(said).await? {
             Some(version) => Standing::Known(version),
             None => Standing::Stop(no_first(block)),
         })
     }
 
-    async fn initial_version(&self) -> Result<Option<&Version>> {
-        let known = *self.initial.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = match known {
-            Some(number) => Some(number),
-            None => registry::initial(&self.database, self.place.chain).await?,
-        };
-        *self.initial.lock().unwrap_or_else(PoisonError::into_inner) = number;
+    async fn initial_version(&self, said: &Said) -> Result<Option<&Version>> {
+        let read = || registry::initial(&self.database, self.place.chain);
+        let number = *said.initial.get_or_try_init(read).await?;
         Ok(number.and_then(|number| self.versions.get(&number)))
     }
 
@@ -180,7 +176,7 @@ impl Adfs {
     async fn events<'a>(
         &'a self,
         timeline: &Timeline,
-        added: &Added,
+        said: &Said,
         block: &'a [Found<'a>],
     ) -> Result<Outcome<'a>> {
         let mut events = Vec::new();
@@ -192,8 +188,8 @@ impl Adfs {
                 epoch.map(|epoch| epoch.implementation)
             });
             let standing = match &implementation {
-                Some(implementation) => self.standing(added, (number, implementation)).await?,
-                None => self.standing_at_first(number).await?,
+                Some(implementation) => self.standing(said, (number, implementation)).await?,
+                None => self.standing_at_first(said, number).await?,
             };
             match standing {
                 Standing::Known(version) => events.push(Event { found, version }),
@@ -339,7 +335,7 @@ impl Projection for Adfs {
             not_yet: true,
             ..Projected::default()
         };
-        let added = Added::new();
+        let said = Said::default();
         let last = found.last().map_or(0, |one| one.block.number);
         let Some(timeline) = self.upgrades.through(moment, last).await? else {
             return Ok(not_yet());
@@ -353,7 +349,7 @@ impl Projection for Adfs {
                     ..Projected::default()
                 });
             }
-            let events = match self.events(&timeline, &added, block).await? {
+            let events = match self.events(&timeline, &said, block).await? {
                 Outcome::Events(events) => events,
                 Outcome::NotYet => return Ok(not_yet()),
                 Outcome::Stop(pause) => {
@@ -382,27 +378,45 @@ impl Projection for Adfs {
         latest::confirm(tx, self.place.chain, blocks).await
     }
 
-    async fn made_with(&self, tx: &Transaction<'_>, settings: Value) -> Result<Value> {
-        registry::used(tx, self.place.chain, settings).await
+    /// Rows are made in any order, so what the chain names counts beside what is written down.
+    async fn made_with(
+        &self,
+        tx: &Transaction<'_>,
+        moment: &Moment,
+        settings: Value,
+    ) -> Result<Value> {
+        let tip = moment.tip().map_or(0, |tip| tip.number);
+        match self.upgrades.through(moment, tip).await? {
+            Some(timeline) => {
+                let named = timeline.epochs().map(|epoch| epoch.implementation);
+                registry::used(tx, self.place.chain, settings, named.collect()).await
+            }
+            None => Ok(settings),
+        }
     }
 
-    /// Implementations that were in force at any block, final or not.
-    async fn implementations(&self, moment: &Moment) -> Result<Vec<[u8; 20]>> {
+    async fn implementations(&self, moment: &Moment) -> Result<Vec<([u8; 20], bool)>> {
         let Some(tip) = moment.tip() else {
             return Ok(Vec::new());
         };
+        let is_final = |block| moment.head().is_some_and(|head| block <= head.number);
         let timeline = self.upgrades.through(moment, tip.number).await?;
-        let epochs = timeline.iter().flat_map(Timeline::epochs);
-        let all: BTreeSet<[u8; 20]> = epochs.map(|epoch| epoch.implementation).collect();
+        let mut all = BTreeMap::new();
+        for epoch in timeline.iter().flat_map(Timeline::epochs) {
+            *all.entry(epoch.implementation).or_default() |= is_final(epoch.block);
+        }
         Ok(all.into_iter().collect())
     }
 
     /// Stands still while an upgrade of the chain as it is now is to an implementation that nobody named
     /// or that is another, and while nobody said what the first version is.
     async fn stands_still(&self, moment: &Moment, reason: &str) -> Result<bool> {
+        let said = Said::default();
         if reason == NONE {
-            return Ok(self.initial_version().await?.is_none());
+            return Ok(self.initial_version(&said).await?.is_none());
         }
+        // Somebody may have looked at code again.
+        *self.codes.lock().unwrap_or_else(PoisonError::into_inner) = Codes::default();
         let by_upgrade = [UNKNOWN, BYTECODE].contains(&reason);
         let Some(tip) = moment.tip().filter(|_| by_upgrade) else {
             return Ok(true);
@@ -410,10 +424,9 @@ impl Projection for Adfs {
         let Some(timeline) = self.upgrades.through(moment, tip.number).await? else {
             return Ok(true);
         };
-        let added = Added::new();
         for epoch in timeline.epochs() {
             let at = (epoch.block, &epoch.implementation);
-            if !matches!(self.standing(&added, at).await?, Standing::Known(_)) {
+            if !matches!(self.standing(&said, at).await?, Standing::Known(_)) {
                 return Ok(true);
             }
         }

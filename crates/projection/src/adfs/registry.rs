@@ -30,19 +30,22 @@ pub(super) async fn register(
         initial_version = coalesce(c.initial_version, excluded.initial_version) \
         RETURNING initial_version";
     const ADDED: &str = "SELECT implementation, version FROM versions_added WHERE chain_id = $1";
-    let initial = settings.initial();
-    let first = match initial {
-        Some(number) => settings.versions.get(&number),
+    const TOPIC: &str = "UPDATE contracts SET initial_topic_hash = $2 WHERE chain_id = $1";
+    let proxy = settings.proxy.as_slice();
+    let start = settings.start_block as i64;
+    let initial = settings.initial().map(|number| number as i32);
+    let none: &[u8] = &[0; 32];
+    let written = tx
+        .query_one(CONTRACT, &[&chain, &proxy, &none, &start, &initial])
+        .await;
+    let written: Option<i32> = written.tried("write down a contract")?.get(0);
+    let first = match written {
+        Some(number) => settings.versions.get(&(number as u32)),
         None => settings.versions.values().next(),
     };
     let topic = first.map(|version| version.topic0()).unwrap_or_default();
-    let (proxy, topic) = (settings.proxy.as_slice(), topic.as_slice());
-    let start = settings.start_block as i64;
-    let initial = initial.map(|number| number as i32);
-    let written = tx
-        .query_one(CONTRACT, &[&chain, &proxy, &topic, &start, &initial])
-        .await;
-    let written: Option<i32> = written.tried("write down a contract")?.get(0);
+    let done = tx.execute(TOPIC, &[&chain, &topic.as_slice()]).await;
+    done.tried("write down a contract")?;
     if initial.is_some() && written != initial {
         return Err(Error::Invalid(format!(
             "initialVersion: events of chain {chain} before its first upgrade were read as version {}, and \
@@ -95,11 +98,17 @@ pub(super) async fn initial(database: &Database, chain: i64) -> Result<Option<u3
 
 /// Settings without implementations that never were in force: no row was made with them, so they may
 /// change.
-pub(super) async fn used(tx: &Transaction<'_>, chain: i64, mut settings: Value) -> Result<Value> {
+pub(super) async fn used(
+    tx: &Transaction<'_>,
+    chain: i64,
+    mut settings: Value,
+    named: Vec<[u8; 20]>,
+) -> Result<Value> {
     const USED: &str = "SELECT DISTINCT '0x' || encode(implementation, 'hex') FROM proxy_version_rows WHERE chain_id = $1";
     let rows = tx.query(USED, &[&chain]).await;
     let rows = rows.tried("read which implementations were in force")?;
-    let used: BTreeSet<String> = rows.iter().map(|row| row.get(0)).collect();
+    let mut used: BTreeSet<String> = rows.iter().map(|row| row.get(0)).collect();
+    used.extend(named.iter().map(const_hex::encode_prefixed));
     if let Some(named) = settings
         .get_mut("implementations")
         .and_then(Value::as_object_mut)
@@ -226,6 +235,10 @@ pub async fn remove_version(
 ) -> Result<bool> {
     const USED: &str = "SELECT min(block_number) FROM proxy_version_rows \
         WHERE chain_id = $1 AND implementation = $2";
+    // Rows are made in any order: behind what is whole, the upgrade itself may still be missing.
+    const EARLY: &str = "SELECT EXISTS (SELECT FROM adfs_event_rows e WHERE e.chain_id = $1 \
+        AND e.version = $2 AND e.block_number > (SELECT coalesce(max(c.complete_through), -1) \
+            FROM complete_through c WHERE c.chain_id = $1 AND c.projection = 'adfs'))";
     const REMOVE: &str = "DELETE FROM versions_added WHERE chain_id = $1 AND implementation = $2 \
         RETURNING version";
     let (chain, address) = (chain_id(chain)?, implementation.as_slice());
@@ -245,6 +258,13 @@ pub async fn remove_version(
         return Ok(false);
     };
     let version: i32 = row.get(0);
+    let early = tx.query_one(EARLY, &[&chain, &version]).await;
+    if early.tried("remove a version")?.get(0) {
+        return Err(Error::Invalid(format!(
+            "rows of version {version} were made above blocks of chain {chain} that are still to come, and may be \
+             of this implementation: try again when `chronolith projection state` says that all is there"
+        )));
+    }
     let detail = json!({ "implementation": named.to_string(), "version": version });
     audit(&tx, Some(chain), "versions remove", operator, &detail).await?;
     tx.commit().await.tried("remove a version")?;

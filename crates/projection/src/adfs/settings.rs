@@ -157,12 +157,23 @@ impl AdfsSettings {
         let implementations: BTreeMap<String, u32> = implementations
             .map(|(address, version)| (const_hex::encode_prefixed(address), *version))
             .collect();
+        let codes = self.code_hashes.iter();
+        let codes: BTreeMap<String, String> = codes
+            .map(|(address, hash)| {
+                (
+                    const_hex::encode_prefixed(address),
+                    const_hex::encode_prefixed(hash),
+                )
+            })
+            .collect();
         json!({
             "proxy": const_hex::encode_prefixed(self.proxy),
             "startBlock": self.start_block,
             "maxCalldataBytes": self.calldata_bytes_max,
             "versions": versions,
             "implementations": implementations,
+            "initialVersion": self.initial_version,
+            "codeHashes": codes,
         })
     }
 
