@@ -143,6 +143,9 @@ async fn updates_become_rows_and_the_newest_values_follow() {
     // Where the same index is twice in calldata the place in it decides, and gaps are known.
     let wrap = "SELECT rb_index::bigint FROM feed_latest WHERE feed_id = hex_to_bytea16('28')";
     assert_eq!(number(&database, wrap).await, 0);
+    // The older of two values is not where the table points to, which is as it should be.
+    let odd = "SELECT count(*) FROM feed_updates WHERE jsonb_exists(extra, 'tableLane')";
+    assert_eq!(number(&database, odd).await, 0);
     let gaps = "SELECT count(*) FROM feed_ring_gaps";
     assert_eq!(number(&database, gaps).await, 0);
 }
@@ -203,6 +206,31 @@ async fn a_reorg_across_an_upgrade_takes_the_upgrade_back() {
     assert_eq!(stored_now.upgrades.len(), 2);
     let kept = "SELECT count(*) FROM proxy_version_rows";
     assert_eq!(number(&database, kept).await, 3);
+}
+
+/// What stands where the first version has its number is an accumulator in the second: one that reads like
+/// the number of a later update took that update's event, and both updates were lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_accumulator_that_reads_like_a_number_takes_no_event_from_another_update() {
+    let (_server, database) = database().await;
+    let chain = TestChain::new(10).await;
+    chain.send(0, &[direct(1, Act::Upgrade(FIRST))]);
+    let like = 0x0101_0101_0101_0101;
+    let acts = vec![
+        update(1, 7, &[(0, 1)]),
+        Act::Upgrade(SECOND),
+        update(2, 1, &[(0, 2)]),
+        Act::Upgrade(FIRST),
+        update(1, like, &[(0, 3)]),
+    ];
+    let way = Way::Many;
+    chain.send(0, &[Sent { seed: 2, way, acts }]);
+    let one = projector(&database, &chain, settings(), "one");
+    one.register(GENESIS_TIME).await.unwrap();
+    one.follow(&mut Following::default()).await.unwrap();
+    let all = stored(&database, 10).await;
+    assert_eq!(all, expected(&chain, &on_chain(&chain)));
+    assert_eq!(all.feeds.len(), 3);
 }
 
 const PAUSED: &str = "SELECT count(*) FROM projections WHERE projection = 'adfs' \

@@ -1,8 +1,9 @@
 //! Which call of a transaction emitted which event.
 //!
-//! A transaction may update feeds several times, and some of its calls may have failed without an event. A
-//! call and an event with the same block number belong together. What is left is taken in order where there
-//! is a call for each event and no other: else one that failed could be taken for one that did not.
+//! A transaction may update feeds several times, and some of its calls may have failed without an event.
+//! Calls and events with the same block number belong together, in order, where there are as many of the one
+//! as of the other. What is left is taken in order where there is a call for each event and no other: else
+//! one that failed could be taken for one that did not.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -30,6 +31,11 @@ pub fn pair(calls: &[Option<u64>], events: &[Option<u64>]) -> Vec<Pairing> {
             by_number.entry(*number).or_default().push_back(at);
         }
     }
+    let mut told: HashMap<u64, usize> = HashMap::new();
+    for number in events.iter().flatten() {
+        *told.entry(*number).or_default() += 1;
+    }
+    by_number.retain(|number, calls| told.get(number) == Some(&calls.len()));
     let mut same_number = |number: &Option<u64>| by_number.get_mut(&(*number)?)?.pop_front();
     let matched: Vec<Option<usize>> = events.iter().map(&mut same_number).collect();
     let mut free = vec![true; calls.len()];
@@ -47,6 +53,7 @@ pub fn pair(calls: &[Option<u64>], events: &[Option<u64>]) -> Vec<Pairing> {
     let mut left = left.into_iter().filter(|_| certain);
     let mut in_order = |event: &Option<u64>| match left.next() {
         None => Pairing::Alone,
+        Some((_, call)) if call.is_some() && call == event => Pairing::Alone,
         Some((_, call)) if call.is_some() && event.is_some() => Pairing::Disagreeing,
         Some((at, _)) => Pairing::ByOrder(at),
     };
@@ -83,7 +90,11 @@ mod tests {
         check(&[one, two], &[two, one], &[ByNumber(1), ByNumber(0)]);
         // The same number twice: one after the other.
         check(&[one, one], &[one, one], &[ByNumber(0), ByNumber(1)]);
-        check(&[one, one], &[one], &[ByNumber(0)]);
+        // More calls say it than events do, or fewer: nobody knows which of them it is.
+        check(&[one, one], &[one], &[Alone]);
+        check(&[one, one, two], &[one, two], &[Alone, ByNumber(2)]);
+        check(&[one], &[one, one], &[Alone, Alone]);
+        check(&[one, one], &[one, two], &[Alone, Disagreeing]);
         // Calldata without a block number.
         check(&[None, None], &[one, two], &[ByOrder(0), ByOrder(1)]);
         check(&[None, one], &[one, two], &[ByNumber(1), ByOrder(0)]);

@@ -1,6 +1,7 @@
 //! Updates of one transaction as rows.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use alloy_primitives::Address;
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::calldata::{Profile, block_number, decode};
 use super::decoded::{Decoded, Header};
+use super::fault::Reason;
 use super::pair::{Pairing, event_block_number, pair};
 use super::to_bytes16;
 use super::unwrap::{Call, find};
@@ -26,6 +28,10 @@ const NO_CALLDATA: &str = "noCalldata";
 pub(crate) const OTHER_NUMBER: &str = "blockNumber";
 /// An event of another version than the one in force.
 const OTHER_VERSION: &str = "otherVersion";
+
+/// Bytes that the events of one transaction may take with them: each keeps the whole input, so that of
+/// many small updates in a large one there would be more than memory holds.
+const INPUTS_BYTES_MAX: usize = 64 << 20;
 
 const NOT_TOLD: (&str, &str) = (
     NO_CALLDATA,
@@ -162,19 +168,19 @@ pub(super) fn put_transaction(
         let none = |event: &&Event<'_>| refuse(rows, place, event.found, (NO_CALLDATA, why));
         return due.iter().for_each(none);
     };
-    let calls = match find(input.to, &input.bytes, place.proxy) {
+    let calls = match calls_of(place, due.len(), input) {
         Ok(calls) => calls,
-        Err(none) => {
-            let why = none.to_string();
-            let none = |event: &&Event<'_>| refuse(rows, place, event.found, (NO_CALLDATA, &why));
+        Err((reason, why)) => {
+            let none = |event: &&Event<'_>| refuse(rows, place, event.found, (reason, &why));
             return due.iter().for_each(none);
         }
     };
     let form = first.version.profile.header;
-    let numbers: Vec<_> = calls
-        .iter()
-        .map(|call| block_number(call.calldata, form))
-        .collect();
+    // Where versions change within the transaction nobody knows yet which call is of which, and what is
+    // a number in one is something else in another.
+    let is_one = due.iter().all(|event| event.version.profile.header == form);
+    let number = |call: &Call<'_>| block_number(call.calldata, form).filter(|_| is_one);
+    let numbers: Vec<_> = calls.iter().map(number).collect();
     let told = due
         .iter()
         .map(|event| event_block_number(event.found.log.data()));
@@ -204,6 +210,24 @@ pub(super) fn put_transaction(
         put_ring(rows, place, event, decoded);
     }
     put_input(rows, place, &updates, &input.bytes);
+}
+
+/// The updates in a transaction with so many events, or why none of them can be projected.
+fn calls_of(
+    place: Place,
+    events: usize,
+    input: &Input,
+) -> Result<Vec<Call<'_>>, (&'static str, String)> {
+    let bytes = input.bytes.len();
+    if events.saturating_mul(bytes) > INPUTS_BYTES_MAX {
+        let why = format!(
+            "the input is larger than the limit as often as it would be kept (events={events}, \
+             bytes={bytes}, limit={INPUTS_BYTES_MAX})"
+        );
+        return Err((Reason::CalldataSize.as_str(), why));
+    }
+    let found = find(input.to, &input.bytes, place.proxy);
+    found.map_err(|none| (NO_CALLDATA, none.to_string()))
 }
 
 fn refuse(rows: &mut Rows, place: Place, found: &Found<'_>, why: (&str, &str)) {
@@ -261,6 +285,10 @@ fn extra_of(found: &Found<'_>, call: &Call<'_>, decoded: &Decoded) -> Map<String
 fn put_feeds(rows: &mut Rows, place: Place, event: &Event<'_>, decoded: &Decoded) {
     let found = event.found;
     let common = decoded.header.extra();
+    // A value that another one of the same calldata comes after is not where the table points to, and
+    // nothing is odd about that.
+    let apart = decoded.disagreements.iter();
+    let apart: HashMap<u32, u16> = apart.map(|one| (one.feed, one.table_lane)).collect();
     for feed in decoded.distinct_feeds() {
         let mut extra = common.clone();
         if feed.slot_offset != 0 {
@@ -269,7 +297,7 @@ fn put_feeds(rows: &mut Rows, place: Place, event: &Event<'_>, decoded: &Decoded
         if feed.spill {
             extra.insert("spill".to_owned(), json!(true));
         }
-        if let Some(lane) = feed.table_lane.filter(|lane| *lane != feed.rb_index) {
+        if let Some(lane) = apart.get(&feed.position) {
             extra.insert("tableLane".to_owned(), json!(lane));
         }
         rows.row(&FEEDS, &found.block)

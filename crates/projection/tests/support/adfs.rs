@@ -104,6 +104,19 @@ pub fn update(version: u32, number: u64, feeds: &[(u128, u16)]) -> Act {
     })
 }
 
+/// An update of so many feeds, each with its lane in the table, and values of so many bytes.
+pub fn many(version: u32, number: u64, feeds: usize, value_bytes: usize) -> Update {
+    let index = (number % 8_192) as u16;
+    let all: Vec<(u128, u16)> = (0..feeds as u128).map(|feed| (feed, index)).collect();
+    let Act::Update(mut made) = update(version, number, &all) else {
+        panic!()
+    };
+    for (at, feed) in made.feeds.iter_mut().enumerate() {
+        feed.data = hash(&[number, at as u64]).as_bytes()[..value_bytes].to_vec();
+    }
+    made
+}
+
 fn padded(bytes: &[u8]) -> Vec<u8> {
     let mut all = number(bytes.len());
     all.extend(bytes);
