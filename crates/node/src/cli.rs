@@ -13,8 +13,7 @@ use crate::environment::INTERVAL_SECONDS;
 use crate::hex::parse_hex;
 
 pub(crate) use projections::{
-    DbCommand, JobsCommand, LocksCommand, PartitionsCommand, ProjectionAct, ProjectionCommand,
-    VersionsCommand,
+    DbCommand, JobsCommand, LocksCommand, PartitionsCommand, ProjectionCommand, VersionsCommand,
 };
 
 /// Follows blockchains, proves that nothing is missing, keeps their history and answers for it.

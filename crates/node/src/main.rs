@@ -24,6 +24,8 @@ mod operations;
 mod place;
 mod progress;
 mod projecting;
+mod projection_acts;
+mod projection_desk;
 mod reader;
 mod readiness;
 mod refill;

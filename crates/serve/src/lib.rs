@@ -30,7 +30,10 @@ mod served;
 mod times;
 mod view;
 
-pub use admin::{Act, Collect, Later, Operator, Range, Reason, Refusal, RewindTo, admin};
+pub use admin::{
+    Act, Collect, Later, LockOf, OfChain, OfProjection, OneJob, Operator, PartitionsOf,
+    ProjectionAct, Prune, Range, Reason, Refusal, ReplayRange, RewindTo, SomeJob, VersionOf, admin,
+};
 pub use console::OPENAPI;
 pub use context::{Clock, Limits};
 pub use encode::logs_as_json;
