@@ -23,6 +23,7 @@ use crate::l1::L1;
 use crate::meters::Meters;
 use crate::place::ArchivePlace;
 use crate::settings::{ChainSettings, Finality, Mode};
+use crate::watched::Watched;
 
 /// Blocks that wait for finality may take this many bytes.
 const TAIL_BYTES_MAX: usize = 256 << 20;
@@ -56,8 +57,8 @@ pub(crate) struct Chain {
     pub(crate) seen: History,
     /// Changes whenever tail or archive do.
     moved: watch::Sender<u64>,
-    /// Why projections stand still, where they do.
-    projection_trouble: Mutex<Option<String>>,
+    /// How its projections do.
+    pub(crate) projected: Watched,
     /// What operators ask for.
     pub(crate) acts: Acts,
     /// Keeps other processes of this machine away, while this lives.
@@ -123,7 +124,7 @@ impl Chain {
             gaps: Mutex::default(),
             seen: History::default(),
             moved: watch::Sender::new(0),
-            projection_trouble: Mutex::default(),
+            projected: Watched::default(),
             acts: Acts::default(),
             lock: None,
             settings,
@@ -166,12 +167,6 @@ impl Chain {
     /// Changes whenever tail or archive do.
     pub(crate) fn moves(&self) -> watch::Receiver<u64> {
         self.moved.subscribe()
-    }
-
-    /// Why projections stand still, where they do.
-    pub(crate) fn projection_trouble(&self) -> MutexGuard<'_, Option<String>> {
-        let trouble = self.projection_trouble.lock();
-        trouble.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes the source's newest block.

@@ -35,6 +35,7 @@ mod shadow;
 mod streaming;
 mod traces;
 mod walk;
+mod watched;
 
 use std::process::ExitCode;
 
