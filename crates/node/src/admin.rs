@@ -18,6 +18,7 @@ use crate::acts::ChainAct;
 use crate::chain::Chain;
 use crate::commands::fill_lacking;
 use crate::operations::{Chains, ROOM};
+use crate::projection_desk::ProjectionDesk;
 use crate::refill::Refill;
 use crate::settings::{Settings, Token};
 
@@ -47,6 +48,8 @@ struct Desk {
     data_dir: PathBuf,
     chains: Chains,
     jobs: Mutex<Vec<Job>>,
+    /// What is done with projections.
+    projections: ProjectionDesk,
     /// Jobs for the task that runs them.
     begin: mpsc::UnboundedSender<(usize, Arc<Chain>, BlockRange)>,
 }
@@ -110,7 +113,7 @@ impl Desk {
     }
 }
 
-fn refusal(code: &'static str, message: String) -> Refusal {
+pub(crate) fn refusal(code: &'static str, message: String) -> Refusal {
     Refusal { code, message }
 }
 
@@ -127,6 +130,7 @@ impl Operator for Desk {
         Box::pin(async move {
             let (chain, act) = match act {
                 Act::Backfill(range) => return self.begin(&range),
+                Act::Projection(act) => return self.projections.act(act).await,
                 Act::Resume(asked) => {
                     let reason = asked.reason;
                     (asked.chain, ChainAct::Resume { reason })
@@ -159,6 +163,7 @@ pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<Chain>>) -> Resul
         data_dir: std::path::absolute(&settings.data_dir)?,
         chains: Chains(chains),
         jobs: Mutex::default(),
+        projections: ProjectionDesk::new(settings)?,
         begin,
     });
     let token = settings.admin_token.as_ref().map(|token| token.0.as_str());

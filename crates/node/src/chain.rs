@@ -24,6 +24,7 @@ use crate::l1::L1;
 use crate::meters::Meters;
 use crate::place::ArchivePlace;
 use crate::settings::{ChainSettings, Finality, Mode};
+use crate::watched::Watched;
 
 /// Blocks that wait for finality may take this many bytes.
 const TAIL_BYTES_MAX: usize = 256 << 20;
@@ -59,8 +60,8 @@ pub(crate) struct Chain {
     moved: watch::Sender<u64>,
     /// Where it is projected into, where it is.
     pub(crate) projected_into: OnceLock<Database>,
-    /// Why projections stand still, where they do.
-    projection_trouble: Mutex<Option<String>>,
+    /// How its projections do.
+    pub(crate) projected: Watched,
     /// What operators ask for.
     pub(crate) acts: Acts,
     /// Keeps other processes of this machine away, while this lives.
@@ -127,7 +128,7 @@ impl Chain {
             seen: History::default(),
             moved: watch::Sender::new(0),
             projected_into: OnceLock::new(),
-            projection_trouble: Mutex::default(),
+            projected: Watched::default(),
             acts: Acts::default(),
             lock: None,
             settings,
@@ -170,12 +171,6 @@ impl Chain {
     /// Changes whenever tail or archive do.
     pub(crate) fn moves(&self) -> watch::Receiver<u64> {
         self.moved.subscribe()
-    }
-
-    /// Why projections stand still, where they do.
-    pub(crate) fn projection_trouble(&self) -> MutexGuard<'_, Option<String>> {
-        let trouble = self.projection_trouble.lock();
-        trouble.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes the source's newest block.

@@ -25,6 +25,8 @@ mod operations;
 mod place;
 mod progress;
 mod projecting;
+mod projection_acts;
+mod projection_desk;
 mod reader;
 mod readiness;
 mod refill;
@@ -34,6 +36,7 @@ mod shadow;
 mod streaming;
 mod traces;
 mod walk;
+mod watched;
 
 use std::process::ExitCode;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use chronolith_archive::Health;
 use chronolith_model::{Scope, ScopeEntry};
+use chronolith_projection::fees;
 use chronolith_serve::{
     ChainHealth, InclusionHealth, L1Health, Metrics, Probe, Room, RpcHealth, listen, operations,
 };
@@ -18,7 +19,7 @@ use crate::exporter::observe;
 use crate::hex::hex;
 use crate::l1::L1;
 use crate::readiness::{Facts, why_not_ready};
-use crate::settings::Settings;
+use crate::settings::{ChainSettings, Settings};
 
 /// Samples of histograms pile up until somebody tidies them.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -49,7 +50,7 @@ pub(crate) fn health_of(chain: &Chain) -> ChainHealth {
         let inclusion = finalized.and_then(|number| window.tracker.inclusion_of(number));
         (window.tail.len(), finalized, head, inclusion)
     };
-    let paused_reason = match &report.health {
+    let halt = match &report.health {
         Health::Halted(halt) => Some(halt.reason.clone()),
         _ => None,
     };
@@ -59,22 +60,19 @@ pub(crate) fn health_of(chain: &Chain) -> ChainHealth {
     let failing = endpoints.iter().filter(|endpoint| endpoint.cooling);
     let mut failing = failing.filter_map(|endpoint| endpoint.last_error.as_deref());
     let not_ready_reason = why_not_ready(&Facts {
-        halt: paused_reason.as_deref(),
+        halt: halt.as_deref(),
         since_good,
         poll: chain.settings.poll,
         trouble: trouble.as_deref().or(failing.next()),
     });
-    let projection_trouble = chain.projection_trouble().clone();
-    let not_ready_reason = not_ready_reason.or_else(|| {
-        let trouble = projection_trouble.as_ref()?;
-        Some(format!("projections: {trouble}"))
-    });
+    let not_ready_reason = not_ready_reason.or_else(|| chain.projected.not_ready());
+    let paused_reason = halt.or_else(|| chain.projected.paused());
     let seen = status.source_head.map(|(block, _)| block.number);
     let up = endpoints.iter().any(|endpoint| !endpoint.cooling);
     ChainHealth {
         chain: chain.settings.chain_id,
-        version: None,
-        topics_watching: topics_of(&chain.settings.scope),
+        version: chain.projected.version(),
+        topics_watching: topics_watched(&chain.settings),
         name: chain.settings.name.clone(),
         rpc: RpcHealth {
             http: if up { "healthy" } else { "down" },
@@ -99,6 +97,7 @@ pub(crate) fn health_of(chain: &Chain) -> ChainHealth {
             seen_at: inclusion.seen_at,
         }),
         l1: chain.l1.as_ref().map(l1_health),
+        projections: chain.projected.health(),
     }
 }
 
@@ -117,6 +116,19 @@ fn l1_health(l1: &L1) -> L1Health {
         chain: l1.chain_id,
         head: observed.map(|observed| observed.head),
         seen_at: observed.map(|observed| observed.at),
+    }
+}
+
+/// First topics that projections look for, or without projections those of the logs that are kept.
+fn topics_watched(settings: &ChainSettings) -> Option<Vec<String>> {
+    let fees = settings.fees.iter().flat_map(|_| fees::topics());
+    let adfs = settings.adfs.iter().flat_map(|adfs| adfs.topics());
+    let mut topics: Vec<String> = fees.chain(adfs).map(|topic| hex(&topic)).collect();
+    topics.sort();
+    topics.dedup();
+    match topics.is_empty() {
+        true => topics_of(&settings.scope),
+        false => Some(topics),
     }
 }
 

@@ -9,9 +9,10 @@ use chronolith_finality::TailSnapshot;
 use chronolith_model::{BlockRef, ErrorKind};
 use chronolith_projection::fees::Fees;
 use chronolith_projection::jobs::Left;
+use chronolith_projection::leases::{self, LeaseReport};
 use chronolith_projection::{
-    ChainFeed, Database, Error, Following, Live, Order, ProjectionSettings, Projector, Round,
-    TakenBack,
+    ChainFeed, ChainState, Database, Error, Following, Live, Order, ProjectionSettings, Projector,
+    Round, TakenBack,
 };
 
 use futures::future::join_all;
@@ -27,8 +28,9 @@ use crate::settings::{ChainSettings, DatabaseSettings, Settings, Token};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Without a good round for so long, the chain is left to another node, if there is one.
 const STALE_AFTER: Duration = Duration::from_secs(60);
-/// How often the gauges of projections are set.
-const WATCH_EVERY: Duration = Duration::from_secs(5);
+/// How often is looked how projections do, and how long that may take.
+const WATCH_EVERY: Duration = Duration::from_secs(2);
+const LOOK_WITHIN: Duration = Duration::from_secs(10);
 /// The pause after a first failure; it doubles with each that follows.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
@@ -53,7 +55,7 @@ impl Live for Followed {
 /// The database, where anything is projected.
 pub(crate) fn database(settings: &Settings) -> Result<Option<Database>> {
     let mut chains = settings.chains.iter();
-    let projected = chains.find(|chain| chain.fees.is_some() || chain.adfs.is_some());
+    let projected = chains.find(|chain| has_any(chain));
     let Some(chain) = projected else {
         return Ok(None);
     };
@@ -68,11 +70,11 @@ pub(crate) fn database(settings: &Settings) -> Result<Option<Database>> {
     Ok(Some(Database::writer(&url.0, connections)?))
 }
 
-/// The database for whoever asks for fees; none where there are none.
+/// The database for whoever asks; none where nothing is projected.
 pub(crate) fn reader(settings: &Settings) -> Result<Option<Database>> {
     let DatabaseSettings { writer, reader, .. } = &settings.database;
-    let has_fees = settings.chains.iter().any(|chain| chain.fees.is_some());
-    let url = reader.as_ref().or(writer.as_ref()).filter(|_| has_fees);
+    let projects = settings.chains.iter().any(has_any);
+    let url = reader.as_ref().or(writer.as_ref()).filter(|_| projects);
     let connections = settings.database.connections;
     let open = |url: &Token| Database::reader(&url.0, connections);
     Ok(url.map(open).transpose()?)
@@ -87,10 +89,10 @@ pub(crate) fn database_of(settings: &Settings) -> Result<Database> {
 
 /// What is projected of a chain; none where nothing is.
 pub(crate) fn projections_of(settings: &ChainSettings) -> Result<Option<ProjectionSettings>> {
-    let fees = settings.fees.as_ref();
-    if fees.is_none() && settings.adfs.is_none() {
+    if !has_any(settings) {
         return Ok(None);
     }
+    let fees = settings.fees.as_ref();
     let contracts = fees.map(|fees| Fees::new(settings.chain_id, fees.contracts.clone()));
     Ok(Some(ProjectionSettings {
         fees: contracts.transpose()?,
@@ -276,14 +278,59 @@ async fn step(
 }
 
 /// Shows how projections do, for ever.
-pub(crate) async fn watch(database: Option<&Database>) {
+pub(crate) async fn watch(database: Option<&Database>, chains: &[Arc<Chain>]) {
     let Some(database) = database else {
         return std::future::pending().await;
     };
+    let projected = chains.iter().filter(|chain| has_any(&chain.settings));
+    let projected: Vec<&Arc<Chain>> = projected.collect();
+    for chain in &projected {
+        chain.projected.begin();
+    }
     loop {
-        observe_projections(database).await;
+        match look(database).await {
+            Ok((states, held)) => {
+                observe_projections(Some((&states, &held)));
+                for chain in &projected {
+                    let id = i64::try_from(chain.settings.chain_id).ok();
+                    let of = states.iter().find(|state| Some(state.chain_id) == id);
+                    let held = held.iter().filter(|lease| Some(lease.chain_id) == id);
+                    let held: Vec<LeaseReport> = held.cloned().collect();
+                    chain.projected.saw(of, &held);
+                }
+            }
+            Err(error) => {
+                observe_projections(None);
+                tracing::debug!(%error, "projections could not be looked at");
+                let said = error.to_string();
+                projected
+                    .iter()
+                    .for_each(|chain| chain.projected.cannot_look(&said));
+            }
+        }
         tokio::time::sleep(WATCH_EVERY).await;
     }
+}
+
+async fn look(database: &Database) -> Result<(Vec<ChainState>, Vec<LeaseReport>), Error> {
+    let look = async {
+        let states = chronolith_projection::state(database, None).await?;
+        Ok((states, leases::list(database, None).await?))
+    };
+    let late = |_| {
+        Err(Error::Unavailable {
+            context: "look at projections".to_owned(),
+            reason: format!("no answer within {} s", LOOK_WITHIN.as_secs()),
+        })
+    };
+    tokio::time::timeout(LOOK_WITHIN, look)
+        .await
+        .unwrap_or_else(late)
+}
+
+/// Whether anything is projected of a chain.
+fn has_any(settings: &ChainSettings) -> bool {
+    settings.fees.is_some() || settings.adfs.is_some()
 }
 
 /// Works on jobs of a chain for ever.
@@ -353,11 +400,11 @@ pub(crate) async fn work_off(projector: &Projector) -> Result<()> {
 fn tell(chain: &Chain, error: &Error) {
     let said = error.to_string();
     let name = &chain.settings.name;
-    let known = chain.projection_trouble().replace(said.clone());
-    if known.as_deref() == Some(said.as_str()) {
-        tracing::debug!(chain = %name, %said, "projections are still in trouble");
-    } else {
-        tracing::warn!(chain = %name, %said, "projections stand still, everything else goes on");
+    match chain.projected.cannot_write(&said) {
+        true => {
+            tracing::warn!(chain = %name, %said, "projections stand still, everything else goes on");
+        }
+        false => tracing::debug!(chain = %name, %said, "projections are still in trouble"),
     }
 }
 
@@ -375,7 +422,7 @@ fn tell_behind(chain: &Chain, told: &mut Option<i64>, behind: Option<i64>) {
 }
 
 fn settle_trouble(chain: &Chain) {
-    if chain.projection_trouble().take().is_some() {
+    if chain.projected.writes() {
         tracing::info!(chain = %chain.settings.name, "projections go on");
     }
 }

@@ -129,6 +129,7 @@ impl Live for Reader {
             lag_blocks: None,
             last_safe_inclusion: None,
             l1: None,
+            projections: None,
         }
     }
 

@@ -115,13 +115,17 @@ pub(crate) async fn serve(
     chains: Vec<Arc<ServedChain>>,
     probe: Arc<dyn Probe>,
 ) -> Result<()> {
-    let fees = projecting::reader(settings)?;
+    let projections = projecting::reader(settings)?;
+    let has_fees = settings.chains.iter().any(|chain| chain.fees.is_some());
+    let fees = projections.clone().filter(|_| has_fees);
     let address = settings.listen;
     let listener = TcpListener::bind(address).await;
     let listener =
         listener.with_context(|| format!("cannot listen on {address} (listen, PORT)"))?;
     tracing::info!(listen = %listener.local_addr()?, "serving");
-    let served = Served::new(chains).with_fees(fees.clone());
+    let served = Served::new(chains)
+        .with_fees(fees.clone())
+        .with_projections(projections);
     let Some(fees) = fees else {
         return serve_on(listener, served, probe, settings.limits).await;
     };

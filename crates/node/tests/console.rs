@@ -1,5 +1,6 @@
 //! The console in a real browser: `console/check.mjs` compares what it shows with what the interface
-//! answers, before and after a reorg, and tries every form of the description's page. `scripts/need
+//! answers, before and after a reorg, and tries every form of the description's page; `console/projections.mjs` does
+//! the same with the page of projections while one stands still and the database goes away. `scripts/need
 //! chromium` installs the browser and its driver.
 #![allow(
     clippy::unwrap_used,
@@ -12,11 +13,14 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Path as At;
 use axum::routing::post;
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
 use support::installed::installed;
+use support::projected::Setup;
 use support::rpc::Rpc;
 use support::{Bench, DEPTH_5, serve};
 
@@ -30,12 +34,40 @@ fn browser() -> Option<PathBuf> {
         .find(|place| place.exists())
 }
 
+fn has_browser() -> bool {
+    let has = browser().is_some() && installed(DRIVER).is_some();
+    if !has {
+        println!("skipped: there is no browser; `scripts/need chromium` installs it");
+    }
+    has
+}
+
+/// Runs a script with where the pages are, where the chain is changed, and which one it is.
+async fn check(script: &'static str, [base, control, chain]: [String; 3]) {
+    let checked = tokio::task::spawn_blocking(move || {
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/console");
+        let artifacts = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console");
+        println!("note: screenshots are in {}", artifacts.display());
+        Command::new("node")
+            .arg(scripts.join(script))
+            .args([base, control])
+            .arg(&artifacts)
+            .arg(chain)
+            .env("PLAYWRIGHT_CORE", installed(DRIVER).unwrap())
+            .env("CHROMIUM", browser().unwrap())
+            .output()
+            .unwrap()
+    });
+    let output = checked.await.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_console_shows_what_the_interface_answers() {
-    let (Some(browser), Some(driver)) = (browser(), installed(DRIVER)) else {
-        println!("skipped: there is no browser; `scripts/need chromium` installs it");
+    if !has_browser() {
         return;
-    };
+    }
     let node = EvmNode::new(EvmSpec::tiny(41), 200);
     let server = serve(&node, RpcOptions::default()).await;
     let bench = Bench::new(&[server.url()], DEPTH_5);
@@ -52,26 +84,60 @@ async fn the_console_shows_what_the_interface_answers() {
     };
     let router = Router::new().route("/", post(reorg));
     let controlling = tokio::spawn(async move { axum::serve(control, router).await });
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/console/check.mjs");
-    let artifacts = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console");
-    let base = rpc.base.clone();
-    let checked = tokio::task::spawn_blocking(move || {
-        let mut command = Command::new("node");
-        command
-            .arg(script)
-            .args([base, control_url])
-            .arg(&artifacts)
-            .arg("31337");
-        command
-            .env("PLAYWRIGHT_CORE", driver)
-            .env("CHROMIUM", browser);
-        let output = command.output().unwrap();
-        println!("note: screenshots are in {}", artifacts.display());
-        output
-    });
-    let output = checked.await.unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
+    check(
+        "check.mjs",
+        [rpc.base.clone(), control_url, "31337".to_owned()],
+    )
+    .await;
+    controlling.abort();
+    running.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_projections_shows_what_they_wait_for() {
+    if !has_browser() {
+        return;
+    }
+    let setup = Arc::new(Setup::new(91, 70).await);
+    let running = setup.start();
+    setup.until_paused().await;
+    // Jobs of a projection that stands still wait, and one was given up.
+    let replay = ["projection", "replay", "--projection", "adfs", "--json"];
+    setup.json(&[&replay[..], &["--from", "0", "--to", "30"]].concat());
+    let given_up = "INSERT INTO jobs (chain_id, projection, from_block, to_block, next_block, status, \
+        attempts, error) VALUES (31337, 'fees', 7, 9, 8, 'dead', 10, 'secret') RETURNING id::text";
+    setup.column(given_up).await;
+    let feed = "INSERT INTO feed_latest (chain_id, feed_id, stride, block_number, block_timestamp, \
+        block_hash, tx_hash, log_index, rb_index, data, version, position) \
+        VALUES (31337, hex_to_bytea16('2a'), 1, 30, '2024-01-01', sha256('a'), sha256('b'), 3, 7, \
+        sha256('c'), 1, 0) RETURNING 'one'";
+    setup.column(feed).await;
+    let control = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let control_url = format!("http://{}", control.local_addr().unwrap());
+    let changed = setup.clone();
+    let change = move |At(what): At<String>| {
+        let setup = changed.clone();
+        async move {
+            match what.as_str() {
+                "stop-database" => setup.database.kill().unwrap(),
+                "start-database" => setup.database.restart().unwrap(),
+                "retry" => drop(setup.json(&["jobs", "retry", "--json"])),
+                "name" => {
+                    let stranger = setup.stranger();
+                    let add = ["versions", "add", "--implementation", stranger.as_str()];
+                    setup.json(&[&add[..], &["--version", "2", "--json"]].concat());
+                    // Not so many that the third implementation is there.
+                    setup.node.mine(3);
+                }
+                other => panic!("what is {other}?"),
+            }
+            "{}"
+        }
+    };
+    let router = Router::new().route("/{what}", post(change));
+    let controlling = tokio::spawn(async move { axum::serve(control, router).await });
+    let base = setup.bench.public();
+    check("projections.mjs", [base, control_url, "31337".to_owned()]).await;
     controlling.abort();
     running.stop();
 }

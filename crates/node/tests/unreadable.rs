@@ -79,6 +79,7 @@ impl Live for Still {
             lag_blocks: None,
             last_safe_inclusion: None,
             l1: None,
+            projections: None,
         }
     }
 

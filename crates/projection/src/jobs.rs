@@ -18,6 +18,10 @@ use crate::leases::audit;
 
 /// After so many attempts somebody has to look.
 pub const ATTEMPTS_MAX: i32 = 10;
+/// So many jobs may be asked for at once.
+const JOBS_AT_ONCE_MAX: i64 = 100_000;
+/// So many jobs are listed.
+const LISTED_MAX: i64 = 10_000;
 
 /// A projection of a chain, by name.
 pub(crate) type Of<'a> = (i64, &'a str);
@@ -376,15 +380,16 @@ fn report(row: &Row) -> JobReport {
     }
 }
 
-/// The jobs on their way, of one chain or of all.
+/// The jobs on their way, of one chain or of all: the first 10,000 of them.
 ///
 /// # Errors
 /// The database does not answer.
 pub async fn list(database: &Database, chain: Option<u64>) -> Result<Vec<JobReport>> {
     let client = database.client().await?;
-    let chain = chain.map(|chain| chain as i64);
+    let chain = chain.map(number);
     let list = format!(
-        "{REPORT} WHERE $1::bigint IS NULL OR chain_id = $1 ORDER BY chain_id, projection, from_block"
+        "{REPORT} WHERE $1::bigint IS NULL OR chain_id = $1 \
+         ORDER BY chain_id, projection, from_block LIMIT {LISTED_MAX}"
     );
     let rows = client.query(&list, &[&chain]).await.tried("list jobs")?;
     Ok(rows.iter().map(report).collect())
@@ -451,7 +456,7 @@ pub async fn audit_gaps(database: &Database, chain: Option<u64>) -> Result<Vec<G
         SELECT chain_id, projection, before + 1, from_block - 1 FROM reached \
         WHERE before + 1 < from_block AND ($1::bigint IS NULL OR chain_id = $1) ORDER BY 1, 2, 3";
     let client = database.client().await?;
-    let chain = chain.map(|chain| chain as i64);
+    let chain = chain.map(number);
     let rows = client.query(GAPS, &[&chain]).await.tried("look for gaps")?;
     let gap = |row: &Row| Gap {
         chain_id: row.get(0),
@@ -469,17 +474,56 @@ pub async fn audit_gaps(database: &Database, chain: Option<u64>) -> Result<Vec<G
 /// The database does not answer, or there is no such projection.
 pub async fn enqueue(
     database: &Database,
+    of: (u64, &str),
+    range: (u64, u64),
+    blocks: u64,
+) -> Result<u64> {
+    let mut client = database.client().await?;
+    let tx = client.transaction().await.tried("begin")?;
+    let made = make(&tx, of, range, blocks).await?;
+    tx.commit().await.tried("make jobs")?;
+    Ok(made)
+}
+
+/// The same because somebody asked for it. Audited.
+///
+/// # Errors
+/// As there, or the range is more jobs than anybody should ask for at once.
+pub async fn replay(
+    database: &Database,
+    of: (u64, &str),
+    range: (u64, u64),
+    blocks: u64,
+    operator: &str,
+) -> Result<u64> {
+    let mut client = database.client().await?;
+    let tx = client.transaction().await.tried("begin")?;
+    let made = make(&tx, of, range, blocks).await?;
+    let detail = json!({ "projection": of.1, "from": range.0, "to": range.1, "jobs": made });
+    let chain = Some(number(of.0));
+    audit(&tx, chain, "projection replay", operator, &detail).await?;
+    tx.commit().await.tried("make jobs")?;
+    Ok(made)
+}
+
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+async fn make(
+    tx: &Transaction<'_>,
     (chain, projection): (u64, &str),
     (from, to): (u64, u64),
     blocks: u64,
 ) -> Result<u64> {
+    // Of a projection what is final and was handed out; a row more than may be shows that it is too much.
     const ENQUEUE: &str = "\
         INSERT INTO jobs AS j (chain_id, projection, from_block, to_block, next_block, status) \
         SELECT p.chain_id, p.projection, f, least(f + $5::bigint - 1, last), f, 'pending' \
         FROM projections p JOIN processing_state s USING (chain_id), \
             LATERAL (SELECT least($4::bigint, s.last_safe_block, p.next_block - 1) AS last) l, \
             LATERAL generate_series(greatest($3::bigint, p.start_block), last, $5::bigint) f \
-        WHERE p.chain_id = $1 AND p.projection = $2 \
+        WHERE p.chain_id = $1 AND p.projection = $2 LIMIT $6 \
         ON CONFLICT (chain_id, projection, from_block) DO UPDATE SET \
             to_block = greatest(j.to_block, excluded.to_block), \
             next_block = CASE j.status WHEN 'processing' THEN j.next_block ELSE j.from_block END, \
@@ -487,9 +531,6 @@ pub async fn enqueue(
             attempts = CASE j.status WHEN 'processing' THEN j.attempts ELSE 0 END, retry_at = now()";
     // What is final must not be taken back meanwhile.
     const SAFE: &str = "SELECT 1 FROM processing_state WHERE chain_id = $1 FOR SHARE";
-    let mut client = database.client().await?;
-    let tx = client.transaction().await.tried("begin")?;
-    let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let (chain, from, to, blocks) = (
         number(chain),
         number(from),
@@ -497,10 +538,14 @@ pub async fn enqueue(
         number(blocks.max(1)),
     );
     tx.execute(SAFE, &[&chain]).await.tried("make jobs")?;
-    let made = tx
-        .execute(ENQUEUE, &[&chain, &projection, &from, &to, &blocks])
-        .await;
-    let made = made.tried("make jobs")?;
-    tx.commit().await.tried("make jobs")?;
+    let most = JOBS_AT_ONCE_MAX + 1;
+    let parameters: [&(dyn ToSql + Sync); 6] = [&chain, &projection, &from, &to, &blocks, &most];
+    let made = tx.execute(ENQUEUE, &parameters).await.tried("make jobs")?;
+    if made > JOBS_AT_ONCE_MAX as u64 {
+        return Err(Error::Invalid(format!(
+            "blocks {from} to {to} are more than {JOBS_AT_ONCE_MAX} jobs of {blocks} blocks: ask for a part of \
+             them, or set more jobBlocks"
+        )));
+    }
     Ok(made)
 }

@@ -11,8 +11,10 @@ use deadpool_postgres::Transaction;
 use serde::Serialize;
 use serde_json::json;
 
+use crate::chain_id;
 use crate::database::Database;
 use crate::error::{Error, Result, Tried as _};
+use crate::state::snapshot;
 
 /// How long a lease holds without being renewed.
 pub const LEASE_TTL: Duration = Duration::from_secs(15);
@@ -171,12 +173,18 @@ pub struct LeaseReport {
 /// # Errors
 /// The database does not answer.
 pub async fn list(database: &Database, chain: Option<u64>) -> Result<Vec<LeaseReport>> {
+    let mut client = database.client().await?;
+    let tx = snapshot(&mut client).await?;
+    let all = read(&tx, chain.map(chain_id).transpose()?).await?;
+    tx.commit().await.tried("list leases")?;
+    Ok(all)
+}
+
+pub(crate) async fn read(tx: &Transaction<'_>, chain: Option<i64>) -> Result<Vec<LeaseReport>> {
     const LIST: &str = "SELECT chain_id, kind, epoch, holder, \
         extract(epoch FROM now() - taken_at)::float8, extract(epoch FROM expires_at - now())::float8 \
         FROM leases WHERE $1::bigint IS NULL OR chain_id = $1 ORDER BY 1, 2";
-    let client = database.client().await?;
-    let chain = chain.map(|chain| chain as i64);
-    let rows = client.query(LIST, &[&chain]).await.tried("list leases")?;
+    let rows = tx.query(LIST, &[&chain]).await.tried("list leases")?;
     let report = |row: &tokio_postgres::Row| LeaseReport {
         chain_id: row.get(0),
         kind: row.get(1),
@@ -211,7 +219,7 @@ pub async fn release(
         RETURNING (SELECT holder FROM before)";
     let mut client = database.client().await?;
     let tx = client.transaction().await.tried("begin")?;
-    let chain = chain as i64;
+    let chain = chain_id(chain)?;
     let released = tx.query_opt(RELEASE, &[&chain, &kind.name()]).await;
     let Some(row) = released.tried("release a lease")? else {
         return Ok(false);
@@ -248,4 +256,21 @@ pub(crate) async fn audit(
         "INSERT INTO operator_acts (chain_id, act, operator, detail) VALUES ($1, $2, $3, $4)";
     let done = tx.execute(AUDIT, &[&chain, &act, &operator, detail]).await;
     done.tried("write down an act").map(|_| ())
+}
+
+/// Writes down what an operator is about to do where that is more than one transaction: what cannot be
+/// written down is not done.
+///
+/// # Errors
+/// The database does not answer.
+pub async fn note_act(
+    database: &Database,
+    act: &str,
+    operator: &str,
+    detail: &serde_json::Value,
+) -> Result<()> {
+    let mut client = database.client().await?;
+    let tx = client.transaction().await.tried("begin")?;
+    audit(&tx, None, act, operator, detail).await?;
+    tx.commit().await.tried("write down an act")
 }

@@ -80,15 +80,14 @@ impl Partitions {
 pub async fn create(database: &Database, chains: &[u64], month: Month) -> Result<Vec<String>> {
     let mut client = database.client().await?;
     let mut made = Vec::new();
-    for (chain, table) in chains
-        .iter()
-        .flat_map(|chain| PARTITIONED.iter().map(move |table| (chain, table)))
-    {
-        let tx = client.transaction().await.tried("begin")?;
-        if make(&tx, table, *chain, month).await? {
-            made.push(name_of(table, *chain, month));
+    for chain in chains {
+        for table in PARTITIONED {
+            let tx = client.transaction().await.tried("begin")?;
+            if make(&tx, table, *chain, month).await? {
+                made.push(name_of(table, *chain, month));
+            }
+            tx.commit().await.tried("make a partition")?;
         }
-        tx.commit().await.tried("make a partition")?;
     }
     Ok(made)
 }

@@ -1,9 +1,13 @@
 //! How far projections are, for people.
 
-use deadpool_postgres::Client;
+use std::collections::BTreeMap;
+
+use deadpool_postgres::{Client, Transaction};
 use serde::Serialize;
 use serde_json::json;
+use tokio_postgres::{IsolationLevel, Row};
 
+use crate::adfs::UNKNOWN;
 use crate::chain_id;
 use crate::database::Database;
 use crate::error::{Result, Tried as _};
@@ -25,6 +29,8 @@ pub struct ChainState {
     pub pending_blocks: i64,
     /// Blocks with rows that were dropped.
     pub dropped_blocks: i64,
+    /// The version of the ADFS contract that is in force; none where none was seen.
+    pub version: Option<i32>,
     /// What is projected.
     pub projections: Vec<ProjectionState>,
 }
@@ -41,16 +47,32 @@ pub struct ProjectionState {
     pub next_block: i64,
     /// Through which block every row is there; none where the first is missing.
     pub whole_through: Option<i64>,
+    /// Through which block every row is there and confirmed.
+    pub complete_through: Option<i64>,
+    /// Final blocks whose rows are not all there yet.
+    pub lag_blocks: i64,
+    /// Rows of blocks that are not final.
+    pub pending_rows: i64,
     /// Jobs on their way.
     pub jobs: i64,
+    /// Those of them that wait for a worker.
+    pub waiting_jobs: i64,
+    /// Those of them that somebody works on.
+    pub running_jobs: i64,
+    /// Those of them that failed and are tried again.
+    pub failed_jobs: i64,
     /// Jobs that were given up.
     pub dead_jobs: i64,
-    /// Logs that could not be projected.
+    /// Logs that could not be projected; 10,000 where there are more.
     pub quarantined: i64,
-    /// Why it stands still, where it does.
+    /// Since when it stands still, in seconds since 1970, where it does.
+    pub paused_at: Option<i64>,
+    /// Why.
     pub paused_reason: Option<String>,
     /// In detail.
     pub paused_detail: Option<String>,
+    /// The command that lets it go on once the reason is gone.
+    pub remedy: Option<String>,
 }
 
 /// How far chains are: one of them, or all.
@@ -58,61 +80,141 @@ pub struct ProjectionState {
 /// # Errors
 /// The database does not answer.
 pub async fn state(database: &Database, chain: Option<u64>) -> Result<Vec<ChainState>> {
+    let mut client = database.client().await?;
+    let tx = snapshot(&mut client).await?;
+    let states = read(&tx, chain.map(chain_id).transpose()?).await?;
+    tx.commit().await.tried("read the state")?;
+    Ok(states)
+}
+
+/// Everything that is read through it is of one moment.
+pub(crate) async fn snapshot(client: &mut Client) -> Result<Transaction<'_>> {
+    let begun = client
+        .build_transaction()
+        .isolation_level(IsolationLevel::RepeatableRead)
+        .read_only(true)
+        .start()
+        .await;
+    begun.tried("begin to read")
+}
+
+pub(crate) async fn read(tx: &Transaction<'_>, chain: Option<i64>) -> Result<Vec<ChainState>> {
     const CHAINS: &str = "SELECT c.chain_id, c.name, nullif(s.last_seen_block, -1), \
         nullif(s.last_safe_block, -1), \
         (SELECT count(*) FROM pending_blocks p WHERE p.chain_id = c.chain_id), \
-        (SELECT count(*) FROM dropped_blocks d WHERE d.chain_id = c.chain_id) \
+        (SELECT count(*) FROM dropped_blocks d WHERE d.chain_id = c.chain_id), \
+        (SELECT r.version FROM proxy_version_rows r WHERE r.chain_id = c.chain_id \
+            AND NOT EXISTS (SELECT FROM dropped_blocks d WHERE d.chain_id = r.chain_id \
+                AND d.block_hash = r.block_hash) \
+            ORDER BY r.block_number DESC, r.log_index DESC LIMIT 1) \
         FROM chains c JOIN processing_state s USING (chain_id) \
         WHERE $1::bigint IS NULL OR c.chain_id = $1 ORDER BY 1";
-    let client = database.client().await?;
-    let chain = chain.map(chain_id).transpose()?;
-    let rows = client
-        .query(CHAINS, &[&chain])
-        .await
-        .tried("read the state")?;
-    let mut states = Vec::new();
-    for row in rows {
+    let rows = tx.query(CHAINS, &[&chain]).await;
+    let rows = rows.tried("read the state")?;
+    let mut all = projections(tx, chain).await?;
+    let state = |row: &Row| {
         let chain_id: i64 = row.get(0);
-        states.push(ChainState {
+        ChainState {
             chain_id,
             name: row.get(1),
             last_seen_block: row.get(2),
             last_safe_block: row.get(3),
             pending_blocks: row.get(4),
             dropped_blocks: row.get(5),
-            projections: projections(&client, chain_id).await?,
-        });
-    }
-    Ok(states)
+            version: row.get(6),
+            projections: all.remove(&chain_id).unwrap_or_default(),
+        }
+    };
+    Ok(rows.iter().map(state).collect())
 }
 
-async fn projections(client: &Client, chain: i64) -> Result<Vec<ProjectionState>> {
-    const PROJECTIONS: &str = "SELECT p.projection, p.start_block, p.next_block, \
-        (SELECT r.to_block FROM projected_ranges r WHERE r.chain_id = p.chain_id \
-            AND r.projection = p.projection AND r.from_block <= p.start_block \
-            ORDER BY r.from_block DESC LIMIT 1), \
-        (SELECT count(*) FROM jobs j WHERE j.chain_id = p.chain_id AND j.projection = p.projection \
-            AND j.status <> 'dead'), \
-        (SELECT count(*) FROM jobs j WHERE j.chain_id = p.chain_id AND j.projection = p.projection \
-            AND j.status = 'dead'), \
-        (SELECT count(*) FROM quarantine q WHERE q.chain_id = p.chain_id \
+/// What is projected of each chain.
+async fn projections(
+    tx: &Transaction<'_>,
+    chain: Option<i64>,
+) -> Result<BTreeMap<i64, Vec<ProjectionState>>> {
+    // Whoever sends nonsense must not make it dear to look: beyond so many logs nobody counts. In the order
+    // of its key the table is not read whole for a projection that has none.
+    const PROJECTIONS: &str = "SELECT p.chain_id, p.projection, p.start_block, p.next_block, \
+        r.to_block, c.complete_through, \
+        greatest(s.last_safe_block - coalesce(c.complete_through, p.start_block - 1), 0), \
+        coalesce((SELECT sum((b.counts->>p.projection)::bigint) FROM pending_blocks b \
+            WHERE b.chain_id = p.chain_id), 0)::bigint, \
+        j.waiting, j.running, j.failed, j.dead, \
+        (SELECT count(*) FROM (SELECT 1 FROM quarantine q WHERE q.chain_id = p.chain_id \
             AND q.projection = p.projection AND NOT EXISTS (SELECT FROM dropped_blocks d \
-                WHERE d.chain_id = q.chain_id AND d.block_hash = q.block_hash)), \
-        p.paused_reason, p.paused_detail \
-        FROM projections p WHERE p.chain_id = $1 ORDER BY 1";
-    let rows = client.query(PROJECTIONS, &[&chain]).await;
-    let state = |row: &tokio_postgres::Row| ProjectionState {
-        projection: row.get(0),
-        start_block: row.get(1),
-        next_block: row.get(2),
-        whole_through: row.get(3),
-        jobs: row.get(4),
-        dead_jobs: row.get(5),
-        quarantined: row.get(6),
-        paused_reason: row.get(7),
-        paused_detail: row.get(8),
+                WHERE d.chain_id = q.chain_id AND d.block_hash = q.block_hash) ORDER BY q.chain_id, q.projection, q.tx_hash \
+            LIMIT 10000) known), \
+        extract(epoch FROM p.paused_at)::bigint, p.paused_reason, p.paused_detail \
+        FROM projections p JOIN processing_state s USING (chain_id) \
+        JOIN complete_through c ON c.chain_id = p.chain_id AND c.projection = p.projection \
+        LEFT JOIN LATERAL (SELECT to_block FROM projected_ranges r WHERE r.chain_id = p.chain_id \
+            AND r.projection = p.projection AND r.from_block <= p.start_block \
+            ORDER BY r.from_block DESC LIMIT 1) r ON true, \
+        LATERAL (SELECT count(*) FILTER (WHERE status = 'pending') AS waiting, \
+            count(*) FILTER (WHERE status = 'processing') AS running, \
+            count(*) FILTER (WHERE status = 'failed') AS failed, \
+            count(*) FILTER (WHERE status = 'dead') AS dead \
+            FROM jobs j WHERE j.chain_id = p.chain_id AND j.projection = p.projection) j \
+        WHERE $1::bigint IS NULL OR p.chain_id = $1 ORDER BY 1, 2";
+    let rows = tx.query(PROJECTIONS, &[&chain]).await;
+    let mut all: BTreeMap<i64, Vec<ProjectionState>> = BTreeMap::new();
+    for row in rows.tried("read the state")? {
+        all.entry(row.get(0)).or_default().push(projection(&row));
+    }
+    Ok(all)
+}
+
+fn projection(row: &Row) -> ProjectionState {
+    let [waiting, running, failed] = [8, 9, 10].map(|at| row.get::<_, i64>(at));
+    let mut state = ProjectionState {
+        projection: row.get(1),
+        start_block: row.get(2),
+        next_block: row.get(3),
+        whole_through: row.get(4),
+        complete_through: row.get(5),
+        lag_blocks: row.get(6),
+        pending_rows: row.get(7),
+        jobs: waiting + running + failed,
+        waiting_jobs: waiting,
+        running_jobs: running,
+        failed_jobs: failed,
+        dead_jobs: row.get(11),
+        quarantined: row.get(12),
+        paused_at: row.get(13),
+        paused_reason: row.get(14),
+        paused_detail: row.get(15),
+        remedy: None,
     };
-    Ok(rows.tried("read the state")?.iter().map(state).collect())
+    state.remedy = remedy(row.get(0), &state);
+    state
+}
+
+/// The command that ends what a projection waits for a person for.
+fn remedy(chain: i64, state: &ProjectionState) -> Option<String> {
+    let name = &state.projection;
+    match state.paused_reason.as_deref() {
+        Some(UNKNOWN) => {
+            let detail = state.paused_detail.as_deref().unwrap_or_default();
+            let named = detail.split([' ', ',']).find(|word| is_address(word));
+            let named = named.unwrap_or("ADDRESS");
+            Some(format!(
+                "chronolith versions add --chain {chain} --implementation {named} --version NUMBER"
+            ))
+        }
+        _ if state.paused_at.is_some() => Some(format!(
+            "chronolith projection resume --chain {chain} --projection {name}"
+        )),
+        _ if state.dead_jobs > 0 => Some("chronolith jobs retry".to_owned()),
+        _ => None,
+    }
+}
+
+fn is_address(word: &str) -> bool {
+    let digits = word.strip_prefix("0x");
+    digits.is_some_and(|digits| {
+        digits.len() == 40 && digits.bytes().all(|sign| sign.is_ascii_hexdigit())
+    })
 }
 
 /// Lets a projection that stands still go on. Audited. False where it did not.

@@ -126,3 +126,25 @@ async fn what_a_worker_left_behind_is_taken_first() {
         (7, 13, 1)
     );
 }
+
+/// One request must not make a million rows.
+#[tokio::test(flavor = "multi_thread")]
+async fn more_jobs_than_anybody_should_ask_for_are_refused_whole() {
+    let (_server, database) = database().await;
+    let (_chain, one) = settled(&database, 9).await;
+    while one.work().await.unwrap() {}
+    let client = database.client().await.unwrap();
+    let far = "UPDATE processing_state SET last_safe_block = 5000000; \
+        UPDATE projections SET next_block = 5000001";
+    client.batch_execute(far).await.unwrap();
+    let refused = jobs::replay(&database, (9, "fees"), (0, u64::MAX), 7, "me").await;
+    let said = refused.unwrap_err().to_string();
+    assert!(said.contains("more than 100000 jobs"), "{said}");
+    assert_eq!(number(&database, "SELECT count(*) FROM jobs").await, 0);
+    let acts =
+        "SELECT count(*) FROM operator_acts WHERE act = 'projection replay' AND operator = 'me'";
+    assert_eq!(number(&database, acts).await, 0);
+    let made = jobs::replay(&database, (9, "fees"), (0, u64::MAX), 50_000, "me").await;
+    assert_eq!(made.unwrap(), 101);
+    assert_eq!(number(&database, acts).await, 1);
+}

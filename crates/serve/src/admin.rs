@@ -3,22 +3,33 @@
 //! It listens on the machine itself unless told otherwise, and then a token is needed. A request that
 //! changes something must say that it is JSON, which no web page can do without being allowed to.
 
+mod projections;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Bytes, to_bytes};
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::panics;
+
+use projections::NoAct;
+pub use projections::{
+    LockOf, OfChain, OfProjection, OneJob, PartitionsOf, ProjectionAct, Prune, ReplayRange,
+    SomeJob, VersionOf,
+};
+
+/// Bytes of a request: nothing that can be asked for is longer.
+const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// An answer that takes a while.
 pub type Later<'a> = Pin<Box<dyn Future<Output = Result<Value, Refusal>> + Send + 'a>>;
@@ -32,6 +43,19 @@ pub struct Refusal {
     pub message: String,
 }
 
+impl Refusal {
+    /// Which status says the same as the word.
+    fn status(&self) -> StatusCode {
+        match self.code {
+            "BAD_REQUEST" => StatusCode::BAD_REQUEST,
+            "NOT_FOUND" => StatusCode::NOT_FOUND,
+            "UNAVAILABLE" => StatusCode::SERVICE_UNAVAILABLE,
+            "FAILED" => StatusCode::INTERNAL_SERVER_ERROR,
+            _ => StatusCode::CONFLICT,
+        }
+    }
+}
+
 /// What an operator may ask for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Act {
@@ -43,6 +67,8 @@ pub enum Act {
     Rewind(RewindTo),
     /// Remove what nothing names.
     Gc(Collect),
+    /// Something about projections.
+    Projection(ProjectionAct),
 }
 
 /// Blocks of a chain.
@@ -116,6 +142,7 @@ pub fn admin(operator: Arc<dyn Operator>, token: Option<&str>) -> Router {
         .route("/admin/v1/state", get(state))
         .route("/admin/v1/jobs", get(jobs))
         .route("/admin/v1/{act}", post(act))
+        .route("/admin/v1/{of}/{act}", any(projection))
         .fallback(nothing)
         .layer(middleware::from_fn_with_state(context.clone(), admitted))
         .layer(panics::caught())
@@ -160,11 +187,8 @@ async fn act(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let kind = headers.get(header::CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if !kind.starts_with("application/json") {
-        let message = "send the body as Content-Type: application/json";
-        return refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "NOT_JSON", message);
+    if !is_json(&headers) {
+        return not_json();
     }
     let act = match name.as_str() {
         "backfill" => read(&body).map(Act::Backfill),
@@ -177,10 +201,59 @@ async fn act(
         Ok(act) => act,
         Err(message) => return refused(StatusCode::BAD_REQUEST, "BAD_REQUEST", &message),
     };
+    perform(&context, act).await
+}
+
+/// An act on projections; those that only look may be asked for with GET.
+async fn projection(
+    State(context): State<Context>,
+    Path((of, act)): Path<(String, String)>,
+    method: Method,
+    request: Request,
+) -> Response {
+    let path = format!("{of}/{act}");
+    let given = match method {
+        Method::GET => projections::query(request.uri().query()),
+        _ if !is_json(request.headers()) => return not_json(),
+        _ => match to_bytes(request.into_body(), BODY_BYTES_MAX).await {
+            Ok(body) => read(&body).map_err(NoAct::Bad),
+            Err(_) => {
+                let message = "the body did not come whole, or is too long";
+                return refused(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", message);
+            }
+        },
+    };
+    match given.and_then(|given| projections::read(&method, &path, given)) {
+        Ok(act) => perform(&context, Act::Projection(act)).await,
+        Err(NoAct::Unknown) => nothing().await,
+        Err(NoAct::Method(wanted)) => {
+            let message = format!("ask for this with {wanted}");
+            refused(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "METHOD_NOT_ALLOWED",
+                &message,
+            )
+        }
+        Err(NoAct::Bad(message)) => refused(StatusCode::BAD_REQUEST, "BAD_REQUEST", &message),
+    }
+}
+
+async fn perform(context: &Context, act: Act) -> Response {
     match context.operator.act(act).await {
         Ok(done) => answer(StatusCode::OK, &done),
-        Err(Refusal { code, message }) => refused(StatusCode::CONFLICT, code, &message),
+        Err(refusal) => refused(refusal.status(), refusal.code, &refusal.message),
     }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.starts_with("application/json")
+}
+
+fn not_json() -> Response {
+    let message = "send the body as Content-Type: application/json";
+    refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "NOT_JSON", message)
 }
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
@@ -188,7 +261,11 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
 }
 
 async fn nothing() -> Response {
-    let message = "there are GET /admin/v1/state and jobs, POST backfill, resume, rewind and gc";
+    let message = "there are GET /admin/v1/state and jobs, POST backfill, resume, rewind and gc; and of \
+        projections, by the words of each command, GET db/status, projection/state, jobs/list, \
+        jobs/explain, locks/list, versions/list, POST projection/resume, projection/replay, jobs/retry, \
+        jobs/audit, locks/release, partitions/create, partitions/prune, versions/add, \
+        versions/remove";
     refused(StatusCode::NOT_FOUND, "NOT_FOUND", message)
 }
 

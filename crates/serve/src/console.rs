@@ -28,7 +28,7 @@ const fn file(path: &'static str, kind: &'static str, text: &'static str) -> Fil
 }
 
 /// Where each file is, what it is, and the file.
-pub(crate) const FILES: [File; 15] = [
+pub(crate) const FILES: [File; 20] = [
     file("/", HTML, include_str!("console/index.html")),
     file(
         "/console.css",
@@ -47,6 +47,23 @@ pub(crate) const FILES: [File; 15] = [
     file("/dom.js", SCRIPT, include_str!("console/dom.js")),
     file("/lookup.js", SCRIPT, include_str!("console/lookup.js")),
     file("/search.js", SCRIPT, include_str!("console/search.js")),
+    file("/poll.js", SCRIPT, include_str!("console/poll.js")),
+    file(
+        "/projections",
+        HTML,
+        include_str!("console/projections.html"),
+    ),
+    file(
+        "/projections.js",
+        SCRIPT,
+        include_str!("console/projections.js"),
+    ),
+    file("/boards.js", SCRIPT, include_str!("console/boards.js")),
+    file(
+        "/projections.css",
+        "text/css",
+        include_str!("console/projections.css"),
+    ),
     file("/docs", HTML, include_str!("console/docs.html")),
     file("/docs.js", SCRIPT, include_str!("console/docs.js")),
     file("/schemas.js", SCRIPT, include_str!("console/schemas.js")),

@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::fault::Fault;
 use crate::logs::{AnswerLimits, Page};
 use crate::meters::Meters;
+use crate::rest::projections::Board;
 use crate::served::Served;
 use crate::view::View;
 
@@ -80,6 +81,7 @@ pub(crate) struct Context {
     pub(crate) limits: Limits,
     pub(crate) meters: Meters,
     pub(crate) clock: Clock,
+    pub(crate) projections: Arc<Board>,
     pub(crate) began: u64,
     /// Name and version of the program.
     pub(crate) version: Arc<str>,
@@ -110,6 +112,7 @@ impl Context {
         Self {
             limits,
             meters: Meters::new(served.iter().map(|chain| chain.id)),
+            projections: Arc::new(Board::new(served.projections().cloned())),
             served,
             began: clock(),
             clock,

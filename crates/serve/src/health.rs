@@ -1,5 +1,7 @@
 //! How chains do, as JSON.
 
+use chronolith_projection::ProjectionState;
+use chronolith_projection::leases::LeaseReport;
 use serde::Serialize;
 
 /// How one chain does. The names are those of the requirement's health endpoint, and ours beside
@@ -11,7 +13,8 @@ pub struct ChainHealth {
     pub chain: u64,
     /// The version of the contract that is decoded; none where nothing is.
     pub version: Option<u32>,
-    /// First topics of the logs that are kept; none where logs of every topic are.
+    /// First topics that projections look for; without projections those of the logs that are kept, none
+    /// where logs of every topic are.
     pub topics_watching: Option<Vec<String>>,
     /// Its name in the settings.
     pub name: String,
@@ -19,7 +22,7 @@ pub struct ChainHealth {
     pub rpc: RpcHealth,
     /// Blocks that wait for finality.
     pub queue_depth: usize,
-    /// Whether nothing is taken any more until a person acts.
+    /// Whether nothing is taken any more until a person acts, or a projection stands still until then.
     pub paused: bool,
     /// Why.
     pub paused_reason: Option<String>,
@@ -41,6 +44,30 @@ pub struct ChainHealth {
     pub last_safe_inclusion: Option<InclusionHealth>,
     /// The chain below, where it is another one and finality needs it.
     pub l1: Option<L1Health>,
+    /// How its projections do; none where nothing is projected here.
+    pub projections: Option<ProjectionsHealth>,
+}
+
+/// How the projections of a chain do.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProjectionsHealth {
+    /// `ok`, `unavailable`, or `unknown` before the first look.
+    pub database: &'static str,
+    /// Why nothing is written or seen, where that is so.
+    pub trouble: Option<String>,
+    /// Since when, in seconds since 1970.
+    pub trouble_since: Option<u64>,
+    /// When the database last said what follows, in seconds since 1970.
+    pub looked_at: Option<u64>,
+    /// The newest block that was seen.
+    pub last_seen_block: Option<i64>,
+    /// The block through which everything is confirmed.
+    pub last_safe_block: Option<i64>,
+    /// Each of them.
+    pub all: Vec<ProjectionState>,
+    /// Who may write.
+    pub locks: Vec<LeaseReport>,
 }
 
 /// When a block was first seen to be included in the chain below.

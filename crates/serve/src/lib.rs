@@ -30,12 +30,15 @@ mod served;
 mod times;
 mod view;
 
-pub use admin::{Act, Collect, Later, Operator, Range, Reason, Refusal, RewindTo, admin};
+pub use admin::{
+    Act, Collect, Later, LockOf, OfChain, OfProjection, OneJob, Operator, PartitionsOf,
+    ProjectionAct, Prune, Range, Reason, Refusal, ReplayRange, RewindTo, SomeJob, VersionOf, admin,
+};
 pub use console::OPENAPI;
 pub use context::{Clock, Limits};
 pub use encode::logs_as_json;
 pub use fees::fees_router;
-pub use health::{ChainHealth, InclusionHealth, L1Health, Probe, RpcHealth};
+pub use health::{ChainHealth, InclusionHealth, L1Health, Probe, ProjectionsHealth, RpcHealth};
 pub use listener::{Room, listen};
 pub use logs::AnswerLimits;
 pub use operations::{Metrics, operations};

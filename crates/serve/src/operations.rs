@@ -100,6 +100,7 @@ mod tests {
             lag_blocks: Some(0),
             last_safe_inclusion: None,
             l1: None,
+            projections: None,
         }
     }
 

@@ -19,7 +19,7 @@ use crate::fees;
 use crate::health::Probe;
 use crate::operations::health;
 use crate::panics;
-use crate::rest::{self, RestError, chains, logs, overview, times};
+use crate::rest::{self, RestError, chains, logs, overview, projections, times};
 use crate::rpc;
 use crate::served::Served;
 
@@ -44,6 +44,7 @@ fn places(probe: Arc<dyn Probe>) -> Vec<(&'static str, MethodRouter<Context>)> {
         ("/v1/blocks/by-time", post(times::many)),
         ("/v1/indexing-status", get(chains::status)),
         ("/v1/overview", get(overview::show)),
+        ("/v1/projections", get(projections::show)),
         ("/health", health(probe)),
     ];
     places.extend(fees::places());

@@ -94,6 +94,7 @@ pub struct Ingested {
 pub struct Served {
     chains: Arc<[Arc<ServedChain>]>,
     fees: Option<Database>,
+    projections: Option<Database>,
 }
 
 impl Served {
@@ -104,6 +105,7 @@ impl Served {
         Self {
             chains: chains.into(),
             fees: None,
+            projections: None,
         }
     }
 
@@ -112,6 +114,18 @@ impl Served {
     pub fn with_fees(mut self, database: Option<Database>) -> Self {
         self.fees = database;
         self
+    }
+
+    /// Shows how projections do that are in this database. One for reading is enough.
+    #[must_use]
+    pub fn with_projections(mut self, database: Option<Database>) -> Self {
+        self.projections = database;
+        self
+    }
+
+    /// Where projections are, if there are any.
+    pub(crate) fn projections(&self) -> Option<&Database> {
+        self.projections.as_ref()
     }
 
     /// Where fees are, if they are served.
@@ -132,7 +146,7 @@ impl Served {
         self.find(number?)
     }
 
-    fn find(&self, id: u64) -> Option<&Arc<ServedChain>> {
+    pub(crate) fn find(&self, id: u64) -> Option<&Arc<ServedChain>> {
         let found = self.chains.binary_search_by_key(&id, |chain| chain.id);
         self.chains.get(found.ok()?)
     }

@@ -89,7 +89,9 @@ pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<Exit> {
     let stage = set(&dir, listener.local_addr()?).await?;
     let fees = stage.rows.as_ref().map(Rows::reader).transpose()?;
     let served = stage.chains.iter().map(serving::served).collect();
-    let served = Served::new(served).with_fees(fees);
+    let served = Served::new(served)
+        .with_fees(fees.clone())
+        .with_projections(fees);
     let probe = Arc::new(Chains(stage.chains.clone()));
     let mut tasks = JoinSet::new();
     for (at, act) in ACTS.iter().enumerate() {

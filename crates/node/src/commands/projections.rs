@@ -1,24 +1,18 @@
 //! What operators do with projections: `db`, `projection`, `jobs`, `locks`, `partitions`.
 
-use anyhow::{Context as _, Result, ensure};
-use chronolith_projection::jobs::{self, ATTEMPTS_MAX, JobReport};
-use chronolith_projection::leases::{self, LeaseKind};
-use chronolith_projection::{
-    ChainState, Database, JOB_BLOCKS, Month, Passwords, partitions, set_up,
-};
+use anyhow::{Context as _, Result};
+use chronolith_projection::jobs::{Gap, JobReport};
+use chronolith_projection::{ChainState, Database, Passwords, partitions, set_up};
 use serde::Serialize;
-use serde_json::json;
 
 use super::anew;
-use super::state::chosen;
 use crate::cli::{
-    DbCommand, JobsCommand, LocksCommand, PartitionsCommand, ProjectionAct, ProjectionCommand,
-    Wanted,
+    DbCommand, JobsCommand, LocksCommand, PartitionsCommand, ProjectionCommand, Wanted,
 };
-use crate::clock::now;
 use crate::environment::variable;
 use crate::exit::Exit;
 use crate::projecting::{database_of, who};
+use crate::projection_acts::ProjectionActs;
 use crate::settings::Settings;
 
 /// `db`. The settings file is needed only where it says what is not said otherwise.
@@ -63,82 +57,65 @@ async fn init(url: &str, json: bool) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// Does acts on the database of the settings.
+pub(super) struct ByCommand {
+    database: Database,
+}
+
+impl ByCommand {
+    pub(super) fn new(settings: &Settings) -> Result<Self> {
+        let database = database_of(settings)?;
+        Ok(Self { database })
+    }
+
+    pub(super) fn acts<'a>(&'a self, settings: &'a Settings) -> ProjectionActs<'a> {
+        ProjectionActs {
+            settings,
+            database: &self.database,
+            operator: who(),
+        }
+    }
+}
+
 async fn status(settings: &Settings, wanted: &Wanted) -> Result<Exit> {
-    let database = database_of(settings)?;
-    database.check_version().await?;
-    let states = chronolith_projection::state(&database, chain_of(settings, wanted)?).await?;
+    let by = ByCommand::new(settings)?;
+    let told = by.acts(settings).status(wanted.chain.as_deref()).await?;
     if wanted.json {
-        let version = chronolith_projection::latest_version();
-        return print_json(&json!({ "schemaVersion": version, "chains": states }));
+        return print_json(&told);
     }
     println!(
         "the database answers, schema version {}",
-        chronolith_projection::latest_version()
+        told.schema_version
     );
-    states.iter().for_each(print_state);
+    told.chains.iter().for_each(print_state);
     Ok(Exit::Done)
 }
 
 /// `projection`.
 pub(crate) async fn projection(settings: &Settings, what: &ProjectionCommand) -> Result<Exit> {
-    let database = database_of(settings)?;
+    let by = ByCommand::new(settings)?;
+    let acts = by.acts(settings);
     match what {
         ProjectionCommand::State(wanted) => status(settings, wanted).await,
         ProjectionCommand::Resume(act) => {
-            let chain = settings.chain(act.wanted.chain.as_deref())?;
-            let mut resumed = Vec::new();
-            for name in names(&database, chain.chain_id, act).await? {
-                let id = chain.chain_id;
-                if chronolith_projection::resume(&database, id, &name, &who()).await? {
-                    resumed.push(name);
-                }
-            }
-            let line = match resumed.as_slice() {
-                [] => format!("{}: no projection stood still", chain.name),
-                all => format!("{}: {} goes on", chain.name, all.join(", ")),
+            let (chain, name) = (act.wanted.chain.as_deref(), act.projection.as_deref());
+            let told = acts.resume(chain, name).await?;
+            let line = match told.resumed.as_slice() {
+                [] => format!("{}: no projection stood still", told.name),
+                all => format!("{}: {} goes on", told.name, all.join(", ")),
             };
-            let told = json!({ "chainId": chain.chain_id, "resumed": resumed });
             tell(&act.wanted, &told, &line)
         }
         ProjectionCommand::Rewind(act) => anew::rewind(settings, act).await,
         ProjectionCommand::Reset { reason, act } => anew::reset(settings, act, reason).await,
         ProjectionCommand::Replay { from, to, act } => {
-            let chain = settings.chain(act.wanted.chain.as_deref())?;
-            ensure!(from <= to, "--to {to} is below --from {from}");
-            let blocks = chain.fees.as_ref().and_then(|fees| fees.job_blocks);
-            let blocks = blocks.unwrap_or(JOB_BLOCKS);
-            let mut made = 0;
-            for name in names(&database, chain.chain_id, act).await? {
-                let of = (chain.chain_id, name.as_str());
-                made += jobs::enqueue(&database, of, (*from, *to), blocks).await?;
-            }
+            let (chain, name) = (act.wanted.chain.as_deref(), act.projection.as_deref());
+            let told = acts.replay(chain, name, (*from, *to)).await?;
             let line = format!(
-                "{}: {made} jobs; `chronolith run` or `chronolith work` works on them",
-                chain.name
+                "{}: {} jobs; `chronolith run` or `chronolith work` works on them",
+                told.name, told.jobs
             );
-            tell(
-                &act.wanted,
-                &json!({ "chainId": chain.chain_id, "jobs": made }),
-                &line,
-            )
-        }
-    }
-}
-
-/// The projection that is meant, or all of the chain.
-async fn names(database: &Database, chain: u64, act: &ProjectionAct) -> Result<Vec<String>> {
-    let states = chronolith_projection::state(database, Some(chain)).await?;
-    let known = states.into_iter().flat_map(|state| state.projections);
-    let known: Vec<String> = known.map(|one| one.projection).collect();
-    match &act.projection {
-        None => Ok(known),
-        Some(name) => {
-            let all = known.join(", ");
-            ensure!(
-                known.contains(name),
-                "chain {chain} has no projection {name}; it has: {all}"
-            );
-            Ok(vec![name.clone()])
+            tell(&act.wanted, &told, &line)
         }
     }
 }
@@ -149,6 +126,9 @@ fn print_state(chain: &ChainState) {
     println!("{} ({})", chain.name, chain.chain_id);
     println!("  seen       {}", number(chain.last_seen_block));
     println!("  confirmed  through {}", number(chain.last_safe_block));
+    if let Some(version) = chain.version {
+        println!("  version    {version}");
+    }
     println!(
         "  in doubt   {} blocks with rows; {} were dropped",
         chain.pending_blocks, chain.dropped_blocks
@@ -158,7 +138,10 @@ fn print_state(chain: &ChainState) {
             Some(through) => format!("whole from {} through {through}", one.start_block),
             None => format!("nothing of {} and above yet", one.start_block),
         };
-        println!("  {:<10} {whole}; {} jobs", one.projection, one.jobs);
+        println!(
+            "  {:<10} {whole}, {} final blocks behind; {} jobs",
+            one.projection, one.lag_blocks, one.jobs
+        );
         if one.dead_jobs > 0 {
             println!(
                 "             {} jobs were given up: `chronolith jobs list`",
@@ -175,118 +158,100 @@ fn print_state(chain: &ChainState) {
             let detail = one.paused_detail.as_deref().unwrap_or_default();
             println!("             STANDS STILL ({reason}): {detail}");
         }
+        if let Some(remedy) = &one.remedy {
+            println!("             when the cause is gone: `{remedy}`");
+        }
     }
 }
 
 /// `jobs`.
 pub(crate) async fn jobs(settings: &Settings, what: &JobsCommand) -> Result<Exit> {
-    let database = database_of(settings)?;
+    let by = ByCommand::new(settings)?;
+    let acts = by.acts(settings);
     match what {
         JobsCommand::List(wanted) => {
-            let all = jobs::list(&database, chain_of(settings, wanted)?).await?;
-            if wanted.json {
-                return print_json(&all);
+            let all = acts.jobs(wanted.chain.as_deref()).await?;
+            match wanted.json {
+                true => print_json(&all),
+                false => {
+                    print_jobs(&all);
+                    Ok(Exit::Done)
+                }
             }
-            if all.is_empty() {
-                println!("no job is on its way");
-                return Ok(Exit::Done);
-            }
-            println!(
-                "{:>8} {:>10} {:<6} {:>12} {:>12} {:<10} {:>5}",
-                "job", "chain", "of", "from", "to", "status", "tries"
-            );
-            for job in &all {
-                println!(
-                    "{:>8} {:>10} {:<6} {:>12} {:>12} {:<10} {:>5}",
-                    job.id,
-                    job.chain_id,
-                    job.projection,
-                    job.from_block,
-                    job.to_block,
-                    job.status,
-                    job.attempts
-                );
-            }
-            Ok(Exit::Done)
         }
         JobsCommand::Retry { id, json } => {
-            let retried = jobs::retry(&database, *id, &who()).await?;
+            let told = acts.retry(*id).await?;
             if *json {
-                return print_json(&json!({ "retried": retried }));
+                return print_json(&told);
             }
-            println!("{retried} jobs are tried anew");
+            println!("{} jobs are tried anew", told.retried);
             Ok(Exit::Done)
         }
         JobsCommand::Explain { id, json } => {
-            let job = jobs::find(&database, *id).await?;
-            let job =
-                job.with_context(|| format!("there is no job {id}: it is done, or never was"))?;
+            let told = acts.explain(*id).await?;
             if *json {
-                return print_json(&job);
+                return print_json(&told);
             }
-            println!("{}", explain(&job));
+            println!("{}", told.explanation);
             Ok(Exit::Done)
         }
-        JobsCommand::Audit(wanted) => audit(&database, chain_of(settings, wanted)?, wanted).await,
+        JobsCommand::Audit(wanted) => {
+            let gaps = acts.audit(wanted.chain.as_deref()).await?;
+            print_gaps(&gaps, wanted)
+        }
     }
 }
 
-async fn audit(database: &Database, chain: Option<u64>, wanted: &Wanted) -> Result<Exit> {
-    let gaps = jobs::audit_gaps(database, chain).await?;
-    for gap in &gaps {
-        let of = (gap.chain_id as u64, gap.projection.as_str());
-        let range = (gap.from_block as u64, gap.to_block as u64);
-        jobs::enqueue(database, of, range, 10_000).await?;
+fn print_jobs(all: &[JobReport]) {
+    if all.is_empty() {
+        println!("no job is on its way");
+        return;
     }
-    if wanted.json {
-        return print_json(&gaps);
-    }
-    if gaps.is_empty() {
-        println!("every block below the cursors is projected or on its way");
-        return Ok(Exit::Done);
-    }
-    for gap in &gaps {
+    println!(
+        "{:>8} {:>10} {:<6} {:>12} {:>12} {:<10} {:>5}",
+        "job", "chain", "of", "from", "to", "status", "tries"
+    );
+    for job in all {
         println!(
-            "chain {}, {}: nobody has blocks {} to {}; they are jobs now. Please report this",
-            gap.chain_id, gap.projection, gap.from_block, gap.to_block
+            "{:>8} {:>10} {:<6} {:>12} {:>12} {:<10} {:>5}",
+            job.id,
+            job.chain_id,
+            job.projection,
+            job.from_block,
+            job.to_block,
+            job.status,
+            job.attempts
         );
     }
-    Ok(Exit::Failed)
 }
 
-fn explain(job: &JobReport) -> String {
-    let range = format!(
-        "job {}: blocks {} to {} of chain {}, {}, done below {}",
-        job.id, job.from_block, job.to_block, job.chain_id, job.projection, job.next_block
-    );
-    let error = job.error.as_deref().unwrap_or("nothing is known");
-    let how = match job.status.as_str() {
-        "processing" => format!(
-            "{} works on it (attempt {}); others may take it in {:.0} s",
-            job.locked_by.as_deref().unwrap_or("somebody"),
-            job.attempts,
-            job.lock_seconds.unwrap_or(0.0).max(0.0)
-        ),
-        "failed" => format!(
-            "attempt {} of {ATTEMPTS_MAX} failed: {error}; it is tried again in {:.0} s",
-            job.attempts, job.retry_in_seconds
-        ),
-        "dead" => format!(
-            "it failed {} times and is not tried any more: {error}. When the cause is gone, run \
-             `chronolith jobs retry {}`",
-            job.attempts, job.id
-        ),
-        _ => "it waits for a worker: `chronolith run` or `chronolith work`".to_owned(),
-    };
-    format!("{range}\n{how}")
+/// A gap is a defect, in whatever form it is told.
+fn print_gaps(gaps: &[Gap], wanted: &Wanted) -> Result<Exit> {
+    if wanted.json {
+        print_json(&gaps)?;
+    } else if gaps.is_empty() {
+        println!("every block below the cursors is projected or on its way");
+    } else {
+        for gap in gaps {
+            println!(
+                "chain {}, {}: nobody has blocks {} to {}; they are jobs now. Please report this",
+                gap.chain_id, gap.projection, gap.from_block, gap.to_block
+            );
+        }
+    }
+    Ok(match gaps.is_empty() {
+        true => Exit::Done,
+        false => Exit::Failed,
+    })
 }
 
 /// `locks`.
 pub(crate) async fn locks(settings: &Settings, what: &LocksCommand) -> Result<Exit> {
-    let database = database_of(settings)?;
+    let by = ByCommand::new(settings)?;
+    let acts = by.acts(settings);
     match what {
         LocksCommand::List(wanted) => {
-            let all = leases::list(&database, chain_of(settings, wanted)?).await?;
+            let all = acts.locks(wanted.chain.as_deref()).await?;
             if wanted.json {
                 return print_json(&all);
             }
@@ -304,15 +269,12 @@ pub(crate) async fn locks(settings: &Settings, what: &LocksCommand) -> Result<Ex
             Ok(Exit::Done)
         }
         LocksCommand::Release { kind, wanted } => {
-            let chain = settings.chain(wanted.chain.as_deref())?;
-            let kind: LeaseKind = kind.parse()?;
-            let released = leases::release(&database, chain.chain_id, kind, &who()).await?;
-            let line = match released {
-                true => format!("{}: the {kind} lock is free", chain.name),
-                false => format!("{}: nobody held the {kind} lock", chain.name),
+            let told = acts.release(wanted.chain.as_deref(), kind).await?;
+            let (name, kind) = (&told.name, told.kind);
+            let line = match told.released {
+                true => format!("{name}: the {kind} lock is free"),
+                false => format!("{name}: nobody held the {kind} lock"),
             };
-            let told =
-                json!({ "chainId": chain.chain_id, "type": kind.name(), "released": released });
             tell(wanted, &told, &line)
         }
     }
@@ -320,32 +282,31 @@ pub(crate) async fn locks(settings: &Settings, what: &LocksCommand) -> Result<Ex
 
 /// `partitions`.
 pub(crate) async fn partitions(settings: &Settings, what: &PartitionsCommand) -> Result<Exit> {
-    let database = database_of(settings)?;
+    let by = ByCommand::new(settings)?;
+    let acts = by.acts(settings);
     match what {
         PartitionsCommand::Create { month, wanted } => {
-            let month: Month = month.parse()?;
-            let chains = chosen(settings, wanted)?;
-            let chains: Vec<u64> = chains.iter().map(|chain| chain.chain_id).collect();
-            let made = partitions::create(&database, &chains, month).await?;
-            let line = format!("{} partitions were made for {month}", made.len());
-            tell(
-                wanted,
-                &json!({ "month": month.to_string(), "created": made }),
-                &line,
-            )
+            let chain = wanted.chain.as_deref();
+            let told = acts.create_partitions(chain, month).await?;
+            let line = format!(
+                "{} partitions were made for {}",
+                told.created.len(),
+                told.month
+            );
+            tell(wanted, &told, &line)
         }
         PartitionsCommand::Prune { dry_run, json } => {
-            let pruned = partitions::prune(&database, now(), *dry_run).await?;
+            let told = acts.prune(*dry_run).await?;
             if *json {
-                return print_json(&json!({ "dryRun": dry_run, "partitions": pruned }));
+                return print_json(&told);
             }
-            if pruned.is_empty() {
+            if told.partitions.is_empty() {
                 println!(
                     "no partition is older than {} months",
                     partitions::MONTHS_KEPT
                 );
             }
-            for one in &pruned {
+            for one in &told.partitions {
                 let outcome = match (&one.reason, dry_run) {
                     (Some(reason), _) => format!("kept: {reason}"),
                     (None, true) => "would be removed".to_owned(),
@@ -358,19 +319,13 @@ pub(crate) async fn partitions(settings: &Settings, what: &PartitionsCommand) ->
     }
 }
 
-pub(super) fn chain_of(settings: &Settings, wanted: &Wanted) -> Result<Option<u64>> {
-    let chain = wanted.chain.as_deref();
-    let chain = chain.map(|name| settings.chain(Some(name))).transpose()?;
-    Ok(chain.map(|chain| chain.chain_id))
-}
-
 pub(super) fn print_json(value: &impl Serialize) -> Result<Exit> {
     println!("{}", serde_json::to_string_pretty(value)?);
     Ok(Exit::Done)
 }
 
 /// The answer in the form that was asked for.
-pub(super) fn tell(wanted: &Wanted, told: &serde_json::Value, line: &str) -> Result<Exit> {
+pub(super) fn tell(wanted: &Wanted, told: &impl Serialize, line: &str) -> Result<Exit> {
     match wanted.json {
         true => print_json(told),
         false => {

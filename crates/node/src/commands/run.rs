@@ -70,7 +70,7 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
         served = health => served,
         served = admin => served,
         served = public => served,
-        () = projecting::watch(database.as_ref()) => Ok(()),
+        () = projecting::watch(database.as_ref(), &chains) => Ok(()),
     };
     tracing::info!("stopping");
     let stop = async {

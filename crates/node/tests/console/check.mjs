@@ -6,17 +6,15 @@
 // is compared with what the API says; screenshots go to ARTIFACT_DIR. The first failure ends it with
 // exit code 1 and says what was expected.
 
-import { createRequire } from "node:module";
 import { mkdirSync } from "node:fs";
 import path from "node:path";
 
+import { DEADLINE_MS, DESK, PHONE, fail, fits, open, until } from "./browser.mjs";
 import { triesEverything } from "./docs.mjs";
+import { saysHowToTurnOn } from "./off.mjs";
 
-const DEADLINE_MS = 30_000;
 const POLL_MS = 1_000;
 const TABS_MAX = 500;
-const PHONE = { width: 360, height: 740 };
-const DESK = { width: 1280, height: 900 };
 /** Small, so that a short chain has a second page. */
 const LIMIT = 3;
 const NO_ADDRESS = "0x1234";
@@ -25,11 +23,6 @@ const [base, control, artifacts, chainId] = process.argv.slice(2);
 if (!chainId) fail("usage: node check.mjs BASE_URL RPC_CONTROL_URL ARTIFACT_DIR CHAIN_ID");
 const origin = new URL(base).origin;
 const row = `[data-chain="${chainId}"]`;
-
-function fail(message) {
-  console.error(`console: ${message}`);
-  process.exit(1);
-}
 
 function same(what, shown, expected) {
   const [left, right] = [JSON.stringify(shown), JSON.stringify(expected)];
@@ -43,30 +36,6 @@ async function api(route) {
 }
 
 const digits = (text) => Number(text.replace(/\D/g, ""));
-
-// The page, and what must not happen on it.
-
-function watch(page) {
-  page.on("pageerror", (error) => fail(`an error on the page: ${error.stack}`));
-  page.on("console", (message) => {
-    // A browser notes every refused request; the one for the impossible search is refused on purpose.
-    const wanted = message.location().url.includes(`address=${NO_ADDRESS}`);
-    if (message.type() === "error" && !wanted)
-      fail(`an error in the browser's console: ${message.text()} (${message.location().url})`);
-  });
-  page.on("request", (request) => {
-    if (new URL(request.url()).origin !== origin) fail(`a request to another origin: ${request.url()}`);
-  });
-}
-
-/** Waits until a function of the page gives something true. */
-async function until(page, what, probe, argument) {
-  try {
-    await page.waitForFunction(probe, argument, { timeout: DEADLINE_MS });
-  } catch (error) {
-    fail(`${what}: not within ${DEADLINE_MS / 1000} s (${error.message.split("\n")[0]})`);
-  }
-}
 
 /** The answer to the page's next poll. */
 async function nextPoll(page, what) {
@@ -272,11 +241,7 @@ async function fitsPhone(page) {
   const closed = page.locator('#chains .disclose[aria-expanded="false"]');
   while ((await closed.count()) > 0) await closed.first().click();
   await page.locator("#search-results .disclose").first().click();
-  const widths = await page.evaluate(() => [
-    document.documentElement.scrollWidth,
-    document.documentElement.clientWidth,
-  ]);
-  if (widths[0] > widths[1]) fail(`(g) the page is ${widths[0]} px wide in a window of ${widths[1]} px`);
+  const widths = await fits(page, "(g) the page");
   await page.evaluate(() => window.scrollTo(0, 0));
   await page.screenshot({ path: path.join(artifacts, "console-phone.png") });
   await page.setViewportSize(DESK);
@@ -329,20 +294,8 @@ async function turnsDark(page) {
 }
 
 async function main() {
-  const { PLAYWRIGHT_CORE, CHROMIUM } = process.env;
-  if (!PLAYWRIGHT_CORE || !CHROMIUM) fail("PLAYWRIGHT_CORE and CHROMIUM must be set");
   mkdirSync(artifacts, { recursive: true });
-  const { chromium } = createRequire(import.meta.url)(path.resolve(PLAYWRIGHT_CORE));
-  // It runs in containers: without a sandbox of its own, little shared memory, no GPU.
-  const browser = await chromium.launch({
-    executablePath: CHROMIUM,
-    args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
-  });
-  const context = await browser.newContext({ viewport: DESK, colorScheme: "light" });
-  await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin });
-  const page = await context.newPage();
-  page.setDefaultTimeout(DEADLINE_MS);
-  watch(page);
+  const { browser, context, page } = await open(origin, (url) => url.includes(`address=${NO_ADDRESS}`));
   await page.goto(base);
 
   await showsHead(page);
@@ -361,6 +314,7 @@ async function main() {
   await turnsDark(page);
   const second = await context.newPage();
   second.setDefaultTimeout(DEADLINE_MS);
+  await saysHowToTurnOn(second, origin);
   await triesEverything(second, origin, { fail, phone: PHONE });
   console.log("ok (f) no error in the browser's console, no request to another origin");
   await browser.close();

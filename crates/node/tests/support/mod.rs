@@ -9,6 +9,7 @@
 )]
 
 pub mod installed;
+pub mod projected;
 pub mod real_node;
 pub mod rpc;
 

@@ -28,7 +28,8 @@ pub use calldata::{HeaderForm, LanePolicy, Limits, Profile, block_number, decode
 pub use decoded::{Decoded, Disagreement, Feed, Header, HighLane, RingRow};
 pub use fault::{Cause, Fault, Reason};
 pub use pair::{Pairing, event_block_number, pair};
-pub(crate) use projection::Adfs;
+pub(crate) use projection::{Adfs, UNKNOWN};
+pub(crate) use registry::read_versions;
 pub use registry::{KnownVersion, add_version, list_versions, remove_version};
 pub(crate) use rows::{NAME, OTHER_NUMBER, PARTITIONED};
 pub use settings::{AdfsSettings, AdfsVersion};

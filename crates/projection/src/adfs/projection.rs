@@ -86,14 +86,9 @@ impl Adfs {
             (*number, made)
         });
         let versions: BTreeMap<u32, Version> = versions.collect();
-        let mut topic0: Vec<Bytes> = versions
-            .values()
-            .map(|one| one.topic0.as_slice())
-            .chain([UPGRADED.as_slice()])
-            .map(Bytes::copy_from_slice)
-            .collect();
-        topic0.sort();
-        topic0.dedup();
+        let topic0 = settings.topics();
+        let topic0 = topic0.iter().map(|topic| Bytes::copy_from_slice(topic));
+        let topic0: Vec<Bytes> = topic0.collect();
         Ok(Self {
             place: Place {
                 chain: crate::chain_id(chain)?,

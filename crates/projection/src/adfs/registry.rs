@@ -14,6 +14,7 @@ use crate::chain_id;
 use crate::database::Database;
 use crate::error::{Error, Result, Tried as _};
 use crate::leases::audit;
+use crate::state::snapshot;
 
 /// Writes down the contract. What an operator named and what the settings say must be the same.
 pub(super) async fn register(
@@ -155,6 +156,17 @@ pub struct KnownVersion {
 /// # Errors
 /// The database does not answer.
 pub async fn list_versions(database: &Database, chain: Option<u64>) -> Result<Vec<KnownVersion>> {
+    let mut client = database.client().await?;
+    let tx = snapshot(&mut client).await?;
+    let all = read_versions(&tx, chain.map(chain_id).transpose()?).await?;
+    tx.commit().await.tried("read versions")?;
+    Ok(all)
+}
+
+pub(crate) async fn read_versions(
+    tx: &Transaction<'_>,
+    chain: Option<i64>,
+) -> Result<Vec<KnownVersion>> {
     const LIST: &str = "SELECT coalesce(p.chain_id, a.chain_id), \
         '0x' || encode(coalesce(p.implementation, a.implementation), 'hex'), \
         coalesce(p.version, a.version), p.activated_block, a.operator \
@@ -162,9 +174,7 @@ pub async fn list_versions(database: &Database, chain: Option<u64>) -> Result<Ve
         ON a.chain_id = p.chain_id AND a.implementation = p.implementation \
         WHERE $1::bigint IS NULL OR coalesce(p.chain_id, a.chain_id) = $1 \
         ORDER BY 1, 4 NULLS LAST, 2";
-    let client = database.client().await?;
-    let chain = chain.map(chain_id).transpose()?;
-    let rows = client.query(LIST, &[&chain]).await;
+    let rows = tx.query(LIST, &[&chain]).await;
     let rows = rows.tried("read versions")?;
     let known = rows.iter().map(|row| KnownVersion {
         chain_id: row.get(0),

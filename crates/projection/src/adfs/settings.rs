@@ -111,6 +111,16 @@ impl AdfsVersion {
 }
 
 impl AdfsSettings {
+    /// First topics of everything that is looked for: the event of each version, and upgrades.
+    #[must_use]
+    pub fn topics(&self) -> Vec<[u8; 32]> {
+        let events = self.versions.values().map(AdfsVersion::topic0);
+        let mut topics: Vec<[u8; 32]> = events.chain([UPGRADED]).map(|topic| topic.0).collect();
+        topics.sort_unstable();
+        topics.dedup();
+        topics
+    }
+
     /// Whether everything that is needed is said.
     ///
     /// # Errors

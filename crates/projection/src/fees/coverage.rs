@@ -1,10 +1,11 @@
 //! How far the events of each chain are there, so that an answer can say what it is whole of.
 
 use deadpool_postgres::Transaction;
-use tokio_postgres::{IsolationLevel, Row};
+use tokio_postgres::Row;
 
 use crate::database::Database;
 use crate::error::{Result, Tried as _};
+pub(super) use crate::state::snapshot;
 
 /// How far the events of a chain are there.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,17 +38,6 @@ const COVERAGE: &str = "\
     LEFT JOIN projected_ranges r ON r.chain_id = p.chain_id AND r.projection = p.projection \
         AND r.from_block <= p.start_block AND r.to_block >= p.start_block \
     WHERE p.projection = 'fees' AND ($1::bigint IS NULL OR p.chain_id = $1) ORDER BY p.chain_id";
-
-/// Everything that is read through it is of one moment.
-pub(super) async fn snapshot(client: &mut deadpool_postgres::Client) -> Result<Transaction<'_>> {
-    let begun = client
-        .build_transaction()
-        .isolation_level(IsolationLevel::RepeatableRead)
-        .read_only(true)
-        .start()
-        .await;
-    begun.tried("begin to read fees")
-}
 
 /// The coverage of one chain or of all, by their ids. A chain without a projection of fees is not
 /// among them.

@@ -94,6 +94,13 @@ impl Fees {
     }
 }
 
+/// First topics of the events of fee contracts.
+#[must_use]
+pub fn topics() -> Vec<[u8; 32]> {
+    let events = event::EVENTS.iter();
+    events.map(|(_, topic)| topic.0).collect()
+}
+
 #[async_trait]
 impl Projection for Fees {
     fn name(&self) -> &'static str {

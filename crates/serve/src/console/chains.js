@@ -36,6 +36,7 @@ const ENDPOINT_TONES = { well: "good", cooling: "warn", unfit: "bad" };
 /** How a chain is: a word, a tone, why, and what to do. */
 export function stateOf(chain) {
   const halted = /^halted\b/i.test(chain.notReadyReason ?? "");
+  if (!halted && /^projections:/.test(chain.notReadyReason ?? "")) return projectionsState(chain);
   if (chain.paused || halted) {
     const word = halted ? "halted" : "paused";
     const advice = halted
@@ -56,6 +57,16 @@ export function stateOf(chain) {
     return { word: "in trouble", tone: "warn", why: reasons(chain), advice: TRIED_AGAIN, commands: [] };
   }
   return { word: "ready", tone: "good", why: "", advice: "", commands: [] };
+}
+
+/** The chain itself is well: only its rows are not what they should be. */
+function projectionsState(chain) {
+  const word = chain.paused ? "projection paused" : "no projections";
+  const advice = chain.paused
+    ? "Blocks are taken and served on. Rows of this projection are not made until somebody acts: see Projections."
+    : "Blocks are taken and served on. Rows follow by themselves when the database answers again.";
+  const tone = chain.paused ? "bad" : "warn";
+  return { word, tone, why: chain.notReadyReason.replace(/^projections: /, ""), advice, commands: [] };
 }
 
 /** The same reason may be told by several fields; the longest has it all. */

@@ -1,7 +1,6 @@
 // The console: asks for the overview each second and shows it. It only reads; everything that it knows
 // is in the public API.
 
-import { getJson } from "./api.js";
 import { chainRow, reasonBox, stateOf } from "./chains.js";
 import { Rates } from "./charts.js";
 import {
@@ -24,10 +23,9 @@ import {
   utc,
 } from "./dom.js";
 import { startLookup } from "./lookup.js";
+import { startPolling } from "./poll.js";
 import { searchBlock, startSearch } from "./search.js";
 
-const POLL_MS = 1_000;
-const POLL_TIMEOUT_MS = 5_000;
 const REORGS_MAX = 50;
 /** So few chains begin open; more begin as a list. */
 const OPEN_MAX = 3;
@@ -38,49 +36,6 @@ const ratesOf = new Map();
 let rows = new Map();
 let states = null;
 let seenReorgs = null;
-let answeredAt = null;
-
-// Polling.
-
-let polling = false;
-let nextPoll = 0;
-
-async function poll() {
-  if (polling) return;
-  polling = true;
-  clearTimeout(nextPoll);
-  const began = performance.now();
-  try {
-    const overview = await getJson("/v1/overview", { timeoutMs: POLL_TIMEOUT_MS });
-    show(overview);
-    connected();
-  } catch (error) {
-    disconnected(error);
-  } finally {
-    polling = false;
-    nextPoll = setTimeout(poll, Math.max(100, POLL_MS - (performance.now() - began)));
-  }
-}
-
-function connected() {
-  const wasLost = byId("connection").dataset.state === "lost";
-  answeredAt = performance.now();
-  setAttr(byId("connection"), "data-state", "live");
-  setAttr(document.body, "data-stale", null);
-  setText(byId("connection-words"), "Live");
-  if (wasLost) announce("The server answers again.");
-}
-
-function disconnected(error) {
-  const wasLost = byId("connection").dataset.state === "lost";
-  if (!wasLost) for (const rates of ratesOf.values()) rates.gap();
-  setAttr(byId("connection"), "data-state", "lost");
-  setAttr(document.body, "data-stale", true);
-  const since =
-    answeredAt === null ? "" : ` What is shown is ${span((performance.now() - answeredAt) / 1000)} old.`;
-  setText(byId("connection-words"), `${error.message} Trying again each second.${since}`);
-  if (!wasLost) announce(`${error.message} Trying again each second.`);
-}
 
 // Showing.
 
@@ -275,12 +230,9 @@ byId("chains-toggle").addEventListener("click", () => {
   for (const row of rows.values()) row.open(!allOpen);
   nameToggle();
 });
-document.addEventListener("visibilitychange", () => {
-  // A hidden page is slowed down by the browser; one that is looked at again should not wait.
-  if (!document.hidden) poll();
-});
 
 startLookup(searchBlock);
 startSearch();
-setInterval(tickAges, POLL_MS);
-poll();
+startPolling("/v1/overview", show, (_error, isFirst) => {
+  if (isFirst) for (const rates of ratesOf.values()) rates.gap();
+});

@@ -1,0 +1,187 @@
+//! What is known of a chain's projections: what the database last said, and since when it says nothing.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use chronolith_projection::leases::LeaseReport;
+use chronolith_projection::{ChainState, ProjectionState};
+use chronolith_serve::ProjectionsHealth;
+
+use crate::clock::now;
+
+/// What is known of the projections of a chain that is followed here.
+#[derive(Debug, Default)]
+pub(crate) struct Watched(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Whether anything is projected here.
+    is_on: bool,
+    /// Why nothing is written, and since when.
+    writing: Option<Trouble>,
+    /// Why the database could not be looked at, and since when.
+    looking: Option<Trouble>,
+    /// What it said last, and when.
+    seen: Option<Seen>,
+}
+
+#[derive(Clone, Debug)]
+struct Trouble {
+    said: String,
+    since: u64,
+}
+
+#[derive(Debug)]
+struct Seen {
+    at: u64,
+    /// None while the chain is not written down there.
+    chain: Option<ChainState>,
+    locks: Vec<LeaseReport>,
+}
+
+impl Watched {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something is projected here.
+    pub(crate) fn begin(&self) {
+        self.lock().is_on = true;
+    }
+
+    /// Nothing can be written; whether that is news.
+    pub(crate) fn cannot_write(&self, said: &str) -> bool {
+        note(&mut self.lock().writing, said)
+    }
+
+    /// Everything is written again; whether it was not.
+    pub(crate) fn writes(&self) -> bool {
+        self.lock().writing.take().is_some()
+    }
+
+    /// The database could not be looked at.
+    pub(crate) fn cannot_look(&self, said: &str) {
+        note(&mut self.lock().looking, said);
+    }
+
+    /// What the database says.
+    pub(crate) fn saw(&self, chain: Option<&ChainState>, locks: &[LeaseReport]) {
+        let mut known = self.lock();
+        known.looking = None;
+        known.seen = Some(Seen {
+            at: now(),
+            chain: chain.cloned(),
+            locks: locks.to_vec(),
+        });
+    }
+
+    /// For whoever looks at the node; none where nothing is projected here.
+    pub(crate) fn health(&self) -> Option<ProjectionsHealth> {
+        let known = self.lock();
+        if !known.is_on {
+            return None;
+        }
+        let (seen, chain) = (known.seen.as_ref(), known.chain());
+        let since = [&known.writing, &known.looking];
+        let since = since.into_iter().flatten().map(|trouble| trouble.since);
+        let trouble = known.writing.as_ref().or(known.looking.as_ref());
+        Some(ProjectionsHealth {
+            database: match (&known.looking, seen) {
+                (Some(_), _) => "unavailable",
+                (None, Some(_)) => "ok",
+                (None, None) => "unknown",
+            },
+            trouble: trouble.map(|trouble| trouble.said.clone()),
+            trouble_since: since.min(),
+            looked_at: seen.map(|seen| seen.at),
+            last_seen_block: chain.and_then(|chain| chain.last_seen_block),
+            last_safe_block: chain.and_then(|chain| chain.last_safe_block),
+            all: chain.map_or_else(Vec::new, |chain| chain.projections.clone()),
+            locks: seen.map_or_else(Vec::new, |seen| seen.locks.clone()),
+        })
+    }
+
+    /// The contract's version that is decoded.
+    pub(crate) fn version(&self) -> Option<u32> {
+        let known = self.lock();
+        let version = known.chain()?.version?;
+        u32::try_from(version).ok()
+    }
+
+    /// Why a projection waits for a person, where one does.
+    pub(crate) fn paused(&self) -> Option<String> {
+        let known = self.lock();
+        let mut all = known.chain()?.projections.iter();
+        let paused = all.find(|one| one.paused_at.is_some())?;
+        Some(paused_words(paused))
+    }
+
+    /// Why rows are not what they should be, where they are not.
+    pub(crate) fn not_ready(&self) -> Option<String> {
+        if let Some(paused) = self.paused() {
+            return Some(format!("projections: {paused}"));
+        }
+        let known = self.lock();
+        let trouble = known.writing.as_ref().or(known.looking.as_ref())?;
+        let seconds = now().saturating_sub(trouble.since);
+        Some(format!("projections: for {seconds} s: {}", trouble.said))
+    }
+}
+
+impl Known {
+    fn chain(&self) -> Option<&ChainState> {
+        self.seen.as_ref()?.chain.as_ref()
+    }
+}
+
+/// Notes what is wrong, from when it began; whether it is news.
+fn note(known: &mut Option<Trouble>, said: &str) -> bool {
+    match known {
+        Some(trouble) if trouble.said == said => false,
+        Some(trouble) => {
+            said.clone_into(&mut trouble.said);
+            true
+        }
+        None => {
+            let (said, since) = (said.to_owned(), now());
+            *known = Some(Trouble { said, since });
+            true
+        }
+    }
+}
+
+fn paused_words(one: &ProjectionState) -> String {
+    let reason = one.paused_reason.as_deref().unwrap_or("unknown");
+    let detail = one.paused_detail.as_deref().unwrap_or("nothing is said");
+    format!("{} stands still ({reason}): {detail}", one.projection)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_is_told_from_when_it_began() {
+        let watched = Watched::default();
+        assert!(watched.health().is_none(), "nothing is projected here");
+        watched.begin();
+        let health = watched.health().unwrap();
+        assert_eq!((health.database, health.trouble_since), ("unknown", None));
+        assert!(watched.cannot_write("gone"));
+        assert!(!watched.cannot_write("gone"), "that is no news");
+        watched.lock().writing.as_mut().unwrap().since = 7;
+        assert!(watched.cannot_write("still gone"));
+        watched.cannot_look("no connection");
+        let health = watched.health().unwrap();
+        assert_eq!(
+            (health.database, health.trouble.as_deref()),
+            ("unavailable", Some("still gone"))
+        );
+        assert_eq!(health.trouble_since, Some(7));
+        let reason = watched.not_ready().unwrap();
+        assert!(reason.contains("still gone"), "{reason}");
+        assert!(watched.writes());
+        watched.saw(None, &[]);
+        assert_eq!(watched.health().unwrap().database, "ok");
+        assert_eq!(watched.not_ready(), None);
+    }
+}

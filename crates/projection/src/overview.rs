@@ -1,0 +1,218 @@
+//! Everything about projections at one moment, for a page that people look at.
+//!
+//! Every list has a limit and no statement may take long: anybody may look, as often as they like.
+
+use std::collections::BTreeMap;
+
+use deadpool_postgres::Transaction;
+use serde::Serialize;
+
+use crate::adfs::{self, KnownVersion};
+use crate::database::Database;
+use crate::error::{Result, Tried as _};
+use crate::leases::{self, LeaseReport};
+use crate::recent::{FeedLatest, RecentFee, latest_feeds, recent_fees};
+use crate::state::{self, ChainState, ProjectionState, snapshot};
+
+/// Jobs of a projection that are shown: those in trouble first.
+const JOBS_SHOWN: i64 = 12;
+/// Versions of a chain that are shown, the newest of them.
+const VERSIONS_SHOWN: usize = 12;
+
+/// How long one statement may take.
+const PATIENCE: &str = "SET LOCAL statement_timeout = '2s'";
+
+/// A chain and what is projected of it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChainOverview {
+    /// The chain.
+    pub chain_id: i64,
+    /// Its name.
+    pub name: String,
+    /// The newest block that was seen.
+    pub last_seen_block: Option<i64>,
+    /// The block through which everything is confirmed.
+    pub last_safe_block: Option<i64>,
+    /// Blocks with rows that are not final.
+    pub pending_blocks: i64,
+    /// Blocks with rows that were dropped.
+    pub dropped_blocks: i64,
+    /// The version of the ADFS contract that is in force.
+    pub version: Option<i32>,
+    /// What is projected.
+    pub projections: Vec<ProjectionOverview>,
+    /// Who may write.
+    pub locks: Vec<LeaseReport>,
+    /// Versions of the ADFS contract, the newest first.
+    pub versions: Vec<KnownVersion>,
+    /// The newest fee events.
+    pub recent_fees: Vec<RecentFee>,
+    /// Feeds that were confirmed last.
+    pub latest_feeds: Vec<FeedLatest>,
+}
+
+/// A projection and its jobs.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProjectionOverview {
+    /// How far it is.
+    #[serde(flatten)]
+    pub state: ProjectionState,
+    /// About how many events it has, as far as the server's statistics know.
+    pub events_about: Option<i64>,
+    /// Some of its jobs, those in trouble first.
+    pub some_jobs: Vec<JobBrief>,
+}
+
+/// A job, without what went wrong: that may say more than everybody should know.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobBrief {
+    /// Its number.
+    pub id: i64,
+    /// The first block.
+    pub from_block: i64,
+    /// The last block.
+    pub to_block: i64,
+    /// The first block that is not projected yet.
+    pub next_block: i64,
+    /// `pending`, `processing`, `failed` or `dead`.
+    pub status: String,
+    /// How often it was tried.
+    pub attempts: i32,
+    /// Who works on it.
+    pub locked_by: Option<String>,
+    /// Seconds since anything happened to it.
+    pub idle_seconds: f64,
+}
+
+/// Everything about those of these chains that have projections.
+///
+/// # Errors
+/// The database does not answer, or not in time.
+pub async fn overview(database: &Database, chains: &[u64]) -> Result<Vec<ChainOverview>> {
+    let mut client = database.client().await?;
+    let tx = snapshot(&mut client).await?;
+    tx.batch_execute(PATIENCE).await.tried("begin to read")?;
+    let mut states = state::read(&tx, None).await?;
+    states.retain(|one| u64::try_from(one.chain_id).is_ok_and(|id| chains.contains(&id)));
+    let mut locks = by_chain(leases::read(&tx, None).await?, |one| one.chain_id);
+    let versions = adfs::read_versions(&tx, None).await?;
+    let mut versions = by_chain(versions, |one| one.chain_id);
+    let mut jobs = some_jobs(&tx).await?;
+    let events = events_about(&tx, &states).await?;
+    let mut all = Vec::new();
+    for chain in states {
+        let id = chain.chain_id;
+        let has = |name: &str| chain.projections.iter().any(|one| one.projection == name);
+        let fees = match has("fees") {
+            true => recent_fees(&tx, id).await?,
+            false => Vec::new(),
+        };
+        let feeds = match has("adfs") {
+            true => latest_feeds(&tx, id).await?,
+            false => Vec::new(),
+        };
+        let mut known = versions.remove(&id).unwrap_or_default();
+        known.reverse();
+        known.truncate(VERSIONS_SHOWN);
+        let projections = chain.projections.into_iter().map(|state| {
+            let of = (id, state.projection.clone());
+            ProjectionOverview {
+                events_about: events.get(&of).copied(),
+                some_jobs: jobs.remove(&of).unwrap_or_default(),
+                state,
+            }
+        });
+        all.push(ChainOverview {
+            chain_id: id,
+            name: chain.name,
+            last_seen_block: chain.last_seen_block,
+            last_safe_block: chain.last_safe_block,
+            pending_blocks: chain.pending_blocks,
+            dropped_blocks: chain.dropped_blocks,
+            version: chain.version,
+            projections: projections.collect(),
+            locks: locks.remove(&id).unwrap_or_default(),
+            versions: known,
+            recent_fees: fees,
+            latest_feeds: feeds,
+        });
+    }
+    tx.commit().await.tried("read the overview")?;
+    Ok(all)
+}
+
+fn by_chain<T>(all: Vec<T>, chain: impl Fn(&T) -> i64) -> BTreeMap<i64, Vec<T>> {
+    let mut sorted: BTreeMap<i64, Vec<T>> = BTreeMap::new();
+    for one in all {
+        sorted.entry(chain(&one)).or_default().push(one);
+    }
+    sorted
+}
+
+/// A projection of a chain.
+type Of = (i64, String);
+
+/// Some jobs of each projection.
+async fn some_jobs(tx: &Transaction<'_>) -> Result<BTreeMap<Of, Vec<JobBrief>>> {
+    const JOBS: &str = "\
+        SELECT p.chain_id, p.projection, j.id, j.from_block, j.to_block, j.next_block, j.status, \
+            j.attempts, j.locked_by, extract(epoch FROM now() - j.updated_at)::float8 \
+        FROM projections p, LATERAL (SELECT * FROM jobs j \
+            WHERE j.chain_id = p.chain_id AND j.projection = p.projection \
+            ORDER BY array_position(ARRAY['dead', 'failed', 'processing', 'pending'], j.status), \
+                j.from_block LIMIT $1) j \
+        ORDER BY 1, 2, array_position(ARRAY['dead', 'failed', 'processing', 'pending'], j.status), 4";
+    let rows = tx.query(JOBS, &[&JOBS_SHOWN]).await;
+    let mut all: BTreeMap<Of, Vec<JobBrief>> = BTreeMap::new();
+    for row in rows.tried("read jobs")? {
+        let of = (row.get(0), row.get(1));
+        all.entry(of).or_default().push(JobBrief {
+            id: row.get(2),
+            from_block: row.get(3),
+            to_block: row.get(4),
+            next_block: row.get(5),
+            status: row.get(6),
+            attempts: row.get(7),
+            locked_by: row.get(8),
+            idle_seconds: row.get(9),
+        });
+    }
+    Ok(all)
+}
+
+/// The partitions of a projection's events.
+fn partition(chain: i64, projection: &str) -> Option<String> {
+    match projection {
+        "fees" => Some(format!("fee_events_c{chain}")),
+        "adfs" => Some(format!("adfs_events_c{chain}")),
+        _ => None,
+    }
+}
+
+/// About how many events each projection has. Nothing is counted: the server keeps statistics. It forgets
+/// them in a crash, and a partition with fewer than four events a page has more: then nobody knows.
+async fn events_about(tx: &Transaction<'_>, states: &[ChainState]) -> Result<BTreeMap<Of, i64>> {
+    const ABOUT: &str = "\
+        SELECT CASE WHEN NOT bool_or(pg_relation_size(c.oid) - 8192 > e.events * 2048) \
+            THEN sum(e.events)::bigint END \
+        FROM unnest($1::text[]) WITH ORDINALITY AS n (name, at) \
+        LEFT JOIN pg_inherits i ON i.inhparent = to_regclass(n.name) \
+        LEFT JOIN pg_class c ON c.oid = i.inhrelid, \
+        LATERAL (SELECT greatest(pg_stat_get_live_tuples(c.oid), c.reltuples::bigint, 0) AS events) e \
+        GROUP BY n.at ORDER BY n.at";
+    let of = states.iter().flat_map(|chain| {
+        let names = chain.projections.iter().map(|one| &one.projection);
+        names.map(|name| (chain.chain_id, name.clone()))
+    });
+    let of: Vec<Of> = of.collect();
+    let names = of.iter().map(|(chain, name)| partition(*chain, name));
+    let names: Vec<Option<String>> = names.collect();
+    let rows = tx.query(ABOUT, &[&names]).await;
+    let rows = rows.tried("read statistics")?;
+    let counts = rows.iter().map(|row| row.get::<_, Option<i64>>(0));
+    let known = of.into_iter().zip(counts);
+    Ok(known.filter_map(|(of, count)| Some((of, count?))).collect())
+}

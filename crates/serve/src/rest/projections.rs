@@ -1,0 +1,232 @@
+//! `/v1/projections`: how projections do, for the console and for whoever watches.
+//!
+//! Anybody may ask, so all who ask within a second get what one look at the database found.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use chronolith_projection::{ChainOverview, Database, Result as Looked, overview};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::RestError;
+use crate::context::Context;
+
+/// For so long what was found is told to everybody, at the least.
+const FRESH: Duration = Duration::from_secs(1);
+/// A look that takes long is not repeated soon: looking takes no more than this part of the time.
+const LOOKING_PART: u32 = 10;
+/// How long a look may take, connecting and all statements together.
+const LOOK_WITHIN: Duration = Duration::from_secs(5);
+
+/// What is known of the database with projections.
+#[derive(Default)]
+pub(crate) struct Board {
+    database: Option<Database>,
+    /// Held while somebody looks, so that the others wait for that look and do not look themselves.
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Until when it counts.
+    until: Option<Instant>,
+    found: Found,
+    /// Since when it does not answer.
+    away_since: Option<u64>,
+}
+
+#[derive(Clone)]
+enum Found {
+    Known {
+        as_of: u64,
+        chains: Arc<[ChainOverview]>,
+    },
+    Away {
+        since: u64,
+    },
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Self::Away { since: 0 }
+    }
+}
+
+impl Board {
+    pub(crate) fn new(database: Option<Database>) -> Self {
+        Self {
+            database,
+            seen: Mutex::default(),
+        }
+    }
+
+    /// What was found within the last second, or what is found now.
+    async fn look(
+        &self,
+        now: u64,
+        look: impl Future<Output = Looked<Vec<ChainOverview>>>,
+    ) -> Found {
+        let mut seen = self.seen.lock().await;
+        if seen.until.is_some_and(|until| Instant::now() < until) {
+            return seen.found.clone();
+        }
+        let began = Instant::now();
+        let looked = tokio::time::timeout(LOOK_WITHIN, look).await;
+        let chains = match looked {
+            Ok(Ok(chains)) => Some(chains),
+            Ok(Err(error)) => {
+                // It may name what is nobody's business.
+                tracing::warn!(%error, "projections could not be read");
+                None
+            }
+            Err(_) => {
+                tracing::warn!(limit = ?LOOK_WITHIN, "projections took too long to read");
+                None
+            }
+        };
+        let mut fresh = FRESH;
+        seen.found = match chains {
+            Some(chains) => {
+                fresh = fresh.max(began.elapsed() * LOOKING_PART);
+                seen.away_since = None;
+                Found::Known {
+                    as_of: now,
+                    chains: chains.into(),
+                }
+            }
+            None => Found::Away {
+                since: *seen.away_since.get_or_insert(now),
+            },
+        };
+        seen.until = Some(Instant::now() + fresh);
+        seen.found.clone()
+    }
+}
+
+pub(crate) async fn show(State(context): State<Context>) -> Result<Json<Value>, RestError> {
+    let now = (context.clock)();
+    let board = &context.projections;
+    let Some(database) = &board.database else {
+        return Ok(Json(json!({ "enabled": false, "asOf": now, "chains": [] })));
+    };
+    let served: Vec<u64> = context.served.iter().map(|chain| chain.id).collect();
+    match board.look(now, overview(database, &served)).await {
+        Found::Known { as_of, chains } => {
+            let chains = chains.iter();
+            let chains = chains.filter_map(|chain| about(&context, chain));
+            let chains: Vec<Value> = chains.collect();
+            Ok(Json(
+                json!({ "enabled": true, "asOf": as_of, "chains": chains }),
+            ))
+        }
+        Found::Away { since } => {
+            let message = format!(
+                "the database with projections has not answered for {} s: see that PostgreSQL runs and that \
+                 PG_READONLY_URL or PG_URL leads to it",
+                now.saturating_sub(since)
+            );
+            let code = "DATABASE_UNAVAILABLE";
+            let error = RestError::new(StatusCode::SERVICE_UNAVAILABLE, code, message);
+            Err(error.with("since", since))
+        }
+    }
+}
+
+/// A chain beside what its source says; none where it is not served here.
+fn about(context: &Context, chain: &ChainOverview) -> Option<Value> {
+    let id = u64::try_from(chain.chain_id).ok()?;
+    let source_head = context.served.find(id)?.live.source_head();
+    let seen = chain
+        .last_seen_block
+        .and_then(|block| u64::try_from(block).ok());
+    let behind = source_head.zip(seen);
+    let behind = behind.map(|(head, seen)| head.saturating_sub(seen));
+    let mut shown = serde_json::to_value(chain).ok()?;
+    if let Value::Object(fields) = &mut shown {
+        fields.insert("sourceHead".to_owned(), json!(source_head));
+        fields.insert("headLagBlocks".to_owned(), json!(behind));
+    }
+    Some(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use chronolith_projection::Error;
+    use futures::future::join_all;
+
+    use super::*;
+
+    fn away() -> Error {
+        Error::Unavailable {
+            context: "connect".to_owned(),
+            reason: "nobody answers".to_owned(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_who_look_cost_one_look_a_second() {
+        let (board, looks) = (Board::default(), AtomicUsize::new(0));
+        let look = || async {
+            looks.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            Ok(Vec::new())
+        };
+        for seconds in 1..=3 {
+            let found = join_all((0..100).map(|_| board.look(seconds, look()))).await;
+            let same = |one: &Found| matches!(one, Found::Known { as_of, .. } if *as_of == seconds);
+            assert!(found.iter().all(same));
+            assert_eq!(looks.load(Ordering::SeqCst), seconds as usize);
+            tokio::time::advance(FRESH).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_look_is_not_repeated_soon() {
+        let board = Board::default();
+        let slow = async {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            Ok(Vec::new())
+        };
+        board.look(1, slow).await;
+        tokio::time::advance(Duration::from_secs(19)).await;
+        let found = board.look(20, async { panic!("looked again") }).await;
+        assert!(matches!(found, Found::Known { as_of: 1, .. }));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let found = board.look(21, async { Ok(Vec::new()) }).await;
+        assert!(matches!(found, Found::Known { as_of: 21, .. }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_absence_is_told_from_its_beginning_and_costs_no_more() {
+        let board = Board::default();
+        let since = |found: &Found| match found {
+            Found::Away { since } => Some(*since),
+            Found::Known { .. } => None,
+        };
+        let found = board.look(10, async { Err(away()) }).await;
+        assert_eq!(since(&found), Some(10));
+        // Whoever asks at once is not made to wait for the same failure.
+        let found = board
+            .look(10, async { panic!("looked again at once") })
+            .await;
+        assert_eq!(since(&found), Some(10));
+        tokio::time::advance(FRESH).await;
+        // One that says nothing at all is given up.
+        let found = board.look(12, std::future::pending()).await;
+        assert_eq!(since(&found), Some(10));
+        tokio::time::advance(FRESH).await;
+        let found = board.look(20, async { Ok(Vec::new()) }).await;
+        assert_eq!(since(&found), None);
+        tokio::time::advance(FRESH).await;
+        let found = board.look(30, async { Err(away()) }).await;
+        assert_eq!(since(&found), Some(30));
+    }
+}
