@@ -30,6 +30,7 @@ mod rows;
 mod settle;
 mod setup;
 mod state;
+mod tls;
 mod worker;
 
 pub use database::{Database, READER_ROLE, WRITER_ROLE};
