@@ -39,7 +39,7 @@ pub use feed::{ChainFeed, Live};
 pub use follow::Following;
 pub use months::Month;
 pub use projector::{JOB_BLOCKS, ProjectionSettings, Projector};
-pub use setup::{Passwords, SetUp, latest_version, set_up};
+pub use setup::{Passwords, SetUp, execute, latest_version, set_up};
 pub use state::{ChainState, ProjectionState, resume, state};
 
 /// A chain's id as the database holds it.

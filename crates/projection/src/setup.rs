@@ -51,16 +51,35 @@ pub fn latest_version() -> i32 {
 /// # Errors
 /// The user of this URL may not do that, or nobody answers.
 pub async fn set_up(url: &str, passwords: &Passwords) -> Result<SetUp> {
+    connected(url, async |client| prepare(client, passwords).await).await
+}
+
+/// Executes statements as the user of a URL, each on its own, such as those that make databases.
+///
+/// # Errors
+/// One is refused, or nobody answers.
+pub async fn execute(url: &str, statements: &[&str]) -> Result<()> {
+    let run = async |client: &mut Client| {
+        for statement in statements {
+            client.batch_execute(statement).await.tried("execute")?;
+        }
+        Ok(())
+    };
+    connected(url, run).await
+}
+
+/// Does something over a connection of its own.
+async fn connected<T>(url: &str, work: impl AsyncFnOnce(&mut Client) -> Result<T>) -> Result<T> {
     let target = parse(url)?;
     let connected = target.config.connect(target.tls).await;
     let (mut client, connection) = connected.tried("connect")?;
-    let mut work = Box::pin(prepare(&mut client, passwords)).fuse();
+    let mut work = Box::pin(work(&mut client)).fuse();
     let mut connection = Box::pin(connection).fuse();
     futures::select! {
         done = work => done,
         ended = connection => match ended {
             Ok(()) => work.await,
-            Err(error) => Err(Error::of("set up the database", &error)),
+            Err(error) => Err(Error::of("talk to the database", &error)),
         },
     }
 }

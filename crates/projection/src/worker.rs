@@ -13,6 +13,7 @@ use crate::jobs::{self, Claimer, Job};
 use crate::meters::{self, Counts};
 use crate::project::{Projected, Projection};
 use crate::projector::Projector;
+use crate::settle::Noting;
 
 /// How a job ended.
 enum Ended {
@@ -253,7 +254,11 @@ impl Projector {
         }
         // Last of all: ends of jobs wait for each other here.
         jobs::advance(&tx, (self.chain, projection.name()), job, next).await?;
-        tx.commit().await.tried("write rows")
+        tx.commit().await.tried("write rows")?;
+        match next > job.to {
+            true => self.note_complete(&client, Noting::Works).await,
+            false => Ok(()),
+        }
     }
 }
 
