@@ -83,7 +83,8 @@ fn tables_are_those_of_the_chain_and_of_a_clean_replay() {
         assert!(number(row, 1) > 400, "{row:?}");
         // The writer changed now and then, and rows were dropped.
         assert!(number(row, 5) > 0 && number(row, 6) > 2, "{row:?}");
-        assert_eq!(row[8..11], ["0", "0", "0"], "{row:?}");
+        assert!(number(row, 8) > 20, "{row:?}");
+        assert_eq!(row[9..12], ["0", "0", "0"], "{row:?}");
     }
     // A Portal does not tell of transactions, so that it has no feeds.
     let feeds = rows.iter().filter(|row| number(row, 2) > 300);

@@ -33,7 +33,7 @@ use process::{End, Program};
 use rows::Server;
 use servers::{Servers, Way};
 use tables::Compared;
-use troubles::Troubles;
+use troubles::{NODE, SECOND, Troubles};
 
 /// How many of the blocks come while things go wrong; the others are there before. What is fetched after
 /// that proves nothing.
@@ -143,11 +143,11 @@ fn show_tables(projected: &[(u64, Compared)]) -> Result<()> {
         return Ok(());
     }
     println!(
-        "  seed      fees     feeds  latest  upgrades  dropped  epochs  of second  missing  made up  not as replayed"
+        "  seed      fees     feeds  latest  upgrades  dropped  epochs  of second  writes  missing  made up  not as replayed"
     );
     for (seed, tables) in projected {
         println!(
-            "{seed:>6} {:>9} {:>9} {:>7} {:>9} {:>8} {:>7} {:>10} {:>8} {:>8} {:>16}",
+            "{seed:>6} {:>9} {:>9} {:>7} {:>9} {:>8} {:>7} {:>10} {:>7} {:>8} {:>8} {:>16}",
             tables.fees,
             tables.feeds,
             tables.latest,
@@ -155,6 +155,7 @@ fn show_tables(projected: &[(u64, Compared)]) -> Result<()> {
             tables.dropped,
             tables.epochs,
             tables.by_second,
+            tables.writes,
             tables.missing,
             tables.made_up,
             tables.apart
@@ -193,24 +194,26 @@ async fn one(seed: u64, blocks: u64, server: Option<&Server>) -> Result<Tally> {
         anyhow::Ok(program)
     };
     let Some(server) = server else {
-        let program = write("node", None)?;
+        let program = write(NODE, None)?;
         let lives = lives(&mut chain, &mut servers, (&program, None), &mut random).await?;
         return tally(&mut chain, &servers, &program, lives).await;
     };
     let names = [format!("torture_{seed}"), format!("replay_{seed}")];
     let [ours, clean] = &names;
     let (rows, replayed) = (server.database(ours).await?, server.database(clean).await?);
-    let program = write("node", Some(&rows.url))?;
-    let second = write("second", Some(&rows.url))?;
+    rows.watch().await?;
+    let program = write(NODE, Some(&rows.url_for(NODE)))?;
+    let second = write(SECOND, Some(&rows.url_for(SECOND)))?;
     let mut troubles = Troubles::new((server, &rows), (&program, second), seed);
     let under = (&program, Some(&mut troubles));
     let lives = lives(&mut chain, &mut servers, under, &mut random).await?;
-    troubles.end().await?;
+    let writes = troubles.end().await?;
     let mut tally = tally(&mut chain, &servers, &program, lives).await?;
     tally.injected.extend(troubles.happened());
     write("replay", Some(&replayed.url))?.catch_up().await?;
     let last = chain.node.head().number - chain.confirmations;
     let mut tables = tables::compare(&rows, &replayed, &chain.node, last).await?;
+    tables.writes = writes;
     tables.by_second = troubles.epochs_of_second().await?;
     tally.tables = Some(tables);
     for name in &names {

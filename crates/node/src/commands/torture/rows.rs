@@ -73,6 +73,21 @@ impl Server {
     }
 }
 
+/// Writes down, with every write that needs a lease, who made it and who held that lease.
+const WATCH: &str = "SET ROLE indexer_writer; \
+    CREATE TABLE public.torture_writes (who TEXT, holder TEXT, what TEXT); \
+    CREATE FUNCTION public.torture_watch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+        INSERT INTO public.torture_writes SELECT current_setting('application_name'), \
+            (SELECT regexp_replace(holder, '.*:', '') FROM public.leases \
+             WHERE chain_id = NEW.chain_id AND kind = TG_ARGV[0]), TG_TABLE_NAME; \
+        RETURN NEW; END $$; \
+    CREATE TRIGGER watch AFTER INSERT ON public.pending_blocks \
+        FOR EACH ROW EXECUTE FUNCTION public.torture_watch('writer'); \
+    CREATE TRIGGER watch AFTER INSERT ON public.dropped_blocks \
+        FOR EACH ROW EXECUTE FUNCTION public.torture_watch('finality'); \
+    CREATE TRIGGER watch AFTER UPDATE OF last_safe_block ON public.processing_state \
+        FOR EACH ROW EXECUTE FUNCTION public.torture_watch('finality')";
+
 /// The same server, another database.
 fn with_database(url: &str, name: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
@@ -112,6 +127,45 @@ impl Rows {
         let expire = "UPDATE leases SET expires_at = now() - interval '1 second'";
         self.database.client().await?.execute(expire, &[]).await?;
         Ok(())
+    }
+
+    /// Begins to look who writes.
+    pub(super) async fn watch(&self) -> Result<()> {
+        Ok(execute(&self.url, &[WATCH]).await?)
+    }
+
+    /// The database, for somebody who writes under a name.
+    pub(super) fn url_for(&self, name: &str) -> String {
+        let before = match (self.url.contains("://"), self.url.contains('?')) {
+            (false, _) => " ",
+            (true, true) => "&",
+            (true, false) => "?",
+        };
+        format!("{}{before}application_name={name}", self.url)
+    }
+
+    /// Whether every write that needs a lease was made by whoever held it; `who` has the processes that
+    /// each name stood for. Returns how many writes there were.
+    pub(super) async fn check_writes(&self, who: &[(&str, &[u32])]) -> Result<i64> {
+        let mut rightful = Vec::new();
+        for (name, ids) in who {
+            let ids: Vec<String> = ids.iter().map(|id| format!("'{id}'")).collect();
+            let ids = ids.join(",");
+            rightful.push(format!("(who = '{name}' AND holder IN (NULL,{ids}))"));
+        }
+        let rightful = rightful.join(" OR ");
+        let odd = format!(
+            "SELECT concat_ws(' ', who, 'wrote', what, 'and the lease was of', coalesce(holder, 'nobody')) \
+             FROM torture_writes WHERE ({rightful}) IS NOT TRUE"
+        );
+        let odd = self.texts(&odd).await?;
+        let first = odd.first().cloned().unwrap_or_default();
+        ensure!(
+            odd.is_empty(),
+            "{} writes without a lease: {first}",
+            odd.len()
+        );
+        self.number("SELECT count(*) FROM torture_writes").await
     }
 
     /// Ends the connections of everybody else.

@@ -51,6 +51,8 @@ pub(super) struct Compared {
     /// How often the writer changed, and how often it was the second node.
     pub(super) epochs: i64,
     pub(super) by_second: i64,
+    /// Writes that need a lease, each of which was by whoever held it.
+    pub(super) writes: i64,
     /// Rows that the chain has and the tables do not, and the other way round.
     pub(super) missing: u64,
     pub(super) made_up: u64,

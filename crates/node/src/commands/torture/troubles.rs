@@ -71,6 +71,10 @@ const PAUSE_MS: std::ops::Range<u64> = 50..400;
 const SECOND_LIVES: Duration = Duration::from_secs(3);
 const WORKER_LIVES: Duration = Duration::from_secs(1);
 
+/// What the nodes are called in the database.
+pub(super) const NODE: &str = "node";
+pub(super) const SECOND: &str = "second";
+
 /// Somebody else who writes.
 struct Other {
     program: Program,
@@ -122,6 +126,8 @@ pub(super) struct Troubles<'a> {
     random: StdRng,
     second: Other,
     worker: Other,
+    /// The processes that the node was so far.
+    nodes: Vec<u32>,
     happened: BTreeMap<Trouble, u64>,
 }
 
@@ -145,6 +151,7 @@ impl<'a> Troubles<'a> {
             random: StdRng::seed_from_u64(!seed),
             second: other(second, "run"),
             worker: other(Program::worker_of(node), "work"),
+            nodes: Vec::new(),
             happened: Trouble::ALL
                 .into_iter()
                 .filter(may_happen)
@@ -156,6 +163,7 @@ impl<'a> Troubles<'a> {
     /// Makes trouble for a while; `archived` says whether there is anything to work on yet.
     pub(super) async fn live(&mut self, node: &Child, life: Duration, archived: u64) -> Result<()> {
         let end = Instant::now() + life;
+        self.nodes.push(node.id());
         loop {
             let between = Duration::from_millis(self.random.random_range(BETWEEN_MS));
             if Instant::now() + between >= end {
@@ -226,11 +234,15 @@ impl<'a> Troubles<'a> {
         }
     }
 
-    /// Ends all others, and lets their leases run out.
-    pub(super) async fn end(&mut self) -> Result<()> {
+    /// Ends all others, and lets their leases run out. Returns how many writes there were, each by whoever
+    /// held the lease.
+    pub(super) async fn end(&mut self) -> Result<i64> {
         self.second.kill_after(Duration::ZERO)?;
         self.worker.kill_after(Duration::ZERO)?;
-        self.rows.let_leases_run_out().await
+        let who: [(&str, &[u32]); 2] = [(NODE, &self.nodes), (SECOND, &self.second.ids)];
+        let writes = self.rows.check_writes(&who).await?;
+        self.rows.let_leases_run_out().await?;
+        Ok(writes)
     }
 
     /// How often the second node became the writer.
