@@ -17,9 +17,9 @@ use super::rows::{Rows, Server};
 /// A trouble.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Trouble {
-    /// The node is stopped for a while, and nobody else knows why it is silent.
+    /// A node is stopped for a while, and nobody else knows why it is silent.
     Pause,
-    /// The node is stopped until others may take its leases, and goes on as if nothing had happened.
+    /// A node is stopped until others may take its leases, and goes on as if nothing had happened.
     LongPause,
     /// Leases run out while whoever holds them lives.
     LostLeases,
@@ -129,6 +129,9 @@ pub(super) struct Troubles<'a> {
     /// The processes that the node was so far.
     nodes: Vec<u32>,
     happened: BTreeMap<Trouble, u64>,
+    /// What came of it, as far as is known: blocks that were dropped, and how often the second node wrote.
+    dropped: i64,
+    of_second: i64,
 }
 
 impl<'a> Troubles<'a> {
@@ -157,6 +160,8 @@ impl<'a> Troubles<'a> {
                 .filter(may_happen)
                 .map(|one| (one, 0))
                 .collect(),
+            dropped: 0,
+            of_second: 0,
         }
     }
 
@@ -201,7 +206,11 @@ impl<'a> Troubles<'a> {
         match trouble {
             Trouble::Pause | Trouble::LongPause => {
                 let pause = Duration::from_millis(self.random.random_range(PAUSE_MS));
-                let Some(node) = i32::try_from(node.id()).ok().and_then(Pid::from_raw) else {
+                // Either of the nodes may be the one that writes.
+                let second = self.second.running.as_ref().map(|(child, _)| child.id());
+                let second = second.filter(|_| self.random.random_range(0..2) == 0);
+                let node = second.unwrap_or(node.id());
+                let Some(node) = i32::try_from(node).ok().and_then(Pid::from_raw) else {
                     return Ok(false);
                 };
                 if kill_process(node, Signal::STOP).is_err() {
@@ -228,6 +237,8 @@ impl<'a> Troubles<'a> {
 
     /// The node was killed: mostly so much time passes that others need not wait for its leases.
     pub(super) async fn node_is_dead(&mut self) {
+        self.dropped = self.rows.dropped().await.unwrap_or(self.dropped);
+        self.of_second = self.epochs_of_second().await.unwrap_or(self.of_second);
         if self.random.random_range(0..3) > 0 {
             // Nobody may answer just now; then they have to wait.
             let _ = self.rows.let_leases_run_out().await;
@@ -261,9 +272,16 @@ impl<'a> Troubles<'a> {
             .map(|(trouble, count)| (trouble.name().to_owned(), *count))
     }
 
-    /// What never happened.
+    /// What never happened, or came to nothing.
     pub(super) fn lacking(&self) -> Vec<String> {
         let never = self.happened().filter(|(_, count)| *count == 0);
-        never.map(|(name, _)| name).collect()
+        let mut lacking: Vec<String> = never.map(|(name, _)| name).collect();
+        if self.dropped == 0 {
+            lacking.push("a block that was dropped".to_owned());
+        }
+        if self.of_second == 0 {
+            lacking.push("a second node that wrote".to_owned());
+        }
+        lacking
     }
 }
