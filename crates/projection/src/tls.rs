@@ -148,7 +148,7 @@ fn system_roots() -> Result<RootCertStore> {
     }
 }
 
-/// What to do about a certificate that was refused.
+/// What to do about a server that has no TLS, or a certificate that was refused.
 pub(crate) fn advice(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     let of_rustls = |error: &(dyn std::error::Error + 'static)| -> Option<rustls::Error> {
         let inner = error.downcast_ref::<std::io::Error>();
@@ -158,6 +158,10 @@ pub(crate) fn advice(error: &(dyn std::error::Error + 'static)) -> Option<&'stat
     };
     let mut next = Some(error);
     while let Some(one) = next {
+        // The driver has no other way to say so.
+        if one.to_string() == "server does not support TLS" {
+            return Some("turn it on there, or write sslmode=prefer in the URL");
+        }
         if let Some(rustls::Error::InvalidCertificate(why)) = of_rustls(one) {
             return match why {
                 CertificateError::UnknownIssuer => Some(

@@ -161,7 +161,7 @@ async fn a_server_without_tls_is_refused_where_tls_is_required() {
     assert_eq!(plain, Ok(false));
     let required = url(&server, &user, "127.0.0.1", "sslmode=require");
     let said = is_encrypted(&required).await.unwrap_err();
-    let told = said.contains("does not support TLS") && !said.contains(READER);
+    let told = said.contains("does not support TLS: turn it on there") && !said.contains(READER);
     assert!(told, "{said}");
 }
 

@@ -47,8 +47,10 @@ const FEES_PER_THOUSAND: u32 = 700;
 const JOB_BLOCKS: u64 = 300;
 /// A seed whose faults have not all happened after so many lives has failed.
 const LIVES_MAX: u64 = 100;
-/// How long a life is, in milliseconds.
+/// How long a life is, in milliseconds. Where nothing was archived in one the next is longer, so many times at
+/// the most: on a slow machine a part of history may take longer than a life.
 const LIFE_MS: std::ops::Range<u64> = 1_000..5_000;
+const LONGER_MAX: u64 = 6;
 
 /// What happened under one seed.
 struct Tally {
@@ -299,6 +301,7 @@ async fn lives(
     random: &mut StdRng,
 ) -> Result<Lives> {
     let mut lives = Lives::default();
+    let mut longer = 1;
     for _ in 0..LIVES_MAX {
         let enough = lives.archived >= chain.wanted
             && chain.events.reorgs >= REORGS_MIN
@@ -312,7 +315,7 @@ async fn lives(
             return Ok(lives);
         }
         servers.begin_life(random);
-        let life = random.random_range(LIFE_MS);
+        let life = random.random_range(LIFE_MS) * longer;
         let mut child = program.start(&["run"])?;
         let life = Duration::from_millis(life);
         let trouble = async {
@@ -332,7 +335,12 @@ async fn lives(
             troubles.node_is_dead().await;
         }
         lives.met += program.reorgs_told();
+        let before = lives.archived;
         lives.archived = archived(&program.config).await.unwrap_or(0);
+        longer = match lives.archived > before || before >= chain.wanted {
+            true => 1,
+            false => (longer + 1).min(LONGER_MAX),
+        };
     }
     let Lives {
         kills,
