@@ -267,11 +267,13 @@ pub(crate) enum SimCommand {
     /// wrong as a file of faults says.
     #[command(after_help = SERVE_HELP)]
     Serve(Box<SimServe>),
-    /// Follow a simulated chain through faults, lies, reorgs and SIGKILL, and compare every block.
+    /// Follow a simulated chain through faults, lies, reorgs and SIGKILL, and compare every block and row.
     ///
     /// Each seed is one chain, one choice of faults and limits, and one sequence of events; of three
     /// seeds in a row one is fetched by receipts, one by logs and one from a Portal. It fails on the
-    /// first log that is missing, made up or twice, and when a fault of its list was never injected.
+    /// first log that is missing, made up or twice, and when a fault of its list was never injected. Two
+    /// nodes and a worker project fees and feeds meanwhile, stopped and killed like the database; in the end
+    /// tables are those of a clean replay.
     Torture(Torture),
 }
 
@@ -284,6 +286,16 @@ pub(crate) struct Torture {
     /// How many seeds.
     #[arg(long, default_value_t = 3)]
     pub(crate) seeds: u64,
+    /// A PostgreSQL whose user may make databases, for projections. Without it one of the machine's own
+    /// programs is started, and killed now and then; where there are none, nothing is projected.
+    #[arg(long, value_name = "URL")]
+    pub(crate) database: Option<String>,
+    /// Project nothing.
+    #[arg(long, conflicts_with = "database")]
+    pub(crate) no_projections: bool,
+    /// Blocks that are archived while things go wrong.
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(500..))]
+    pub(crate) blocks: u64,
 }
 
 /// What `sim serve --help` ends with.

@@ -12,11 +12,11 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, SimCommand};
 use crate::progress::LogWriter;
 use crate::traces::Traces;
 
-/// The demo shows what is worth seeing in its own lines.
+/// The demo and the torture show what is worth seeing in their own lines.
 const DEMO_FILTER: &str = "error";
 
 /// Starts the log, and hands spans on where they are wanted. `--log-level` over `RUST_LOG` over `LOG_LEVEL` over `info`.
@@ -41,7 +41,10 @@ fn filter(cli: &Cli, variable: &dyn Fn(&str) -> Option<String>) -> Result<EnvFil
     let flag = cli.log_level.clone().map(|text| ("--log-level", text));
     let of = |name: &'static str| variable(name).map(|text| (name, text));
     let default = match cli.command {
-        Command::Demo { .. } => DEMO_FILTER,
+        Command::Demo { .. }
+        | Command::Sim {
+            what: SimCommand::Torture(_),
+        } => DEMO_FILTER,
         _ => "info",
     };
     let chosen = flag.or_else(|| of("RUST_LOG")).or_else(|| of("LOG_LEVEL"));

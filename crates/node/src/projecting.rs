@@ -110,18 +110,20 @@ pub(crate) async fn projectors(
     chains: &[Arc<Chain>],
 ) -> Result<Vec<Option<Arc<Projector>>>> {
     let mut all = Vec::new();
+    let mut answers = true;
     for chain in chains {
         check_contracts(chain).await?;
         let made = database
             .map(|database| projector(database, chain))
             .transpose()?;
         let made = made.flatten();
-        if let Some(made) = &made {
+        if let (Some(_), Some(database)) = (&made, database) {
+            chain.projected_into.get_or_init(|| database.clone());
+        }
+        // One that does not answer is not asked for every chain: nothing is followed before this ends.
+        if let Some(made) = made.as_ref().filter(|_| answers) {
             let registered = register(made).await;
-            registered.with_context(|| format!("chain {}", chain.settings.name))?;
-            if let Some(database) = database {
-                chain.projected_into.get_or_init(|| database.clone());
-            }
+            answers = registered.with_context(|| format!("chain {}", chain.settings.name))?;
         }
         all.push(made);
     }
@@ -208,15 +210,15 @@ pub(crate) fn who() -> String {
     format!("{machine}:{}", std::process::id())
 }
 
-/// Writes down what there is to project. A database that does not answer is waited for later; one that
-/// does not fit is an error now.
-async fn register(projector: &Projector) -> Result<()> {
+/// Writes down what there is to project; false where the database does not answer, which is waited for
+/// later. One that does not fit is an error now.
+async fn register(projector: &Projector) -> Result<bool> {
     match projector.register(now()).await {
         Err(error) if error.kind() == ErrorKind::Unavailable => {
             tracing::warn!(chain = projector.chain(), %error, "projections wait for the database");
-            Ok(())
+            Ok(false)
         }
-        done => Ok(done?),
+        done => Ok(done.map(|()| true)?),
     }
 }
 

@@ -9,9 +9,6 @@
     reason = "a test may panic, and waits for a program that it cannot see into"
 )]
 
-#[path = "../../projection/tests/adfs/encode.rs"]
-#[allow(dead_code, reason = "each test uses its own part")]
-mod encode;
 #[path = "adfs_anvil/followed.rs"]
 mod followed;
 #[path = "adfs_anvil/ground.rs"]
@@ -24,8 +21,8 @@ mod support;
 
 use std::time::Instant;
 
+use chronolith_sim::evm::adfs::encode::{Row, Value};
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
-use encode::{Row, Value};
 use followed::{All, CONFIRMATIONS, connect, direct, update, update_of, upgrade};
 use ground::{Act, Mined, Sent, Update, Way, sent};
 use oracle::{Tables, assert_storage, difference, stored};

@@ -530,3 +530,38 @@ async fn a_database_without_room_time_or_connections_loses_nothing_and_is_told()
     all.until_whole().await;
     running.stop();
 }
+
+/// A database that takes connections and says nothing holds up the start once, not once for each chain.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_database_does_not_hold_up_every_chain() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://u:p@{}/d", silent.local_addr().unwrap());
+    let (mut servers, mut entries) = (Vec::new(), Vec::new());
+    for chain_id in 31_400..31_403 {
+        let spec = EvmSpec {
+            chain_id,
+            fees: Some(FeesSpec::per_thousand_blocks(500)),
+            ..EvmSpec::tiny(chain_id)
+        };
+        let server = serve(&EvmNode::new(spec, 30), RpcOptions::default()).await;
+        let (name, at) = (format!("sim{chain_id}"), server.url());
+        entries.push(format!(
+            r#"{{ "chainId": {chain_id}, "name": "{name}", "rpcHttp": ["{at}"], "pollMs": 20 {FEES} }}"#
+        ));
+        servers.push(server);
+    }
+    let bench = Bench::new(&[], FEES);
+    let text = std::fs::read_to_string(&bench.config).unwrap();
+    let (before, _) = text.split_once(r#""chains""#).unwrap();
+    let text = format!(r#"{before} "chains": [{}] }}"#, entries.join(","));
+    std::fs::write(&bench.config, text).unwrap();
+    let running = bench.start_with(&["run"], &[("PG_URL", &url)]);
+    bench.wait("the chains are followed", || {
+        bench.log().contains("health and metrics")
+    });
+    let log = bench.log();
+    let (before, _) = log.split_once("health and metrics").unwrap();
+    let waits = before.matches("projections wait for the database").count();
+    assert_eq!(waits, 1, "{log}");
+    running.kill();
+}

@@ -1,6 +1,7 @@
 //! Everything at once: faults, lies, limits, reorgs and SIGKILL, compared block for block and log for
-//! log. Three seeds, one for each way of fetching; twenty-one with
-//! `CHRONOLITH_TORTURE=1`.
+//! log. Three seeds, one for each way of fetching. And with a database: two nodes and a worker that project
+//! the same chain, stopped and killed like the database, compared row for row with the chain and with a
+//! clean replay. With `CHRONOLITH_TORTURE=1` twenty-one seeds, all of them with a database.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -9,13 +10,12 @@
 
 use std::process::Command;
 
-#[test]
-fn nothing_is_missing_made_up_or_twice() {
-    let long = std::env::var("CHRONOLITH_TORTURE").is_ok();
-    let seeds = if long { "21" } else { "3" };
+/// What the program says of seeds that it tortured.
+fn torture(arguments: &[&str]) -> String {
     let program = env!("CARGO_BIN_EXE_chronolith");
     let output = Command::new(program)
-        .args(["sim", "torture", "--seed", "100", "--seeds", seeds])
+        .args(["sim", "torture"])
+        .args(arguments)
         .output()
         .unwrap();
     let (said, failed) = (
@@ -24,26 +24,73 @@ fn nothing_is_missing_made_up_or_twice() {
     );
     println!("{said}");
     assert!(output.status.success(), "{said}\n{failed}");
-    let mut lines = said.lines();
+    said.into_owned()
+}
+
+/// The rows below a heading that has these words, up to an empty line.
+fn table<'a>(said: &'a str, words: &[&str]) -> Vec<Vec<&'a str>> {
+    let split = |line: &'a str| line.split_whitespace().collect::<Vec<&str>>();
+    let mut lines = said.lines().map(split);
+    assert!(
+        lines.any(|heading| heading.starts_with(words)),
+        "no {words:?} in {said}"
+    );
+    lines.take_while(|row| !row.is_empty()).collect()
+}
+
+fn is_long() -> bool {
+    std::env::var("CHRONOLITH_TORTURE").is_ok()
+}
+
+fn number(row: &[&str], at: usize) -> u64 {
+    row[at].parse().unwrap()
+}
+
+#[test]
+fn nothing_is_missing_made_up_or_twice() {
+    let (seeds, more) = match is_long() {
+        true => ("21", [].as_slice()),
+        false => ("3", ["--no-projections"].as_slice()),
+    };
+    let said = torture(&[&["--seed", "100", "--seeds", seeds], more].concat());
     let columns = [
         "seed", "way", "blocks", "logs", "reorgs", "met", "deepest", "kills", "faults",
     ];
-    let heading: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
-    assert_eq!(heading[..9], columns);
-    let rows: Vec<Vec<&str>> = lines
-        .map(|line| line.split_whitespace().collect())
-        .take_while(|row: &Vec<&str>| !row.is_empty())
-        .collect();
+    let rows = table(&said, &columns);
     assert_eq!(rows.len().to_string(), seeds, "{said}");
     for row in &rows {
-        let number = |at: usize| row[at].parse::<u64>().unwrap();
-        assert!(number(2) >= 5_000 && number(3) > 10_000, "{row:?}");
-        assert!(number(4) >= 20 && number(5) >= 1, "{row:?}");
-        assert!(number(6) >= 12 && number(7) >= 3, "{row:?}");
-        assert!(number(8) > 10, "{row:?}");
+        assert!(
+            number(row, 2) >= 5_000 && number(row, 3) > 10_000,
+            "{row:?}"
+        );
+        assert!(number(row, 4) >= 20 && number(row, 5) >= 1, "{row:?}");
+        assert!(number(row, 6) >= 12 && number(row, 7) >= 3, "{row:?}");
+        assert!(number(row, 8) > 10, "{row:?}");
         assert_eq!(row[9..12], ["0", "0", "0"], "{row:?}");
     }
     for way in ["receipts", "logs", "portal"] {
         assert!(rows.iter().any(|row| row[1] == way), "nothing by {way}");
+    }
+}
+
+#[test]
+fn tables_are_those_of_the_chain_and_of_a_clean_replay() {
+    let seeds = if is_long() { "9" } else { "1" };
+    let said = torture(&["--seed", "203", "--seeds", seeds, "--blocks", "800"]);
+    let rows = table(&said, &["seed", "fees", "feeds", "latest", "upgrades"]);
+    assert_eq!(rows.len().to_string(), seeds, "{said}");
+    for row in &rows {
+        assert!(number(row, 1) > 400, "{row:?}");
+        // The writer changed now and then, and rows were dropped.
+        assert!(number(row, 5) > 0 && number(row, 6) > 2, "{row:?}");
+        assert!(number(row, 8) > 20, "{row:?}");
+        assert_eq!(row[9..12], ["0", "0", "0"], "{row:?}");
+    }
+    // A Portal does not tell of transactions, so that it has no feeds.
+    let feeds = rows.iter().filter(|row| number(row, 2) > 300);
+    let feeds = feeds.filter(|row| number(row, 3) > 20 && number(row, 4) > 5);
+    assert!(feeds.count() >= 1, "{said}");
+    for trouble in ["database_kill", "second_node_kill", "node_pause_past"] {
+        assert!(said.contains(trouble), "{said}");
     }
 }

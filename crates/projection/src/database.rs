@@ -1,15 +1,14 @@
 //! Connections to the database: who they are there, and how long they wait.
 
-use std::str::FromStr;
 use std::time::Duration;
 
 use deadpool_postgres::{
     Client, Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime,
 };
 use tokio_postgres::config::TargetSessionAttrs;
-use tokio_postgres::{Config, NoTls};
 
 use crate::error::{Error, Result, Tried as _};
+use crate::tls::Target;
 
 /// The role that owns and writes the tables.
 pub const WRITER_ROLE: &str = "indexer_writer";
@@ -64,9 +63,11 @@ impl Database {
     /// # Errors
     /// The URL is none.
     pub fn writer(url: &str, connections: usize) -> Result<Self> {
-        let mut config = parse(url)?;
-        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        Self::open(config, connections, WRITER_SESSION)
+        let mut target = parse(url)?;
+        target
+            .config
+            .target_session_attrs(TargetSessionAttrs::ReadWrite);
+        Self::open(target, connections, WRITER_SESSION)
     }
 
     /// The database at a URL, for reading. A standby will do.
@@ -77,7 +78,7 @@ impl Database {
         Self::open(parse(url)?, connections, READER_SESSION)
     }
 
-    fn open(config: Config, connections: usize, session: &'static str) -> Result<Self> {
+    fn open(target: Target, connections: usize, session: &'static str) -> Result<Self> {
         let recycling = ManagerConfig {
             recycling_method: RecyclingMethod::Fast,
         };
@@ -87,7 +88,8 @@ impl Database {
                 greeted.map_err(HookError::Backend)
             })
         });
-        let pool = Pool::builder(Manager::from_config(config, NoTls, recycling))
+        let manager = Manager::from_config(target.config, target.tls, recycling);
+        let pool = Pool::builder(manager)
             .max_size(connections.max(1))
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(WAIT_TIMEOUT))
@@ -137,14 +139,10 @@ impl Database {
     }
 }
 
-/// The parser's own message may quote a part of the URL.
-pub(crate) fn parse(url: &str) -> Result<Config> {
-    let mut config = Config::from_str(url).map_err(|_| {
-        let form = "postgres://user:password@host:5432/database";
-        Error::Invalid(format!(
-            "the URL of the database cannot be read: it is of the form {form}"
-        ))
-    })?;
+/// What a URL says, and what is so unless it says otherwise.
+pub(crate) fn parse(url: &str) -> Result<Target> {
+    let mut target = Target::parse(url)?;
+    let config = &mut target.config;
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(CONNECT_TIMEOUT);
     }
@@ -155,5 +153,5 @@ pub(crate) fn parse(url: &str) -> Result<Config> {
     if config.get_application_name().is_none() {
         config.application_name("chronolith");
     }
-    Ok(config)
+    Ok(target)
 }

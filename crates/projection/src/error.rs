@@ -98,10 +98,14 @@ impl Error {
                     false => Self::Refused { context, reason },
                 }
             }
-            None => Self::Unavailable {
-                context,
-                reason: reasons(error),
-            },
+            None => {
+                let mut reason = reasons(error);
+                if let Some(advice) = crate::tls::advice(error) {
+                    reason.push_str(": ");
+                    reason.push_str(advice);
+                }
+                Self::Unavailable { context, reason }
+            }
         }
     }
 }

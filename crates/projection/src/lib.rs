@@ -34,6 +34,7 @@ mod rows;
 mod settle;
 mod setup;
 mod state;
+mod tls;
 mod worker;
 
 pub use database::{Database, READER_ROLE, WRITER_ROLE};
@@ -46,7 +47,7 @@ pub use projector::{JOB_BLOCKS, ProjectionSettings, Projector};
 pub use recent::{FeedLatest, RecentFee};
 pub use reset::{Reset, reset};
 pub use rewind::{Order, TakenBack, rewind};
-pub use setup::{Passwords, SetUp, latest_version, set_up};
+pub use setup::{Passwords, SetUp, execute, latest_version, set_up};
 pub use state::{ChainState, ProjectionState, resume, state};
 
 /// A chain's id as the database holds it.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use chronolith_model::{BlockRef, Hash32};
-use deadpool_postgres::Transaction;
+use deadpool_postgres::{GenericClient, Transaction};
 use tokio_postgres::Row;
 
 use crate::error::{Error, Result, Tried as _};
@@ -36,6 +36,13 @@ pub(crate) struct Known<'a> {
     pub(crate) done: &'a [Done],
     /// Pending blocks that were written.
     pub(crate) pending: &'a BTreeMap<u64, Hash32>,
+}
+
+/// Who notes what is complete.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Noting {
+    Settles,
+    Works,
 }
 
 /// What settling found.
@@ -121,6 +128,7 @@ impl Projector {
             if !forgot {
                 self.skip_done(&tx, head, known.done).await?;
             }
+            self.note_complete(&tx, Noting::Settles).await?;
         }
         tx.commit().await.tried("settle blocks")?;
         let left = verdict.left.iter();
@@ -276,12 +284,28 @@ impl Projector {
 
     async fn move_safe(&self, tx: &Transaction<'_>, head: BlockRef) -> Result<()> {
         const MOVE: &str = "UPDATE processing_state SET last_safe_block = $2, last_safe_hash = $3, \
-            last_seen_block = greatest(last_seen_block, $2), last_backfill_block = coalesce( \
-                (SELECT min(coalesce(complete_through, start_block - 1)) FROM complete_through c \
-                 WHERE c.chain_id = $1), -1) WHERE chain_id = $1";
+            last_seen_block = greatest(last_seen_block, $2) WHERE chain_id = $1";
         let (number, hash) = (head.number as i64, head.hash.as_bytes().as_slice());
         let moved = tx.execute(MOVE, &[&self.chain, &number, &hash]).await;
         moved.tried("move the last safe block").map(|_| ())
+    }
+
+    /// Writes down through which block every projection is complete. A job that ends does so after its
+    /// transaction, since whoever settles locks in the other order: two may then come in any order, and the
+    /// higher one stays. Whoever settles may set it back, where more is projected than before.
+    pub(crate) async fn note_complete(
+        &self,
+        client: &impl GenericClient,
+        by: Noting,
+    ) -> Result<()> {
+        const NOTE: &str = "UPDATE processing_state SET last_backfill_block = c.through FROM ( \
+            SELECT coalesce(min(coalesce(complete_through, start_block - 1)), -1) AS through \
+            FROM complete_through WHERE chain_id = $1) c \
+            WHERE chain_id = $1 AND (last_backfill_block < c.through \
+                OR ($2 AND last_backfill_block > c.through))";
+        let settles = by == Noting::Settles;
+        let noted = client.execute(NOTE, &[&self.chain, &settles]).await;
+        noted.tried("note what is complete").map(|_| ())
     }
 
     /// Blocks that were projected from the tail and are final now need no job.

@@ -1,8 +1,9 @@
 //! `db init`: roles, and tables in the version that this program knows.
 
 use futures::FutureExt as _;
+use postgres_protocol::password::scram_sha_256;
 use serde::Serialize;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
 use crate::database::{READER_ROLE, WRITER_ROLE, parse};
 use crate::error::{Error, Result, Tried as _};
@@ -50,14 +51,35 @@ pub fn latest_version() -> i32 {
 /// # Errors
 /// The user of this URL may not do that, or nobody answers.
 pub async fn set_up(url: &str, passwords: &Passwords) -> Result<SetUp> {
-    let (mut client, connection) = parse(url)?.connect(NoTls).await.tried("connect")?;
-    let mut work = Box::pin(prepare(&mut client, passwords)).fuse();
+    connected(url, async |client| prepare(client, passwords).await).await
+}
+
+/// Executes statements as the user of a URL, each on its own, such as those that make databases.
+///
+/// # Errors
+/// One is refused, or nobody answers.
+pub async fn execute(url: &str, statements: &[&str]) -> Result<()> {
+    let run = async |client: &mut Client| {
+        for statement in statements {
+            client.batch_execute(statement).await.tried("execute")?;
+        }
+        Ok(())
+    };
+    connected(url, run).await
+}
+
+/// Does something over a connection of its own.
+async fn connected<T>(url: &str, work: impl AsyncFnOnce(&mut Client) -> Result<T>) -> Result<T> {
+    let target = parse(url)?;
+    let connected = target.config.connect(target.tls).await;
+    let (mut client, connection) = connected.tried("connect")?;
+    let mut work = Box::pin(work(&mut client)).fuse();
     let mut connection = Box::pin(connection).fuse();
     futures::select! {
         done = work => done,
         ended = connection => match ended {
             Ok(()) => work.await,
-            Err(error) => Err(Error::of("set up the database", &error)),
+            Err(error) => Err(Error::of("talk to the database", &error)),
         },
     }
 }
@@ -128,12 +150,9 @@ async fn make_role(client: &Client, role: &str, password: Option<&str>) -> Resul
         made.tried("create a role (the user must be allowed to)")?;
     }
     if let Some(password) = password {
-        // Statements that define take no parameters: the server itself quotes it.
-        let quoted = client
-            .query_one("SELECT quote_literal($1)", &[&password])
-            .await;
-        let quoted: String = quoted.tried("set a password")?.get(0);
-        let set = format!("ALTER ROLE {role} LOGIN PASSWORD {quoted}");
+        // What the server keeps is made here: statements may be logged. It holds no quote.
+        let verifier = scram_sha_256(password.as_bytes());
+        let set = format!("ALTER ROLE {role} LOGIN PASSWORD '{verifier}'");
         client.batch_execute(&set).await.tried("set a password")?;
     }
     Ok(!known)

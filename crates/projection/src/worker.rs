@@ -14,6 +14,7 @@ use crate::jobs::{self, Claimer, Job};
 use crate::meters::{self, Counts};
 use crate::project::{Projected, Projection};
 use crate::projector::Projector;
+use crate::settle::Noting;
 
 /// How a job ended.
 enum Ended {
@@ -259,7 +260,14 @@ impl Projector {
         }
         // Last of all: ends of jobs wait for each other here.
         jobs::advance(&tx, (self.chain, projection.name()), job, next).await?;
-        tx.commit().await.tried("write rows")
+        tx.commit().await.tried("write rows")?;
+        // The job is done whatever comes of this: whoever settles next notes it too.
+        if next > job.to
+            && let Err(error) = self.note_complete(&client, Noting::Works).await
+        {
+            tracing::debug!(chain = self.chain, %error, "what is complete was not noted");
+        }
+        Ok(())
     }
 }
 

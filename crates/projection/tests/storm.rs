@@ -278,6 +278,9 @@ async fn storm(database: &Database, seed: u64) -> usize {
             jobs::audit_gaps(database, Some(chain.id)).await.unwrap(),
             []
         );
+        let complete = "SELECT last_backfill_block FROM processing_state WHERE chain_id =";
+        let complete = number(database, &format!("{complete} {}", chain.id)).await;
+        assert_eq!(complete, head.map_or(-1, |head| head as i64));
     }
     dropped
 }

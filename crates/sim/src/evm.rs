@@ -4,6 +4,7 @@
 //! are the real functions of it, so that whoever checks them can be tested here. What nobody can
 //! check without executing transactions (state and transactions roots) is made up.
 
+pub mod adfs;
 mod block;
 mod bloom;
 mod chain;

@@ -86,6 +86,12 @@ impl TempPostgres {
         self.start_on(port.unwrap_or_default())
     }
 
+    /// What the server wrote down so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.directory.join("log")).unwrap_or_default()
+    }
+
     fn start_on_a_free_port(&mut self) -> Result<()> {
         let mut outcome = Ok(());
         for _ in 0..START_TRIES {

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use tokio_postgres::{Client, NoTls};
 
-use super::encode::{Row, Value};
 use super::ground::{Act, Ground, Mined, Sent, Update, Way, sent};
 use super::oracle::{Tables, difference, expected, stored};
 use super::support::{Bench, PATIENCE, Running};
+use chronolith_sim::evm::adfs::encode::{Row, Value};
 
 pub const CONFIRMATIONS: u64 = 8;
 

@@ -6,8 +6,8 @@ use std::cell::Cell;
 use alloy_primitives::hex;
 use serde_json::{Value as Json, json};
 
-use super::encode::{Row, Value, accumulated, calldata, numbered};
 use super::support::real_node::RealNode;
+use chronolith_sim::evm::adfs::encode::{Row, Value, accumulated, calldata, numbered};
 
 /// Who deploys and updates, and who upgrades: an upgrade has the same nonce on every fork, and so is the
 /// same transaction wherever it is mined.

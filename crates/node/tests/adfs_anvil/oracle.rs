@@ -7,8 +7,8 @@ use alloy_primitives::{U256, hex};
 use serde_json::{Map, Value as Json, json};
 use tokio_postgres::Client;
 
-use super::encode::{Row, Value, feed_index, row, value};
 use super::ground::{Act, Ground, Mined, MinedTx, UPDATED, Update, Way};
+use chronolith_sim::evm::adfs::encode::{Row, Value, feed_index, row, value};
 
 pub const CHAIN: u64 = 31_337;
 const TABLES: [&str; 7] = [

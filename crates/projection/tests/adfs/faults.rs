@@ -2,7 +2,7 @@
 
 use chronolith_projection::adfs::{Cause, HeaderForm, Limits, Profile, Reason, decode};
 
-use super::encode::{Row, Value, calldata, numbered, row};
+use chronolith_sim::evm::adfs::encode::{Row, Value, calldata, numbered, row};
 
 const LARGEST: usize = 128 << 10;
 

@@ -5,7 +5,7 @@ use chronolith_projection::adfs::{
 };
 use proptest::prelude::*;
 
-use super::encode::{Row, Value, accumulated, calldata, feed_index, numbered};
+use chronolith_sim::evm::adfs::encode::{Row, Value, accumulated, calldata, feed_index, numbered};
 
 const FEED_IDS: u128 = 1 << 115;
 const ROWS: u128 = 1 << 116;

@@ -5,7 +5,6 @@
     reason = "a test may panic"
 )]
 
-mod encode;
 mod faults;
 mod generated;
 mod meaning;

@@ -6,7 +6,7 @@ use chronolith_projection::adfs::{
 };
 use serde_json::json;
 
-use super::encode::{Row, Value, accumulated, calldata, numbered};
+use chronolith_sim::evm::adfs::encode::{Row, Value, accumulated, calldata, numbered};
 
 fn profile() -> Profile {
     Profile::new(HeaderForm::BlockNumber)

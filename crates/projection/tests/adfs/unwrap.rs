@@ -4,7 +4,7 @@ use alloy_primitives::Address;
 use chronolith_projection::adfs::{Call, NotFound, Seen, WRAPPERS_MAX, Wrapper, find};
 use proptest::prelude::*;
 
-use super::encode::{Value, calldata, numbered};
+use chronolith_sim::evm::adfs::encode::{Value, calldata, numbered};
 
 const PROXY: Address = Address::repeat_byte(0xad);
 const SAFE: Address = Address::repeat_byte(0x5a);

@@ -1,8 +1,7 @@
 //! Chains with ADFS transactions: what is sent, the blocks it makes, and the rows it must make. Nothing
 //! here knows the decoder.
 
-#[path = "../adfs/encode.rs"]
-pub mod encode;
+pub use chronolith_sim::evm::adfs::encode;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

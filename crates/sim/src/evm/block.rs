@@ -53,6 +53,8 @@ pub struct EvmTx {
     pub gas_price: u64,
     /// Which logs of the block are its own.
     pub logs: Range<usize>,
+    /// What it was sent with, where anybody reads that.
+    pub input: Vec<u8>,
 }
 
 /// A block with everything that its header commits to.

@@ -10,6 +10,7 @@ use alloy_primitives::{Address, B256};
 use alloy_trie::EMPTY_ROOT_HASH;
 use chronolith_model::{Hash32, Log, Tx};
 
+use super::adfs::{Adfs, AdfsSpec, AdfsTx};
 use super::block::{Content, EvmTx, HeaderFiller, Seal, TxType};
 use super::fees::{self, FeeLog, FeesSpec};
 use super::proxy::Proxy;
@@ -21,6 +22,7 @@ use crate::{ChainSpec, Shape, SimChain};
 pub(super) mod domain {
     pub(in crate::evm) const PROXY: u64 = 104;
     pub(in crate::evm) const FEES: u64 = 105;
+    pub(in crate::evm) const ADFS: u64 = 106;
     pub(super) const BUSY: u64 = 101;
     pub(super) const TXS: u64 = 102;
     pub(super) const HEADER: u64 = 103;
@@ -74,6 +76,8 @@ pub struct EvmSpec {
     pub upgrade_every: u64,
     /// One contract collects fees and tells of them.
     pub fees: Option<FeesSpec>,
+    /// One contract is an oracle of feeds.
+    pub adfs: Option<AdfsSpec>,
 }
 
 impl EvmSpec {
@@ -89,6 +93,7 @@ impl EvmSpec {
             era: Era::Prague,
             upgrade_every: 0,
             fees: None,
+            adfs: None,
         }
     }
 
@@ -168,7 +173,8 @@ impl EvmChain {
         GENESIS_TIME + shown / BLOCK_SECONDS * self.spec.block_seconds
     }
 
-    /// The hash of a transaction, whether or not the block has that many.
+    /// The hash of a transaction, whether or not the block has that many. Those to the oracle of feeds
+    /// have others.
     #[must_use]
     pub fn tx_hash(&self, number: u64, index: u32) -> Hash32 {
         self.content.tx_hash(number, index)
@@ -183,10 +189,38 @@ impl EvmChain {
         }
         self.add_proxy(number, &mut txs, &mut logs);
         self.add_fees(number, &mut txs, &mut logs);
-        Content {
-            txs: self.txs(number, &txs, &logs),
-            logs,
+        let of_adfs = self.adfs_txs(number);
+        for tx in &of_adfs {
+            let (index, hash) = (txs.len() as u32, tx.hash);
+            logs.push(tx.log(index, logs.len() as u32));
+            txs.push(Tx { index, hash });
         }
+        let mut txs = self.txs(number, &txs, &logs);
+        for (tx, made) in txs.iter_mut().rev().zip(of_adfs.iter().rev()) {
+            (tx.to, tx.input) = (Some(made.to()), made.input());
+        }
+        Content { txs, logs }
+    }
+
+    /// Transactions to the oracle of feeds in a block. These are its last ones, each with one log.
+    pub(super) fn adfs_txs(&self, number: u64) -> Vec<AdfsTx> {
+        let Some(spec) = self.spec.adfs else {
+            return Vec::new();
+        };
+        let adfs = Adfs {
+            seed: self.spec.seed,
+            spec,
+            place: &|number| self.place(number),
+        };
+        adfs.txs(number)
+    }
+
+    /// The hashes of a block's transactions, of which it has this many.
+    pub(super) fn tx_hashes(&self, number: u64, count: u32) -> impl Iterator<Item = Hash32> {
+        let of_adfs = self.adfs_txs(number);
+        let others = count.saturating_sub(of_adfs.len() as u32);
+        let others = (0..others).map(move |index| self.tx_hash(number, index));
+        others.chain(of_adfs.into_iter().map(|tx| tx.hash))
     }
 
     /// Where the fee collector is, if there is one.
@@ -211,7 +245,7 @@ impl EvmChain {
         }
     }
 
-    /// What the fee collector emits in a block. These are its last logs.
+    /// What the fee collector emits in a block. Behind it there is nothing but the oracle of feeds.
     pub(super) fn fee_logs(&self, number: u64) -> Vec<FeeLog> {
         match &self.spec.fees {
             Some(spec) if number > 0 => fees::logs(spec, self.spec.seed, self.place(number)),
@@ -321,5 +355,6 @@ fn make_tx(rng: &mut Rng, tx: &Tx, logs: Range<usize>, gas_before: u64) -> EvmTx
         cumulative_gas_used: gas_before + gas_used,
         gas_price: BASE_FEE + BASE_FEE_SPREAD + rng.below(BASE_FEE),
         logs,
+        input: Vec::new(),
     }
 }

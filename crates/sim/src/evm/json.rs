@@ -281,7 +281,7 @@ fn put_tx(out: &mut Vec<u8>, head: &Head, tx: &EvmTx, chain_id: u64) {
         object.raw("accessList", "[]");
         object.quantity("yParity", 0);
     }
-    object.raw("input", "\"0x\"");
+    object.data("input", &tx.input);
     object.quantity("v", 0);
     // Nobody signed.
     object.quantity("r", 1);

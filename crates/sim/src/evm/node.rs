@@ -15,6 +15,7 @@ use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use tokio::sync::broadcast;
 
 use super::EvmBlock;
+use super::adfs::AdfsEvent;
 use super::chain::EvmSpec;
 use super::fees::FeeRow;
 use crate::Oracle;
@@ -150,6 +151,15 @@ impl EvmNode {
         let end = range.end.min(state.head().number + 1);
         let blocks = (range.start..end).into_par_iter();
         blocks.flat_map_iter(|number| state.fees(number)).collect()
+    }
+
+    /// The events of the oracle of feeds in a range, in order, with what they stand for.
+    #[must_use]
+    pub fn adfs(&self, range: BlockRange) -> Vec<AdfsEvent> {
+        let state = self.read();
+        let end = range.end.min(state.head().number + 1);
+        let blocks = (range.start..end).into_par_iter();
+        blocks.flat_map_iter(|number| state.adfs(number)).collect()
     }
 
     /// The clocks of a range, as far as there are any, all of one chain. Content is not made.

@@ -35,6 +35,8 @@ pub(super) struct Events {
 pub(super) struct TorturedChain {
     pub(super) node: EvmNode,
     pub(super) confirmations: u64,
+    /// How many blocks must be archived while things go wrong.
+    pub(super) wanted: u64,
     pub(super) events: Events,
     reorg_percent: u32,
     /// The highest head there ever was: what lies deep enough below it is final for ever.
@@ -43,13 +45,14 @@ pub(super) struct TorturedChain {
 }
 
 impl TorturedChain {
-    pub(super) fn new(node: EvmNode, random: &mut StdRng) -> Self {
+    pub(super) fn new(node: EvmNode, wanted: u64, random: &mut StdRng) -> Self {
         let confirmations = one_of(random, [12, 40, 100]);
         node.set_finalized_depth(confirmations);
         Self {
             highest: node.head().number,
             node,
             confirmations,
+            wanted,
             events: Events::default(),
             reorg_percent: one_of(random, [0, 2, 5]),
             since_reorg: 0,

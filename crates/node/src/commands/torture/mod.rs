@@ -1,41 +1,56 @@
 //! `chronolith sim torture`: everything at once, from a seed.
 //!
 //! Each seed is one chain, one choice of servers, faults and limits, and one sequence of events. The
-//! program is killed again and again while it follows, and in the end its archive must be the chain.
+//! program is killed again and again while it follows, and in the end its archive must be the chain. Where
+//! there is a database, fees and feeds are projected into it all the while, by several programs at once, and
+//! in the end its tables must be those of the chain and of a clean replay.
 
 mod chain;
 mod compare;
 mod process;
+mod rows;
 mod servers;
+mod tables;
+mod troubles;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use chronolith_sim::evm::{EvmNode, EvmSpec};
+use chronolith_sim::evm::adfs::AdfsSpec;
+use chronolith_sim::evm::{EvmNode, EvmSpec, FeesSpec};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::Torture;
 use crate::exit::Exit;
+use crate::hex::hex;
 use chain::{Events, TorturedChain};
 use compare::{Comparison, archived, compare};
 use process::{End, Program};
+use rows::Server;
 use servers::{Servers, Way};
+use tables::Compared;
+use troubles::{NODE, SECOND, Troubles};
 
-/// Blocks before anything is followed, and the least that are archived while things go wrong: what
-/// is fetched after that proves nothing.
-const BLOCKS_FIRST: u64 = 4_900;
-const BLOCKS_MIN: u64 = 5_000;
+/// How many of the blocks come while things go wrong; the others are there before. What is fetched after
+/// that proves nothing.
+const BLOCKS_LIVE: u64 = 100;
 const REORGS_MIN: u64 = 20;
 const KILLS_MIN: u64 = 3;
 /// Blocks from upgrade to upgrade of the chain's proxy.
 const UPGRADE_EVERY: u64 = 97;
+/// What is projected: fees in a thousand blocks, and blocks of a job.
+const FEES_PER_THOUSAND: u32 = 700;
+const JOB_BLOCKS: u64 = 300;
 /// A seed whose faults have not all happened after so many lives has failed.
 const LIVES_MAX: u64 = 100;
-/// How long a life is, in milliseconds.
+/// How long a life is, in milliseconds. Where nothing was archived in one the next is longer, so many times at
+/// the most: on a slow machine a part of history may take longer than a life.
 const LIFE_MS: std::ops::Range<u64> = 1_000..5_000;
+const LONGER_MAX: u64 = 6;
 
 /// What happened under one seed.
 struct Tally {
@@ -43,20 +58,25 @@ struct Tally {
     lives: Lives,
     injected: BTreeMap<String, u64>,
     compared: Comparison,
+    tables: Option<Compared>,
     limits: Option<String>,
 }
 
 pub(crate) async fn torture(asked: &Torture) -> Result<Exit> {
     let seeds = asked.seed..asked.seed.saturating_add(asked.seeds);
     ensure!(!seeds.is_empty(), "--seeds: at least one");
+    let server = match asked.no_projections {
+        true => None,
+        false => Server::start(asked.database.as_deref()).await?,
+    };
     let mut injected: BTreeMap<String, u64> = BTreeMap::new();
-    let mut notes = Vec::new();
+    let (mut notes, mut projected) = (Vec::new(), Vec::new());
     println!(
         "  seed  way         blocks      logs  reorgs    met  deepest  kills  faults  missing  made up  twice  seconds"
     );
     for seed in seeds.clone() {
         let began = Instant::now();
-        let tally = one(seed).await;
+        let tally = one(seed, asked.blocks, server.as_ref()).await;
         let tally = tally.with_context(|| format!("seed {seed} failed"))?;
         show(seed, &tally, began.elapsed());
         for (name, count) in tally.injected {
@@ -67,11 +87,20 @@ pub(crate) async fn torture(asked: &Torture) -> Result<Exit> {
             tally.compared.is_equal(),
             "seed {seed}: the archive is not the chain"
         );
+        projected.extend(tally.tables.map(|tables| (seed, tables)));
+        let last: Option<&(u64, Compared)> = projected.last();
+        if last.is_some_and(|(_, tables)| !tables.is_equal()) {
+            break;
+        }
     }
     println!();
+    show_tables(&projected)?;
     notes.iter().for_each(|note| println!("{note}"));
     let mut expected: BTreeSet<String> = seeds.flat_map(|seed| Way::of(seed).faults()).collect();
     expected.insert(ROLLBACKS.to_owned());
+    if let Some(server) = &server {
+        expected.extend(troubles::names(server.may_die()));
+    }
     for name in &expected {
         let count = injected.get(name).copied().unwrap_or(0);
         println!("{count:>8}  {name}");
@@ -110,28 +139,98 @@ fn show(seed: u64, tally: &Tally, took: Duration) {
     );
 }
 
-async fn one(seed: u64) -> Result<Tally> {
+/// What tables hold that were compared, by seed.
+fn show_tables(projected: &[(u64, Compared)]) -> Result<()> {
+    if projected.is_empty() {
+        return Ok(());
+    }
+    println!(
+        "  seed      fees     feeds  latest  upgrades  dropped  epochs  of second  writes  missing  made up  not as replayed"
+    );
+    for (seed, tables) in projected {
+        println!(
+            "{seed:>6} {:>9} {:>9} {:>7} {:>9} {:>8} {:>7} {:>10} {:>7} {:>8} {:>8} {:>16}",
+            tables.fees,
+            tables.feeds,
+            tables.latest,
+            tables.versions,
+            tables.dropped,
+            tables.epochs,
+            tables.by_second,
+            tables.writes,
+            tables.missing,
+            tables.made_up,
+            tables.apart
+        );
+    }
+    println!();
+    for (seed, tables) in projected {
+        ensure!(
+            tables.is_equal(),
+            "seed {seed}: the tables are not those of the chain"
+        );
+    }
+    Ok(())
+}
+
+async fn one(seed: u64, blocks: u64, server: Option<&Server>) -> Result<Tally> {
     let mut random = StdRng::seed_from_u64(seed);
+    let projects_feeds = server.is_some() && Way::of(seed) != Way::Portal;
     let spec = EvmSpec {
         upgrade_every: UPGRADE_EVERY,
+        fees: server.map(|_| FeesSpec::per_thousand_blocks(FEES_PER_THOUSAND)),
+        adfs: projects_feeds.then_some(AdfsSpec {
+            upgrade_every: UPGRADE_EVERY,
+        }),
         ..EvmSpec::tiny(seed)
     };
-    let mut chain = TorturedChain::new(EvmNode::new(spec, BLOCKS_FIRST), &mut random);
+    let node = EvmNode::new(spec, blocks.saturating_sub(BLOCKS_LIVE));
+    let mut chain = TorturedChain::new(node, blocks, &mut random);
     let mut servers = Servers::start(seed, &chain.node, &mut random).await?;
     let dir = tempfile::tempdir()?;
-    let program = Program::in_dir(dir.path());
-    let mut entry = servers.settings(chain.confirmations);
-    let common = json!({
-        "chainId": chain.node.chain_id(), "name": "torture", "pollMs": 20,
-        "datasets": ["logs", "tx_hashes"],
-    });
-    let fields = entry.as_object_mut().into_iter();
-    let common = common.as_object().cloned().unwrap_or_default();
-    fields.for_each(|fields| fields.extend(common.clone()));
-    let data = dir.path().join("data");
-    let text = json!({ "dataDir": data, "listen": "127.0.0.1:0", "metricsPort": 0, "adminListen": "127.0.0.1:0", "chains": [entry] });
-    std::fs::write(&program.config, text.to_string())?;
-    let lives = lives(&mut chain, &mut servers, &program, &mut random).await?;
+    let entry = entry(&chain, &servers, &spec);
+    let write = |name: &str, url: Option<&str>| {
+        let program = Program::named(dir.path(), name);
+        let text = settings(&dir.path().join(name), &entry, url);
+        std::fs::write(&program.config, text.to_string())?;
+        anyhow::Ok(program)
+    };
+    let Some(server) = server else {
+        let program = write(NODE, None)?;
+        let lives = lives(&mut chain, &mut servers, (&program, None), &mut random).await?;
+        return tally(&mut chain, &servers, &program, lives).await;
+    };
+    let names = [format!("torture_{seed}"), format!("replay_{seed}")];
+    let [ours, clean] = &names;
+    let (rows, replayed) = (server.database(ours).await?, server.database(clean).await?);
+    rows.watch().await?;
+    let program = write(NODE, Some(&rows.url_for(NODE)))?;
+    let second = write(SECOND, Some(&rows.url_for(SECOND)))?;
+    let mut troubles = Troubles::new((server, &rows), (&program, second), seed);
+    let under = (&program, Some(&mut troubles));
+    let lives = lives(&mut chain, &mut servers, under, &mut random).await?;
+    let writes = troubles.end().await?;
+    let mut tally = tally(&mut chain, &servers, &program, lives).await?;
+    tally.injected.extend(troubles.happened());
+    write("replay", Some(&replayed.url))?.catch_up().await?;
+    let last = chain.node.head().number - chain.confirmations;
+    let mut tables = tables::compare(&rows, &replayed, &chain.node, last).await?;
+    tables.writes = writes;
+    tables.by_second = troubles.epochs_of_second().await?;
+    tally.tables = Some(tables);
+    for name in &names {
+        server.remove(name).await?;
+    }
+    Ok(tally)
+}
+
+/// Ends all faults, lets the program catch up, and compares.
+async fn tally(
+    chain: &mut TorturedChain,
+    servers: &Servers,
+    program: &Program,
+    lives: Lives,
+) -> Result<Tally> {
     let mut injected = servers.injected();
     injected.insert(ROLLBACKS.to_owned(), chain.events.rollbacks);
     servers.be_good();
@@ -143,7 +242,44 @@ async fn one(seed: u64) -> Result<Tally> {
         lives,
         injected,
         compared: compare(&program.config, &chain.node, last).await?,
+        tables: None,
         limits: servers.limits(),
+    })
+}
+
+/// The chain as the settings file has it.
+fn entry(chain: &TorturedChain, servers: &Servers, spec: &EvmSpec) -> Value {
+    let mut entry = servers.settings(chain.confirmations);
+    let fees = |fees: FeesSpec| {
+        json!({
+            "contracts": [hex(&fees.contract)], "jobBlocks": JOB_BLOCKS, "jobLeaseTtlMs": 1_000,
+        })
+    };
+    let more = json!({
+        "chainId": chain.node.chain_id(), "name": "torture", "pollMs": 20,
+        "datasets": ["logs", "tx_hashes"], "fees": spec.fees.map(fees),
+        "contractAddress": spec.adfs.map(|_| hex(&AdfsSpec::PROXY)),
+        "topicNames": { "1": "DataFeedsUpdated(uint256)", "2": "DataFeedsUpdated(uint256,address)" },
+    });
+    let more = more.as_object().cloned().unwrap_or_default();
+    let fields = entry.as_object_mut().into_iter();
+    fields.for_each(|fields| fields.extend(more.clone()));
+    entry
+}
+
+/// A settings file; with a database where there is one.
+fn settings(data: &Path, entry: &Value, url: Option<&str>) -> Value {
+    const ANY: &str = "127.0.0.1:0";
+    let [first, second] = AdfsSpec::IMPLEMENTATIONS.map(|one| hex(&one));
+    let accumulators = ["sourceAccumulator", "destinationAccumulator"];
+    json!({
+        "dataDir": data, "listen": ANY, "metricsPort": 0, "adminListen": ANY, "feesListen": ANY,
+        "db": { "url": url, "connections": 4, "workers": 1 },
+        "versions": {
+            "1": { "hasBlockNumber": true }, "2": { "hasBlockNumber": false, "extraFields": accumulators },
+        },
+        "implVersionMap": { first: { "version": 1 }, second: { "version": 2 } },
+        "chains": [entry],
     })
 }
 
@@ -161,37 +297,59 @@ struct Lives {
 async fn lives(
     chain: &mut TorturedChain,
     servers: &mut Servers,
-    program: &Program,
+    (program, mut troubles): (&Program, Option<&mut Troubles<'_>>),
     random: &mut StdRng,
 ) -> Result<Lives> {
     let mut lives = Lives::default();
+    let mut longer = 1;
     for _ in 0..LIVES_MAX {
-        let enough = lives.archived >= BLOCKS_MIN
+        let enough = lives.archived >= chain.wanted
             && chain.events.reorgs >= REORGS_MIN
             && chain.was_deepest()
             && lives.met >= servers.reorgs_met_min()
-            && lives.kills >= KILLS_MIN;
+            && lives.kills >= KILLS_MIN
+            && troubles
+                .as_ref()
+                .is_none_or(|troubles| troubles.lacking().is_empty());
         if enough && servers.did_their_worst() {
             return Ok(lives);
         }
         servers.begin_life(random);
-        let life = random.random_range(LIFE_MS);
+        let life = random.random_range(LIFE_MS) * longer;
         let mut child = program.start(&["run"])?;
         let life = Duration::from_millis(life);
-        chain.live(random, life, lives.archived).await;
-        match program.kill(&mut child)? {
+        let trouble = async {
+            match &mut troubles {
+                None => Ok(()),
+                Some(troubles) => troubles.live(&child, life, lives.archived).await,
+            }
+        };
+        let ((), trouble) = tokio::join!(chain.live(random, life, lives.archived), trouble);
+        let end = program.kill(&mut child);
+        trouble?;
+        match end? {
             End::Killed => lives.kills += 1,
             End::NotStarted => {}
         }
+        if let Some(troubles) = &mut troubles {
+            troubles.node_is_dead().await;
+        }
         lives.met += program.reorgs_told();
+        let before = lives.archived;
         lives.archived = archived(&program.config).await.unwrap_or(0);
+        longer = match lives.archived > before || before >= chain.wanted {
+            true => 1,
+            false => (longer + 1).min(LONGER_MAX),
+        };
     }
     let Lives {
         kills,
         archived,
         met,
     } = lives;
-    let lacking = servers.lacking().join(", ");
+    let mut lacking = servers.lacking();
+    lacking.extend(troubles.into_iter().flat_map(|troubles| troubles.lacking()));
+    let lacking = lacking.join(", ");
     bail!(
         "{LIVES_MAX} lives were not enough: {kills} kills, {archived} blocks archived and {met} reorgs met among faults; never injected: {lacking}"
     )

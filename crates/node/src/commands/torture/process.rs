@@ -11,11 +11,15 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const LAST_LINES: usize = 8;
 /// What a start says that found nobody to ask: no fault of the program.
 const NOBODY_ANSWERS: [&str; 2] = ["no endpoint can be used", "the portal cannot be used"];
+/// What a worker says as well, which has nothing to do without a database.
+const NO_DATABASE: &str = "the database is unavailable";
 
 /// The settings file, and where the program writes.
 pub(super) struct Program {
     pub(super) config: PathBuf,
     pub(super) log: PathBuf,
+    /// Whether a start that finds no database may end.
+    needs_database: bool,
 }
 
 /// How a life ended.
@@ -27,10 +31,21 @@ pub(super) enum End {
 }
 
 impl Program {
-    pub(super) fn in_dir(dir: &Path) -> Self {
+    /// With the settings of this name in a directory.
+    pub(super) fn named(dir: &Path, name: &str) -> Self {
         Self {
-            config: dir.join("chronolith.json"),
-            log: dir.join("log"),
+            config: dir.join(format!("{name}.json")),
+            log: dir.join(format!("{name}.log")),
+            needs_database: false,
+        }
+    }
+
+    /// A worker beside a node.
+    pub(super) fn worker_of(node: &Self) -> Self {
+        Self {
+            config: node.config.clone(),
+            log: node.log.with_extension("worker.log"),
+            needs_database: true,
         }
     }
 
@@ -42,6 +57,8 @@ impl Program {
         command.args(words).arg("--config").arg(&self.config);
         command
             .env_remove("DATA_DIR")
+            .env_remove("PG_URL")
+            .env_remove("PG_READONLY_URL")
             .env("RUST_LOG", "info")
             .stdout(Stdio::null())
             .stderr(log);
@@ -57,7 +74,8 @@ impl Program {
             return Ok(End::Killed);
         };
         let said = self.last_words();
-        if NOBODY_ANSWERS.iter().any(|words| said.contains(words)) {
+        let nobody = NOBODY_ANSWERS.iter().any(|words| said.contains(words));
+        if nobody || (self.needs_database && said.contains(NO_DATABASE)) {
             return Ok(End::NotStarted);
         }
         bail!("the program ended by itself with {status}: {said}")

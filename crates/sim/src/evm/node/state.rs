@@ -8,6 +8,7 @@ use chronolith_model::{BlockClock, BlockRef, Hash32, Log};
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 
 use crate::evm::EvmBlock;
+use crate::evm::adfs::AdfsEvent;
 use crate::evm::block::Seal;
 use crate::evm::chain::{EvmChain, EvmSpec};
 use crate::evm::fees::{FeeLog, FeeRow, Place};
@@ -118,8 +119,9 @@ impl State {
     /// The hashes of a block's transactions; none where there is no such block.
     pub(in crate::evm) fn tx_hashes(&self, number: u64) -> impl Iterator<Item = Hash32> {
         let record = self.record(number);
-        let count = record.map_or(0, |record| record.seal.tx_count);
-        (0..count).filter_map(move |index| Some(record?.chain.tx_hash(number, index)))
+        record
+            .into_iter()
+            .flat_map(move |record| record.chain.tx_hashes(number, record.seal.tx_count))
     }
 
     /// A whole block.
@@ -145,7 +147,8 @@ impl State {
             return Vec::new();
         }
         let logs = record.chain.content(number).logs;
-        let behind_others = logs.len().saturating_sub(made.len());
+        let of_adfs = record.chain.adfs_txs(number).len();
+        let behind_others = logs.len().saturating_sub(made.len() + of_adfs);
         let logs = logs.iter().skip(behind_others);
         let row = |(made, log): (&FeeLog, &Log)| {
             let at = Place {
@@ -155,6 +158,20 @@ impl State {
             Some(made.collected()?.row(self.chain_id(), &clock, at))
         };
         made.iter().zip(logs).filter_map(row).collect()
+    }
+
+    /// The events of the oracle of feeds in a block; none where there is no such block.
+    pub(in crate::evm) fn adfs(&self, number: u64) -> Vec<AdfsEvent> {
+        let Some((record, clock)) = self.record(number).zip(self.clock_at(number)) else {
+            return Vec::new();
+        };
+        let made = record.chain.adfs_txs(number);
+        if made.is_empty() {
+            return Vec::new();
+        }
+        let logs = record.chain.content(number).logs.len() - made.len();
+        let places = made.iter().zip(logs as u32..);
+        places.map(|(tx, at)| tx.event(&clock, at)).collect()
     }
 
     /// Another valid block on the same parent: what a node on a stale fork shows.
