@@ -72,7 +72,7 @@ test-s3: ## the store contract on a real S3 gateway
 	@bash crates/store/tests/s3.sh
 
 test-api: ## requests that follow from the description of the interface: answered as it says
-	@scripts/need cargo cc
+	@scripts/need cargo cc postgres
 	@scripts/phase "interface" scripts/test-api
 
 test-clients: ## ethers, viem, alloy and Ponder, pointed at a node and at Chronolith: the same answers

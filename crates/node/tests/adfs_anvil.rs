@@ -307,6 +307,56 @@ async fn updates_at_the_limits_are_followed_from_a_real_node() {
     assert_eq!(found["quarantine"].len(), 2);
     assert_eq!(found["feed_latest"].len(), 10_001);
     running.stop();
+    // What was refused is in the log, once, with its chain and transaction.
+    let log = all.bench.log();
+    let lines = log
+        .lines()
+        .map(serde_json::from_str::<serde_json::Value>);
+    let lines = lines
+        .filter_map(Result::ok)
+        .map(|line| line["fields"].clone());
+    let told: Vec<_> = lines
+        .filter(|fields| fields["message"] == "a log is not projected")
+        .collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    for fields in told {
+        let tx_hash = fields["tx_hash"].as_str().unwrap();
+        let known = |row: &&String| row.contains(tx_hash.trim_start_matches("0x"));
+        let row = found["quarantine"].iter().find(known);
+        let reason = fields["reason"].as_str().unwrap();
+        assert!(row.is_some_and(|row| row.contains(reason)), "{fields}");
+        assert!(
+            fields["chain"].is_number() && fields["block"].is_number(),
+            "{fields}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn code_that_is_another_stops_the_rows_until_somebody_found_out_why() {
+    let Some(mut all) = All::new().await else {
+        return;
+    };
+    let wrong = format!("0x{}", "01".repeat(32));
+    let right = all.ground.code_hash(2).to_string();
+    all.bench.change(&right, &wrong);
+    let act = |version, number, index| direct(update(version, number, &[(0, index)]));
+    all.mine(&[vec![upgrade(1), act(1, 10, 1)], vec![act(1, 11, 2)]])
+        .await;
+    let running = all.start();
+    all.until_equal("the first version").await;
+    all.mine(&[vec![upgrade(2), act(2, 12, 3)], vec![act(2, 13, 4)]])
+        .await;
+    all.until_paused_by("bytecode", true).await;
+    all.until_equal_of(2, "nothing from the upgrade on").await;
+    let said = all.say(&["projection", "state"]);
+    assert!(said.contains(&right) && said.contains(&wrong), "{said}");
+    running.stop();
+    all.bench.change(&wrong, &right);
+    let running = all.start();
+    all.until_equal("with the code that was meant").await;
+    all.until_paused_by("bytecode", false).await;
+    running.stop();
 }
 
 /// The contract itself says the same, but for the value whose calldata is not known.

@@ -167,12 +167,17 @@ impl All {
 
     /// Waits until the projection stands still for want of a version, or does not.
     pub async fn until_paused(&self, paused: bool) {
-        let read = "SELECT coalesce(bool_or(paused_reason = 'unknownImplementation'), false) \
+        self.until_paused_by("unknownImplementation", paused).await;
+    }
+
+    /// The same for a reason.
+    pub async fn until_paused_by(&self, reason: &str, paused: bool) {
+        let read = "SELECT coalesce(bool_or(paused_reason = $1), false) \
             FROM projections WHERE projection = 'adfs'";
         let began = Instant::now();
         while self
             .client
-            .query_one(read, &[])
+            .query_one(read, &[&reason])
             .await
             .unwrap()
             .get::<_, bool>(0)
