@@ -7,6 +7,8 @@
 
 mod support;
 
+use chronolith_model::Order;
+use chronolith_projection::fees::{FeeAsked, FeeFilter};
 use chronolith_projection::{Database, Month, fees, partitions};
 use support::{GENESIS_TIME, database, number};
 
@@ -77,6 +79,88 @@ async fn every_page_is_its_part_of_all_rows() {
     }
     let none = fees::page(&database, 1, 1, 100).await.unwrap();
     assert_eq!((none.total, none.rows.len()), (0, 0));
+}
+
+/// More events than are read in order: tokens that are everywhere, at both ends, in the middle, nowhere.
+async fn fill_tokens(database: &Database) {
+    let month = Month::of(GENESIS_TIME).plus(1);
+    partitions::create(database, &[CHAIN], month).await.unwrap();
+    let sql = "INSERT INTO chains VALUES (31337, 'one'); \
+        INSERT INTO processing_state (chain_id, last_seen_block, last_safe_block) VALUES (31337, 239999, 239999); \
+        INSERT INTO projections (chain_id, projection, start_block, next_block, settings) \
+            VALUES (31337, 'fees', 0, 240000, '{}'); \
+        INSERT INTO fee_event_rows (chain_id, block_number, block_hash, block_timestamp, tx_hash, log_index, \
+            position, event, contract, token, integrator, integrator_fee, lifi_fee) \
+        SELECT 31337, block, sha256(int8send(block)), to_timestamp(1709337600 + block * 10), \
+            sha256(int8send(-block)), 0, 0, 'FeesCollected', substr(sha256('a'), 1, 20), \
+            substr(sha256(CASE WHEN block % 200000 < 3 THEN 'ends' WHEN block BETWEEN 120000 AND 120040 THEN \
+                'middle' WHEN block % 1000 = 7 THEN 'everywhere' ELSE 'most' END::bytea), 1, 20), \
+            substr(sha256('c'), 1, 20), 1, 2 \
+        FROM generate_series(0::bigint, 239999) block; \
+        INSERT INTO dropped_blocks SELECT chain_id, block_hash, block_number, block_timestamp \
+            FROM fee_event_rows WHERE block_number IN (1, 120020, 7007)";
+    let client = database.client().await.unwrap();
+    client.batch_execute(sql).await.unwrap();
+    client
+        .batch_execute("VACUUM ANALYZE fee_event_rows")
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_found_wherever_it_is() {
+    let (_server, database) = database().await;
+    fill_tokens(&database).await;
+    let client = database.client().await.unwrap();
+    for (name, rows) in [
+        ("ends", 5),
+        ("middle", 40),
+        ("everywhere", 238),
+        ("nowhere", 0),
+    ] {
+        let truth = "SELECT block_number, substr(sha256($1), 1, 20) FROM fee_event_rows \
+            WHERE token = substr(sha256($1), 1, 20) AND block_number NOT IN (1, 120020, 7007) ORDER BY 1";
+        let truth = client.query(truth, &[&name.as_bytes()]).await.unwrap();
+        assert_eq!(truth.len(), rows, "{name}");
+        let token = "SELECT substr(sha256($1), 1, 20)";
+        let token = client.query_one(token, &[&name.as_bytes()]).await.unwrap();
+        let token: Vec<u8> = token.get(0);
+        let mut blocks: Vec<u64> = truth
+            .iter()
+            .map(|row| row.get::<_, i64>(0) as u64)
+            .collect();
+        for order in [Order::Ascending, Order::Descending] {
+            let mut asked = FeeAsked {
+                filter: FeeFilter {
+                    token: Some(token.as_slice().try_into().unwrap()),
+                    ..FeeFilter::default()
+                },
+                order,
+                limit: 30,
+                after: None,
+            };
+            let mut found = Vec::new();
+            loop {
+                let part = fees::list(&database, &asked).await.unwrap();
+                found.extend(part.items.iter().map(|row| row.at.block));
+                asked.after = part.next;
+                if part.next.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(found, blocks, "{name} {order:?}");
+            let sums = FeeAsked {
+                filter: asked.filter.clone(),
+                order,
+                limit: 1_000,
+                after: None,
+            };
+            let sums = fees::totals(&database, &sums).await.unwrap();
+            let events: u64 = sums.items.iter().map(|sum| sum.events).sum();
+            assert_eq!(events, rows as u64, "{name} {order:?}");
+            blocks.reverse();
+        }
+    }
 }
 
 /// Rows of the view that have another status than their block, by the three lines of the definition.

@@ -4,6 +4,7 @@ mod coverage;
 mod event;
 mod filter;
 mod known;
+mod near;
 mod pages;
 mod query;
 mod totals;

@@ -11,6 +11,7 @@ use tokio_postgres::Row;
 
 use super::coverage::{self, FeeCoverage, snapshot};
 use super::filter::{Address, Conditions, FeeFilter, FeeStatus, number};
+use super::near::Part;
 use crate::database::Database;
 use crate::error::{Result, Tried as _};
 
@@ -128,7 +129,25 @@ async fn of_chain(
     chain: &FeeCoverage,
     wanted: usize,
 ) -> Result<Vec<FeeRow>> {
+    let after = asked.after.filter(|after| after.chain == chain.chain);
+    let from = (asked.order, after.map(|after| after.block));
+    let mut rows = Vec::new();
+    for part in Part::of(tx, &asked.filter, chain, from).await? {
+        if rows.len() < wanted {
+            rows.extend(of_part(tx, asked, chain, (part, wanted - rows.len())).await?);
+        }
+    }
+    Ok(rows)
+}
+
+async fn of_part(
+    tx: &Transaction<'_>,
+    asked: &FeeAsked<FeePosition>,
+    chain: &FeeCoverage,
+    (part, wanted): (Part, usize),
+) -> Result<Vec<FeeRow>> {
     let mut conditions = Conditions::of(&asked.filter, chain)?;
+    part.narrow(tx, &mut conditions, asked.order).await?;
     let (direction, beyond) = direction(asked.order);
     if let Some(after) = asked.after.filter(|after| after.chain == chain.chain) {
         let place = [
