@@ -309,9 +309,7 @@ async fn updates_at_the_limits_are_followed_from_a_real_node() {
     running.stop();
     // What was refused is in the log, once, with its chain and transaction.
     let log = all.bench.log();
-    let lines = log
-        .lines()
-        .map(serde_json::from_str::<serde_json::Value>);
+    let lines = log.lines().map(serde_json::from_str::<serde_json::Value>);
     let lines = lines
         .filter_map(Result::ok)
         .map(|line| line["fields"].clone());

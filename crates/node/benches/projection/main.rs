@@ -7,7 +7,8 @@
 //! so, not the side. Then every row is compared with what the chain was made from. Absolute times say
 //! little about another machine; the ratios are what counts.
 //!
-//! Beside that race: what projections cost in memory, how late new rows are, and what confirming costs.
+//! Beside that race: what projections cost in memory, how late new rows are, what confirming costs, and how
+//! fast consumers are answered. These have sizes of their own, whatever the scale is.
 
 mod bare;
 mod confirm;
@@ -21,6 +22,7 @@ mod memory;
 mod ours;
 mod ponder;
 mod process;
+mod queries;
 mod race;
 mod table;
 mod workload;
@@ -36,7 +38,7 @@ use crate::workload::{Chain, WORKLOADS};
 
 const SIDES: [&str; 4] = ["bare", "memory", "ours", "ponder"];
 /// What has a chain of its own.
-const APART: [&str; 2] = ["confirm", "latency"];
+const APART: [&str; 3] = ["confirm", "latency", "queries"];
 /// What projections are measured in memory with.
 const MEMORY_WORKLOAD: &str = "dense";
 /// Connections that bare COPY is tried with: the faster one counts.
@@ -130,6 +132,9 @@ fn main() -> Result<ExitCode> {
         }
         if asked.wants_apart("confirm") {
             confirm::run(&server).await.context("confirm")?;
+        }
+        if asked.wants_apart("queries") {
+            queries::run(&server).await.context("queries")?;
         }
         Ok(verdict.exit())
     })

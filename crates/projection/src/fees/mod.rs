@@ -4,6 +4,8 @@ mod coverage;
 mod event;
 mod filter;
 mod known;
+mod near;
+mod pages;
 mod query;
 mod totals;
 
@@ -20,7 +22,8 @@ use crate::rows::{Rows, Table};
 pub use coverage::{FeeCoverage, coverage};
 pub use filter::{Address, FeeFilter, FeeStatus, event_named};
 pub use known::known_contracts;
-pub use query::{FeeAsked, FeeList, FeePage, FeePosition, FeeRow, list, page};
+pub use pages::{FeePage, page};
+pub use query::{FeeAsked, FeeList, FeePosition, FeeRow, list};
 pub use totals::{FeeTotal, TotalPosition, totals};
 
 const TABLE: Table = Table {

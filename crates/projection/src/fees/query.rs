@@ -1,4 +1,4 @@
-//! Reading fee events: the pages of the fee document, and lists with filters and a cursor.
+//! Reading fee events: lists with filters and a cursor.
 //!
 //! All statements of an answer see one moment, so that a page, its total and what it is whole of fit
 //! together. A list goes chain by chain in the order of their ids: in each the rows come by block, log
@@ -11,6 +11,7 @@ use tokio_postgres::Row;
 
 use super::coverage::{self, FeeCoverage, snapshot};
 use super::filter::{Address, Conditions, FeeFilter, FeeStatus, number};
+use super::near::Part;
 use crate::database::Database;
 use crate::error::{Result, Tried as _};
 
@@ -60,15 +61,6 @@ pub struct FeePosition {
     pub block_hash: Hash32,
 }
 
-/// A page of the fee document.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FeePage {
-    /// The events, newest first.
-    pub rows: Vec<FeeRow>,
-    /// How many there are on all pages.
-    pub total: u64,
-}
-
 /// What is asked of a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FeeAsked<Position> {
@@ -93,66 +85,10 @@ pub struct FeeList<Item, Position> {
     pub coverage: Vec<FeeCoverage>,
 }
 
-const COLUMNS: &str = "chain_id, block_number, log_index, position, block_hash, \
+pub(super) const COLUMNS: &str = "chain_id, block_number, log_index, position, block_hash, \
     floor(extract(epoch FROM block_timestamp))::bigint, tx_hash, event::text, contract, token, \
     integrator, integrator_fee::text, lifi_fee::text, recipient, amount::text, \
     floor(extract(epoch FROM created_at) * 1000)::bigint, status::text";
-
-/// A page of collected fees as the fee document has it: pages are counted from 1, newest events first,
-/// none of a dropped block.
-///
-/// # Errors
-/// The database does not answer.
-pub async fn page(database: &Database, chain: u64, page: u64, limit: u32) -> Result<FeePage> {
-    // All of them less those of dropped blocks: the few are found by index, and the many need no join.
-    const TOTAL: &str = "\
-        SELECT (SELECT count(*) FROM fee_event_rows WHERE chain_id = $1 AND event = 'FeesCollected') \
-        - (SELECT count(*) FROM dropped_blocks d JOIN fee_event_rows r \
-            ON r.chain_id = d.chain_id AND r.block_number = d.block_number \
-            AND r.block_hash = d.block_hash WHERE d.chain_id = $1 AND r.event = 'FeesCollected')";
-    let (mut client, chain) = (database.client().await?, number(chain));
-    let tx = snapshot(&mut client).await?;
-    let total = tx.query_one(TOTAL, &[&chain]).await.tried("count fees")?;
-    let total: i64 = total.get(0);
-    let skipped = number(page.saturating_sub(1).saturating_mul(u64::from(limit)));
-    let rows = of_page(&tx, (chain, total), skipped, i64::from(limit)).await?;
-    tx.commit().await.tried("read a page of fees")?;
-    Ok(FeePage {
-        rows,
-        total: total.try_into().unwrap_or(0),
-    })
-}
-
-/// The rows of a page. What is skipped is read all the same, so it is counted from the nearer end.
-async fn of_page(
-    tx: &Transaction<'_>,
-    (chain, total): (i64, i64),
-    skipped: i64,
-    limit: i64,
-) -> Result<Vec<FeeRow>> {
-    let left = total.saturating_sub(skipped);
-    if left <= 0 {
-        return Ok(Vec::new());
-    }
-    let is_near_end = left < skipped;
-    let (order, skipped, limit) = match is_near_end {
-        true => (Order::Ascending, (left - limit).max(0), left.min(limit)),
-        false => (Order::Descending, skipped, limit),
-    };
-    let (direction, _) = direction(order);
-    let read = format!(
-        "SELECT {COLUMNS} FROM fee_events WHERE chain_id = $1 AND event = 'FeesCollected' \
-         AND status <> 'dropped' ORDER BY block_number {direction}, log_index {direction}, \
-         position {direction} LIMIT $2 OFFSET $3"
-    );
-    let rows = tx.query(&read, &[&chain, &limit, &skipped]).await;
-    let rows = rows.tried("read a page of fees")?;
-    let mut rows: Vec<FeeRow> = rows.iter().map(shown).collect();
-    if is_near_end {
-        rows.reverse();
-    }
-    Ok(rows)
-}
 
 /// Events by filter, in parts that follow each other without skip or duplicate, whatever is written
 /// meanwhile.
@@ -193,7 +129,25 @@ async fn of_chain(
     chain: &FeeCoverage,
     wanted: usize,
 ) -> Result<Vec<FeeRow>> {
+    let after = asked.after.filter(|after| after.chain == chain.chain);
+    let from = (asked.order, after.map(|after| after.block));
+    let mut rows = Vec::new();
+    for part in Part::of(tx, &asked.filter, chain, from).await? {
+        if rows.len() < wanted {
+            rows.extend(of_part(tx, asked, chain, (part, wanted - rows.len())).await?);
+        }
+    }
+    Ok(rows)
+}
+
+async fn of_part(
+    tx: &Transaction<'_>,
+    asked: &FeeAsked<FeePosition>,
+    chain: &FeeCoverage,
+    (part, wanted): (Part, usize),
+) -> Result<Vec<FeeRow>> {
     let mut conditions = Conditions::of(&asked.filter, chain)?;
+    part.narrow(tx, &mut conditions, asked.order).await?;
     let (direction, beyond) = direction(asked.order);
     if let Some(after) = asked.after.filter(|after| after.chain == chain.chain) {
         let place = [
@@ -226,7 +180,7 @@ pub(super) fn direction(order: Order) -> (&'static str, &'static str) {
 }
 
 /// Lengths and signs are what the table lets in.
-fn shown(row: &Row) -> FeeRow {
+pub(super) fn shown(row: &Row) -> FeeRow {
     let int8 = |at: usize| u64::try_from(row.get::<_, i64>(at)).unwrap_or(0);
     let int4 = |at: usize| u32::try_from(row.get::<_, i32>(at)).unwrap_or(0);
     let hash = |at: usize| Hash32::from_slice(row.get(at)).unwrap_or_default();

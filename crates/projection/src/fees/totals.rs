@@ -9,6 +9,7 @@ use tokio_postgres::Row;
 
 use super::coverage::{self, FeeCoverage, snapshot};
 use super::filter::{Address, Conditions, event_named, number};
+use super::near::Part;
 use super::query::{FeeAsked, FeeList, address, direction};
 use crate::database::Database;
 use crate::error::{Result, Tried as _};
@@ -135,18 +136,23 @@ async fn next_event(
     chain: &FeeCoverage,
     left: Left,
 ) -> Result<Option<u64>> {
-    let mut conditions = Conditions::of(&asked.filter, chain)?;
-    conditions.since_time(left.from);
-    conditions.until_time(left.until);
     let (direction, _) = direction(asked.order);
-    let read = format!(
-        "SELECT floor(extract(epoch FROM block_timestamp))::bigint FROM fee_events WHERE {} \
-         ORDER BY block_number {direction}, log_index {direction} LIMIT 1",
-        conditions.sql()
-    );
-    let row = tx.query_opt(&read, &conditions.values()).await;
-    let time = row.tried("look for fees")?.map(|row| row.get::<_, i64>(0));
-    Ok(time.and_then(|time| u64::try_from(time).ok()))
+    for part in Part::of(tx, &asked.filter, chain, (asked.order, None)).await? {
+        let mut conditions = Conditions::of(&asked.filter, chain)?;
+        conditions.since_time(left.from);
+        conditions.until_time(left.until);
+        part.narrow(tx, &mut conditions, asked.order).await?;
+        let read = format!(
+            "SELECT floor(extract(epoch FROM block_timestamp))::bigint FROM fee_events WHERE {} \
+             ORDER BY block_number {direction}, log_index {direction} LIMIT 1",
+            conditions.sql()
+        );
+        let row = tx.query_opt(&read, &conditions.values()).await;
+        if let Some(row) = row.tried("look for fees")? {
+            return Ok(u64::try_from(row.get::<_, i64>(0)).ok());
+        }
+    }
+    Ok(None)
 }
 
 async fn of_window(
