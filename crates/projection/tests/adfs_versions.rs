@@ -115,6 +115,13 @@ async fn code_is_compared_before_a_row_is_made_of_it() {
     one.note_code(&FIRST, Some([1; 32])).await.unwrap();
     one.note_code(&SECOND, Some([8; 32])).await.unwrap();
     followed(&one).await;
+    // The job would be tried again after a while.
+    let client = database.client().await.unwrap();
+    let now = client
+        .execute("UPDATE jobs SET retry_at = now()", &[])
+        .await;
+    assert_eq!(now.unwrap(), 1);
+    while one.work().await.unwrap() {}
     assert_eq!(paused(&database, "bytecode").await, 1);
     let said = "SELECT count(*) FROM projections WHERE paused_detail LIKE '%expectedBytecodeHash says 0x0707%'";
     assert_eq!(number(&database, said).await, 1);
@@ -123,12 +130,6 @@ async fn code_is_compared_before_a_row_is_made_of_it() {
     known.code_hashes = [(SECOND, [8; 32])].into();
     let two = started(&database, &chain, known).await;
     followed(&two).await;
-    // The job would be tried again after a while.
-    let client = database.client().await.unwrap();
-    let now = client
-        .execute("UPDATE jobs SET retry_at = now()", &[])
-        .await;
-    assert_eq!(now.unwrap(), 1);
     while two.work().await.unwrap() {}
     assert_eq!(paused(&database, "bytecode").await, 0);
     let all = stored(&database, 3).await;
@@ -230,4 +231,23 @@ async fn what_is_in_force_counts_before_its_upgrade_is_written_down() {
     started(&database, &chain, named.clone()).await;
     named.implementations.remove(&STRANGER);
     refused(&database, &chain, named, "made with other settings").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn history_below_an_unknown_implementation_is_projected_whoever_meets_it_first() {
+    let (_server, database) = database().await;
+    let chain = TestChain::new(7).await;
+    chain.send(0, &[direct(1, Act::Upgrade(FIRST))]);
+    chain.send(0, &[direct(2, update(1, 1, &[(0, 1)]))]);
+    chain.send(0, &[direct(3, Act::Upgrade(STRANGER))]);
+    chain.finalize(2).await;
+    chain.send(0, &[direct(4, update(1, 2, &[(0, 2)]))]);
+    let one = started(&database, &chain, settings()).await;
+    // The newest block is met first, and is left alone.
+    followed(&one).await;
+    assert_eq!(paused(&database, "unknownImplementation").await, 0);
+    while one.work().await.unwrap() {}
+    assert_eq!(paused(&database, "unknownImplementation").await, 1);
+    let all = stored(&database, 7).await;
+    assert_eq!((all.events.len(), all.upgrades.len()), (1, 1));
 }

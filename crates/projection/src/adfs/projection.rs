@@ -170,18 +170,18 @@ impl Adfs {
     /// The version in force at each log of a block, or why nobody knows.
     async fn events<'a>(
         &'a self,
-        timeline: &Timeline,
+        (timeline, head): (&Timeline, Option<u64>),
         said: &Said,
         block: &'a [Found<'a>],
     ) -> Result<Outcome<'a>> {
+        let is_final = |block: u64| head.is_some_and(|head| block <= head);
         let mut events = Vec::new();
         for found in block {
             let number = found.block.number;
             // An upgrade brings its own version with it.
-            let implementation = upgraded(found.log).or_else(|| {
-                let epoch = timeline.at(number, found.log.log_index());
-                epoch.map(|epoch| epoch.implementation)
-            });
+            let own = upgraded(found.log);
+            let epoch = timeline.at(number, found.log.log_index());
+            let implementation = own.or(epoch.map(|epoch| epoch.implementation));
             let standing = match &implementation {
                 Some(implementation) => self.standing(said, (number, implementation)).await?,
                 None => self.standing_at_first(said, number).await?,
@@ -189,7 +189,14 @@ impl Adfs {
             match standing {
                 Standing::Known(version) => events.push(Event { found, version }),
                 Standing::NoCode => return Ok(Outcome::NotYet),
-                Standing::Stop(pause) => return Ok(Outcome::Stop(pause)),
+                Standing::Stop(pause) => {
+                    // One that is final stops whoever projects its block, behind everything below it.
+                    let is_left = epoch.is_some_and(|epoch| is_final(epoch.block));
+                    return Ok(match own.is_none() && is_left && !is_final(number) {
+                        true => Outcome::NotYet,
+                        false => Outcome::Stop(pause),
+                    });
+                }
             }
         }
         Ok(Outcome::Events(events))
@@ -331,6 +338,7 @@ impl Projection for Adfs {
             ..Projected::default()
         };
         let said = Said::default();
+        let head = moment.head().map(|head| head.number);
         let last = found.last().map_or(0, |one| one.block.number);
         let Some(timeline) = self.upgrades.through(moment, last).await? else {
             return Ok(not_yet());
@@ -344,7 +352,7 @@ impl Projection for Adfs {
                     ..Projected::default()
                 });
             }
-            let events = match self.events(&timeline, &said, block).await? {
+            let events = match self.events((&timeline, head), &said, block).await? {
                 Outcome::Events(events) => events,
                 Outcome::NotYet => return Ok(not_yet()),
                 Outcome::Stop(pause) => {
