@@ -193,14 +193,12 @@ pub(crate) async fn take_back(
     chain: &ChainSettings,
     reason: &str,
 ) -> Result<TakenBack> {
-    let pinned = archive.pin();
-    let pinned = pinned.with_context(|| format!("chain {} has no archive", chain.name))?;
     let operator = who();
     let order = Order {
         operator: &operator,
         reason,
     };
-    Ok(chronolith_projection::rewind(database, chain.chain_id, &pinned, order).await?)
+    Ok(chronolith_projection::rewind(database, chain.chain_id, archive, order).await?)
 }
 
 /// This process, as it is named where it holds something.

@@ -3,7 +3,7 @@
 //! Rows stay. Their blocks are dropped, and whichever of them the chain has again when it gets there is
 //! taken back as any other block is. Nothing of it happens by itself: somebody decided it, and is named.
 
-use chronolith_archive::Pinned;
+use chronolith_archive::{Archive, Pinned};
 use chronolith_model::{BlockRef, Hash32};
 use deadpool_postgres::Transaction;
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,7 @@ pub struct TakenBack {
 pub async fn rewind(
     database: &Database,
     chain: u64,
-    archive: &Pinned,
+    archive: &Archive,
     order: Order<'_>,
 ) -> Result<TakenBack> {
     let chain = chain_id(chain)?;
@@ -76,20 +76,26 @@ pub async fn rewind(
 async fn rewind_once(
     database: &Database,
     chain: i64,
-    archive: &Pinned,
+    archive: &Archive,
     order: Order<'_>,
 ) -> Result<TakenBack> {
     const SAFE: &str = "SELECT last_safe_block, last_safe_hash FROM processing_state \
         WHERE chain_id = $1 FOR UPDATE";
     let mut client = database.client().await?;
     let tx = client.transaction().await.tried("begin")?;
-    let patience = "SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = '10min'";
+    // The archive may be far away, and is read while the transaction is open.
+    let patience = "SET LOCAL lock_timeout = '10s'; SET LOCAL statement_timeout = '10min'; \
+        SET LOCAL idle_in_transaction_session_timeout = '5min'";
     tx.batch_execute(patience).await.tried("take back")?;
     // Whoever saw the archive as it was before settles nothing more.
     fence(&tx, chain).await?;
     let safe = tx.query_opt(SAFE, &[&chain]).await.tried("take back")?;
     let (safe_before, safe_hash): (i64, Option<Vec<u8>>) =
         safe.map_or((-1, None), |row| (row.get(0), row.get(1)));
+    // As it is now: nobody settles any more blocks until this ends.
+    archive.refresh().await?;
+    let none = || Error::Conflict("there is no archive".to_owned());
+    let archive = &archive.pin().ok_or_else(none)?;
     let is_there = match safe_hash {
         Some(hash) => is_at(archive, safe_before, &hash).await?,
         None => true,

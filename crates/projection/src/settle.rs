@@ -301,7 +301,7 @@ impl Projector {
         const NOTE: &str = "UPDATE processing_state SET last_backfill_block = c.through FROM ( \
             SELECT coalesce(min(coalesce(complete_through, start_block - 1)), -1) AS through \
             FROM complete_through WHERE chain_id = $1) c \
-            WHERE chain_id = $1 AND (last_backfill_block < c.through \
+            WHERE chain_id = $1 AND c.through <= last_safe_block AND (last_backfill_block < c.through \
                 OR ($2 AND last_backfill_block > c.through))";
         let settles = by == Noting::Settles;
         let noted = client.execute(NOTE, &[&self.chain, &settles]).await;

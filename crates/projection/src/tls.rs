@@ -47,8 +47,14 @@ impl Target {
         }
         // A socket of this machine needs no TLS, and servers offer none there.
         let is_socket = |host: &Host| matches!(host, Host::Unix(_));
-        if !config.get_hosts().is_empty() && config.get_hosts().iter().all(is_socket) {
+        let by_address = !config.get_hostaddrs().is_empty();
+        if !by_address && !config.get_hosts().is_empty() && config.get_hosts().iter().all(is_socket)
+        {
             config.ssl_mode(SslMode::Disable);
+        }
+        // Whoever names an authority wants nothing that it did not sign.
+        if asked.root.is_some() && config.get_ssl_mode() == SslMode::Prefer {
+            config.ssl_mode(SslMode::Require);
         }
         let tls = connector(config.get_ssl_mode(), asked.root.as_deref())?;
         Ok(Self { config, tls })

@@ -1,11 +1,13 @@
 //! The listener for acts: what an operator asks of a node that runs.
 //!
 //! It listens on the machine itself unless told otherwise, and then a token is needed. A request that
-//! changes something must say that it is JSON, which no web page can do without being allowed to.
+//! changes something must say that it is JSON, which no web page can do without being allowed to; and
+//! without a token nothing is taken from a page that reaches this machine by a name of its own.
 
 mod projections;
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -153,18 +155,36 @@ pub fn admin(operator: Arc<dyn Operator>, token: Option<&str>) -> Router {
 async fn admitted(State(context): State<Context>, request: Request, next: Next) -> Response {
     let given = request.headers().get(header::AUTHORIZATION);
     let given = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-    let right = match &context.token {
-        Some(token) => given.is_some_and(|given| is_same(given, token.as_bytes())),
-        None => true,
-    };
-    match right {
-        true => next.run(request).await,
-        false => refused(
+    match &context.token {
+        Some(token) if given.is_none_or(|given| !is_same(given, token.as_bytes())) => refused(
             StatusCode::UNAUTHORIZED,
             "UNAUTHORIZED",
             "send the token of adminToken as Authorization: Bearer …",
         ),
+        None if !is_of_this_machine(request.headers()) => refused(
+            StatusCode::FORBIDDEN,
+            "FORBIDDEN",
+            "a web page, or a name that is not this machine's: ask by address, or set adminToken",
+        ),
+        _ => next.run(request).await,
     }
+}
+
+/// Without a token whoever is on this machine is believed, but not a page in a browser there: that tells
+/// where it is from, and a name of its own that leads here is neither an address nor `localhost`.
+fn is_of_this_machine(headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).map(|host| host.to_str());
+    let host = match host {
+        None => return !headers.contains_key(header::ORIGIN),
+        Some(Err(_)) => return false,
+        Some(Ok(host)) => host,
+    };
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    let is_named = name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok();
+    is_named && !headers.contains_key(header::ORIGIN)
 }
 
 /// Takes equally long whatever is given, so that nobody learns the token from how long it took.
@@ -296,5 +316,36 @@ mod tests {
             assert_eq!(is_same(given.as_bytes(), b"abc"), same, "{given}");
         }
         assert!(!is_same(b"", b"abc"));
+    }
+
+    #[test]
+    fn a_page_in_a_browser_is_nobody_of_this_machine() {
+        let asked = |pairs: &[(header::HeaderName, &str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.insert(name, value.parse().unwrap());
+            }
+            is_of_this_machine(&headers)
+        };
+        for host in [
+            "127.0.0.1:9465",
+            "localhost:9465",
+            "LOCALHOST",
+            "[::1]:9465",
+            "10.0.0.7",
+        ] {
+            assert!(asked(&[(header::HOST, host)]), "{host}");
+            let origin = (header::ORIGIN, "http://evil.example");
+            assert!(!asked(&[(header::HOST, host), origin]), "{host}");
+        }
+        for host in [
+            "evil.example:9465",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "",
+        ] {
+            assert!(!asked(&[(header::HOST, host)]), "{host}");
+        }
+        assert!(asked(&[]));
     }
 }

@@ -108,6 +108,32 @@ impl ChainHealth {
     pub fn is_ready(&self) -> bool {
         self.not_ready_reason.is_none()
     }
+
+    /// The same for everybody: what a database says of itself, and which machines there are, is for those
+    /// who run it.
+    #[must_use]
+    pub(crate) fn for_everybody(mut self) -> Self {
+        if let Some(projections) = &mut self.projections {
+            if let Some(said) = projections.trouble.take() {
+                let hidden = "the database is in trouble; the log says why";
+                let reason = self.not_ready_reason.take();
+                self.not_ready_reason = reason.map(|reason| reason.replace(&said, hidden));
+                projections.trouble = Some(hidden.to_owned());
+            }
+            for lock in &mut projections.locks {
+                lock.holder = lock.holder.take().map(without_host);
+            }
+        }
+        self
+    }
+}
+
+/// A holder by its process alone.
+pub(crate) fn without_host(holder: String) -> String {
+    match holder.rsplit_once(':') {
+        Some((_, process)) => format!("process {process}"),
+        None => "somebody".to_owned(),
+    }
 }
 
 /// Whoever knows how the chains do.

@@ -13,7 +13,7 @@ use super::settings::AdfsSettings;
 use crate::chain_id;
 use crate::database::Database;
 use crate::error::{Error, Result, Tried as _};
-use crate::leases::audit;
+use crate::leases::{audit, fence};
 use crate::state::snapshot;
 
 /// Writes down the contract. What an operator named and what the settings say must be the same.
@@ -249,12 +249,19 @@ pub async fn remove_version(
     const EARLY: &str = "SELECT EXISTS (SELECT FROM adfs_event_rows e WHERE e.chain_id = $1 \
         AND e.version = $2 AND e.block_number > (SELECT coalesce(max(c.complete_through), -1) \
             FROM complete_through c WHERE c.chain_id = $1 AND c.projection = 'adfs'))";
+    const JOBS: &str = "UPDATE jobs SET token = nextval('job_tokens'), status = 'pending', \
+        locked_by = NULL, locked_until = NULL, updated_at = now() \
+        WHERE chain_id = $1 AND projection = $2 AND status = 'processing'";
     const REMOVE: &str = "DELETE FROM versions_added WHERE chain_id = $1 AND implementation = $2 \
         RETURNING version";
     let (chain, address) = (chain_id(chain)?, implementation.as_slice());
     let named = Address::from(implementation);
     let mut client = database.client().await?;
     let tx = client.transaction().await.tried("begin")?;
+    // Whoever makes rows with it at this moment is waited for, or writes nothing more.
+    fence(&tx, chain).await?;
+    let jobs = tx.execute(JOBS, &[&chain, &NAME]).await;
+    jobs.tried("remove a version")?;
     let used = tx.query_one(USED, &[&chain, &address]).await;
     let used: Option<i64> = used.tried("remove a version")?.get(0);
     if let Some(block) = used {

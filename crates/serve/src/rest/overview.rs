@@ -29,7 +29,7 @@ pub(crate) async fn show(State(context): State<Context>) -> Json<Value> {
 }
 
 async fn about(chain: &ServedChain) -> Value {
-    let (health, report) = (chain.live.health(), chain.archive.health());
+    let (health, report) = (chain.live.health().for_everybody(), chain.archive.health());
     let view = View::take(chain).await;
     let (mut head, mut finalized, mut coverage) = (None, None, Vec::new());
     if let Ok(view) = &view {

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::RestError;
 use crate::context::Context;
+use crate::health::without_host;
 
 /// For so long what was found is told to everybody, at the least.
 const FRESH: Duration = Duration::from_secs(1);
@@ -77,6 +78,8 @@ impl Board {
             return seen.found.clone();
         }
         let began = Instant::now();
+        // Whoever goes away in the middle must not let the next one look at once.
+        seen.until = Some(began + FRESH);
         let looked = tokio::time::timeout(LOOK_WITHIN, look).await;
         let chains = match looked {
             Ok(Ok(chains)) => Some(chains),
@@ -147,12 +150,27 @@ fn about(context: &Context, chain: &ChainOverview) -> Option<Value> {
         .and_then(|block| u64::try_from(block).ok());
     let behind = source_head.zip(seen);
     let behind = behind.map(|(head, seen)| head.saturating_sub(seen));
-    let mut shown = serde_json::to_value(chain).ok()?;
+    let mut shown = serde_json::to_value(for_everybody(chain.clone())).ok()?;
     if let Value::Object(fields) = &mut shown {
         fields.insert("sourceHead".to_owned(), json!(source_head));
         fields.insert("headLagBlocks".to_owned(), json!(behind));
     }
     Some(shown)
+}
+
+/// Which machines there are is for those who run them.
+fn for_everybody(mut chain: ChainOverview) -> ChainOverview {
+    for lock in &mut chain.locks {
+        lock.holder = lock.holder.take().map(without_host);
+    }
+    for version in &mut chain.versions {
+        version.operator = version.operator.take().map(|_| "an operator".to_owned());
+    }
+    let projections = chain.projections.iter_mut();
+    for job in projections.flat_map(|one| &mut one.some_jobs) {
+        job.locked_by = job.locked_by.take().map(without_host);
+    }
+    chain
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ const ORDINARY: [&str; 11] = [
     "SELECT to_jsonb(t)::text FROM proxy_versions t",
     "SELECT to_jsonb(t)::text FROM pending_blocks t",
     "SELECT to_jsonb(t)::text FROM complete_through t",
-    "SELECT to_jsonb(t)::text FROM processing_state t",
+    "SELECT (to_jsonb(t) - 'dropped_bits')::text FROM processing_state t",
     "SELECT to_jsonb(q)::text FROM quarantine q WHERE NOT EXISTS (SELECT FROM dropped_blocks d \
      WHERE d.chain_id = q.chain_id AND d.block_hash = q.block_hash)",
 ];

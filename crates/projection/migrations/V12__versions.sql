@@ -1,4 +1,5 @@
 -- The version of events before the first upgrade that is known. Once it is said it stays: rows are of it.
+SET LOCAL lock_timeout = '20s';
 ALTER TABLE contracts ADD COLUMN initial_version INTEGER CHECK (initial_version >= 0);
 UPDATE contracts c SET initial_version = (SELECT jsonb_object_keys(p.settings -> 'versions')::integer)
 FROM projections p
@@ -22,5 +23,3 @@ FROM proxy_version_rows r
 LEFT JOIN implementation_codes c ON c.chain_id = r.chain_id AND c.implementation = r.implementation
 WHERE NOT EXISTS (SELECT FROM dropped_blocks d
                   WHERE d.chain_id = r.chain_id AND d.block_hash = r.block_hash);
-
-ALTER TABLE proxy_version_rows DROP COLUMN bytecode_hash;
