@@ -160,6 +160,7 @@ impl Projector {
             let known = Known {
                 done: &following.done,
                 pending: &following.pending,
+                safe: following.safe,
             };
             let settled = self.settle(&finality, &moment, known).await?;
             following.note(&settled);

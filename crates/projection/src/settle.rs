@@ -36,6 +36,8 @@ pub(crate) struct Known<'a> {
     pub(crate) done: &'a [Done],
     /// Pending blocks that were written.
     pub(crate) pending: &'a BTreeMap<u64, Hash32>,
+    /// Through which block everything was confirmed; none where it was not looked at.
+    pub(crate) safe: Option<i64>,
 }
 
 /// Who notes what is complete.
@@ -105,10 +107,9 @@ impl Projector {
                 .iter()
                 .any(|(at, found)| *at == number as i64 && found == wanted)
         };
-        let forgot = known
-            .pending
-            .iter()
-            .any(|(number, hash)| !has(*number, hash));
+        let mut written = known.pending.iter();
+        let forgot = written.any(|(number, hash)| !has(*number, hash))
+            || known.safe.is_some_and(|before| before > safe);
         let verdict = self.judge(moment, &mut hashes, pending).await?;
         let dropped_rows = self.drop_blocks(&tx, &verdict.dropped).await?;
         let mut confirmed = verdict.confirmed.clone();
