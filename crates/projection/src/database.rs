@@ -6,6 +6,7 @@ use deadpool_postgres::{
     Client, Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime,
 };
 use tokio_postgres::config::TargetSessionAttrs;
+use tokio_postgres::error::SqlState;
 
 use crate::error::{Error, Result, Tried as _};
 use crate::tls::Target;
@@ -107,6 +108,15 @@ impl Database {
     pub async fn client(&self) -> Result<Client> {
         let client = self.pool.get().await;
         client.map_err(|error| match &error {
+            // The greeting names roles: where they are missing, nobody has set the server up yet.
+            deadpool_postgres::PoolError::PostCreateHook(HookError::Backend(error))
+                if lacks_role(error) =>
+            {
+                Error::Schema {
+                    found: 0,
+                    wanted: crate::setup::latest_version(),
+                }
+            }
             deadpool_postgres::PoolError::PostCreateHook(HookError::Backend(error)) => {
                 Error::of("greet the database", error)
             }
@@ -154,4 +164,15 @@ pub(crate) fn parse(url: &str) -> Result<Target> {
         config.application_name("chronolith");
     }
     Ok(target)
+}
+
+/// Whether a greeting failed for want of a role. Its words may be in any language, names are not.
+fn lacks_role(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|refused| {
+        let named = [WRITER_ROLE, READER_ROLE];
+        *refused.code() == SqlState::INVALID_PARAMETER_VALUE
+            && named
+                .into_iter()
+                .any(|role| refused.message().contains(role))
+    })
 }

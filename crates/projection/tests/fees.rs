@@ -9,6 +9,7 @@ mod support;
 
 use chronolith_model::Block;
 use chronolith_projection::{Database, Error, Following, jobs, leases, partitions};
+use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use support::{TestChain, database, expected, number, projector, stored};
 
 async fn work_all(projector: &chronolith_projection::Projector) {
@@ -348,6 +349,19 @@ async fn readers_cannot_write_and_versions_must_fit() {
     let error = database.check_version().await.unwrap_err();
     assert!(matches!(error, Error::Schema { .. }), "{error}");
     assert!(error.to_string().contains("chronolith db init"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_nobody_set_up_is_told_as_such() {
+    let server = TempPostgres::start(&TempPostgresOptions::default()).unwrap();
+    for database in [
+        Database::writer(&server.url, 2),
+        Database::reader(&server.url, 2),
+    ] {
+        let error = database.unwrap().client().await.map(|_| ()).unwrap_err();
+        assert!(matches!(error, Error::Schema { found: 0, .. }), "{error}");
+        assert!(error.to_string().contains("chronolith db init"), "{error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -60,6 +60,18 @@ async fn caught_up(one: &Projector, following: &mut Following) {
     while one.work().await.unwrap() {}
 }
 
+/// A chain of which everything is final and projected.
+async fn final_chain(database: &Database, id: u64) -> (Arc<TestChain>, Projector, Following) {
+    let chain = TestChain::new(id).await;
+    fill(&chain);
+    chain.finalize(6).await;
+    let one = both(database, &chain, settings());
+    one.register(GENESIS_TIME).await.unwrap();
+    let mut following = Following::default();
+    caught_up(&one, &mut following).await;
+    (chain, one, following)
+}
+
 /// What was final before, what is now, and how many blocks were dropped.
 async fn taken_back(database: &Database, chain: &TestChain) -> (i64, i64, u64) {
     let taken = rewind(database, chain.id, &chain.archive, ORDER).await;
@@ -83,13 +95,7 @@ async fn fees(database: &Database) -> [i64; 3] {
 #[tokio::test(flavor = "multi_thread")]
 async fn final_blocks_are_taken_back_and_come_again_or_do_not() {
     let (_server, database) = database().await;
-    let chain = TestChain::new(1).await;
-    fill(&chain);
-    chain.finalize(6).await;
-    let one = both(&database, &chain, settings());
-    one.register(GENESIS_TIME).await.unwrap();
-    let mut following = Following::default();
-    caught_up(&one, &mut following).await;
+    let (chain, one, mut following) = final_chain(&database, 1).await;
     let blocks = chain.blocks.lock().unwrap().clone();
     assert_eq!(
         stored(&database, 1).await,
@@ -151,13 +157,7 @@ async fn final_blocks_are_taken_back_and_come_again_or_do_not() {
 #[tokio::test(flavor = "multi_thread")]
 async fn history_after_a_rewind_is_made_by_jobs_and_old_jobs_end_at_it() {
     let (_server, database) = database().await;
-    let chain = TestChain::new(2).await;
-    fill(&chain);
-    chain.finalize(6).await;
-    let one = both(&database, &chain, settings());
-    one.register(GENESIS_TIME).await.unwrap();
-    let mut following = Following::default();
-    caught_up(&one, &mut following).await;
+    let (chain, one, _) = final_chain(&database, 2).await;
     // One that somebody works on reaches beyond the block, another is all behind it.
     for range in [(0, 6), (5, 6)] {
         jobs::enqueue(&database, (2, "fees"), range, 7)
@@ -255,13 +255,7 @@ async fn a_projection_is_made_anew_with_other_settings_and_others_are_left_alone
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_missed_a_rewind_goes_back_to_where_both_agree() {
     let (_server, database) = database().await;
-    let chain = TestChain::new(5).await;
-    fill(&chain);
-    chain.finalize(6).await;
-    let one = both(&database, &chain, settings());
-    one.register(GENESIS_TIME).await.unwrap();
-    let mut following = Following::default();
-    caught_up(&one, &mut following).await;
+    let (chain, one, mut following) = final_chain(&database, 5).await;
     let old = chain.blocks.lock().unwrap().clone();
     // The archive is rewound and grows beyond where it was; where the old chain had no rows it has some.
     chain.rewind(1).await;
