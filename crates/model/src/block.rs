@@ -37,13 +37,32 @@ impl BlockClock {
     }
 }
 
-/// A transaction's place in its block.
+/// A transaction's place in its block. One that is known by a second hash is listed a second time,
+/// behind all others, under its position and [`Tx::ALIAS`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tx {
     /// Position in the block.
     pub index: u32,
     /// Hash.
     pub hash: Hash32,
+}
+
+impl Tx {
+    /// Marks the position of a transaction that is listed under a second hash: the inner hash of a fee
+    /// bump on Stellar.
+    pub const ALIAS: u32 = 1 << 31;
+
+    /// The transaction's position in its block, under whichever hash it is listed.
+    #[must_use]
+    pub fn position(&self) -> u32 {
+        self.index & !Self::ALIAS
+    }
+
+    /// Whether this is a second hash of a transaction.
+    #[must_use]
+    pub fn is_alias(&self) -> bool {
+        self.index & Self::ALIAS != 0
+    }
 }
 
 /// Payload that filters never look at. Each part comes back byte for byte as it went in.

@@ -14,12 +14,19 @@ const PREFIX: &str = "chronolith-";
 pub const ALLOWED: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("store", &[]),
-    ("source", &["model"]),
+    ("stellar", &["model"]),
+    ("source", &["model", "stellar"]),
     ("finality", &["model"]),
     ("archive", &["model", "store"]),
     ("projection", &["model", "store", "archive", "finality"]),
-    ("serve", &["model", "finality", "archive", "projection"]),
-    ("sim", &["model", "store", "source", "finality", "archive"]),
+    (
+        "serve",
+        &["model", "finality", "archive", "projection", "stellar"],
+    ),
+    (
+        "sim",
+        &["model", "store", "source", "finality", "archive", "stellar"],
+    ),
     (
         "node",
         &[
@@ -31,6 +38,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
             "projection",
             "serve",
             "sim",
+            "stellar",
         ],
     ),
     ("tidy", &[]),
