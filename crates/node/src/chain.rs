@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use chronolith_archive::{Archive, Place, Settings as ArchiveSettings};
 use chronolith_finality::{Rule, Settings as WindowSettings, Tail, TailSnapshot, Tracker};
-use chronolith_model::{BlockRange, BlockRef, ChainId, Hash32, Verification};
+use chronolith_model::{BlockRange, BlockRef, ChainId, ChainProfile, Hash32, Verification};
 use chronolith_projection::Database;
 use chronolith_source::evm::{EvmSettings, EvmSource};
 use chronolith_source::portal::PortalSource;
@@ -24,6 +24,7 @@ use crate::l1::L1;
 use crate::meters::Meters;
 use crate::place::ArchivePlace;
 use crate::settings::{ChainSettings, Finality, Mode};
+use crate::stellar;
 use crate::watched::Watched;
 
 /// Blocks that wait for finality may take this many bytes.
@@ -287,6 +288,9 @@ pub(crate) fn want_of(settings: &ChainSettings) -> Want {
 
 /// The chain's source, which is sure to serve this chain.
 pub(crate) async fn open_source(settings: &ChainSettings) -> Result<Arc<dyn Source>> {
+    if let Some(stellar) = &settings.stellar {
+        return stellar::open(&settings.name, stellar).await;
+    }
     let portal = settings.portal.clone().map(PortalSource::new).transpose()?;
     if settings.endpoints.is_empty()
         && let Some(portal) = portal
@@ -326,9 +330,21 @@ async fn tell_syncing(settings: &ChainSettings, source: &dyn Source) {
     }
 }
 
+/// What blocks of its family look like.
+fn family(settings: &ChainSettings) -> ArchiveSettings {
+    let evm = ArchiveSettings::evm(ChainId(settings.chain_id));
+    match settings.stellar {
+        None => evm,
+        Some(_) => ArchiveSettings {
+            profile: ChainProfile::STELLAR,
+            ..evm
+        },
+    }
+}
+
 /// What a chain's archive keeps.
 pub(crate) fn archive_settings(settings: &ChainSettings) -> ArchiveSettings {
-    let mut archive = ArchiveSettings::evm(ChainId(settings.chain_id));
+    let mut archive = family(settings);
     archive.datasets = settings.datasets;
     archive.scope = settings.scope.clone();
     archive.start_block = Some(settings.start_block);

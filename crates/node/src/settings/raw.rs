@@ -285,7 +285,9 @@ pub(crate) struct RawChain {
     pub(crate) rpc_ws: Vec<String>,
     /// A dataset of SQD Portal, instead of endpoints.
     pub(crate) portal: Option<RawPortal>,
-    /// The first block to archive [default: 0].
+    /// A Stellar network, instead of endpoints.
+    pub(crate) stellar: Option<RawStellar>,
+    /// The first block to archive [default: 0, on Stellar 2].
     #[serde(alias = "start_block")]
     pub(crate) start_block: Option<u64>,
     /// Last block, in mode backfill.
@@ -439,4 +441,41 @@ pub(crate) struct RawBackfill {
     /// The most.
     #[serde(alias = "max_range")]
     pub(crate) max_range: Option<u64>,
+}
+
+/// A Stellar network.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct RawStellar {
+    /// pubnet, testnet, or a name of your own with a passphrase.
+    pub(crate) network: Option<String>,
+    /// The network's passphrase; may be left out for a network that is known by name.
+    pub(crate) passphrase: Option<String>,
+    /// The data lake that history comes from.
+    pub(crate) lake: Option<RawLake>,
+}
+
+/// A data lake of Stellar ledgers, laid out as SEP-54 has it.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct RawLake {
+    /// Where it is: s3://bucket/prefix, or a web server.
+    pub(crate) url: Option<String>,
+    /// Or its directory on this machine.
+    pub(crate) dir: Option<String>,
+    /// Ledgers of an object; only for a lake without a manifest.
+    #[serde(alias = "ledgers_per_batch")]
+    pub(crate) ledgers_per_batch: Option<u32>,
+    /// Objects of a partition; only for a lake without a manifest.
+    #[serde(alias = "batches_per_partition")]
+    pub(crate) batches_per_partition: Option<u32>,
+    /// Where the S3 server is [default: AWS, or AWS_ENDPOINT].
+    pub(crate) endpoint: Option<String>,
+    /// The region of the bucket [default: AWS_REGION].
+    pub(crate) region: Option<String>,
+    /// Whether it is read without keys [default: false].
+    pub(crate) anonymous: bool,
+    /// Fetches at the same time [default: 8].
+    #[serde(alias = "in_flight")]
+    pub(crate) in_flight: Option<usize>,
 }

@@ -1,0 +1,9 @@
+//! Stellar networks: ledgers from a data lake, from a captive core, or from one after the other.
+//!
+//! A ledger is final when it closes, and proves itself: whoever has its passphrase and the hash of the
+//! ledger behind it needs to believe nobody.
+
+mod lake;
+mod standing;
+
+pub use lake::{LakePlace, LakeSettings, LakeSource, Layout};
