@@ -29,7 +29,8 @@ pub struct Provenance {
     pub level: Verification,
     /// Who delivered them; named in a halt.
     pub source: String,
-    /// Now, in seconds since 1970; recorded in a halt.
+    /// Now, in seconds since 1970; recorded in a halt, and where a range begins or ends. 0 where it
+    /// is not known.
     pub now: u64,
 }
 
@@ -182,7 +183,7 @@ impl Writer {
         for block in &mut blocks {
             prepare(block, &kept, &self.settings.profile)?;
         }
-        self.append_new(&mut appender, &snapshot, blocks, (kept, provenance.level))
+        self.append_new(&mut appender, &snapshot, blocks, (kept, provenance))
             .await
     }
 
@@ -197,7 +198,9 @@ impl Writer {
         let first = first.ok_or_else(|| Error::Invalid("empty batch".to_owned()))?;
         let got = first.number;
         let Some(live) = snapshot.state.live else {
-            if let Some(expected) = self.settings.start_block.filter(|&start| start != got) {
+            if let Some(expected) = self.settings.start_block
+                && !self.may_begin(snapshot, expected, got)
+            {
                 return Err(Error::Gap { expected, got });
             }
             self.check_fills_around(snapshot, blocks).await?;
@@ -228,6 +231,16 @@ impl Writer {
         self.compare_with_fills(snapshot, blocks, provenance)
             .await?;
         Ok(Prefix::Known(known))
+    }
+
+    /// Whether the live run may begin with a block: with the one that the archive must begin with,
+    /// right behind what was filled, or with the first block of a later range.
+    fn may_begin(&self, snapshot: &Snapshot, start: u64, got: u64) -> bool {
+        let before = got.checked_sub(1);
+        let behind_fill =
+            before.is_some_and(|before| snapshot.best_at(before, &Need::CLOCK).is_some());
+        let begins_range = got > start && self.settings.seal.range_begins(got);
+        got == start || behind_fill || begins_range
     }
 
     /// New blocks must be those that fills have put behind the head, where there are such.
@@ -386,7 +399,7 @@ impl Writer {
         appender: &mut Appender,
         snapshot: &Snapshot,
         blocks: Vec<Block>,
-        (kept, level): (Kept, Verification),
+        (kept, provenance): (Kept, &Provenance),
     ) -> Result<IngestOutcome> {
         let rows = match appender.rows.take() {
             Some(rows) => rows,
@@ -397,7 +410,7 @@ impl Writer {
         let job = SealJob {
             rows,
             blocks,
-            level,
+            level: provenance.level,
             kept: kept.clone(),
             settings: self.settings.seal.clone(),
             packer: appender.packer.clone(),
@@ -422,6 +435,7 @@ impl Writer {
                 head_timestamp,
             })),
             kept: Some(kept),
+            now: provenance.now,
             ..Edit::default()
         };
         let replaced = batches.iter().skip(done.first_replaced);
@@ -453,7 +467,7 @@ impl Writer {
         if let Some(built) = done.batch.take() {
             edit.batches.push(self.upload(built, 0, &mut uploads));
         }
-        if let Some(pack) = done.pack.take() {
+        for pack in done.packs.drain(..) {
             edit.batch_packs.push(self.upload_pack(pack, &mut uploads));
         }
         edit.uploads.extend(self.put_all(uploads).await?);
@@ -509,6 +523,7 @@ impl Writer {
             object,
             tier,
             facts: built.facts,
+            keys: Some(built.keys),
         }
     }
 

@@ -7,6 +7,7 @@ use chronolith_model::BlockRef;
 
 use super::publish::Uploading;
 use super::seal::Kept;
+use crate::book::Entry;
 use crate::catalog::{Catalog, PackEntry, RunEntry, SegmentEntry};
 use crate::state::{AuditEntry, Halt, LiveRun, State};
 
@@ -26,6 +27,10 @@ pub(crate) struct Edit {
     pub(crate) kept: Option<Kept>,
     pub(crate) halt: Option<Option<Halt>>,
     pub(crate) audit: Option<AuditEntry>,
+    /// What is to be written down of ranges.
+    pub(crate) book: Vec<Entry>,
+    /// When, in seconds since 1970; 0 where nobody knows.
+    pub(crate) now: u64,
     /// The new objects: safe from collection until the edit is published or dropped.
     pub(crate) uploads: Vec<Uploading>,
     /// Who holds the lease from now on.
@@ -76,7 +81,10 @@ impl Edit {
             .retain(|entry| !wanted.contains(entry.object.name.as_str()));
         self.add(state, catalog);
         let added = !(self.segments.is_empty() && self.runs.is_empty() && self.packs.is_empty());
-        Some(in_catalog || added)
+        for entry in &self.book {
+            catalog.book.enter(entry, &mut catalog.segments);
+        }
+        Some(in_catalog || added || !self.book.is_empty())
     }
 
     fn add(&self, state: &mut State, catalog: &mut Catalog) {

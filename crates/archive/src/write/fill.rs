@@ -12,6 +12,7 @@ use super::check::{check_links, prepare};
 use super::cut;
 use super::edit::Edit;
 use super::mend::Purpose;
+use super::pack::{self, BuiltPack};
 use super::publish::{Applied, Uploading};
 use super::rows::Rows;
 use super::seal::{self, Built, Cut, Kept};
@@ -40,6 +41,8 @@ pub struct Fill {
     /// Payload that waits for its pack.
     pub(super) payload: Vec<Block>,
     payload_bytes: u64,
+    /// When the last blocks came.
+    now: u64,
 }
 
 impl Fill {
@@ -68,6 +71,7 @@ impl Fill {
             names: Vec::new(),
             payload: Vec::new(),
             payload_bytes: 0,
+            now: 0,
         })
     }
 
@@ -109,6 +113,7 @@ impl Fill {
         self.first_parent.get_or_insert(first.parent_hash);
         self.last_hash = blocks.last().map(|block| block.clock.hash);
         self.next += blocks.len() as u64;
+        self.now = self.now.max(provenance.now);
         let lowest = self
             .level
             .map_or(provenance.level, |level| level.min(provenance.level));
@@ -157,7 +162,9 @@ impl Fill {
         let packer = self.packer.clone();
         let last = self.next == self.range.end;
         let job = move || {
-            let pack = super::pack::build(&payload, kept.datasets);
+            let packs: Vec<BuiltPack> = cut::by_range(&payload, &settings)
+                .filter_map(|blocks| pack::build(blocks, kept.datasets))
+                .collect();
             blocks.iter().for_each(|block| rows.push(block, level));
             let mut cuts = cut::due(&rows, &settings);
             let sealed = cuts.last().map_or(0, |cut| cut.end);
@@ -181,18 +188,18 @@ impl Fill {
                 .map(|&cut| seal::seal(&rows, cut, &kept, &used))
                 .collect();
             rows.drop_front(cuts.last().map_or(0, |cut| cut.end));
-            (rows, built, pack, packer)
+            (rows, built, packs, packer)
         };
         let done = tokio::task::spawn_blocking(job)
             .await
             .map_err(|_| failed())?;
-        let (rows, built, pack, packer) = done;
+        let (rows, built, packs, packer) = done;
         let mut uploads = Vec::new();
         for built in built {
             self.segments
                 .push(self.writer.upload(built, 1, &mut uploads));
         }
-        if let Some(pack) = pack {
+        for pack in packs {
             self.packs.push(self.writer.upload_pack(pack, &mut uploads));
         }
         self.names.extend(self.writer.put_all(uploads).await?);
@@ -256,6 +263,7 @@ impl Fill {
             packs: std::mem::take(&mut self.packs),
             uploads: std::mem::take(&mut self.names),
             audit: self.purpose.audit(),
+            now: self.now,
             ..Edit::default()
         };
         let gone = |batch: &Arc<SegmentEntry>| edit.remove.contains(&batch.object.name);

@@ -51,6 +51,7 @@ impl Writer {
             expected_head: Some(snapshot.head()),
             live: Some(Some(live)),
             halt: Some(None),
+            now: audit.at,
             audit: Some(audit),
             ..Edit::default()
         };
@@ -213,6 +214,7 @@ impl Writer {
         let edit = Edit {
             remove,
             live: Some(Some(live)),
+            now: audit.at,
             audit: Some(audit),
             ..Edit::default()
         };

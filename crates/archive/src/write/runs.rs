@@ -90,7 +90,8 @@ impl Writer {
             .map(Some)
     }
 
-    /// Merges neighbouring runs into one of the next tier.
+    /// Merges neighbouring runs into one of the next tier. They may overlap: of what two of them hold,
+    /// one is kept.
     pub(crate) async fn merge_runs(
         &self,
         inputs: &[Arc<RunEntry>],
@@ -100,10 +101,12 @@ impl Writer {
         for input in inputs {
             open.push((objects.open_run(&input.object).await?, input.range.start));
         }
-        let (Some(first), Some(last)) = (inputs.first(), inputs.last()) else {
+        let first = inputs.iter().map(|input| input.range.start).min();
+        let last = inputs.iter().max_by_key(|input| input.range.end);
+        let (Some(first), Some(last)) = (first, last) else {
             return Err(Error::Invalid("no runs to merge".to_owned()));
         };
-        let range = BlockRange::new(first.range.start, last.range.end);
+        let range = BlockRange::new(first, last.range.end);
         let tier = inputs.iter().map(|input| input.tier).max().unwrap_or(0) + 1;
         let sources = open
             .iter()
@@ -159,7 +162,7 @@ impl Writer {
             .iter()
             .map(|source| source.cursor(objects, range.start, key_bits))
             .collect();
-        let mut kept = 0;
+        let (mut kept, mut newest) = (0, None);
         let mut next = Vec::with_capacity(cursors.len());
         for cursor in &mut cursors {
             next.push(cursor.peek().await?);
@@ -172,7 +175,8 @@ impl Writer {
             let Some(((key, offset), place)) = lowest else {
                 break;
             };
-            if offset < range.len() {
+            if offset < range.len() && newest != Some((key, offset)) {
+                newest = Some((key, offset));
                 table.push(key, offset, output.container.buffer());
                 kept += 1;
             }
