@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use chronolith_archive::{Archive, Place, Settings as ArchiveSettings};
 use chronolith_finality::{Rule, Settings as WindowSettings, Tail, TailSnapshot, Tracker};
-use chronolith_model::{BlockRange, BlockRef, ChainId, ChainProfile, Hash32, Verification};
+use chronolith_model::{BlockRange, BlockRef, ChainId, Hash32, Verification};
 use chronolith_projection::Database;
 use chronolith_source::evm::{EvmSettings, EvmSource};
 use chronolith_source::portal::PortalSource;
@@ -98,7 +98,11 @@ impl Chain {
 
     /// Opens the archive for reading, beside the process that writes it.
     pub(crate) async fn open_beside(settings: ChainSettings, place: &ArchivePlace) -> Result<Self> {
-        let source = open_source(&settings).await?;
+        let source = match &settings.stellar {
+            // The process that writes runs the core.
+            Some(stellar) => stellar::open_lake_alone(&settings.name, stellar).await?,
+            None => open_source(&settings).await?,
+        };
         let archive = open_reader(&settings, place).await?;
         Self::with(settings, archive, source, true).await
     }
@@ -332,13 +336,10 @@ async fn tell_syncing(settings: &ChainSettings, source: &dyn Source) {
 
 /// What blocks of its family look like.
 fn family(settings: &ChainSettings) -> ArchiveSettings {
-    let evm = ArchiveSettings::evm(ChainId(settings.chain_id));
+    let chain = ChainId(settings.chain_id);
     match settings.stellar {
-        None => evm,
-        Some(_) => ArchiveSettings {
-            profile: ChainProfile::STELLAR,
-            ..evm
-        },
+        None => ArchiveSettings::evm(chain),
+        Some(_) => ArchiveSettings::stellar(chain),
     }
 }
 

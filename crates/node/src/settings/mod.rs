@@ -183,6 +183,14 @@ impl Settings {
         if let Some(port) = overrides.metrics_port {
             self.metrics_listen.set_port(port);
         }
+        for at in 0..self.chains.len() {
+            let place = self.chains.get(at).map(|chain| self.place(chain));
+            let chain = self.chains.get_mut(at);
+            let stellar = chain.and_then(|chain| chain.stellar.as_mut());
+            if let Some((stellar, place)) = stellar.zip(place) {
+                stellar.place_core(place.notes());
+            }
+        }
         let from_portals = self
             .chains
             .iter_mut()

@@ -453,6 +453,24 @@ pub(crate) struct RawStellar {
     pub(crate) passphrase: Option<String>,
     /// The data lake that history comes from.
     pub(crate) lake: Option<RawLake>,
+    /// The core that new ledgers come from, and all of them where there is no lake.
+    pub(crate) core: Option<RawCore>,
+}
+
+/// A stellar-core that is run for its ledgers.
+#[derive(Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RawCore {
+    /// The program: its path, or its name.
+    pub(crate) binary: String,
+    /// Its settings file.
+    pub(crate) config: String,
+    /// Where it works [default: core beside the chain's archive].
+    #[serde(default, alias = "work_dir")]
+    pub(crate) work_dir: Option<String>,
+    /// Seconds without a ledger after which it is started again [default: 600].
+    #[serde(default, alias = "patience_seconds")]
+    pub(crate) patience_seconds: Option<u64>,
 }
 
 /// A data lake of Stellar ledgers, laid out as SEP-54 has it.

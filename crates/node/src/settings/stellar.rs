@@ -1,15 +1,16 @@
 //! A Stellar network as a chain: where its ledgers come from, and what does not apply to it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_model::{Dataset, DatasetSet, Scope, Verification};
 use chronolith_source::evm::{Checks, Strategy};
-use chronolith_source::stellar::{LakePlace, LakeSettings, Layout};
+use chronolith_source::stellar::{CoreSettings, LakePlace, LakeSettings, Layout};
 use chronolith_stellar::Network;
 
 use super::process::Shared;
-use super::raw::{RawChain, RawLake, RawStellar};
+use super::raw::{RawChain, RawCore, RawLake, RawStellar};
 use super::{ChainSettings, Finality, Mode, alerts, datasets, mode, ranges};
 
 /// The first ledger of every network.
@@ -19,6 +20,8 @@ const POLL_MS: u64 = 2_000;
 /// Fetches from a lake that run at the same time.
 const IN_FLIGHT: usize = 8;
 const IN_FLIGHT_MAX: usize = 256;
+/// How long no ledger may come from core: catching up takes minutes before the first comes.
+const PATIENCE_SECONDS: u64 = 600;
 
 /// Networks that are known by name.
 const NETWORKS: [(&str, &str); 2] = [("pubnet", Network::PUBNET), ("testnet", Network::TESTNET)];
@@ -30,12 +33,29 @@ pub(crate) struct StellarSettings {
     /// What the network is called, in paths and by people.
     pub(crate) network_name: String,
     pub(crate) lake: Option<LakeSettings>,
+    pub(crate) core: Option<CoreSettings>,
+}
+
+impl StellarSettings {
+    /// Puts core beside the chain's archive, where it is not put elsewhere.
+    pub(super) fn place_core(&mut self, notes: &Path) {
+        let core = self.core.as_mut();
+        let unplaced = core.filter(|core| core.work_dir.as_os_str().is_empty());
+        if let Some(core) = unplaced {
+            core.work_dir = notes.join("core");
+        }
+    }
 }
 
 impl std::fmt::Display for StellarSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (name, phrase) = (&self.network_name, self.network.passphrase());
-        write!(f, "Stellar {name} ({phrase:?}) from its lake")
+        let from = match (&self.lake, &self.core) {
+            (Some(_), Some(_)) => "its lake, then a core",
+            (Some(_), None) => "its lake",
+            (None, _) => "a core",
+        };
+        write!(f, "Stellar {name} ({phrase:?}) from {from}")
     }
 }
 
@@ -67,8 +87,11 @@ pub(super) fn chain(
     let lake = stellar.lake.as_ref();
     let lake = lake.map(|raw| self::lake(raw, &network, start_block).context("stellar.lake"));
     let lake = lake.transpose()?;
+    let core = stellar.core.as_ref();
+    let core = core.map(|raw| self::core(raw, &network).context("stellar.core"));
+    let core = core.transpose()?;
     ensure!(
-        lake.is_some(),
+        lake.is_some() || core.is_some(),
         "stellar: give a lake, or a core, or both: ledgers must come from somewhere"
     );
     let ranges = ranges(&raw.backfill)?;
@@ -88,7 +111,7 @@ pub(super) fn chain(
         level: Verification::Receipts,
         checks: Checks::ALL,
         strategy: Strategy::Receipts,
-        poll: std::time::Duration::from_millis(raw.poll_ms.unwrap_or(POLL_MS).max(10)),
+        poll: Duration::from_millis(raw.poll_ms.unwrap_or(POLL_MS).max(10)),
         ranges,
         cache: shared.cache.clone(),
         queries: shared.queries.clone(),
@@ -99,6 +122,7 @@ pub(super) fn chain(
             network,
             network_name,
             lake,
+            core,
         }),
     })
 }
@@ -205,6 +229,20 @@ fn lake(raw: &RawLake, network: &Network, start_block: u64) -> Result<LakeSettin
     })
 }
 
+fn core(raw: &RawCore, network: &Network) -> Result<CoreSettings> {
+    ensure!(!raw.binary.is_empty(), "binary: it is empty");
+    let patience = raw.patience_seconds.unwrap_or(PATIENCE_SECONDS);
+    ensure!(patience >= 1, "patienceSeconds: it is at least 1");
+    Ok(CoreSettings {
+        binary: PathBuf::from(&raw.binary),
+        config: PathBuf::from(&raw.config),
+        // Where it is left out, it follows from where the archive is.
+        work_dir: raw.work_dir.as_ref().map(PathBuf::from).unwrap_or_default(),
+        network: network.clone(),
+        patience: Duration::from_secs(patience),
+    })
+}
+
 /// A lake by its URL. Keys of S3 come from the environment, as those of archives do; a lake that anybody
 /// may read is read without them.
 fn lake_url(url: &str, raw: &RawLake) -> Result<LakePlace> {
@@ -259,6 +297,7 @@ fn kept(names: Option<&[String]>) -> Result<DatasetSet> {
 mod tests {
     use super::super::Settings;
     use super::*;
+    use crate::environment::Overrides;
 
     /// A file with one chain: the fields of `stellar`, and others of the chain.
     fn parsed(stellar: &str, more: &str) -> Result<ChainSettings> {
@@ -289,6 +328,26 @@ mod tests {
     }
 
     #[test]
+    fn core_works_beside_the_archive_unless_it_is_put_elsewhere() {
+        let core = |more: &str| {
+            let text = format!(
+                r#"{{"dataDir":"/d","chains":[{{"stellar":{{"network":"pubnet",
+                "core":{{"binary":"stellar-core","config":"c"{more}}}}}}}]}}"#
+            );
+            let mut settings = Settings::parse(&text, false).unwrap();
+            settings.put_over(&Overrides::default());
+            let stellar = settings.chain(None).unwrap().stellar.clone().unwrap();
+            (stellar.to_string(), stellar.core.unwrap().work_dir)
+        };
+        let id = Network::new(Network::PUBNET).chain_id();
+        let (shown, beside) = core("");
+        assert!(shown.ends_with("from a core"), "{shown}");
+        assert_eq!(beside, PathBuf::from(format!("/d/chains/{id}/core")));
+        let (_, elsewhere) = core(r#","workDir":"/e""#);
+        assert_eq!(elsewhere, PathBuf::from("/e"));
+    }
+
+    #[test]
     fn a_lake_in_s3_is_reached_as_set() {
         let options = |more: &str| {
             let lake = format!(r#""network":"testnet","lake":{{"url":"s3://b/p"{more}}}"#);
@@ -309,72 +368,91 @@ mod tests {
         assert!(has(&own, "aws_allow_http", "true"));
     }
 
+    const LAKE: &str = r#""network":"pubnet","lake":{"dir":"x"}"#;
+
+    /// Fields of `stellar`, others of the chain, and what is said of them.
+    const BAD: &[(&str, &str, &str)] = &[
+        ("", "", "pubnet, testnet, or a name"),
+        (r#""network":"mine""#, "", "give its passphrase"),
+        (r#""passphrase":"Mine""#, "", "give the network a name"),
+        (
+            r#""network":"a/b","passphrase":"Mine""#,
+            "",
+            "part of a path",
+        ),
+        (
+            r#""network":"pubnet","passphrase":"Mine""#,
+            "",
+            "pubnet has another one",
+        ),
+        (r#""network":"pubnet""#, "", "give a lake"),
+        (
+            r#""network":"pubnet","lake":{}"#,
+            "",
+            "give the url or the dir",
+        ),
+        (
+            r#""network":"pubnet","lake":{"dir":"x","url":"s3://b"}"#,
+            "",
+            "two places",
+        ),
+        (
+            r#""network":"pubnet","lake":{"url":"gs://b"}"#,
+            "",
+            "begins with s3://",
+        ),
+        (
+            r#""network":"pubnet","lake":{"dir":"x","anonymous":true}"#,
+            "",
+            "for lakes in S3",
+        ),
+        (
+            r#""network":"pubnet","lake":{"dir":"x","ledgersPerBatch":1}"#,
+            "",
+            "go together",
+        ),
+        (
+            r#""network":"pubnet","lake":{"dir":"x","inFlight":0}"#,
+            "",
+            "inFlight",
+        ),
+        (
+            r#""network":"pubnet","core":{"binary":"x"}"#,
+            "",
+            "missing field `config`",
+        ),
+        (
+            r#""network":"pubnet","core":{"binary":"","config":"y"}"#,
+            "",
+            "stellar.core: binary",
+        ),
+        (
+            r#""network":"pubnet","core":{"binary":"x","config":"y","patienceSeconds":0}"#,
+            "",
+            "patienceSeconds",
+        ),
+        (LAKE, r#","chainId":1"#, "follows from the passphrase"),
+        (LAKE, r#","startBlock":1"#, "the first ledger is 2"),
+        (
+            LAKE,
+            r#","rpcHttp":["http://a"]"#,
+            "rpcHttp: it is for chains of the EVM family",
+        ),
+        (LAKE, r#","finality":{}"#, "finality: it is for chains"),
+        (LAKE, r#","fees":true"#, "fees: it is for chains"),
+        (LAKE, r#","portal":{"url":"http://a"}"#, "portal"),
+        (
+            LAKE,
+            r#","backfill":{"maxRange":5}"#,
+            "follows from the lake's objects",
+        ),
+        (LAKE, r#","datasets":["payload"]"#, "not for Stellar"),
+        (LAKE, r#","mode":"backfill""#, "needs startBlock"),
+    ];
+
     #[test]
     fn what_makes_no_sense_is_named() {
-        let lake = r#""network":"pubnet","lake":{"dir":"x"}"#;
-        for (stellar, more, expected) in [
-            ("", "", "pubnet, testnet, or a name"),
-            (r#""network":"mine""#, "", "give its passphrase"),
-            (r#""passphrase":"Mine""#, "", "give the network a name"),
-            (
-                r#""network":"a/b","passphrase":"Mine""#,
-                "",
-                "part of a path",
-            ),
-            (
-                r#""network":"pubnet","passphrase":"Mine""#,
-                "",
-                "pubnet has another one",
-            ),
-            (r#""network":"pubnet""#, "", "give a lake"),
-            (
-                r#""network":"pubnet","lake":{}"#,
-                "",
-                "give the url or the dir",
-            ),
-            (
-                r#""network":"pubnet","lake":{"dir":"x","url":"s3://b"}"#,
-                "",
-                "two places",
-            ),
-            (
-                r#""network":"pubnet","lake":{"url":"gs://b"}"#,
-                "",
-                "begins with s3://",
-            ),
-            (
-                r#""network":"pubnet","lake":{"dir":"x","anonymous":true}"#,
-                "",
-                "for lakes in S3",
-            ),
-            (
-                r#""network":"pubnet","lake":{"dir":"x","ledgersPerBatch":1}"#,
-                "",
-                "go together",
-            ),
-            (
-                r#""network":"pubnet","lake":{"dir":"x","inFlight":0}"#,
-                "",
-                "inFlight",
-            ),
-            (lake, r#","chainId":1"#, "follows from the passphrase"),
-            (lake, r#","startBlock":1"#, "the first ledger is 2"),
-            (
-                lake,
-                r#","rpcHttp":["http://a"]"#,
-                "rpcHttp: it is for chains of the EVM family",
-            ),
-            (lake, r#","finality":{}"#, "finality: it is for chains"),
-            (lake, r#","fees":true"#, "fees: it is for chains"),
-            (lake, r#","portal":{"url":"http://a"}"#, "portal"),
-            (
-                lake,
-                r#","backfill":{"maxRange":5}"#,
-                "follows from the lake's objects",
-            ),
-            (lake, r#","datasets":["payload"]"#, "not for Stellar"),
-            (lake, r#","mode":"backfill""#, "needs startBlock"),
-        ] {
+        for (stellar, more, expected) in BAD {
             let error = parsed(stellar, more).expect_err(stellar);
             let said = format!("{error:#}");
             assert!(said.contains(expected), "{stellar} {more}\n  {said}");

@@ -11,5 +11,6 @@ mod s3;
 mod source;
 mod tip;
 
+pub(crate) use keys::FIRST_LEDGER;
 pub use keys::Layout;
 pub use source::{LakePlace, LakeSettings, LakeSource};

@@ -29,6 +29,16 @@ pub(crate) enum Wrong {
     },
 }
 
+impl Wrong {
+    /// The same, of the ledger that was due.
+    fn of(self, ledger: u32) -> Self {
+        match self {
+            Self::Network(what) => Self::Network(what),
+            Self::Content { what, .. } => Self::Content { ledger, what },
+        }
+    }
+}
+
 /// The ledgers of an object, in order, each naming the one before it.
 #[derive(Debug)]
 pub(crate) struct Opened {
@@ -51,7 +61,15 @@ pub(crate) fn open(packed: &[u8], batch: Batch, network: &Network) -> Result<Ope
     check_bounds((start, end, ledgers.len()), batch).map_err(wrong)?;
     let mut blocks: Vec<Block> = Vec::with_capacity(ledgers.len());
     for (sequence, raw) in batch.ledgers().zip(ledgers) {
-        let block = proven(raw, sequence, network)?;
+        let block = prove_ledger(raw, network).map_err(|wrong| wrong.of(sequence))?;
+        let found = block.clock.number;
+        if found != u64::from(sequence) {
+            let what = format!("ledger {found} is in its place");
+            return Err(Wrong::Content {
+                ledger: sequence,
+                what,
+            });
+        }
         let before = blocks.last().map(|block| block.clock.hash);
         if before.is_some_and(|before| before != block.clock.parent_hash) {
             let what = "it does not name the ledger before it".to_owned();
@@ -66,21 +84,16 @@ pub(crate) fn open(packed: &[u8], batch: Batch, network: &Network) -> Result<Ope
 }
 
 /// A ledger as a block, once everything in it fits.
-pub(crate) fn proven(raw: Bytes, sequence: u32, network: &Network) -> Result<Block, Wrong> {
-    let wrong = |what: String| Wrong::Content {
-        ledger: sequence,
-        what,
-    };
-    let ledger = Ledger::walk(raw).map_err(|fault| wrong(fault.to_string()))?;
-    let found = ledger.sequence();
-    if found != sequence {
-        return Err(wrong(format!("ledger {found} is in its place")));
-    }
-    match prove(ledger, network).and_then(|proven| proven.block()) {
+pub(crate) fn prove_ledger(raw: Bytes, network: &Network) -> Result<Block, Wrong> {
+    let proven = Ledger::walk(raw).and_then(|ledger| prove(ledger, network));
+    match proven.and_then(|proven| proven.block()) {
         Ok(block) => Ok(block),
         // Header and sets fit by now: nothing but the passphrase is left to be wrong.
         Err(fault @ Fault::Unpaired { .. }) => Err(Wrong::Network(fault.to_string())),
-        Err(fault) => Err(wrong(fault.to_string())),
+        Err(fault) => Err(Wrong::Content {
+            ledger: 0,
+            what: fault.to_string(),
+        }),
     }
 }
 

@@ -380,6 +380,7 @@ impl LakeSource {
         for block in wanted {
             let before = fetched.last().map(|one: &Fetched| one.block.clock.hash);
             if before.is_some_and(|before| before != block.clock.parent_hash) {
+                self.forget(block.clock.number);
                 let key = self.key(batch);
                 let what = format!("object {key}: it does not name the ledger before it");
                 return Err(self.standing.lied(block.clock.number, what));
@@ -391,6 +392,16 @@ impl LakeSource {
             });
         }
         Ok(())
+    }
+
+    /// Reads the objects about a ledger anew when they are asked for: one of them is right in itself, and
+    /// does not fit the others.
+    fn forget(&self, number: u64) {
+        let ledger = u32::try_from(number).unwrap_or(u32::MAX);
+        let about = [ledger.saturating_sub(1), ledger, ledger.saturating_add(1)];
+        for ledger in about {
+            self.opened.remove(&self.layout.batch_of(ledger));
+        }
     }
 
     fn newest(&self) -> MutexGuard<'_, Option<Batch>> {
@@ -447,12 +458,7 @@ impl Source for LakeSource {
 
     /// A ledger is final when it has closed.
     async fn heads(&self) -> Result<Heads> {
-        let head = self.head().await?;
-        Ok(Heads {
-            head,
-            finalized: Some(head),
-            safe: Some(head),
-        })
+        self.head().await.map(Heads::all_final)
     }
 
     async fn clock(&self, number: u64) -> Result<Option<BlockClock>> {
@@ -515,6 +521,7 @@ impl Source for LakeSource {
         if endpoint != &*self.standing.name {
             return;
         }
+        self.forget(block.number);
         let ledger = u32::try_from(block.number).unwrap_or(u32::MAX);
         let key = self.key(self.layout.batch_of(ledger));
         self.standing
