@@ -8,6 +8,7 @@ use chronolith_model::{Block, Verification};
 use rayon::prelude::*;
 
 use super::cut;
+use super::learn::Learner;
 use super::pack::{self, BuiltPack};
 use super::rows::Rows;
 use super::seal::{self, Built, Cut, Kept};
@@ -27,6 +28,7 @@ pub(crate) struct SealJob {
     pub(crate) settings: SealSettings,
     pub(crate) packer: Option<Arc<Packer>>,
     pub(crate) seals_with_packer: u32,
+    pub(crate) learner: Learner,
     /// First block and weight of each unsealed batch.
     pub(crate) batches: Vec<u64>,
     pub(crate) weights: Vec<u64>,
@@ -44,6 +46,7 @@ pub(crate) struct Sealed {
     pub(crate) first_replaced: usize,
     pub(crate) packer: Option<Arc<Packer>>,
     pub(crate) seals_with_packer: u32,
+    pub(crate) learner: Learner,
 }
 
 impl SealJob {
@@ -58,7 +61,7 @@ impl SealJob {
         self.blocks
             .iter()
             .for_each(|block| self.rows.push(block, self.level));
-        let pack = pack::build(&self.blocks, self.kept.datasets);
+        let pack = pack::build(&self.blocks, self.kept.datasets, &mut self.learner);
         self.blocks.clear();
         let cuts = cut::due(&self.rows, &self.settings);
         let sealed_blocks = cuts.last().map_or(0, |cut| cut.end);
@@ -87,6 +90,7 @@ impl SealJob {
             first_replaced,
             packer: self.packer,
             seals_with_packer: self.seals_with_packer,
+            learner: self.learner,
             rows: self.rows,
         }
     }

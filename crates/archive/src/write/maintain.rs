@@ -9,6 +9,7 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 
 use super::edit::Edit;
+use super::join::Join;
 use super::merge::range_of;
 use super::publish::Applied;
 use super::writer::Writer;
@@ -234,19 +235,26 @@ impl Writer {
                     .extend(inputs.iter().map(|input| input.object.name.clone()));
             }
             Step::JoinPacks(inputs) => {
-                let pack = self.replace_packs(&inputs, &mut edit).await?;
+                let pack = self.replace_packs(&inputs, Join::ForNow, &mut edit).await?;
                 edit.batch_packs.push(pack);
             }
             Step::FinishPack(inputs) => {
-                let pack = self.replace_packs(&inputs, &mut edit).await?;
+                let pack = self
+                    .replace_packs(&inputs, Join::ForGood, &mut edit)
+                    .await?;
                 edit.packs.push(pack);
             }
         }
         self.publisher.publish(edit).await
     }
 
-    async fn replace_packs(&self, inputs: &[Arc<PackEntry>], edit: &mut Edit) -> Result<PackEntry> {
-        let (pack, name) = self.join_packs(inputs).await?;
+    async fn replace_packs(
+        &self,
+        inputs: &[Arc<PackEntry>],
+        why: Join,
+        edit: &mut Edit,
+    ) -> Result<PackEntry> {
+        let (pack, name) = self.join_packs(inputs, why).await?;
         edit.uploads.extend(name);
         edit.remove
             .extend(inputs.iter().map(|input| input.object.name.clone()));
