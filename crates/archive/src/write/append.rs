@@ -20,6 +20,7 @@ use crate::catalog::{ObjectRef, SegmentEntry};
 use crate::error::{Error, Result, outcome_name};
 use crate::format::compress::Packer;
 use crate::format::digest::digest_of;
+use crate::read::ranges::count_segment;
 use crate::read::snapshot::{Need, Snapshot};
 use crate::state::{Halt, LiveRun};
 
@@ -488,7 +489,7 @@ impl Writer {
             ..Edit::default()
         };
         for batch in &snapshot.state.batches {
-            edit.seal_batch(batch);
+            self.seal_batch(batch, &mut edit).await;
         }
         match self.publisher.publish(edit).await? {
             Applied::Published => Ok(()),
@@ -496,6 +497,25 @@ impl Writer {
                 "the head moved under the appender".to_owned(),
             )),
         }
+    }
+
+    /// Makes a batch a sealed segment as it is: the format is the same. One that another process made
+    /// is counted now; where it cannot be read, maintenance finds out.
+    pub(crate) async fn seal_batch(&self, batch: &SegmentEntry, edit: &mut Edit) {
+        let mut sealed = SegmentEntry {
+            tier: 1,
+            ..batch.clone()
+        };
+        if sealed.keys.is_none() {
+            let objects = &self.view.objects;
+            let counted = async {
+                let segment = objects.open(&batch.object).await?;
+                count_segment(objects, &segment).await
+            };
+            sealed.keys = counted.await.ok();
+        }
+        edit.remove.push(batch.object.name.clone());
+        edit.segments.push(sealed);
     }
 
     /// Names a built segment and queues its upload.
