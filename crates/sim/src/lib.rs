@@ -10,6 +10,8 @@ mod corrupt;
 #[cfg(feature = "evm")]
 pub mod evm;
 mod faults;
+#[cfg(feature = "stellar")]
+pub mod files;
 mod oracle;
 #[cfg(feature = "evm")]
 pub mod portal;

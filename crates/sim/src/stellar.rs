@@ -6,8 +6,10 @@
 //! transactions (what they changed, and the state after them) is made up, in every kind there is.
 
 mod chain;
+pub mod core;
 mod event;
 mod kinds;
+mod lake;
 mod ledger;
 mod made;
 mod maker;
@@ -19,6 +21,7 @@ use stellar_xdr::{Limits, WriteXdr};
 
 pub use chain::{StellarChain, StellarSettings};
 pub use event::{EventId, MadeEvent};
+pub use lake::{Lake, LakeLayout, LakeSuffix};
 pub use made::{Made, MadeTx};
 
 /// The XDR of a value that was made here, so that it keeps every bound of its type.
