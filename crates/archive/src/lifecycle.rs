@@ -129,9 +129,6 @@ pub(crate) fn survey(
     }
     for standing in &mut standings {
         standing.closed = standing.prefix_end == geometry.blocks_of(standing.id).end;
-    }
-    note_packs(&mut standings, state, catalog, settings);
-    for standing in &mut standings {
         let covering = Covering::of(standing.span, &catalog.runs);
         let notes = catalog.book.notes.get(&standing.id);
         let verified = notes.and_then(|notes| notes.verified.as_ref());
@@ -141,6 +138,10 @@ pub(crate) fn survey(
                 && covering.last.as_deref() == Some(&verified.run)
                 && verified.blocks.covers(&standing.span)
         });
+        // Of a range that was verified packs need not be looked at: there may be very many.
+        if standing.closed && !standing.verified {
+            standing.loose |= has_loose_packs(standing.span, state, catalog, settings);
+        }
         standing.conclude(&covering);
     }
     standings
@@ -181,20 +182,23 @@ fn place_of(
     }
 }
 
-/// Packs that are not finished, or that are to be put together.
-fn note_packs(
-    standings: &mut [Standing],
+/// Whether some pack of these blocks is not finished, or is to be put together with others.
+fn has_loose_packs(
+    span: BlockRange,
     state: &State,
     catalog: &Catalog,
     settings: &SealSettings,
-) {
-    for standing in standings.iter_mut().filter(|standing| standing.closed) {
-        let inside = |pack: &&Arc<PackEntry>| pack.range.intersect(&standing.span).is_some();
-        let unfinished = state.batch_packs.iter().any(|pack| inside(&pack));
-        let packs: Vec<_> = catalog.packs.iter().filter(inside).cloned().collect();
-        let small = !small_packs(&packs, settings, true).is_empty();
-        standing.loose |= unfinished || small;
+) -> bool {
+    let inside = |pack: &Arc<PackEntry>| pack.range.intersect(&span).is_some();
+    if state.batch_packs.iter().any(inside) {
+        return true;
     }
+    // They are sorted by their first block, and few are longer than others.
+    let packs = &catalog.packs;
+    let behind = packs.partition_point(|pack| pack.range.start < span.end);
+    let before = packs.partition_point(|pack| pack.range.start < span.start);
+    let packs = packs.get(before..behind).unwrap_or_default();
+    !small_packs(packs, settings, true).is_empty()
 }
 
 /// The first finished packs that are to become one: small neighbours that hold the same, as soon as

@@ -118,6 +118,11 @@ impl Ledger {
         self.txs.len()
     }
 
+    /// Hashes of its transactions in the order in which they were applied, without those inside of fee bumps.
+    pub fn tx_hashes(&self) -> impl Iterator<Item = Hash32> {
+        self.txs.iter().map(|tx| self.tx_hash(tx))
+    }
+
     /// The parts that hashes vouch for: header, set, and the results of transactions. What a transaction
     /// changed and which events it emitted is the word of whoever wrote the ledger down.
     pub fn hashed(&self) -> impl Iterator<Item = std::ops::Range<usize>> {

@@ -11,6 +11,7 @@ use tracing::field::Empty;
 use super::check::{check_links, contiguous, normalise, prepare};
 use super::edit::Edit;
 use super::job::{SealJob, Sealed};
+use super::learn::Learner;
 use super::publish::{Applied, Uploading};
 use super::rows::Rows;
 use super::seal::{Built, Kept};
@@ -19,6 +20,7 @@ use crate::catalog::{ObjectRef, SegmentEntry};
 use crate::error::{Error, Result, outcome_name};
 use crate::format::compress::Packer;
 use crate::format::digest::digest_of;
+use crate::read::ranges::count_segment;
 use crate::read::snapshot::{Need, Snapshot};
 use crate::state::{Halt, LiveRun};
 
@@ -74,6 +76,8 @@ pub(crate) struct Appender {
     rows: Option<Rows>,
     packer: Option<Arc<Packer>>,
     seals_with_packer: u32,
+    /// The dictionary of the newest pack.
+    learner: Option<Learner>,
 }
 
 impl Appender {
@@ -415,6 +419,7 @@ impl Writer {
             settings: self.settings.seal.clone(),
             packer: appender.packer.clone(),
             seals_with_packer: appender.seals_with_packer,
+            learner: appender.learner.clone().unwrap_or_else(|| self.learner()),
             batches: batches
                 .iter()
                 .map(|batch| batch.facts.range.start)
@@ -452,6 +457,7 @@ impl Writer {
         appender.rows = Some(done.rows);
         appender.packer = done.packer;
         appender.seals_with_packer = done.seals_with_packer;
+        appender.learner = Some(done.learner);
         Ok(IngestOutcome::Appended {
             head,
             blocks: count,
@@ -483,7 +489,7 @@ impl Writer {
             ..Edit::default()
         };
         for batch in &snapshot.state.batches {
-            edit.seal_batch(batch);
+            self.seal_batch(batch, &mut edit).await;
         }
         match self.publisher.publish(edit).await? {
             Applied::Published => Ok(()),
@@ -491,6 +497,25 @@ impl Writer {
                 "the head moved under the appender".to_owned(),
             )),
         }
+    }
+
+    /// Makes a batch a sealed segment as it is: the format is the same. One that another process made
+    /// is counted now; where it cannot be read, maintenance finds out.
+    pub(crate) async fn seal_batch(&self, batch: &SegmentEntry, edit: &mut Edit) {
+        let mut sealed = SegmentEntry {
+            tier: 1,
+            ..batch.clone()
+        };
+        if sealed.keys.is_none() {
+            let objects = &self.view.objects;
+            let counted = async {
+                let segment = objects.open(&batch.object).await?;
+                count_segment(objects, &segment).await
+            };
+            sealed.keys = counted.await.ok();
+        }
+        edit.remove.push(batch.object.name.clone());
+        edit.segments.push(sealed);
     }
 
     /// Names a built segment and queues its upload.

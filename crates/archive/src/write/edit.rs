@@ -38,15 +38,6 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    /// Makes a batch a sealed segment as it is: the format is the same.
-    pub(crate) fn seal_batch(&mut self, batch: &SegmentEntry) {
-        self.remove.push(batch.object.name.clone());
-        self.segments.push(SegmentEntry {
-            tier: 1,
-            ..batch.clone()
-        });
-    }
-
     /// Applies the edit. Says whether the catalog changed, or none where its inputs are gone.
     pub(crate) fn apply(&self, state: &mut State, catalog: &mut Catalog) -> Option<bool> {
         let head = state.live.map(|live| live.head);

@@ -1,5 +1,7 @@
 //! What operators do: end a halt, take back the newest blocks, let go of the oldest.
 
+use std::sync::Arc;
+
 use chronolith_model::{Block, BlockClock, BlockRange};
 
 use super::cut;
@@ -86,7 +88,7 @@ impl Writer {
                     edit.segments.extend(pieces);
                 }
             } else if entry.tier == 0 {
-                edit.seal_batch(entry);
+                self.seal_batch(entry, edit).await;
             }
         }
         Ok(names)
@@ -124,24 +126,37 @@ impl Writer {
         Ok((pieces, names))
     }
 
-    /// Runs keep the hashes of the blocks that stay. What was sealed again has them too; the
-    /// block's own list decides, so holding a hash twice does no harm.
+    /// Runs keep the hashes of the merged segments that stay. What was sealed again has a table of
+    /// its own.
     async fn cut_runs(
         &self,
         snapshot: &Snapshot,
         to: u64,
         edit: &mut Edit,
     ) -> Result<Vec<Uploading>> {
-        let last = block_by_number(&self.view.objects, snapshot, to).await?;
         let mut names = Vec::new();
-        let past = snapshot.catalog.runs.iter();
-        for run in past.filter(|run| run.range.end > to + 1) {
+        let (staying, cut): (Vec<_>, Vec<_>) = snapshot
+            .segments
+            .iter()
+            .partition(|entry| entry.facts.range.end <= to + 1);
+        for run in &snapshot.catalog.runs {
+            let of_it = |entry: &&&Arc<SegmentEntry>| {
+                entry.tier > 1 && entry.facts.range.intersect(&run.range).is_some()
+            };
+            if run.range.end <= to + 1 && !cut.iter().any(|entry| of_it(&entry)) {
+                continue;
+            }
+            let needed = staying.iter().filter(of_it);
+            let last = needed.max_by_key(|entry| entry.facts.range.end);
+            if last.is_some_and(|last| last.facts.range.end >= run.range.end) {
+                continue;
+            }
             edit.remove.push(run.object.name.clone());
-            if run.range.start <= to {
-                let kept = BlockRange::new(run.range.start, to + 1);
-                let (trimmed, name) = self.trim_run(run, (kept, last.hash)).await?;
-                edit.runs.push(trimmed);
-                names.push(name);
+            if let Some(last) = last {
+                let kept = BlockRange::new(run.range.start, last.facts.range.end);
+                let trimmed = self.trim_run(run, (kept, last.facts.last_hash)).await?;
+                edit.runs.push(trimmed.0);
+                names.push(trimmed.1);
             }
         }
         Ok(names)
@@ -172,7 +187,7 @@ impl Writer {
                     payload,
                 });
             }
-            if let Some(built) = super::pack::build(&blocks, pack.datasets) {
+            if let Some(built) = super::pack::build(&blocks, pack.datasets, &mut self.learner()) {
                 edit.batch_packs.push(self.upload_pack(built, &mut uploads));
             }
         }
