@@ -195,8 +195,8 @@ impl<'a> Skeleton<'a> {
     }
 }
 
-/// The bytes of a ledger from its skeleton and the bodies of its transactions; bodies behind those (of
-/// second hashes) are not looked at.
+/// The bytes of a ledger from its skeleton and the bodies of its transactions; what lies behind those is
+/// not looked at.
 ///
 /// # Errors
 /// `Parts` or `Malformed` where they are not of one ledger.
