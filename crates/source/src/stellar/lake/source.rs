@@ -181,7 +181,10 @@ impl LakeSource {
         let listed = self.store.newest(self.layout).await;
         let listed = listed.map_err(|failure| self.standing.unavailable(failure.to_string()))?;
         let newest = match listed {
-            Newest::Key(key) => self.layout.parse(&key),
+            Newest::Key(key) => {
+                self.note_spelling(&key);
+                self.layout.parse(&key)
+            }
             Newest::Nothing => None,
             Newest::Unlisted => Some(self.search().await?),
         };
@@ -223,6 +226,12 @@ impl LakeSource {
         keys
     }
 
+    /// Notes how the keys that are there end.
+    fn note_spelling(&self, key: &str) {
+        let [newer, _] = EXTENSIONS;
+        self.older.store(!key.ends_with(newer), Ordering::Relaxed);
+    }
+
     fn key(&self, batch: Batch) -> String {
         let [key, _] = self.keys(batch);
         key
@@ -260,8 +269,7 @@ impl LakeSource {
             let found = self.store.get(&key, OBJECT_BYTES_MAX).await;
             let found = found.map_err(|failure| self.failed(batch, &key, &failure))?;
             if let Some(packed) = found {
-                let [newer, _] = EXTENSIONS;
-                self.older.store(!key.ends_with(newer), Ordering::Relaxed);
+                self.note_spelling(&key);
                 self.standing.received(packed.len() as u64);
                 return Ok(Some((key, packed)));
             }
