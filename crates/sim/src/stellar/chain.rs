@@ -112,6 +112,12 @@ impl StellarChain {
         Hash32(sha256(&[GENESIS]))
     }
 
+    /// The newest protocol that any ledger has.
+    #[must_use]
+    pub fn protocol() -> u32 {
+        ledger::Era::V2.protocol()
+    }
+
     /// The ledger with this number. All ledgers below it are made too, once: a link is the hash of
     /// everything in them.
     ///

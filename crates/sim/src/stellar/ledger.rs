@@ -42,7 +42,7 @@ impl Era {
         }
     }
 
-    fn protocol(self) -> u32 {
+    pub(super) fn protocol(self) -> u32 {
         match self {
             Self::V0 => 19,
             Self::V1 => 22,
