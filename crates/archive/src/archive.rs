@@ -31,6 +31,7 @@ use crate::write::edit::{catalog_names, state_names};
 use crate::write::fill::Fill;
 use crate::write::mend::Purpose;
 use crate::write::seal::Kept;
+use crate::write::verify::Verified;
 use crate::write::writer::Writer;
 
 /// One chain's finalized history.
@@ -182,6 +183,17 @@ impl Archive {
     /// or `Store`.
     pub async fn mend_run(&self, object: &StoredObject, audit: AuditEntry) -> Result<()> {
         self.writer()?.mend_run(&object.name, audit).await
+    }
+
+    /// Checks that every hash of the segments of a range is in its run, with its block, and that the
+    /// run holds nothing else: what a range must pass before it is finished. Reads past the cache,
+    /// in bounded memory.
+    ///
+    /// # Errors
+    /// `NotCovered` where a segment's hashes are in no run yet, `Corrupt` where they differ from it,
+    /// `Invalid` where blocks are in several segments, `ReadOnly`, `Fenced` or `Store`.
+    pub async fn verify_run(&self, range: BlockRange) -> Result<Verified> {
+        self.writer()?.verify_run(range).await
     }
 
     /// Reads every object that holds blocks of the range, past the cache, and checks all of it.

@@ -56,3 +56,4 @@ pub use state::{AuditEntry, Halt};
 pub use upgrade::{FormatReport, check_format};
 pub use write::append::{IngestOutcome, Provenance};
 pub use write::fill::Fill;
+pub use write::verify::Verified;

@@ -56,7 +56,7 @@ pub(crate) fn next(
 ) -> Option<Step> {
     (1..=settings.merge_tiers)
         .find_map(|tier| next_merge(&catalog.segments, tier, settings, skip))
-        .or_else(|| next_runs(&catalog.runs, settings, skip))
+        .or_else(|| next_runs(catalog, settings, skip))
         .or_else(|| next_packs(batch_packs, settings, skip))
 }
 
@@ -107,32 +107,56 @@ fn next_merge(
     None
 }
 
-fn next_runs(
-    runs: &[Arc<RunEntry>],
-    settings: &SealSettings,
-    skip: &HashSet<String>,
-) -> Option<Step> {
+/// Runs of one tier that lie side by side, once there are enough of them; or all runs of a range that
+/// is complete, whatever their tiers: a finished range has one.
+fn next_runs(catalog: &Catalog, settings: &SealSettings, skip: &HashSet<String>) -> Option<Step> {
     let fan_in = usize::try_from(settings.fan_in)
         .unwrap_or(usize::MAX)
         .max(2);
     let range_of = |run: &RunEntry| run.range.start / settings.range_blocks.max(1);
+    let beside = |last: &RunEntry, run: &RunEntry| {
+        last.range.end == run.range.start && range_of(last) == range_of(run)
+    };
     let mut group: Vec<Arc<RunEntry>> = Vec::new();
-    for run in runs.iter().filter(|run| !skip.contains(&run.object.name)) {
-        let follows = group.last().is_none_or(|last| {
-            last.tier == run.tier
-                && last.range.end == run.range.start
-                && range_of(last) == range_of(run)
-        });
-        if !follows {
+    let mut all: Vec<Arc<RunEntry>> = Vec::new();
+    for run in &catalog.runs {
+        if skip.contains(&run.object.name) {
+            group.clear();
+            all.clear();
+            continue;
+        }
+        if !all.last().is_none_or(|last| beside(last, run)) {
+            all.clear();
             group.clear();
         }
+        if !group.last().is_none_or(|last| last.tier == run.tier) {
+            group.clear();
+        }
+        all.push(run.clone());
         group.push(run.clone());
-        let range_ends = run.range.end.is_multiple_of(settings.range_blocks.max(1));
-        if group.len() == fan_in || (range_ends && group.len() > 1) {
+        let ends = run.range.end.is_multiple_of(settings.range_blocks.max(1));
+        if ends && all.len() > 1 && is_whole(catalog, &all, settings) {
+            return Some(Step::MergeRuns(all));
+        }
+        if group.len() == fan_in {
             return Some(Step::MergeRuns(group));
         }
     }
     None
+}
+
+/// Whether runs, up to the end of their range, hold the hashes of all its segments. Where more is to
+/// come, putting them together would be done again.
+fn is_whole(catalog: &Catalog, runs: &[Arc<RunEntry>], settings: &SealSettings) -> bool {
+    let (Some(first), Some(last)) = (runs.first(), runs.last()) else {
+        return false;
+    };
+    let start = first.range.start / settings.range_blocks.max(1) * settings.range_blocks;
+    let mut segments = catalog.segments.iter().filter(|entry| {
+        let range = entry.facts.range;
+        range.start < last.range.end && range.end > start
+    });
+    segments.all(|entry| entry.tier > 1 && entry.facts.range.start >= first.range.start)
 }
 
 /// Packs that lie side by side and hold the same are joined until they are large enough, or until

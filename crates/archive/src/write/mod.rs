@@ -17,4 +17,6 @@ pub(crate) mod rewind;
 pub(crate) mod rows;
 pub(crate) mod runs;
 pub(crate) mod seal;
+pub(crate) mod tables;
+pub(crate) mod verify;
 pub(crate) mod writer;

@@ -123,21 +123,24 @@ impl Writer {
         Ok((pieces, names))
     }
 
-    /// Runs keep the hashes of the blocks that stay. What was sealed again has them too; the
-    /// block's own list decides, so holding a hash twice does no harm.
+    /// Runs keep the hashes of merged segments that stay. What is sealed again has a table of its own,
+    /// and a run of its own later: two over the same blocks would never become one.
     async fn cut_runs(
         &self,
         snapshot: &Snapshot,
         to: u64,
         edit: &mut Edit,
     ) -> Result<Vec<Uploading>> {
-        let last = block_by_number(&self.view.objects, snapshot, to).await?;
         let mut names = Vec::new();
+        let merged = snapshot.segments.iter().filter(|entry| entry.tier > 1);
+        let ends = merged.map(|entry| entry.facts.range.end);
+        let needed = ends.filter(|&end| end <= to + 1).max().unwrap_or(0);
         let past = snapshot.catalog.runs.iter();
         for run in past.filter(|run| run.range.end > to + 1) {
             edit.remove.push(run.object.name.clone());
-            if run.range.start <= to {
-                let kept = BlockRange::new(run.range.start, to + 1);
+            if run.range.start < needed {
+                let last = block_by_number(&self.view.objects, snapshot, needed - 1).await?;
+                let kept = BlockRange::new(run.range.start, needed);
                 let (trimmed, name) = self.trim_run(run, (kept, last.hash)).await?;
                 edit.runs.push(trimmed);
                 names.push(name);
