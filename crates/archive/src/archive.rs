@@ -17,6 +17,7 @@ use crate::health::HealthReport;
 use crate::inspect::{self, DamagedObject, Inspected, StoredObject};
 use crate::meters::Meters;
 use crate::pinned::Pinned;
+use crate::range::{Geometry, RangeReport};
 use crate::read::compare::Difference;
 use crate::read::hashes::TxPlace;
 use crate::read::lookup::TimeSide;
@@ -31,7 +32,6 @@ use crate::write::edit::{catalog_names, state_names};
 use crate::write::fill::Fill;
 use crate::write::mend::Purpose;
 use crate::write::seal::Kept;
-use crate::write::verify::Verified;
 use crate::write::writer::Writer;
 
 /// One chain's finalized history.
@@ -122,13 +122,50 @@ impl Archive {
         self.writer()?.append(blocks, provenance).await
     }
 
-    /// Does one step of maintenance: merges segments or runs, or joins packs. Returns whether there
-    /// was something to do. Safe beside ingest.
+    /// Does one step of maintenance: merges segments or runs, joins packs, or takes a range whose
+    /// blocks are all there a step further. Returns whether there was something to do. Safe beside
+    /// ingest. When ranges began and ended is not recorded: see [`Self::maintain_at`].
     ///
     /// # Errors
-    /// `Fenced`, `Corrupt` or `Store`; nothing is lost and the step can be tried again.
+    /// `Fenced`, `Corrupt` or `Store`; nothing is lost and the step can be tried again. What is
+    /// corrupt in a range whose blocks are all there is recorded as its failure, and is no error.
     pub async fn maintain(&self) -> Result<bool> {
-        self.writer()?.maintain().await
+        self.maintain_at(0).await
+    }
+
+    /// The same at a time, in seconds since 1970, that is recorded where a range changes.
+    ///
+    /// # Errors
+    /// As [`Self::maintain`].
+    pub async fn maintain_at(&self, now: u64) -> Result<bool> {
+        self.writer()?.maintain(now).await
+    }
+
+    /// Every range from the first to the last that has archived blocks, in order; those between them
+    /// that have none are `Pending`.
+    pub async fn ranges(&self) -> Vec<RangeReport> {
+        match self.pin() {
+            Some(pinned) => pinned.ranges().await,
+            None => Vec::new(),
+        }
+    }
+
+    /// Where ranges begin and how long they are: as the archive has them, or as the settings say
+    /// while it has none.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        let pinned = self.pin();
+        pinned.map_or_else(|| self.settings.seal.geometry(), |pinned| pinned.geometry())
+    }
+
+    /// Lets the transition of a range that failed run again. A run that is damaged or lacks
+    /// something is made anew from its segments first. Recorded.
+    ///
+    /// # Errors
+    /// `Invalid` where the range did not fail, `Corrupt` where a segment that a run is made from is
+    /// damaged (mend that first), `ReadOnly`, `Fenced` or `Store`.
+    pub async fn retry_range(&self, id: u64, audit: AuditEntry) -> Result<()> {
+        self.writer()?.retry_range(id, audit).await
     }
 
     /// The logs that a filter wants, from one consistent state.
@@ -183,17 +220,6 @@ impl Archive {
     /// or `Store`.
     pub async fn mend_run(&self, object: &StoredObject, audit: AuditEntry) -> Result<()> {
         self.writer()?.mend_run(&object.name, audit).await
-    }
-
-    /// Checks that every hash of the segments of a range is in its run, with its block, and that the
-    /// run holds nothing else: what a range must pass before it is finished. Reads past the cache,
-    /// in bounded memory.
-    ///
-    /// # Errors
-    /// `NotCovered` where a segment's hashes are in no run yet, `Corrupt` where they differ from it,
-    /// `Invalid` where blocks are in several segments, `ReadOnly`, `Fenced` or `Store`.
-    pub async fn verify_run(&self, range: BlockRange) -> Result<Verified> {
-        self.writer()?.verify_run(range).await
     }
 
     /// Reads every object that holds blocks of the range, past the cache, and checks all of it.

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chronolith_model::{BlockRange, DatasetSet, Hash32};
 
+use crate::book::Book;
 use crate::format::container::{Container, ContainerBuilder, ObjectKind, Section};
 use crate::format::facts::SegmentFacts;
 use crate::format::wire::{Put, Reader};
 use crate::format::{Damage, Decoded};
+use crate::keys::KeyCounts;
 
 /// Where a stored object lies and how long it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,6 +50,9 @@ pub(crate) struct SegmentEntry {
     /// 0 for a batch, 1 for a sealed segment, more for merged ones.
     pub(crate) tier: u8,
     pub(crate) facts: SegmentFacts,
+    /// Its transaction hashes by their first digit, where they were counted. Kept in the book, so an
+    /// entry that was read from the state has none.
+    pub(crate) keys: Option<KeyCounts>,
 }
 
 impl SegmentEntry {
@@ -63,6 +68,7 @@ impl SegmentEntry {
             object,
             tier: reader.u8()?,
             facts: SegmentFacts::decode(reader)?,
+            keys: None,
         })
     }
 }
@@ -126,6 +132,8 @@ pub(crate) struct Catalog {
     pub(crate) segments: Vec<Arc<SegmentEntry>>,
     pub(crate) runs: Vec<Arc<RunEntry>>,
     pub(crate) packs: Vec<Arc<PackEntry>>,
+    /// What is known of ranges besides.
+    pub(crate) book: Book,
 }
 
 impl Catalog {
@@ -148,6 +156,8 @@ impl Catalog {
         self.packs.iter().for_each(|pack| pack.encode(&mut out));
         let mut container = ContainerBuilder::new(ObjectKind::Catalog);
         container.table(Section::Catalog, out);
+        // Whoever does not know ranges reads the catalog all the same.
+        container.optional_table(Section::Book, self.book.encode(&self.segments));
         let finished = container.finish();
         (container.drain(), finished.tables_start)
     }
@@ -161,8 +171,8 @@ impl Catalog {
         let table = container.table(Section::Catalog)?;
         let mut reader = Reader::new(&table);
         let count = reader.count(100)?;
-        let segments = (0..count).map(|_| SegmentEntry::decode(&mut reader).map(Arc::new));
-        let segments = segments.collect::<Decoded<Vec<_>>>()?;
+        let segments = (0..count).map(|_| SegmentEntry::decode(&mut reader));
+        let mut segments = segments.collect::<Decoded<Vec<_>>>()?;
         let count = reader.count(6)?;
         let mut runs = Vec::with_capacity(count);
         for _ in 0..count {
@@ -178,10 +188,21 @@ impl Catalog {
         let packs = (0..count).map(|_| PackEntry::decode(&mut reader).map(Arc::new));
         let packs = packs.collect::<Decoded<Vec<_>>>()?;
         reader.finish()?;
+        let mut book = Book::default();
+        if container.has(Section::Book) {
+            let (written, keys) = Book::decode(&container.table(Section::Book)?)?;
+            if keys.len() != segments.len() {
+                return Err(Damage("the book is of another catalog"));
+            }
+            let pairs = segments.iter_mut().zip(keys);
+            pairs.for_each(|(entry, keys)| entry.keys = keys);
+            book = written;
+        }
         Ok(Self {
-            segments,
+            segments: segments.into_iter().map(Arc::new).collect(),
             runs,
             packs,
+            book,
         })
     }
 
@@ -221,6 +242,7 @@ mod tests {
             object: object.clone(),
             tier: 2,
             facts: sample(range),
+            keys: Some(KeyCounts([7; 16])),
         };
         let run = RunEntry {
             object: object.clone(),
@@ -239,6 +261,7 @@ mod tests {
             segments: vec![Arc::new(segment)],
             runs: vec![Arc::new(run)],
             packs: vec![Arc::new(pack)],
+            book: crate::book::tests::sample(),
         };
         let (bytes, tables_start) = catalog.encode();
         assert_eq!(Catalog::decode(&bytes, tables_start), Ok(catalog));

@@ -20,6 +20,7 @@
 //! | `read` | snapshots, the cache, planning and executing queries, lookups |
 
 mod archive;
+mod book;
 mod catalog;
 mod collect;
 mod copy;
@@ -27,8 +28,11 @@ mod error;
 mod format;
 mod health;
 mod inspect;
+mod keys;
+mod lifecycle;
 mod meters;
 mod pinned;
+mod range;
 mod read;
 mod rebuild;
 mod settings;
@@ -43,7 +47,12 @@ pub use copy::{Copied, Place, copy_archive};
 pub use error::{Budget, Error, Result};
 pub use health::{Health, HealthReport};
 pub use inspect::{DamagedObject, Inspected, ObjectSort, StoredObject};
+pub use keys::KeyCounts;
 pub use pinned::Pinned;
+pub use range::{
+    FailedPhase, Geometry, LedgerPhase, PartStatus, RangeFailure, RangeReport, RangeState,
+    TxHashPhase,
+};
 pub use read::cache::Cache;
 pub use read::compare::Difference;
 pub use read::hashes::TxPlace;
@@ -56,4 +65,3 @@ pub use state::{AuditEntry, Halt};
 pub use upgrade::{FormatReport, check_format};
 pub use write::append::{IngestOutcome, Provenance};
 pub use write::fill::Fill;
-pub use write::verify::Verified;

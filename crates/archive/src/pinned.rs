@@ -12,6 +12,7 @@ use chronolith_model::{
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
+use crate::range::{Geometry, RangeReport};
 use crate::read::compare::{self, Difference};
 use crate::read::hashes::{self, TxPlace};
 use crate::read::lookup::{self, BlockTime, TimeSide};
@@ -19,6 +20,7 @@ use crate::read::matcher::TermIds;
 use crate::read::objects::Objects;
 use crate::read::payload;
 use crate::read::query::{self, LogPage};
+use crate::read::ranges;
 use crate::read::snapshot::{Need, Snapshot};
 use crate::settings::Settings;
 use crate::view::View;
@@ -160,6 +162,18 @@ impl Pinned {
     /// `NotCovered`, `Corrupt` or `Store`.
     pub async fn payload(&self, number: u64, wanted: Dataset) -> Result<Payload> {
         payload::payload(self.objects(), &self.snapshot, number, wanted).await
+    }
+
+    /// Every range from the first to the last that has archived blocks, in order; those between them
+    /// that have none are `Pending`.
+    pub async fn ranges(&self) -> Vec<RangeReport> {
+        ranges::reports(self.objects(), &self.snapshot, &self.settings.seal).await
+    }
+
+    /// Where ranges begin and how long they are.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        ranges::geometry(&self.snapshot, &self.settings.seal)
     }
 
     /// A block's header, as it came. Only the frames that hold it are read.

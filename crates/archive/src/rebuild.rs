@@ -12,6 +12,7 @@ use chronolith_model::{BlockRange, BlockRef, DatasetSet, Hash32, Scope, Verifica
 use chronolith_store::{BlobInfo, BlobStore, MetaStore, Version};
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 
+use crate::book::Book;
 use crate::catalog::{Catalog, ObjectRef, PackEntry, RunEntry, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::format::Decoded;
@@ -183,6 +184,7 @@ async fn catalog_of(
         segments,
         runs: runs.into_iter().map(|part| Arc::new(run(part))).collect(),
         packs: packs.into_iter().map(|part| Arc::new(pack(part))).collect(),
+        book: Book::default(),
     };
     catalog.sort();
     Ok(catalog)
@@ -300,6 +302,7 @@ fn read_segment(object: ObjectRef, tail: Bytes) -> Decoded<Found> {
             object,
             tier,
             facts: tables.facts.clone(),
+            keys: None,
         },
         tables,
     })

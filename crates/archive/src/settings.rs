@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chronolith_model::{ChainId, ChainProfile, Dataset, DatasetSet, Scope};
 
+use crate::range::Geometry;
 use crate::read::cache::Cache;
 
 /// Settings of one archive.
@@ -17,7 +18,9 @@ pub struct Settings {
     pub datasets: DatasetSet,
     /// Which logs are kept.
     pub scope: Scope,
-    /// The first block, where the archive must begin with a certain one.
+    /// The first block, where the archive must begin with a certain one. Ingest may also begin right
+    /// behind blocks that were filled, or with the first block of a later range: what lies between
+    /// is then filled, and missing until it is.
     pub start_block: Option<u64>,
     /// When segments are cut and merged.
     pub seal: SealSettings,
@@ -51,15 +54,33 @@ impl Settings {
             lease_ttl: Duration::from_secs(15),
         }
     }
+
+    /// Defaults for a Stellar network: events, all transaction hashes, and whole ledgers as headers
+    /// and bodies. Ranges are counted from ledger 2.
+    #[must_use]
+    pub fn stellar(chain: ChainId) -> Self {
+        let mut settings = Self::evm(chain);
+        settings.profile = ChainProfile::STELLAR;
+        settings.datasets = DatasetSet::of(&[
+            Dataset::Headers,
+            Dataset::Logs,
+            Dataset::TxHashes,
+            Dataset::Transactions,
+        ]);
+        settings.seal.first_block = 2;
+        settings
+    }
 }
 
 /// When segments are cut and merged. Cuts depend on content alone, so that the same blocks give the
 /// same segments however they arrive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SealSettings {
+    /// The first block of range 0, from which ranges and cells of the grid are counted.
+    pub first_block: u64,
     /// No segment crosses a multiple of this many blocks. Ranges are multiples of it.
     pub grid_blocks: u64,
-    /// Blocks of a range; no run crosses its borders.
+    /// Blocks of a range; no run crosses its borders. An archive that has ranges keeps theirs.
     pub range_blocks: u64,
     /// A segment is sealed at the first block end at which logs and blocks together reach this.
     /// Somewhat under 64 Ki, so that a sealed segment fits one page of ids.
@@ -86,6 +107,7 @@ pub struct SealSettings {
 impl Default for SealSettings {
     fn default() -> Self {
         Self {
+            first_block: 0,
             grid_blocks: 1_000_000,
             range_blocks: 10_000_000,
             weight: 57_344,
@@ -102,6 +124,27 @@ impl Default for SealSettings {
 }
 
 impl SealSettings {
+    /// Where ranges begin and how long they are.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        Geometry {
+            first: self.first_block,
+            size: self.range_blocks.max(1),
+        }
+    }
+
+    /// Whether a cell of the grid ends where this block begins.
+    pub(crate) fn cell_begins(&self, block: u64) -> bool {
+        let from_first = block.checked_sub(self.first_block);
+        from_first.is_some_and(|blocks| blocks.is_multiple_of(self.grid_blocks.max(1)))
+    }
+
+    /// Whether a range ends where this block begins.
+    pub(crate) fn range_begins(&self, block: u64) -> bool {
+        let from_first = block.checked_sub(self.first_block);
+        from_first.is_some_and(|blocks| blocks.is_multiple_of(self.range_blocks.max(1)))
+    }
+
     /// Refuses what the format cannot hold.
     pub(crate) fn check(&self) -> crate::error::Result<()> {
         let tiers = u32::from(self.merge_tiers);
@@ -205,5 +248,16 @@ mod tests {
         let seal = SealSettings::default();
         assert_eq!(seal.range_blocks, 10_000_000);
         seal.check().unwrap();
+    }
+
+    #[test]
+    fn cells_and_ranges_are_counted_from_the_first_block() {
+        let seal = Settings::stellar(ChainId(1)).seal;
+        seal.check().unwrap();
+        let cells: Vec<u64> = (0..3_000_003).filter(|&at| seal.cell_begins(at)).collect();
+        assert_eq!(cells, [2, 1_000_002, 2_000_002, 3_000_002]);
+        assert!(seal.range_begins(10_000_002) && !seal.range_begins(10_000_000));
+        let evm = SealSettings::default();
+        assert!(evm.cell_begins(0) && evm.cell_begins(7_000_000) && !evm.cell_begins(2));
     }
 }

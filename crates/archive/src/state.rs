@@ -200,14 +200,18 @@ impl State {
     }
 }
 
-fn put_option<T>(value: Option<&T>, out: &mut Vec<u8>, put: impl FnOnce(&T, &mut Vec<u8>)) {
+pub(crate) fn put_option<T>(
+    value: Option<&T>,
+    out: &mut Vec<u8>,
+    put: impl FnOnce(&T, &mut Vec<u8>),
+) {
     out.put_u8(u8::from(value.is_some()));
     if let Some(value) = value {
         put(value, out);
     }
 }
 
-fn option<T>(
+pub(crate) fn option<T>(
     reader: &mut Reader<'_>,
     decode: impl FnOnce(&mut Reader<'_>) -> Decoded<T>,
 ) -> Decoded<Option<T>> {
@@ -226,7 +230,7 @@ fn list<T>(
     (0..count).map(|_| decode(reader)).collect()
 }
 
-fn text(reader: &mut Reader<'_>) -> Decoded<String> {
+pub(crate) fn text(reader: &mut Reader<'_>) -> Decoded<String> {
     let bytes = reader.bytes()?;
     std::str::from_utf8(bytes)
         .map(str::to_owned)
@@ -313,6 +317,7 @@ mod tests {
                 object: object.clone(),
                 tier: 0,
                 facts: sample(range),
+                keys: None,
             })],
             batch_packs: vec![Arc::new(PackEntry {
                 object,

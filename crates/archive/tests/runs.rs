@@ -10,7 +10,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use chronolith_archive::{Archive, AuditEntry, Error, Provenance, Settings};
+use chronolith_archive::{Archive, AuditEntry, KeyCounts, Provenance, RangeState, Settings};
 use chronolith_model::{Block, BlockRange};
 use support::{Stores, ingest, tiny_chain, tiny_settings};
 
@@ -69,22 +69,15 @@ fn expected(range: BlockRange) -> (u64, [u64; 16]) {
 async fn a_finished_range_has_one_run_that_holds_every_hash() {
     let stores = Stores::memory();
     let archive = archived(&stores, &settings(), &[7]).await;
-    for range in RANGES {
-        let verified = archive.verify_run(range).await.unwrap();
+    let reports = archive.ranges().await;
+    for (range, report) in RANGES.into_iter().zip(&reports) {
         let (blocks, transactions) = expected(range);
-        assert_eq!((verified.range, verified.runs), (range, 1));
-        assert_eq!(
-            (verified.blocks, verified.transactions),
-            (blocks, transactions)
-        );
-        let keys = blocks + transactions.iter().sum::<u64>();
-        assert_eq!(verified.keys, keys);
+        assert_eq!(report.state, RangeState::Complete, "{report:?}");
+        assert_eq!((report.blocks, report.runs.len()), (blocks, 1));
+        assert_eq!(report.keys, Some(KeyCounts(transactions)));
+        assert_eq!(report.verified_keys, Some(transactions.iter().sum()));
     }
-    let unfinished = archive.verify_run(BlockRange::new(256, 384)).await;
-    assert!(
-        matches!(unfinished, Err(Error::NotCovered { .. })),
-        "{unfinished:?}"
-    );
+    assert_ne!(reports[2].state, RangeState::Complete);
 }
 
 /// One by one, in one go, with other fan-ins: the same run, byte for byte.
@@ -104,56 +97,6 @@ async fn equal_blocks_give_equal_runs_however_they_are_merged() {
     assert!(all[0] == all[1] && all[0] == all[2], "the runs differ");
 }
 
-/// A run of other blocks, well formed in itself, in the place of the right one.
-#[tokio::test]
-async fn a_run_that_holds_other_hashes_is_found() {
-    let (stores, settings) = (Stores::memory(), settings());
-    let archive = archived(&stores, &settings, &[7]).await;
-    let names = stores.blobs.list("run/", None, 100).await.unwrap();
-    let of = |start: &str| {
-        let found = names.iter().find(|info| info.name.starts_with(start));
-        found.unwrap().name.clone()
-    };
-    let name = of("run/000000000128-256");
-    // Only one hash is another: the last transaction of the range.
-    let other = Stores::memory();
-    let mut blocks: Vec<Block> = tiny_chain(9).blocks(BlockRange::new(0, 300)).collect();
-    let changed = blocks[..256]
-        .iter_mut()
-        .rev()
-        .find(|block| !block.txs.is_empty());
-    changed.unwrap().txs[0].hash.0[1] ^= 1;
-    let writer = other.writer(&settings).await;
-    for batch in blocks.chunks(7) {
-        let how = Provenance::default();
-        writer
-            .ingest_finalized_blocks(batch.to_vec(), &how)
-            .await
-            .unwrap();
-        while writer.maintain().await.unwrap() {}
-    }
-    let theirs = other
-        .blobs
-        .list("run/000000000128-256", None, 100)
-        .await
-        .unwrap();
-    let bytes = other.blobs.get(&theirs[0].name).await.unwrap();
-    assert_eq!(
-        bytes.len() as u64,
-        names.iter().find(|info| info.name == name).unwrap().len
-    );
-    stores.blobs.delete(&name).await.unwrap();
-    stores.blobs.put(&name, bytes).await.unwrap();
-    drop(archive);
-    let reader = stores.writer(&settings).await;
-    reader.verify_run(RANGES[0]).await.unwrap();
-    let wrong = reader.verify_run(RANGES[1]).await;
-    assert!(
-        matches!(&wrong, Err(Error::Corrupt { object, .. }) if *object == name),
-        "{wrong:?}"
-    );
-}
-
 /// After a rewind, blocks come again: there is one run a range in the end, and all of it is right.
 #[tokio::test]
 async fn a_rewind_leaves_no_second_run_over_the_same_blocks() {
@@ -170,10 +113,74 @@ async fn a_rewind_leaves_no_second_run_over_the_same_blocks() {
             }
         }
         ingest(&archive, &chain, BlockRange::new(to + 1, 300), &[7]).await;
-        for range in RANGES {
-            let verified = archive.verify_run(range).await.unwrap();
-            assert_eq!(verified.runs, 1, "rewound to {to}: {range}");
-            assert_eq!(verified.transactions, expected(range).1);
+        let reports = archive.ranges().await;
+        for (range, report) in RANGES.into_iter().zip(&reports) {
+            assert_eq!(
+                report.state,
+                RangeState::Complete,
+                "rewound to {to}: {report:?}"
+            );
+            assert_eq!(report.runs.len(), 1, "rewound to {to}: {range}");
+            assert_eq!(report.keys, Some(KeyCounts(expected(range).1)));
         }
     }
+}
+
+/// Takes the blocks and stops when the second range has its run and is not verified yet. Returns the
+/// name of the run.
+async fn until_merged(stores: &Stores, blocks: &[Block]) -> String {
+    let archive = stores.writer(&settings()).await;
+    for batch in blocks.chunks(7) {
+        let how = Provenance::default();
+        archive
+            .ingest_finalized_blocks(batch.to_vec(), &how)
+            .await
+            .unwrap();
+        loop {
+            let reports = archive.ranges().await;
+            let second = reports
+                .get(1)
+                .filter(|report| report.state != RangeState::Complete);
+            let runs = second.map(|report| report.runs.as_slice());
+            if let Some([run]) = runs
+                && run.starts_with("run/000000000128-256")
+            {
+                return run.clone();
+            }
+            if !archive.maintain().await.unwrap() {
+                break;
+            }
+        }
+    }
+    panic!("the second range was never seen with one run");
+}
+
+/// A run that is well formed in itself, with one hash that is another, in the place of the right one.
+#[tokio::test]
+async fn a_run_that_lacks_a_hash_fails_its_range() {
+    let mut blocks: Vec<Block> = tiny_chain(9).blocks(BlockRange::new(0, 300)).collect();
+    let stores = Stores::memory();
+    let name = until_merged(&stores, &blocks).await;
+    let changed = blocks[..256]
+        .iter_mut()
+        .rev()
+        .find(|block| !block.txs.is_empty())
+        .unwrap();
+    let number = changed.clock.number;
+    changed.txs[0].hash.0[1] ^= 1;
+    let other = Stores::memory();
+    let theirs = until_merged(&other, &blocks).await;
+    let bytes = other.blobs.get(&theirs).await.unwrap();
+    stores.blobs.delete(&name).await.unwrap();
+    stores.blobs.put(&name, bytes).await.unwrap();
+    let archive = stores.writer(&settings()).await;
+    while archive.maintain().await.unwrap() {}
+    let reports = archive.ranges().await;
+    assert_eq!(reports[0].state, RangeState::Complete);
+    let failure = reports[1].failure.as_ref().unwrap();
+    let cause = format!("it lacks a hash of block {number}");
+    assert!(
+        failure.object == name && failure.cause.contains(&cause),
+        "{failure:?}"
+    );
 }

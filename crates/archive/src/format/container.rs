@@ -73,6 +73,8 @@ pub(crate) enum Section {
     Catalog = 17,
     /// Block hashes, 32 bytes each.
     BlockHashes = 18,
+    /// What a catalog knows of ranges besides.
+    Book = 20,
     /// Compression dictionaries of a pack, and which of its frames need which.
     PackDictionaries = 19,
 }
@@ -97,7 +99,7 @@ pub(crate) struct ContainerBuilder {
     buffer: Vec<u8>,
     drained: u64,
     entries: Vec<Entry>,
-    tables: Vec<(Section, Vec<u8>)>,
+    tables: Vec<(Section, u8, Vec<u8>)>,
 }
 
 impl ContainerBuilder {
@@ -154,7 +156,13 @@ impl ContainerBuilder {
 
     /// Keeps a table for the end of the object.
     pub(crate) fn table(&mut self, section: Section, bytes: Vec<u8>) {
-        self.tables.push((section, bytes));
+        self.tables
+            .push((section, FLAG_TABLE | FLAG_REQUIRED, bytes));
+    }
+
+    /// Keeps a table that a reader need not know.
+    pub(crate) fn optional_table(&mut self, section: Section, bytes: Vec<u8>) {
+        self.tables.push((section, FLAG_TABLE, bytes));
     }
 
     /// Writes tables, trailer and footer. Returns the object's length and where its tables begin;
@@ -162,10 +170,9 @@ impl ContainerBuilder {
     pub(crate) fn finish(&mut self) -> Finished {
         self.close();
         let tables_start = self.position();
-        for (section, bytes) in std::mem::take(&mut self.tables) {
+        for (section, flags, bytes) in std::mem::take(&mut self.tables) {
             let offset = self.position();
             let checksum = xxh3_64_with_seed(&bytes, offset ^ section as u64);
-            let flags = FLAG_TABLE | FLAG_REQUIRED;
             let len = bytes.len() as u64;
             self.entries.push(Entry {
                 kind: section as u16,
@@ -287,6 +294,11 @@ impl Container {
             .iter()
             .find(|entry| entry.kind == section as u16);
         entry.ok_or(Damage("a section is missing"))
+    }
+
+    /// Whether there is such a section.
+    pub(crate) fn has(&self, section: Section) -> bool {
+        self.entry(section).is_ok()
     }
 
     /// A table's bytes.

@@ -240,6 +240,10 @@ impl TableDirectory {
     pub(crate) fn key(&self, prefix: u64) -> u64 {
         shift_right(prefix, u64::BITS - self.shape.key_bits)
     }
+    /// The number of the page that would hold the key.
+    pub(crate) fn page_of(&self, key: u64) -> usize {
+        self.shape.page(key)
+    }
     pub(crate) fn key_bits(&self) -> u32 {
         self.shape.key_bits
     }

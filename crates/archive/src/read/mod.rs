@@ -10,6 +10,7 @@ pub(crate) mod objects;
 pub(crate) mod payload;
 pub(crate) mod postings;
 pub(crate) mod query;
+pub(crate) mod ranges;
 pub(crate) mod rows;
 pub(crate) mod snapshot;
 pub(crate) mod window;

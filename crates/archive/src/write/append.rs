@@ -20,6 +20,7 @@ use crate::catalog::{ObjectRef, SegmentEntry};
 use crate::error::{Error, Result, outcome_name};
 use crate::format::compress::Packer;
 use crate::format::digest::digest_of;
+use crate::read::ranges::count_segment;
 use crate::read::snapshot::{Need, Snapshot};
 use crate::state::{Halt, LiveRun};
 
@@ -30,7 +31,8 @@ pub struct Provenance {
     pub level: Verification,
     /// Who delivered them; named in a halt.
     pub source: String,
-    /// Now, in seconds since 1970; recorded in a halt.
+    /// Now, in seconds since 1970; recorded in a halt, and where a range begins or ends. 0 where it
+    /// is not known.
     pub now: u64,
 }
 
@@ -185,7 +187,7 @@ impl Writer {
         for block in &mut blocks {
             prepare(block, &kept, &self.settings.profile)?;
         }
-        self.append_new(&mut appender, &snapshot, blocks, (kept, provenance.level))
+        self.append_new(&mut appender, &snapshot, blocks, (kept, provenance))
             .await
     }
 
@@ -200,7 +202,9 @@ impl Writer {
         let first = first.ok_or_else(|| Error::Invalid("empty batch".to_owned()))?;
         let got = first.number;
         let Some(live) = snapshot.state.live else {
-            if let Some(expected) = self.settings.start_block.filter(|&start| start != got) {
+            if let Some(expected) = self.settings.start_block
+                && !self.may_begin(snapshot, expected, got)
+            {
                 return Err(Error::Gap { expected, got });
             }
             self.check_fills_around(snapshot, blocks).await?;
@@ -231,6 +235,16 @@ impl Writer {
         self.compare_with_fills(snapshot, blocks, provenance)
             .await?;
         Ok(Prefix::Known(known))
+    }
+
+    /// Whether the live run may begin with a block: with the one that the archive must begin with,
+    /// right behind what was filled, or with the first block of a later range.
+    fn may_begin(&self, snapshot: &Snapshot, start: u64, got: u64) -> bool {
+        let before = got.checked_sub(1);
+        let behind_fill =
+            before.is_some_and(|before| snapshot.best_at(before, &Need::CLOCK).is_some());
+        let begins_range = got > start && self.settings.seal.range_begins(got);
+        got == start || behind_fill || begins_range
     }
 
     /// New blocks must be those that fills have put behind the head, where there are such.
@@ -389,7 +403,7 @@ impl Writer {
         appender: &mut Appender,
         snapshot: &Snapshot,
         blocks: Vec<Block>,
-        (kept, level): (Kept, Verification),
+        (kept, provenance): (Kept, &Provenance),
     ) -> Result<IngestOutcome> {
         let rows = match appender.rows.take() {
             Some(rows) => rows,
@@ -400,7 +414,7 @@ impl Writer {
         let job = SealJob {
             rows,
             blocks,
-            level,
+            level: provenance.level,
             kept: kept.clone(),
             settings: self.settings.seal.clone(),
             packer: appender.packer.clone(),
@@ -426,6 +440,7 @@ impl Writer {
                 head_timestamp,
             })),
             kept: Some(kept),
+            now: provenance.now,
             ..Edit::default()
         };
         let replaced = batches.iter().skip(done.first_replaced);
@@ -458,7 +473,7 @@ impl Writer {
         if let Some(built) = done.batch.take() {
             edit.batches.push(self.upload(built, 0, &mut uploads));
         }
-        if let Some(pack) = done.pack.take() {
+        for pack in done.packs.drain(..) {
             edit.batch_packs.push(self.upload_pack(pack, &mut uploads));
         }
         edit.uploads.extend(self.put_all(uploads).await?);
@@ -474,7 +489,7 @@ impl Writer {
             ..Edit::default()
         };
         for batch in &snapshot.state.batches {
-            edit.seal_batch(batch);
+            self.seal_batch(batch, &mut edit).await;
         }
         match self.publisher.publish(edit).await? {
             Applied::Published => Ok(()),
@@ -482,6 +497,25 @@ impl Writer {
                 "the head moved under the appender".to_owned(),
             )),
         }
+    }
+
+    /// Makes a batch a sealed segment as it is: the format is the same. One that another process made
+    /// is counted now; where it cannot be read, maintenance finds out.
+    pub(crate) async fn seal_batch(&self, batch: &SegmentEntry, edit: &mut Edit) {
+        let mut sealed = SegmentEntry {
+            tier: 1,
+            ..batch.clone()
+        };
+        if sealed.keys.is_none() {
+            let objects = &self.view.objects;
+            let counted = async {
+                let segment = objects.open(&batch.object).await?;
+                count_segment(objects, &segment).await
+            };
+            sealed.keys = counted.await.ok();
+        }
+        edit.remove.push(batch.object.name.clone());
+        edit.segments.push(sealed);
     }
 
     /// Names a built segment and queues its upload.
@@ -514,6 +548,7 @@ impl Writer {
             object,
             tier,
             facts: built.facts,
+            keys: Some(built.keys),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Where segments are cut. A pure function of the blocks: batching does not matter.
 
+use chronolith_model::Block;
+
 use super::rows::Rows;
 use super::seal::Cut;
 use crate::settings::SealSettings;
@@ -15,13 +17,21 @@ pub(crate) fn due(rows: &Rows, settings: &SealSettings) -> Vec<Cut> {
         let weight = (block.row_end - rows_before + end - start) as u64;
         let hashes = (block.tx_end - txs_before) as u64 * 32;
         let bytes = block.log_bytes_end - bytes_before + hashes;
-        let grid = (block.clock.number + 1) % settings.grid_blocks.max(1) == 0;
+        let grid = settings.cell_begins(block.clock.number.saturating_add(1));
         if weight >= settings.weight || bytes >= settings.bytes || grid {
             cuts.push(Cut { start, end });
             start = end;
         }
     }
     cuts
+}
+
+/// Consecutive blocks, apart where a range ends: no pack crosses its border.
+pub(crate) fn by_range<'a>(
+    blocks: &'a [Block],
+    settings: &SealSettings,
+) -> impl Iterator<Item = &'a [Block]> {
+    blocks.chunk_by(|block, _| !settings.range_begins(block.clock.number.saturating_add(1)))
 }
 
 /// Which of the last batches to put together when there are too many: the longest tail in which
@@ -44,7 +54,7 @@ pub(crate) fn tail_to_join(weights: &[u64]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chronolith_model::{Block, BlockClock, Hash32, Log, LogParts, Payload, Tx, Verification};
+    use chronolith_model::{BlockClock, Hash32, Log, LogParts, Payload, Tx, Verification};
 
     fn block(number: u64, logs: u32, data: usize) -> Block {
         let clock = BlockClock {
@@ -105,6 +115,13 @@ mod tests {
             [3],
             "where a cell of the grid ends"
         );
+        let later = SealSettings {
+            first_block: 2,
+            ..settings.clone()
+        };
+        assert_eq!(ends(&later, &border), [5], "counted from the first block");
+        let lowest: Vec<Block> = (0..4).map(|number| block(number, 0, 0)).collect();
+        assert_eq!(ends(&later, &lowest), [2], "what lies below is apart");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use chronolith_model::BlockRef;
 
 use super::publish::Uploading;
 use super::seal::Kept;
+use crate::book::Entry;
 use crate::catalog::{Catalog, PackEntry, RunEntry, SegmentEntry};
 use crate::state::{AuditEntry, Halt, LiveRun, State};
 
@@ -26,6 +27,10 @@ pub(crate) struct Edit {
     pub(crate) kept: Option<Kept>,
     pub(crate) halt: Option<Option<Halt>>,
     pub(crate) audit: Option<AuditEntry>,
+    /// What is to be written down of ranges.
+    pub(crate) book: Vec<Entry>,
+    /// When, in seconds since 1970; 0 where nobody knows.
+    pub(crate) now: u64,
     /// The new objects: safe from collection until the edit is published or dropped.
     pub(crate) uploads: Vec<Uploading>,
     /// Who holds the lease from now on.
@@ -33,15 +38,6 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    /// Makes a batch a sealed segment as it is: the format is the same.
-    pub(crate) fn seal_batch(&mut self, batch: &SegmentEntry) {
-        self.remove.push(batch.object.name.clone());
-        self.segments.push(SegmentEntry {
-            tier: 1,
-            ..batch.clone()
-        });
-    }
-
     /// Applies the edit. Says whether the catalog changed, or none where its inputs are gone.
     pub(crate) fn apply(&self, state: &mut State, catalog: &mut Catalog) -> Option<bool> {
         let head = state.live.map(|live| live.head);
@@ -76,7 +72,10 @@ impl Edit {
             .retain(|entry| !wanted.contains(entry.object.name.as_str()));
         self.add(state, catalog);
         let added = !(self.segments.is_empty() && self.runs.is_empty() && self.packs.is_empty());
-        Some(in_catalog || added)
+        for entry in &self.book {
+            catalog.book.enter(entry, &mut catalog.segments);
+        }
+        Some(in_catalog || added || !self.book.is_empty())
     }
 
     fn add(&self, state: &mut State, catalog: &mut Catalog) {

@@ -43,6 +43,8 @@ pub struct Fill {
     /// The pack that the payload goes to.
     pub(super) pack: Option<PackBuilder>,
     pub(super) learner: Learner,
+    /// When the last blocks came.
+    now: u64,
 }
 
 /// The payload of a fill on its way into packs.
@@ -53,19 +55,36 @@ struct Packing {
 }
 
 impl Packing {
-    /// Takes the blocks' payload. Returns a pack once it is large enough, or the fill ends.
-    fn push(&mut self, blocks: &[Block], settings: &SealSettings, last: bool) -> Option<BuiltPack> {
-        let begun = self.pack.take();
-        let mut pack = begun.or_else(|| self.datasets.and_then(PackBuilder::new))?;
+    /// Takes the blocks' payload. Returns the packs that are large enough, or at whose last block a range or
+    /// the fill ends.
+    fn push(&mut self, blocks: &[Block], settings: &SealSettings, last: bool) -> Vec<BuiltPack> {
+        let mut built = Vec::new();
         for block in blocks {
-            pack.push(&block.clock, &block.payload);
-            pack.pack_waiting(&mut self.learner);
+            let Some(pack) = self.begun() else {
+                return built;
+            };
+            let number = block.clock.number;
+            pack.0.push(&block.clock, &block.payload);
+            pack.0.pack_waiting(pack.1);
+            let is_last = last
+                && blocks
+                    .last()
+                    .is_some_and(|last| last.clock.number == number);
+            let range_ends = settings.range_begins(number.saturating_add(1));
+            if is_last || range_ends || pack.0.bytes() >= settings.pack_bytes {
+                let pack = self.pack.take();
+                built.extend(pack.and_then(|pack| pack.finish(&mut self.learner)));
+            }
         }
-        if last || pack.bytes() >= settings.pack_bytes {
-            return pack.finish(&mut self.learner);
+        built
+    }
+
+    /// The pack that is being made, and what it learns from; none where nothing goes into packs.
+    fn begun(&mut self) -> Option<(&mut PackBuilder, &mut Learner)> {
+        if self.pack.is_none() {
+            self.pack = self.datasets.and_then(PackBuilder::new);
         }
-        self.pack = Some(pack);
-        None
+        Some((self.pack.as_mut()?, &mut self.learner))
     }
 }
 
@@ -96,6 +115,7 @@ impl Fill {
             names: Vec::new(),
             pack: None,
             learner,
+            now: 0,
         })
     }
 
@@ -137,6 +157,7 @@ impl Fill {
         self.first_parent.get_or_insert(first.parent_hash);
         self.last_hash = blocks.last().map(|block| block.clock.hash);
         self.next += blocks.len() as u64;
+        self.now = self.now.max(provenance.now);
         let lowest = self
             .level
             .map_or(provenance.level, |level| level.min(provenance.level));
@@ -166,7 +187,7 @@ impl Fill {
         let packer = self.packer.clone();
         let last = self.next == self.range.end;
         let job = move || {
-            let pack = packing.push(&blocks, &settings, last);
+            let packs = packing.push(&blocks, &settings, last);
             blocks.iter().for_each(|block| rows.push(block, level));
             let mut cuts = cut::due(&rows, &settings);
             let sealed = cuts.last().map_or(0, |cut| cut.end);
@@ -190,19 +211,19 @@ impl Fill {
                 .map(|&cut| seal::seal(&rows, cut, &kept, &used))
                 .collect();
             rows.drop_front(cuts.last().map_or(0, |cut| cut.end));
-            (rows, built, (packing, pack), packer)
+            (rows, built, (packing, packs), packer)
         };
         let done = tokio::task::spawn_blocking(job)
             .await
             .map_err(|_| failed())?;
-        let (rows, built, (packing, pack), packer) = done;
+        let (rows, built, (packing, packs), packer) = done;
         (self.pack, self.learner) = (packing.pack, packing.learner);
         let mut uploads = Vec::new();
         for built in built {
             self.segments
                 .push(self.writer.upload(built, 1, &mut uploads));
         }
-        if let Some(pack) = pack {
+        for pack in packs {
             self.packs.push(self.writer.upload_pack(pack, &mut uploads));
         }
         self.names.extend(self.writer.put_all(uploads).await?);
@@ -266,6 +287,7 @@ impl Fill {
             packs: std::mem::take(&mut self.packs),
             uploads: std::mem::take(&mut self.names),
             audit: self.purpose.audit(),
+            now: self.now,
             ..Edit::default()
         };
         let gone = |batch: &Arc<SegmentEntry>| edit.remove.contains(&batch.object.name);

@@ -41,7 +41,8 @@ pub(crate) struct Sealed {
     /// How many blocks of the rows are sealed now.
     pub(crate) sealed_blocks: usize,
     pub(crate) batch: Option<Built>,
-    pub(crate) pack: Option<BuiltPack>,
+    /// One for each range that the blocks lie in.
+    pub(crate) packs: Vec<BuiltPack>,
     /// The batches from here on are replaced.
     pub(crate) first_replaced: usize,
     pub(crate) packer: Option<Arc<Packer>>,
@@ -61,7 +62,9 @@ impl SealJob {
         self.blocks
             .iter()
             .for_each(|block| self.rows.push(block, self.level));
-        let pack = pack::build(&self.blocks, self.kept.datasets, &mut self.learner);
+        let packs = cut::by_range(&self.blocks, &self.settings)
+            .filter_map(|blocks| pack::build(blocks, self.kept.datasets, &mut self.learner))
+            .collect();
         self.blocks.clear();
         let cuts = cut::due(&self.rows, &self.settings);
         let sealed_blocks = cuts.last().map_or(0, |cut| cut.end);
@@ -86,7 +89,7 @@ impl SealJob {
             sealed,
             sealed_blocks,
             batch,
-            pack,
+            packs,
             first_replaced,
             packer: self.packer,
             seals_with_packer: self.seals_with_packer,

@@ -277,33 +277,55 @@ impl Writer {
         let old = runs.iter().find(|run| run.object.name == name);
         let old = old.ok_or_else(|| gone(name))?;
         let mut edit = Edit {
-            remove: vec![name.to_owned()],
+            now: audit.at,
             audit: Some(audit),
             ..Edit::default()
         };
-        let (mut entries, mut start) = (Vec::new(), old.range.start);
-        for number in old.range.start..old.range.end {
-            let last = self
-                .hashes_of(&snapshot, number, start, &mut entries)
-                .await?;
-            let ends = number + 1 == old.range.end;
-            let due = ends || (entries.len() >= RUN_ENTRIES_MAX && last.is_some());
-            if due {
-                let part = BlockRange::new(start, number + 1);
-                let last = if ends {
-                    old.last_hash
-                } else {
-                    last.unwrap_or(old.last_hash)
-                };
-                let (run, uploading) = self
-                    .store_run(part, last, std::mem::take(&mut entries))
-                    .await?;
-                edit.runs.push(run);
-                edit.uploads.push(uploading);
-                start = part.end;
-            }
-        }
+        self.replace_run(&snapshot, old, &mut edit).await?;
         published(self.publisher.publish(edit).await?, name)
+    }
+
+    /// Adds to the edit what replaces a run.
+    pub(super) async fn replace_run(
+        &self,
+        snapshot: &Snapshot,
+        old: &RunEntry,
+        edit: &mut Edit,
+    ) -> Result<()> {
+        edit.remove.push(old.object.name.clone());
+        self.make_runs(snapshot, old.range, Some(old.last_hash), edit)
+            .await
+    }
+
+    /// Adds runs over these blocks to the edit. `last_hash` is that of the last block, which may be
+    /// pruned; where it is not given, the block must be there.
+    pub(super) async fn make_runs(
+        &self,
+        snapshot: &Snapshot,
+        blocks: BlockRange,
+        last_hash: Option<Hash32>,
+        edit: &mut Edit,
+    ) -> Result<()> {
+        let (mut entries, mut start) = (Vec::new(), blocks.start);
+        for number in blocks.start..blocks.end {
+            let own = self
+                .hashes_of(snapshot, number, start, &mut entries)
+                .await?;
+            let ends = number + 1 == blocks.end;
+            if !ends && (entries.len() < RUN_ENTRIES_MAX || own.is_none()) {
+                continue;
+            }
+            let last = last_hash.filter(|_| ends).or(own);
+            let last = last.ok_or_else(|| Error::not_covered(BlockRange::one(number)))?;
+            let part = BlockRange::new(start, number + 1);
+            let (run, uploading) = self
+                .store_run(part, last, std::mem::take(&mut entries))
+                .await?;
+            edit.runs.push(run);
+            edit.uploads.push(uploading);
+            start = part.end;
+        }
+        Ok(())
     }
 
     /// Adds the keys of a block's hashes. Returns the hash of the block, where it is archived.

@@ -23,6 +23,7 @@ use crate::format::segment::{
 use crate::format::table::{TableBuilder, TableShape};
 use crate::format::term::TERM_BITS;
 use crate::format::wire::Put;
+use crate::keys::KeyCounts;
 use crate::read::cache::Part;
 use crate::read::objects::{Objects, OpenSegment, section_of};
 use crate::read::window::{TableCursor, Window};
@@ -104,7 +105,9 @@ impl Writer {
         let mut sums = Vec::new();
         output.container.begin(Section::TxHashes);
         let target = (&mut output, &mut sums);
-        copy_hashes(objects, &open, Part::TxHashes, target, |_| {}).await?;
+        let mut keys = KeyCounts::default();
+        let count = |hashes: &[u8]| keys.count_all(hashes);
+        copy_hashes(objects, &open, Part::TxHashes, target, count).await?;
         output.container.begin(Section::Digests);
         let mut root = blake3::Hasher::new();
         let target = (&mut output, &mut sums);
@@ -146,6 +149,7 @@ impl Writer {
                 object,
                 tier,
                 facts,
+                keys: Some(keys),
             },
             uploading,
         ))

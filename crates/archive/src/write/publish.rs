@@ -18,7 +18,9 @@ use tracing::field::Empty;
 use super::edit::Edit;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result, outcome_name};
+use crate::lifecycle::survey;
 use crate::read::snapshot::Snapshot;
+use crate::settings::SealSettings;
 use crate::state::{CatalogRef, State};
 use crate::view::{View, decode_state};
 
@@ -50,6 +52,7 @@ type Answer = oneshot::Sender<std::result::Result<Applied, Failure>>;
 pub(crate) struct Publisher {
     view: Arc<View>,
     epoch: u64,
+    seal: SealSettings,
     queue: Mutex<Vec<(Edit, Answer)>>,
     turn: tokio::sync::Mutex<Turn>,
     random: Mutex<StdRng>,
@@ -64,10 +67,11 @@ struct Turn {
 }
 
 impl Publisher {
-    pub(crate) fn new(view: Arc<View>, epoch: u64) -> Self {
+    pub(crate) fn new(view: Arc<View>, epoch: u64, seal: SealSettings) -> Self {
         Self {
             view,
             epoch,
+            seal,
             queue: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             random: Mutex::new(StdRng::from_os_rng()),
@@ -254,6 +258,9 @@ impl Publisher {
         let mut catalog_arc = base.catalog.clone();
         if changed {
             catalog.sort();
+        }
+        let now = edits.iter().map(|edit| edit.now).max().unwrap_or(0);
+        if self.keep_book(&base, &state, &mut catalog, now) || changed {
             state.catalog = Some(self.put_catalog(&catalog, &state).await?);
             catalog_arc = Arc::new(catalog);
         }
@@ -264,6 +271,20 @@ impl Publisher {
         self.view.adopt(snapshot.clone());
         self.report(&snapshot);
         Ok((snapshot, dropped))
+    }
+
+    /// Brings the book of ranges in line with what is named now; whether it changed.
+    fn keep_book(&self, base: &Snapshot, state: &State, catalog: &mut Catalog, now: u64) -> bool {
+        let geometry = self.seal.geometry();
+        let standings = survey(state, catalog, geometry, &self.seal);
+        let begun = |id: u64| {
+            let blocks = geometry.blocks_of(id);
+            let mut before = base.segments.iter();
+            before.any(|entry| entry.facts.range.intersect(&blocks).is_some())
+        };
+        let before = catalog.book.clone();
+        catalog.book.settle(&standings, geometry, begun, now);
+        catalog.book != before
     }
 
     fn report(&self, snapshot: &Snapshot) {

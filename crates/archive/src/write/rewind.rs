@@ -1,5 +1,7 @@
 //! What operators do: end a halt, take back the newest blocks, let go of the oldest.
 
+use std::sync::Arc;
+
 use chronolith_model::{Block, BlockClock, BlockRange};
 
 use super::cut;
@@ -51,6 +53,7 @@ impl Writer {
             expected_head: Some(snapshot.head()),
             live: Some(Some(live)),
             halt: Some(None),
+            now: audit.at,
             audit: Some(audit),
             ..Edit::default()
         };
@@ -85,7 +88,7 @@ impl Writer {
                     edit.segments.extend(pieces);
                 }
             } else if entry.tier == 0 {
-                edit.seal_batch(entry);
+                self.seal_batch(entry, edit).await;
             }
         }
         Ok(names)
@@ -123,8 +126,8 @@ impl Writer {
         Ok((pieces, names))
     }
 
-    /// Runs keep the hashes of merged segments that stay. What is sealed again has a table of its own,
-    /// and a run of its own later: two over the same blocks would never become one.
+    /// Runs keep the hashes of the merged segments that stay. What was sealed again has a table of
+    /// its own.
     async fn cut_runs(
         &self,
         snapshot: &Snapshot,
@@ -132,18 +135,28 @@ impl Writer {
         edit: &mut Edit,
     ) -> Result<Vec<Uploading>> {
         let mut names = Vec::new();
-        let merged = snapshot.segments.iter().filter(|entry| entry.tier > 1);
-        let ends = merged.map(|entry| entry.facts.range.end);
-        let needed = ends.filter(|&end| end <= to + 1).max().unwrap_or(0);
-        let past = snapshot.catalog.runs.iter();
-        for run in past.filter(|run| run.range.end > to + 1) {
+        let (staying, cut): (Vec<_>, Vec<_>) = snapshot
+            .segments
+            .iter()
+            .partition(|entry| entry.facts.range.end <= to + 1);
+        for run in &snapshot.catalog.runs {
+            let of_it = |entry: &&&Arc<SegmentEntry>| {
+                entry.tier > 1 && entry.facts.range.intersect(&run.range).is_some()
+            };
+            if run.range.end <= to + 1 && !cut.iter().any(|entry| of_it(&entry)) {
+                continue;
+            }
+            let needed = staying.iter().filter(of_it);
+            let last = needed.max_by_key(|entry| entry.facts.range.end);
+            if last.is_some_and(|last| last.facts.range.end >= run.range.end) {
+                continue;
+            }
             edit.remove.push(run.object.name.clone());
-            if run.range.start < needed {
-                let last = block_by_number(&self.view.objects, snapshot, needed - 1).await?;
-                let kept = BlockRange::new(run.range.start, needed);
-                let (trimmed, name) = self.trim_run(run, (kept, last.hash)).await?;
-                edit.runs.push(trimmed);
-                names.push(name);
+            if let Some(last) = last {
+                let kept = BlockRange::new(run.range.start, last.facts.range.end);
+                let trimmed = self.trim_run(run, (kept, last.facts.last_hash)).await?;
+                edit.runs.push(trimmed.0);
+                names.push(trimmed.1);
             }
         }
         Ok(names)
@@ -216,6 +229,7 @@ impl Writer {
         let edit = Edit {
             remove,
             live: Some(Some(live)),
+            now: audit.at,
             audit: Some(audit),
             ..Edit::default()
         };

@@ -39,7 +39,8 @@ impl Writer {
             .map(Some)
     }
 
-    /// Merges neighbouring runs into one of the next tier.
+    /// Merges neighbouring runs into one of the next tier. They may overlap: of what two of them hold,
+    /// one is kept.
     pub(crate) async fn merge_runs(
         &self,
         inputs: &[Arc<RunEntry>],
@@ -50,10 +51,12 @@ impl Writer {
             let run = objects.open_run(&input.object).await?;
             sources.push(Source::run(run, input.range.start));
         }
-        let (Some(first), Some(last)) = (inputs.first(), inputs.last()) else {
+        let first = inputs.iter().map(|input| input.range.start).min();
+        let last = inputs.iter().max_by_key(|input| input.range.end);
+        let (Some(first), Some(last)) = (first, last) else {
             return Err(Error::Invalid("no runs to merge".to_owned()));
         };
-        let range = BlockRange::new(first.range.start, last.range.end);
+        let range = BlockRange::new(first, last.range.end);
         let tier = inputs.iter().map(|input| input.tier).max().unwrap_or(0) + 1;
         self.merge_tables(sources, (range, last.last_hash), tier)
             .await

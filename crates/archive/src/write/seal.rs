@@ -18,6 +18,7 @@ use crate::format::segment::{
 use crate::format::table::{TableBuilder, TableShape};
 use crate::format::term::TERM_BITS;
 use crate::format::wire::Put;
+use crate::keys::KeyCounts;
 
 /// Rows of one stretch fit this many bits, so that a term and a row sort as one number.
 const ROW_BITS: u32 = 64 - TERM_BITS;
@@ -49,6 +50,7 @@ pub(crate) struct Built {
     pub(crate) bytes: Bytes,
     pub(crate) finished: Finished,
     pub(crate) facts: SegmentFacts,
+    pub(crate) keys: KeyCounts,
 }
 
 /// Makes a segment of the blocks at `cut`.
@@ -109,10 +111,13 @@ pub(crate) fn seal(rows: &Rows, cut: Cut, kept: &Kept, packer: &Packer) -> Built
     container.table(Section::HashDirectory, hash_directory);
     container.table(Section::BlockChecksums, sums);
     let finished = container.finish();
+    let mut keys = KeyCounts::default();
+    part.txs().iter().for_each(|tx| keys.count(&tx.hash));
     Built {
         bytes: container.drain(),
         finished,
         facts,
+        keys,
     }
 }
 

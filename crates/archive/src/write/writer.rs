@@ -16,6 +16,7 @@ use super::seal::Kept;
 use crate::catalog::{ObjectRef, PackEntry};
 use crate::collect::Guardrails;
 use crate::error::{Error, Result};
+use crate::read::snapshot::Snapshot;
 use crate::settings::Settings;
 use crate::state::State;
 use crate::view::{View, decode_state};
@@ -55,9 +56,17 @@ impl Writer {
         let holder = |bytes: &[u8]| State::instance_of(bytes).filter(|name| !name.is_empty());
         let found = wait_until_quiet(&*view.meta, &claim, holder).await;
         let found = found.map_err(Error::store("take the archive over"))?;
+        if let Some(found) = &found {
+            // Refused before anybody is fenced. What cannot be read now is read again below: it may
+            // be what another writer has just replaced.
+            if let Ok(snapshot) = view.take(found.clone()).await {
+                check_ranges(&snapshot, &settings)?;
+            }
+        }
         let (version, state) = swap_epoch(&view, &settings, found).await?;
         let epoch = state.epoch;
         let snapshot = view.take_state(version, state).await?;
+        check_ranges(&snapshot, &settings)?;
         tracing::info!(
             chain = settings.chain.0,
             writer_epoch = epoch,
@@ -66,7 +75,7 @@ impl Writer {
             "archive open for writing"
         );
         Ok(Self {
-            publisher: Arc::new(Publisher::new(view.clone(), epoch)),
+            publisher: Arc::new(Publisher::new(view.clone(), epoch, settings.seal.clone())),
             guardrails: Guardrails::new(settings.garbage.clone()),
             finishing: tokio::sync::Mutex::new(Learner::new(settings.seal.pack_dictionary_bytes)),
             view,
@@ -188,6 +197,19 @@ fn fresh(settings: &Settings, random: &mut StdRng) -> State {
         batches: Vec::new(),
         batch_packs: Vec::new(),
         audit: Vec::new(),
+    }
+}
+
+/// Ranges that were begun are not counted in another way.
+fn check_ranges(snapshot: &Snapshot, settings: &Settings) -> Result<()> {
+    let wanted = settings.seal.geometry();
+    match snapshot.catalog.book.geometry {
+        Some(written) if written != wanted => Err(Error::Invalid(format!(
+            "the archive has ranges of {} blocks from block {} on, and the settings want {} from \
+             {} on: set them back, or archive into another place",
+            written.size, written.first, wanted.size, wanted.first
+        ))),
+        _ => Ok(()),
     }
 }
 

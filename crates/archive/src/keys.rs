@@ -1,0 +1,58 @@
+//! How many transaction hashes begin with each hex digit: what a range's index is checked against.
+
+use std::fmt;
+
+use chronolith_model::Hash32;
+
+use crate::format::Decoded;
+use crate::format::wire::{Put, Reader};
+
+/// Transaction hashes by their first hex digit. A second hash of a transaction counts as well, the
+/// hashes of blocks do not.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct KeyCounts(pub [u64; 16]);
+
+impl KeyCounts {
+    /// How many there are.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Counts one hash.
+    pub fn count(&mut self, hash: &Hash32) {
+        let [first, ..] = hash.0;
+        let digit = usize::from(first >> 4);
+        self.0.get_mut(digit).into_iter().for_each(|n| *n += 1);
+    }
+
+    /// Adds what was counted elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        let pairs = self.0.iter_mut().zip(&other.0);
+        pairs.for_each(|(sum, more)| *sum += more);
+    }
+
+    /// Of hashes that lie end to end.
+    pub(crate) fn count_all(&mut self, hashes: &[u8]) {
+        let (hashes, _) = hashes.as_chunks::<32>();
+        hashes.iter().for_each(|hash| self.count(&Hash32(*hash)));
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.0.iter().for_each(|&count| out.put_varint(count));
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Decoded<Self> {
+        let mut counts = Self::default();
+        for count in &mut counts.0 {
+            *count = reader.varint()?;
+        }
+        Ok(counts)
+    }
+}
+
+impl fmt::Debug for KeyCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0).finish()
+    }
+}

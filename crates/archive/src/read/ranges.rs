@@ -1,0 +1,144 @@
+//! Reports on ranges, from one snapshot.
+
+use chronolith_model::{BlockRange, Dataset, DatasetSet};
+
+use super::objects::{Objects, OpenSegment};
+use super::snapshot::{Need, Piece, Snapshot};
+use super::window::{STEP_BYTES, Window};
+use crate::error::Result;
+use crate::keys::KeyCounts;
+use crate::lifecycle::{Standing, survey};
+use crate::range::{Geometry, LedgerPhase, PartStatus, RangeReport, RangeState, TxHashPhase};
+use crate::settings::SealSettings;
+
+/// How ranges are counted: as the archive's own are, where it has some.
+pub(crate) fn geometry(snapshot: &Snapshot, settings: &SealSettings) -> Geometry {
+    let written = snapshot.catalog.book.geometry;
+    written.unwrap_or_else(|| settings.geometry())
+}
+
+/// Every range from the first to the last that has archived blocks, in order.
+pub(crate) async fn reports(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    settings: &SealSettings,
+) -> Vec<RangeReport> {
+    let geometry = geometry(snapshot, settings);
+    let standings = survey(&snapshot.state, &snapshot.catalog, geometry, settings);
+    let mut reports: Vec<RangeReport> = Vec::with_capacity(standings.len());
+    for standing in &standings {
+        let next = reports.last().map_or(standing.id, |last| last.id + 1);
+        reports.extend((next..standing.id).map(|id| RangeReport::pending(geometry, id)));
+        let mut report = described(snapshot, standing, geometry);
+        report.keys = keys_of(objects, snapshot, geometry.blocks_of(standing.id)).await;
+        reports.push(report);
+    }
+    reports
+}
+
+/// Everything but the counts.
+fn described(snapshot: &Snapshot, standing: &Standing, geometry: Geometry) -> RangeReport {
+    let catalog = &snapshot.catalog;
+    let notes = catalog.book.notes.get(&standing.id).cloned();
+    let notes = notes.unwrap_or_default();
+    let blocks = geometry.blocks_of(standing.id);
+    let inside = |range: &BlockRange| range.intersect(&blocks).is_some();
+    let segments = snapshot.segments.iter();
+    let segments = segments.filter(|entry| inside(&entry.facts.range));
+    let packs = snapshot.packs().filter(|entry| inside(&entry.range));
+    let runs = catalog.runs.iter().filter(|entry| inside(&entry.range));
+    let state = standing.state();
+    let (ledger_status, txhash_status) = statuses(standing, state);
+    let begun = standing.prefix_end > standing.span.start;
+    RangeReport {
+        state,
+        ledger: Some(standing.ledger),
+        txhash: Some(standing.txhash),
+        last_committed: begun.then(|| standing.prefix_end - 1),
+        blocks: standing.blocks,
+        created_at: notes.created_at,
+        completed_at: notes.completed_at,
+        transition_started_at: notes.started_at,
+        ledger_status,
+        txhash_status,
+        verified_keys: notes.verified.map(|verified| verified.keys),
+        segments: segments.map(|entry| entry.object.name.clone()).collect(),
+        packs: packs.map(|entry| entry.object.name.clone()).collect(),
+        runs: runs.map(|entry| entry.object.name.clone()).collect(),
+        failure: notes.failure.filter(|_| standing.failed),
+        ..RangeReport::pending(geometry, standing.id)
+    }
+}
+
+/// How far the two parts of a transition are. Nothing is done about a range that failed.
+fn statuses(standing: &Standing, state: RangeState) -> (Option<PartStatus>, Option<PartStatus>) {
+    let open = match state {
+        RangeState::Transitioning => PartStatus::InProgress,
+        RangeState::Failed => PartStatus::Pending,
+        RangeState::Pending | RangeState::Ingesting | RangeState::Complete => return (None, None),
+    };
+    let status = |done: bool| Some(if done { PartStatus::Complete } else { open });
+    (
+        status(standing.ledger == LedgerPhase::Immutable),
+        status(standing.txhash == TxHashPhase::Complete),
+    )
+}
+
+/// The transactions of a range's archived blocks by the first digit of their hashes; none where
+/// some segment was not counted yet or cannot be read.
+async fn keys_of(objects: &Objects, snapshot: &Snapshot, blocks: BlockRange) -> Option<KeyCounts> {
+    let mut keys = KeyCounts::default();
+    for piece in pieces(snapshot, blocks) {
+        let whole = piece.range == piece.entry.facts.range;
+        let counted = match piece.entry.keys.filter(|_| whole) {
+            Some(counted) => counted,
+            // Batches are few and small, and what overlaps is rare.
+            None if !whole || piece.entry.tier == 0 => count_piece(objects, &piece).await.ok()?,
+            None => return None,
+        };
+        keys.add(&counted);
+    }
+    Some(keys)
+}
+
+/// The segments to ask for the transactions of the blocks that are archived: those that list all of
+/// them, where there are such.
+fn pieces(snapshot: &Snapshot, blocks: BlockRange) -> Vec<Piece> {
+    let all = Need {
+        datasets: DatasetSet::of(&[Dataset::TxHashes]),
+        filter: None,
+    };
+    let mut pieces = Vec::new();
+    for run in snapshot.clock_runs() {
+        let Some(part) = run.range.intersect(&blocks) else {
+            continue;
+        };
+        let listed = snapshot.select(&part, &all);
+        let listed = listed.or_else(|_| snapshot.select(&part, &Need::CLOCK));
+        pieces.extend(listed.unwrap_or_default());
+    }
+    pieces
+}
+
+async fn count_piece(objects: &Objects, piece: &Piece) -> Result<KeyCounts> {
+    let segment = objects.open(&piece.entry.object).await?;
+    let mut keys = KeyCounts::default();
+    for number in piece.range.start..piece.range.end {
+        let txs = objects.txs(&segment, number).await?;
+        txs.iter().for_each(|tx| keys.count(&tx.hash));
+    }
+    Ok(keys)
+}
+
+/// Counts the transactions of a whole segment, past the cache and in bounded memory.
+pub(crate) async fn count_segment(objects: &Objects, segment: &OpenSegment) -> Result<KeyCounts> {
+    let section = &segment.tables.tx_hashes;
+    let mut window = Window::blocked(objects, &segment.identity.name, section);
+    let mut keys = KeyCounts::default();
+    // A step is a whole number of hashes.
+    for start in (0..section.len).step_by(STEP_BYTES as usize) {
+        let end = (start + STEP_BYTES).min(section.len);
+        keys.count_all(&window.slice(start, end).await?);
+    }
+    Ok(keys)
+}

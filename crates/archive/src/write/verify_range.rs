@@ -1,0 +1,186 @@
+//! Verifying a range: every hash of its segments is in its run.
+//!
+//! Nearly always the run holds these and nothing else, which is seen by reading both once. Where it is
+//! not so, the keys are taken a slice at a time, small enough to be sorted in memory, and compared with
+//! the pages of the run that hold the same slice: that names the block.
+
+use std::sync::Arc;
+
+use chronolith_model::{BlockRange, Hash32};
+
+use super::verify::holds_exactly;
+use super::writer::Writer;
+use crate::catalog::{RunEntry, SegmentEntry};
+use crate::error::{Error, Result};
+use crate::format::Damage;
+use crate::keys::KeyCounts;
+use crate::read::cache::Part;
+use crate::read::objects::{Objects, OpenRun, OpenSegment, section_of};
+use crate::read::ranges::count_segment;
+use crate::read::snapshot::Snapshot;
+use crate::read::window::Window;
+
+/// Keys that are sorted in memory at once.
+const SLICE_KEYS: u64 = 1 << 22;
+
+impl Writer {
+    /// Looks up every hash of these blocks in a run, and compares how many there are with what the
+    /// catalog says. Returns how many transactions these are.
+    ///
+    /// # Errors
+    /// `Corrupt`, with the object that lacks something or is damaged; `Store`.
+    pub(crate) async fn verify_range(
+        &self,
+        snapshot: &Snapshot,
+        blocks: BlockRange,
+        run: &RunEntry,
+    ) -> Result<KeyCounts> {
+        let objects = &self.view.objects;
+        let mut segments = Vec::new();
+        let (mut keys, mut hashes) = (KeyCounts::default(), 0);
+        for entry in &snapshot.segments {
+            if entry.facts.range.intersect(&blocks).is_none() {
+                continue;
+            }
+            let segment = objects.open(&entry.object).await?;
+            keys.add(&recount(objects, entry, &segment).await?);
+            hashes += entry.facts.txs + entry.facts.range.len();
+            segments.push(segment);
+        }
+        let run_name = run.object.name.clone();
+        let open = objects.open_run(&run.object).await?;
+        if holds_exactly(objects, &segments, (&open, run.range)).await? {
+            return Ok(keys);
+        }
+        let pages = open.hashes.page_count() as u64;
+        let slices = hashes.div_ceil(SLICE_KEYS).next_power_of_two().min(pages);
+        for slice in 0..slices {
+            let share = pages / slices;
+            let wanted = Slice {
+                run: &open,
+                first_block: run.range.start,
+                pages: (slice * share) as usize..((slice + 1) * share) as usize,
+            };
+            let mut keys = Vec::new();
+            for segment in &segments {
+                wanted.collect(objects, segment, &mut keys).await?;
+            }
+            let sorted = tokio::task::spawn_blocking(move || {
+                keys.sort_unstable();
+                keys.dedup();
+                keys
+            });
+            let sorted = sorted.await;
+            let sorted = sorted.map_err(|error| Error::Internal(error.to_string()))?;
+            if let Some((_, offset)) = wanted.first_missing(objects, &sorted).await? {
+                let number = run.range.start + offset;
+                return Err(Error::Corrupt {
+                    object: run_name,
+                    reason: format!("it lacks a hash of block {number}"),
+                });
+            }
+        }
+        Ok(keys)
+    }
+}
+
+/// Counts the transactions of a segment and compares with what the catalog says of it.
+async fn recount(
+    objects: &Objects,
+    entry: &SegmentEntry,
+    segment: &OpenSegment,
+) -> Result<KeyCounts> {
+    let counted = count_segment(objects, segment).await?;
+    match entry.keys {
+        Some(written) if written != counted => Err(Error::Corrupt {
+            object: entry.object.name.clone(),
+            reason: "its transactions are not as many as were counted".to_owned(),
+        }),
+        _ => Ok(counted),
+    }
+}
+
+/// Some pages of a run, and what must be in them.
+struct Slice<'a> {
+    run: &'a Arc<OpenRun>,
+    first_block: u64,
+    pages: std::ops::Range<usize>,
+}
+
+impl Slice<'_> {
+    /// Adds the keys of a segment's hashes that belong into these pages, each with its block.
+    async fn collect(
+        &self,
+        objects: &Objects,
+        segment: &OpenSegment,
+        keys: &mut Vec<(u64, u64)>,
+    ) -> Result<()> {
+        let name = &segment.identity.name;
+        let tables = &segment.tables;
+        let lost = || Error::damaged(name, Damage("a block is not listed"));
+        let mut txs = Window::blocked(objects, name, section_of(segment, Part::TxHashes));
+        let mut hashes = Window::blocked(objects, name, section_of(segment, Part::BlockHashes));
+        let range = tables.facts.range;
+        for number in range.start..range.end {
+            let entry = tables.block(number).ok_or_else(lost)?;
+            let first = u64::from(entry.first_tx) * 32;
+            let listed = txs.slice(first, first + u64::from(entry.txs) * 32).await?;
+            self.take(&listed, number, keys);
+            let place = u64::from(entry.place) * 32;
+            match &tables.listed_hashes {
+                Some(all) => {
+                    let own = all.get(place as usize..place as usize + 32);
+                    self.take(own.ok_or_else(lost)?, number, keys);
+                }
+                None => self.take(&hashes.slice(place, place + 32).await?, number, keys),
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&self, hashes: &[u8], number: u64, keys: &mut Vec<(u64, u64)>) {
+        let (hashes, _) = hashes.as_chunks::<32>();
+        for hash in hashes {
+            let key = self.run.hashes.key(Hash32(*hash).prefix64());
+            if self.pages.contains(&self.run.hashes.page_of(key)) {
+                keys.push((key, number.wrapping_sub(self.first_block)));
+            }
+        }
+    }
+
+    /// The first of these sorted keys that is not in the run with its block.
+    async fn first_missing(
+        &self,
+        objects: &Objects,
+        keys: &[(u64, u64)],
+    ) -> Result<Option<(u64, u64)>> {
+        let name = &self.run.identity.name;
+        let table = &self.run.hashes;
+        let last = table.place(table.page_count().saturating_sub(1));
+        let section = (self.run.offset, last.map_or(0, |place| place.end));
+        let mut window = Window::new(objects, name, section);
+        let mut wanted = keys.iter().copied().peekable();
+        for (at, place) in self
+            .pages
+            .clone()
+            .filter_map(|at| Some((at, table.place(at)?)))
+        {
+            let bytes = window.slice(place.start, place.end).await?;
+            let entries = match bytes.is_empty() {
+                true => Ok(Vec::new()),
+                false => place
+                    .verify(&bytes)
+                    .and_then(|()| table.entries_of(at, &bytes)),
+            };
+            let entries = entries.map_err(|damage| Error::damaged(name, damage))?;
+            let mut found = entries.into_iter().peekable();
+            while let Some(key) = wanted.next_if(|(key, _)| table.page_of(*key) == at) {
+                while found.next_if(|entry| *entry < key).is_some() {}
+                if found.peek() != Some(&key) {
+                    return Ok(Some(key));
+                }
+            }
+        }
+        Ok(wanted.next())
+    }
+}
