@@ -18,6 +18,8 @@ pub(crate) mod rewind;
 pub(crate) mod rows;
 pub(crate) mod runs;
 pub(crate) mod seal;
+pub(crate) mod tables;
 pub(crate) mod transition;
+pub(crate) mod verify;
 pub(crate) mod verify_range;
 pub(crate) mod writer;
