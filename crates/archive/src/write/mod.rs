@@ -18,5 +18,6 @@ pub(crate) mod rows;
 pub(crate) mod runs;
 pub(crate) mod seal;
 pub(crate) mod transition;
+pub(crate) mod upload;
 pub(crate) mod verify_range;
 pub(crate) mod writer;
