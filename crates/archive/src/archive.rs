@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use bytes::Bytes;
 use chronolith_model::{
     Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32, LogFilter, Payload, Scope,
     Verification,
@@ -421,6 +422,25 @@ impl Archive {
     /// `NotCovered`, `Corrupt` or `Store`.
     pub async fn payload(&self, number: u64, wanted: Dataset) -> Result<Payload> {
         self.reading(async |pinned| pinned.payload(number, wanted).await)
+            .await
+    }
+
+    /// A block's header, as it came. Only the frames that hold it are read.
+    ///
+    /// # Errors
+    /// `NotCovered`, `Corrupt` or `Store`.
+    pub async fn header(&self, number: u64) -> Result<Bytes> {
+        self.reading(async |pinned| pinned.header(number).await)
+            .await
+    }
+
+    /// The body of one transaction, as it came. Only the frames that hold it are read: one, unless
+    /// it is larger than one. The ordinal is its place in [`Block::txs`].
+    ///
+    /// # Errors
+    /// `Invalid` where the block has no such transaction; `NotCovered`, `Corrupt` or `Store`.
+    pub async fn body(&self, number: u64, ordinal: u32) -> Result<Bytes> {
+        self.reading(async |pinned| pinned.body(number, ordinal).await)
             .await
     }
 

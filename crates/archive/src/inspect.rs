@@ -12,6 +12,7 @@ use crate::catalog::{ObjectRef, PackEntry, RunEntry, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::format::container::{Container, ObjectKind, Section};
 use crate::format::digest::ClockDigests;
+use crate::format::pack::OpenPack;
 use crate::format::segment::{BlockedSection, SegmentTables};
 use crate::format::table::TableDirectory;
 use crate::format::{Damage, Decoded};
@@ -20,7 +21,7 @@ use crate::read::snapshot::Snapshot;
 use crate::read::window::{STEP_BYTES, Window};
 use crate::view::View;
 use crate::write::edit::{catalog_names, state_names};
-use crate::write::pack::{OpenPack, decode_summary};
+use crate::write::pack::decode_summary;
 
 /// How often a newer state is taken because what was inspected is gone by now.
 const ROUNDS_MAX: usize = 16;

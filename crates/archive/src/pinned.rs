@@ -1,15 +1,17 @@
 //! The archive at one moment: everything that is asked of it is answered from one published state.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use chronolith_model::{
     Block, BlockClock, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, LogFilter, Payload, Tx,
     Verification,
 };
 use tokio::time::Instant;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::range::{Geometry, RangeReport};
 use crate::read::compare::{self, Difference};
 use crate::read::hashes::{self, TxPlace};
@@ -146,7 +148,7 @@ impl Pinned {
         lookup::block(self.objects(), &self.snapshot, number).await
     }
 
-    /// All transactions of a block, in order. `tx_hashes` must be kept for it.
+    /// All transactions of a block, in order; second hashes of some of them come last. `tx_hashes` must be kept for it.
     ///
     /// # Errors
     /// `NotCovered`, `Corrupt` or `Store`.
@@ -172,6 +174,35 @@ impl Pinned {
     #[must_use]
     pub fn geometry(&self) -> Geometry {
         ranges::geometry(&self.snapshot, &self.settings.seal)
+    }
+
+    /// A block's header, as it came. Only the frames that hold it are read.
+    ///
+    /// # Errors
+    /// `NotCovered`, `Corrupt` or `Store`.
+    pub async fn header(&self, number: u64) -> Result<Bytes> {
+        payload::header(self.objects(), &self.snapshot, number).await
+    }
+
+    /// The body of one transaction, as it came. Only the frames that hold it are read: one, unless
+    /// it is larger than one. The ordinal is its place in [`Block::txs`].
+    ///
+    /// # Errors
+    /// `Invalid` where the block has no such transaction; `NotCovered`, `Corrupt` or `Store`.
+    pub async fn body(&self, number: u64, ordinal: u32) -> Result<Bytes> {
+        let wanted = ordinal..ordinal.saturating_add(1);
+        let found = self.bodies(number, wanted).await?.into_iter().next();
+        let missing = || format!("block {number} has no transaction {ordinal}");
+        found.ok_or_else(|| Error::Invalid(missing()))
+    }
+
+    /// The bodies of some transactions of a block, by their places in [`Block::txs`]; fewer where it
+    /// has fewer.
+    ///
+    /// # Errors
+    /// `NotCovered`, `Corrupt` or `Store`.
+    pub async fn bodies(&self, number: u64, ordinals: Range<u32>) -> Result<Vec<Bytes>> {
+        payload::bodies(self.objects(), &self.snapshot, number, ordinals).await
     }
 
     pub(crate) async fn content_root(&self, range: BlockRange) -> Result<Hash32> {

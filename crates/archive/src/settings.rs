@@ -95,6 +95,9 @@ pub struct SealSettings {
     pub batches_max: usize,
     /// Packs are put together until they hold this many bytes.
     pub pack_bytes: u64,
+    /// Payload that is packed at once with a dictionary: less is packed without one, and again with
+    /// one when its pack is finished.
+    pub pack_dictionary_bytes: u64,
     /// Compression level of sealed frames.
     pub level: i32,
     /// A new dictionary is learnt after this many seals.
@@ -113,6 +116,7 @@ impl Default for SealSettings {
             merge_tiers: 2,
             batches_max: 16,
             pack_bytes: 32 << 20,
+            pack_dictionary_bytes: 4 << 20,
             level: 2,
             seals_per_dictionary: 16,
         }

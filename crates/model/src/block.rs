@@ -70,7 +70,7 @@ impl Tx {
 pub struct Payload {
     /// The whole header in the chain's own encoding, where the dataset `headers` is kept.
     pub header: Option<Bytes>,
-    /// One body for each entry of [`Block::txs`], where `transactions` is kept.
+    /// One body for each entry of [`Block::txs`] but the aliases, where `transactions` is kept.
     pub bodies: Option<Vec<Bytes>>,
     /// The whole block as it came (a Stellar ledger frame), where `payload` is kept.
     pub raw: Option<Bytes>,

@@ -1,6 +1,6 @@
 //! What a chain family lets its blocks look like. Checked before anything is archived.
 
-use crate::{Block, TOPICS_MAX};
+use crate::{Block, TOPICS_MAX, Tx};
 
 /// How the number of topics in a filter relates to the number in a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,8 +92,17 @@ impl ChainProfile {
         if !block.txs.is_sorted_by(|a, b| a.index < b.index) {
             return Err(BlockFault::TxOrder);
         }
+        let own = block.txs.partition_point(|tx| !tx.is_alias());
+        let (txs, aliases) = block.txs.split_at_checked(own).unwrap_or_default();
+        let listed = |alias: &Tx| {
+            let position = alias.position();
+            txs.binary_search_by_key(&position, |tx| tx.index).is_ok()
+        };
+        if !aliases.iter().all(listed) {
+            return Err(BlockFault::UnknownAlias);
+        }
         match &block.payload.bodies {
-            Some(bodies) if bodies.len() != block.txs.len() => Err(BlockFault::BodyCount),
+            Some(bodies) if bodies.len() != txs.len() => Err(BlockFault::BodyCount),
             _ => Ok(()),
         }
     }
@@ -143,6 +152,9 @@ pub enum BlockFault {
     /// Transaction indexes do not rise.
     #[error("transactions out of order")]
     TxOrder,
+    /// A second hash of a transaction that the block does not list.
+    #[error("second hash of an unlisted transaction")]
+    UnknownAlias,
     /// Not one body for each transaction.
     #[error("bodies and transactions differ in number")]
     BodyCount,

@@ -1,5 +1,6 @@
 //! What the tests and benches run on: seeded chains, a naive oracle, stores that fail on command,
-//! and, with the feature `evm`, a simulated EVM node and a simulated Portal of its chain.
+//! and, with the feature `evm`, a simulated EVM node and a simulated Portal of its chain, with the
+//! feature `stellar` a simulated Stellar network.
 //!
 //! Everything here is a pure function of its seed: the same seed gives the same bytes on every
 //! run and platform, so a failing seed is a bug report. Nothing here is part of the product.
@@ -9,11 +10,15 @@ mod corrupt;
 #[cfg(feature = "evm")]
 pub mod evm;
 mod faults;
+#[cfg(feature = "stellar")]
+pub mod files;
 mod oracle;
 #[cfg(feature = "evm")]
 pub mod portal;
 mod queries;
 mod rng;
+#[cfg(feature = "stellar")]
+pub mod stellar;
 
 pub use chain::{ChainSpec, Shape, SimChain};
 pub use corrupt::flip_byte;

@@ -83,13 +83,21 @@ pub(crate) fn train(samples: &[u8], sizes: &[usize]) -> Bytes {
     if size < DICTIONARY_BYTES_MIN {
         return Bytes::new();
     }
+    train_to(samples, sizes, size)
+}
+
+/// Learns a dictionary of at most so many bytes; empty where that cannot be done.
+pub(crate) fn train_to(samples: &[u8], sizes: &[usize], size: usize) -> Bytes {
     zstd::dict::from_continuous(samples, sizes, size)
         .unwrap_or_default()
         .into()
 }
 
 /// A dictionary, ready to unpack with.
-pub(crate) struct Unpacker(Option<DDict<'static>>);
+pub(crate) struct Unpacker {
+    prepared: Option<DDict<'static>>,
+    dictionary_bytes: usize,
+}
 
 impl std::fmt::Debug for Unpacker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -105,20 +113,33 @@ thread_local! {
 impl Unpacker {
     /// An empty dictionary is none.
     pub(crate) fn new(dictionary: &[u8]) -> Self {
-        Self((!dictionary.is_empty()).then(|| DDict::create(dictionary)))
+        Self {
+            prepared: (!dictionary.is_empty()).then(|| DDict::create(dictionary)),
+            dictionary_bytes: dictionary.len(),
+        }
+    }
+
+    /// Length of its dictionary.
+    pub(crate) fn dictionary_bytes(&self) -> usize {
+        self.dictionary_bytes
     }
 
     /// The unpacked bytes.
     pub(crate) fn unpack(&self, packed: &[u8]) -> Decoded<Vec<u8>> {
+        self.unpack_within(packed, FRAME_BYTES_MAX)
+    }
+
+    /// The unpacked bytes, where there are no more than so many.
+    pub(crate) fn unpack_within(&self, packed: &[u8], most: usize) -> Decoded<Vec<u8>> {
         let len = zstd_safe::get_frame_content_size(packed).ok().flatten();
         let len = len
             .and_then(|len| usize::try_from(len).ok())
             .ok_or(Damage("no frame length"))?;
-        if len > FRAME_BYTES_MAX.min(packed.len().saturating_mul(RATIO_MAX)) {
+        if len > most.min(packed.len().saturating_mul(RATIO_MAX)) {
             return Err(Damage("frame length beyond reason"));
         }
         let mut out = Vec::with_capacity(len);
-        let result = CONTEXT.with_borrow_mut(|context| match &self.0 {
+        let result = CONTEXT.with_borrow_mut(|context| match &self.prepared {
             Some(dictionary) => context.decompress_using_ddict(&mut out, packed, dictionary),
             None => context.decompress(&mut out, packed),
         });

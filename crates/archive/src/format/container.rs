@@ -75,6 +75,8 @@ pub(crate) enum Section {
     BlockHashes = 18,
     /// What a catalog knows of ranges besides.
     Book = 20,
+    /// Compression dictionaries of a pack, and which of its frames need which.
+    PackDictionaries = 19,
 }
 
 const FLAG_TABLE: u8 = 1;
@@ -113,6 +115,11 @@ impl ContainerBuilder {
 
     fn position(&self) -> u64 {
         self.drained + self.buffer.len() as u64
+    }
+
+    /// Bytes written so far, without the tables.
+    pub(crate) fn len(&self) -> u64 {
+        self.position()
     }
 
     /// Where the bytes of data sections go.
@@ -303,6 +310,15 @@ impl Container {
         self.slice(entry)
     }
 
+    /// A table's bytes; none where the object has no such table.
+    pub(crate) fn optional_table(&self, section: Section) -> Decoded<Option<Bytes>> {
+        let mut entries = self.entries.iter();
+        match entries.any(|entry| entry.kind == section as u16) {
+            true => self.table(section).map(Some),
+            false => Ok(None),
+        }
+    }
+
     /// Where a data section lies in the object: offset and length.
     pub(crate) fn data(&self, section: Section) -> Decoded<(u64, u64)> {
         let entry = self.entry(section)?;
@@ -370,7 +386,7 @@ fn parse_trailer(trailer: &[u8], kind: ObjectKind) -> Decoded<Vec<Entry>> {
             len: reader.varint()?,
             checksum: reader.u64()?,
         };
-        let known = (1..=Section::BlockHashes as u16).contains(&entry.kind);
+        let known = (1..=Section::PackDictionaries as u16).contains(&entry.kind);
         if !known && entry.flags & FLAG_REQUIRED != 0 {
             return Err(Damage("a required section is unknown to this version"));
         }

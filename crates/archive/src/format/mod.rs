@@ -9,6 +9,7 @@ pub(crate) mod container;
 pub(crate) mod digest;
 pub(crate) mod facts;
 pub(crate) mod frame;
+pub(crate) mod pack;
 pub(crate) mod page;
 pub(crate) mod postings;
 pub(crate) mod row;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{BlockClock, Hash32};
+use chronolith_model::{BlockClock, Hash32, Tx};
 
 use super::cache::Part;
 use super::lookup::block_by_number;
@@ -20,7 +20,7 @@ use crate::format::table::TableDirectory;
 pub struct TxPlace {
     /// Its block.
     pub block: BlockClock,
-    /// Its position in the block.
+    /// Its position in the block, under whichever of its hashes it was found.
     pub index: u32,
 }
 
@@ -59,6 +59,7 @@ pub(crate) async fn tx_by_hash(
             let Some(index) = objects.find_tx(&segment, number, hash).await? else {
                 continue;
             };
+            let index = Tx { index, hash: *hash }.position();
             if let Some(block) = objects.clock(&segment, number).await? {
                 return Ok(Some(TxPlace { block, index }));
             }

@@ -19,10 +19,10 @@ use crate::format::Decoded;
 use crate::format::compress::Unpacker;
 use crate::format::container::{Container, ObjectKind, Section};
 use crate::format::frame::Frame;
+use crate::format::pack::OpenPack;
 use crate::format::segment::{BlockedSection, HASH_BLOCK_BYTES, SegmentTables};
 use crate::format::table::TableDirectory;
 use crate::meters::Meters;
-use crate::write::pack::OpenPack;
 
 /// Reads closer to each other than this become one.
 const JOIN_GAP_BYTES: u64 = 4 << 10;

@@ -10,6 +10,7 @@ use tracing::field::Empty;
 use super::check::{check_links, contiguous, normalise, prepare};
 use super::edit::Edit;
 use super::job::{SealJob, Sealed};
+use super::learn::Learner;
 use super::publish::Applied;
 use super::rows::Rows;
 use super::seal::Kept;
@@ -73,6 +74,8 @@ pub(crate) struct Appender {
     rows: Option<Rows>,
     packer: Option<Arc<Packer>>,
     seals_with_packer: u32,
+    /// The dictionary of the newest pack.
+    learner: Option<Learner>,
 }
 
 impl Appender {
@@ -414,6 +417,7 @@ impl Writer {
             settings: self.settings.seal.clone(),
             packer: appender.packer.clone(),
             seals_with_packer: appender.seals_with_packer,
+            learner: appender.learner.clone().unwrap_or_else(|| self.learner()),
             batches: batches
                 .iter()
                 .map(|batch| batch.facts.range.start)
@@ -451,6 +455,7 @@ impl Writer {
         appender.rows = Some(done.rows);
         appender.packer = done.packer;
         appender.seals_with_packer = done.seals_with_packer;
+        appender.learner = Some(done.learner);
         Ok(IngestOutcome::Appended {
             head,
             blocks: count,

@@ -5,14 +5,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronolith_model::{Block, BlockClock, BlockRange, Hash32, Verification};
+use chronolith_model::{Block, BlockClock, BlockRange, DatasetSet, Hash32, Verification};
 
 use super::append::Provenance;
 use super::check::{check_links, prepare};
 use super::cut;
 use super::edit::Edit;
+use super::learn::Learner;
 use super::mend::Purpose;
-use super::pack::{self, BuiltPack};
+use super::pack::{BuiltPack, PackBuilder};
 use super::publish::{Applied, Uploading};
 use super::rows::Rows;
 use super::seal::{self, Built, Cut, Kept};
@@ -21,6 +22,7 @@ use crate::catalog::{PackEntry, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::format::compress::Packer;
 use crate::read::snapshot::Snapshot;
+use crate::settings::SealSettings;
 
 /// A fill on its way. Dropping it leaves garbage and nothing else.
 #[derive(Debug)]
@@ -38,11 +40,52 @@ pub struct Fill {
     pub(super) segments: Vec<SegmentEntry>,
     packs: Vec<PackEntry>,
     names: Vec<Uploading>,
-    /// Payload that waits for its pack.
-    pub(super) payload: Vec<Block>,
-    payload_bytes: u64,
+    /// The pack that the payload goes to.
+    pub(super) pack: Option<PackBuilder>,
+    pub(super) learner: Learner,
     /// When the last blocks came.
     now: u64,
+}
+
+/// The payload of a fill on its way into packs.
+struct Packing {
+    pack: Option<PackBuilder>,
+    learner: Learner,
+    datasets: Option<DatasetSet>,
+}
+
+impl Packing {
+    /// Takes the blocks' payload. Returns the packs that are large enough, or at whose last block a range or
+    /// the fill ends.
+    fn push(&mut self, blocks: &[Block], settings: &SealSettings, last: bool) -> Vec<BuiltPack> {
+        let mut built = Vec::new();
+        for block in blocks {
+            let Some(pack) = self.begun() else {
+                return built;
+            };
+            let number = block.clock.number;
+            pack.0.push(&block.clock, &block.payload);
+            pack.0.pack_waiting(pack.1);
+            let is_last = last
+                && blocks
+                    .last()
+                    .is_some_and(|last| last.clock.number == number);
+            let range_ends = settings.range_begins(number.saturating_add(1));
+            if is_last || range_ends || pack.0.bytes() >= settings.pack_bytes {
+                let pack = self.pack.take();
+                built.extend(pack.and_then(|pack| pack.finish(&mut self.learner)));
+            }
+        }
+        built
+    }
+
+    /// The pack that is being made, and what it learns from; none where nothing goes into packs.
+    fn begun(&mut self) -> Option<(&mut PackBuilder, &mut Learner)> {
+        if self.pack.is_none() {
+            self.pack = self.datasets.and_then(PackBuilder::new);
+        }
+        Some((self.pack.as_mut()?, &mut self.learner))
+    }
 }
 
 impl Fill {
@@ -55,6 +98,7 @@ impl Fill {
         if range.is_empty() {
             return Err(Error::Invalid("an empty range cannot be filled".to_owned()));
         }
+        let learner = writer.learner();
         Ok(Self {
             writer,
             purpose,
@@ -69,8 +113,8 @@ impl Fill {
             segments: Vec::new(),
             packs: Vec::new(),
             names: Vec::new(),
-            payload: Vec::new(),
-            payload_bytes: 0,
+            pack: None,
+            learner,
             now: 0,
         })
     }
@@ -124,47 +168,26 @@ impl Fill {
         }
     }
 
-    /// Keeps a block's payload until its pack is made.
-    pub(super) fn keep_payload(&mut self, block: &Block) {
-        let payload = block.payload.clone();
-        let parts = payload.header.iter().chain(&payload.raw);
-        let parts = parts.chain(payload.bodies.iter().flatten());
-        self.payload_bytes += parts.map(|part| part.len() as u64).sum::<u64>();
-        let (clock, txs, logs) = (block.clock, Vec::new(), Vec::new());
-        self.payload.push(Block {
-            clock,
-            txs,
-            logs,
-            payload,
-        });
-    }
-
-    /// Collects payload until it is worth a pack, or the fill ends.
-    fn payload_due(&mut self, blocks: &[Block]) -> Vec<Block> {
-        if self.purpose.mends() {
-            // A segment alone is made anew: packs are what they were.
-            return Vec::new();
+    /// What becomes of the blocks' payload.
+    fn packing(&mut self) -> Packing {
+        // Where a segment alone is made anew, packs are what they were.
+        let datasets = Some(self.kept.datasets).filter(|_| !self.purpose.mends());
+        Packing {
+            pack: self.pack.take(),
+            learner: self.learner.clone(),
+            datasets,
         }
-        blocks.iter().for_each(|block| self.keep_payload(block));
-        let last = self.next == self.range.end;
-        if last || self.payload_bytes >= self.writer.settings.seal.pack_bytes {
-            self.payload_bytes = 0;
-            return std::mem::take(&mut self.payload);
-        }
-        Vec::new()
     }
 
     /// Packs the blocks and uploads every segment that is complete.
     async fn seal(&mut self, blocks: Vec<Block>, level: Verification) -> Result<()> {
         let mut rows = self.rows.take().ok_or_else(failed)?;
-        let payload = self.payload_due(&blocks);
+        let mut packing = self.packing();
         let (kept, settings) = (self.kept.clone(), self.writer.settings.seal.clone());
         let packer = self.packer.clone();
         let last = self.next == self.range.end;
         let job = move || {
-            let packs: Vec<BuiltPack> = cut::by_range(&payload, &settings)
-                .filter_map(|blocks| pack::build(blocks, kept.datasets))
-                .collect();
+            let packs = packing.push(&blocks, &settings, last);
             blocks.iter().for_each(|block| rows.push(block, level));
             let mut cuts = cut::due(&rows, &settings);
             let sealed = cuts.last().map_or(0, |cut| cut.end);
@@ -188,12 +211,13 @@ impl Fill {
                 .map(|&cut| seal::seal(&rows, cut, &kept, &used))
                 .collect();
             rows.drop_front(cuts.last().map_or(0, |cut| cut.end));
-            (rows, built, packs, packer)
+            (rows, built, (packing, packs), packer)
         };
         let done = tokio::task::spawn_blocking(job)
             .await
             .map_err(|_| failed())?;
-        let (rows, built, packs, packer) = done;
+        let (rows, built, (packing, packs), packer) = done;
+        (self.pack, self.learner) = (packing.pack, packing.learner);
         let mut uploads = Vec::new();
         for built in built {
             self.segments

@@ -8,6 +8,7 @@ use chronolith_model::{Block, Verification};
 use rayon::prelude::*;
 
 use super::cut;
+use super::learn::Learner;
 use super::pack::{self, BuiltPack};
 use super::rows::Rows;
 use super::seal::{self, Built, Cut, Kept};
@@ -27,6 +28,7 @@ pub(crate) struct SealJob {
     pub(crate) settings: SealSettings,
     pub(crate) packer: Option<Arc<Packer>>,
     pub(crate) seals_with_packer: u32,
+    pub(crate) learner: Learner,
     /// First block and weight of each unsealed batch.
     pub(crate) batches: Vec<u64>,
     pub(crate) weights: Vec<u64>,
@@ -45,6 +47,7 @@ pub(crate) struct Sealed {
     pub(crate) first_replaced: usize,
     pub(crate) packer: Option<Arc<Packer>>,
     pub(crate) seals_with_packer: u32,
+    pub(crate) learner: Learner,
 }
 
 impl SealJob {
@@ -60,7 +63,7 @@ impl SealJob {
             .iter()
             .for_each(|block| self.rows.push(block, self.level));
         let packs = cut::by_range(&self.blocks, &self.settings)
-            .filter_map(|blocks| pack::build(blocks, self.kept.datasets))
+            .filter_map(|blocks| pack::build(blocks, self.kept.datasets, &mut self.learner))
             .collect();
         self.blocks.clear();
         let cuts = cut::due(&self.rows, &self.settings);
@@ -90,6 +93,7 @@ impl SealJob {
             first_replaced,
             packer: self.packer,
             seals_with_packer: self.seals_with_packer,
+            learner: self.learner,
             rows: self.rows,
         }
     }

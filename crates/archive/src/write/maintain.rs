@@ -7,6 +7,7 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 
 use super::edit::Edit;
+use super::join::Join;
 use super::merge::range_of;
 use super::plan::{Plan, Step};
 use super::publish::Applied;
@@ -98,11 +99,13 @@ impl Writer {
             }
             Step::MakeRun(blocks) => self.make_runs(snapshot, blocks, None, &mut edit).await?,
             Step::JoinPacks(inputs) => {
-                let pack = self.replace_packs(&inputs, &mut edit).await?;
+                let pack = self.replace_packs(&inputs, Join::ForNow, &mut edit).await?;
                 edit.batch_packs.push(pack);
             }
             Step::FinishPack(inputs) => {
-                let pack = self.replace_packs(&inputs, &mut edit).await?;
+                let pack = self
+                    .replace_packs(&inputs, Join::ForGood, &mut edit)
+                    .await?;
                 edit.packs.push(pack);
             }
             Step::Count(entry) => {
@@ -133,8 +136,13 @@ impl Writer {
         Ok(())
     }
 
-    async fn replace_packs(&self, inputs: &[Arc<PackEntry>], edit: &mut Edit) -> Result<PackEntry> {
-        let (pack, name) = self.join_packs(inputs).await?;
+    async fn replace_packs(
+        &self,
+        inputs: &[Arc<PackEntry>],
+        why: Join,
+        edit: &mut Edit,
+    ) -> Result<PackEntry> {
+        let (pack, name) = self.join_packs(inputs, why).await?;
         edit.uploads.extend(name);
         edit.remove
             .extend(inputs.iter().map(|input| input.object.name.clone()));

@@ -10,7 +10,8 @@ use chronolith_model::{Block, BlockRange, DatasetSet, Hash32, Verification};
 use super::check::normalise;
 use super::edit::Edit;
 use super::fill::Fill;
-use super::pack;
+use super::learn::Learner;
+use super::pack::{self, PackBuilder};
 use super::publish::{Applied, Uploading};
 use super::seal::{Kept, build_hash_table, hash_key};
 use super::writer::Writer;
@@ -167,27 +168,49 @@ impl Fill {
     pub(super) async fn hold_payload(&mut self, blocks: &[Block]) -> Result<()> {
         let writer = self.writer.clone();
         let snapshot = writer.publisher.settled().await?;
+        let datasets = self.kept.datasets;
+        let (mut packing, mut held) = (self.packing_of(datasets)?, Vec::new());
         for block in blocks {
-            compare(&writer, &snapshot, block, self.kept.datasets).await?;
-            self.keep_payload(block);
+            compare(&writer, &snapshot, block, datasets).await?;
+            held.push((block.clock, block.payload.clone()));
         }
+        let job = move || {
+            for (clock, payload) in held {
+                packing.0.push(&clock, &payload);
+                packing.0.pack_waiting(&mut packing.1);
+            }
+            packing
+        };
+        let done = tokio::task::spawn_blocking(job).await;
+        let (pack, learner) = done.map_err(|_| super::fill::failed())?;
+        (self.pack, self.learner) = (Some(pack), learner);
         Ok(())
+    }
+
+    /// The pack that is made anew, begun with the first blocks.
+    fn packing_of(&mut self, datasets: DatasetSet) -> Result<(PackBuilder, Learner)> {
+        let pack = self.pack.take().or_else(|| PackBuilder::new(datasets));
+        let pack = pack.ok_or_else(super::fill::failed)?;
+        Ok((pack, self.learner.clone()))
     }
 
     /// Replaces the pack.
     pub(super) async fn finish_pack(mut self, snapshot: &Snapshot) -> Result<()> {
-        let Purpose::Pack { name, audit } = &self.purpose else {
-            return Err(super::fill::failed());
+        let (name, audit) = match &self.purpose {
+            Purpose::Pack { name, audit } => (name.clone(), audit.clone()),
+            Purpose::Fill | Purpose::Segment { .. } => return Err(super::fill::failed()),
         };
-        let old = snapshot.packs().find(|pack| pack.object.name == *name);
-        let old = old.cloned().ok_or_else(|| gone(name))?;
+        let old = snapshot.packs().find(|pack| pack.object.name == name);
+        let old = old.cloned().ok_or_else(|| gone(&name))?;
         let batch = snapshot.state.batch_packs.iter();
-        let unfinished = batch.clone().any(|pack| pack.object.name == *name);
-        let audit = audit.clone();
-        let (payload, datasets) = (std::mem::take(&mut self.payload), old.datasets);
-        let built = tokio::task::spawn_blocking(move || pack::build(&payload, datasets)).await;
+        let unfinished = batch.clone().any(|pack| pack.object.name == name);
+        let (pack, mut learner) = self.packing_of(old.datasets)?;
+        let built = tokio::task::spawn_blocking(move || pack.finish(&mut learner)).await;
         let built = built.map_err(|_| super::fill::failed())?;
         let built = built.ok_or_else(super::fill::failed)?;
+        if built.datasets != old.datasets {
+            return Err(Error::Invalid(format!("{name} keeps something else")));
+        }
         if (built.range, built.last_hash) != (old.range, old.last_hash) {
             let (number, hash) = (old.range.end - 1, old.last_hash);
             return Err(Error::FinalityViolation {

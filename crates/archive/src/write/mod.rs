@@ -7,6 +7,7 @@ pub(crate) mod edit;
 pub(crate) mod fill;
 pub(crate) mod job;
 pub(crate) mod join;
+pub(crate) mod learn;
 pub(crate) mod maintain;
 pub(crate) mod mend;
 pub(crate) mod merge;

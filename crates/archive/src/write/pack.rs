@@ -1,26 +1,25 @@
 //! Packs: whole headers, transaction bodies and raw blocks, byte for byte as they came.
 //!
-//! The parts of all blocks lie end to end in one stream; the stream is cut into frames of 64 KiB
-//! and each is compressed on its own. The index says how long each part is, so where it lies.
-//!
-//! ```text
-//! index: per block: header length + 1 (0: none), raw length + 1, bodies + 1, length of each
-//! frames table: per frame: packed bytes, unpacked bytes, checksum u32
-//! ```
+//! The parts of all blocks lie end to end in one stream; the stream is cut into frames of up to
+//! 64 KiB where parts end, and each frame is compressed on its own: whoever wants one part unpacks
+//! one frame. The index says how long each part is, so where it lies.
 
 use bytes::Bytes;
-use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, Hash32, Payload};
+use chronolith_model::{Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32, Payload};
+use rayon::prelude::*;
 
+use super::learn::{Learner, Learnt};
 use crate::catalog::{decode_range, encode_range};
-
-use crate::format::compress::{Packer, Unpacker};
-use crate::format::container::{Container, ContainerBuilder, Finished, ObjectKind, Section};
+use crate::format::compress::Packer;
+use crate::format::container::{ContainerBuilder, Finished, ObjectKind, Section};
+use crate::format::pack::{Dictionaries, encode_frame, encode_parts};
 use crate::format::wire::{Put, Reader};
-use crate::format::{Damage, Decoded, checksum};
+use crate::format::{Damage, Decoded};
 
 /// Unpacked bytes of a frame.
 const FRAME_BYTES: usize = 64 << 10;
-const LEVEL: i32 = 3;
+/// Frames that one task compresses: a ledger of some megabyte keeps two cores busy.
+const FRAMES_PER_TASK: usize = 8;
 
 /// A finished pack.
 #[derive(Debug)]
@@ -33,45 +32,184 @@ pub(crate) struct BuiltPack {
 }
 
 /// Makes a pack of the blocks' payload, or none where no such dataset is kept.
-pub(crate) fn build(blocks: &[Block], datasets: DatasetSet) -> Option<BuiltPack> {
-    let payload = [Dataset::Headers, Dataset::Transactions, Dataset::Payload];
-    if !payload.iter().any(|&dataset| datasets.contains(dataset)) {
-        return None;
-    }
-    let first = blocks.first()?.clock.number;
-    let mut index = Vec::new();
-    let mut stream = Vec::new();
+pub(crate) fn build(
+    blocks: &[Block],
+    datasets: DatasetSet,
+    learner: &mut Learner,
+) -> Option<BuiltPack> {
+    let mut pack = PackBuilder::new(datasets)?;
     for block in blocks {
-        encode_payload(&block.payload, &mut index, &mut stream);
+        pack.push(&block.clock, &block.payload);
     }
-    let mut container = ContainerBuilder::new(ObjectKind::Pack);
-    container.begin(Section::Frames);
-    let packer = Packer::new(Bytes::new(), LEVEL);
-    let mut context = packer.context();
-    let mut table = Vec::new();
-    for (number, frame) in stream.chunks(FRAME_BYTES).enumerate() {
-        let start = container.buffer().len();
-        let len = context.pack(frame, container.buffer());
-        let packed = container.buffer().get(start..).unwrap_or_default();
-        encode_frame(packed, frame.len() as u64, number as u64, &mut table);
-        debug_assert_eq!(packed.len(), len);
+    pack.finish(learner)
+}
+
+/// A pack on its way. Payload waits until there is enough to learn a dictionary from, and is
+/// compressed then: what is in memory does not grow with the pack, but for its compressed bytes.
+#[derive(Debug)]
+pub(crate) struct PackBuilder {
+    container: ContainerBuilder,
+    datasets: DatasetSet,
+    first: u64,
+    last: Option<BlockClock>,
+    index: Vec<u8>,
+    table: Vec<u8>,
+    frames: u64,
+    dictionaries: Dictionaries,
+    waiting: Vec<Bytes>,
+    waiting_bytes: u64,
+}
+
+impl PackBuilder {
+    /// None where no dataset is kept that a pack holds.
+    pub(crate) fn new(datasets: DatasetSet) -> Option<Self> {
+        let payload = [Dataset::Headers, Dataset::Transactions, Dataset::Payload];
+        if !payload.iter().any(|&dataset| datasets.contains(dataset)) {
+            return None;
+        }
+        let mut container = ContainerBuilder::new(ObjectKind::Pack);
+        container.begin(Section::Frames);
+        Some(Self {
+            container,
+            datasets,
+            first: 0,
+            last: None,
+            index: Vec::new(),
+            table: Vec::new(),
+            frames: 0,
+            dictionaries: Dictionaries::default(),
+            waiting: Vec::new(),
+            waiting_bytes: 0,
+        })
     }
-    container.table(Section::FrameTable, table);
-    container.table(Section::PackIndex, index);
-    let range = BlockRange::new(first, first + blocks.len() as u64);
-    let last_hash = blocks.last()?.clock.hash;
-    container.table(
-        Section::Summary,
-        encode_summary(&range, last_hash, datasets),
-    );
-    let finished = container.finish();
-    Some(BuiltPack {
-        bytes: container.drain(),
-        finished,
-        range,
-        last_hash,
-        datasets,
-    })
+
+    /// Takes the next block's payload. [`Self::pack_waiting`] is to be called now and then.
+    pub(crate) fn push(&mut self, clock: &BlockClock, payload: &Payload) {
+        if self.last.is_none() {
+            self.first = clock.number;
+        }
+        self.last = Some(*clock);
+        encode_parts(payload, &mut self.index);
+        let parts = payload.header.iter().chain(&payload.raw);
+        for part in parts.chain(payload.bodies.iter().flatten()) {
+            self.waiting_bytes += part.len() as u64;
+            self.waiting.push(part.clone());
+        }
+    }
+
+    /// Compresses what waits, once it is worth a dictionary.
+    pub(crate) fn pack_waiting(&mut self, learner: &mut Learner) {
+        if self.waiting_bytes >= learner.least_bytes() {
+            self.pack(learner);
+        }
+    }
+
+    /// Bytes so far: those that are packed, and what those that wait will about be.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.container.len() + self.waiting_bytes / 8
+    }
+
+    fn pack(&mut self, learner: &mut Learner) {
+        let frames = cut(&std::mem::take(&mut self.waiting));
+        if frames.is_empty() {
+            return;
+        }
+        let bytes = std::mem::take(&mut self.waiting_bytes);
+        let samples = |at: usize, out: &mut Vec<u8>| {
+            let frame = frames.get(at).into_iter().flatten();
+            frame.for_each(|part| out.put(part));
+        };
+        let begun = !self.dictionaries.packed.is_empty();
+        let learnt = learner.learnt((frames.len(), bytes), begun, samples);
+        for (packed, lens) in pack_frames(&frames, &learnt) {
+            let mut rest = packed.as_slice();
+            for (len, unpacked) in lens {
+                let (frame, behind) = rest.split_at_checked(len).unwrap_or_default();
+                encode_frame(frame, unpacked as u64, self.frames, &mut self.table);
+                (rest, self.frames) = (behind, self.frames + 1);
+            }
+            self.container.buffer().put(&packed);
+        }
+        self.dictionaries.add(
+            &learnt.packed,
+            u32::try_from(frames.len()).unwrap_or(u32::MAX),
+        );
+    }
+
+    /// The pack; none where it got no block.
+    pub(crate) fn finish(mut self, learner: &mut Learner) -> Option<BuiltPack> {
+        let last = self.last?;
+        self.pack(learner);
+        let range = BlockRange::new(self.first, last.number + 1);
+        let mut container = self.container;
+        container.table(Section::FrameTable, self.table);
+        container.table(Section::PackIndex, self.index);
+        if let Some(dictionaries) = self.dictionaries.encode() {
+            container.table(Section::PackDictionaries, dictionaries);
+        }
+        let summary = encode_summary(&range, last.hash, self.datasets);
+        container.table(Section::Summary, summary);
+        let finished = container.finish();
+        Some(BuiltPack {
+            bytes: container.drain(),
+            finished,
+            range,
+            last_hash: last.hash,
+            datasets: self.datasets,
+        })
+    }
+}
+
+/// Cuts parts into frames: a part lies in one frame, unless it is larger than one.
+fn cut(parts: &[Bytes]) -> Vec<Vec<Bytes>> {
+    let (mut frames, mut frame, mut len) = (Vec::new(), Vec::new(), 0);
+    for part in parts.iter().filter(|part| !part.is_empty()) {
+        if len > 0 && len + part.len() > FRAME_BYTES {
+            frames.push(std::mem::take(&mut frame));
+            len = 0;
+        }
+        let mut rest = part.clone();
+        while rest.len() > FRAME_BYTES {
+            frames.push(vec![rest.split_to(FRAME_BYTES)]);
+        }
+        len += rest.len();
+        frame.push(rest);
+    }
+    frames.extend(Some(frame).filter(|frame| !frame.is_empty()));
+    frames
+}
+
+/// Packed frames of one task: bytes, and packed and unpacked length of each.
+type PackedFrames = (Vec<u8>, Vec<(usize, usize)>);
+
+fn pack_frames(frames: &[Vec<Bytes>], learnt: &Learnt) -> Vec<PackedFrames> {
+    let pack_task = |frames: &[Vec<Bytes>]| {
+        let mut context = learnt.packer.context();
+        let (mut unpacked, mut bytes, mut lens) = (Vec::new(), Vec::new(), Vec::new());
+        for frame in frames {
+            unpacked.clear();
+            frame.iter().for_each(|part| unpacked.put(part));
+            let len = context.pack(&unpacked, &mut bytes);
+            lens.push((len, unpacked.len()));
+        }
+        (bytes, lens)
+    };
+    frames.par_chunks(FRAMES_PER_TASK).map(pack_task).collect()
+}
+
+/// Packs frames that lie unpacked in memory, one by one.
+pub(crate) fn pack_again(frames: &[Vec<u8>], packer: &Packer) -> Vec<Vec<u8>> {
+    let pack_task = |frames: &[Vec<u8>]| {
+        let mut context = packer.context();
+        let pack = |frame: &Vec<u8>| {
+            let mut packed = Vec::new();
+            context.pack(frame, &mut packed);
+            packed
+        };
+        frames.iter().map(pack).collect::<Vec<_>>()
+    };
+    let tasks = frames.par_chunks(FRAMES_PER_TASK);
+    tasks.flat_map_iter(pack_task).collect()
 }
 
 /// Which blocks a pack or a run is about: what a rebuilt state knows it by.
@@ -96,221 +234,35 @@ pub(crate) fn decode_summary(bytes: &[u8]) -> Decoded<(BlockRange, Hash32, Datas
     Ok((range, last_hash, datasets))
 }
 
-pub(crate) fn encode_frame(packed: &[u8], unpacked: u64, number: u64, table: &mut Vec<u8>) {
-    table.put_varint(packed.len() as u64);
-    table.put_varint(unpacked);
-    table.put_u32(checksum(packed, number));
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn encode_payload(payload: &Payload, index: &mut Vec<u8>, stream: &mut Vec<u8>) {
-    let mut part = |bytes: Option<&Bytes>, index: &mut Vec<u8>| {
-        index.put_varint(bytes.map_or(0, |bytes| bytes.len() as u64 + 1));
-        stream.put(bytes.map_or(&[], |bytes| &bytes[..]));
-    };
-    part(payload.header.as_ref(), index);
-    part(payload.raw.as_ref(), index);
-    let bodies = payload.bodies.as_deref();
-    index.put_varint(bodies.map_or(0, |bodies| bodies.len() as u64 + 1));
-    bodies
-        .into_iter()
-        .flatten()
-        .for_each(|body| part(Some(body), index));
-}
-
-/// Where a frame lies, packed and unpacked.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PackFrame {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) stream_end: u64,
-    checksum: u32,
-}
-
-/// Lengths of a block's parts.
-#[derive(Clone, Debug)]
-struct Parts {
-    stream_start: u64,
-    header: Option<u64>,
-    raw: Option<u64>,
-    bodies: Option<Vec<u64>>,
-}
-
-/// An open pack.
-#[derive(Debug)]
-pub(crate) struct OpenPack {
-    pub(crate) frames_offset: u64,
-    pub(crate) frames: Vec<PackFrame>,
-    blocks: Vec<Parts>,
-    first: u64,
-}
-
-impl OpenPack {
-    pub(crate) fn decode(tail: Bytes, tail_offset: u64, range: BlockRange) -> Decoded<Self> {
-        let container = Container::parse(tail, tail_offset, ObjectKind::Pack)?;
-        let (frames_offset, frames_len) = container.data(Section::Frames)?;
-        let frames = decode_frames(&container.table(Section::FrameTable)?, frames_len)?;
-        let index = container.table(Section::PackIndex)?;
-        let mut reader = Reader::new(&index);
-        if range.len() > index.len() as u64 {
-            return Err(Damage("pack index too short"));
-        }
-        let mut blocks = Vec::with_capacity(range.len() as usize);
-        let mut at = 0_u64;
-        for _ in range.start..range.end {
-            blocks.push(decode_parts(&mut reader, &mut at)?);
-        }
-        reader.finish()?;
-        let stream_len = frames.last().map_or(0, |frame| frame.stream_end);
-        if at != stream_len {
-            return Err(Damage("pack index does not fit its frames"));
-        }
-        Ok(Self {
-            frames_offset,
-            frames,
-            blocks,
-            first: range.start,
-        })
-    }
-
-    /// Bytes it takes in memory.
-    pub(crate) fn weight(&self) -> usize {
-        let bodies = self
-            .blocks
+    #[test]
+    fn a_part_lies_in_one_frame_unless_it_is_larger() {
+        let sizes = [0, 10, FRAME_BYTES - 10, 1, 3 * FRAME_BYTES - 5, 4, 1, 2];
+        let parts: Vec<Bytes> = sizes
             .iter()
-            .flat_map(|parts| &parts.bodies)
-            .map(Vec::len)
-            .sum::<usize>();
-        self.frames.len() * size_of::<PackFrame>()
-            + self.blocks.len() * size_of::<Parts>()
-            + bodies * 8
+            .enumerate()
+            .map(|(at, &len)| vec![at as u8; len].into())
+            .collect();
+        let frames = cut(&parts);
+        let lens: Vec<Vec<usize>> = frames
+            .iter()
+            .map(|frame| frame.iter().map(Bytes::len).collect())
+            .collect();
+        assert_eq!(
+            lens,
+            [
+                vec![10, FRAME_BYTES - 10],
+                vec![1],
+                vec![FRAME_BYTES],
+                vec![FRAME_BYTES],
+                vec![FRAME_BYTES - 5, 4, 1],
+                vec![2]
+            ]
+        );
+        assert_eq!(frames.concat().concat(), parts.concat());
+        assert!(cut(&[Bytes::new()]).is_empty());
     }
-
-    /// The frames that hold a block's parts.
-    pub(crate) fn frames_of(&self, number: u64) -> Decoded<std::ops::Range<usize>> {
-        let parts = self.parts(number)?;
-        let end = parts.stream_start + parts.len();
-        let first = self
-            .frames
-            .partition_point(|frame| frame.stream_end <= parts.stream_start);
-        let last = self.frames.partition_point(|frame| frame.stream_end < end);
-        Ok(first..if parts.len() == 0 { first } else { last + 1 })
-    }
-
-    fn parts(&self, number: u64) -> Decoded<&Parts> {
-        let at = number
-            .checked_sub(self.first)
-            .and_then(|at| usize::try_from(at).ok());
-        at.and_then(|at| self.blocks.get(at))
-            .ok_or(Damage("block outside its pack"))
-    }
-
-    /// A block's payload from its unpacked frames, laid end to end.
-    pub(crate) fn payload(
-        &self,
-        number: u64,
-        first_frame: usize,
-        stream: &Bytes,
-    ) -> Decoded<Payload> {
-        let parts = self.parts(number)?;
-        let before = first_frame
-            .checked_sub(1)
-            .and_then(|at| self.frames.get(at));
-        let stream_start = before.map_or(0, |frame| frame.stream_end);
-        let mut at = parts.stream_start - stream_start;
-        let mut take = |len: u64| {
-            if len == 0 {
-                return Ok(Bytes::new());
-            }
-            let (start, end) = (at as usize, (at + len) as usize);
-            at += len;
-            if end <= stream.len() {
-                Ok(stream.slice(start..end))
-            } else {
-                Err(Damage("part cut off"))
-            }
-        };
-        let header = parts.header.map(&mut take).transpose()?;
-        let raw = parts.raw.map(&mut take).transpose()?;
-        let bodies = parts
-            .bodies
-            .as_ref()
-            .map(|lens| lens.iter().map(|&len| take(len)).collect());
-        Ok(Payload {
-            header,
-            raw,
-            bodies: bodies.transpose()?,
-        })
-    }
-}
-
-impl PackFrame {
-    pub(crate) fn verify(&self, packed: &[u8], number: usize) -> Decoded<()> {
-        if checksum(packed, number as u64) == self.checksum {
-            Ok(())
-        } else {
-            Err(Damage("frame checksum mismatch"))
-        }
-    }
-
-    pub(crate) fn unpack(&self, packed: &[u8], number: usize) -> Decoded<Vec<u8>> {
-        self.verify(packed, number)?;
-        Unpacker::new(&[]).unpack(packed)
-    }
-}
-
-impl Parts {
-    fn len(&self) -> u64 {
-        let bodies: u64 = self.bodies.iter().flatten().sum();
-        self.header.unwrap_or(0) + self.raw.unwrap_or(0) + bodies
-    }
-}
-
-pub(crate) fn decode_frames(bytes: &[u8], section_len: u64) -> Decoded<Vec<PackFrame>> {
-    let mut reader = Reader::new(bytes);
-    let mut frames = Vec::with_capacity(bytes.len() / 6);
-    let (mut start, mut stream_end) = (0_u64, 0_u64);
-    while !reader.is_empty() {
-        let end = start + u64::from(reader.varint_u32()?);
-        stream_end += u64::from(reader.varint_u32()?);
-        frames.push(PackFrame {
-            start,
-            end,
-            stream_end,
-            checksum: reader.u32()?,
-        });
-        start = end;
-    }
-    if start == section_len {
-        Ok(frames)
-    } else {
-        Err(Damage("frames do not fill their section"))
-    }
-}
-
-fn decode_parts(reader: &mut Reader<'_>, at: &mut u64) -> Decoded<Parts> {
-    let stream_start = *at;
-    let mut part = |reader: &mut Reader<'_>| {
-        let len = reader.varint()?.checked_sub(1);
-        *at = at
-            .checked_add(len.unwrap_or(0))
-            .ok_or(Damage("part too long"))?;
-        Ok(len)
-    };
-    let header = part(reader)?;
-    let raw = part(reader)?;
-    let bodies = match reader.varint()?.checked_sub(1) {
-        None => None,
-        Some(count) if count > reader.rest().len() as u64 => return Err(Damage("too many bodies")),
-        Some(count) => Some(
-            (0..count)
-                .map(|_| part(reader)?.ok_or(Damage("a body is missing")))
-                .collect::<Decoded<Vec<u64>>>()?,
-        ),
-    };
-    Ok(Parts {
-        stream_start,
-        header,
-        raw,
-        bodies,
-    })
 }

@@ -187,7 +187,7 @@ impl Writer {
                     payload,
                 });
             }
-            if let Some(built) = super::pack::build(&blocks, pack.datasets) {
+            if let Some(built) = super::pack::build(&blocks, pack.datasets, &mut self.learner()) {
                 edit.batch_packs.push(self.upload_pack(built, &mut uploads));
             }
         }

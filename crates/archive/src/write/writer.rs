@@ -9,6 +9,7 @@ use rand::{RngCore, SeedableRng, rngs::StdRng};
 
 use super::append::Appender;
 use super::edit::Edit;
+use super::learn::Learner;
 use super::pack::BuiltPack;
 use super::publish::{Publisher, Uploading};
 use super::seal::Kept;
@@ -31,6 +32,8 @@ pub(crate) struct Writer {
     pub(crate) publisher: Arc<Publisher>,
     pub(crate) appender: tokio::sync::Mutex<Appender>,
     pub(crate) maintenance: tokio::sync::Mutex<()>,
+    /// The dictionary with which packs are finished.
+    pub(crate) finishing: tokio::sync::Mutex<Learner>,
     pub(crate) guardrails: Guardrails,
     /// Objects that maintenance found damaged and passes over.
     pub(crate) damaged: Mutex<HashSet<String>>,
@@ -74,12 +77,18 @@ impl Writer {
         Ok(Self {
             publisher: Arc::new(Publisher::new(view.clone(), epoch, settings.seal.clone())),
             guardrails: Guardrails::new(settings.garbage.clone()),
+            finishing: tokio::sync::Mutex::new(Learner::new(settings.seal.pack_dictionary_bytes)),
             view,
             settings,
             appender: tokio::sync::Mutex::default(),
             maintenance: tokio::sync::Mutex::default(),
             damaged: Mutex::default(),
         })
+    }
+
+    /// Who knows no dictionary yet.
+    pub(crate) fn learner(&self) -> Learner {
+        Learner::new(self.settings.seal.pack_dictionary_bytes)
     }
 
     /// What is kept of new blocks.

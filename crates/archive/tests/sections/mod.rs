@@ -97,6 +97,7 @@ fn section_name(kind: u16) -> &'static str {
         "pack index",
         "catalog",
         "block hashes",
+        "pack dictionaries",
     ];
     names.get(usize::from(kind)).copied().unwrap_or("unknown")
 }

@@ -57,6 +57,7 @@ pub fn tiny_settings() -> Settings {
     settings.seal.fan_in = 3;
     settings.seal.batches_max = 4;
     settings.seal.pack_bytes = 4096;
+    settings.seal.pack_dictionary_bytes = 3_000;
     settings.datasets = DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]);
     settings.cache = chronolith_archive::Cache::of_bytes(1 << 20);
     // The comparisons ask for everything at once.

@@ -1,0 +1,124 @@
+//! A stand-in for stellar-core: a simulated chain as the stream of frames that core writes.
+//!
+//! Here is what it is told, what it remembers and what it writes; the program around it opens the
+//! stream and waits. Frames are those of RFC 1832: four bytes with the top bit set and the length below
+//! it, then a `LedgerCloseMeta`.
+
+mod conf;
+mod state;
+
+use std::io::{self, Write};
+use std::ops::RangeInclusive;
+
+use super::chain::StellarChain;
+use crate::rng::Rng;
+
+pub use conf::{CoreCommand, CoreConf, CoreConfError, CoreFault, CoreFaultKind};
+pub use state::CoreState;
+
+/// The ledger of a new database.
+pub const GENESIS_LEDGER: u32 = 1;
+/// Core takes state from history every so many ledgers, and replays from there.
+const CHECKPOINT_LEDGERS: u32 = 64;
+/// Set in the length of every frame: nothing of it is in another one.
+const LAST_FRAGMENT: u32 = 1 << 31;
+
+/// What comes after a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CoreStep {
+    /// The next one.
+    Next,
+    /// Nothing, but the process lives on.
+    Stall,
+    /// The process ends, as if it had crashed.
+    Die,
+}
+
+/// Which ledgers `catchup TO/COUNT` writes. With `from_checkpoint`, it begins at the checkpoint before
+/// them, as the real one does, and writes more than it was asked for.
+#[must_use]
+pub fn catchup_ledgers(
+    chain: &StellarChain,
+    (to, count): (u32, u32),
+    from_checkpoint: bool,
+) -> RangeInclusive<u32> {
+    let wanted = to.saturating_add(1).saturating_sub(count);
+    let start = if from_checkpoint {
+        wanted - wanted % CHECKPOINT_LEDGERS
+    } else {
+        wanted
+    };
+    start.max(chain.settings().first_ledger)..=to
+}
+
+/// Writes ledgers of a chain as frames, and goes wrong as it is told.
+#[derive(Debug)]
+pub struct CoreFrames<W> {
+    chain: StellarChain,
+    out: Option<W>,
+    written: u32,
+    faults: Vec<CoreFault>,
+}
+
+impl<W: Write> CoreFrames<W> {
+    /// Frames of this chain into a stream, or nowhere. Faults are those that still strike.
+    pub fn new(chain: StellarChain, out: Option<W>, faults: Vec<CoreFault>) -> Self {
+        Self {
+            chain,
+            out,
+            written: 0,
+            faults,
+        }
+    }
+
+    /// The fault that strikes at the next frame.
+    #[must_use]
+    pub fn due(&self) -> Option<CoreFault> {
+        let due = |fault: &&CoreFault| fault.after_frames == self.written;
+        self.faults.iter().find(due).copied()
+    }
+
+    /// Writes the frame of this ledger, or what a fault makes of it.
+    ///
+    /// # Errors
+    /// When the stream ends: nobody reads it any more.
+    pub fn write(&mut self, sequence: u32) -> io::Result<CoreStep> {
+        let fault = self.due().map(|fault| fault.kind);
+        self.written += 1;
+        let raw = self.chain.ledger(sequence).raw.clone();
+        let len = u32::try_from(raw.len()).map_err(io::Error::other)?;
+        let Some(out) = &mut self.out else {
+            return Ok(CoreStep::Next);
+        };
+        let step = match fault {
+            None => {
+                out.write_all(&(LAST_FRAGMENT | len).to_be_bytes())?;
+                out.write_all(&raw)?;
+                CoreStep::Next
+            }
+            Some(CoreFaultKind::Die) => CoreStep::Die,
+            Some(CoreFaultKind::Stall) => CoreStep::Stall,
+            Some(CoreFaultKind::Skip) => CoreStep::Next,
+            Some(CoreFaultKind::HalfFrame) => {
+                out.write_all(&(LAST_FRAGMENT | len).to_be_bytes())?;
+                out.write_all(raw.get(..raw.len() / 2).unwrap_or_default())?;
+                CoreStep::Die
+            }
+            Some(CoreFaultKind::Garbage) => {
+                out.write_all(&(LAST_FRAGMENT | len).to_be_bytes())?;
+                out.write_all(&Rng::of(&[sequence.into()]).vec(len.into()))?;
+                CoreStep::Next
+            }
+            Some(CoreFaultKind::BadMark) => {
+                out.write_all(&len.to_be_bytes())?;
+                out.write_all(&raw)?;
+                CoreStep::Next
+            }
+        };
+        out.flush()?;
+        Ok(step)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! What a stand-in remembers from one process to the next, in a file of its working directory.
+
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::GENESIS_LEDGER;
+
+/// The file's name.
+const NAME: &str = "sim-stellar-core.json";
+
+/// What is remembered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CoreState {
+    /// The last ledger that was closed.
+    pub lcl: u32,
+    /// How often each fault of the settings struck, in their order.
+    pub struck: Vec<u32>,
+}
+
+impl CoreState {
+    /// The state of a new database. Faults that struck are not forgotten with the old one.
+    ///
+    /// # Errors
+    /// When the old one cannot be read.
+    pub fn anew(directory: &Path) -> io::Result<Self> {
+        let old = Self::load(directory)?;
+        Ok(Self {
+            lcl: GENESIS_LEDGER,
+            struck: old.map(|old| old.struck).unwrap_or_default(),
+        })
+    }
+
+    /// What is remembered in this directory; none where nothing is.
+    ///
+    /// # Errors
+    /// When the file cannot be read or makes no sense.
+    pub fn load(directory: &Path) -> io::Result<Option<Self>> {
+        match std::fs::read(directory.join(NAME)) {
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Remembers it.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn save(&self, directory: &Path) -> io::Result<()> {
+        let unfinished = directory.join(format!("{NAME}.part"));
+        std::fs::write(&unfinished, serde_json::to_vec(self)?)?;
+        std::fs::rename(&unfinished, directory.join(NAME))
+    }
+
+    /// Counts that the fault at this place struck.
+    pub fn strike(&mut self, place: usize) {
+        if self.struck.len() <= place {
+            self.struck.resize(place + 1, 0);
+        }
+        self.struck
+            .iter_mut()
+            .skip(place)
+            .take(1)
+            .for_each(|times| *times += 1);
+    }
+}

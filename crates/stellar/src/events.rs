@@ -1,0 +1,262 @@
+//! Events of a transaction, and how one becomes a log and comes back.
+//!
+//! A log keeps its transaction's order: first what happened before all transactions, then its operations',
+//! then what happened after it, then after all. Ids of events order a ledger otherwise. The suffix of a
+//! log holds what the id needs:
+//!
+//! ```text
+//! flags u8 | operation varint, of an operation's event | number varint | further topics: length varint, bytes
+//! flags: bits 0 and 1 the stage, bit 2 whether the transaction succeeded
+//! ```
+
+use bytes::Bytes;
+use chronolith_model::{Log, TOPICS_MAX};
+
+use crate::fault::Fault;
+use crate::ids::{EventId, Toid};
+use crate::reader::{Reader, Span, put_varint, take_varint};
+use crate::schema::WIRE;
+
+const SUCCESSFUL: u8 = 4;
+
+/// When an event happened.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Stage {
+    /// Before any transaction was applied: the fee.
+    BeforeAll,
+    /// In an operation.
+    Operation(u32),
+    /// After the transaction's operations.
+    AfterTx,
+    /// After all transactions: a refund.
+    AfterAll,
+}
+
+/// Where the events of one transaction lie in its meta.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EventSpans {
+    /// Those of the transaction itself with their stage, whole (XDR of a TransactionEvent).
+    pub(crate) transaction: Vec<(u32, Span)>,
+    /// Those of each operation (XDR of a ContractEvent).
+    pub(crate) operations: Vec<Vec<Span>>,
+    /// XDR of a DiagnosticEvent each.
+    pub(crate) diagnostic: Vec<Span>,
+}
+
+impl EventSpans {
+    /// Finds the events in a transaction's meta.
+    pub(crate) fn find(meta: &[u8]) -> Result<Self, Fault> {
+        let mut reader = Reader::new(meta)?;
+        let mut found = Self::default();
+        match reader.u32()? {
+            0..=2 => return Ok(found),
+            3 => found.of_v3(&mut reader)?,
+            4 => found.of_v4(&mut reader)?,
+            _ => return Err(reader.fault("an unknown version of transaction meta")),
+        }
+        Ok(found)
+    }
+
+    fn of_v3(&mut self, reader: &mut Reader<'_>) -> Result<(), Fault> {
+        let (schema, types) = &*WIRE;
+        schema.skip(types.extension, reader)?;
+        many(reader, |reader| schema.skip(types.change, reader))?;
+        many(reader, |reader| schema.skip(types.operation_meta, reader))?;
+        many(reader, |reader| schema.skip(types.change, reader))?;
+        if reader.present()? {
+            schema.skip(types.soroban_meta_ext, reader)?;
+            // There is one operation where there is a contract.
+            let events = spans(reader, |reader| schema.skip(types.event, reader))?;
+            self.operations.push(events);
+            schema.skip(types.value, reader)?;
+            self.diagnostic = spans(reader, |reader| schema.skip(types.diagnostic, reader))?;
+        }
+        reader.finish()
+    }
+
+    fn of_v4(&mut self, reader: &mut Reader<'_>) -> Result<(), Fault> {
+        let (schema, types) = &*WIRE;
+        schema.skip(types.extension, reader)?;
+        many(reader, |reader| schema.skip(types.change, reader))?;
+        for _ in 0..reader.count()? {
+            schema.skip(types.extension, reader)?;
+            many(reader, |reader| schema.skip(types.change, reader))?;
+            let events = spans(reader, |reader| schema.skip(types.event, reader))?;
+            self.operations.push(events);
+        }
+        many(reader, |reader| schema.skip(types.change, reader))?;
+        if reader.present()? {
+            schema.skip(types.soroban_meta_v2, reader)?;
+        }
+        for _ in 0..reader.count()? {
+            let mut stage = 0;
+            let span = reader.span(|reader| {
+                stage = reader.u32()?;
+                schema.skip(types.event, reader)
+            })?;
+            self.transaction.push((stage, span));
+        }
+        self.diagnostic = spans(reader, |reader| schema.skip(types.diagnostic, reader))?;
+        reader.finish()
+    }
+}
+
+fn many(
+    reader: &mut Reader<'_>,
+    mut pass: impl FnMut(&mut Reader<'_>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    for _ in 0..reader.count()? {
+        pass(reader)?;
+    }
+    Ok(())
+}
+
+fn spans(
+    reader: &mut Reader<'_>,
+    mut pass: impl FnMut(&mut Reader<'_>) -> Result<(), Fault>,
+) -> Result<Vec<Span>, Fault> {
+    let mut spans = Vec::new();
+    for _ in 0..reader.count()? {
+        spans.push(reader.span(&mut pass)?);
+    }
+    Ok(spans)
+}
+
+/// The parts of one event (XDR of a ContractEvent), borrowed.
+#[derive(Clone, Debug)]
+pub(crate) struct EventParts<'a> {
+    pub(crate) contract: &'a [u8],
+    pub(crate) kind: u8,
+    pub(crate) topics: Vec<&'a [u8]>,
+    pub(crate) data: &'a [u8],
+}
+
+impl<'a> EventParts<'a> {
+    pub(crate) fn read(event: &'a [u8]) -> Result<Self, Fault> {
+        let (schema, types) = &*WIRE;
+        let mut reader = Reader::new(event)?;
+        schema.skip(types.extension, &mut reader)?;
+        let contract = match reader.present()? {
+            true => reader.take(32)?,
+            false => &[],
+        };
+        let kind = reader.u32()?;
+        let kind = u8::try_from(kind).map_err(|_| reader.fault("an unknown sort of event"))?;
+        if reader.u32()? != 0 {
+            return Err(reader.fault("an unknown version of events"));
+        }
+        let value = |reader: &mut Reader<'a>| -> Result<&'a [u8], Fault> {
+            let rest = reader.rest();
+            let span = reader.span(|reader| schema.skip(types.value, reader))?;
+            Ok(rest.get(..span.len()).unwrap_or_default())
+        };
+        let mut topics = Vec::new();
+        for _ in 0..reader.count()? {
+            topics.push(value(&mut reader)?);
+        }
+        let data = value(&mut reader)?;
+        reader.finish()?;
+        Ok(Self {
+            contract,
+            kind,
+            topics,
+            data,
+        })
+    }
+}
+
+/// What of an event stands neither in its contract nor in its topics and value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EventPlace {
+    /// When it happened.
+    pub stage: Stage,
+    /// Its number there: of its operation, of its transaction, or of the whole ledger.
+    pub index: u32,
+    /// Whether its transaction succeeded.
+    pub successful: bool,
+    /// The position of its transaction, from 0 on.
+    pub tx_index: u32,
+    /// Topics behind the first four.
+    pub more_topics: Vec<Bytes>,
+}
+
+impl EventPlace {
+    /// Appends the suffix of a log.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        let (stage, operation) = match self.stage {
+            Stage::BeforeAll => (0, None),
+            Stage::Operation(operation) => (1, Some(operation)),
+            Stage::AfterTx => (2, None),
+            Stage::AfterAll => (3, None),
+        };
+        out.push(stage | if self.successful { SUCCESSFUL } else { 0 });
+        operation
+            .into_iter()
+            .for_each(|operation| put_varint(operation.into(), out));
+        put_varint(self.index.into(), out);
+        for topic in &self.more_topics {
+            put_varint(topic.len() as u64, out);
+            out.extend_from_slice(topic);
+        }
+    }
+
+    /// Reads the suffix of a log.
+    ///
+    /// # Errors
+    /// `Parts` where it is none of ours.
+    pub fn read(log: &Log) -> Result<Self, Fault> {
+        let wrong = || Fault::Parts("a log that is no event");
+        let (&flags, mut rest) = log.suffix().split_first().ok_or_else(wrong)?;
+        let number = |rest: &mut &[u8]| {
+            let number = take_varint(rest).and_then(|number| u32::try_from(number).ok());
+            number.ok_or_else(wrong)
+        };
+        let stage = match flags & 3 {
+            0 => Stage::BeforeAll,
+            1 => Stage::Operation(number(&mut rest)?),
+            2 => Stage::AfterTx,
+            _ => Stage::AfterAll,
+        };
+        let index = number(&mut rest)?;
+        let mut more_topics = Vec::new();
+        while !rest.is_empty() {
+            let len = number(&mut rest)? as usize;
+            let (topic, behind) = rest.split_at_checked(len).ok_or_else(wrong)?;
+            more_topics.push(Bytes::copy_from_slice(topic));
+            rest = behind;
+        }
+        Ok(Self {
+            stage,
+            index,
+            successful: flags & SUCCESSFUL != 0,
+            tx_index: log.tx_index(),
+            more_topics,
+        })
+    }
+
+    /// The event's id.
+    #[must_use]
+    pub fn id(&self, ledger: u32) -> EventId {
+        let own = self.tx_index.saturating_add(1);
+        let (tx, operation) = match self.stage {
+            Stage::BeforeAll => (0, 0),
+            Stage::Operation(operation) => (own, operation),
+            Stage::AfterTx => (own, Toid::OPERATION_MAX),
+            Stage::AfterAll => (Toid::TX_MAX, 0),
+        };
+        let place = Toid {
+            ledger,
+            tx,
+            operation,
+        };
+        let index = self.index;
+        EventId { place, index }
+    }
+}
+
+/// The topics of an event that a log has room for, and those behind them.
+pub(crate) fn split_topics<'a, 'b>(topics: &'b [&'a [u8]]) -> (&'b [&'a [u8]], Vec<Bytes>) {
+    let (seen, more) = topics.split_at(topics.len().min(TOPICS_MAX));
+    let more = more.iter().map(|topic| Bytes::copy_from_slice(topic));
+    (seen, more.collect())
+}

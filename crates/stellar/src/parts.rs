@@ -1,0 +1,113 @@
+//! One transaction out of its body: envelope, result, meta and events.
+
+use bytes::Bytes;
+use chronolith_model::Hash32;
+
+use crate::events::EventSpans;
+use crate::fault::Fault;
+use crate::ledger::{Version, tx_spans};
+use crate::reader::{Reader, Span};
+use crate::schema::WIRE;
+use crate::skeleton::{FORM_V1, FORM_V2};
+
+/// A fee bump's result: the inner transaction succeeded, or failed.
+const INNER_SUCCESS: i32 = 1;
+const INNER_FAILED: i32 = -13;
+
+/// The parts of a transaction. All share the bytes of its body.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TxParts {
+    /// Its hash.
+    pub hash: Hash32,
+    /// The hash of the transaction inside a fee bump.
+    pub inner_hash: Option<Hash32>,
+    /// Whether it succeeded.
+    pub successful: bool,
+    /// Whether it is a fee bump.
+    pub fee_bump: bool,
+    /// XDR of its TransactionEnvelope.
+    pub envelope: Bytes,
+    /// XDR of its TransactionResult.
+    pub result: Bytes,
+    /// XDR of its TransactionMeta.
+    pub meta: Bytes,
+}
+
+/// The events of a transaction as XDR.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct TxEvents {
+    /// Its own: TransactionEvent each.
+    pub transaction: Vec<Bytes>,
+    /// Those of each operation: ContractEvent each.
+    pub operations: Vec<Vec<Bytes>>,
+    /// DiagnosticEvent each.
+    pub diagnostic: Vec<Bytes>,
+}
+
+impl TxParts {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// `Parts` or `Malformed` where it is none.
+    pub fn read(body: &Bytes) -> Result<Self, Fault> {
+        let (schema, types) = &*WIRE;
+        let version = match body.first() {
+            Some(&FORM_V1) => Version::V1,
+            Some(&FORM_V2) => Version::V2,
+            _ => return Err(Fault::Parts("not the body of a transaction")),
+        };
+        let content = body.slice(1..);
+        let mut reader = Reader::new(&content)?;
+        let envelope = reader.span(|reader| schema.skip(types.envelope, reader))?;
+        let spans = tx_spans(&mut reader, version)?;
+        reader.finish()?;
+        let slice = |span: Span| content.slice(span.start as usize..span.end as usize);
+        let pair = slice(spans.pair);
+        let hash = pair.first_chunk::<32>().copied().unwrap_or_default();
+        let sort = content.first_chunk::<4>().copied().unwrap_or_default();
+        Ok(Self {
+            hash: Hash32(hash),
+            inner_hash: inner_hash(&pair),
+            successful: is_successful(&pair),
+            fee_bump: u32::from_be_bytes(sort) == 5,
+            envelope: slice(envelope),
+            result: pair.slice(32.min(pair.len())..),
+            meta: slice(spans.meta),
+        })
+    }
+
+    /// Its events.
+    ///
+    /// # Errors
+    /// `Malformed` where its meta is of an unknown version.
+    pub fn events(&self) -> Result<TxEvents, Fault> {
+        let found = EventSpans::find(&self.meta)?;
+        let slice = |span: &Span| self.meta.slice(span.start as usize..span.end as usize);
+        let operations = found.operations.iter();
+        Ok(TxEvents {
+            transaction: found.transaction.iter().map(|own| slice(&own.1)).collect(),
+            operations: operations
+                .map(|events| events.iter().map(slice).collect())
+                .collect(),
+            diagnostic: found.diagnostic.iter().map(slice).collect(),
+        })
+    }
+}
+
+/// The code of a result behind its hash and fee.
+fn code(pair: &[u8]) -> Option<i32> {
+    let code = pair.get(40..44)?.first_chunk::<4>()?;
+    Some(i32::from_be_bytes(*code))
+}
+
+/// Whether a transaction succeeded, by its hash and result.
+pub(crate) fn is_successful(pair: &[u8]) -> bool {
+    matches!(code(pair), Some(0 | INNER_SUCCESS))
+}
+
+/// The hash of the transaction inside a fee bump, by hash and result.
+pub(crate) fn inner_hash(pair: &[u8]) -> Option<Hash32> {
+    let is_bump = matches!(code(pair)?, INNER_SUCCESS | INNER_FAILED);
+    let inner = pair.get(44..)?.first_chunk::<32>().filter(|_| is_bump)?;
+    Some(Hash32(*inner))
+}

@@ -1,0 +1,159 @@
+//! Whether a ledger is what it says: every hash in it is computed again.
+
+use chronolith_model::Hash32;
+use sha2::{Digest as _, Sha256};
+
+use crate::fault::Fault;
+use crate::ledger::{Ledger, Version};
+use crate::network::Network;
+use crate::reader::Span;
+
+/// A ledger whose hashes all fit, with its envelopes paired with their results. That it follows the
+/// ledger before is left to whoever has both.
+#[derive(Clone, Debug)]
+pub struct Proven {
+    pub(crate) ledger: Ledger,
+    /// The envelope of each transaction, in the order in which they were applied: its place in the set.
+    pub(crate) envelope_of: Vec<u32>,
+}
+
+impl Proven {
+    /// The ledger.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+}
+
+/// Computes header, set and result hashes of a ledger, and the hash of each of its envelopes.
+///
+/// # Errors
+/// `Hash` where one does not fit, `Count` or `Unpaired` where envelopes and results are not of each other:
+/// with the passphrase of another network none is.
+pub fn prove(ledger: Ledger, network: &Network) -> Result<Proven, Fault> {
+    let header = &ledger.header;
+    let sequence = header.sequence;
+    let check = |is: bool, what: &'static str| match is {
+        true => Ok(()),
+        false => Err(Fault::Hash { sequence, what }),
+    };
+    check(
+        sha256(header.content.of(&ledger.raw)) == header.hash,
+        "header",
+    )?;
+    check(set_hash(&ledger) == header.set_hash, "transaction set")?;
+    check(result_hash(&ledger) == header.result_hash, "result set")?;
+    let envelope_of = pair(&ledger, network)?;
+    Ok(Proven {
+        ledger,
+        envelope_of,
+    })
+}
+
+fn sha256(bytes: &[u8]) -> Hash32 {
+    Hash32(Sha256::digest(bytes).into())
+}
+
+fn finish(hash: Sha256) -> Hash32 {
+    Hash32(hash.finalize().into())
+}
+
+fn set_hash(ledger: &Ledger) -> Hash32 {
+    let raw = &ledger.raw;
+    if ledger.version != Version::V0 {
+        return sha256(ledger.set.of(raw));
+    }
+    // A plain set is hashed with its envelopes in the order of their own hashes.
+    let mut envelopes: Vec<(Hash32, Span)> = ledger
+        .envelopes
+        .iter()
+        .map(|span| (sha256(span.of(raw)), *span))
+        .collect();
+    envelopes.sort_unstable_by_key(|(hash, _)| *hash);
+    let mut hash = Sha256::new();
+    hash.update(ledger.set.of(raw).get(..32).unwrap_or_default());
+    for (_, span) in &envelopes {
+        hash.update(span.of(raw));
+    }
+    finish(hash)
+}
+
+fn result_hash(ledger: &Ledger) -> Hash32 {
+    let mut hash = Sha256::new();
+    hash.update((ledger.txs.len() as u32).to_be_bytes());
+    for tx in &ledger.txs {
+        hash.update(tx.pair.of(&ledger.raw));
+    }
+    finish(hash)
+}
+
+/// The envelope of each applied transaction. Both lists hold the same transactions in different orders;
+/// only the hash of an envelope tells whose it is.
+fn pair(ledger: &Ledger, network: &Network) -> Result<Vec<u32>, Fault> {
+    let sequence = ledger.header.sequence;
+    let (envelopes, results) = (ledger.envelopes.len(), ledger.txs.len());
+    if envelopes != results {
+        return Err(Fault::Count {
+            sequence,
+            envelopes,
+            results,
+        });
+    }
+    let mut known: Vec<(Hash32, u32)> = Vec::with_capacity(envelopes);
+    for (span, place) in ledger.envelopes.iter().zip(0..) {
+        let hash = envelope_hash(span.of(&ledger.raw), network);
+        known.push((hash.unwrap_or_default(), place));
+    }
+    known.sort_unstable();
+    let mut taken = vec![false; envelopes];
+    let mut paired = Vec::with_capacity(results);
+    for (tx, position) in ledger.txs.iter().zip(0..) {
+        let hash = ledger.tx_hash(tx);
+        let found = known.binary_search_by_key(&hash, |known| known.0).ok();
+        let place = found.and_then(|at| known.get(at)).map(|known| known.1);
+        // Each envelope belongs to one result: two alike would leave another without any.
+        let free = place.and_then(|place| taken.get_mut(place as usize));
+        let free = free.is_some_and(|taken| !std::mem::replace(taken, true));
+        match place.filter(|_| free) {
+            Some(place) => paired.push(place),
+            None => {
+                return Err(Fault::Unpaired {
+                    sequence,
+                    position,
+                    passphrase: network.passphrase().to_owned(),
+                });
+            }
+        }
+    }
+    Ok(paired)
+}
+
+/// The hash of a transaction: of the network, the sort of envelope, and what was signed.
+pub(crate) fn envelope_hash(envelope: &[u8], network: &Network) -> Option<Hash32> {
+    let (sort, content) = envelope.split_first_chunk::<4>()?;
+    let signed = content.get(..signed_len(*sort, content)?)?;
+    let mut hash = Sha256::new();
+    hash.update(network.id());
+    match u32::from_be_bytes(*sort) {
+        // The oldest sort names its account without saying of what sort the key is. It is hashed as if
+        // it did, and as the sort that came after it.
+        0 => hash.update([0, 0, 0, 2, 0, 0, 0, 0]),
+        _ => hash.update(sort),
+    }
+    hash.update(signed);
+    Some(finish(hash))
+}
+
+/// How many bytes of an envelope are signed: all but the signatures at its end.
+fn signed_len(sort: [u8; 4], content: &[u8]) -> Option<usize> {
+    let (schema, types) = &*crate::schema::WIRE;
+    let mut reader = crate::reader::Reader::new(content).ok()?;
+    let shape = match u32::from_be_bytes(sort) {
+        0 => types.transaction_v0,
+        2 => types.transaction,
+        5 => types.fee_bump,
+        _ => return None,
+    };
+    schema.skip(shape, &mut reader).ok()?;
+    Some(reader.at() as usize)
+}
