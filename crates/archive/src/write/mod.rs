@@ -20,6 +20,7 @@ pub(crate) mod runs;
 pub(crate) mod seal;
 pub(crate) mod tables;
 pub(crate) mod transition;
+pub(crate) mod upload;
 pub(crate) mod verify;
 pub(crate) mod verify_range;
 pub(crate) mod writer;
