@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chronolith_archive::{Error as ArchiveError, IngestOutcome, Provenance};
-use chronolith_model::{Block, BlockRange, Verification};
+use chronolith_model::{Block, BlockRange, Payload, Verification};
 use chronolith_source::Fetched;
 
 use crate::chain::Chain;
@@ -80,11 +80,14 @@ struct Gathered {
 /// written again together.
 async fn gather(chain: &Chain, fetches: &mut Fetches, held: &mut Option<Fetched>) -> Gathered {
     let mut blocks = Vec::new();
-    let mut weight = 0;
+    let (mut weight, mut payload) = (0, 0);
     let began = Instant::now();
-    let room = chain.settings.ranges.hold_bytes / WEIGHT_BYTES;
+    let hold_bytes = chain.settings.ranges.hold_bytes;
+    let room = hold_bytes / WEIGHT_BYTES;
     let enough = room.clamp(GATHER_WEIGHT_LEAST, GATHER_WEIGHT) as usize;
-    while weight < enough && began.elapsed() < GATHER_AT_MOST && !chain.acts.is_asked() {
+    // Blocks with large payload and few logs weigh little and take much.
+    let is_full = |weight: usize, payload: u64| weight >= enough || payload >= hold_bytes / 2;
+    while !is_full(weight, payload) && began.elapsed() < GATHER_AT_MOST && !chain.acts.is_asked() {
         let next = match fetches.next().await {
             Some(Ok(fetched)) => {
                 chain.meters.backfill_range.record(fetched.len() as f64);
@@ -109,9 +112,25 @@ async fn gather(chain: &Chain, fetches: &mut Fetches, held: &mut Option<Fetched>
                 .iter()
                 .map(|one| one.block.logs.len())
                 .sum::<usize>();
+        payload += fetched
+            .iter()
+            .map(|one| payload_bytes(&one.block))
+            .sum::<u64>();
         blocks.extend(fetched);
     }
     Gathered { blocks, end: None }
+}
+
+/// What a block's payload takes.
+fn payload_bytes(block: &Block) -> u64 {
+    let Payload {
+        header,
+        bodies,
+        raw,
+    } = &block.payload;
+    let bodies = bodies.iter().flatten();
+    let parts = header.iter().chain(raw).chain(bodies);
+    parts.map(|part| part.len() as u64).sum()
 }
 
 /// Blocks behind the one before them, which they must name as their parent.

@@ -24,6 +24,7 @@ use crate::l1::L1;
 use crate::meters::Meters;
 use crate::place::ArchivePlace;
 use crate::settings::{ChainSettings, Finality, Mode};
+use crate::stellar;
 use crate::watched::Watched;
 
 /// Blocks that wait for finality may take this many bytes.
@@ -97,7 +98,11 @@ impl Chain {
 
     /// Opens the archive for reading, beside the process that writes it.
     pub(crate) async fn open_beside(settings: ChainSettings, place: &ArchivePlace) -> Result<Self> {
-        let source = open_source(&settings).await?;
+        let source = match &settings.stellar {
+            // The process that writes runs the core.
+            Some(stellar) => stellar::open_lake_alone(&settings.name, stellar).await?,
+            None => open_source(&settings).await?,
+        };
         let archive = open_reader(&settings, place).await?;
         Self::with(settings, archive, source, true).await
     }
@@ -287,6 +292,9 @@ pub(crate) fn want_of(settings: &ChainSettings) -> Want {
 
 /// The chain's source, which is sure to serve this chain.
 pub(crate) async fn open_source(settings: &ChainSettings) -> Result<Arc<dyn Source>> {
+    if let Some(stellar) = &settings.stellar {
+        return stellar::open(&settings.name, stellar).await;
+    }
     let portal = settings.portal.clone().map(PortalSource::new).transpose()?;
     if settings.endpoints.is_empty()
         && let Some(portal) = portal
@@ -326,9 +334,18 @@ async fn tell_syncing(settings: &ChainSettings, source: &dyn Source) {
     }
 }
 
+/// What blocks of its family look like.
+fn family(settings: &ChainSettings) -> ArchiveSettings {
+    let chain = ChainId(settings.chain_id);
+    match settings.stellar {
+        None => ArchiveSettings::evm(chain),
+        Some(_) => ArchiveSettings::stellar(chain),
+    }
+}
+
 /// What a chain's archive keeps.
 pub(crate) fn archive_settings(settings: &ChainSettings) -> ArchiveSettings {
-    let mut archive = ArchiveSettings::evm(ChainId(settings.chain_id));
+    let mut archive = family(settings);
     archive.datasets = settings.datasets;
     archive.scope = settings.scope.clone();
     archive.start_block = Some(settings.start_block);

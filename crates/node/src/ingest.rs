@@ -141,6 +141,7 @@ async fn catch_up(chain: &Chain) -> Result<(), Trouble> {
     if chain.is_complete() {
         return Ok(());
     }
+    chain.source.note_next(walk::next_block(chain));
     let heads = chain.source.heads().await?;
     if let Health::Halted(halt) = chain.archive.health().health {
         // Nothing would be taken, so nothing is fetched. That the source has moved is still shown.

@@ -33,6 +33,7 @@ mod refill;
 mod serving;
 mod settings;
 mod shadow;
+mod stellar;
 mod streaming;
 mod traces;
 mod walk;

@@ -13,6 +13,14 @@ use chronolith_store::{FileBlobs, FileMeta, ObjectPlace, TakeOver};
 /// Variables of the environment that say how an object store is reached.
 const STORE_VARIABLES: &str = "AWS_";
 
+/// How an object store is reached, by the environment.
+pub(crate) fn store_options() -> Vec<(String, String)> {
+    std::env::vars()
+        .filter(|(name, value)| name.starts_with(STORE_VARIABLES) && !value.is_empty())
+        .map(|(name, value)| (name.to_lowercase(), value))
+        .collect()
+}
+
 /// Archives in an object store.
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
@@ -24,10 +32,7 @@ pub(crate) struct Remote {
 impl Remote {
     /// A place by its URL; keys and endpoint come from the environment, never from a file.
     pub(crate) fn open(url: &str) -> Result<Self> {
-        let options: Vec<(String, String)> = std::env::vars()
-            .filter(|(name, value)| name.starts_with(STORE_VARIABLES) && !value.is_empty())
-            .map(|(name, value)| (name.to_lowercase(), value))
-            .collect();
+        let options = store_options();
         let parsed: reqwest::Url = url.parse().context("it is no URL")?;
         ensure!(
             parsed.username().is_empty() && parsed.password().is_none() && parsed.query().is_none(),

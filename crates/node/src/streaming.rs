@@ -14,6 +14,7 @@ pub(crate) async fn check(chain: &Chain) -> Result<()> {
     if chain.settings.mode != Mode::Streaming {
         return Ok(());
     }
+    chain.source.note_next(chain.archive_next());
     let heads = chain.source.heads().await;
     let heads = heads.context("cannot ask where the chain stands")?;
     let Some((settled, _)) = ingest::settled(chain, &heads) else {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use chronolith_model::ErrorKind;
 
 /// A source's result.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -16,6 +16,7 @@ pub mod portal;
 mod reply;
 mod secrets;
 mod source;
+pub mod stellar;
 mod throttle;
 
 pub use chains::{CHAINS, KnownChain, known_chain, known_genesis};

@@ -36,6 +36,17 @@ pub struct Heads {
     pub safe: Option<BlockRef>,
 }
 
+impl Heads {
+    /// Of a chain whose blocks are final when they are there.
+    pub(crate) fn all_final(head: BlockRef) -> Self {
+        Self {
+            head,
+            finalized: Some(head),
+            safe: Some(head),
+        }
+    }
+}
+
 /// What is wanted of each block.
 #[derive(Clone, Debug)]
 pub struct Want {
@@ -147,6 +158,9 @@ pub trait Source: Send + Sync + std::fmt::Debug {
 
     /// How the subscription to new heads is.
     fn subscription(&self) -> Subscription;
+
+    /// Tells which block comes next, for sources that read in order and must begin somewhere.
+    fn note_next(&self, _number: u64) {}
 
     /// Tells that a block from this endpoint did not fit what others say.
     fn blame(&self, endpoint: &str, block: BlockRef, what: &str);

@@ -8,7 +8,7 @@ use chronolith_source::CHAINS;
 use crate::cli::ConfigCommand;
 use crate::environment::Overrides;
 use crate::exit::Exit;
-use crate::settings::{EXAMPLE, Settings, schema};
+use crate::settings::{ChainSettings, EXAMPLE, Settings, schema};
 
 pub(crate) fn config(what: ConfigCommand, path: &Path, overrides: &Overrides) -> Result<Exit> {
     match what {
@@ -29,17 +29,25 @@ pub(crate) fn config(what: ConfigCommand, path: &Path, overrides: &Overrides) ->
             println!("Everybody is answered on {}.", settings.listen);
             for chain in &settings.chains {
                 println!(
-                    "  {} ({}): from block {}, {:?}, finality {:?}, {} endpoint(s), a look every {:?}",
+                    "  {} ({}): from block {}, {:?}, finality {:?}, {}, a look every {:?}",
                     chain.name,
                     chain.chain_id,
                     chain.start_block,
                     chain.datasets,
                     chain.finality,
-                    chain.endpoints.len(),
+                    comes_from(chain),
                     chain.poll
                 );
             }
         }
     }
     Ok(Exit::Done)
+}
+
+/// Where its blocks come from, without URLs.
+fn comes_from(chain: &ChainSettings) -> String {
+    match &chain.stellar {
+        None => format!("{} endpoint(s)", chain.endpoints.len()),
+        Some(stellar) => stellar.to_string(),
+    }
 }

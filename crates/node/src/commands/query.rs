@@ -19,7 +19,12 @@ pub(crate) async fn logs(settings: &Settings, query: &LogsQuery) -> Result<Exit>
     let chain = settings.chain(query.wanted.chain.as_deref())?;
     let archive = open_reader(chain, &settings.place(chain)).await?;
     let mut filter = LogFilter::over(range_of(&archive, query.from, query.to)?);
-    filter.emitters = clause(&query.address, 20, "--address")?;
+    let (address_bytes, topic_bytes) = match &chain.stellar {
+        None => (Some(20), Some(32)),
+        // A contract's id; topics are values of any length.
+        Some(_) => (Some(32), None),
+    };
+    filter.emitters = clause(&query.address, address_bytes, "--address")?;
     let topics = [
         (&query.topic0, "--topic0"),
         (&query.topic1, "--topic1"),
@@ -28,7 +33,7 @@ pub(crate) async fn logs(settings: &Settings, query: &LogsQuery) -> Result<Exit>
     ];
     let given = topics.iter().rposition(|(values, _)| !values.is_empty());
     for (values, flag) in topics.iter().take(given.map_or(0, |last| last + 1)) {
-        filter.topics.push(clause(values, 32, flag)?);
+        filter.topics.push(clause(values, topic_bytes, flag)?);
     }
     filter.limit = Some(query.limit);
     let began = Instant::now();
@@ -104,13 +109,16 @@ pub(super) fn range_of(
     Ok(BlockRange::new(start, end))
 }
 
-fn clause(values: &[String], len: usize, flag: &str) -> Result<Clause> {
+fn clause(values: &[String], len: Option<usize>, flag: &str) -> Result<Clause> {
     if values.is_empty() {
         return Ok(Clause::Any);
     }
     let parse = |text: &String| {
-        let parsed = parse_hex(text).filter(|bytes| bytes.len() == len);
-        parsed.with_context(|| format!("{flag}: `{text}` is not 0x and {} digits", len * 2))
+        let fits = |bytes: &Bytes| len.is_none_or(|len| bytes.len() == len);
+        parse_hex(text).filter(fits).with_context(|| match len {
+            Some(len) => format!("{flag}: `{text}` is not 0x and {} digits", len * 2),
+            None => format!("{flag}: `{text}` is not 0x and an even number of digits"),
+        })
     };
     let values: Vec<Bytes> = values.iter().map(parse).collect::<Result<_>>()?;
     Ok(Clause::OneOf(values))

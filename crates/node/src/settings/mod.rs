@@ -11,7 +11,9 @@ mod finality;
 mod process;
 mod projections;
 mod raw;
+mod reading;
 mod schema;
+mod stellar;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -26,7 +28,6 @@ use chronolith_serve::Limits;
 use chronolith_source::evm::{Checks, RangeSettings, Strategy};
 use chronolith_source::portal::PortalSettings;
 use chronolith_source::{CHAINS, EndpointSettings, KnownChain, known_chain};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::environment::{DATA_DIR, Overrides, variable};
@@ -39,8 +40,10 @@ pub(crate) use finality::{Finality, L1Settings};
 use process::Shared;
 pub(crate) use process::Token;
 pub(crate) use projections::{DatabaseSettings, FeesSettings};
+use reading::{expand, typed};
 
 pub(crate) use schema::schema;
+pub(crate) use stellar::StellarSettings;
 
 /// What `config example` prints: enough for one chain on a local node.
 pub(crate) const EXAMPLE: &str = r#"{
@@ -116,6 +119,8 @@ pub(crate) struct ChainSettings {
     pub(crate) fees: Option<FeesSettings>,
     /// When people want to be told.
     pub(crate) alerts: AlertSettings,
+    /// The network, where the chain is one of Stellar.
+    pub(crate) stellar: Option<StellarSettings>,
 }
 
 /// What following a chain is for.
@@ -177,6 +182,14 @@ impl Settings {
         }
         if let Some(port) = overrides.metrics_port {
             self.metrics_listen.set_port(port);
+        }
+        for at in 0..self.chains.len() {
+            let place = self.chains.get(at).map(|chain| self.place(chain));
+            let chain = self.chains.get_mut(at);
+            let stellar = chain.and_then(|chain| chain.stellar.as_mut());
+            if let Some((stellar, place)) = stellar.zip(place) {
+                stellar.place_core(place.notes());
+            }
         }
         let from_portals = self
             .chains
@@ -308,69 +321,6 @@ fn ranges(raw: &RawBackfill) -> Result<RangeSettings> {
     })
 }
 
-/// A typed value, or which field is wrong and why.
-fn typed<T: DeserializeOwned>(value: Value, within: &str) -> Result<T> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().to_string();
-        let path = if path == "." { String::new() } else { path };
-        let dot = if within.is_empty() || path.is_empty() {
-            ""
-        } else {
-            "."
-        };
-        anyhow!(
-            "{within}{dot}{path}: {}",
-            without_urls(&error.inner().to_string())
-        )
-    })
-}
-
-/// A message without the URLs it quotes: they may carry keys.
-fn without_urls(message: &str) -> String {
-    let hide = |part: &str| {
-        if part.contains("://") {
-            "…".to_owned()
-        } else {
-            part.to_owned()
-        }
-    };
-    let parts: Vec<String> = message.split('"').map(hide).collect();
-    parts.join("\"")
-}
-
-/// Replaces `${NAME}` and `${NAME:-default}` in all strings.
-fn expand(value: &mut Value, variable: &dyn Fn(&str) -> Option<String>) -> Result<()> {
-    match value {
-        Value::String(text) => {
-            while let Some(start) = text.find("${") {
-                let Some(len) = text.get(start..).and_then(|rest| rest.find('}')) else {
-                    bail!("`${{` without `}}`");
-                };
-                let inside = text
-                    .get(start + 2..start + len)
-                    .unwrap_or_default()
-                    .to_owned();
-                let (name, default) = match inside.split_once(":-") {
-                    Some((name, default)) => (name.to_owned(), Some(default.to_owned())),
-                    None => (inside, None),
-                };
-                let Some(found) = variable(&name).or(default) else {
-                    bail!("environment variable {name} is not set");
-                };
-                ensure!(
-                    !found.contains("${"),
-                    "environment variable {name} holds `${{`"
-                );
-                text.replace_range(start..=start + len, &found);
-            }
-            Ok(())
-        }
-        Value::Array(all) => all.iter_mut().try_for_each(|one| expand(one, variable)),
-        Value::Object(all) => all.values_mut().try_for_each(|one| expand(one, variable)),
-        _ => Ok(()),
-    }
-}
-
 fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSettings> {
     let raw: RawChain = match entry {
         RawChainEntry::Name(name) => RawChain {
@@ -379,6 +329,9 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         },
         RawChainEntry::Whole(value) => typed(value, path)?,
     };
+    if let Some(stellar) = &raw.stellar {
+        return stellar::chain(&raw, stellar, shared);
+    }
     let (chain_id, name, known) = who(&raw)?;
     let endpoints = raw.rpc_http.iter().map(endpoint).collect::<Result<_>>()?;
     let plain = |url: &String| url.starts_with("ws://") || url.starts_with("wss://");
@@ -433,6 +386,7 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         cache: shared.cache.clone(),
         queries: shared.queries.clone(),
         portal,
+        stellar: None,
     })
 }
 

@@ -285,7 +285,9 @@ pub(crate) struct RawChain {
     pub(crate) rpc_ws: Vec<String>,
     /// A dataset of SQD Portal, instead of endpoints.
     pub(crate) portal: Option<RawPortal>,
-    /// The first block to archive [default: 0].
+    /// A Stellar network, instead of endpoints.
+    pub(crate) stellar: Option<RawStellar>,
+    /// The first block to archive [default: 0, on Stellar 2].
     #[serde(alias = "start_block")]
     pub(crate) start_block: Option<u64>,
     /// Last block, in mode backfill.
@@ -439,4 +441,59 @@ pub(crate) struct RawBackfill {
     /// The most.
     #[serde(alias = "max_range")]
     pub(crate) max_range: Option<u64>,
+}
+
+/// A Stellar network.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct RawStellar {
+    /// pubnet, testnet, or a name of your own with a passphrase.
+    pub(crate) network: Option<String>,
+    /// The network's passphrase; may be left out for a network that is known by name.
+    pub(crate) passphrase: Option<String>,
+    /// The data lake that history comes from.
+    pub(crate) lake: Option<RawLake>,
+    /// The core that new ledgers come from, and all of them where there is no lake.
+    pub(crate) core: Option<RawCore>,
+}
+
+/// A stellar-core that is run for its ledgers.
+#[derive(Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RawCore {
+    /// The program: its path, or its name.
+    pub(crate) binary: String,
+    /// Its settings file.
+    pub(crate) config: String,
+    /// Where it works [default: core beside the chain's archive].
+    #[serde(default, alias = "work_dir")]
+    pub(crate) work_dir: Option<String>,
+    /// Seconds without a ledger after which it is started again [default: 600].
+    #[serde(default, alias = "patience_seconds")]
+    pub(crate) patience_seconds: Option<u64>,
+}
+
+/// A data lake of Stellar ledgers, laid out as SEP-54 has it.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct RawLake {
+    /// Where it is: s3://bucket/prefix, or a web server.
+    pub(crate) url: Option<String>,
+    /// Or its directory on this machine.
+    pub(crate) dir: Option<String>,
+    /// Ledgers of an object; only for a lake without a manifest.
+    #[serde(alias = "ledgers_per_batch")]
+    pub(crate) ledgers_per_batch: Option<u32>,
+    /// Objects of a partition; only for a lake without a manifest.
+    #[serde(alias = "batches_per_partition")]
+    pub(crate) batches_per_partition: Option<u32>,
+    /// Where the S3 server is [default: AWS, or AWS_ENDPOINT].
+    pub(crate) endpoint: Option<String>,
+    /// The region of the bucket [default: AWS_REGION].
+    pub(crate) region: Option<String>,
+    /// Whether it is read without keys [default: false].
+    pub(crate) anonymous: bool,
+    /// Fetches at the same time [default: 8].
+    #[serde(alias = "in_flight")]
+    pub(crate) in_flight: Option<usize>,
 }

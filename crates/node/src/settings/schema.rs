@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(toml::from_str::<Value>(&annotated).unwrap(), twin);
         for (text, is_toml) in [(&annotated, true), (&plain, false)] {
             let settings = crate::settings::Settings::parse(text, is_toml).unwrap();
-            assert_eq!(settings.chains.len(), 5);
+            assert_eq!(settings.chains.len(), 7);
         }
         check(&plain, &[]);
         // Without other spellings: each field once.

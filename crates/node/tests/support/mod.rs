@@ -12,6 +12,7 @@ pub mod installed;
 pub mod projected;
 pub mod real_node;
 pub mod rpc;
+pub mod stellar;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};

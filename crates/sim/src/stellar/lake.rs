@@ -180,7 +180,10 @@ fn object(chain: &StellarChain, start: u32, end: u32) -> io::Result<Vec<u8>> {
     for sequence in start..=end {
         batch.extend_from_slice(&chain.ledger(sequence).raw);
     }
-    zstd::bulk::compress(&batch, LEVEL)
+    // With a checksum, as Galexie's files are.
+    let mut packer = zstd::bulk::Compressor::new(LEVEL)?;
+    packer.include_checksum(true)?;
+    packer.compress(&batch)
 }
 
 /// Puts bytes under a name, whole or not at all.

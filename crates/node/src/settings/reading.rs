@@ -1,0 +1,68 @@
+//! Values out of the file: variables put in, types given, and what is wrong told without what may be a key.
+
+use anyhow::{Result, anyhow, bail, ensure};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// A typed value, or which field is wrong and why.
+pub(super) fn typed<T: DeserializeOwned>(value: Value, within: &str) -> Result<T> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        let path = if path == "." { String::new() } else { path };
+        let dot = if within.is_empty() || path.is_empty() {
+            ""
+        } else {
+            "."
+        };
+        anyhow!(
+            "{within}{dot}{path}: {}",
+            without_urls(&error.inner().to_string())
+        )
+    })
+}
+
+/// A message without the URLs it quotes: they may carry keys.
+fn without_urls(message: &str) -> String {
+    let hide = |part: &str| {
+        if part.contains("://") {
+            "…".to_owned()
+        } else {
+            part.to_owned()
+        }
+    };
+    let parts: Vec<String> = message.split('"').map(hide).collect();
+    parts.join("\"")
+}
+
+/// Replaces `${NAME}` and `${NAME:-default}` in all strings.
+pub(super) fn expand(value: &mut Value, variable: &dyn Fn(&str) -> Option<String>) -> Result<()> {
+    match value {
+        Value::String(text) => {
+            while let Some(start) = text.find("${") {
+                let Some(len) = text.get(start..).and_then(|rest| rest.find('}')) else {
+                    bail!("`${{` without `}}`");
+                };
+                let inside = text
+                    .get(start + 2..start + len)
+                    .unwrap_or_default()
+                    .to_owned();
+                let (name, default) = match inside.split_once(":-") {
+                    Some((name, default)) => (name.to_owned(), Some(default.to_owned())),
+                    None => (inside, None),
+                };
+                let Some(found) = variable(&name).or(default) else {
+                    bail!("environment variable {name} is not set");
+                };
+                ensure!(
+                    !found.contains("${"),
+                    "environment variable {name} holds `${{`"
+                );
+                text.replace_range(start..=start + len, &found);
+            }
+            Ok(())
+        }
+        Value::Array(all) => all.iter_mut().try_for_each(|one| expand(one, variable)),
+        Value::Object(all) => all.values_mut().try_for_each(|one| expand(one, variable)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,236 @@
+//! A Stellar network from its data lake into an archive, and out again byte for byte.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and waits for a program that it cannot see into"
+)]
+
+mod support;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use chronolith_model::BlockRange;
+use chronolith_stellar::Network;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use support::Bench;
+use support::stellar::{Pond, archive, bench, content_root, ledger_bytes, ledgers_in, plain_lake};
+
+/// Three ledgers of the test network, in a lake with its manifest and partition.
+struct FixtureLake {
+    root: tempfile::TempDir,
+    /// Where the objects are.
+    objects: PathBuf,
+}
+
+impl FixtureLake {
+    /// None where there are no fixtures.
+    fn new(has_manifest: bool) -> Option<Self> {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../../shared/fixtures/stellar/lake"
+        );
+        let Ok(fixtures) = std::fs::read_dir(path) else {
+            println!("skipped: no fixtures (path={path})");
+            return None;
+        };
+        let root = tempfile::tempdir().unwrap();
+        let objects = match has_manifest {
+            true => root.path().join("FFFFFFFF--0-63999"),
+            false => root.path().to_owned(),
+        };
+        std::fs::create_dir_all(&objects).unwrap();
+        for entry in fixtures {
+            let entry = entry.unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            match (name.as_str(), has_manifest) {
+                (".config.json", false) => continue,
+                (".config.json", true) => std::fs::copy(entry.path(), root.path().join(name)),
+                _ => std::fs::copy(entry.path(), objects.join(name)),
+            }
+            .unwrap();
+        }
+        Some(Self { root, objects })
+    }
+
+    fn dir(&self) -> String {
+        format!(r#""lake": {{ "dir": {:?} }}"#, self.root.path())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_ledgers_come_back_as_they_were() {
+    let Some(lake) = FixtureLake::new(true) else {
+        return;
+    };
+    let network = format!(r#"{{ "network": "testnet", {} }}"#, lake.dir());
+    let bench = bench(&network, r#", "startBlock": 997"#);
+    let told = bench.say(&["config", "check"]);
+    assert!(told.contains("Stellar testnet"), "{told}");
+    bench.say(&["run", "--until-caught-up"]);
+    let state = bench.json(&["state", "--json"]);
+    assert_eq!(state[0]["head"]["number"], 999);
+    assert_eq!(state[0]["chain"], "testnet");
+
+    let network = Network::new(Network::TESTNET);
+    let archived = archive(&bench, &network).await;
+    for (number, key) in [(997, "FFFFFC1A"), (998, "FFFFFC19"), (999, "FFFFFC18")] {
+        let object = lake.objects.join(format!("{key}--{number}.xdr.zst"));
+        let ledgers = ledgers_in(&object);
+        assert_eq!(ledger_bytes(&archived, number).await, ledgers[0]);
+    }
+    let verified = bench.json(&["verify", "--against-source", "--json"]);
+    assert_eq!(verified["level"], "receipts");
+    assert_eq!(verified["findings"].as_array().unwrap().len(), 0);
+    bench.say(&["logs", "--json"]);
+    bench.say(&["repair", "--dry-run"]);
+}
+
+#[test]
+fn another_network_is_refused() {
+    for has_manifest in [true, false] {
+        let Some(lake) = FixtureLake::new(has_manifest) else {
+            return;
+        };
+        let place = match has_manifest {
+            true => lake.dir(),
+            false => plain_lake(lake.root.path()),
+        };
+        let network = format!(r#"{{ "network": "pubnet", {place} }}"#);
+        let bench = bench(&network, r#", "startBlock": 997"#);
+        let phrase = "Public Global Stellar Network";
+        bench.refused(&["run", "--until-caught-up"], phrase);
+    }
+}
+
+/// A clean run over the same ledgers, and what they come down to.
+async fn clean_root(pond: &Pond, end: u32) -> chronolith_model::Hash32 {
+    let bench = bench(&pond.fields(&pond.lake_field()), "");
+    bench.say(&["run", "--until-caught-up"]);
+    assert_eq!(bench.head(), Some(u64::from(end) - 1));
+    pond.assert_archived(&bench, 2..end).await;
+    let range = BlockRange::new(2, end.into());
+    content_root(&bench, &pond.network(), range).await
+}
+
+fn await_head(bench: &Bench, head: u32) {
+    let what = format!("ledger {head}");
+    bench.wait(&what, || bench.head() >= Some(head.into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lake_is_followed_through_kills_and_nothing_is_lost() {
+    let pond = Pond::new(31, 60);
+    let bench = bench(&pond.fields(&pond.lake_field()), "");
+    let mut rng = StdRng::seed_from_u64(31);
+    let mut end = 60;
+    for _ in 0..12 {
+        let running = bench.start();
+        let patience = Duration::from_millis(rng.random_range(0..400));
+        // The lake grows meanwhile; where the program is by then is left to chance.
+        let grow_to = end + rng.random_range(1..20);
+        pond.grow(grow_to);
+        end = grow_to;
+        tokio::time::sleep(patience).await;
+        running.kill();
+    }
+    let running = bench.start();
+    await_head(&bench, end - 1);
+    // One by one, as they close.
+    for _ in 0..5 {
+        end += 1;
+        pond.grow(end);
+        await_head(&bench, end - 1);
+    }
+    running.stop();
+    pond.assert_archived(&bench, 2..end).await;
+    bench.say(&["verify", "--against-source"]);
+    let range = BlockRange::new(2, end.into());
+    let root = content_root(&bench, &pond.network(), range).await;
+    assert_eq!(root, clean_root(&pond, end).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_object_stops_the_chain_until_it_is_mended() {
+    let pond = Pond::new(32, 60);
+    let key = pond.lake.layout().key(40);
+    let whole = std::fs::read(pond.lake.path(40)).unwrap();
+    let mut bent = whole.clone();
+    let middle = bent.len() / 2;
+    bent[middle] ^= 16;
+    std::fs::write(pond.lake.path(40), &bent).unwrap();
+    let bench = bench(&pond.fields(&pond.lake_field()), "");
+    let running = bench.start();
+    bench.wait("the object's name", || {
+        let log = bench.log();
+        log.contains(&key) && log.contains("chain stands still, serving goes on")
+    });
+    // Nothing vouches for the last ledger before it.
+    await_head(&bench, 38);
+    let health = bench
+        .until_health("the trouble", |_, health| health.to_string().contains(&key))
+        .await;
+    assert!(health.to_string().contains("lake"), "{health}");
+    // What is archived is served on.
+    let (chain, closed) = (pond.network().chain_id(), pond.chain.ledger(30).close_time);
+    let url = format!("{}/v1/chains/{chain}/block/before/{closed}", bench.public());
+    let answer = reqwest::get(url).await.unwrap().text().await.unwrap();
+    assert!(answer.contains(r#""number":29"#), "{answer}");
+    assert_eq!(bench.head(), Some(38));
+
+    std::fs::write(pond.lake.path(40), &whole).unwrap();
+    await_head(&bench, 59);
+    let mended = |code: u16, _: &serde_json::Value| code == 200;
+    bench.until_health("readiness", mended).await;
+    running.stop();
+    pond.assert_archived(&bench, 2..60).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ledgers_below_the_first_are_filled_in() {
+    let pond = Pond::new(33, 50);
+    let bench = bench(&pond.fields(&pond.lake_field()), r#", "startBlock": 30"#);
+    bench.say(&["run", "--until-caught-up"]);
+    let words = ["backfill", "--start-ledger", "2", "--end-ledger", "29"];
+    let told = bench.say(&words);
+    assert!(told.contains("28 were fetched"), "{told}");
+    pond.assert_archived(&bench, 2..50).await;
+    bench.say(&["verify"]);
+    let range = BlockRange::new(2, 50);
+    let root = content_root(&bench, &pond.network(), range).await;
+    assert_eq!(root, clean_root(&pond, 50).await);
+}
+
+#[test]
+fn events_are_logs() {
+    let pond = Pond::new(34, 60);
+    let bench = bench(&pond.fields(&pond.lake_field()), "");
+    bench.say(&["run", "--until-caught-up"]);
+    let all = bench.json(&["logs", "--json", "--limit", "10000"]);
+    let logs = all["logs"].as_array().unwrap();
+    let made: usize = (2..60).map(|at| pond.chain.ledger(at).events().len()).sum();
+    assert_eq!(logs.len(), made);
+    assert!(made > 50, "{made} events");
+    let has_id = |log: &&serde_json::Value| log["address"] != "0x";
+    let contract = logs.iter().find(has_id).unwrap()["address"]
+        .as_str()
+        .unwrap();
+    let words = ["logs", "--json", "--limit", "10000", "--address", contract];
+    let some = bench.json(&words);
+    let some = some["logs"].as_array().unwrap();
+    let of_it = logs.iter().filter(|log| log["address"] == contract).count();
+    assert_eq!(some.len(), of_it);
+    bench.refused(&["logs", "--address", "0x1234"], "0x and 64 digits");
+}
+
+#[test]
+fn a_range_of_ledgers_is_archived_and_no_more() {
+    let pond = Pond::new(35, 60);
+    let bounded = r#", "mode": "backfill", "startBlock": 20, "endBlock": 39"#;
+    let bench = bench(&pond.fields(&pond.lake_field()), bounded);
+    let status = bench.start().wait();
+    assert!(status.success(), "{}", bench.log());
+    assert_eq!(bench.head(), Some(39));
+}

@@ -1,0 +1,358 @@
+//! Proven ledgers between core's pipe and whoever takes them: no more than a few wait, and core waits for
+//! room. Those that were taken last can be asked for again.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chronolith_model::{BlockRange, BlockRef};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use crate::source::Fetched;
+
+/// Ledgers that may wait, and their bytes; one always may.
+const LEDGERS_MAX: usize = 20;
+const BYTES_MAX: u64 = 10 << 20;
+/// Ledgers that were taken and are kept for a while, and their bytes.
+const TAKEN_MAX: usize = 64;
+const TAKEN_BYTES_MAX: u64 = 32 << 20;
+
+/// How it ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// All that was asked for came.
+    Done,
+    /// Core ended, or what it wrote was refused.
+    Failed(String),
+    /// What it wrote is wrong.
+    Wrong {
+        /// Which ledger.
+        ledger: u32,
+        /// What is wrong.
+        what: String,
+    },
+    /// It is another network's.
+    Network(String),
+}
+
+/// The buffer.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    inner: Mutex<Inner>,
+    /// Tells the reader of the pipe of room.
+    room: Condvar,
+    /// Tells whoever takes that something came.
+    came: Notify,
+    /// Counts ledgers, for whoever wants to know of new ones.
+    hints: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// Ledgers without a gap: those that were taken, and behind them those that wait.
+    ledgers: VecDeque<(Fetched, u64)>,
+    taken: usize,
+    taken_bytes: u64,
+    waiting_bytes: u64,
+    /// The ledger that comes next.
+    next: u64,
+    end: Option<End>,
+    /// Whether nobody wants any more.
+    stopped: bool,
+    /// When something last came.
+    came_at: Instant,
+}
+
+impl Buffer {
+    /// From this ledger on.
+    pub(crate) fn new(from: u64, hints: watch::Sender<u64>) -> Self {
+        Self {
+            inner: Mutex::new(Inner {
+                ledgers: VecDeque::new(),
+                taken: 0,
+                taken_bytes: 0,
+                waiting_bytes: 0,
+                next: from,
+                end: None,
+                stopped: false,
+                came_at: Instant::now(),
+            }),
+            room: Condvar::new(),
+            came: Notify::new(),
+            hints,
+        }
+    }
+
+    /// Adds the next ledger once there is room. False where nobody wants it any more.
+    pub(crate) fn push(&self, fetched: Fetched, bytes: u64) -> bool {
+        let mut inner = self.inner();
+        while inner.is_full() && !inner.stopped {
+            let waited = self.room.wait(inner);
+            inner = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        if inner.stopped {
+            return false;
+        }
+        inner.next = fetched.block.clock.number + 1;
+        inner.waiting_bytes += bytes;
+        inner.ledgers.push_back((fetched, bytes));
+        inner.came_at = Instant::now();
+        drop(inner);
+        self.came.notify_waiters();
+        self.hints.send_modify(|count| *count += 1);
+        true
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn end(&self, end: End) {
+        self.inner().end.get_or_insert(end);
+        self.came.notify_waiters();
+        self.hints.send_modify(|count| *count += 1);
+    }
+
+    /// Nobody wants any more.
+    pub(crate) fn stop(&self) {
+        self.inner().stopped = true;
+        self.room.notify_all();
+        self.came.notify_waiters();
+    }
+
+    /// Waits for so long, or until nobody wants any more; whether that is so.
+    pub(crate) fn pause(&self, for_long: Duration) -> bool {
+        let inner = self.inner();
+        let waited = self
+            .room
+            .wait_timeout_while(inner, for_long, |inner| !inner.stopped);
+        let (inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        inner.stopped
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.inner().stopped
+    }
+
+    /// The newest ledger that came.
+    pub(crate) fn newest(&self) -> Option<BlockRef> {
+        let inner = self.inner();
+        let last = inner.ledgers.back();
+        last.map(|(one, _)| one.block.clock.block_ref())
+    }
+
+    /// A ledger that is here.
+    pub(crate) fn get(&self, number: u64) -> Option<Fetched> {
+        let inner = self.inner();
+        let at = inner.place_of(number)?;
+        inner.ledgers.get(at).map(|(one, _)| one.clone())
+    }
+
+    /// How it ended, where nothing of it is left to take.
+    pub(crate) fn ended(&self) -> Option<End> {
+        let inner = self.inner();
+        let all_taken = inner.ledgers.len() == inner.taken;
+        inner.end.clone().filter(|_| all_taken)
+    }
+
+    /// Whether a ledger is here or will come without asking for anything else: no more than so many
+    /// before it are passed over.
+    pub(crate) fn reaches(&self, number: u64, pass_over: u64) -> bool {
+        let inner = self.inner();
+        let lies_ahead = number >= inner.next && number - inner.next <= pass_over;
+        inner.place_of(number).is_some() || (lies_ahead && inner.end.is_none())
+    }
+
+    /// The ledgers of a range that are here, at least its first; those before it are passed over. The end
+    /// where none comes any more, nothing where none came for so long.
+    pub(crate) async fn take(
+        &self,
+        range: BlockRange,
+        patience: Duration,
+    ) -> Option<Result<Vec<Fetched>, End>> {
+        loop {
+            let came = self.came.notified();
+            let deadline = match self.try_take(range) {
+                Ok(taken) => return Some(taken),
+                Err(came_at) => came_at + patience,
+            };
+            let in_time = tokio::time::timeout_at(deadline, came).await;
+            if in_time.is_err() && self.inner().came_at + patience <= Instant::now() {
+                return None;
+            }
+        }
+    }
+
+    /// What is there now, or since when nothing came.
+    fn try_take(&self, range: BlockRange) -> Result<Result<Vec<Fetched>, End>, Instant> {
+        let mut inner = self.inner();
+        // Whoever asks for a ledger does not want those before it; that makes room.
+        while inner.taken < inner.ledgers.len() && inner.first_waiting() < range.start {
+            inner.pass();
+        }
+        let Some(from) = inner.place_of(range.start) else {
+            self.room.notify_all();
+            return match (&inner.end, inner.stopped) {
+                (Some(end), _) => Ok(Err(end.clone())),
+                (None, true) => Ok(Err(End::Failed("it was stopped".to_owned()))),
+                (None, false) => Err(inner.came_at),
+            };
+        };
+        let wanted = (range.len() as usize).min(inner.ledgers.len() - from);
+        let found = inner.ledgers.range(from..from + wanted);
+        let found: Vec<Fetched> = found.map(|(one, _)| one.clone()).collect();
+        let behind = range.start + found.len() as u64;
+        while inner.taken < inner.ledgers.len() && inner.first_waiting() < behind {
+            inner.pass();
+        }
+        self.room.notify_all();
+        Ok(Ok(found))
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn is_full(&self) -> bool {
+        let waiting = self.ledgers.len() - self.taken;
+        waiting >= LEDGERS_MAX || (waiting > 0 && self.waiting_bytes >= BYTES_MAX)
+    }
+
+    fn first(&self) -> u64 {
+        self.next - self.ledgers.len() as u64
+    }
+
+    fn first_waiting(&self) -> u64 {
+        self.first() + self.taken as u64
+    }
+
+    fn place_of(&self, number: u64) -> Option<usize> {
+        let at = number.checked_sub(self.first())? as usize;
+        (at < self.ledgers.len()).then_some(at)
+    }
+
+    /// Counts the first that waits as taken, and forgets the oldest that were.
+    fn pass(&mut self) {
+        let Some(&(_, bytes)) = self.ledgers.get(self.taken) else {
+            return;
+        };
+        self.taken += 1;
+        self.taken_bytes += bytes;
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
+        while self.taken > TAKEN_MAX || (self.taken > 1 && self.taken_bytes > TAKEN_BYTES_MAX) {
+            let Some((_, bytes)) = self.ledgers.pop_front() else {
+                break;
+            };
+            self.taken -= 1;
+            self.taken_bytes = self.taken_bytes.saturating_sub(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use chronolith_model::{Block, BlockClock, Hash32, Payload, Verification};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn ledger(number: u64) -> Fetched {
+        let hash = Hash32([number as u8; 32]);
+        Fetched {
+            block: Block {
+                clock: BlockClock {
+                    number,
+                    hash,
+                    parent_hash: Hash32([number.wrapping_sub(1) as u8; 32]),
+                    timestamp: number,
+                },
+                txs: Vec::new(),
+                logs: Vec::new(),
+                payload: Payload::default(),
+            },
+            level: Verification::Receipts,
+            endpoint: "core".into(),
+        }
+    }
+
+    fn numbers(taken: Option<Result<Vec<Fetched>, End>>) -> Vec<u64> {
+        let taken = taken.unwrap().unwrap();
+        taken.iter().map(|one| one.block.clock.number).collect()
+    }
+
+    fn buffer(from: u64) -> Arc<Buffer> {
+        Arc::new(Buffer::new(from, watch::Sender::new(0)))
+    }
+
+    #[tokio::test]
+    async fn few_wait_and_all_come_once_and_in_order() {
+        let buffer = buffer(10);
+        let pushing = buffer.clone();
+        let thread = std::thread::spawn(move || {
+            let all = (10..500).all(|number| pushing.push(ledger(number), 1_000));
+            pushing.end(End::Done);
+            all
+        });
+        let mut next = 10;
+        while next < 500 {
+            let taken = numbers(buffer.take(BlockRange::new(next, 1_000), PATIENCE).await);
+            assert_eq!(taken, (next..next + taken.len() as u64).collect::<Vec<_>>());
+            assert!(taken.len() <= LEDGERS_MAX, "{} waited", taken.len());
+            next += taken.len() as u64;
+        }
+        assert!(thread.join().unwrap());
+        assert_eq!(buffer.ended(), Some(End::Done));
+        assert_eq!(buffer.newest().unwrap().number, 499);
+        // What was taken of late can be had again, older ones cannot.
+        assert_eq!(
+            numbers(buffer.take(BlockRange::new(498, 500), PATIENCE).await),
+            [498, 499]
+        );
+        assert_eq!(buffer.get(440).unwrap().block.clock.number, 440);
+        assert!(buffer.get(400).is_none() && !buffer.reaches(400, 10));
+        let behind = buffer.take(BlockRange::new(500, 501), PATIENCE).await;
+        assert_eq!(behind.unwrap().unwrap_err(), End::Done);
+    }
+
+    #[tokio::test]
+    async fn large_ledgers_wait_alone_and_others_are_passed_over() {
+        let buffer = buffer(2);
+        let pushing = buffer.clone();
+        let thread = std::thread::spawn(move || {
+            (2..40)
+                .take_while(|number| pushing.push(ledger(*number), BYTES_MAX))
+                .count()
+        });
+        // Whoever wants the twentieth does not wait for the others to be taken.
+        assert!(buffer.reaches(20, 100) && !buffer.reaches(200, 100));
+        assert_eq!(
+            numbers(buffer.take(BlockRange::new(20, 30), PATIENCE).await),
+            [20]
+        );
+        assert!(
+            buffer.get(19).is_some() && buffer.get(10).is_none(),
+            "bytes are counted"
+        );
+        buffer.stop();
+        assert!(thread.join().unwrap() < 38, "it was not stopped");
+        assert!(buffer.pause(PATIENCE));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_is_counted_from_the_last_that_came() {
+        let buffer = buffer(5);
+        let none = buffer.take(BlockRange::new(5, 6), PATIENCE).await;
+        assert!(none.is_none());
+        assert!(buffer.push(ledger(5), 1));
+        assert_eq!(
+            numbers(buffer.take(BlockRange::new(5, 6), PATIENCE).await),
+            [5]
+        );
+        buffer.end(End::Failed("gone".to_owned()));
+        let end = buffer.take(BlockRange::new(6, 7), PATIENCE).await;
+        assert_eq!(end.unwrap().unwrap_err(), End::Failed("gone".to_owned()));
+    }
+}

@@ -1,0 +1,205 @@
+//! Core as a process: started, listened to, and gone with whoever started it.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::quiet::Quiet;
+
+/// Bytes of an answer on standard output that are read.
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a line of the log that are read.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+
+/// How core is called.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) binary: PathBuf,
+    pub(crate) config: PathBuf,
+    pub(crate) work_dir: PathBuf,
+    pub(crate) quiet: Quiet,
+}
+
+/// The process that runs now, if one does. One at a time.
+#[derive(Default, Debug)]
+pub(crate) struct Process {
+    inner: Mutex<Inner>,
+    /// What it printed last.
+    said: Arc<Mutex<String>>,
+}
+
+#[derive(Default, Debug)]
+struct Inner {
+    child: Option<Child>,
+    /// Whether none is to be started any more.
+    closed: bool,
+}
+
+/// What is done with standard output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Output {
+    Log,
+    Answer,
+}
+
+impl Process {
+    /// Starts it. What it says on standard output is handed back where it is an answer.
+    pub(crate) fn start(
+        &self,
+        call: &Call,
+        words: &[String],
+        output: Output,
+    ) -> Result<Option<JoinHandle<String>>, String> {
+        let mut inner = self.inner();
+        if inner.closed {
+            return Err("it was stopped".to_owned());
+        }
+        let mut command = Command::new(&call.binary);
+        command
+            .arg("--conf")
+            .arg(&call.config)
+            .arg("--console")
+            .args(words)
+            .current_dir(&call.work_dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Whatever it starts goes with it.
+            .process_group(0);
+        let binary = call.binary.display();
+        let mut child = command
+            .spawn()
+            .map_err(|error| format!("{binary} cannot be started: {error}"))?;
+        tracing::info!(pid = child.id(), command = words.join(" "), "core started");
+        let noted = fs::write(call.work_dir.join(PID_FILE), child.id().to_string());
+        if let Err(error) = noted {
+            tracing::warn!(%error, "it is not written down which process core is");
+        }
+        if let Some(stderr) = child.stderr.take() {
+            self.log(stderr, call.quiet.clone());
+        }
+        let stdout = child.stdout.take();
+        let answer = match (stdout, output) {
+            (Some(stdout), Output::Log) => {
+                self.log(stdout, call.quiet.clone());
+                None
+            }
+            (Some(stdout), Output::Answer) => Some(std::thread::spawn(move || answer_of(stdout))),
+            (None, _) => None,
+        };
+        inner.child = Some(child);
+        Ok(answer)
+    }
+
+    /// How it ended, where it has.
+    pub(crate) fn ended(&self) -> Option<ExitStatus> {
+        let mut inner = self.inner();
+        let child = inner.child.as_mut()?;
+        // It is reaped under the lock, so that nobody signals another one under its number.
+        child.try_wait().ok().flatten()
+    }
+
+    /// Ends it and all that it started.
+    pub(crate) fn kill(&self) {
+        let mut inner = self.inner();
+        if let Some(mut child) = inner.child.take()
+            && child.try_wait().is_ok_and(|ended| ended.is_none())
+        {
+            kill_group(child.id());
+            // It cannot refuse, so this does not take long.
+            let _ended = child.wait();
+        }
+    }
+
+    /// The same, and none is started any more.
+    pub(crate) fn close(&self) {
+        self.inner().closed = true;
+        self.kill();
+    }
+
+    /// What it printed last.
+    pub(crate) fn said(&self) -> String {
+        let said = self.said.lock();
+        said.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Passes what it prints on to the log, line by line, on a thread of its own.
+    fn log(&self, from: impl Read + Send + 'static, quiet: Quiet) {
+        let said = self.said.clone();
+        std::thread::spawn(move || {
+            let mut lines = BufReader::new(from);
+            let mut line = Vec::new();
+            loop {
+                line.clear();
+                let read = lines
+                    .by_ref()
+                    .take(LINE_BYTES_MAX)
+                    .read_until(b'\n', &mut line);
+                if !read.is_ok_and(|bytes| bytes > 0) {
+                    return;
+                }
+                let text = quiet.hide(&String::from_utf8_lossy(&line));
+                if text.is_empty() {
+                    continue;
+                }
+                tracing::debug!(core = %text, "core says");
+                *said.lock().unwrap_or_else(PoisonError::into_inner) = text;
+            }
+        });
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn answer_of(from: impl Read) -> String {
+    let mut answer = Vec::new();
+    // What was read until it broke is all there is.
+    let _read = from.take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn kill_group(id: u32) {
+    let id = i32::try_from(id).ok().and_then(Pid::from_raw);
+    if let Some(id) = id
+        && let Err(error) = kill_process_group(id, Signal::KILL)
+    {
+        tracing::debug!(%error, "core was gone already");
+    }
+}
+
+/// Where it is written down which process core is.
+const PID_FILE: &str = "core.pid";
+
+/// A core that outlived whoever started it, by what was written down: it still holds the database.
+pub(crate) fn stale(call: &Call) -> Option<u32> {
+    let noted = fs::read_to_string(call.work_dir.join(PID_FILE)).ok()?;
+    let id: u32 = noted.trim().parse().ok()?;
+    is_ours(id, &call.config).then_some(id)
+}
+
+/// Ends it.
+pub(crate) fn end_stale(id: u32) {
+    tracing::warn!(pid = id, "a core of before still runs: it is ended");
+    kill_group(id);
+}
+
+/// Whether a process is a core with these settings: numbers of processes are given again.
+fn is_ours(id: u32, config: &Path) -> bool {
+    let words = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+    let config = config.as_os_str().as_encoded_bytes();
+    words.split(|byte| *byte == 0).any(|word| word == config)
+}

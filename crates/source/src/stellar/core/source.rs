@@ -1,0 +1,365 @@
+//! A Stellar network behind a core of our own.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chronolith_model::{BlockClock, BlockRange, BlockRef};
+use chronolith_stellar::Network;
+use tokio::sync::{Mutex, MutexGuard, watch};
+use tokio::time::Instant;
+
+use super::buffer::{Buffer, End};
+use super::process::Call;
+use super::quiet::Quiet;
+use super::work::{Job, Running, Task};
+use crate::endpoint::EndpointReport;
+use crate::error::{Error, Result};
+use crate::evm::Subscription;
+use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
+use crate::stellar::lake::FIRST_LEDGER;
+use crate::stellar::standing::Standing;
+
+/// What core is called in logs and errors.
+pub(crate) const NAME: &str = "core";
+
+/// The pause before core is started again after a failure; it doubles with each that follows.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Ledgers that are read and passed over before core is started anew from another one.
+const PASS_OVER: u64 = 50_000;
+/// Ledgers of one fetch while core follows the network, and of one catch-up.
+const LIVE_LEDGERS: u64 = 20;
+const CATCHUP_LEDGERS: u64 = 4_096;
+
+/// A core and how it is used.
+#[derive(Clone, Debug)]
+pub struct CoreSettings {
+    /// The program.
+    pub binary: PathBuf,
+    /// Its settings file.
+    pub config: PathBuf,
+    /// Where it works: its database and buckets, if its settings do not put them elsewhere.
+    pub work_dir: PathBuf,
+    /// The network it must be on.
+    pub network: Network,
+    /// How long no ledger may come before core is ended and started again.
+    pub patience: Duration,
+}
+
+/// Reads a Stellar network from a core that it runs. Ledgers come in order, through a pipe, and core waits
+/// when nobody takes them. Every one is proven as one of a lake is.
+#[derive(Debug)]
+pub struct CoreSource {
+    standing: Standing,
+    call: Call,
+    network: Arc<Network>,
+    patience: Duration,
+    hints: watch::Sender<u64>,
+    /// The ledger that comes next, by whoever takes them.
+    next: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default, Debug)]
+struct State {
+    running: Option<Running>,
+    /// Keeps other processes out of the directory.
+    lock: Option<File>,
+    /// One that was told to end.
+    ending: Option<JoinHandle<()>>,
+    failures: u32,
+    not_before: Option<Instant>,
+    last_error: Option<Error>,
+    newest: Option<BlockRef>,
+}
+
+impl CoreSource {
+    /// Over this core. Nothing is started yet.
+    ///
+    /// # Errors
+    /// `Invalid` where the program or its settings file is not there.
+    pub fn new(settings: CoreSettings) -> Result<Self> {
+        let invalid = |what: String| Error::Invalid(format!("core: {what}"));
+        let absolute = |path: &PathBuf| {
+            std::path::absolute(path)
+                .map_err(|error| invalid(format!("{}: {error}", path.display())))
+        };
+        let text = std::fs::read_to_string(&settings.config).map_err(|error| {
+            let path = settings.config.display();
+            invalid(format!("its settings file {path} cannot be read: {error}"))
+        })?;
+        let call = Call {
+            binary: program(&settings.binary)?,
+            config: absolute(&settings.config)?,
+            work_dir: absolute(&settings.work_dir)?,
+            quiet: Quiet::of(&text),
+        };
+        Ok(Self {
+            standing: Standing::new(NAME, settings.network.chain_id()),
+            call,
+            network: Arc::new(settings.network),
+            patience: settings.patience,
+            hints: watch::Sender::new(0),
+            next: AtomicU64::new(u64::from(FIRST_LEDGER)),
+            state: Mutex::default(),
+        })
+    }
+
+    /// The newest ledger, of a core that follows the network from this one on; none where none came yet.
+    pub(crate) async fn follow(&self, from: u64) -> Result<Option<BlockRef>> {
+        let mut state = self.state.lock().await;
+        let task = Task::Live {
+            from: self.ledger(from)?,
+        };
+        let buffer = self.ensure(&mut state, task)?;
+        let newest = buffer.newest();
+        if newest.is_some() {
+            state.newest = newest;
+        }
+        Ok(state.newest)
+    }
+
+    fn ledger(&self, number: u64) -> Result<u32> {
+        let ledger = u32::try_from(number).ok();
+        let ledger = ledger.filter(|ledger| *ledger >= FIRST_LEDGER);
+        ledger.ok_or_else(|| self.standing.missing(number))
+    }
+
+    /// The ledgers of a core that comes to the first of a task: the one that runs, or a new one.
+    fn ensure(&self, state: &mut MutexGuard<'_, State>, task: Task) -> Result<Arc<Buffer>> {
+        if let Some(running) = &state.running {
+            let (buffer, is_live) = (
+                running.buffer.clone(),
+                matches!(running.task, Task::Live { .. }),
+            );
+            let fits = is_live || matches!(task, Task::Bounded { .. });
+            if fits && buffer.reaches(u64::from(task.from()), PASS_OVER) {
+                return Ok(buffer);
+            }
+            match buffer.ended() {
+                Some(End::Done) | None => self.stop(state),
+                Some(end) => return Err(self.failed(state, end)),
+            }
+        }
+        if let (Some(until), Some(error)) = (state.not_before, &state.last_error)
+            && until > Instant::now()
+        {
+            return Err(error.clone());
+        }
+        self.start(state, task)
+    }
+
+    fn start(&self, state: &mut MutexGuard<'_, State>, task: Task) -> Result<Arc<Buffer>> {
+        if state.lock.is_none() {
+            state.lock = Some(self.lock()?);
+        }
+        let job = Job {
+            call: self.call.clone(),
+            network: self.network.clone(),
+            endpoint: self.standing.name.clone(),
+            task,
+        };
+        let buffer = Buffer::new(u64::from(task.from()), self.hints.clone());
+        let running = Running::start(job, buffer, state.ending.take());
+        let buffer = running.buffer.clone();
+        state.running = Some(running);
+        Ok(buffer)
+    }
+
+    /// Two processes in one directory would end each other's core.
+    fn lock(&self) -> Result<File> {
+        let path = self.call.work_dir.join("lock");
+        let shown = path.display();
+        let made = std::fs::create_dir_all(&self.call.work_dir).and_then(|()| File::create(&path));
+        let file = made.map_err(|error| {
+            self.standing
+                .unavailable(format!("{shown} cannot be written: {error}"))
+        })?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(_) => Err(self
+                .standing
+                .unavailable(format!("another process runs a core there (path={shown})"))),
+        }
+    }
+
+    fn stop(&self, state: &mut MutexGuard<'_, State>) {
+        state.ending = state.running.take().and_then(Running::stop);
+    }
+
+    /// Notes why core ended, and when it may be started again.
+    fn failed(&self, state: &mut MutexGuard<'_, State>, end: End) -> Error {
+        self.stop(state);
+        let error = match end {
+            End::Done => self.standing.unavailable("it ended"),
+            End::Failed(what) => self.standing.unavailable(what),
+            End::Wrong { ledger, what } => self.standing.lied(u64::from(ledger), what),
+            End::Network(what) => Error::Invalid(format!("core: {what}")),
+        };
+        let pause = PAUSE_FIRST.saturating_mul(1 << state.failures.min(10));
+        let pause = pause.min(PAUSE_MAX);
+        state.failures += 1;
+        state.not_before = Some(Instant::now() + pause);
+        state.last_error = Some(error.clone());
+        let pause_seconds = pause.as_secs();
+        tracing::warn!(%error, pause_seconds, "core ended, it is started again");
+        error
+    }
+
+    async fn some(&self, range: BlockRange) -> Result<Vec<Fetched>> {
+        let from = self.ledger(range.start)?;
+        let to = u32::try_from(range.end - 1).unwrap_or(u32::MAX);
+        let buffer = {
+            let mut state = self.state.lock().await;
+            self.ensure(&mut state, Task::Bounded { from, to })?
+        };
+        let taken = buffer.take(range, self.patience).await;
+        let mut state = self.state.lock().await;
+        match taken {
+            Some(Ok(fetched)) => {
+                state.failures = 0;
+                Ok(fetched)
+            }
+            // Whoever was told first has noted it.
+            Some(Err(end)) if state.is_of(&buffer) => Err(self.failed(&mut state, end)),
+            None if state.is_of(&buffer) => {
+                let seconds = self.patience.as_secs();
+                let what = format!("no ledger came for {seconds} seconds");
+                Err(self.failed(&mut state, End::Failed(what)))
+            }
+            Some(Err(_)) | None => {
+                let other = || self.standing.unavailable("it was started anew");
+                Err(state.last_error.clone().unwrap_or_else(other))
+            }
+        }
+    }
+}
+
+impl State {
+    fn is_of(&self, buffer: &Arc<Buffer>) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|running| Arc::ptr_eq(&running.buffer, buffer))
+    }
+
+    fn buffer(&self) -> Option<&Arc<Buffer>> {
+        self.running.as_ref().map(|running| &running.buffer)
+    }
+}
+
+/// A program by its path, or by its name where programs are.
+fn program(binary: &PathBuf) -> Result<PathBuf> {
+    let missing = || {
+        let shown = binary.display();
+        Error::Invalid(format!("core: there is no program {shown}"))
+    };
+    if binary.components().count() > 1 {
+        let absolute = std::path::absolute(binary).ok();
+        return absolute.filter(|path| path.is_file()).ok_or_else(missing);
+    }
+    // The search is the system's; a wrong name shows when it is started.
+    Ok(binary.clone())
+}
+
+#[async_trait]
+impl Source for CoreSource {
+    async fn identity(&self) -> Result<Identity> {
+        Ok(Identity {
+            chain_id: self.network.chain_id(),
+            genesis: None,
+        })
+    }
+
+    async fn heads(&self) -> Result<Heads> {
+        let began = Instant::now();
+        let newest = self.follow(self.next.load(Ordering::Relaxed)).await;
+        let catching_up = || {
+            self.standing
+                .unavailable("it is catching up: no ledger came so far")
+        };
+        let head = newest.and_then(|newest| newest.ok_or_else(catching_up));
+        self.standing.note("follow", began.elapsed(), &head);
+        head.map(Heads::all_final)
+    }
+
+    async fn clock(&self, number: u64) -> Result<Option<BlockClock>> {
+        let state = self.state.lock().await;
+        let found = state.buffer().and_then(|buffer| buffer.get(number));
+        Ok(found.map(|one| one.block.clock))
+    }
+
+    async fn opinions(&self, number: u64) -> Vec<Opinion> {
+        let clock = self.clock(number).await.ok().flatten();
+        let opinion = |clock: BlockClock| Opinion {
+            endpoint: self.standing.name.clone(),
+            block: clock.block_ref(),
+        };
+        clock.map(opinion).into_iter().collect()
+    }
+
+    async fn syncing(&self, _endpoint: &str) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// On the chain that the network agrees on, whatever the anchor is.
+    async fn fetch_some(
+        &self,
+        range: BlockRange,
+        _want: &Want,
+        _anchor: Option<BlockRef>,
+    ) -> Result<Vec<Fetched>> {
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let began = Instant::now();
+        let fetched = self.some(range).await;
+        self.standing.note("read", began.elapsed(), &fetched);
+        fetched
+    }
+
+    async fn listen(&self) {
+        std::future::pending().await
+    }
+
+    fn hints(&self) -> watch::Receiver<u64> {
+        self.hints.subscribe()
+    }
+
+    fn subscription(&self) -> Subscription {
+        Subscription::Off
+    }
+
+    fn note_next(&self, number: u64) {
+        self.next.store(number, Ordering::Relaxed);
+    }
+
+    fn blame(&self, endpoint: &str, block: BlockRef, what: &str) {
+        if endpoint == &*self.standing.name {
+            let number = block.number;
+            self.standing.blame(&format!("ledger {number}: {what}"));
+        }
+    }
+
+    fn endpoints(&self) -> Vec<EndpointReport> {
+        vec![self.standing.report()]
+    }
+
+    /// Ledgers come one after the other, however many are asked for.
+    fn plan(&self, _want: &Want) -> Plan {
+        let follows = self.state.try_lock().is_ok_and(|state| {
+            let running = state.running.as_ref();
+            running.is_some_and(|running| matches!(running.task, Task::Live { .. }))
+        });
+        Plan {
+            blocks: match follows {
+                true => LIVE_LEDGERS,
+                false => CATCHUP_LEDGERS,
+            },
+            at_once: 1,
+        }
+    }
+}

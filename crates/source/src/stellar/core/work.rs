@@ -1,0 +1,330 @@
+//! What core is asked for, and what it writes: on a thread of its own, because a pipe is waited for.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use chronolith_model::{Block, Hash32, Verification};
+use chronolith_stellar::Network;
+
+use super::buffer::{Buffer, End};
+use super::frames::read_frame;
+use super::pipe::Pipe;
+use super::process::{Call, Output, Process, end_stale, stale};
+use crate::source::Fetched;
+use crate::stellar::lake::FIRST_LEDGER;
+use crate::stellar::lake::open::{Wrong, prove_ledger};
+
+/// How often it is looked whether a process has ended.
+const TICK: Duration = Duration::from_millis(20);
+/// How long an end is waited for that must come.
+const END_TICKS: u32 = 500;
+/// A core that is so far behind is not waited for: it begins anew.
+const BEHIND_MAX: u32 = 50_000;
+/// The pipe's name in core's directory.
+const PIPE: &str = "meta.pipe";
+
+/// Which ledgers core is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Task {
+    /// These, and no more.
+    Bounded { from: u32, to: u32 },
+    /// These and all that close from now on.
+    Live { from: u32 },
+}
+
+impl Task {
+    pub(crate) fn from(self) -> u32 {
+        match self {
+            Self::Bounded { from, .. } | Self::Live { from } => from,
+        }
+    }
+}
+
+/// A core that works on a task.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) task: Task,
+    pub(crate) buffer: Arc<Buffer>,
+    process: Arc<Process>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a task needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) call: Call,
+    pub(crate) network: Arc<Network>,
+    pub(crate) endpoint: Arc<str>,
+    pub(crate) task: Task,
+}
+
+impl Running {
+    /// Starts core once the one before it is gone.
+    pub(crate) fn start(job: Job, buffer: Buffer, before: Option<JoinHandle<()>>) -> Self {
+        let (buffer, process) = (Arc::new(buffer), Arc::new(Process::default()));
+        let worker = Worker {
+            buffer: buffer.clone(),
+            process: process.clone(),
+            job: job.clone(),
+        };
+        let thread = std::thread::spawn(move || {
+            // It has been told to end.
+            let _ended = before.map(JoinHandle::join);
+            let end = worker.work().err().unwrap_or(End::Done);
+            worker.process.kill();
+            worker.buffer.end(end);
+        });
+        Self {
+            task: job.task,
+            buffer,
+            process,
+            thread: Some(thread),
+        }
+    }
+
+    /// Ends core. Whoever starts the next waits for the thread.
+    pub(crate) fn stop(mut self) -> Option<JoinHandle<()>> {
+        self.thread.take()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.buffer.stop();
+        self.process.close();
+    }
+}
+
+struct Worker {
+    buffer: Arc<Buffer>,
+    process: Arc<Process>,
+    job: Job,
+}
+
+impl Worker {
+    fn work(&self) -> Result<(), End> {
+        let dir = &self.job.call.work_dir;
+        let made = std::fs::create_dir_all(dir);
+        made.map_err(|error| End::Failed(format!("{} cannot be made: {error}", dir.display())))?;
+        self.end_stale()?;
+        let command = match self.job.task {
+            Task::Bounded { from, to } => {
+                self.call(&["new-db"])?;
+                let ledgers = u64::from(to - from) + 1;
+                ["catchup".to_owned(), format!("{to}/{ledgers}")].to_vec()
+            }
+            Task::Live { from } => {
+                self.prepare(from)?;
+                vec!["run".to_owned()]
+            }
+        };
+        self.stream(command)
+    }
+
+    /// Brings core's own state to the ledger before the first that is wanted, unless it is near there.
+    fn prepare(&self, from: u32) -> Result<(), End> {
+        if self
+            .last_closed()
+            .is_some_and(|closed| is_usable(closed, from))
+        {
+            return Ok(());
+        }
+        self.call(&["new-db"])?;
+        if from > FIRST_LEDGER {
+            self.call(&["catchup", &format!("{}/0", from - 1)])?;
+        }
+        Ok(())
+    }
+
+    /// The ledger that core closed last, by its own account; none where it has none.
+    fn last_closed(&self) -> Option<u32> {
+        let words = ["offline-info".to_owned()];
+        let started = self
+            .process
+            .start(&self.job.call, &words, Output::Answer)
+            .ok()?;
+        let ended = self.wait().ok()?;
+        let answer = started?.join().ok()?;
+        last_closed(&answer).filter(|_| ended.success())
+    }
+
+    /// A command that must end well.
+    fn call(&self, words: &[&str]) -> Result<(), End> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let started = self.process.start(&self.job.call, &words, Output::Log);
+        started.map_err(End::Failed)?;
+        let ended = self.wait()?;
+        match ended.success() {
+            true => Ok(()),
+            false => Err(self.failed(&format!("`{}` ended with {ended}", words.join(" ")))),
+        }
+    }
+
+    fn wait(&self) -> Result<std::process::ExitStatus, End> {
+        loop {
+            if let Some(ended) = self.process.ended() {
+                return Ok(ended);
+            }
+            if self.buffer.pause(TICK) {
+                return Err(End::Failed("it was stopped".to_owned()));
+            }
+        }
+    }
+
+    /// Runs a command that writes ledgers, and takes them.
+    fn stream(&self, mut words: Vec<String>) -> Result<(), End> {
+        let path = self.job.call.work_dir.join(PIPE);
+        let is_over = || self.buffer.is_stopped() || self.process.ended().is_some();
+        let pipe = Pipe::make(&path, &is_over);
+        let mut pipe = pipe.map_err(|error| End::Failed(format!("no pipe for core: {error}")))?;
+        words.push("--metadata-output-stream".to_owned());
+        words.push(path.display().to_string());
+        let started = self.process.start(&self.job.call, &words, Output::Log);
+        started.map_err(End::Failed)?;
+        let mut before: Option<(u32, Hash32)> = None;
+        loop {
+            let frame = read_frame(&mut pipe).map_err(|what| self.failed(&what))?;
+            let Some(frame) = frame else {
+                return Err(self.ended_early());
+            };
+            let bytes = frame.len() as u64;
+            let block = self.proven(frame, before)?;
+            let number = block.clock.number as u32;
+            before = Some((number, block.clock.hash));
+            if number >= self.job.task.from() && !self.buffer.push(self.fetched(block), bytes) {
+                return Ok(());
+            }
+            if matches!(self.job.task, Task::Bounded { to, .. } if number >= to) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn fetched(&self, block: Block) -> Fetched {
+        Fetched {
+            block,
+            level: Verification::Receipts,
+            endpoint: self.job.endpoint.clone(),
+        }
+    }
+
+    /// A ledger as a block: proven, and the one that is due. Core may begin before the first that is
+    /// wanted, but never behind it, and from there on leaves none out.
+    fn proven(&self, frame: Bytes, before: Option<(u32, Hash32)>) -> Result<Block, End> {
+        let due = before.map_or(self.job.task.from(), |(before, _)| before.saturating_add(1));
+        let wrong = |what: String| End::Wrong { ledger: due, what };
+        let block = match prove_ledger(frame, &self.job.network) {
+            Ok(block) => block,
+            Err(Wrong::Network(what)) => return Err(End::Network(what)),
+            Err(Wrong::Content { what, .. }) => return Err(wrong(what)),
+        };
+        let number = block.clock.number;
+        let is_due = match before {
+            None => number <= u64::from(due),
+            Some((_, hash)) if number == u64::from(due) => {
+                if block.clock.parent_hash != hash {
+                    return Err(wrong("it does not name the ledger before it".to_owned()));
+                }
+                true
+            }
+            Some(_) => false,
+        };
+        match is_due {
+            true => Ok(block),
+            false => Err(wrong(format!("ledger {number} came in its place"))),
+        }
+    }
+
+    /// Why the pipe ended.
+    fn ended_early(&self) -> End {
+        for _ in 0..END_TICKS {
+            if let Some(ended) = self.process.ended() {
+                return self.failed(&format!("it ended with {ended}"));
+            }
+            if self.buffer.pause(TICK) {
+                return End::Failed("it was stopped".to_owned());
+            }
+        }
+        self.failed("it closed the pipe")
+    }
+
+    /// What failed, and what core said before.
+    fn failed(&self, what: &str) -> End {
+        let said = self.process.said();
+        End::Failed(match said.is_empty() {
+            true => what.to_owned(),
+            false => format!("{what}; it said: {said}"),
+        })
+    }
+
+    /// Ends a core that outlived the program that started it, and waits until it is gone.
+    fn end_stale(&self) -> Result<(), End> {
+        let Some(id) = stale(&self.job.call) else {
+            return Ok(());
+        };
+        end_stale(id);
+        for _ in 0..END_TICKS {
+            if stale(&self.job.call).is_none() {
+                return Ok(());
+            }
+            if self.buffer.pause(TICK) {
+                break;
+            }
+        }
+        let what = format!("a core of before, process {id}, does not end");
+        Err(End::Failed(what))
+    }
+}
+
+/// Whether core can go on from what it closed last, to the ledger that is wanted.
+fn is_usable(closed: u32, from: u32) -> bool {
+    let before = from.saturating_sub(1);
+    let is_new = closed < FIRST_LEDGER;
+    closed <= before && before - closed <= BEHIND_MAX && (!is_new || from == FIRST_LEDGER)
+}
+
+/// The ledger in an answer to `offline-info`: JSON, with other lines before it perhaps.
+fn last_closed(answer: &str) -> Option<u32> {
+    let json = answer.get(answer.find('{')?..=answer.rfind('}')?)?;
+    let info: serde_json::Value = serde_json::from_str(json).ok()?;
+    let number = info.get("info")?.get("ledger")?.get("num")?.as_u64()?;
+    u32::try_from(number).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn core_goes_on_from_where_it_is_near() {
+        for (closed, from, expected) in [
+            (1, 2, true),
+            (1, 3, false),
+            (0, 2, true),
+            (99, 100, true),
+            (100, 100, false),
+            (101, 100, false),
+            (60, 100, true),
+            (2, BEHIND_MAX + 4, false),
+        ] {
+            assert_eq!(is_usable(closed, from), expected, "{closed} {from}");
+        }
+    }
+
+    #[test]
+    fn the_last_closed_ledger_is_found_in_the_answer() {
+        let answer = "2026-01-01 [default INFO]\n{\n \"info\": { \"ledger\": { \"num\": 77, \"age\": 4 } }\n}\n";
+        assert_eq!(last_closed(answer), Some(77));
+        for other in [
+            "",
+            "{}",
+            "{\"info\":{}}",
+            "}{",
+            "{\"info\":{\"ledger\":{\"num\":-1}}}",
+        ] {
+            assert_eq!(last_closed(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! A lake for history, and a core for what closes now.
+//!
+//! The lake has everything up to a while ago, many ledgers at a time; core has what follows, one by one. A
+//! ledger comes from the lake as long as the lake has it. Core is started when somebody wants one that it
+//! has not, from that very ledger on, so that there is no gap; and the first ledger of core must name the
+//! last of the lake.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+use chronolith_model::{BlockClock, BlockRange, BlockRef};
+use tokio::sync::watch;
+
+use super::core::CoreSource;
+use super::lake::LakeSource;
+use crate::endpoint::EndpointReport;
+use crate::error::{Error, Result};
+use crate::evm::Subscription;
+use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
+
+/// Reads a Stellar network from its lake, and from a core where the lake ends.
+#[derive(Debug)]
+pub struct LakeAndCore {
+    lake: LakeSource,
+    core: CoreSource,
+    /// The newest ledger of the lake, when it was last looked at.
+    lake_head: Mutex<Option<BlockRef>>,
+    /// The ledger that comes next, by whoever takes them; 0 where nobody says.
+    next: AtomicU64,
+}
+
+impl LakeAndCore {
+    /// Over both. Nothing is asked yet.
+    #[must_use]
+    pub fn new(lake: LakeSource, core: CoreSource) -> Self {
+        Self {
+            lake,
+            core,
+            lake_head: Mutex::default(),
+            next: AtomicU64::new(0),
+        }
+    }
+
+    /// The lake, to look at it alone.
+    #[must_use]
+    pub fn lake(&self) -> &LakeSource {
+        &self.lake
+    }
+
+    async fn look_at_lake(&self) -> Result<BlockRef> {
+        let head = self.lake.head().await?;
+        *self.known() = Some(head);
+        Ok(head)
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Option<BlockRef>> {
+        self.lake_head
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a ledger lies behind everything that the lake is known to have.
+    fn is_behind_lake(&self, number: u64) -> bool {
+        self.known().is_some_and(|head| number > head.number)
+    }
+
+    /// What the lake and core say of the next ledger.
+    async fn newest(&self, next: u64) -> Result<BlockRef> {
+        let lake = self.look_at_lake().await;
+        match lake {
+            Ok(head) if next <= head.number => return Ok(head),
+            // Core is needed for what is wanted, whatever becomes of the lake.
+            Err(error) if !self.is_behind_lake(next) => return Err(error),
+            _ => {}
+        }
+        let newest = self.core.follow(next).await;
+        match (newest, *self.known()) {
+            (Ok(Some(head)), Some(lake)) if head.number < lake.number => Ok(lake),
+            (Ok(Some(head)), _) => Ok(head),
+            // Until core has caught up, the chain stands where the lake ends.
+            (Ok(None), Some(lake)) => Ok(lake),
+            (Ok(None), None) => lake,
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    /// The first ledger behind the lake must name its last.
+    fn check_seam(&self, fetched: &[Fetched]) -> Result<()> {
+        let (Some(first), Some(last)) = (fetched.first(), *self.known()) else {
+            return Ok(());
+        };
+        let clock = first.block.clock;
+        if clock.number != last.number + 1 || clock.parent_hash == last.hash {
+            return Ok(());
+        }
+        Err(Error::Lied {
+            endpoint: first.endpoint.to_string(),
+            number: clock.number,
+            what: format!("it does not name ledger {} of the lake", last.number),
+        })
+    }
+}
+
+#[async_trait]
+impl Source for LakeAndCore {
+    async fn identity(&self) -> Result<Identity> {
+        self.lake.identity().await
+    }
+
+    async fn heads(&self) -> Result<Heads> {
+        let next = self.next.load(Ordering::Relaxed);
+        self.newest(next).await.map(Heads::all_final)
+    }
+
+    async fn clock(&self, number: u64) -> Result<Option<BlockClock>> {
+        match self.core.clock(number).await? {
+            Some(clock) => Ok(Some(clock)),
+            None => self.lake.clock(number).await,
+        }
+    }
+
+    async fn opinions(&self, number: u64) -> Vec<Opinion> {
+        let mut opinions = self.lake.opinions(number).await;
+        opinions.extend(self.core.opinions(number).await);
+        opinions
+    }
+
+    async fn syncing(&self, _endpoint: &str) -> Result<bool> {
+        Ok(false)
+    }
+
+    async fn fetch_some(
+        &self,
+        range: BlockRange,
+        want: &Want,
+        anchor: Option<BlockRef>,
+    ) -> Result<Vec<Fetched>> {
+        if self.known().is_none() {
+            self.look_at_lake().await?;
+        }
+        if self.is_behind_lake(range.start) {
+            let fetched = self.core.fetch_some(range, want, anchor).await?;
+            self.check_seam(&fetched)?;
+            return Ok(fetched);
+        }
+        let end = self.known().map_or(range.end, |head| head.number + 1);
+        let of_lake = BlockRange::new(range.start, range.end.min(end));
+        self.lake.fetch_some(of_lake, want, anchor).await
+    }
+
+    async fn listen(&self) {
+        std::future::pending().await
+    }
+
+    fn hints(&self) -> watch::Receiver<u64> {
+        self.core.hints()
+    }
+
+    fn subscription(&self) -> Subscription {
+        Subscription::Off
+    }
+
+    fn note_next(&self, number: u64) {
+        self.next.store(number, Ordering::Relaxed);
+        self.core.note_next(number);
+    }
+
+    fn blame(&self, endpoint: &str, block: BlockRef, what: &str) {
+        self.lake.blame(endpoint, block, what);
+        self.core.blame(endpoint, block, what);
+    }
+
+    fn endpoints(&self) -> Vec<EndpointReport> {
+        let mut reports = self.lake.endpoints();
+        reports.extend(self.core.endpoints());
+        reports
+    }
+
+    fn plan(&self, want: &Want) -> Plan {
+        match self.is_behind_lake(self.next.load(Ordering::Relaxed)) {
+            true => self.core.plan(want),
+            false => self.lake.plan(want),
+        }
+    }
+}

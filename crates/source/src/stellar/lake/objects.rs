@@ -1,0 +1,62 @@
+//! Where a lake's objects lie, and what can be asked for there.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::keys::Layout;
+
+/// An object may take so many bytes as it is stored. The largest ledgers of the public network take less
+/// than one hundredth of that.
+pub(crate) const OBJECT_BYTES_MAX: u64 = 128 << 20;
+
+/// Why nothing came.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Failure {
+    /// It may come another time.
+    Unavailable(String),
+    /// It is longer than what may be asked for.
+    TooLong { bytes: u64, most: u64 },
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unavailable(reason) => f.write_str(reason),
+            Self::TooLong { bytes, most } => {
+                write!(f, "it has {bytes} bytes, more than {most}")
+            }
+        }
+    }
+}
+
+/// The newest object by a listing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Newest {
+    /// Nobody lists anything there: it has to be looked for.
+    Unlisted,
+    /// There is no object.
+    Nothing,
+    /// Its key.
+    Key(String),
+}
+
+/// A place with objects that never change.
+#[async_trait]
+pub(crate) trait Objects: Send + Sync + std::fmt::Debug {
+    /// An object; none where there is no such key.
+    async fn get(&self, key: &str, most: u64) -> Result<Option<Bytes>, Failure>;
+
+    /// Whether there is an object.
+    async fn has(&self, key: &str) -> Result<bool, Failure>;
+
+    /// The first key in order that is one of this layout.
+    async fn newest(&self, layout: Layout) -> Result<Newest, Failure>;
+}
+
+/// Refuses what is too long before it is read.
+pub(crate) fn fits(bytes: u64, most: u64) -> Result<(), Failure> {
+    match bytes <= most {
+        true => Ok(()),
+        false => Err(Failure::TooLong { bytes, most }),
+    }
+}
