@@ -302,6 +302,37 @@ fn events_have_the_ids_of_stellar_rpc() {
     assert!(without_contract > 10 && of_failed > 10);
 }
 
+/// Ledgers that were filled up are as sound as any: the checks of all others hold for them too.
+#[test]
+fn large_ledgers_hold_together() {
+    let mut settings = StellarSettings::large(4);
+    (settings.v1_from, settings.v2_from) = (12, 16);
+    settings.target_bytes = 60_000;
+    let chain = StellarChain::new(settings);
+    for made in (2..20).map(|sequence| chain.ledger(sequence)) {
+        assert!((60_000..80_000).contains(&made.raw.len()), "{made:?}");
+        let ledger = decode(&made);
+        assert_eq!(xdr(&ledger), made.raw, "ledger {}", made.sequence);
+        let set = envelopes(&ledger);
+        let hashes = set
+            .iter()
+            .map(|tx| (tx_hash(chain.network_id(), tx), xdr(tx)));
+        let hashes: BTreeMap<_, _> = hashes.collect();
+        assert_eq!(hashes.len(), made.txs.len(), "no two are equal");
+        for (tx, processed) in made.txs.iter().zip(processed(&ledger)) {
+            assert_eq!(hashes[&tx.hash.0], tx.envelope);
+            assert_eq!(xdr(&processed.meta), tx.meta);
+            assert_eq!(processed.post, tx.post_fee_processing);
+        }
+        let marks: [&[u8]; 2] = [&[0xa1; 32], &0x5a51_5a52_5a53_5a54_u64.to_be_bytes()];
+        for mark in marks {
+            let left = made.raw.windows(mark.len()).any(|part| part == mark);
+            assert!(!left, "a mark was not replaced");
+        }
+    }
+    assert!(chain.ledger(18).events().len() > 40);
+}
+
 #[test]
 fn an_id_reads_as_in_stellar_rpc() {
     let id = EventId {
