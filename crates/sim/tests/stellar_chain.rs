@@ -419,6 +419,86 @@ fn every_kind_of_thing_is_met() {
     assert_eq!(metas.len(), 5, "{metas:?}");
 }
 
+/// The same for what stands around transactions.
+#[test]
+fn everything_around_transactions_is_met() {
+    let mut settings = StellarSettings::new(8);
+    (settings.v1_from, settings.v2_from) = (60, 160);
+    settings.transactions = 12;
+    let chain = StellarChain::new(settings);
+    let mut met = BTreeMap::new();
+    let mut meet = |what: &'static str, how_many: usize| *met.entry(what).or_insert(0) += how_many;
+    for made in (2..360).map(|sequence| chain.ledger(sequence)) {
+        let ledger = decode(&made);
+        meet("upgrades", header(&ledger).header.scp_value.upgrades.len());
+        let (ext, set) = match &ledger {
+            LedgerCloseMeta::V0(meta) => {
+                meet("upgrades processed", meta.upgrades_processing.len());
+                meet("messages of V0", meta.scp_info.len());
+                continue;
+            }
+            LedgerCloseMeta::V1(meta) => {
+                meet("upgrades processed", meta.upgrades_processing.len());
+                meet("messages of V1", meta.scp_info.len());
+                meet("evicted of V1", meta.evicted_keys.len());
+                meet("unused of V1", meta.unused.len());
+                (&meta.ext, &meta.tx_set)
+            }
+            LedgerCloseMeta::V2(meta) => {
+                meet("upgrades processed", meta.upgrades_processing.len());
+                meet("messages of V2", meta.scp_info.len());
+                meet("evicted of V2", meta.evicted_keys.len());
+                (&meta.ext, &meta.tx_set)
+            }
+        };
+        meet(ext.name(), 1);
+        let GeneralizedTransactionSet::V1(set) = set;
+        for phase in set.phases.iter() {
+            match phase {
+                TransactionPhase::V0(components) => {
+                    meet("several components", usize::from(components.len() > 1));
+                    meet("no component", usize::from(components.is_empty()));
+                }
+                TransactionPhase::V1(parallel) => {
+                    let stages = &parallel.execution_stages;
+                    meet("several stages", usize::from(stages.len() > 1));
+                    let clusters = stages.iter().map(|stage| stage.0.len()).max();
+                    meet("several clusters", usize::from(clusters > Some(1)));
+                }
+            }
+        }
+        for tx in processed(&ledger) {
+            if let TransactionMeta::V4(meta) = tx.meta {
+                meet("diagnostic events", meta.diagnostic_events.len());
+            }
+        }
+    }
+    assert_eq!(met.len(), 15, "{met:?}");
+    assert!(met.values().all(|&times| times > 0), "{met:?}");
+    assert_eq!(met["upgrades"], met["upgrades processed"]);
+}
+
+/// Golden hashes: a change here changes every chain that any seed ever named.
+#[test]
+fn the_chains_never_change() {
+    let check = |settings, sequence, hash: &str| {
+        let made = StellarChain::new(settings).ledger(sequence);
+        let sha = sha(&made.raw);
+        let sha: String = sha.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(sha, hash);
+    };
+    check(
+        StellarSettings::new(1),
+        40,
+        "7d807ff8b3542da77d8836220954ae951c3e5dca97a1b62ec588dea76de026ae",
+    );
+    check(
+        StellarSettings::large(1),
+        3,
+        "f3f0f49219d8dcf3b0f6a67b20ce55d0a2737e1cd11d7cadd4b24d35f97e385a",
+    );
+}
+
 fn bodies(envelope: &TransactionEnvelope) -> Vec<OperationBody> {
     let operations = match envelope {
         TransactionEnvelope::TxV0(envelope) => &envelope.tx.operations,
