@@ -22,12 +22,7 @@ pub(crate) struct Lake {
 
 impl Lake {
     pub(crate) fn make(directory: &Path, ledgers: u32) -> Result<Self> {
-        let settings = StellarSettings {
-            v1_from: 2,
-            v2_from: 2,
-            target_bytes: 1_300_000,
-            ..StellarSettings::new(7)
-        };
+        let settings = StellarSettings::large(7);
         let chain = StellarChain::new(settings.clone());
         let layout = LakeLayout::default();
         let made = Made::new(directory, layout);
