@@ -24,8 +24,7 @@ impl Proven {
             timestamp: ledger.close_time(),
         };
         let (txs, logs) = (self.txs(), self.logs()?);
-        let (header, mut bodies) = skeleton::split(self);
-        bodies.resize(txs.len(), Bytes::new());
+        let (header, bodies) = skeleton::split(self);
         let payload = Payload {
             header: Some(header),
             bodies: Some(bodies),
