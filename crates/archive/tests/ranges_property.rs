@@ -10,7 +10,7 @@
 mod ranges;
 mod support;
 
-use chronolith_archive::{Archive, AuditEntry, Error, RangeState, StoredObject};
+use chronolith_archive::{Archive, AuditEntry, Error, RangeReport, RangeState, StoredObject};
 use chronolith_model::{Block, BlockRange};
 use chronolith_sim::SimChain;
 use proptest::prelude::*;
@@ -99,7 +99,26 @@ async fn run(seed: u64, acts: &[Act]) {
         check_counts(&archive, &chain).await;
     }
     settle(&archive, 5).await;
-    check_counts(&archive, &chain).await;
+    check_ended(&archive, &chain).await;
+    // What is missing comes after all: then every range below the head's is complete.
+    let head = archive.health().head.unwrap().number;
+    let settings = range_settings();
+    let below = BlockRange::new(2, head);
+    for range in archive.lacking(below, settings.datasets, &settings.scope) {
+        fill(&archive, &chain, range, 6).await.unwrap();
+        check_counts(&archive, &chain).await;
+    }
+    settle(&archive, 7).await;
+    check_ended(&archive, &chain).await;
+    let open = |one: &RangeReport| one.state != RangeState::Complete;
+    let ranges = archive.ranges().await;
+    assert_eq!(ranges.iter().find(|one| open(one) && one.last < head), None);
+    assert_eq!(archive.health().covered, Some(BlockRange::new(2, head + 1)));
+}
+
+/// With all maintenance done, a range is complete or misses blocks.
+async fn check_ended(archive: &Archive, chain: &SimChain) {
+    check_counts(archive, chain).await;
     for one in archive.ranges().await {
         let open = [RangeState::Pending, RangeState::Ingesting].contains(&one.state);
         let whole = one.last_committed == Some(one.last);
@@ -107,7 +126,7 @@ async fn run(seed: u64, acts: &[Act]) {
         assert!(open || one.state == RangeState::Complete, "{one:?}");
         if one.state == RangeState::Complete {
             let blocks = BlockRange::new(one.last + 1 - one.blocks, one.last + 1);
-            check_lookups(&archive, &chain, blocks).await;
+            check_lookups(archive, chain, blocks).await;
         }
     }
 }

@@ -10,6 +10,8 @@
 //!            | per page: length varint, checksum u32
 //! ```
 
+pub(crate) mod packed;
+
 use super::wire::{Put, Reader};
 use super::{Damage, Decoded, checksum};
 
@@ -127,6 +129,11 @@ impl TableBuilder {
         self.page += 1;
     }
 
+    /// How many entries it has so far.
+    pub(crate) fn entries(&self) -> u64 {
+        self.entries
+    }
+
     /// Closes the last pages and returns the directory's bytes.
     pub(crate) fn finish(mut self, out: &mut Vec<u8>) -> Vec<u8> {
         while self.page < 1 << self.shape.page_bits {
@@ -152,6 +159,13 @@ fn write_page(shape: TableShape, entries: &[(u64, u64)], out: &mut Vec<u8>) {
             *count += 1;
         }
     }
+    put_counts(&counts, out);
+    let entry = |&(key, payload): &(u64, u64)| shape.remainder(key) << shape.payload_bits | payload;
+    out.put_packed(shape.entry_bits(), entries.iter().map(entry));
+    out.put(&PADDING);
+}
+
+fn put_counts(counts: &[u32; BUCKETS], out: &mut Vec<u8>) {
     // Keys are uniform, so a byte is enough, unless somebody made them collide on purpose.
     if counts.iter().all(|&count| count <= 255) {
         out.put_u8(1);
@@ -160,9 +174,6 @@ fn write_page(shape: TableShape, entries: &[(u64, u64)], out: &mut Vec<u8>) {
         out.put_u8(4);
         counts.iter().for_each(|&count| out.put_u32(count));
     }
-    let entry = |&(key, payload): &(u64, u64)| shape.remainder(key) << shape.payload_bits | payload;
-    out.put_packed(shape.entry_bits(), entries.iter().map(entry));
-    out.put(&PADDING);
 }
 
 /// The resident part of a table: which page lies where.
@@ -353,9 +364,18 @@ impl<'a> PageView<'a> {
         }
     }
 
+    fn count(&self, bucket: usize) -> usize {
+        if self.wide {
+            let (counts, _) = self.counts.as_chunks::<4>();
+            let count = counts.get(bucket).copied().unwrap_or_default();
+            u32::from_le_bytes(count) as usize
+        } else {
+            self.counts.get(bucket).copied().unwrap_or_default().into()
+        }
+    }
+
     fn bucket(&self, bucket: usize) -> (usize, usize) {
-        let first = self.counts_before(bucket);
-        (first, self.counts_before(bucket + 1) - first)
+        (self.counts_before(bucket), self.count(bucket))
     }
 
     #[inline]

@@ -39,19 +39,20 @@ pub(crate) trait Put {
     where
         Self: Sized,
     {
-        let (mut bits, mut filled) = (0_u128, 0_u32);
+        // Eight bytes at a time: tables of many million entries are written like this.
+        let (mut bits, mut filled) = (0_u64, 0_u32);
         for value in values {
-            bits |= u128::from(value) << filled;
+            bits |= value << filled;
             filled += width;
-            while filled >= 8 {
-                self.put_u8(bits as u8);
-                bits >>= 8;
-                filled -= 8;
+            if filled >= u64::BITS {
+                self.put_u64(bits);
+                filled -= u64::BITS;
+                // What of the value did not fit; all of it did where nothing is left.
+                bits = value.checked_shr(width - filled).unwrap_or(0);
             }
         }
-        if filled > 0 {
-            self.put_u8(bits as u8);
-        }
+        let bytes = bits.to_le_bytes();
+        self.put(bytes.get(..filled.div_ceil(8) as usize).unwrap_or_default());
     }
 
     /// A length and the bytes.

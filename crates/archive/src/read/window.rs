@@ -4,9 +4,9 @@ use bytes::Bytes;
 
 use super::objects::Objects;
 use crate::error::{Error, Result};
+use crate::format::Damage;
 use crate::format::segment::BlockedSection;
 use crate::format::table::TableDirectory;
-use crate::format::{Damage, Decoded};
 
 /// Bytes that are read at once.
 pub(crate) const STEP_BYTES: u64 = 1 << 20;
@@ -109,23 +109,32 @@ impl<'a> TableCursor<'a> {
         }
     }
 
+    /// The entries of the next page, in order; none behind the last.
+    pub(crate) async fn next_page(&mut self) -> Result<Option<Vec<(u64, u64)>>> {
+        let Some(place) = self.table.place(self.page) else {
+            return Ok(None);
+        };
+        let bytes = self.window.slice(place.start, place.end).await?;
+        let entries = if bytes.is_empty() {
+            Ok(Vec::new())
+        } else {
+            place
+                .verify(&bytes)
+                .and_then(|()| self.table.entries_of(self.page, &bytes))
+        };
+        self.page += 1;
+        let damaged = |damage| Error::damaged(self.window.name, damage);
+        entries.map(Some).map_err(damaged)
+    }
+
     /// The next entry, which stays next until [`Self::pop`].
     pub(crate) async fn peek(&mut self) -> Result<Option<(u64, u64)>> {
         while self.entries.is_empty() {
-            let Some(place) = self.table.place(self.page) else {
+            let Some(entries) = self.next_page().await? else {
                 return Ok(None);
             };
-            let bytes = self.window.slice(place.start, place.end).await?;
-            let decoded: Decoded<Vec<(u64, u64)>> = if bytes.is_empty() {
-                Ok(Vec::new())
-            } else {
-                place
-                    .verify(&bytes)
-                    .and_then(|()| self.table.entries_of(self.page, &bytes))
-            };
-            self.entries = decoded.map_err(|damage| Error::damaged(self.window.name, damage))?;
+            self.entries = entries;
             self.entries.reverse();
-            self.page += 1;
         }
         Ok(self.entries.last().copied())
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use chronolith_model::{Block, BlockRange, BlockRef, DatasetSet, Hash32, Verification};
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -12,15 +11,14 @@ use super::check::{check_links, contiguous, normalise, prepare};
 use super::edit::Edit;
 use super::job::{SealJob, Sealed};
 use super::learn::Learner;
-use super::publish::{Applied, Uploading};
+use super::publish::Applied;
 use super::rows::Rows;
-use super::seal::{Built, Kept};
+use super::seal::Kept;
 use super::writer::Writer;
-use crate::catalog::{ObjectRef, SegmentEntry};
+use crate::catalog::SegmentEntry;
 use crate::error::{Error, Result, outcome_name};
 use crate::format::compress::Packer;
 use crate::format::digest::digest_of;
-use crate::read::ranges::count_segment;
 use crate::read::snapshot::{Need, Snapshot};
 use crate::state::{Halt, LiveRun};
 
@@ -497,71 +495,6 @@ impl Writer {
                 "the head moved under the appender".to_owned(),
             )),
         }
-    }
-
-    /// Makes a batch a sealed segment as it is: the format is the same. One that another process made
-    /// is counted now; where it cannot be read, maintenance finds out.
-    pub(crate) async fn seal_batch(&self, batch: &SegmentEntry, edit: &mut Edit) {
-        let mut sealed = SegmentEntry {
-            tier: 1,
-            ..batch.clone()
-        };
-        if sealed.keys.is_none() {
-            let objects = &self.view.objects;
-            let counted = async {
-                let segment = objects.open(&batch.object).await?;
-                count_segment(objects, &segment).await
-            };
-            sealed.keys = counted.await.ok();
-        }
-        edit.remove.push(batch.object.name.clone());
-        edit.segments.push(sealed);
-    }
-
-    /// Names a built segment and queues its upload.
-    pub(crate) fn upload(
-        &self,
-        built: Built,
-        tier: u8,
-        uploads: &mut Vec<(Uploading, Bytes)>,
-    ) -> SegmentEntry {
-        let range = built.facts.range;
-        let [a, b, c, d, ..] = built.facts.root.0;
-        let about = format!(
-            "{:012}-{}-{a:02x}{b:02x}{c:02x}{d:02x}",
-            range.start, range.end
-        );
-        let folder = if tier == 0 { "bat" } else { "seg" };
-        let uploading = self.publisher.name(folder, &about);
-        let object = ObjectRef {
-            name: uploading.name.clone(),
-            len: built.finished.len,
-            tables_start: built.finished.tables_start,
-        };
-        let meters = &self.view.objects.meters;
-        meters.segment_bytes.record(built.finished.len as f64);
-        if tier > 0 {
-            meters.seals.increment(1);
-        }
-        uploads.push((uploading, built.bytes));
-        SegmentEntry {
-            object,
-            tier,
-            facts: built.facts,
-            keys: Some(built.keys),
-        }
-    }
-
-    /// Stores objects, all at once. They are safe from collection as long as the names live.
-    pub(crate) async fn put_all(&self, uploads: Vec<(Uploading, Bytes)>) -> Result<Vec<Uploading>> {
-        let blobs = self.view.objects.blobs();
-        let put = |(uploading, bytes): (Uploading, Bytes)| async move {
-            let stored = blobs.put(&uploading.name, bytes).await;
-            stored
-                .map_err(Error::store("store an object"))
-                .map(|()| uploading)
-        };
-        futures::future::try_join_all(uploads.into_iter().map(put)).await
     }
 
     /// Reads the unsealed blocks back from their batches.
