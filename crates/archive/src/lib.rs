@@ -20,6 +20,8 @@
 //! | `read` | snapshots, the cache, planning and executing queries, lookups |
 
 mod archive;
+#[cfg(feature = "bench")]
+pub mod bench;
 mod book;
 mod catalog;
 mod collect;

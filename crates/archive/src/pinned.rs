@@ -60,6 +60,15 @@ impl Pinned {
         self.snapshot.covered_prefix()
     }
 
+    /// The covered blocks around one, as far as no block is missing.
+    #[must_use]
+    pub fn covered_around(&self, number: u64) -> Option<BlockRange> {
+        let runs = self.snapshot.clock_runs();
+        let after = runs.partition_point(|run| run.range.end <= number);
+        let run = runs.get(after).map(|run| run.range);
+        run.filter(|range| range.contains(number))
+    }
+
     /// Which blocks are covered for a set of datasets (and a filter's logs), with the level to which
     /// they were proven.
     #[must_use]
@@ -79,11 +88,10 @@ impl Pinned {
     /// # Errors
     /// As [`Archive::query_finalized`](crate::Archive::query_finalized).
     pub async fn query(&self, filter: &LogFilter) -> Result<LogPage> {
-        let arity = self.settings.profile.topic_arity;
         let started = Instant::now();
         let query_id = self.queries.fetch_add(1, Ordering::Relaxed);
         let (objects, snapshot) = (self.objects(), &self.snapshot);
-        let answer = query::query(objects, snapshot, filter, arity, &self.settings.limits).await;
+        let answer = query::query(objects, snapshot, filter, &self.settings.limits).await;
         let (elapsed, meters) = (started.elapsed(), &objects.meters);
         meters.query_seconds.record(elapsed.as_secs_f64());
         match &answer {

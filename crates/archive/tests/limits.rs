@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_archive::{Budget, Cache, Error, OrPolicy};
-use chronolith_model::{BlockRange, Clause, ErrorKind, Log, LogFilter, Order, Select, TopicArity};
+use chronolith_model::{BlockRange, Clause, ErrorKind, Log, LogFilter, Order, Select};
 use chronolith_sim::Oracle;
 use support::{Stores, assert_answers, ingest, oracle_of, tiny_chain, tiny_settings};
 
@@ -37,7 +37,7 @@ fn largest_prefix(
     let holds = |len: &u64| {
         let mut part = filter.clone();
         part.select = Select::Range(prefix(*len));
-        fits(&oracle.query(&part, TopicArity::AtLeast).0)
+        fits(&oracle.query(&part).0)
     };
     // A single block is always servable.
     let most = (2..=range.len()).take_while(holds).last().unwrap_or(1);
@@ -98,7 +98,7 @@ async fn results_and_bytes_over_budget_name_the_largest_prefix_that_fits() {
                 let expected = largest_prefix(&oracle, &filter, range, within);
                 let answer = reader.query_finalized(&filter).await;
                 if expected == range {
-                    assert_answers(&answer.unwrap(), &oracle, &filter, TopicArity::AtLeast);
+                    assert_answers(&answer.unwrap(), &oracle, &filter);
                     continue;
                 }
                 let error = answer.unwrap_err();
@@ -121,14 +121,14 @@ async fn results_and_bytes_over_budget_name_the_largest_prefix_that_fits() {
                 let mut retried = filter.clone();
                 retried.select = Select::Range(expected);
                 let page = reader.query_finalized(&retried).await.unwrap();
-                assert_answers(&page, &oracle, &retried, TopicArity::AtLeast);
+                assert_answers(&page, &oracle, &retried);
                 ended += 1;
             }
         }
         for number in whole.start..whole.end {
             let one = LogFilter::over(BlockRange::one(number));
             let page = reader.query_finalized(&one).await.unwrap();
-            assert_answers(&page, &oracle, &one, TopicArity::AtLeast);
+            assert_answers(&page, &oracle, &one);
         }
     }
     assert!(ended > 40, "the budgets ended only {ended} queries");
@@ -149,7 +149,7 @@ async fn a_single_block_is_served_whatever_it_costs() {
     for number in whole.start..whole.end {
         let one = LogFilter::over(BlockRange::one(number));
         let page = reader.query_finalized(&one).await.unwrap();
-        assert_answers(&page, &oracle, &one, TopicArity::AtLeast);
+        assert_answers(&page, &oracle, &one);
     }
 }
 
@@ -183,7 +183,7 @@ async fn candidates_over_budget_name_a_smaller_range_that_works() {
             retried.select = Select::Range(fits);
             let page = reader.query_finalized(&retried).await;
             let page = page.unwrap_or_else(|error| panic!("{fits} was promised: {error}"));
-            assert_answers(&page, &oracle, &retried, TopicArity::AtLeast);
+            assert_answers(&page, &oracle, &retried);
             ended += 1;
         }
     }
@@ -255,14 +255,14 @@ async fn too_many_alternatives_are_refused_or_scanned_and_never_cut() {
             "{answer:?}"
         );
         let page = scanning.query_finalized(&filter).await.unwrap();
-        assert_answers(&page, &oracle, &filter, TopicArity::AtLeast);
+        assert_answers(&page, &oracle, &filter);
         found += page.logs.len();
     }
     assert!(found > 20, "{found}");
     let mut narrow = LogFilter::over(whole);
     narrow.topics = vec![topics(&[0, 0xff, 0, 0xff])];
     let page = refusing.query_finalized(&narrow).await.unwrap();
-    assert_answers(&page, &oracle, &narrow, TopicArity::AtLeast);
+    assert_answers(&page, &oracle, &narrow);
 }
 
 /// A scan of logs that are all in memory has nothing to wait for: it must let others in by itself.
@@ -345,5 +345,5 @@ async fn the_largest_limit_is_a_limit() {
     let mut filter = LogFilter::over(whole);
     filter.limit = Some(usize::MAX);
     let page = reader.query_finalized(&filter).await.unwrap();
-    assert_answers(&page, &oracle, &filter, TopicArity::AtLeast);
+    assert_answers(&page, &oracle, &filter);
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use chronolith_archive::{AuditEntry, Collect, Error, Health, IngestOutcome, Provenance, Settings};
 use chronolith_model::{
     Block, BlockRange, Dataset, DatasetSet, Hash32, Log, LogFilter, LogParts, Scope, ScopeEntry,
-    TopicArity, Verification,
+    Verification,
 };
 use chronolith_sim::SimChain;
 use support::{Stores, assert_answers, ingest, oracle_of, tiny_chain, tiny_settings};
@@ -37,7 +37,7 @@ async fn assert_equals_chain(
     let mut filter = LogFilter::over(range);
     filter.limit = Some(1_000_000);
     let page = archive.query_finalized(&filter).await.unwrap();
-    assert_answers(&page, &oracle, &filter, TopicArity::AtLeast);
+    assert_answers(&page, &oracle, &filter);
     for block in oracle.blocks() {
         assert_eq!(
             archive.block_by_hash(&block.clock.hash).await.unwrap(),
@@ -302,7 +302,7 @@ async fn a_narrow_scope_answers_only_what_it_proves_until_it_is_widened() {
     let oracle = oracle_of(&chain, range);
     let page = archive.query_finalized(&narrow).await.unwrap();
     assert!(!page.logs.is_empty());
-    assert_answers(&page, &oracle, &narrow, TopicArity::AtLeast);
+    assert_answers(&page, &oracle, &narrow);
     let mut wide = LogFilter::over(range);
     wide.limit = Some(100_000);
     assert!(matches!(
@@ -316,9 +316,9 @@ async fn a_narrow_scope_answers_only_what_it_proves_until_it_is_widened() {
         .unwrap();
     fill.finish().await.unwrap();
     let page = archive.query_finalized(&wide).await.unwrap();
-    assert_answers(&page, &oracle, &wide, TopicArity::AtLeast);
+    assert_answers(&page, &oracle, &wide);
     let page = archive.query_finalized(&narrow).await.unwrap();
-    assert_answers(&page, &oracle, &narrow, TopicArity::AtLeast);
+    assert_answers(&page, &oracle, &narrow);
 }
 
 #[tokio::test]
@@ -562,10 +562,5 @@ async fn a_writer_halts_on_damage_that_it_needs_and_goes_on_serving() {
     let whole = BlockRange::new(0, 64);
     let filter = LogFilter::over(whole);
     let page = archive.query_finalized(&filter).await.unwrap();
-    assert_answers(
-        &page,
-        &oracle_of(&chain, whole),
-        &filter,
-        TopicArity::AtLeast,
-    );
+    assert_answers(&page, &oracle_of(&chain, whole), &filter);
 }

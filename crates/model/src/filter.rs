@@ -54,6 +54,27 @@ pub struct Cursor {
     pub log_index: u32,
 }
 
+/// How the number of topics in a filter relates to the number in a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TopicArity {
+    /// A filter with N positions matches logs with at least N topics, wildcards included.
+    #[default]
+    AtLeast,
+    /// It matches logs with exactly N.
+    Exact,
+}
+
+impl TopicArity {
+    /// Whether a filter with so many positions takes a log with so many topics.
+    #[must_use]
+    pub fn admits(self, positions: usize, topics: usize) -> bool {
+        match self {
+            Self::AtLeast => positions <= topics,
+            Self::Exact => positions == topics,
+        }
+    }
+}
+
 /// Which logs a caller wants. Clauses are joined by AND, values inside one by OR.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogFilter {
@@ -61,9 +82,10 @@ pub struct LogFilter {
     pub select: Select,
     /// Which emitters.
     pub emitters: Clause,
-    /// What is wanted at each topic position; up to four. A filter with N positions matches only
-    /// logs with at least N topics, wildcards included.
+    /// What is wanted at each topic position; up to four.
     pub topics: Vec<Clause>,
+    /// How many topics a log must have beside that.
+    pub arity: TopicArity,
     /// At most this many logs, with an exact `has_more`. Without it, all of them or an error.
     pub limit: Option<usize>,
     /// Begin strictly behind this log.
@@ -80,6 +102,7 @@ impl LogFilter {
             select: Select::Range(range),
             emitters: Clause::Any,
             topics: Vec::new(),
+            arity: TopicArity::AtLeast,
             limit: None,
             cursor: None,
             order: Order::Ascending,
@@ -90,7 +113,7 @@ impl LogFilter {
     /// at. This is the definition; every index only narrows what it is asked about.
     #[must_use]
     pub fn matches(&self, log: &Log) -> bool {
-        self.topics.len() <= log.topic_count()
+        self.arity.admits(self.topics.len(), log.topic_count())
             && self.emitters.admits(log.emitter())
             && self
                 .topics
@@ -142,5 +165,23 @@ mod tests {
         check(&[one_of(&[b"x"]), Clause::Any], &[b"x"], false);
         check(&[const { Clause::Any }; 4], &[b"a", b"b", b"c"], false);
         check(&[one_of(&[])], &[b"a"], false);
+    }
+
+    #[test]
+    fn topics_count_as_the_filter_says() {
+        let check = |arity, positions, topics: usize, expected: bool| {
+            let mut filter = LogFilter::over(BlockRange::new(0, 1));
+            filter.topics = vec![Clause::Any; positions];
+            filter.arity = arity;
+            let topics = vec![&b"x"[..]; topics];
+            let case = format!("{positions} positions, {arity:?}, on {}", topics.len());
+            assert_eq!(filter.matches(&log(&topics)), expected, "{case}");
+        };
+        for positions in 0..=4 {
+            for topics in 0..=4 {
+                check(TopicArity::AtLeast, positions, topics, positions <= topics);
+                check(TopicArity::Exact, positions, topics, positions == topics);
+            }
+        }
     }
 }

@@ -2,15 +2,6 @@
 
 use crate::{Block, TOPICS_MAX, Tx};
 
-/// How the number of topics in a filter relates to the number in a log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TopicArity {
-    /// A filter with N positions matches logs with at least N topics (EVM).
-    AtLeast,
-    /// It matches logs with exactly N (Stellar events).
-    Exact,
-}
-
 /// The limits and rules of a chain family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChainProfile {
@@ -25,8 +16,6 @@ pub struct ChainProfile {
     pub data_bytes_max: usize,
     /// Whether log indexes of a block are 0, 1, 2 … when all logs are kept.
     pub log_index_contiguous: bool,
-    /// How filters count topics.
-    pub topic_arity: TopicArity,
 }
 
 impl ChainProfile {
@@ -37,7 +26,6 @@ impl ChainProfile {
         topic_bytes_max: 32,
         data_bytes_max: 15 << 20,
         log_index_contiguous: true,
-        topic_arity: TopicArity::AtLeast,
     };
 
     /// Stellar: contract events with XDR topics.
@@ -47,7 +35,6 @@ impl ChainProfile {
         topic_bytes_max: 64 << 10,
         data_bytes_max: 15 << 20,
         log_index_contiguous: true,
-        topic_arity: TopicArity::Exact,
     };
 
     /// Checks one block's shape: lengths, orders, and that every log names a known transaction.

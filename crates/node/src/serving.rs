@@ -10,8 +10,8 @@ use chronolith_finality::TailSnapshot;
 use chronolith_model::BlockRef;
 use chronolith_projection::Database;
 use chronolith_serve::{
-    ChainHealth, EndpointHealth, Ingested, Limits, Live, Probe, Reorg, Room, Served, ServedChain,
-    fees_router, listen, public,
+    ChainHealth, EndpointHealth, Family, Ingested, Limits, Live, Probe, Reorg, Room, Served,
+    ServedChain, StellarChain, fees_router, listen, public,
 };
 use chronolith_source::EndpointReport;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -22,7 +22,7 @@ use crate::chain::Chain;
 use crate::clock::now;
 use crate::operations::health_of;
 use crate::projecting;
-use crate::settings::{ChainSettings, Settings};
+use crate::settings::{ChainSettings, Mode, Settings};
 
 /// Connections of callers of the fee document.
 const FEES_CONNECTIONS: usize = 256;
@@ -99,6 +99,7 @@ pub(crate) fn served_as(
     Arc::new(ServedChain {
         id: settings.chain_id,
         name: settings.name.clone(),
+        family: family(settings),
         datasets: settings.datasets,
         scope: settings.scope.clone(),
         level: settings.level,
@@ -106,6 +107,23 @@ pub(crate) fn served_as(
         finality: settings.finality.to_string(),
         archive: archive.clone(),
         live,
+    })
+}
+
+/// What is spoken with a chain.
+fn family(settings: &ChainSettings) -> Family {
+    let Some(stellar) = &settings.stellar else {
+        return Family::Evm;
+    };
+    let mode = match settings.mode {
+        Mode::Backfill { .. } => "backfill",
+        Mode::Auto | Mode::Streaming => "streaming",
+    };
+    Family::Stellar(StellarChain {
+        network: stellar.network.clone(),
+        network_name: stellar.network_name.clone(),
+        friendbot_url: None,
+        mode: mode.to_owned(),
     })
 }
 

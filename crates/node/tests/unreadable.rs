@@ -21,8 +21,8 @@ use chronolith_archive::{Archive, Provenance, Settings};
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_model::{Block, BlockRef, ChainId, Dataset, DatasetSet, Scope, Verification};
 use chronolith_serve::{
-    ChainHealth, EndpointHealth, Ingested, Limits, Live, Probe, Reorg, Room, RpcHealth, Served,
-    ServedChain, listen, public,
+    ChainHealth, EndpointHealth, Family, Ingested, Limits, Live, Probe, Reorg, Room, RpcHealth,
+    Served, ServedChain, listen, public,
 };
 use chronolith_sim::evm::{EvmNode, EvmSpec};
 use chronolith_sim::{FaultPlan, FaultyBlobs, FaultyMeta};
@@ -146,6 +146,7 @@ fn served(id: u64, archive: Archive, live: Still) -> Arc<ServedChain> {
     Arc::new(ServedChain {
         id,
         name: format!("chain {id}"),
+        family: Family::Evm,
         datasets: DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]),
         scope: Scope::All,
         level: Verification::Linked,

@@ -111,7 +111,7 @@ impl Context {
     pub(crate) fn new(served: Served, limits: Limits, clock: Clock) -> Self {
         Self {
             limits,
-            meters: Meters::new(served.iter().map(|chain| chain.id)),
+            meters: Meters::new(served.iter().map(|chain| &**chain)),
             projections: Arc::new(Board::new(served.projections().cloned())),
             served,
             began: clock(),

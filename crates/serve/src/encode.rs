@@ -1,6 +1,8 @@
 //! JSON by hand: quantities, data and logs, straight into a buffer. A general serializer spends most
 //! of its time on what is known here: names, order, and that nothing needs escaping.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use chronolith_archive::LogRecord;
 use chronolith_model::{Hash32, TOPICS_MAX};
 
@@ -13,6 +15,15 @@ pub(crate) fn data(out: &mut Vec<u8>, bytes: &[u8]) {
     // Cannot fail: the room is twice as long as the bytes.
     let _ = const_hex::encode_to_slice(bytes, room);
     out.push(b'"');
+}
+
+/// Appends base64, without quotes.
+pub(crate) fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
+    let start = out.len();
+    out.resize(start + bytes.len().div_ceil(3) * 4, 0);
+    let room = out.get_mut(start..).unwrap_or_default();
+    // Cannot fail: there is room for four signs for every three bytes.
+    let _ = STANDARD.encode_slice(bytes, room);
 }
 
 /// Appends `0x…`.

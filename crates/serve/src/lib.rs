@@ -27,6 +27,7 @@ mod public;
 mod rest;
 mod rpc;
 mod served;
+mod stellar;
 mod times;
 mod view;
 
@@ -43,4 +44,6 @@ pub use listener::{Room, listen};
 pub use logs::AnswerLimits;
 pub use operations::{Metrics, operations};
 pub use public::public;
-pub use served::{EndpointHealth, Ingested, Live, Reorg, Served, ServedChain};
+pub use served::{
+    EndpointHealth, Family, Ingested, Live, Reorg, Served, ServedChain, StellarChain,
+};

@@ -267,7 +267,9 @@ impl<'a> Wanted<'a> {
             let values = values.as_ref();
             values.is_none_or(|values| values.binary_search(&value).is_ok())
         };
-        self.topics.len() <= log.topic_count()
+        self.filter
+            .arity
+            .admits(self.topics.len(), log.topic_count())
             && admits(&self.emitters, log.emitter())
             && self
                 .topics

@@ -14,6 +14,8 @@ use std::time::Duration;
 use metrics::{Counter, Histogram, counter, histogram};
 
 use crate::rpc::METHODS;
+use crate::served::ServedChain;
+use crate::stellar;
 
 /// What calls to other methods are counted as: names from outside are no labels.
 const UNKNOWN: &str = "unknown";
@@ -32,18 +34,26 @@ struct Handles {
 }
 
 impl Meters {
-    pub(crate) fn new(chains: impl Iterator<Item = u64>) -> Self {
+    pub(crate) fn new<'a>(chains: impl Iterator<Item = &'a ServedChain>) -> Self {
         // Shown from the start: an alarm on them must not have to wait for the first.
         counter!(PANICS).increment(0);
         counter!(REFUSED).increment(0);
-        let methods = || METHODS.into_iter().chain([UNKNOWN]);
-        let both = chains.flat_map(|chain| methods().map(move |method| (chain, method)));
+        let both = chains.flat_map(|chain| {
+            let methods: &[&str] = match chain.stellar() {
+                None => &METHODS,
+                Some(_) => &stellar::METHODS,
+            };
+            let methods = methods.iter().copied().chain([UNKNOWN]);
+            methods.map(move |method| (chain.id, method))
+        });
         Self(Arc::new(both.map(|key| (key, Handles::new(key))).collect()))
     }
 
     pub(crate) fn call(&self, chain: u64, method: &str, went_well: bool, took: Duration) {
-        let known = METHODS.into_iter().find(|known| *known == method);
-        let Some(handles) = self.0.get(&(chain, known.unwrap_or(UNKNOWN))) else {
+        let mut all = METHODS.into_iter().chain(stellar::METHODS);
+        let known = all.find(|known| *known == method);
+        let known = known.and_then(|known| self.0.get(&(chain, known)));
+        let Some(handles) = known.or_else(|| self.0.get(&(chain, UNKNOWN))) else {
             return;
         };
         handles.seconds.record(took.as_secs_f64());

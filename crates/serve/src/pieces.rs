@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use chronolith_archive::LogRecord;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::encode::{LogWriter, size_of_log};
+use crate::encode::{LogWriter, base64, size_of_log};
 
 /// What is sent at a time.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -70,7 +70,37 @@ impl LogsAnswer {
     }
 }
 
-/// Text, and logs that become text when they are sent.
+/// Text, and bytes that stand in it as base64.
+#[derive(Debug, Default)]
+pub(crate) struct BytesAnswer {
+    /// Text, and the bytes behind it.
+    parts: Vec<(Vec<u8>, Bytes)>,
+    /// Text behind all of them.
+    pub(crate) text: Vec<u8>,
+    /// Bytes of the parts as they are sent.
+    size: usize,
+}
+
+impl BytesAnswer {
+    /// Appends bytes, as base64 without quotes.
+    pub(crate) fn base64(&mut self, bytes: Bytes) {
+        let text = std::mem::take(&mut self.text);
+        self.size += text.len() + base64_len(&bytes);
+        self.parts.push((text, bytes));
+    }
+
+    /// How many bytes it takes.
+    pub(crate) fn size(&self) -> usize {
+        self.size + self.text.len()
+    }
+}
+
+/// How many signs base64 takes.
+fn base64_len(bytes: &[u8]) -> usize {
+    bytes.len().div_ceil(3) * 4
+}
+
+/// Text, and what becomes text when it is sent.
 #[derive(Default)]
 pub(crate) struct Pieces {
     pieces: VecDeque<Piece>,
@@ -81,6 +111,7 @@ pub(crate) struct Pieces {
 enum Piece {
     Text(Vec<u8>),
     Logs(Box<Logs>),
+    Base64(Bytes),
 }
 
 struct Logs {
@@ -130,6 +161,15 @@ impl Pieces {
         self.text(&answer.behind);
     }
 
+    pub(crate) fn bytes(&mut self, answer: BytesAnswer) {
+        for (text, bytes) in answer.parts {
+            self.text(&text);
+            self.bytes += base64_len(&bytes);
+            self.pieces.push_back(Piece::Base64(bytes));
+        }
+        self.text(&answer.text);
+    }
+
     /// The next bytes to send: so many, or all that are left.
     fn next_chunk(&mut self, least: usize) -> Option<Bytes> {
         let mut out = Vec::with_capacity(self.bytes.min(least.saturating_add(least >> 3)));
@@ -139,6 +179,14 @@ impl Pieces {
                 Some(Piece::Text(text)) => {
                     out.append(text);
                     self.pieces.pop_front();
+                }
+                Some(Piece::Base64(rest)) => {
+                    // Three bytes are four signs: only the end may be cut elsewhere.
+                    let room = (least - out.len()).div_ceil(4).saturating_mul(3);
+                    base64(&mut out, &rest.split_to(room.min(rest.len())));
+                    if rest.is_empty() {
+                        self.pieces.pop_front();
+                    }
                 }
                 Some(Piece::Logs(logs)) => {
                     if !logs.write(&mut out, least) {

@@ -34,6 +34,7 @@ fn places(probe: Arc<dyn Probe>) -> Vec<(&'static str, MethodRouter<Context>)> {
             post(rpc::serve).fallback(rest::wrong_method_of_chain),
         ),
         ("/v1/chains/{chainId}/rpc", post(rpc::serve)),
+        ("/stellar/{network}", post(rpc::serve_stellar)),
         ("/v1/chains", get(chains::list)),
         ("/v1/chains/{chainId}", get(chains::one)),
         (
@@ -107,6 +108,7 @@ mod tests {
     use crate::asking::ask;
     use crate::health::ChainHealth;
     use crate::rpc::METHODS;
+    use crate::stellar;
 
     struct Nobody;
 
@@ -183,7 +185,7 @@ mod tests {
     #[test]
     fn every_method_is_described_with_an_example_and_no_other_is() {
         let description = description();
-        let known: BTreeSet<&str> = METHODS.into_iter().collect();
+        let known: BTreeSet<&str> = METHODS.into_iter().chain(stellar::METHODS).collect();
         let schemas = description["components"]["schemas"].as_object().unwrap();
         let named = schemas.iter().filter_map(|(name, schema)| {
             let method = schema.pointer("/properties/method/const")?.as_str()?;
@@ -192,19 +194,31 @@ mod tests {
             Some(method)
         });
         assert_eq!(named.collect::<BTreeSet<_>>(), known);
-        let calls = "/components/requestBodies/Calls/content/application~1json/examples";
-        let examples = description.pointer(calls).unwrap().as_object().unwrap();
-        let single = examples
-            .iter()
-            .filter(|(_, example)| example["value"].is_object());
-        let single = single.map(|(name, example)| {
-            assert_eq!(example["value"]["method"], **name);
-            name.as_str()
-        });
-        assert_eq!(single.collect::<BTreeSet<_>>(), known);
-        let batch = examples["batch"]["value"].as_array().unwrap();
-        let in_batch = batch.iter().map(|call| call["method"].as_str().unwrap());
-        assert!(in_batch.collect::<BTreeSet<_>>().is_subset(&known));
+        let families: [(&str, &str, &[&str]); 2] = [
+            ("Calls", "Call", &METHODS),
+            ("StellarCalls", "StellarCall", &stellar::METHODS),
+        ];
+        for (body, call, methods) in families {
+            let known: BTreeSet<&str> = methods.iter().copied().collect();
+            let place = format!("/components/requestBodies/{body}/content/application~1json");
+            let examples = description.pointer(&format!("{place}/examples")).unwrap();
+            let examples = examples.as_object().unwrap();
+            let single = examples
+                .iter()
+                .filter(|(_, example)| example["value"].is_object());
+            let single = single.map(|(name, example)| {
+                assert_eq!(example["value"]["method"], **name);
+                name.as_str()
+            });
+            assert_eq!(single.collect::<BTreeSet<_>>(), known);
+            let batch = examples["batch"]["value"].as_array().unwrap();
+            let in_batch = batch.iter().map(|call| call["method"].as_str().unwrap());
+            assert!(in_batch.collect::<BTreeSet<_>>().is_subset(&known));
+            let one_of = schemas[call]["oneOf"].as_array().unwrap().iter();
+            let one_of =
+                one_of.map(|one| one["$ref"].as_str().unwrap().rsplit('/').next().unwrap());
+            assert_eq!(one_of.collect::<BTreeSet<_>>(), known);
+        }
     }
 
     #[test]
@@ -218,7 +232,8 @@ mod tests {
             .into_iter()
             .flat_map(|codes| codes.as_array().unwrap());
         let codes = codes.map(|code| code.to_string().replace('"', ""));
-        let names = METHODS.into_iter().map(str::to_owned).chain(codes);
+        let methods = METHODS.into_iter().chain(stellar::METHODS);
+        let names = methods.map(str::to_owned).chain(codes);
         let lacking: Vec<String> = names.filter(|name| !document.contains(name)).collect();
         assert_eq!(lacking, Vec::<String>::new());
     }
@@ -258,6 +273,8 @@ mod tests {
             ("GET /v1/chains/1/block/%FF/3", "400", "INVALID_DIRECTION"),
             ("GET /v1/chains/%FF/logs", "404", "CHAIN_NOT_FOUND"),
             ("POST /%FF", "404", "-32000"),
+            ("POST /stellar/%FF", "404", "-32000"),
+            ("GET /stellar/pubnet", "405", "METHOD_NOT_ALLOWED"),
             ("GET /v1/chains/1", "404", "CHAIN_NOT_FOUND"),
             ("GET /v1/nothing", "404", "NOT_FOUND"),
             ("GET /nothing", "404", "NOT_FOUND"),

@@ -6,6 +6,7 @@ use chronolith_archive::Archive;
 use chronolith_finality::TailSnapshot;
 use chronolith_model::{BlockRef, DatasetSet, Scope, Verification};
 use chronolith_projection::Database;
+use chronolith_stellar::Network;
 use serde::Serialize;
 
 use crate::health::ChainHealth;
@@ -16,6 +17,8 @@ pub struct ServedChain {
     pub id: u64,
     /// Its name in the settings.
     pub name: String,
+    /// What is spoken with it.
+    pub family: Family,
     /// What is kept of each block.
     pub datasets: DatasetSet,
     /// Which logs are kept.
@@ -30,6 +33,58 @@ pub struct ServedChain {
     pub archive: Archive,
     /// Its newest ones, and how it does.
     pub live: Arc<dyn Live>,
+}
+
+/// What is spoken with a chain.
+pub enum Family {
+    /// Ethereum's methods, at `/{chainId}`.
+    Evm,
+    /// Stellar's, at `/stellar/{network}`.
+    Stellar(StellarChain),
+}
+
+/// What only a Stellar chain has.
+pub struct StellarChain {
+    /// Its network.
+    pub network: Network,
+    /// What people call that: `pubnet`, `testnet` or a name of their own.
+    pub network_name: String,
+    /// Where an account gets money to play with, on a test network.
+    pub friendbot_url: Option<String>,
+    /// In which mode it is followed: `backfill` or `streaming`.
+    pub mode: String,
+}
+
+impl ServedChain {
+    /// What only a Stellar chain has.
+    pub(crate) fn stellar(&self) -> Option<&StellarChain> {
+        match &self.family {
+            Family::Evm => None,
+            Family::Stellar(stellar) => Some(stellar),
+        }
+    }
+
+    /// The first block that can hold transactions: Stellar's ledger 1 is made up, and nothing has it.
+    pub(crate) fn first_block(&self) -> u64 {
+        match &self.family {
+            Family::Evm => 0,
+            Family::Stellar(_) => 2,
+        }
+    }
+
+    /// Where its methods are answered.
+    pub(crate) fn rpc_path(&self) -> String {
+        match &self.family {
+            Family::Evm => format!("/{}", self.id),
+            Family::Stellar(_) => format!("/stellar/{}", self.name),
+        }
+    }
+
+    /// Whether this is a Stellar chain of the network with a name.
+    fn is_of_network(&self, name: &str) -> bool {
+        let stellar = self.stellar();
+        stellar.is_some_and(|stellar| stellar.network_name == name)
+    }
 }
 
 /// Whoever follows a chain. Nothing here waits.
@@ -137,13 +192,30 @@ impl Served {
         self.chains.iter()
     }
 
-    /// The chain with an id as callers write it: in decimal, and in no second spelling.
+    /// The chain with an id as callers write it: in decimal, and in no second spelling. Stellar chains
+    /// go by their names too: their ids are made up.
     pub(crate) fn find_named(&self, id: &str) -> Option<&Arc<ServedChain>> {
         let number = id
             .parse()
             .ok()
             .filter(|number: &u64| number.to_string() == id);
-        self.find(number?)
+        match number.and_then(|number| self.find(number)) {
+            None => self.find_stellar(id),
+            found => found,
+        }
+    }
+
+    /// The Stellar chain with a name; that of a chain goes before that of its network.
+    pub(crate) fn find_stellar(&self, name: &str) -> Option<&Arc<ServedChain>> {
+        let mut own = self.iter().filter(|chain| chain.name == name);
+        let own = own.find(|chain| chain.stellar().is_some());
+        own.or_else(|| self.iter().find(|chain| chain.is_of_network(name)))
+    }
+
+    /// The chain that callers of Stellar's methods name.
+    pub(crate) fn find_network(&self, name: &str) -> Option<&Arc<ServedChain>> {
+        let other = || self.iter().find(|chain| chain.name == name);
+        self.find_named(name).or_else(other)
     }
 
     pub(crate) fn find(&self, id: u64) -> Option<&Arc<ServedChain>> {

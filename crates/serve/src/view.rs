@@ -191,7 +191,8 @@ impl<'a> View<'a> {
     /// is in none of them.
     pub(crate) fn known_whole(&self, datasets: DatasetSet) -> Result<(), Fault> {
         self.known_head()?;
-        let mut next = 0;
+        let first = self.chain.first_block();
+        let mut next = first;
         let coverage = self.archive.iter();
         for (range, _) in coverage.flat_map(|archive| archive.coverage(datasets, None)) {
             if range.start <= next {
@@ -205,7 +206,7 @@ impl<'a> View<'a> {
         }
         let (missing, covered) = (
             BlockRange::new(next, end.max(next + 1)),
-            BlockRange::new(0, next),
+            BlockRange::new(first, next),
         );
         Err(ArchiveError::NotCovered { missing, covered }.into())
     }

@@ -8,9 +8,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use chronolith_model::{
-    Block, BlockClock, Cursor, Hash32, Log, LogFilter, Order, Select, TopicArity, Tx,
-};
+use chronolith_model::{Block, BlockClock, Cursor, Hash32, Log, LogFilter, Order, Select, Tx};
 
 /// All blocks of a chain, in order.
 #[derive(Clone, Debug, Default)]
@@ -49,11 +47,11 @@ impl Oracle {
     /// The wanted logs, each with the number of its block, and whether there are more behind the
     /// limit. A cursor's hash is not checked: what a stale cursor deserves is the caller's affair.
     #[must_use]
-    pub fn query(&self, filter: &LogFilter, arity: TopicArity) -> (Vec<(u64, Log)>, bool) {
+    pub fn query(&self, filter: &LogFilter) -> (Vec<(u64, Log)>, bool) {
         let mut wanted = Vec::new();
         for block in self.blocks().filter(|block| selects(filter, block)) {
             for log in &block.logs {
-                if admits(filter, arity, log) {
+                if filter.matches(log) {
                     wanted.push((block.clock.number, log.clone()));
                 }
             }
@@ -111,15 +109,6 @@ fn selects(filter: &LogFilter, block: &Block) -> bool {
         Select::Range(range) => range.contains(block.clock.number),
         Select::Block(hash) => block.clock.hash == *hash,
     }
-}
-
-fn admits(filter: &LogFilter, arity: TopicArity, log: &Log) -> bool {
-    let arity_fits = match arity {
-        TopicArity::AtLeast => true,
-        // A filter that says nothing about topics takes any number of them.
-        TopicArity::Exact => filter.topics.is_empty() || filter.topics.len() == log.topic_count(),
-    };
-    arity_fits && filter.matches(log)
 }
 
 fn is_behind(cursor: &Cursor, order: Order, number: u64, log: &Log) -> bool {

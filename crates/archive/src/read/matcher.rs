@@ -67,7 +67,7 @@ pub(crate) struct Matcher {
 }
 
 impl Matcher {
-    pub(crate) fn new(filter: &LogFilter, arity: TopicArity, limits: &QueryLimits) -> Result<Self> {
+    pub(crate) fn new(filter: &LogFilter, limits: &QueryLimits) -> Result<Self> {
         if filter.topics.len() > TOPICS_MAX {
             let message = format!(
                 "too many topic positions (got={}, max=4)",
@@ -84,7 +84,7 @@ impl Matcher {
         let mut matcher = Self {
             emitters,
             topics,
-            arity,
+            arity: filter.arity,
             clauses: Vec::new(),
             matches_nothing: false,
         };
@@ -125,13 +125,12 @@ impl Matcher {
         }
         // The number of topics narrows little, so it is looked up only where nothing else is.
         let positions = self.topics.len();
-        if clauses.is_empty() && positions > 0 {
-            let most = if self.arity == TopicArity::Exact {
-                positions
-            } else {
-                TOPICS_MAX
-            };
-            clauses.push((positions..=most).map(Term::topic_count).collect());
+        let counts = match self.arity {
+            TopicArity::AtLeast => positions..=TOPICS_MAX,
+            TopicArity::Exact => positions..=positions,
+        };
+        if clauses.is_empty() && counts != (0..=TOPICS_MAX) {
+            clauses.push(counts.map(Term::topic_count).collect());
         }
         self.clauses = clauses;
         Ok(())
@@ -139,11 +138,7 @@ impl Matcher {
 
     /// Whether the log is wanted: the exact check behind every index.
     pub(crate) fn matches(&self, log: &Log) -> bool {
-        let positions = self.topics.len();
-        let count_fits = match self.arity {
-            TopicArity::AtLeast => positions <= log.topic_count(),
-            TopicArity::Exact => positions == 0 || positions == log.topic_count(),
-        };
+        let count_fits = self.arity.admits(self.topics.len(), log.topic_count());
         let admits = |values: &Option<Values>, value: &[u8]| {
             values.as_ref().is_none_or(|values| values.admits(value))
         };

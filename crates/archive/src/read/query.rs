@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use chronolith_model::{
-    BlockRange, BlockRef, Cursor, Dataset, DatasetSet, Log, LogFilter, Order, Select, TopicArity,
-    Verification,
+    BlockRange, BlockRef, Cursor, Dataset, DatasetSet, Log, LogFilter, Order, Select, Verification,
 };
 use futures::stream::{self, StreamExt, TryStreamExt};
 use tokio::time::Instant;
@@ -96,11 +95,10 @@ pub(crate) async fn query(
     objects: &Objects,
     snapshot: &Snapshot,
     filter: &LogFilter,
-    arity: TopicArity,
     limits: &QueryLimits,
 ) -> Result<LogPage> {
     let range = resolve(objects, snapshot, filter).await?;
-    let matcher = Matcher::new(filter, arity, limits)?;
+    let matcher = Matcher::new(filter, limits)?;
     if filter.limit == Some(0) {
         return Err(Error::Invalid("limit must be at least 1".to_owned()));
     }

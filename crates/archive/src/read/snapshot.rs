@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use chronolith_model::{BlockRange, BlockRef, Dataset, DatasetSet, LogFilter, Scope, Verification};
 use chronolith_store::Version;
 
+use super::run_set::RunSet;
 use crate::catalog::{Catalog, PackEntry, SegmentEntry, order};
 use crate::error::{Error, Result};
 use crate::state::State;
@@ -17,6 +18,8 @@ pub(crate) struct Snapshot {
     pub(crate) catalog: Arc<Catalog>,
     /// Sealed segments and batches, by their first block.
     pub(crate) segments: Vec<Arc<SegmentEntry>>,
+    /// The runs, ready to be looked into.
+    pub(crate) runs: RunSet,
     /// Blocks of the widest segment: how far to the left of a block its segments can begin.
     widest: u64,
     /// What [`Self::clock_runs`] gives, once it was asked for.
@@ -79,6 +82,7 @@ impl Snapshot {
         Self {
             version,
             clock_runs: OnceLock::new(),
+            runs: RunSet::new(&catalog.runs),
             without_hashes,
             without_tx_hashes: without_hashes.or(partial.map(|entry| entry.facts.range)),
             widest: segments

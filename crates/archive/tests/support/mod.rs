@@ -9,9 +9,7 @@
 use std::sync::Arc;
 
 use chronolith_archive::{Archive, LogPage, Provenance, Settings};
-use chronolith_model::{
-    Block, BlockRange, ChainId, ChainProfile, Dataset, DatasetSet, LogFilter, TopicArity,
-};
+use chronolith_model::{Block, BlockRange, ChainId, ChainProfile, Dataset, DatasetSet, LogFilter};
 use chronolith_sim::{ChainSpec, Oracle, SimChain};
 use chronolith_store::{BlobStore, MemoryBlobs, MemoryMeta, MetaStore, TakeOver};
 
@@ -67,10 +65,7 @@ pub fn tiny_settings() -> Settings {
 
 /// The simulated tiny chains use emitters and topics of any length.
 pub fn any_profile() -> ChainProfile {
-    ChainProfile {
-        topic_arity: TopicArity::AtLeast,
-        ..ChainProfile::STELLAR
-    }
+    ChainProfile::STELLAR
 }
 
 pub fn tiny_chain(seed: u64) -> SimChain {
@@ -100,8 +95,8 @@ pub async fn ingest(archive: &Archive, chain: &SimChain, range: BlockRange, size
 }
 
 /// The answer must be the oracle's, log for log, with everything around each log.
-pub fn assert_answers(page: &LogPage, oracle: &Oracle, filter: &LogFilter, arity: TopicArity) {
-    let (expected, has_more) = oracle.query(filter, arity);
+pub fn assert_answers(page: &LogPage, oracle: &Oracle, filter: &LogFilter) {
+    let (expected, has_more) = oracle.query(filter);
     let got: Vec<_> = page
         .logs
         .iter()

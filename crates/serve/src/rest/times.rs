@@ -1,5 +1,7 @@
 //! `/v1/chains/{id}/block/{direction}/{time}` and `/v1/blocks/by-time`.
 
+use std::borrow::Cow;
+
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
@@ -107,11 +109,29 @@ struct Many {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Item {
-    chain_id: u64,
+    chain_id: ChainName,
     time: Value,
     direction: String,
     #[serde(default)]
     inclusive: bool,
+}
+
+/// A chain's id. Stellar chains have names too: their ids are made up, and too large for programs that
+/// count in floating point.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ChainName {
+    Id(u64),
+    Name(String),
+}
+
+impl ChainName {
+    fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Id(id) => id.to_string().into(),
+            Self::Name(name) => name.into(),
+        }
+    }
 }
 
 pub(crate) async fn many(
@@ -150,7 +170,7 @@ async fn told(context: &Context, item: &Item) -> Value {
     };
     let looked_up = async {
         let asked = Asked::new(&item.direction, &time, item.inclusive)?;
-        look_up(chain(context, &item.chain_id.to_string())?, &asked).await
+        look_up(chain(context, &item.chain_id.text())?, &asked).await
     };
     looked_up.await.unwrap_or_else(|error| error.as_json())
 }

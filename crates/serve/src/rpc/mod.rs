@@ -1,4 +1,5 @@
-//! JSON-RPC as nodes speak it: `POST /{chainId}`, one call or a batch.
+//! JSON-RPC as nodes speak it, one call or a batch: Ethereum's at `POST /{chainId}`, Stellar's at
+//! `POST /stellar/{network}`.
 //!
 //! Requests are parsed no further than they are looked at, answers are written by hand, and large ones
 //! are encoded while they are sent.
@@ -9,7 +10,7 @@ mod logs;
 mod ours;
 mod reply;
 mod tags;
-mod wire;
+pub(crate) mod wire;
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -23,14 +24,16 @@ use serde_json::value::RawValue;
 
 use crate::context::Context;
 use crate::served::ServedChain;
+use crate::stellar;
 use crate::view::View;
 pub(crate) use error::RpcError;
 pub(crate) use logs::{about, range_between};
 pub(crate) use reply::Answer;
 use reply::Reply;
 pub(crate) use wire::Object;
+use wire::Params;
+pub(crate) use wire::Request;
 pub(crate) use wire::{BlockTag, Fixed};
-use wire::{Params, Request};
 
 /// How much longer than a query a call may take.
 const GRACE: Duration = Duration::from_secs(2);
@@ -38,16 +41,68 @@ const GRACE: Duration = Duration::from_secs(2);
 /// An id is sent back as it came: it need not be long.
 const ID_BYTES_MAX: usize = 256;
 
-/// Answers a body of one call or many.
+/// Whose methods are answered at a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Dialect {
+    Ethereum,
+    Stellar,
+}
+
+/// A chain, and whose methods it is asked with.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    chain: &'a ServedChain,
+    dialect: Dialect,
+}
+
+/// Answers calls of Ethereum's methods.
 pub(crate) async fn serve(
     State(context): State<Context>,
     chain: Result<Path<String>, PathRejection>,
     body: Body,
 ) -> Response {
-    // A name that is not even text is that of no chain.
-    let chain = chain.map_or_else(|_| char::REPLACEMENT_CHARACTER.into(), |Path(chain)| chain);
-    let Some(chain) = context.served.find_named(&chain) else {
-        let shown: String = chain.chars().take(40).collect();
+    let (name, dialect) = (name_in(chain), Dialect::Ethereum);
+    let chain = context.served.find_named(&name);
+    serve_chain(
+        &context,
+        (&name, chain.map(|chain| &**chain)),
+        dialect,
+        body,
+    )
+    .await
+}
+
+/// Answers calls of Stellar's methods.
+pub(crate) async fn serve_stellar(
+    State(context): State<Context>,
+    network: Result<Path<String>, PathRejection>,
+    body: Body,
+) -> Response {
+    let (name, dialect) = (name_in(network), Dialect::Stellar);
+    let chain = context.served.find_network(&name);
+    serve_chain(
+        &context,
+        (&name, chain.map(|chain| &**chain)),
+        dialect,
+        body,
+    )
+    .await
+}
+
+/// A name that is not even text is that of no chain.
+fn name_in(path: Result<Path<String>, PathRejection>) -> String {
+    path.map_or_else(|_| char::REPLACEMENT_CHARACTER.into(), |Path(name)| name)
+}
+
+/// Answers a body of one call or many.
+async fn serve_chain(
+    context: &Context,
+    (name, chain): (&str, Option<&ServedChain>),
+    dialect: Dialect,
+    body: Body,
+) -> Response {
+    let Some(chain) = chain else {
+        let shown: String = name.chars().take(40).collect();
         let error = RpcError::new(
             error::SERVER,
             format!("chain {shown} is not served here: GET /v1/chains lists those that are"),
@@ -62,14 +117,14 @@ pub(crate) async fn serve(
             return (status, reply::one(refused)).into_response();
         }
     };
-    let bytes = &body.bytes;
+    let (bytes, asked) = (&body.bytes, Asked { chain, dialect });
     match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'[') => batch(&context, chain, bytes).await,
-        _ => single(&context, chain, bytes).await,
+        Some(b'[') => batch(context, asked, bytes).await,
+        _ => single(context, asked, bytes).await,
     }
 }
 
-async fn single(context: &Context, chain: &ServedChain, body: &[u8]) -> Response {
+async fn single(context: &Context, asked: Asked<'_>, body: &[u8]) -> Response {
     let raw: &RawValue = match serde_json::from_slice(body) {
         Ok(raw) => raw,
         Err(error) => {
@@ -78,13 +133,13 @@ async fn single(context: &Context, chain: &ServedChain, body: &[u8]) -> Response
                 .into_response();
         }
     };
-    match call(context, chain, raw).await {
+    match call(context, asked, raw).await {
         Some(answer) => reply::one(answer).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
     }
 }
 
-async fn batch(context: &Context, chain: &ServedChain, body: &[u8]) -> Response {
+async fn batch(context: &Context, asked: Asked<'_>, body: &[u8]) -> Response {
     let refused = |code, message: String| {
         let refused = Reply::refused(RpcError::new(code, message));
         reply::one(refused).into_response()
@@ -110,7 +165,7 @@ async fn batch(context: &Context, chain: &ServedChain, body: &[u8]) -> Response 
             () => "",
         };
         let answer = match full {
-            "" => call(context, chain, raw).await,
+            "" => call(context, asked, raw).await,
             full => refuse(raw, full),
         };
         let Some(answer) = answer else {
@@ -134,7 +189,7 @@ fn refuse(raw: &RawValue, full: &str) -> Option<Reply> {
 }
 
 /// Answers one call; a notification is not answered.
-async fn call(context: &Context, chain: &ServedChain, raw: &RawValue) -> Option<Reply> {
+async fn call(context: &Context, asked: Asked<'_>, raw: &RawValue) -> Option<Reply> {
     let request = match serde_json::from_str::<Object<Request<'_>>>(raw.get()) {
         Ok(Object(request)) => request,
         Err(error) => return Some(Reply::refused(no_request(&error.to_string()))),
@@ -154,7 +209,7 @@ async fn call(context: &Context, chain: &ServedChain, raw: &RawValue) -> Option<
     let began = Instant::now();
     // A query ends by itself before this, and then names a range that works.
     let deadline = context.limits.timeout + GRACE;
-    let outcome = match tokio::time::timeout(deadline, answer(context, chain, &request)).await {
+    let outcome = match tokio::time::timeout(deadline, answer(context, asked, &request)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(RpcError::new(
             error::LIMIT,
@@ -162,7 +217,12 @@ async fn call(context: &Context, chain: &ServedChain, raw: &RawValue) -> Option<
         )),
     };
     let meters = &context.meters;
-    meters.call(chain.id, &request.method, outcome.is_ok(), began.elapsed());
+    meters.call(
+        asked.chain.id,
+        &request.method,
+        outcome.is_ok(),
+        began.elapsed(),
+    );
     Some(Reply::new(id, outcome).held_by(context).await)
 }
 
@@ -212,9 +272,15 @@ const WITHOUT_PARAMS: [&str; 7] = [
 /// Answers from one view; where that may be another answer in a moment, once more from a newer one.
 async fn answer(
     context: &Context,
-    chain: &ServedChain,
+    asked: Asked<'_>,
     request: &Request<'_>,
 ) -> Result<Answer, RpcError> {
+    let chain = asked.chain;
+    match (asked.dialect, chain.stellar()) {
+        (Dialect::Ethereum, None) => {}
+        (Dialect::Stellar, Some(_)) => return stellar::answer(context, chain, request).await,
+        _ => return Err(elsewhere(asked)),
+    }
     if WITHOUT_PARAMS.contains(&&*request.method) {
         Params::read(request.params, 0)?;
     }
@@ -229,6 +295,17 @@ async fn answer(
         },
         answered => answered,
     }
+}
+
+/// The chain is of the other family: its methods are answered at another place.
+fn elsewhere(asked: Asked<'_>) -> RpcError {
+    let (name, path) = (&asked.chain.name, asked.chain.rpc_path());
+    let theirs = match asked.dialect {
+        Dialect::Ethereum => "a Stellar network",
+        Dialect::Stellar => "a chain of Ethereum's family",
+    };
+    let message = format!("{name} is {theirs}: its methods are answered at POST {path}");
+    RpcError::new(error::NO_SUCH_METHOD, message)
 }
 
 /// What needs no look at the chain.

@@ -6,13 +6,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::error::RpcError;
 use crate::context::Context;
 use crate::encode;
-use crate::pieces::{LogsAnswer, Pieces};
+use crate::pieces::{BytesAnswer, LogsAnswer, Pieces};
 
 /// A result.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Json(Vec<u8>),
     Logs(LogsAnswer),
+    Bytes(BytesAnswer),
 }
 
 impl Answer {
@@ -35,6 +36,7 @@ impl Answer {
         match self {
             Self::Json(json) => json.len(),
             Self::Logs(answer) => answer.size(),
+            Self::Bytes(answer) => answer.size(),
         }
     }
 }
@@ -58,8 +60,8 @@ impl Reply {
 
     /// Counts the memory of a large answer until it was read. Logs are counted where they are found.
     pub(crate) async fn held_by(mut self, context: &Context) -> Self {
-        if let Ok(Answer::Json(json)) = &self.outcome {
-            match context.hold(json.len()).await {
+        if let Ok(answer @ (Answer::Json(_) | Answer::Bytes(_))) = &self.outcome {
+            match context.hold(answer.size()).await {
                 Ok(held) => self.held = held,
                 Err(fault) => self.outcome = Err(fault.into()),
             }
@@ -90,6 +92,7 @@ impl Reply {
                 match answer {
                     Answer::Json(json) => out.text(&json),
                     Answer::Logs(logs) => out.logs(logs),
+                    Answer::Bytes(bytes) => out.bytes(bytes),
                 }
             }
             Err(error) => {

@@ -1,6 +1,6 @@
 //! Each class is what its name says, on a short chain, with the oracle as the judge.
 
-use chronolith_model::{Select, TopicArity};
+use chronolith_model::Select;
 
 use super::*;
 use crate::{ChainSpec, Oracle};
@@ -41,7 +41,7 @@ fn classes_find_what_they_are_named_after() {
                 limit: None,
                 ..filter
             };
-            let found = oracle.query(&unlimited, TopicArity::AtLeast).0.len();
+            let found = oracle.query(&unlimited).0.len();
             let permille = found * 1_000 / total;
             let fits = match class {
                 QueryClass::Absent => found == 0,

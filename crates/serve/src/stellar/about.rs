@@ -1,0 +1,99 @@
+//! What is said of the node and its network.
+
+use chronolith_archive::{LedgerPhase, RangeReport, TxHashPhase};
+use serde_json::{Value, json};
+
+use super::bounds::Bounds;
+use super::ledgers::protocol;
+use crate::context::Context;
+use crate::rpc::error::INTERNAL;
+use crate::rpc::{Answer, RpcError};
+use crate::served::StellarChain;
+use crate::view::View;
+
+/// A newest ledger that is older than this is no longer news.
+const LATENCY_SECONDS_MAX: u64 = 30;
+
+pub(super) async fn health(context: &Context, view: &View<'_>) -> Result<Answer, RpcError> {
+    if view.head().is_none() {
+        let message = "data stores are not initialized: no ledger is indexed yet";
+        return Err(RpcError::new(INTERNAL, message));
+    }
+    let bounds = Bounds::of(view).await?;
+    let latency = (context.clock)().saturating_sub(bounds.latest_time);
+    if latency > LATENCY_SECONDS_MAX {
+        let message = format!(
+            "latency ({latency}s) since last known ledger closed is too high (>{LATENCY_SECONDS_MAX}s)"
+        );
+        return Err(RpcError::new(INTERNAL, message));
+    }
+    Ok(Answer::json(&json!({
+        "status": "healthy",
+        "latestLedger": bounds.latest,
+        "latestLedgerCloseTime": bounds.latest_time,
+        "oldestLedger": bounds.oldest,
+        "oldestLedgerCloseTime": bounds.oldest_time,
+        "ledgerRetentionWindow": bounds.latest - bounds.oldest + 1,
+    })))
+}
+
+pub(super) async fn network(view: &View<'_>) -> Result<Answer, RpcError> {
+    let stellar = of(view)?;
+    let mut network = json!({
+        "passphrase": stellar.network.passphrase(),
+        "protocolVersion": protocol(view).await?,
+    });
+    if let (Some(url), Some(fields)) = (&stellar.friendbot_url, network.as_object_mut()) {
+        fields.insert("friendbotUrl".to_owned(), url.clone().into());
+    }
+    Ok(Answer::json(&network))
+}
+
+pub(super) async fn version(view: &View<'_>) -> Result<Answer, RpcError> {
+    let protocol = match view.head() {
+        Some(_) => protocol(view).await?,
+        None => 0,
+    };
+    // Which core wrote the ledgers, they do not say.
+    Ok(Answer::json(&json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "commitHash": "",
+        "buildTimestamp": "",
+        "captiveCoreVersion": "",
+        "protocolVersion": protocol,
+    })))
+}
+
+pub(super) async fn status(view: &View<'_>) -> Result<Answer, RpcError> {
+    let ranges = match &view.archive {
+        Some(archive) => archive.ranges().await,
+        None => Vec::new(),
+    };
+    Ok(Answer::json(&json!({
+        "mode": of(view)?.mode,
+        "last_ledger": view.head().map(|head| head.number),
+        "ranges": ranges.iter().map(range).collect::<Vec<_>>(),
+    })))
+}
+
+/// A range in the words of its document. Where objects lie is for operators.
+fn range(range: &RangeReport) -> Value {
+    json!({
+        "range_id": range.id,
+        "state": range.state.name(),
+        "start_ledger": range.first,
+        "end_ledger": range.last,
+        "last_committed_ledger": range.last_committed,
+        "count": range.blocks,
+        "ledger_phase": range.ledger.map(LedgerPhase::name),
+        "txhash_phase": range.txhash.map(TxHashPhase::name),
+        "created_at": range.created_at,
+        "completed_at": range.completed_at,
+        "error": range.failure.as_ref().map(|failure| &failure.cause),
+    })
+}
+
+fn of<'a>(view: &'a View<'_>) -> Result<&'a StellarChain, RpcError> {
+    let other = || RpcError::new(INTERNAL, "not a Stellar network: please report it");
+    view.chain.stellar().ok_or_else(other)
+}

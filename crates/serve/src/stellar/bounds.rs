@@ -1,0 +1,79 @@
+//! Which ledgers there are: stands in every answer, and in the refusal of what lies outside.
+
+use std::io::Write as _;
+
+use crate::rpc::RpcError;
+use crate::view::View;
+
+/// The oldest and the newest ledger. Between them none is missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Bounds {
+    pub(super) oldest: u64,
+    pub(super) oldest_time: u64,
+    pub(super) latest: u64,
+    pub(super) latest_time: u64,
+}
+
+/// How an answer spells the times.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Times {
+    /// `latestLedgerCloseTime`, as text.
+    Text,
+    /// `latestLedgerCloseTime`, as number.
+    Number,
+    /// `latestLedgerCloseTimestamp`, as number.
+    Timestamp,
+}
+
+impl Bounds {
+    pub(super) async fn of(view: &View<'_>) -> Result<Self, RpcError> {
+        let latest = view.known_head()?.number;
+        let oldest = oldest(view, latest);
+        let lost = || super::unreadable(oldest, "it has no clock");
+        let oldest_time = view.clock(oldest).await?.ok_or_else(lost)?.timestamp;
+        let latest_time = view.head_timestamp().unwrap_or(oldest_time);
+        Ok(Self {
+            oldest,
+            oldest_time,
+            latest,
+            latest_time,
+        })
+    }
+
+    /// What is said to whoever asks for something outside.
+    pub(super) fn refusal(&self, what: &str) -> String {
+        let Self { oldest, latest, .. } = self;
+        format!(
+            "{what} must be between the oldest ledger: {oldest} and the latest ledger: {latest} for this rpc instance"
+        )
+    }
+
+    /// Appends the fields, a comma before the first.
+    pub(super) fn write(&self, out: &mut Vec<u8>, times: Times) {
+        let (quote, name) = match times {
+            Times::Text => ("\"", "CloseTime"),
+            Times::Number => ("", "CloseTime"),
+            Times::Timestamp => ("", "CloseTimestamp"),
+        };
+        let ends = [
+            ("latestLedger", self.latest, self.latest_time),
+            ("oldestLedger", self.oldest, self.oldest_time),
+        ];
+        for (ledger, number, time) in ends {
+            // Writing to memory does not fail.
+            let _ = write!(
+                out,
+                ",\"{ledger}\":{number},\"{ledger}{name}\":{quote}{time}{quote}"
+            );
+        }
+    }
+}
+
+/// The first ledger from which on none is missing, up to the newest.
+fn oldest(view: &View<'_>, latest: u64) -> u64 {
+    let in_tail = view.tail_range().start;
+    let archive = view.archive.as_ref();
+    let head = archive.and_then(|archive| Some((archive, archive.head()?)));
+    let archived = head.and_then(|(archive, head)| archive.covered_around(head.number));
+    archived.map_or(in_tail, |range| range.start).min(latest)
+}

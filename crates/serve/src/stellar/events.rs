@@ -1,0 +1,189 @@
+//! `getEvents`: pages in the order of event ids.
+
+use std::io::Write as _;
+use std::time::Instant;
+
+use chronolith_model::BlockRange;
+use chronolith_stellar::EventId;
+use stellar_strkey::Contract;
+use stellar_xdr::ScVal;
+
+use super::bounds::{Bounds, Times};
+use super::filter::{Filters, kind_name};
+use super::scan::{Event, Scan, is_too_large, smaller};
+use super::wire::{AskedEvents, Format};
+use super::{unreadable, xdr};
+use crate::context::Context;
+use crate::rest::chains::utc;
+use crate::rpc::error::INVALID_REQUEST;
+use crate::rpc::{Answer, RpcError};
+use crate::view::View;
+
+/// Ledgers that a call looks through.
+const LEDGERS_MAX: u64 = 10_000;
+/// What is asked of the archive at a time: a little more than is wanted, for the last ledger that it
+/// touches is rarely whole, and never everything.
+const PAGE_MORE: usize = 32;
+const PAGE_MAX: usize = 4_096;
+
+/// A call that makes sense.
+struct Wanted {
+    filters: Filters,
+    limit: usize,
+    format: Format,
+    range: BlockRange,
+    behind: Option<EventId>,
+}
+
+impl Wanted {
+    fn read(asked: &AskedEvents, bounds: &Bounds) -> Result<Self, RpcError> {
+        let format = asked.xdr_format.known().map_err(RpcError::params)?;
+        let (from, to) = (
+            asked.start_ledger.unwrap_or(0),
+            asked.end_ledger.unwrap_or(0),
+        );
+        let behind = match asked.cursor() {
+            Some(_) if from != 0 || to != 0 => {
+                let message = "ledger ranges and cursor cannot both be set";
+                return Err(RpcError::params(message));
+            }
+            Some(cursor) => Some(cursor.parse::<EventId>().map_err(|error| {
+                let shown: String = cursor.chars().take(40).collect();
+                RpcError::params(format!("cursor ('{shown}'): {error}"))
+            })?),
+            None if from == 0 => return Err(RpcError::params("startLedger must be positive")),
+            None => None,
+        };
+        let limit = asked.limit().map_err(RpcError::params)?;
+        let filters = Filters::read(asked.filters.as_deref().unwrap_or_default());
+        let filters = filters.map_err(RpcError::params)?;
+        let start = behind.map_or(u64::from(from), |behind| behind.place.ledger.into());
+        if to != 0 && u64::from(to) < start {
+            return Err(RpcError::params("endLedger must not be before startLedger"));
+        }
+        if start == 0 || start > bounds.latest {
+            let Bounds { oldest, latest, .. } = bounds;
+            let message =
+                format!("startLedger must be within the ledger range: {oldest} - {latest}");
+            return Err(RpcError::new(INVALID_REQUEST, message));
+        }
+        let mut end = start.saturating_add(LEDGERS_MAX).min(bounds.latest + 1);
+        if to != 0 {
+            end = end.min(to.into());
+        }
+        Ok(Self {
+            filters,
+            limit,
+            format,
+            range: BlockRange::new(start, end),
+            behind,
+        })
+    }
+
+    /// The events of the page, and the ledger up to which there are no others.
+    async fn find(
+        &self,
+        context: &Context,
+        view: &View<'_>,
+    ) -> Result<(Vec<Event>, u64), RpcError> {
+        let (began, patience) = (Instant::now(), context.limits.timeout / 2);
+        let page = (self.limit * 2 + PAGE_MORE).min(PAGE_MAX);
+        let mut range = self.range;
+        let begin = |range| Scan::new((context, view), &self.filters, (range, self.behind), page);
+        let (mut scan, mut events) = (begin(range), Vec::new());
+        while scan.through() < range.end && events.len() < self.limit {
+            let has_some = scan.through() > range.start;
+            // Whoever asks goes on from where this page ends.
+            if has_some && began.elapsed() > patience {
+                break;
+            }
+            match scan.step().await {
+                Ok(found) => events.extend(found),
+                Err(fault) if is_too_large(&fault) && has_some => break,
+                Err(fault) => {
+                    range = smaller(&fault, range).ok_or(fault)?;
+                    (scan, events) = (begin(range), Vec::new());
+                }
+            }
+        }
+        Ok((events, scan.through()))
+    }
+}
+
+pub(super) async fn page(
+    context: &Context,
+    view: &View<'_>,
+    asked: AskedEvents,
+) -> Result<Answer, RpcError> {
+    let bounds = Bounds::of(view).await?;
+    let wanted = Wanted::read(&asked, &bounds)?;
+    let (mut events, through) = wanted.find(context, view).await?;
+    let mut is_full = events.len() >= wanted.limit;
+    events.truncate(wanted.limit);
+    let mut out = b"{\"events\":[".to_vec();
+    let mut last = None;
+    for event in &events {
+        let number = event.record.block.number;
+        if last.is_some() {
+            // One event is always answered.
+            if out.len() + event.record.log.byte_len() * 2 > context.limits.answer_bytes {
+                is_full = true;
+                break;
+            }
+            out.push(b',');
+        }
+        write_event(&mut out, event, wanted.format).map_err(|why| unreadable(number, why))?;
+        last = Some(event.id);
+    }
+    let end = u32::try_from(through.saturating_sub(1)).unwrap_or(u32::MAX);
+    let end = Some(EventId::last_of(end)).max(wanted.behind);
+    let cursor = last.filter(|_| is_full).or(end);
+    out.extend_from_slice(b"],\"cursor\":\"");
+    let _ = write!(
+        out,
+        "{}\"",
+        cursor.map_or(String::new(), |id| id.to_string())
+    );
+    bounds.write(&mut out, Times::Text);
+    out.push(b'}');
+    Ok(Answer::Json(out))
+}
+
+fn write_event(out: &mut Vec<u8>, event: &Event, format: Format) -> Result<(), String> {
+    let (record, log) = (&event.record, &event.record.log);
+    let contract = match <[u8; 32]>::try_from(log.emitter()) {
+        Ok(id) => Contract(id).to_string().as_str().to_owned(),
+        Err(_) => String::new(),
+    };
+    let closed = utc(record.timestamp).unwrap_or_default();
+    // Writing to memory does not fail.
+    let _ = write!(
+        out,
+        "{{\"type\":\"{}\",\"ledger\":{},\"ledgerClosedAt\":\"{closed}\",\"contractId\":\"{contract}\",\"id\":\"{}\"",
+        kind_name(log.kind()),
+        record.block.number,
+        event.id,
+    );
+    let _ = write!(
+        out,
+        ",\"operationIndex\":{},\"transactionIndex\":{},\"txHash\":\"{}\",\"inSuccessfulContractCall\":{}",
+        event.id.place.operation,
+        event.id.place.tx,
+        const_hex::encode(record.tx_hash.0),
+        event.place.successful,
+    );
+    let more = event.place.more_topics.iter().map(|topic| &**topic);
+    let topics = log.topics().chain(more);
+    let (topic, value) = match format {
+        Format::Base64 => ("topic", "value"),
+        Format::Json => ("topicJson", "valueJson"),
+    };
+    if log.topic_count() > 0 {
+        let _ = write!(out, ",\"{topic}\":");
+        xdr::list::<ScVal>(out, topics, format)?;
+    }
+    let _ = write!(out, ",\"{value}\":");
+    xdr::value::<ScVal>(out, log.data(), format)?;
+    out.push(b'}');
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! Whole ledgers: `getLatestLedger` and `getLedgers`.
+
+use std::io::Write as _;
+
+use bytes::Bytes;
+use chronolith_archive::Pinned;
+use chronolith_model::{BlockClock, Dataset, Payload};
+use chronolith_stellar::{join, skeleton_header};
+use stellar_xdr::{LedgerCloseMeta, LedgerHeader, LedgerHeaderHistoryEntry};
+
+use super::bounds::{Bounds, Times};
+use super::wire::{AskedLatest, AskedPage, Format, From};
+use super::{unreadable, xdr};
+use crate::context::Context;
+use crate::fault::Fault;
+use crate::pieces::BytesAnswer;
+use crate::rpc::error::PRUNED;
+use crate::rpc::{Answer, RpcError};
+use crate::view::{Place, View};
+
+/// A ledger as it is kept.
+pub(super) struct Kept {
+    clock: BlockClock,
+    /// XDR of its LedgerHeaderHistoryEntry.
+    header: Bytes,
+    /// XDR of its LedgerCloseMeta.
+    raw: Bytes,
+}
+
+impl Kept {
+    async fn read(view: &View<'_>, number: u64) -> Result<Option<Self>, RpcError> {
+        let Some(clock) = view.clock(number).await? else {
+            return Ok(None);
+        };
+        let payload = payload(view, number).await?;
+        let skeleton = payload.header.ok_or(Fault::NotKept(Dataset::Headers))?;
+        let bodies = payload
+            .bodies
+            .ok_or(Fault::NotKept(Dataset::Transactions))?;
+        let wrong = |fault| unreadable(number, fault);
+        Ok(Some(Self {
+            clock,
+            header: skeleton_header(&skeleton).map_err(wrong)?,
+            raw: join(&skeleton, &bodies).map_err(wrong)?,
+        }))
+    }
+}
+
+async fn payload(view: &View<'_>, number: u64) -> Result<Payload, Fault> {
+    match view.place(number)? {
+        Some(Place::Tail(block)) => Ok(block.payload.clone()),
+        Some(Place::Archive(archive)) => both(archive, number).await,
+        None => Ok(Payload::default()),
+    }
+}
+
+async fn both(archive: &Pinned, number: u64) -> Result<Payload, Fault> {
+    let mut payload = archive.payload(number, Dataset::Transactions).await?;
+    if payload.header.is_none() {
+        payload.header = Some(archive.header(number).await?);
+    }
+    Ok(payload)
+}
+
+/// The header of the newest ledger: XDR of a LedgerHeaderHistoryEntry.
+async fn newest_header(view: &View<'_>) -> Result<Bytes, RpcError> {
+    let number = view.known_head()?.number;
+    let skeleton = match view.place(number)? {
+        Some(Place::Tail(block)) => block.payload.header.clone(),
+        Some(Place::Archive(archive)) => Some(archive.header(number).await?),
+        None => None,
+    };
+    let skeleton = skeleton.ok_or(Fault::NotKept(Dataset::Headers))?;
+    skeleton_header(&skeleton).map_err(|fault| unreadable(number, fault))
+}
+
+/// The version of the protocol at the newest ledger.
+pub(super) async fn protocol(view: &View<'_>) -> Result<u32, RpcError> {
+    Ok(protocol_in(&newest_header(view).await?))
+}
+
+/// A header follows its hash, and begins with the version.
+fn protocol_in(header: &[u8]) -> u32 {
+    let version = header.get(32..36).and_then(<[u8]>::first_chunk::<4>);
+    version.map_or(0, |version| u32::from_be_bytes(*version))
+}
+
+/// A LedgerHeader without the hash before it and the empty extension behind it.
+fn bare(header: &Bytes) -> Bytes {
+    let end = header.len().saturating_sub(4);
+    header.slice(32.min(end)..end)
+}
+
+pub(super) async fn latest(view: &View<'_>, asked: AskedLatest) -> Result<Answer, RpcError> {
+    let format = asked.xdr_format.known().map_err(RpcError::params)?;
+    let number = view.known_head()?.number;
+    let kept = Kept::read(view, number).await?;
+    let kept = kept.ok_or_else(|| unreadable(number, "it is the newest, and is not there"))?;
+    let mut out = BytesAnswer::default();
+    let Kept { clock, header, raw } = kept;
+    // Writing to memory does not fail.
+    let _ = write!(
+        out.text,
+        "{{\"id\":\"{}\",\"protocolVersion\":{},\"sequence\":{},\"closeTime\":\"{}\"",
+        const_hex::encode(clock.hash.0),
+        protocol_in(&header),
+        clock.number,
+        clock.timestamp,
+    );
+    xdr::name(&mut out.text, "header", format);
+    let wrong = |why| unreadable(number, why);
+    xdr::value::<LedgerHeader>(&mut out.text, &bare(&header), format).map_err(wrong)?;
+    write_meta(&mut out, raw, format).map_err(wrong)?;
+    out.text.push(b'}');
+    Ok(Answer::Bytes(out))
+}
+
+fn write_meta(out: &mut BytesAnswer, raw: Bytes, format: Format) -> Result<(), String> {
+    xdr::name(&mut out.text, "metadata", format);
+    match format {
+        Format::Json => xdr::json::<LedgerCloseMeta>(&mut out.text, &raw),
+        Format::Base64 => {
+            out.text.push(b'"');
+            out.base64(raw);
+            out.text.push(b'"');
+            Ok(())
+        }
+    }
+}
+
+fn write_ledger(out: &mut BytesAnswer, kept: Kept, format: Format) -> Result<(), String> {
+    let Kept { clock, header, raw } = kept;
+    // Writing to memory does not fail.
+    let _ = write!(
+        out.text,
+        "{{\"hash\":\"{}\",\"sequence\":{},\"ledgerCloseTime\":\"{}\"",
+        const_hex::encode(clock.hash.0),
+        clock.number,
+        clock.timestamp,
+    );
+    xdr::name(&mut out.text, "header", format);
+    xdr::value::<LedgerHeaderHistoryEntry>(&mut out.text, &header, format)?;
+    write_meta(out, raw, format)?;
+    out.text.push(b'}');
+    Ok(())
+}
+
+/// A page ends early where the next ledger would make it too large; one ledger is always answered.
+pub(super) async fn page(
+    context: &Context,
+    view: &View<'_>,
+    asked: AskedPage,
+) -> Result<Answer, RpcError> {
+    let bounds = Bounds::of(view).await?;
+    let (from, limit, format) = asked.checked(&bounds)?;
+    let start = match from {
+        From::Ledger(start) => start,
+        From::Cursor(cursor) => behind(&cursor, &bounds)?,
+    };
+    let mut out = BytesAnswer::default();
+    out.text.extend_from_slice(b"{\"ledgers\":[");
+    let mut last = start - 1;
+    for number in start..start.saturating_add(limit as u64).min(bounds.latest + 1) {
+        let kept = match Kept::read(view, number).await {
+            Ok(Some(kept)) => kept,
+            Ok(None) => break,
+            // The next page begins with what is lacking, and says so.
+            Err(error) if error.code == PRUNED && last >= start => break,
+            Err(error) => return Err(error),
+        };
+        let size = kept.raw.len().div_ceil(3) * 4;
+        let is_full = out.size() + size > context.limits.answer_bytes;
+        if last >= start && is_full {
+            break;
+        }
+        if last >= start {
+            out.text.push(b',');
+        }
+        write_ledger(&mut out, kept, format).map_err(|why| unreadable(number, why))?;
+        last = number;
+        // To take a ledger apart takes a while, and others wait for this thread.
+        tokio::task::yield_now().await;
+    }
+    out.text.push(b']');
+    bounds.write(&mut out.text, Times::Number);
+    let _ = write!(out.text, ",\"cursor\":\"{last}\"}}");
+    Ok(Answer::Bytes(out))
+}
+
+/// The ledger behind a cursor.
+fn behind(cursor: &str, bounds: &Bounds) -> Result<u64, RpcError> {
+    let last: Option<u32> = cursor.parse().ok();
+    let next = last.map(|last| u64::from(last) + 1);
+    // Behind the newest there is nothing yet: that is an empty page, and no mistake.
+    let next = next.filter(|&next| next > 1 && next <= bounds.latest + 1);
+    next.ok_or_else(|| {
+        let shown: String = cursor.chars().take(40).collect();
+        RpcError::params(bounds.refusal(&format!("cursor ('{shown}')")))
+    })
+}

@@ -1,0 +1,105 @@
+//! JSON-RPC as Stellar RPC speaks it: `POST /stellar/{network}`.
+//!
+//! Nothing is decoded that is not asked for. A transaction is its body with base64 around the parts, a
+//! ledger is put together from its parts and encoded while it is sent, events are logs. Only
+//! `xdrFormat: "json"` decodes.
+
+mod about;
+mod bounds;
+
+mod events;
+mod filter;
+mod ledgers;
+mod scan;
+mod transactions;
+mod wire;
+mod xdr;
+
+use chronolith_archive::Error as ArchiveError;
+
+use crate::context::Context;
+use crate::fault::Fault;
+use crate::rpc::error::{INTERNAL, INVALID_REQUEST, NO_SUCH_METHOD, PRUNED, SERVER};
+use crate::rpc::{Answer, Request, RpcError};
+use crate::served::ServedChain;
+use crate::view::View;
+
+/// Every method.
+pub(crate) const METHODS: [&str; 9] = [
+    "getHealth",
+    "getNetwork",
+    "getLatestLedger",
+    "getLedgers",
+    "getTransaction",
+    "getTransactions",
+    "getEvents",
+    "getVersionInfo",
+    "getStatus",
+];
+
+/// Answers from one view; where that may be another answer in a moment, once more from a newer one.
+pub(crate) async fn answer(
+    context: &Context,
+    chain: &ServedChain,
+    request: &Request<'_>,
+) -> Result<Answer, RpcError> {
+    if !METHODS.contains(&&*request.method) {
+        let shown: String = request.method.chars().take(80).collect();
+        let message = format!("the method {shown} does not exist/is not available");
+        return Err(RpcError::new(NO_SUCH_METHOD, message));
+    }
+    let view = View::take(chain).await.map_err(RpcError::from);
+    let view = view.map_err(in_stellar_words)?;
+    let answered = match dispatch(context, &view, request).await {
+        Err(error) => match View::newer(chain, error.again).await {
+            Ok(Some(view)) => dispatch(context, &view, request).await,
+            Ok(None) => Err(error),
+            Err(fault) => Err(fault.into()),
+        },
+        answered => answered,
+    };
+    answered.map_err(in_stellar_words)
+}
+
+async fn dispatch(
+    context: &Context,
+    view: &View<'_>,
+    request: &Request<'_>,
+) -> Result<Answer, RpcError> {
+    let params = request.params;
+    match &*request.method {
+        "getHealth" => about::health(context, view).await,
+        "getNetwork" => about::network(view).await,
+        "getLatestLedger" => ledgers::latest(view, wire::read(params)?).await,
+        "getLedgers" => ledgers::page(context, view, wire::read(params)?).await,
+        "getTransaction" => transactions::one(view, wire::read(params)?).await,
+        "getTransactions" => transactions::page(context, view, wire::read(params)?).await,
+        "getEvents" => events::page(context, view, wire::read(params)?).await,
+        "getVersionInfo" => about::version(view).await,
+        "getStatus" => about::status(view).await,
+        other => {
+            let message = format!("{other} is listed and not answered: please report it");
+            Err(RpcError::new(INTERNAL, message))
+        }
+    }
+}
+
+/// Stellar RPC knows three codes. Ledgers that are not there are a wrong request, what is not ready is a
+/// fault of the server.
+fn in_stellar_words(error: RpcError) -> RpcError {
+    let code = match error.code {
+        PRUNED => INVALID_REQUEST,
+        SERVER => INTERNAL,
+        other => other,
+    };
+    RpcError { code, ..error }
+}
+
+/// What is kept of a ledger does not fit together: nobody who asks can mend it.
+fn broken(ledger: u64, why: impl std::fmt::Display) -> Fault {
+    ArchiveError::Internal(format!("ledger {ledger}: {why}")).into()
+}
+
+fn unreadable(ledger: u64, why: impl std::fmt::Display) -> RpcError {
+    broken(ledger, why).into()
+}

@@ -1,0 +1,157 @@
+//! Events in the order of their ids, out of several questions to archive and tail.
+//!
+//! The archive answers ledger by ledger, and in a ledger by transactions; ids order the events of a ledger
+//! otherwise. So a ledger is handed on when every question has answered all of it, and never in part.
+
+use chronolith_archive::{Error as ArchiveError, LogRecord};
+use chronolith_model::{BlockRange, Cursor, LogFilter};
+use chronolith_stellar::{EventId, EventPlace};
+use futures::future::try_join_all;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::broken;
+use super::filter::Filters;
+use crate::context::Context;
+use crate::fault::Fault;
+use crate::view::View;
+
+/// An event that is wanted.
+#[derive(Clone, Debug)]
+pub(super) struct Event {
+    pub(super) id: EventId,
+    pub(super) place: EventPlace,
+    pub(super) record: LogRecord,
+}
+
+/// One question on its way through the ledgers.
+struct Source {
+    asked: LogFilter,
+    /// Everything below this ledger was found.
+    through: u64,
+    /// Where its next page begins, where there is one.
+    next: Option<Cursor>,
+}
+
+/// Several of them, and what they found.
+pub(super) struct Scan<'a> {
+    context: &'a Context,
+    view: &'a View<'a>,
+    filters: &'a Filters,
+    range: BlockRange,
+    sources: Vec<Source>,
+    /// What was found and not handed on, in no order.
+    found: Vec<Event>,
+    /// Memory for what was found.
+    held: Vec<OwnedSemaphorePermit>,
+    /// Events up to here were handed on by an earlier call.
+    behind: Option<EventId>,
+}
+
+impl<'a> Scan<'a> {
+    /// Through a range of ledgers, behind an event. A page of an answer should hold a little more than is
+    /// wanted: the last ledger of a page is rarely whole.
+    pub(super) fn new(
+        (context, view): (&'a Context, &'a View<'a>),
+        filters: &'a Filters,
+        (range, behind): (BlockRange, Option<EventId>),
+        page: usize,
+    ) -> Self {
+        let source = |asked: LogFilter| Source {
+            asked: LogFilter {
+                limit: Some(page),
+                ..asked
+            },
+            through: range.start,
+            next: None,
+        };
+        Self {
+            context,
+            view,
+            filters,
+            range,
+            sources: filters.questions(range).into_iter().map(source).collect(),
+            found: Vec::new(),
+            held: Vec::new(),
+            behind,
+        }
+    }
+
+    /// The first ledger that is not whole yet; the end of the range where all are.
+    pub(super) fn through(&self) -> u64 {
+        let through = self.sources.iter().map(|source| source.through);
+        through.min().unwrap_or(self.range.end)
+    }
+
+    /// Asks on where the least is known; hands on the events of the ledgers that became whole, in order.
+    pub(super) async fn step(&mut self) -> Result<Vec<Event>, Fault> {
+        let (context, view, range) = (self.context, self.view, self.range);
+        let least = self.through();
+        let slow = self.sources.iter_mut();
+        let slow = slow.filter(|source| source.through == least && least < range.end);
+        let pages = slow.map(|source| source.step(context, view, range));
+        for (records, held) in try_join_all(pages).await? {
+            self.held.extend(held);
+            for record in records {
+                self.take(record)?;
+            }
+        }
+        let through = self.through();
+        let (mut whole, rest): (Vec<Event>, Vec<Event>) = std::mem::take(&mut self.found)
+            .into_iter()
+            .partition(|event| event.record.block.number < through);
+        self.found = rest;
+        whole.sort_unstable_by_key(|event| event.id);
+        whole.dedup_by_key(|event| event.id);
+        Ok(whole)
+    }
+
+    fn take(&mut self, record: LogRecord) -> Result<(), Fault> {
+        let number = record.block.number;
+        let place = EventPlace::read(&record.log).map_err(|fault| broken(number, fault))?;
+        if !self.filters.admit(&record.log, place.more_topics.len()) {
+            return Ok(());
+        }
+        let ledger = u32::try_from(number).map_err(|_| broken(number, "no such number"))?;
+        let id = place.id(ledger);
+        if self.behind.is_none_or(|behind| id > behind) {
+            self.found.push(Event { id, place, record });
+        }
+        Ok(())
+    }
+}
+
+impl Source {
+    /// The next page of its answer.
+    async fn step(
+        &mut self,
+        context: &Context,
+        view: &View<'_>,
+        range: BlockRange,
+    ) -> Result<(Vec<LogRecord>, Option<OwnedSemaphorePermit>), Fault> {
+        self.asked.cursor = self.next;
+        let (page, held) = context.query(view, range, &self.asked).await?;
+        self.next = page.next;
+        self.through = match page.next {
+            // There may be more of this ledger.
+            Some(next) => next.block.number,
+            None => range.end,
+        };
+        Ok((page.logs, held))
+    }
+}
+
+/// Whether an answer did not come in its limits. With fewer ledgers to look through it may.
+pub(super) fn is_too_large(fault: &Fault) -> bool {
+    matches!(fault, Fault::Archive(ArchiveError::TooLarge { .. }))
+}
+
+/// Fewer ledgers, where there are several: those that fit, or half of them.
+pub(super) fn smaller(fault: &Fault, range: BlockRange) -> Option<BlockRange> {
+    let Fault::Archive(ArchiveError::TooLarge { fits, .. }) = fault else {
+        return None;
+    };
+    let half = range.start + range.len() / 2;
+    let end = fits.map_or(half, |fits| fits.end.min(half.max(range.start + 1)));
+    let less = BlockRange::new(range.start, end.max(range.start));
+    Some(less).filter(|less| !less.is_empty() && less.len() < range.len())
+}

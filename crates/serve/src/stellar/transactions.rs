@@ -1,0 +1,305 @@
+//! Transactions: `getTransaction` by either hash of a fee bump, and `getTransactions` in pages.
+
+use std::io::Write as _;
+use std::ops::Range;
+
+use bytes::Bytes;
+use chronolith_archive::TxPlace;
+use chronolith_model::{BlockClock, Dataset, DatasetSet, Hash32, Tx};
+use chronolith_stellar::{Toid, TxParts};
+use stellar_xdr::{
+    ContractEvent, DiagnosticEvent, TransactionEnvelope, TransactionEvent, TransactionMeta,
+    TransactionResult,
+};
+
+use super::bounds::{Bounds, Times};
+use super::wire::{AskedPage, AskedTransaction, Format, From};
+use super::{unreadable, xdr};
+use crate::context::Context;
+use crate::fault::Fault;
+use crate::rpc::error::PRUNED;
+use crate::rpc::{Answer, RpcError};
+use crate::view::{Place, View};
+
+/// Ledgers that a page looks at: the first ones of a network hold next to nothing.
+const LEDGERS_MAX: u64 = 10_000;
+/// Bodies that are read at a time.
+const BODIES_AT_ONCE: u32 = 64;
+
+pub(super) async fn one(view: &View<'_>, asked: AskedTransaction) -> Result<Answer, RpcError> {
+    let format = asked.xdr_format.known().map_err(RpcError::params)?;
+    let hash = read_hash(&asked.hash)?;
+    let bounds = Bounds::of(view).await?;
+    let Some((clock, position)) = find(view, &hash).await? else {
+        view.known_whole(DatasetSet::of(&[Dataset::TxHashes]))?;
+        return Ok(not_found(&hash, &bounds));
+    };
+    let body = body(view, clock.number, position).await?;
+    let wrong = |why| unreadable(clock.number, why);
+    let parts = TxParts::read(&body).map_err(|fault| wrong(fault.to_string()))?;
+    // Everything is there twice at the most: events stand in the meta too.
+    let mut out = Vec::with_capacity(body.len() * 8 / 3 + 1_024);
+    out.push(b'{');
+    write_parts(&mut out, (&clock, position), &parts, format).map_err(wrong)?;
+    let _ = write!(out, ",\"createdAt\":\"{}\"", clock.timestamp);
+    bounds.write(&mut out, Times::Text);
+    out.push(b'}');
+    Ok(Answer::Json(out))
+}
+
+fn read_hash(text: &str) -> Result<Hash32, RpcError> {
+    let mut hash = [0; 32];
+    if text.len() != 64 {
+        let message = format!("unexpected hash length ({})", text.len());
+        return Err(RpcError::params(message));
+    }
+    match const_hex::decode_to_slice(text.as_bytes(), &mut hash) {
+        Ok(()) => Ok(Hash32(hash)),
+        Err(_) => Err(RpcError::params("incorrect hash: not hex")),
+    }
+}
+
+/// As Stellar RPC answers: what there would be of a transaction is zero.
+fn not_found(hash: &Hash32, bounds: &Bounds) -> Answer {
+    let mut out = Vec::with_capacity(512);
+    let _ = write!(
+        out,
+        "{{\"status\":\"NOT_FOUND\",\"txHash\":\"{}\",\"applicationOrder\":0,\"feeBump\":false,\"events\":{{}},\"ledger\":0,\"createdAt\":\"0\"",
+        const_hex::encode(hash.0),
+    );
+    bounds.write(&mut out, Times::Text);
+    out.push(b'}');
+    Answer::Json(out)
+}
+
+/// The ledger of a transaction and its position there, by any of its hashes.
+async fn find(view: &View<'_>, hash: &Hash32) -> Result<Option<(BlockClock, u32)>, RpcError> {
+    let in_tail = view.tail.find_tx(hash);
+    let in_tail = in_tail.filter(|(block, _)| block.clock.number >= view.tail_start());
+    let found = match (in_tail, &view.archive) {
+        (Some((block, index)), _) => Some((block.clock, index)),
+        (None, Some(archive)) => {
+            let found = archive.transaction_by_hash(hash).await;
+            found?.map(|TxPlace { block, index }| (block, index))
+        }
+        (None, None) => None,
+    };
+    Ok(found.map(|(clock, index)| {
+        let tx = Tx { index, hash: *hash };
+        (clock, tx.position())
+    }))
+}
+
+/// The body of one transaction.
+async fn body(view: &View<'_>, number: u64, position: u32) -> Result<Bytes, RpcError> {
+    let found = bodies(view, number, position..position.saturating_add(1)).await?;
+    let lost = || unreadable(number, format!("transaction {position} has no body"));
+    found.into_iter().next().ok_or_else(lost)
+}
+
+/// Bodies of a ledger's transactions, by their positions.
+async fn bodies(
+    view: &View<'_>,
+    number: u64,
+    positions: Range<u32>,
+) -> Result<Vec<Bytes>, RpcError> {
+    match view.place(number)? {
+        Some(Place::Archive(archive)) => Ok(archive.bodies(number, positions).await?),
+        Some(Place::Tail(block)) => {
+            let all = block.payload.bodies.as_deref();
+            let all = all.ok_or(Fault::NotKept(Dataset::Transactions))?.iter();
+            let some = all.skip(positions.start as usize).take(positions.len());
+            Ok(some.cloned().collect())
+        }
+        None => Ok(Vec::new()),
+    }
+}
+
+/// How many transactions a ledger has, each counted once; none above the newest ledger.
+async fn count(view: &View<'_>, number: u64) -> Result<Option<u32>, RpcError> {
+    // Positions have 31 bits.
+    let own = |txs: &[Tx]| txs.iter().filter(|tx| !tx.is_alias()).count() as u32;
+    match view.place(number)? {
+        Some(Place::Tail(block)) => Ok(Some(own(&block.txs))),
+        Some(Place::Archive(archive)) => Ok(Some(own(&archive.transactions(number).await?))),
+        None => Ok(None),
+    }
+}
+
+/// Appends what both methods say of a transaction, without what stands around it.
+fn write_parts(
+    out: &mut Vec<u8>,
+    (clock, position): (&BlockClock, u32),
+    parts: &TxParts,
+    format: Format,
+) -> Result<(), String> {
+    let status = if parts.successful {
+        "SUCCESS"
+    } else {
+        "FAILED"
+    };
+    // Writing to memory does not fail.
+    let _ = write!(
+        out,
+        "\"status\":\"{status}\",\"txHash\":\"{}\",\"applicationOrder\":{},\"feeBump\":{}",
+        const_hex::encode(parts.hash.0),
+        u64::from(position) + 1,
+        parts.fee_bump,
+    );
+    xdr::name(out, "envelope", format);
+    xdr::value::<TransactionEnvelope>(out, &parts.envelope, format)?;
+    xdr::name(out, "result", format);
+    xdr::value::<TransactionResult>(out, &parts.result, format)?;
+    xdr::name(out, "resultMeta", format);
+    xdr::value::<TransactionMeta>(out, &parts.meta, format)?;
+    let events = parts.events().map_err(|fault| fault.to_string())?;
+    if !events.diagnostic.is_empty() {
+        xdr::name(out, "diagnosticEvents", format);
+        xdr::list::<DiagnosticEvent>(out, &events.diagnostic, format)?;
+    }
+    let mut inside = Vec::new();
+    if !events.transaction.is_empty() {
+        xdr::name(&mut inside, "transactionEvents", format);
+        xdr::list::<TransactionEvent>(&mut inside, &events.transaction, format)?;
+    }
+    if !events.operations.is_empty() {
+        xdr::name(&mut inside, "contractEvents", format);
+        inside.push(b'[');
+        for (at, operation) in events.operations.iter().enumerate() {
+            if at > 0 {
+                inside.push(b',');
+            }
+            xdr::list::<ContractEvent>(&mut inside, operation, format)?;
+        }
+        inside.push(b']');
+    }
+    out.extend_from_slice(b",\"events\":{");
+    // The first name has no comma before it.
+    out.extend_from_slice(inside.get(1..).unwrap_or_default());
+    let _ = write!(out, "}},\"ledger\":{}", clock.number);
+    Ok(())
+}
+
+/// A page on its way.
+struct Page<'a> {
+    view: &'a View<'a>,
+    out: Vec<u8>,
+    left: u32,
+    /// The last transaction that was looked at: position 0 stands before the first.
+    last: (u64, u32),
+    format: Format,
+    bytes_max: usize,
+}
+
+/// A page ends early where it grows too large, where too many ledgers were looked at, and before ledgers
+/// that are lacking. Its cursor says how far it is whole.
+pub(super) async fn page(
+    context: &Context,
+    view: &View<'_>,
+    asked: AskedPage,
+) -> Result<Answer, RpcError> {
+    let bounds = Bounds::of(view).await?;
+    let (from, limit, format) = asked.checked(&bounds)?;
+    let last = match from {
+        From::Ledger(start) => (start, 0),
+        From::Cursor(cursor) => read_cursor(&cursor)?,
+    };
+    let mut page = Page {
+        view,
+        out: b"{\"transactions\":[".to_vec(),
+        left: u32::try_from(limit).unwrap_or(u32::MAX),
+        last,
+        format,
+        bytes_max: context.limits.answer_bytes,
+    };
+    let start = last.0;
+    for number in start..start.saturating_add(LEDGERS_MAX).min(bounds.latest + 1) {
+        match page.take_ledger(number).await {
+            Ok(true) => {}
+            Ok(false) => break,
+            // The next page begins with what is lacking, and says so.
+            Err(error) if error.code == PRUNED && number > start => break,
+            Err(error) => return Err(error),
+        }
+    }
+    let (ledger, tx) = page.last;
+    let cursor = Toid {
+        ledger: u32::try_from(ledger).unwrap_or(u32::MAX),
+        tx,
+        operation: 1,
+    };
+    let mut out = page.out;
+    out.push(b']');
+    bounds.write(&mut out, Times::Timestamp);
+    let _ = write!(out, ",\"cursor\":\"{}\"}}", cursor.number());
+    Ok(Answer::Json(out))
+}
+
+/// The ledger and the transaction that a cursor names.
+fn read_cursor(cursor: &str) -> Result<(u64, u32), RpcError> {
+    let is_number = !cursor.is_empty() && cursor.bytes().all(|byte| byte.is_ascii_digit());
+    let number = cursor.parse().ok().filter(|_| is_number);
+    let place = number.and_then(Toid::from_number);
+    let place = place.filter(|place| place.ledger > 0);
+    let place = place.ok_or_else(|| {
+        let shown: String = cursor.chars().take(40).collect();
+        RpcError::params(format!("cursor ('{shown}') names no transaction"))
+    })?;
+    Ok((place.ledger.into(), place.tx))
+}
+
+impl Page<'_> {
+    /// Takes the transactions of a ledger behind the last; returns whether the next ledger may follow.
+    async fn take_ledger(&mut self, number: u64) -> Result<bool, RpcError> {
+        if self.left == 0 {
+            return Ok(false);
+        }
+        let Some(count) = count(self.view, number).await? else {
+            return Ok(false);
+        };
+        let behind = match self.last {
+            (ledger, tx) if ledger == number => tx,
+            _ => 0,
+        };
+        let clock = self.view.clock(number).await?;
+        let clock = clock.ok_or_else(|| unreadable(number, "it has no clock"))?;
+        self.last = (number, behind);
+        let mut at = behind;
+        while at < count {
+            let end = count.min(at.saturating_add(self.left.min(BODIES_AT_ONCE)));
+            let found = bodies(self.view, number, at..end).await?;
+            if found.len() != (end - at) as usize {
+                return Err(unreadable(number, "transactions without a body"));
+            }
+            for body in found {
+                if !self.take_body(&clock, at, &body)? {
+                    return Ok(false);
+                }
+                at += 1;
+                self.last = (number, at);
+            }
+            if self.left == 0 {
+                return Ok(false);
+            }
+            // To encode takes a while, and others wait for this thread.
+            tokio::task::yield_now().await;
+        }
+        Ok(true)
+    }
+
+    /// Appends a transaction; returns false where there is no room for it.
+    fn take_body(&mut self, clock: &BlockClock, at: u32, body: &Bytes) -> Result<bool, RpcError> {
+        let is_first = self.out.last() == Some(&b'[');
+        if !is_first && self.out.len() + body.len() * 2 > self.bytes_max {
+            return Ok(false);
+        }
+        let wrong = |why: String| unreadable(clock.number, why);
+        let parts = TxParts::read(body).map_err(|fault| wrong(fault.to_string()))?;
+        self.out
+            .extend_from_slice(if is_first { b"{" } else { b",{" });
+        write_parts(&mut self.out, (clock, at), &parts, self.format).map_err(wrong)?;
+        let _ = write!(self.out, ",\"createdAt\":{}}}", clock.timestamp);
+        self.left -= 1;
+        Ok(true)
+    }
+}

@@ -1,0 +1,199 @@
+//! What Stellar's methods are asked with.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+use serde_json::value::RawValue;
+
+use super::bounds::Bounds;
+use crate::rpc::error::INVALID_REQUEST;
+use crate::rpc::{Object, RpcError};
+
+/// Reads the parameters of a call: an object, or nothing.
+pub(super) fn read<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Result<T, RpcError> {
+    let text = params.map_or("{}", RawValue::get);
+    let text = match text.trim() {
+        "null" | "[]" => "{}",
+        text => text,
+    };
+    let Object(asked) = serde_json::from_str(text)
+        .map_err(|error| RpcError::params(format!("invalid parameters: {error}")))?;
+    Ok(asked)
+}
+
+/// How XDR is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Format {
+    Base64,
+    Json,
+}
+
+/// As it was asked for. What is wrong is told by each method in its own way.
+#[derive(Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub(super) struct AskedFormat(Option<String>);
+
+impl AskedFormat {
+    pub(super) fn known(&self) -> Result<Format, String> {
+        match self.0.as_deref() {
+            None | Some("" | "base64") => Ok(Format::Base64),
+            Some("json") => Ok(Format::Json),
+            Some(_) => Err("expected base64, json for optional 'xdrFormat'".to_owned()),
+        }
+    }
+}
+
+/// `getLatestLedger`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AskedLatest {
+    #[serde(default)]
+    pub(super) xdr_format: AskedFormat,
+}
+
+/// `getTransaction`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AskedTransaction {
+    #[serde(default)]
+    pub(super) hash: String,
+    #[serde(default)]
+    pub(super) xdr_format: AskedFormat,
+}
+
+/// `getLedgers` and `getTransactions`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AskedPage {
+    #[serde(default)]
+    pub(super) start_ledger: Option<u32>,
+    #[serde(default)]
+    pub(super) pagination: Option<Pagination>,
+    #[serde(default)]
+    pub(super) xdr_format: AskedFormat,
+}
+
+/// Where a page begins, and how long it may be.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Pagination {
+    #[serde(default)]
+    pub(super) cursor: Option<String>,
+    #[serde(default)]
+    pub(super) limit: Option<u32>,
+}
+
+/// Where a page begins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum From {
+    Ledger(u64),
+    Cursor(String),
+}
+
+/// Items of a page.
+const PAGE_ITEMS: u32 = 50;
+const PAGE_ITEMS_MAX: u32 = 200;
+
+impl AskedPage {
+    /// Begin, length and format of the page.
+    pub(super) fn checked(&self, bounds: &Bounds) -> Result<(From, usize, Format), RpcError> {
+        let refused = |message: String| RpcError::new(INVALID_REQUEST, message);
+        let start = self.start_ledger.unwrap_or(0);
+        let cursor = self
+            .pagination
+            .as_ref()
+            .and_then(|page| page.cursor.as_deref());
+        let from = match cursor.filter(|cursor| !cursor.is_empty()) {
+            Some(cursor) if start != 0 => {
+                let shown: String = cursor.chars().take(40).collect();
+                let message =
+                    format!("startLedger ({start}) and cursor ({shown}) cannot both be set");
+                return Err(refused(message));
+            }
+            Some(cursor) => From::Cursor(cursor.to_owned()),
+            None if start == 0 || u64::from(start) > bounds.latest => {
+                return Err(refused(bounds.refusal(&format!("start ledger ({start})"))));
+            }
+            None => From::Ledger(start.into()),
+        };
+        let limit = limit_of(self.pagination.as_ref(), PAGE_ITEMS, PAGE_ITEMS_MAX);
+        let format = self.xdr_format.known();
+        Ok((from, limit.map_err(refused)?, format.map_err(refused)?))
+    }
+}
+
+fn limit_of(page: Option<&Pagination>, usual: u32, most: u32) -> Result<usize, String> {
+    let asked = page.and_then(|page| page.limit).unwrap_or(0);
+    match asked {
+        0 => Ok(usual as usize),
+        limit if limit > most => Err(format!("limit must not exceed {most}")),
+        limit => Ok(limit as usize),
+    }
+}
+
+/// `getEvents`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AskedEvents {
+    #[serde(default)]
+    pub(super) start_ledger: Option<u32>,
+    #[serde(default)]
+    pub(super) end_ledger: Option<u32>,
+    #[serde(default)]
+    pub(super) filters: Option<Vec<AskedFilter>>,
+    #[serde(default)]
+    pub(super) pagination: Option<Pagination>,
+    #[serde(default)]
+    pub(super) xdr_format: AskedFormat,
+}
+
+/// Events of a page.
+const EVENTS: u32 = 100;
+const EVENTS_MAX: u32 = 10_000;
+
+impl AskedEvents {
+    /// How many events the page may have.
+    pub(super) fn limit(&self) -> Result<usize, String> {
+        limit_of(self.pagination.as_ref(), EVENTS, EVENTS_MAX)
+    }
+
+    /// Where the page before ended.
+    pub(super) fn cursor(&self) -> Option<&str> {
+        self.pagination.as_ref()?.cursor.as_deref()
+    }
+}
+
+/// One of the filters, as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AskedFilter {
+    #[serde(default, rename = "type")]
+    pub(super) kinds: Option<String>,
+    #[serde(default)]
+    pub(super) contract_ids: Option<Vec<String>>,
+    #[serde(default)]
+    pub(super) topics: Option<Vec<Option<Vec<Segment>>>>,
+}
+
+/// What is wanted at a position of the topics.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Segment {
+    /// Any value.
+    One,
+    /// Any number of values.
+    Rest,
+    /// This one, as XDR.
+    Value(Bytes),
+}
+
+impl<'de> Deserialize<'de> for Segment {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(from)?;
+        match &*text {
+            "*" => Ok(Self::One),
+            "**" => Ok(Self::Rest),
+            value => super::xdr::value_from_base64(value)
+                .map(Self::Value)
+                .map_err(D::Error::custom),
+        }
+    }
+}
