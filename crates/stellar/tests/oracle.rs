@@ -151,6 +151,8 @@ fn compare(block: &Block, raw: &Bytes, network: &Network) {
         block.payload.bodies.as_ref().unwrap(),
     );
     assert_eq!(join(skeleton, bodies).unwrap(), raw, "the bytes come back");
+    let profile = ChainProfile::STELLAR;
+    assert_eq!(profile.check(block, true), Ok(()), "an archive takes it");
     assert_eq!(skeleton_header(skeleton).unwrap(), xdr(it.header));
     assert_eq!(skeleton_count(skeleton).unwrap(), it.applied.len());
     let mut logs = block.logs.iter();
