@@ -26,6 +26,7 @@ mod book;
 mod catalog;
 mod collect;
 mod copy;
+mod cover;
 mod error;
 mod format;
 mod health;
