@@ -30,7 +30,9 @@ fn ptr_hash(keys: &Keys) -> Measured {
     let function = <DefaultPtrHash>::new(&all, PtrHashParams::default());
     let bits = function.bits_per_element();
     let bytes = (bits.0 + bits.1) / 8.0;
-    Ok(with_values(keys, &all, (before, bytes), |key| function.index(&key)))
+    Ok(with_values(keys, &all, (before, bytes), |key| {
+        function.index(&key)
+    }))
 }
 
 fn phast(keys: &Keys) -> Measured {
@@ -40,7 +42,9 @@ fn phast(keys: &Keys) -> Measured {
     let before = Instant::now();
     let function = ph::phast::Function::from_slice_mt(&all);
     let bytes = function.size_bytes() as f64 / keys.len() as f64;
-    Ok(with_values(keys, &all, (before, bytes), |key| function.get(&key)))
+    Ok(with_values(keys, &all, (before, bytes), |key| {
+        function.get(&key)
+    }))
 }
 
 /// Puts blocks and fingerprints where the function says, and looks them up.
@@ -65,7 +69,10 @@ fn with_values(
         let start = index(key) * BESIDE;
         let mut entry = [0; 8];
         let value = values.get(start..start + BESIDE).unwrap_or_default();
-        entry.iter_mut().zip(value).for_each(|(to, &from)| *to = from);
+        entry
+            .iter_mut()
+            .zip(value)
+            .for_each(|(to, &from)| *to = from);
         let entry = u64::from_le_bytes(entry);
         (entry & 0xffff == key & 0xffff).then_some(entry >> 16)
     };
@@ -109,7 +116,10 @@ fn rocksdb(keys: &Keys, folder: &Path) -> Measured {
     for start in (0..keys.len()).step_by(100_000) {
         let mut batch = WriteBatch::default();
         for at in start..keys.len().min(start + 100_000) {
-            batch.put(keys.key(at).to_be_bytes(), (keys.block(at) as u32).to_le_bytes());
+            batch.put(
+                keys.key(at).to_be_bytes(),
+                (keys.block(at) as u32).to_le_bytes(),
+            );
         }
         db.write(&batch).map_err(fault)?;
     }

@@ -86,10 +86,16 @@ impl Report {
         self.baselines
             .iter()
             .for_each(|(name, _)| print!(" {name} | ratio |"));
-        println!("\n|---|---|---|---|{}", "---|---|".repeat(self.baselines.len()));
+        println!(
+            "\n|---|---|---|---|{}",
+            "---|---|".repeat(self.baselines.len())
+        );
         for row in &self.rows {
             let met = if row.met { "yes" } else { "no" };
-            print!("| {} | {:.2} | {} | {met} |", row.what, row.ours, row.target);
+            print!(
+                "| {} | {:.2} | {} | {met} |",
+                row.what, row.ours, row.target
+            );
             for (_, measured) in &self.baselines {
                 let value = measured.as_ref().ok().and_then(|measured| {
                     let found = measured.iter().find(|(what, _)| *what == row.what);

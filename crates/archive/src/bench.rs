@@ -137,7 +137,7 @@ impl Runs {
             let run = self.objects.open_run(&entry.object).await?;
             let pages = run.hashes.page_count() as u64;
             for page in 0..pages {
-                let prefix = page << (u64::BITS - pages.ilog2()) % u64::BITS;
+                let prefix = page << ((u64::BITS - pages.ilog2()) % u64::BITS);
                 index.set.read(&self.objects, at, prefix).await?;
             }
         }
