@@ -239,3 +239,28 @@ async fn a_piece_is_filled_again_after_its_pack_was_joined() {
     assert_eq!(report(&archive, 0).await.state, RangeState::Complete);
     check_payload(&archive, &chain, blocks(2, 45)).await;
 }
+
+/// Packs may overlap, and a rebuilt state has them all.
+#[tokio::test]
+async fn packs_that_overlap_are_rebuilt() {
+    let (chain, stores) = (tiny_chain(86), Stores::memory());
+    let mut settings = range_settings();
+    // Each block is a segment, so that a fill may begin anywhere.
+    settings.seal.weight = 1;
+    settings.seal.pack_bytes = 1 << 20;
+    let archive = stores.writer(&settings).await;
+    append(&archive, &chain, blocks(42, 45), 5, 1).await;
+    for range in [blocks(2, 20), blocks(12, 30), blocks(30, 42)] {
+        fill(&archive, &chain, range, 2).await.unwrap();
+    }
+    let packs = report(&archive, 0).await.packs;
+    let packs: Vec<BlockRange> = packs.iter().map(|name| blocks_of(name)).collect();
+    assert_eq!(packs, [blocks(2, 20), blocks(12, 30), blocks(30, 42)]);
+    archive.collect_garbage(Collect::Remove).await.unwrap();
+    drop(archive);
+    let archive = rebuilt(&stores, &chain, 44).await;
+    assert!(lacking(&archive, blocks(2, 45)).is_empty());
+    settle(&archive, 3).await;
+    assert_eq!(report(&archive, 0).await.state, RangeState::Complete);
+    check_payload(&archive, &chain, blocks(2, 45)).await;
+}
