@@ -59,9 +59,10 @@ bench-projection: ## fees into PostgreSQL beside Ponder and bare COPY, their lat
 	@scripts/need cargo cc postgres node npm ponder
 	cargo bench --locked -p chronolith-node --bench projection -- $(PROJECTION_ARGS)
 
-bench-history: ## the hash index beside perfect hashing and RocksDB (HISTORY_ARGS="--keys 10000000" makes it shorter)
+bench-history: ## the hash index beside perfect hashing and RocksDB, and Stellar beside whole ledgers (HISTORY_ARGS="--keys 10000000", LEDGER_ARGS="--ledgers 100" make it shorter)
 	@scripts/need cargo cc
 	cargo run --locked --release --manifest-path bench/history/Cargo.toml -- $(HISTORY_ARGS)
+	cargo bench --locked -p chronolith-node --bench history -- $(LEDGER_ARGS)
 
 demo: ## follow two simulated chains with reorgs (DEMO_ARGS="--seconds 20" ends it by itself)
 	@scripts/need cargo cc
