@@ -57,7 +57,7 @@ fn compare(ledgers: u32, parts: &[&str]) -> Result<ExitCode> {
         lake.packed_bytes as f64 / 1e6,
     );
     println!("{:<46} {:>14} {:>14}  ", "what", "ours", "target");
-    let mut verdict = Verdict::default();
+    let mut verdict = Verdict;
     if parts.contains(&"walk") {
         walk::run(&lake, &mut verdict)?;
     }
@@ -74,7 +74,6 @@ fn compare(ledgers: u32, parts: &[&str]) -> Result<ExitCode> {
 }
 
 /// What was measured, beside what was promised.
-#[derive(Default)]
 pub(crate) struct Verdict;
 
 impl Verdict {

@@ -9,6 +9,7 @@ use stellar_xdr::{LedgerCloseMeta, Limits, ReadXdr as _};
 
 use crate::Verdict;
 use crate::lake::Lake;
+use crate::program::own_cpu;
 
 const LEDGERS: u32 = 30;
 
@@ -41,13 +42,16 @@ pub(crate) fn run(lake: &Lake, verdict: &mut Verdict) -> Result<()> {
     Ok(())
 }
 
-/// The shortest of several rounds over all ledgers, in seconds.
+/// The shortest of several rounds over all ledgers, in seconds. Others may take the core away in between, so
+/// CPU time counts where it is shorter; its clock ticks a hundred times a second, so rounds are repeated.
 fn best(rounds: usize, ledgers: &[Bytes], work: impl Fn(&Bytes) -> Result<()>) -> Result<f64> {
     let mut best = f64::MAX;
+    let before = own_cpu()?;
     for _ in 0..rounds {
         let began = Instant::now();
         ledgers.iter().try_for_each(&work)?;
         best = best.min(began.elapsed().as_secs_f64());
     }
-    Ok(best)
+    let cpu = (own_cpu()? - before) / rounds as f64;
+    Ok(if cpu > 0.05 { best.min(cpu) } else { best })
 }
