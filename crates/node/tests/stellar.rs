@@ -179,6 +179,14 @@ async fn a_wrong_object_stops_the_chain_until_it_is_mended() {
     let answer = reqwest::get(url).await.unwrap().text().await.unwrap();
     assert!(answer.contains(r#""number":29"#), "{answer}");
     assert_eq!(bench.head(), Some(38));
+    let asked = r#"{"jsonrpc":"2.0","id":1,"method":"getLatestLedger"}"#;
+    let asking = reqwest::Client::new().post(format!("{}/stellar/sim", bench.public()));
+    let asking = asking
+        .header("content-type", "application/json")
+        .body(asked);
+    let answer = asking.send().await.unwrap().text().await.unwrap();
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["result"]["sequence"], 38, "{answer}");
 
     std::fs::write(pond.lake.path(40), &whole).unwrap();
     await_head(&bench, 59);
