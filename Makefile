@@ -12,7 +12,7 @@ SCOPE := --workspace --all-features --locked
 SHARED := ../shared
 PERF_ARGS ?= --blocks 40000 --logs-per-block 250
 
-.PHONY: help test check fmt clippy doc tidy bench bench-follow bench-serve bench-projection demo demo-archive test-s3 test-api test-clients test-ops soak test-fixtures torture fuzz deny
+.PHONY: help test check fmt clippy doc tidy bench bench-follow bench-serve bench-projection bench-history demo demo-archive test-s3 test-api test-clients test-ops soak test-fixtures torture fuzz deny
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,11 @@ bench-serve: ## answers over HTTP beside PostgreSQL and Anvil (SERVE_ARGS="--div
 bench-projection: ## fees into PostgreSQL beside Ponder and bare COPY, their latency and memory (PROJECTION_ARGS="--scale 0.1 sparse" makes it shorter)
 	@scripts/need cargo cc postgres node npm ponder
 	cargo bench --locked -p chronolith-node --bench projection -- $(PROJECTION_ARGS)
+
+bench-history: ## the hash index beside perfect hashing and RocksDB, and Stellar beside whole ledgers (HISTORY_ARGS="--keys 10000000", LEDGER_ARGS="--ledgers 100" make it shorter)
+	@scripts/need cargo cc
+	cargo run --locked --release --manifest-path bench/history/Cargo.toml -- $(HISTORY_ARGS)
+	cargo bench --locked -p chronolith-node --bench history -- $(LEDGER_ARGS)
 
 demo: ## follow two simulated chains with reorgs (DEMO_ARGS="--seconds 20" ends it by itself)
 	@scripts/need cargo cc

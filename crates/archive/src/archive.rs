@@ -142,7 +142,7 @@ impl Archive {
     }
 
     /// Every range from the first to the last that has archived blocks, in order; those between them
-    /// that have none are `Pending`.
+    /// that have none are `Pending`. Of more than 1,024 such in a row the first 1,024 are listed.
     pub async fn ranges(&self) -> Vec<RangeReport> {
         match self.pin() {
             Some(pinned) => pinned.ranges().await,

@@ -299,14 +299,28 @@ async fn read_run(objects: &Objects, entry: &RunEntry) -> Result<()> {
 
 async fn read_pack(objects: &Objects, entry: &PackEntry) -> Result<()> {
     let name = &entry.object.name;
-    let damaged = |damage| Error::damaged(name, damage);
-    let tail = objects.tail(&entry.object).await?;
-    let pack = OpenPack::decode(tail, entry.object.tables_start, entry.range).map_err(damaged)?;
+    let pack = open_pack(objects, entry).await?;
     let len = pack.frames.last().map_or(0, |last| last.end);
     let mut window = Window::new(objects, name, (pack.frames_offset, len));
     for (number, frame) in pack.frames.iter().enumerate() {
         let bytes = window.slice(frame.start, frame.end).await?;
-        frame.verify(&bytes, number).map_err(damaged)?;
+        let verified = frame.verify(&bytes, number);
+        verified.map_err(|damage| Error::damaged(name, damage))?;
     }
     Ok(())
+}
+
+/// Reads the tables of a pack, past the cache: it is there, and it is the one that is named.
+pub(crate) async fn open_pack(objects: &Objects, entry: &PackEntry) -> Result<OpenPack> {
+    let tail = objects.tail(&entry.object).await?;
+    let at = entry.object.tables_start;
+    let parse = || -> Decoded<OpenPack> {
+        let container = Container::parse(tail.clone(), at, ObjectKind::Pack)?;
+        let summary = decode_summary(&container.table(Section::Summary)?)?;
+        if summary != (entry.range, entry.last_hash, entry.datasets) {
+            return Err(Damage("it is not the pack that the state names"));
+        }
+        OpenPack::decode(tail, at, entry.range)
+    };
+    parse().map_err(|damage| Error::damaged(&entry.object.name, damage))
 }

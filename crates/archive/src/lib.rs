@@ -20,10 +20,13 @@
 //! | `read` | snapshots, the cache, planning and executing queries, lookups |
 
 mod archive;
+#[cfg(feature = "bench")]
+pub mod bench;
 mod book;
 mod catalog;
 mod collect;
 mod copy;
+mod cover;
 mod error;
 mod format;
 mod health;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use chronolith_model::BlockRange;
 
 use crate::catalog::{Catalog, PackEntry, RunEntry, SegmentEntry};
+use crate::cover::without_packs;
 use crate::range::{Geometry, LedgerPhase, RangeState, TxHashPhase};
 use crate::settings::SealSettings;
 use crate::state::State;
@@ -23,7 +24,7 @@ pub(crate) struct Standing {
     pub(crate) blocks: u64,
     /// Behind the last block up to which none is missing.
     pub(crate) prefix_end: u64,
-    /// No block is missing.
+    /// No block is missing, and no payload that its segments say is kept.
     pub(crate) closed: bool,
     /// The book says that its one run was verified.
     pub(crate) verified: bool,
@@ -80,6 +81,14 @@ impl Standing {
         }
     }
 
+    /// Takes note of blocks whose payload is missing: what is archived of them is not all.
+    fn take_bare(&mut self, bare: &[BlockRange]) {
+        let behind = bare.partition_point(|bare| bare.end <= self.span.start);
+        if let Some(bare) = bare.get(behind) {
+            self.prefix_end = self.prefix_end.min(bare.start.max(self.span.start));
+        }
+    }
+
     /// Draws the conclusions, once everything was looked at.
     fn conclude(&mut self, covered_by: &Covering) {
         if !self.closed {
@@ -127,7 +136,10 @@ pub(crate) fn survey(
         }
         behind = behind.max(range.end);
     }
+    let packs = catalog.packs.iter().chain(&state.batch_packs);
+    let bare = without_packs(&segments, packs);
     for standing in &mut standings {
+        standing.take_bare(&bare);
         standing.closed = standing.prefix_end == geometry.blocks_of(standing.id).end;
         let covering = Covering::of(standing.span, &catalog.runs);
         let notes = catalog.book.notes.get(&standing.id);
@@ -138,7 +150,7 @@ pub(crate) fn survey(
                 && covering.last.as_deref() == Some(&verified.run)
                 && verified.blocks.covers(&standing.span)
         });
-        // Of a range that was verified packs need not be looked at: there may be very many.
+        // Packs of a range that was verified stay as they are, whatever the settings say by now.
         if standing.closed && !standing.verified {
             standing.loose |= has_loose_packs(standing.span, state, catalog, settings);
         }

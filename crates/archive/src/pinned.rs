@@ -173,7 +173,7 @@ impl Pinned {
     }
 
     /// Every range from the first to the last that has archived blocks, in order; those between them
-    /// that have none are `Pending`.
+    /// that have none are `Pending`. Of more than 1,024 such in a row the first 1,024 are listed.
     pub async fn ranges(&self) -> Vec<RangeReport> {
         ranges::reports(self.objects(), &self.snapshot, &self.settings.seal).await
     }

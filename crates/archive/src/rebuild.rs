@@ -4,6 +4,7 @@
 //! block that is known to be right, the chain of segments is followed backwards by these links.
 //! What does not hang together with the anchor is listed, not guessed at.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -150,7 +151,7 @@ pub async fn rebuild_anchors(blobs: &dyn BlobStore) -> Result<Vec<BlockRef>> {
         }
     };
     let mut ends: Vec<BlockRef> = found.iter().map(end).collect();
-    ends.sort_by_key(|end| (std::cmp::Reverse(end.number), end.hash));
+    ends.sort_by_key(|end| (Reverse(end.number), end.hash));
     ends.dedup();
     Ok(ends)
 }
@@ -190,7 +191,8 @@ async fn catalog_of(
     Ok(catalog)
 }
 
-/// Of the parts that end with a block of the chain, the longest that do not overlap.
+/// Of the parts that end with a block of the chain, those that hold something of a block that no other
+/// holds. They may overlap.
 async fn belonging<'a>(
     objects: &Objects,
     parts: &'a [FoundPart],
@@ -202,15 +204,24 @@ async fn belonging<'a>(
             fitting.push(part);
         }
     }
-    fitting.sort_by_key(|part| std::cmp::Reverse(part.range.len()));
+    fitting.sort_by_key(|part| {
+        let datasets = part.datasets.bits().count_ones();
+        let range = part.range;
+        (range.start, Reverse(range.end), Reverse(datasets))
+    });
     let mut taken: Vec<&FoundPart> = Vec::new();
+    // How far those reach that hold the same datasets, and begin no later than the next.
+    let mut reached: Vec<(DatasetSet, u64)> = Vec::new();
     for part in fitting {
-        if taken
-            .iter()
-            .all(|other| other.range.intersect(&part.range).is_none())
-        {
-            taken.push(part);
+        let (datasets, end) = (part.datasets, part.range.end);
+        let holds = |held: &(DatasetSet, u64)| held.0.covers(datasets) && held.1 >= end;
+        if reached.iter().any(holds) {
+            continue;
         }
+        // It reaches further than all before it.
+        reached.retain(|held| held.0 != datasets);
+        reached.push((datasets, end));
+        taken.push(part);
     }
     Ok(taken)
 }

@@ -98,6 +98,9 @@ pub struct SealSettings {
     /// Payload that is packed at once with a dictionary: less is packed without one, and again with
     /// one when its pack is finished.
     pub pack_dictionary_bytes: u64,
+    /// Keys that are sorted in memory at once where a run that is verified holds something else than
+    /// its segments.
+    pub verify_keys: u64,
     /// Compression level of sealed frames.
     pub level: i32,
     /// A new dictionary is learnt after this many seals.
@@ -117,6 +120,7 @@ impl Default for SealSettings {
             batches_max: 16,
             pack_bytes: 32 << 20,
             pack_dictionary_bytes: 4 << 20,
+            verify_keys: 4 << 20,
             level: 2,
             seals_per_dictionary: 16,
         }

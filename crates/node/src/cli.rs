@@ -1,6 +1,7 @@
 //! The command line.
 
 mod projections;
+mod stellar;
 
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
@@ -16,6 +17,8 @@ pub(crate) use projections::{
     DbCommand, JobsCommand, LocksCommand, PartitionsCommand, ProjectionAct, ProjectionCommand,
     VersionsCommand,
 };
+use stellar::{CORE_HELP, LAKE_HELP};
+pub(crate) use stellar::{Core, CoreCommand, CoreStream, StellarCore, StellarLake, Suffix};
 
 /// Follows blockchains, proves that nothing is missing, keeps their history and answers for it.
 #[derive(Debug, Parser)]
@@ -275,6 +278,17 @@ pub(crate) enum SimCommand {
     /// nodes and a worker project fees and feeds meanwhile, stopped and killed like the database; in the end
     /// tables are those of a clean replay.
     Torture(Torture),
+    /// Write a data lake of simulated Stellar ledgers.
+    ///
+    /// Files lie as Galexie puts them (SEP-54). Hashes, links and transaction hashes of the ledgers hold as
+    /// on a real network.
+    #[command(after_help = LAKE_HELP)]
+    StellarLake(Box<StellarLake>),
+    /// Stand in for stellar-core, with a simulated network.
+    ///
+    /// Ledgers are written as core writes them, and go wrong as its file says.
+    #[command(after_help = CORE_HELP)]
+    StellarCore(StellarCore),
 }
 
 /// How to torture.

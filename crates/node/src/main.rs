@@ -94,6 +94,8 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
             return match what {
                 SimCommand::Serve(serve) => commands::serve(serve).await,
                 SimCommand::Torture(asked) => commands::torture(asked).await,
+                SimCommand::StellarLake(asked) => commands::stellar_lake(asked),
+                SimCommand::StellarCore(asked) => commands::stellar_core(asked).await,
             };
         }
         Command::Decode { what } => return commands::decode(what),

@@ -8,6 +8,7 @@
 mod chain;
 pub mod core;
 mod event;
+mod filler;
 mod kinds;
 mod lake;
 mod ledger;

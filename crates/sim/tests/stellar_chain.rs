@@ -302,6 +302,37 @@ fn events_have_the_ids_of_stellar_rpc() {
     assert!(without_contract > 10 && of_failed > 10);
 }
 
+/// Ledgers that were filled up are as sound as any: the checks of all others hold for them too.
+#[test]
+fn large_ledgers_hold_together() {
+    let mut settings = StellarSettings::large(4);
+    (settings.v1_from, settings.v2_from) = (12, 16);
+    settings.target_bytes = 60_000;
+    let chain = StellarChain::new(settings);
+    for made in (2..20).map(|sequence| chain.ledger(sequence)) {
+        assert!((60_000..80_000).contains(&made.raw.len()), "{made:?}");
+        let ledger = decode(&made);
+        assert_eq!(xdr(&ledger), made.raw, "ledger {}", made.sequence);
+        let set = envelopes(&ledger);
+        let hashes = set
+            .iter()
+            .map(|tx| (tx_hash(chain.network_id(), tx), xdr(tx)));
+        let hashes: BTreeMap<_, _> = hashes.collect();
+        assert_eq!(hashes.len(), made.txs.len(), "no two are equal");
+        for (tx, processed) in made.txs.iter().zip(processed(&ledger)) {
+            assert_eq!(hashes[&tx.hash.0], tx.envelope);
+            assert_eq!(xdr(&processed.meta), tx.meta);
+            assert_eq!(processed.post, tx.post_fee_processing);
+        }
+        let marks: [&[u8]; 2] = [&[0xa1; 32], &0x5a51_5a52_5a53_5a54_u64.to_be_bytes()];
+        for mark in marks {
+            let left = made.raw.windows(mark.len()).any(|part| part == mark);
+            assert!(!left, "a mark was not replaced");
+        }
+    }
+    assert!(chain.ledger(18).events().len() > 40);
+}
+
 #[test]
 fn an_id_reads_as_in_stellar_rpc() {
     let id = EventId {
@@ -386,6 +417,86 @@ fn every_kind_of_thing_is_met() {
         "{values:?}"
     );
     assert_eq!(metas.len(), 5, "{metas:?}");
+}
+
+/// The same for what stands around transactions.
+#[test]
+fn everything_around_transactions_is_met() {
+    let mut settings = StellarSettings::new(8);
+    (settings.v1_from, settings.v2_from) = (60, 160);
+    settings.transactions = 12;
+    let chain = StellarChain::new(settings);
+    let mut met = BTreeMap::new();
+    let mut meet = |what: &'static str, how_many: usize| *met.entry(what).or_insert(0) += how_many;
+    for made in (2..360).map(|sequence| chain.ledger(sequence)) {
+        let ledger = decode(&made);
+        meet("upgrades", header(&ledger).header.scp_value.upgrades.len());
+        let (ext, set) = match &ledger {
+            LedgerCloseMeta::V0(meta) => {
+                meet("upgrades processed", meta.upgrades_processing.len());
+                meet("messages of V0", meta.scp_info.len());
+                continue;
+            }
+            LedgerCloseMeta::V1(meta) => {
+                meet("upgrades processed", meta.upgrades_processing.len());
+                meet("messages of V1", meta.scp_info.len());
+                meet("evicted of V1", meta.evicted_keys.len());
+                meet("unused of V1", meta.unused.len());
+                (&meta.ext, &meta.tx_set)
+            }
+            LedgerCloseMeta::V2(meta) => {
+                meet("upgrades processed", meta.upgrades_processing.len());
+                meet("messages of V2", meta.scp_info.len());
+                meet("evicted of V2", meta.evicted_keys.len());
+                (&meta.ext, &meta.tx_set)
+            }
+        };
+        meet(ext.name(), 1);
+        let GeneralizedTransactionSet::V1(set) = set;
+        for phase in set.phases.iter() {
+            match phase {
+                TransactionPhase::V0(components) => {
+                    meet("several components", usize::from(components.len() > 1));
+                    meet("no component", usize::from(components.is_empty()));
+                }
+                TransactionPhase::V1(parallel) => {
+                    let stages = &parallel.execution_stages;
+                    meet("several stages", usize::from(stages.len() > 1));
+                    let clusters = stages.iter().map(|stage| stage.0.len()).max();
+                    meet("several clusters", usize::from(clusters > Some(1)));
+                }
+            }
+        }
+        for tx in processed(&ledger) {
+            if let TransactionMeta::V4(meta) = tx.meta {
+                meet("diagnostic events", meta.diagnostic_events.len());
+            }
+        }
+    }
+    assert_eq!(met.len(), 15, "{met:?}");
+    assert!(met.values().all(|&times| times > 0), "{met:?}");
+    assert_eq!(met["upgrades"], met["upgrades processed"]);
+}
+
+/// Golden hashes: a change here changes every chain that any seed ever named.
+#[test]
+fn the_chains_never_change() {
+    let check = |settings, sequence, hash: &str| {
+        let made = StellarChain::new(settings).ledger(sequence);
+        let sha = sha(&made.raw);
+        let sha: String = sha.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(sha, hash);
+    };
+    check(
+        StellarSettings::new(1),
+        40,
+        "7d807ff8b3542da77d8836220954ae951c3e5dca97a1b62ec588dea76de026ae",
+    );
+    check(
+        StellarSettings::large(1),
+        3,
+        "f3f0f49219d8dcf3b0f6a67b20ce55d0a2737e1cd11d7cadd4b24d35f97e385a",
+    );
 }
 
 fn bodies(envelope: &TransactionEnvelope) -> Vec<OperationBody> {

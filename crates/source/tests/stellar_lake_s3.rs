@@ -102,3 +102,31 @@ async fn a_lake_in_a_bucket_comes_whole() {
         );
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_public_lake_is_read_without_keys() {
+    let (Some((_, options)), Ok(bucket)) = (options(), std::env::var("CHRONOLITH_S3_OPEN_BUCKET"))
+    else {
+        println!("skipped: CHRONOLITH_S3_OPEN_BUCKET is not set; `make test-s3` starts a store");
+        return;
+    };
+    let pond = Pond::new(22, SMALL, 30);
+    let url = format!("s3://{bucket}/lake-{}", std::process::id());
+    let pairs = options.iter().map(|(name, value)| (name, value));
+    let (store, prefix) = object_store::parse_url_opts(&url.parse().unwrap(), pairs).unwrap();
+    upload(&*store, &prefix, pond.lake.directory()).await;
+    let is_key = |name: &str| name.contains("access_key");
+    let mut keyless: Vec<_> = options
+        .into_iter()
+        .filter(|(name, _)| !is_key(name))
+        .collect();
+    keyless.push(("aws_skip_signature".to_owned(), "true".to_owned()));
+    let settings = pond.settings(LakePlace::S3 {
+        url,
+        options: keyless,
+    });
+    let lake = LakeSource::open(settings).await.unwrap();
+    assert_eq!(lake.heads().await.unwrap().head.number, 29);
+    let range = BlockRange::new(2, 30);
+    pond.assert_is(&lake.fetch(range, &all(), None).await.unwrap(), range);
+}

@@ -154,6 +154,15 @@ fn take_order(rest: &mut &[u8], count: usize) -> Option<Vec<u32>> {
     Some(order)
 }
 
+/// Whether each transaction is named once: a ledger is no longer than its parts.
+fn is_order(order: &[u32]) -> bool {
+    let mut seen = vec![false; order.len()];
+    order.iter().all(|&tx| {
+        let slot = seen.get_mut(tx as usize);
+        slot.is_some_and(|seen| !std::mem::replace(seen, true))
+    })
+}
+
 /// A skeleton, read as far as its list of runs.
 struct Skeleton<'a> {
     form: u8,
@@ -195,8 +204,7 @@ impl<'a> Skeleton<'a> {
     }
 }
 
-/// The bytes of a ledger from its skeleton and the bodies of its transactions; bodies behind those (of
-/// second hashes) are not looked at.
+/// The bytes of a ledger from its skeleton and the bodies of its transactions.
 ///
 /// # Errors
 /// `Parts` or `Malformed` where they are not of one ledger.
@@ -204,8 +212,9 @@ pub fn join(skeleton: &[u8], bodies: &[Bytes]) -> Result<Bytes, Fault> {
     let wrong = || Fault::Parts("not the skeleton of a ledger");
     let skeleton = Skeleton::read(skeleton).ok_or_else(wrong)?;
     let count = skeleton.order.len();
-    let bodies = bodies.get(..count);
-    let bodies = bodies.ok_or(Fault::Parts("fewer bodies than transactions"))?;
+    if bodies.len() != count || !is_order(&skeleton.order) {
+        return Err(Fault::Parts("bodies and transactions differ"));
+    }
     let parts = bodies.iter().map(|body| split_body(body, skeleton.form));
     let parts = parts.collect::<Result<Vec<(&[u8], &[u8])>, Fault>>()?;
     let len = bodies.iter().map(Bytes::len).sum::<usize>() + skeleton.rest.len();

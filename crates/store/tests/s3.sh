@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The store's contract suite and races, and the program with archives that machines share, on an S3-compatible server that this script starts and stops.
+# The store's contract suite and races, Stellar lakes, and the program with archives that machines share, on an S3-compatible server that this script starts and stops.
 # As root, with the tool ceph-s3 at hand: Ceph, a real distributed store. Otherwise moto, which
 # checks and then writes: it shows that the protocol is spoken, and proves no race.
 #   CEPH_S3=path/to/ceph-s3   where the tool is, if not in ../shared/tools beside the checkout
@@ -50,10 +50,18 @@ echo "store: $SERVER at $ENDPOINT"
 
 export CHRONOLITH_S3_ENDPOINT=$ENDPOINT CHRONOLITH_S3_BUCKET=chronolith-test
 export CHRONOLITH_S3_KEY=AKTEST CHRONOLITH_S3_SECRET=SKTEST
-# The hash is that of no bytes; older curl signs the header but does not add it.
-curl -sS -f -o /dev/null -H "x-amz-content-sha256: $(printf '' | sha256sum | cut -d' ' -f1)" --user "$CHRONOLITH_S3_KEY:$CHRONOLITH_S3_SECRET" \
-  --aws-sigv4 "aws:amz:us-east-1:s3" -X PUT "$ENDPOINT/$CHRONOLITH_S3_BUCKET"
+# A request of the bucket's owner: a path, then the body. Older curl signs the body's hash but does not add it.
+ask() {
+  curl -sS -f -o /dev/null -X PUT --data-binary "$2" -H "x-amz-content-sha256: $(printf '%s' "$2" | sha256sum | cut -d' ' -f1)" \
+    --user "$CHRONOLITH_S3_KEY:$CHRONOLITH_S3_SECRET" --aws-sigv4 "aws:amz:us-east-1:s3" "$ENDPOINT/$1"
+}
+ask "$CHRONOLITH_S3_BUCKET" ""
+# A bucket that anybody may read, as public lakes are.
+export CHRONOLITH_S3_OPEN_BUCKET=chronolith-open
+ask "$CHRONOLITH_S3_OPEN_BUCKET" ""
+ask "$CHRONOLITH_S3_OPEN_BUCKET?policy=" '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":"*","Action":["s3:GetObject","s3:ListBucket"],"Resource":["arn:aws:s3:::chronolith-open","arn:aws:s3:::chronolith-open/*"]}]}'
 cargo test -p chronolith-store --features s3 --test s3 -- --nocapture
+cargo test -p chronolith-source --features s3 --test stellar_lake_s3 -- --nocapture
 AWS_ENDPOINT=$ENDPOINT AWS_ALLOW_HTTP=true AWS_REGION=us-east-1 \
   AWS_ACCESS_KEY_ID=$CHRONOLITH_S3_KEY AWS_SECRET_ACCESS_KEY=$CHRONOLITH_S3_SECRET \
   cargo test -p chronolith-node --test shared_storage -- --nocapture

@@ -131,7 +131,7 @@ pub(crate) struct SegmentTables {
     pub(crate) frames_offset: u64,
     pub(crate) dictionaries: Vec<Bytes>,
     /// Positions of transactions of the blocks that do not list all of theirs, by block.
-    odd_tx_indexes: Vec<(u32, Vec<u32>)>,
+    odd_tx_indexes: Vec<OddIndexes>,
     pub(crate) tx_hashes: BlockedSection,
     pub(crate) digests: BlockedSection,
     pub(crate) postings: BlockedSection,
@@ -194,7 +194,7 @@ impl SegmentTables {
     }
 
     /// Positions of transactions of the blocks that do not list all of theirs.
-    pub(crate) fn odd_tx_indexes(&self) -> &[(u32, Vec<u32>)] {
+    pub(crate) fn odd_tx_indexes(&self) -> &[OddIndexes] {
         &self.odd_tx_indexes
     }
 
@@ -207,7 +207,7 @@ impl SegmentTables {
             + self
                 .odd_tx_indexes
                 .iter()
-                .map(|(_, indexes)| indexes.len() * 4 + 32)
+                .map(|odd| odd.rest.len() * 4 + size_of::<OddIndexes>())
                 .sum::<usize>()
             // Once as bytes, once made ready to unpack with.
             + self.dictionaries.iter().map(|bytes| bytes.len() * 4).sum::<usize>()
@@ -267,13 +267,13 @@ impl SegmentTables {
         }
         let found = self
             .odd_tx_indexes
-            .binary_search_by_key(&entry.place, |(block, _)| *block)
+            .binary_search_by_key(&entry.place, |odd| odd.block)
             .ok()?;
-        self.odd_tx_indexes
-            .get(found)?
-            .1
-            .get(place as usize)
-            .copied()
+        let odd = self.odd_tx_indexes.get(found)?;
+        match place.checked_sub(odd.in_sequence) {
+            Some(at) => odd.rest.get(at as usize).copied(),
+            None => Some(place),
+        }
     }
 }
 
@@ -461,13 +461,42 @@ fn decode_dictionaries(bytes: &[u8]) -> Decoded<Vec<Bytes>> {
     Ok(dictionaries)
 }
 
-/// Positions of transactions, for the blocks that need them: `(block, positions)`.
-pub(crate) fn encode_tx_indexes<'a>(blocks: impl Iterator<Item = (u32, &'a [u32])>) -> Vec<u8> {
+/// Positions of the transactions of a block that does not list all of its own, or lists second hashes
+/// behind them. As many as are in sequence are counted; in most such blocks these are nearly all.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct OddIndexes {
+    /// Its place.
+    pub(crate) block: u32,
+    pub(crate) in_sequence: u32,
+    pub(crate) rest: Box<[u32]>,
+}
+
+impl OddIndexes {
+    pub(crate) fn new(block: u32, indexes: impl Iterator<Item = u32>) -> Self {
+        let mut indexes = indexes.peekable();
+        let mut in_sequence = 0;
+        while indexes.next_if_eq(&in_sequence).is_some() {
+            in_sequence += 1;
+        }
+        Self {
+            block,
+            in_sequence,
+            rest: indexes.collect(),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = u32> {
+        (0..self.in_sequence).chain(self.rest.iter().copied())
+    }
+}
+
+/// Positions of transactions, for the blocks that need them.
+pub(crate) fn encode_tx_indexes(blocks: impl Iterator<Item = OddIndexes>) -> Vec<u8> {
     let mut out = Vec::new();
-    for (block, indexes) in blocks {
-        out.put_varint(u64::from(block));
+    for odd in blocks {
+        out.put_varint(u64::from(odd.block));
         let mut next = 0;
-        for &index in indexes {
+        for index in odd.all() {
             out.put_varint(u64::from(index) - next);
             next = u64::from(index) + 1;
         }
@@ -475,7 +504,7 @@ pub(crate) fn encode_tx_indexes<'a>(blocks: impl Iterator<Item = (u32, &'a [u32]
     out
 }
 
-fn decode_tx_indexes(bytes: &[u8], blocks: &BlockTable) -> Decoded<Vec<(u32, Vec<u32>)>> {
+fn decode_tx_indexes(bytes: &[u8], blocks: &BlockTable) -> Decoded<Vec<OddIndexes>> {
     let mut reader = Reader::new(bytes);
     let mut found = Vec::new();
     for entry in blocks.counted().filter(|entry| !entry.txs_in_sequence) {
@@ -489,8 +518,29 @@ fn decode_tx_indexes(bytes: &[u8], blocks: &BlockTable) -> Decoded<Vec<(u32, Vec
             indexes.push(u32::try_from(index).map_err(|_| Damage("position too large"))?);
             next = index + 1;
         }
-        found.push((entry.place, indexes));
+        found.push(OddIndexes::new(entry.place, indexes.into_iter()));
     }
     reader.finish()?;
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_positions_only_those_out_of_sequence_take_memory() {
+        let alias = 1 << 31;
+        for (indexes, in_sequence) in [
+            (vec![0, 1, 2, alias, alias | 2], 3),
+            (vec![3, 5], 0),
+            (vec![0, 2, 3], 1),
+            (vec![], 0),
+        ] {
+            let odd = OddIndexes::new(7, indexes.iter().copied());
+            assert_eq!(odd.in_sequence, in_sequence);
+            assert_eq!(odd.rest.len(), indexes.len() - in_sequence as usize);
+            assert_eq!(odd.all().collect::<Vec<_>>(), indexes);
+        }
+    }
 }

@@ -285,9 +285,14 @@ impl TableDirectory {
         key: u64,
         page: &'a [u8],
     ) -> Decoded<impl Iterator<Item = u64> + 'a> {
-        let view = PageView::new(self.shape, page)?;
+        let (view, wanted) = (
+            PageView::split(self.shape, page)?,
+            self.shape.remainder(key),
+        );
         let (first, count) = view.bucket(self.shape.bucket(key));
-        let wanted = self.shape.remainder(key);
+        if !view.holds(first + count) {
+            return Err(Damage("table page does not fit its counts"));
+        }
         Ok((first..first + count).filter_map(move |at| {
             let (remainder, payload) = view.entry(at);
             (remainder == wanted).then_some(payload)
@@ -325,19 +330,7 @@ struct PageView<'a> {
 
 impl<'a> PageView<'a> {
     fn new(shape: TableShape, page: &'a [u8]) -> Decoded<Self> {
-        let mut reader = Reader::new(page);
-        let wide = match reader.u8()? {
-            1 => false,
-            4 => true,
-            _ => return Err(Damage("unknown table page")),
-        };
-        let counts = reader.take(if wide { BUCKETS * 4 } else { BUCKETS })?;
-        let view = Self {
-            shape,
-            wide,
-            counts,
-            entries: reader.rest(),
-        };
+        let view = Self::split(shape, page)?;
         let total = view.counts_before(BUCKETS);
         let bytes = (total as u64 * u64::from(shape.entry_bits())).div_ceil(8);
         if view.entries.len() as u64 == bytes + PADDING.len() as u64 {
@@ -345,6 +338,29 @@ impl<'a> PageView<'a> {
         } else {
             Err(Damage("table page does not fit its counts"))
         }
+    }
+
+    /// Whether the bytes hold so many entries.
+    fn holds(&self, entries: usize) -> bool {
+        let bytes = (entries as u64 * u64::from(self.shape.entry_bits())).div_ceil(8);
+        self.entries.len() as u64 >= bytes + PADDING.len() as u64
+    }
+
+    /// The parts of a page, before counting them: a lookup counts no further than it looks.
+    fn split(shape: TableShape, page: &'a [u8]) -> Decoded<Self> {
+        let mut reader = Reader::new(page);
+        let wide = match reader.u8()? {
+            1 => false,
+            4 => true,
+            _ => return Err(Damage("unknown table page")),
+        };
+        let counts = reader.take(if wide { BUCKETS * 4 } else { BUCKETS })?;
+        Ok(Self {
+            shape,
+            wide,
+            counts,
+            entries: reader.rest(),
+        })
     }
 
     fn counts_before(&self, bucket: usize) -> usize {

@@ -26,7 +26,10 @@ pub(crate) enum Part {
     Postings,
     PostingPage,
     TermPage,
+    /// A page of a run.
     HashPage,
+    /// A page of a segment's own table of hashes.
+    TableHashPage,
     PackFrame,
 }
 
@@ -46,6 +49,7 @@ pub(crate) enum Value {
     Pack(Arc<NamedPack>),
     Frame(Arc<Frame>),
     Bytes(Bytes),
+    Page(Arc<[u8]>),
     Ids(Arc<Ids>),
     Postings(Arc<Postings>),
 }
@@ -65,10 +69,11 @@ impl quick_cache::Weighter<Key, Value> for ByBytes {
     fn weight(&self, _key: &Key, value: &Value) -> u64 {
         let bytes = match value {
             Value::Segment(segment) => segment.tables.weight(),
-            Value::Run(run) => run.hashes.weight(),
+            Value::Run(run) => run.hashes.weight() + run.slots.weight(),
             Value::Pack(named) => named.pack.weight(),
             Value::Frame(frame) => frame.weight(),
             Value::Bytes(bytes) => bytes.len(),
+            Value::Page(page) => page.len(),
             Value::Ids(ids) => ids.weight(),
             Value::Postings(postings) => postings.weight(),
         };

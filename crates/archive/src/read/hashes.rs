@@ -3,15 +3,13 @@
 //! A hash leads to the blocks that may hold it: one page of each table is looked at. What is in
 //! memory is looked at first; all other pages are asked for at once. The block's own list decides.
 
-use std::sync::Arc;
-
 use chronolith_model::{BlockClock, Hash32, Tx};
 
 use super::cache::Part;
 use super::lookup::block_by_number;
 use super::objects::{Identity, Objects};
 use super::snapshot::{Need, Snapshot};
-use crate::catalog::{RunEntry, SegmentEntry};
+use crate::catalog::SegmentEntry;
 use crate::error::{Error, Result};
 use crate::format::table::TableDirectory;
 
@@ -71,12 +69,6 @@ pub(crate) async fn tx_by_hash(
     }
 }
 
-/// A table that is not in memory.
-enum Unread<'a> {
-    Segment(&'a Arc<SegmentEntry>),
-    Run(&'a Arc<RunEntry>),
-}
-
 /// Blocks that may hold the hash.
 async fn places(objects: &Objects, snapshot: &Snapshot, hash: &Hash32) -> Result<Vec<u64>> {
     let prefix = hash.prefix64();
@@ -95,32 +87,19 @@ async fn places(objects: &Objects, snapshot: &Snapshot, hash: &Hash32) -> Result
             )
         });
         if found.is_none() {
-            unread.push(Unread::Segment(entry));
+            unread.push(entry);
         }
     }
-    for entry in &snapshot.catalog.runs {
-        let start = entry.range.start;
-        let found = objects.opened_run(&entry.object).and_then(|run| {
-            in_cached_table(
-                objects,
-                &run.identity,
-                &run.hashes,
-                (prefix, start),
-                &mut numbers,
-            )
-        });
-        if found.is_none() {
-            unread.push(Unread::Run(entry));
-        }
-    }
-    if !unread.is_empty() {
-        let reads = unread.into_iter().map(|table| read(objects, table, prefix));
-        numbers.extend(
-            futures::future::try_join_all(reads)
-                .await?
-                .into_iter()
-                .flatten(),
-        );
+    let runs = snapshot.runs.look(objects, prefix, &mut numbers);
+    if !unread.is_empty() || !runs.is_empty() {
+        // All at once: a hash that is nowhere costs the time of one read, however many there are.
+        let segments = unread.into_iter().map(|entry| read(objects, entry, prefix));
+        let segments = futures::future::try_join_all(segments);
+        let runs = runs.into_iter();
+        let runs = runs.map(|at| snapshot.runs.read(objects, at, prefix));
+        let runs = futures::future::try_join_all(runs);
+        let (segments, runs) = futures::try_join!(segments, runs)?;
+        numbers.extend(segments.into_iter().chain(runs).flatten());
     }
     numbers.sort_unstable();
     numbers.dedup();
@@ -137,34 +116,19 @@ fn in_cached_table(
 ) -> Option<()> {
     let key = table.key(prefix);
     if let Some(place) = table.place_of(key) {
-        let page = objects.cached_page(identity, Part::HashPage, place.index)?;
+        let page = objects.cached_page(identity, Part::TableHashPage, place.index)?;
         numbers.extend(table.find(key, &page).ok()?.map(|offset| start + offset));
     }
     Some(())
 }
 
-async fn read(objects: &Objects, unread: Unread<'_>, prefix: u64) -> Result<Vec<u64>> {
-    match unread {
-        Unread::Segment(entry) => {
-            let segment = objects.open(&entry.object).await?;
-            let Some((table, offset)) = &segment.tables.hashes else {
-                return Ok(Vec::new());
-            };
-            let start = entry.facts.range.start;
-            in_table(
-                objects,
-                &segment.identity,
-                (table, *offset),
-                (prefix, start),
-            )
-            .await
-        }
-        Unread::Run(entry) => {
-            let run = objects.open_run(&entry.object).await?;
-            let (table, start) = ((&run.hashes, run.offset), entry.range.start);
-            in_table(objects, &run.identity, table, (prefix, start)).await
-        }
-    }
+async fn read(objects: &Objects, entry: &SegmentEntry, prefix: u64) -> Result<Vec<u64>> {
+    let segment = objects.open(&entry.object).await?;
+    let Some((table, offset)) = &segment.tables.hashes else {
+        return Ok(Vec::new());
+    };
+    let (table, start) = ((table, *offset), entry.facts.range.start);
+    in_table(objects, &segment.identity, table, (prefix, start)).await
 }
 
 async fn in_table(
@@ -178,7 +142,7 @@ async fn in_table(
         return Ok(Vec::new());
     };
     let pages = objects
-        .table_pages(identity, Part::HashPage, offset, &[place])
+        .table_pages(identity, Part::TableHashPage, offset, &[place])
         .await?;
     let page = pages.first().cloned().unwrap_or_default();
     let found = table

@@ -12,5 +12,6 @@ pub(crate) mod postings;
 pub(crate) mod query;
 pub(crate) mod ranges;
 pub(crate) mod rows;
+pub(crate) mod run_set;
 pub(crate) mod snapshot;
 pub(crate) mod window;

@@ -13,6 +13,7 @@ use quick_cache::sync::GuardResult;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::cache::{Cache, Key, Part, Value, into_bytes};
+use super::run_set::PageSlots;
 use crate::catalog::{ObjectRef, PackEntry};
 use crate::error::{Error, Result};
 use crate::format::Decoded;
@@ -46,6 +47,8 @@ pub(crate) struct OpenRun {
     pub(crate) identity: Identity,
     pub(crate) hashes: TableDirectory,
     pub(crate) offset: u64,
+    /// Where its pages are in memory.
+    pub(crate) slots: PageSlots,
 }
 
 /// A pack with its index in memory.
@@ -137,6 +140,7 @@ impl Objects {
             let hashes = TableDirectory::decode(&container.table(Section::HashDirectory)?, len)?;
             Ok(Value::Run(Arc::new(OpenRun {
                 identity,
+                slots: PageSlots::new(hashes.page_count()),
                 hashes,
                 offset,
             })))
@@ -172,6 +176,15 @@ impl Objects {
     pub(crate) fn opened_run(&self, object: &ObjectRef) -> Option<Arc<OpenRun>> {
         match self.cache.of(Part::Tables).get(&self.tables(object))? {
             Value::Run(run) if run.identity.name == object.name => Some(run),
+            _ => None,
+        }
+    }
+
+    /// A page of a run that is in memory already.
+    pub(crate) fn cached_hash_page(&self, object: &Identity, index: u32) -> Option<Arc<[u8]>> {
+        let (object, part, at) = (object.id, Part::HashPage, u64::from(index));
+        match self.cache.of(part).get(&Key { object, part, at })? {
+            Value::Page(page) => Some(page),
             _ => None,
         }
     }

@@ -5,6 +5,7 @@ use chronolith_model::{BlockRange, Dataset, DatasetSet};
 use super::objects::{Objects, OpenSegment};
 use super::snapshot::{Need, Piece, Snapshot};
 use super::window::{STEP_BYTES, Window};
+use crate::cover::{minus, union};
 use crate::error::Result;
 use crate::keys::KeyCounts;
 use crate::lifecycle::{Standing, survey};
@@ -17,7 +18,12 @@ pub(crate) fn geometry(snapshot: &Snapshot, settings: &SealSettings) -> Geometry
     written.unwrap_or_else(|| settings.geometry())
 }
 
-/// Every range from the first to the last that has archived blocks, in order.
+/// Ranges without blocks that are listed between two that have some: with small ranges and blocks far
+/// apart there may be more than fit in memory.
+const PENDING_MAX: usize = 1024;
+
+/// Every range from the first to the last that has archived blocks, in order. Of very many in a row
+/// that have none, the first.
 pub(crate) async fn reports(
     objects: &Objects,
     snapshot: &Snapshot,
@@ -28,7 +34,8 @@ pub(crate) async fn reports(
     let mut reports: Vec<RangeReport> = Vec::with_capacity(standings.len());
     for standing in &standings {
         let next = reports.last().map_or(standing.id, |last| last.id + 1);
-        reports.extend((next..standing.id).map(|id| RangeReport::pending(geometry, id)));
+        let pending = (next..standing.id).take(PENDING_MAX);
+        reports.extend(pending.map(|id| RangeReport::pending(geometry, id)));
         let mut report = described(snapshot, standing, geometry);
         report.keys = keys_of(objects, snapshot, geometry.blocks_of(standing.id)).await;
         reports.push(report);
@@ -86,7 +93,11 @@ fn statuses(standing: &Standing, state: RangeState) -> (Option<PartStatus>, Opti
 
 /// The transactions of a range's archived blocks by the first digit of their hashes; none where
 /// some segment was not counted yet or cannot be read.
-async fn keys_of(objects: &Objects, snapshot: &Snapshot, blocks: BlockRange) -> Option<KeyCounts> {
+pub(crate) async fn keys_of(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    blocks: BlockRange,
+) -> Option<KeyCounts> {
     let mut keys = KeyCounts::default();
     for piece in pieces(snapshot, blocks) {
         let whole = piece.range == piece.entry.facts.range;
@@ -101,21 +112,31 @@ async fn keys_of(objects: &Objects, snapshot: &Snapshot, blocks: BlockRange) -> 
     Some(keys)
 }
 
-/// The segments to ask for the transactions of the blocks that are archived: those that list all of
-/// them, where there are such.
+/// The segments to ask for the transactions of the blocks that are archived: of each block one that
+/// lists all of them, where there is such.
 fn pieces(snapshot: &Snapshot, blocks: BlockRange) -> Vec<Piece> {
     let all = Need {
         datasets: DatasetSet::of(&[Dataset::TxHashes]),
         filter: None,
     };
+    let listing = snapshot.segments.iter().map(|entry| &entry.facts);
+    let listing = listing.filter(|facts| facts.datasets.contains(Dataset::TxHashes));
+    let listed = union(listing.filter_map(|facts| facts.range.intersect(&blocks)));
     let mut pieces = Vec::new();
     for run in snapshot.clock_runs() {
         let Some(part) = run.range.intersect(&blocks) else {
             continue;
         };
-        let listed = snapshot.select(&part, &all);
-        let listed = listed.or_else(|_| snapshot.select(&part, &Need::CLOCK));
-        pieces.extend(listed.unwrap_or_default());
+        let inside: Vec<_> = listed
+            .iter()
+            .filter_map(|one| one.intersect(&part))
+            .collect();
+        let others = minus(&[part], &inside).into_iter();
+        let wanted = inside.into_iter().map(|range| (range, &all));
+        let wanted = wanted.chain(others.map(|range| (range, &Need::CLOCK)));
+        for (range, need) in wanted {
+            pieces.extend(snapshot.select(&range, need).unwrap_or_default());
+        }
     }
     pieces
 }

@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock};
 use chronolith_model::{BlockRange, BlockRef, Dataset, DatasetSet, LogFilter, Scope, Verification};
 use chronolith_store::Version;
 
+use super::run_set::RunSet;
 use crate::catalog::{Catalog, PackEntry, SegmentEntry, order};
+use crate::cover::{bare, minus, union};
 use crate::error::{Error, Result};
 use crate::state::State;
 
@@ -17,6 +19,8 @@ pub(crate) struct Snapshot {
     pub(crate) catalog: Arc<Catalog>,
     /// Sealed segments and batches, by their first block.
     pub(crate) segments: Vec<Arc<SegmentEntry>>,
+    /// The runs, ready to be looked into.
+    pub(crate) runs: RunSet,
     /// Blocks of the widest segment: how far to the left of a block its segments can begin.
     widest: u64,
     /// What [`Self::clock_runs`] gives, once it was asked for.
@@ -79,6 +83,7 @@ impl Snapshot {
         Self {
             version,
             clock_runs: OnceLock::new(),
+            runs: RunSet::new(&catalog.runs),
             without_hashes,
             without_tx_hashes: without_hashes.or(partial.map(|entry| entry.facts.range)),
             widest: segments
@@ -162,7 +167,7 @@ impl Snapshot {
     }
 
     /// Packs, sealed and not.
-    pub(crate) fn packs(&self) -> impl Iterator<Item = &Arc<PackEntry>> {
+    pub(crate) fn packs(&self) -> impl Iterator<Item = &Arc<PackEntry>> + Clone {
         self.catalog.packs.iter().chain(&self.state.batch_packs)
     }
 
@@ -211,7 +216,8 @@ impl Snapshot {
 
     /// Intervals in which the need is met, with the lowest verification level of each.
     pub(crate) fn coverage(&self, need: &Need<'_>) -> Vec<(BlockRange, Verification)> {
-        self.covered_by(|entry| need.met_by(entry))
+        let covered = self.covered_by(|entry| need.met_by(entry));
+        self.with_packs(covered, need.datasets)
     }
 
     /// Intervals that are archived with these datasets and all logs of this scope, with their levels.
@@ -220,7 +226,26 @@ impl Snapshot {
         datasets: DatasetSet,
         scope: &Scope,
     ) -> Vec<(BlockRange, Verification)> {
-        self.covered_by(|entry| keeps(entry, datasets, scope))
+        let covered = self.covered_by(|entry| keeps(entry, datasets, scope));
+        self.with_packs(covered, datasets)
+    }
+
+    /// What remains of intervals without the blocks whose payload is in no pack.
+    fn with_packs(
+        &self,
+        covered: Vec<(BlockRange, Verification)>,
+        datasets: DatasetSet,
+    ) -> Vec<(BlockRange, Verification)> {
+        let ranges: Vec<BlockRange> = covered.iter().map(|(range, _)| *range).collect();
+        let bare = bare(&ranges, datasets, self.packs());
+        if bare.is_empty() {
+            return covered;
+        }
+        let parts = covered.into_iter().flat_map(|(range, level)| {
+            let parts = minus(&[range], &bare).into_iter();
+            parts.map(move |part| (part, level))
+        });
+        parts.collect()
     }
 
     fn covered_by(&self, meets: impl Fn(&SegmentEntry) -> bool) -> Vec<(BlockRange, Verification)> {
@@ -261,27 +286,22 @@ impl Snapshot {
         highest
     }
 
-    /// The blocks of a range that no segment holds with these datasets and all logs of this scope.
+    /// The blocks of a range that no segment holds with these datasets and all logs of this scope, or
+    /// whose payload is in no pack.
     pub(crate) fn lacking(
         &self,
         range: BlockRange,
         datasets: DatasetSet,
         scope: &Scope,
     ) -> Vec<BlockRange> {
-        let holds = |entry: &&Arc<SegmentEntry>| keeps(entry, datasets, scope);
-        let (mut lacking, mut at) = (Vec::new(), range.start);
-        for entry in self.segments.iter().filter(holds) {
-            let held = entry.facts.range;
-            let before = BlockRange::new(at, held.start.min(range.end));
-            if !before.is_empty() {
-                lacking.push(before);
-            }
-            at = at.max(held.end);
-        }
-        if at < range.end {
-            lacking.push(BlockRange::new(at, range.end));
-        }
-        lacking
+        let holding = self
+            .segments
+            .iter()
+            .filter(|entry| keeps(entry, datasets, scope));
+        let held = union(holding.map(|entry| entry.facts.range));
+        let lacking = minus(&[range], &held);
+        let bare = bare(&[range], datasets, self.packs());
+        union(lacking.into_iter().chain(bare))
     }
 
     fn not_covered(&self, range: &BlockRange, at: u64, need: &Need<'_>) -> Error {

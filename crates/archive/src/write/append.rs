@@ -200,9 +200,13 @@ impl Writer {
         let first = first.ok_or_else(|| Error::Invalid("empty batch".to_owned()))?;
         let got = first.number;
         let Some(live) = snapshot.state.live else {
-            if let Some(expected) = self.settings.start_block
-                && !self.may_begin(snapshot, expected, got)
+            if let Some(start) = self.settings.start_block
+                && !self.may_begin(snapshot, start, got)
             {
+                let filled = snapshot
+                    .covered_prefix()
+                    .filter(|range| range.start <= start);
+                let expected = filled.map_or(start, |range| range.end.max(start));
                 return Err(Error::Gap { expected, got });
             }
             self.check_fills_around(snapshot, blocks).await?;

@@ -18,6 +18,8 @@ pub(crate) struct Edit {
     pub(crate) expected_head: Option<Option<BlockRef>>,
     /// Objects that go. Each must still be there.
     pub(crate) remove: Vec<String>,
+    /// Objects that the edit is about and that stay. Each must still be there.
+    pub(crate) needs: Vec<String>,
     pub(crate) batches: Vec<SegmentEntry>,
     pub(crate) segments: Vec<SegmentEntry>,
     pub(crate) runs: Vec<RunEntry>,
@@ -44,8 +46,9 @@ impl Edit {
         if self.expected_head.is_some_and(|expected| expected != head) {
             return None;
         }
-        let mut gone: HashSet<&str> = self.remove.iter().map(String::as_str).collect();
-        let wanted = gone.clone();
+        let wanted: HashSet<&str> = self.remove.iter().map(String::as_str).collect();
+        let mut gone = wanted.clone();
+        gone.extend(self.needs.iter().map(String::as_str));
         // First see whether all of it is there, then take it away.
         let named = catalog_names(catalog).chain(state_names(state));
         named.for_each(|name| {

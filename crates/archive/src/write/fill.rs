@@ -272,11 +272,11 @@ impl Fill {
             return Err(Error::Invalid(message.to_owned()));
         }
         self.check_neighbours(&snapshot).await?;
-        let mut superseded = self.superseded(&snapshot).await?;
+        let (mut superseded, same_content) = self.superseded(&snapshot).await?;
         self.check_mended(&snapshot, &superseded)?;
         if !superseded.is_empty() {
             if !self.purpose.mends() {
-                superseded.extend(self.superseded_packs(&snapshot)?);
+                superseded.extend(self.superseded_packs(&snapshot, same_content)?);
             }
             let runs = superseded_runs(&snapshot, &superseded);
             superseded.extend(runs);
@@ -374,9 +374,10 @@ impl Fill {
     }
 
     /// Segments that this fill replaces: the same is kept of their blocks, they lie inside the
-    /// range, and they are either equal in every block or proven less far than this fill is.
-    async fn superseded(&self, snapshot: &Snapshot) -> Result<Vec<String>> {
-        let mut names = Vec::new();
+    /// range, and they are either equal in every block or proven less far than this fill is. Also
+    /// whether they are all equal.
+    async fn superseded(&self, snapshot: &Snapshot) -> Result<(Vec<String>, bool)> {
+        let (mut names, mut same_content) = (Vec::new(), true);
         for old in &snapshot.segments {
             let facts = &old.facts;
             let same = facts.datasets == self.kept.datasets && facts.scope == self.kept.scope;
@@ -403,12 +404,13 @@ impl Fill {
                     facts.range
                 )));
             }
+            same_content &= other.is_none();
             if inside {
                 self.check_no_less_proven(old)?;
                 names.push(old.object.name.clone());
             }
         }
-        Ok(names)
+        Ok((names, same_content))
     }
 
     /// Whether all of it is proven further than any block of an archived segment.
@@ -435,14 +437,18 @@ impl Fill {
         Ok(None)
     }
 
-    /// Packs of the segments that this fill replaces: their payload may be the one that was wrong.
-    fn superseded_packs(&self, snapshot: &Snapshot) -> Result<Vec<String>> {
+    /// Packs of the segments that this fill replaces: their payload may be the one that was wrong. One
+    /// that reaches beyond the fill stays where no content changes: digests are over payload too.
+    fn superseded_packs(&self, snapshot: &Snapshot, same_content: bool) -> Result<Vec<String>> {
         let mut names = Vec::new();
         let packs = snapshot
             .packs()
             .filter(|pack| pack.datasets == self.kept.datasets);
         for pack in packs.filter(|pack| pack.range.intersect(&self.range).is_some()) {
             if !self.range.covers(&pack.range) {
+                if same_content {
+                    continue;
+                }
                 return Err(Error::Invalid(format!(
                     "the fill cuts the pack of blocks {}: fill all of it",
                     pack.range

@@ -14,11 +14,11 @@ use super::publish::Uploading;
 use super::writer::Writer;
 use crate::catalog::PackEntry;
 use crate::error::{Error, Result};
+use crate::format::Damage;
 use crate::format::compress::Unpacker;
 use crate::format::container::{ObjectKind, Section};
 use crate::format::pack::{Dictionaries, PackTables, encode_frame};
 use crate::format::wire::Put;
-use crate::format::{Damage, Decoded};
 use crate::read::objects::Objects;
 use crate::read::window::Window;
 
@@ -106,33 +106,32 @@ impl Joined {
         parts: &[(&String, PackTables)],
         mut learner: Option<&mut Learner>,
     ) -> Result<()> {
-        let mut plain = Vec::new();
+        let mut plain: Vec<Plain<'_>> = Vec::new();
         for (name, part) in parts {
             let mut window = Window::new(objects, name, part.place);
             let mut at = 0;
             for (count, dictionary) in part.dictionaries.stretches() {
                 let again = dictionary.is_empty() && learner.is_some();
                 if !again {
-                    self.pack_again(name, &mut plain, &mut learner).await?;
+                    self.pack_again(&mut plain, &mut learner).await?;
                     self.dictionaries.add(&dictionary, count);
                 }
                 for number in at..at + count as usize {
                     let frame = read(&mut window, (name, part), number).await?;
                     if again {
-                        plain.push(frame);
+                        plain.push(Plain { name, frame });
                     } else {
                         self.put(&frame.0, frame.1).await?;
                     }
                     if plain.len() == FRAMES_AT_ONCE {
-                        self.pack_again(name, &mut plain, &mut learner).await?;
+                        self.pack_again(&mut plain, &mut learner).await?;
                     }
                 }
                 at += count as usize;
             }
             self.index.put(&part.index);
         }
-        let last = parts.last().map_or("", |(name, _)| name);
-        self.pack_again(last, &mut plain, &mut learner).await
+        self.pack_again(&mut plain, &mut learner).await
     }
 
     async fn put(&mut self, frame: &[u8], unpacked: u32) -> Result<()> {
@@ -146,17 +145,18 @@ impl Joined {
     /// right as it is.
     async fn pack_again(
         &mut self,
-        name: &str,
-        plain: &mut Vec<(Bytes, u32)>,
+        plain: &mut Vec<Plain<'_>>,
         learner: &mut Option<&mut Learner>,
     ) -> Result<()> {
         let (Some(learner), false) = (learner, plain.is_empty()) else {
             return Ok(());
         };
-        let (frames, mut own) = (std::mem::take(plain), learner.clone());
+        let (names, frames): (Vec<&str>, Vec<(Bytes, u32)>) =
+            plain.drain(..).map(|one| (one.name, one.frame)).unzip();
+        let mut own = learner.clone();
         // The last few frames get the dictionary that the pack has already.
         let begun = !self.dictionaries.packed.is_empty();
-        let job = move || -> Decoded<_> {
+        let job = move || -> std::result::Result<_, (usize, Damage)> {
             let unpacked = unpack_all(&frames)?;
             let bytes: u64 = unpacked.iter().map(|frame| frame.len() as u64).sum();
             let sample = |at: usize, out: &mut Vec<u8>| {
@@ -169,7 +169,10 @@ impl Joined {
         };
         let done = tokio::task::spawn_blocking(job).await;
         let done = done.map_err(|error| Error::Internal(format!("packing failed: {error}")))?;
-        let (own, learnt, packed, lens) = done.map_err(|damage| Error::damaged(name, damage))?;
+        let (own, learnt, packed, lens) = done.map_err(|(at, damage)| {
+            let name = names.get(at).copied().unwrap_or_default();
+            Error::damaged(name, damage)
+        })?;
         **learner = own;
         self.dictionaries.add(&learnt.packed, packed.len() as u32);
         for (frame, unpacked) in packed.iter().zip(lens) {
@@ -192,8 +195,14 @@ impl Joined {
     }
 }
 
-/// Unpacks frames that were packed without a dictionary.
-fn unpack_all(frames: &[(Bytes, u32)]) -> Decoded<Vec<Vec<u8>>> {
+/// A frame that was packed without a dictionary, with its unpacked length, and the pack it is from.
+struct Plain<'a> {
+    name: &'a str,
+    frame: (Bytes, u32),
+}
+
+/// Unpacks frames that were packed without a dictionary. Damage is that of the frame at a place.
+fn unpack_all(frames: &[(Bytes, u32)]) -> std::result::Result<Vec<Vec<u8>>, (usize, Damage)> {
     let unpacker = Unpacker::new(&[]);
     let unpack = |(packed, unpacked): &(Bytes, u32)| {
         let bytes = unpacker.unpack_within(packed, *unpacked as usize)?;
@@ -202,7 +211,9 @@ fn unpack_all(frames: &[(Bytes, u32)]) -> Decoded<Vec<Vec<u8>>> {
             false => Err(Damage("frame of another length")),
         }
     };
-    frames.iter().map(unpack).collect()
+    let unpacked = frames.iter().enumerate();
+    let unpacked = unpacked.map(|(at, frame)| unpack(frame).map_err(|damage| (at, damage)));
+    unpacked.collect()
 }
 
 /// A frame of a pack, packed and checked, with its unpacked length.
@@ -217,4 +228,28 @@ async fn read(
     let bytes = window.slice(frame.start, frame.end).await?;
     frame.verify(&bytes, number).map_err(damaged)?;
     Ok((bytes, frame.unpacked()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::compress::Packer;
+
+    /// Frames of several packs wait together: the one that is damaged is named.
+    #[test]
+    fn the_frame_that_cannot_be_unpacked_is_told() {
+        let packer = Packer::new(Bytes::new(), 1);
+        let contents = [vec![1; 40], vec![2; 50]];
+        let packed = pack_again(&contents, &packer);
+        let mut frames: Vec<(Bytes, u32)> = packed
+            .into_iter()
+            .zip(&contents)
+            .map(|(frame, plain)| (frame.into(), plain.len() as u32))
+            .collect();
+        assert_eq!(unpack_all(&frames), Ok(contents.to_vec()));
+        frames[1].1 += 1;
+        assert!(matches!(unpack_all(&frames), Err((1, _))));
+        frames[0].0 = Bytes::from_static(b"no frame");
+        assert!(matches!(unpack_all(&frames), Err((0, _))));
+    }
 }

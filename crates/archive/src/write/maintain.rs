@@ -1,12 +1,13 @@
 //! Maintenance: one step at a time, beside ingest; whatever changed meanwhile, the edit notices.
 
-use std::sync::{Arc, PoisonError};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::time::Instant;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-use super::edit::Edit;
+use super::edit::{Edit, catalog_names, state_names};
 use super::join::Join;
 use super::merge::range_of;
 use super::plan::{Plan, Step};
@@ -15,34 +16,37 @@ use super::writer::Writer;
 use crate::book::Entry;
 use crate::catalog::{PackEntry, SegmentEntry};
 use crate::error::{Error, Result, outcome_name};
-use crate::lifecycle::{Standing, survey};
+use crate::lifecycle::survey;
 use crate::read::ranges::count_segment;
 use crate::read::snapshot::Snapshot;
 
 impl Writer {
     /// Does the next step of maintenance, if there is one. `now` is 0 where nobody knows the time.
     pub(crate) async fn maintain(&self, now: u64) -> Result<bool> {
-        let _one_at_a_time = self.maintenance.lock().await;
+        let one_at_a_time = self.maintenance.lock().await;
         let snapshot = self.publisher.settled().await?;
         let seal = &self.settings.seal;
         let standings = survey(&snapshot.state, &snapshot.catalog, seal.geometry(), seal);
-        let skip = self
-            .damaged
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let skip = copy_of(&self.damaged);
         let plan = Plan {
             catalog: &snapshot.catalog,
             batch_packs: &snapshot.state.batch_packs,
             settings: seal,
             skip: &skip,
             standings: &standings,
+            verifying: &copy_of(&self.verifying),
         };
         let Some(step) = plan.next() else {
             return Ok(false);
         };
         let closing = step.first_block().and_then(|block| plan.standing(block));
         let closing = closing.filter(|standing| standing.in_transition());
+        let closing = closing.map(|standing| standing.id);
+        let verifying = closing.filter(|_| matches!(step, Step::Verify(..)));
+        let verifying = verifying.map(|id| Verifying::begin(&self.verifying, id));
+        // Verifying reads a whole range and changes nothing: nobody need wait for it, and what it
+        // finds counts only if the range is still what it was.
+        let _held = verifying.is_none().then_some(one_at_a_time);
         let (phase, started) = (step.phase(), Instant::now());
         let span = tracing::debug_span!(
             "archive.merge",
@@ -54,9 +58,10 @@ impl Writer {
         let done = done.instrument(span.clone()).await;
         span.record("outcome", outcome_name(&done));
         if let Err(Error::Corrupt { object, reason }) = &done {
-            if let Some(Standing { id, .. }) = closing {
-                let what = (object.as_str(), reason.as_str());
-                self.fail_range(*id, phase, what, now).await?;
+            if let Some(id) = closing {
+                let named = names(&snapshot).any(|name| name == object);
+                let what = (object.as_str(), reason.as_str(), named);
+                self.fail_range(id, phase, what, now).await?;
                 return Ok(true);
             }
             let mut damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
@@ -147,5 +152,36 @@ impl Writer {
         edit.remove
             .extend(inputs.iter().map(|input| input.object.name.clone()));
         Ok(pack)
+    }
+}
+
+/// Names of everything that a snapshot holds.
+fn names(snapshot: &Snapshot) -> impl Iterator<Item = &str> {
+    catalog_names(&snapshot.catalog).chain(state_names(&snapshot.state))
+}
+
+fn copy_of<T: Clone>(set: &Mutex<T>) -> T {
+    set.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// A range that is being verified, as long as this lives.
+struct Verifying<'a> {
+    all: &'a Mutex<HashSet<u64>>,
+    id: u64,
+}
+
+impl<'a> Verifying<'a> {
+    fn begin(all: &'a Mutex<HashSet<u64>>, id: u64) -> Self {
+        let mut ids = all.lock().unwrap_or_else(PoisonError::into_inner);
+        ids.insert(id);
+        drop(ids);
+        Self { all, id }
+    }
+}
+
+impl Drop for Verifying<'_> {
+    fn drop(&mut self) {
+        let mut ids = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        ids.remove(&self.id);
     }
 }

@@ -268,9 +268,9 @@ async fn compare(
 }
 
 impl Writer {
-    /// Makes a run anew from the hashes that its segments hold.
+    /// Makes a run anew from the hashes that its segments hold. Ingest goes on: no run holds what it
+    /// adds.
     pub(crate) async fn mend_run(&self, name: &str, audit: AuditEntry) -> Result<()> {
-        let _appender = self.appender.lock().await;
         let _no_merges = self.maintenance.lock().await;
         let snapshot = self.publisher.settled().await?;
         let runs = &snapshot.catalog.runs;

@@ -18,7 +18,8 @@ use crate::format::facts::SegmentFacts;
 use crate::format::page::PAGE_IDS;
 use crate::format::postings::{HEAD_BYTES_MAX, ListBuilder, Pointer, RecordHead};
 use crate::format::segment::{
-    self, HASH_BLOCK_BYTES, POSTING_BLOCK_BYTES, Stretch, digests_follow, encode_frame_place,
+    self, HASH_BLOCK_BYTES, OddIndexes, POSTING_BLOCK_BYTES, Stretch, digests_follow,
+    encode_frame_place,
 };
 use crate::format::table::{TableBuilder, TableShape};
 use crate::format::term::TERM_BITS;
@@ -407,10 +408,10 @@ fn tx_indexes(inputs: &[Arc<OpenSegment>]) -> Vec<u8> {
     let mut all = Vec::new();
     for input in inputs {
         let odd = input.tables.odd_tx_indexes();
-        all.extend(
-            odd.iter()
-                .map(|(block, indexes)| (first + block, indexes.as_slice())),
-        );
+        all.extend(odd.iter().map(|odd| OddIndexes {
+            block: first + odd.block,
+            ..odd.clone()
+        }));
         first += input.tables.blocks.len();
     }
     segment::encode_tx_indexes(all.into_iter())

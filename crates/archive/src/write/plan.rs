@@ -80,6 +80,8 @@ pub(crate) struct Plan<'a> {
     /// does not hold up everything else.
     pub(crate) skip: &'a HashSet<String>,
     pub(crate) standings: &'a [Standing],
+    /// Ranges that somebody verifies just now.
+    pub(crate) verifying: &'a HashSet<u64>,
 }
 
 impl Plan<'_> {
@@ -94,7 +96,8 @@ impl Plan<'_> {
             .or_else(|| self.next_small_packs())
             .or_else(|| self.next_uncounted())
             .or_else(|| {
-                let mut due = self.standings.iter().filter(|one| one.in_transition());
+                let due = self.standings.iter().filter(|one| one.in_transition());
+                let mut due = due.filter(|one| !self.verifying.contains(&one.id));
                 due.find_map(|standing| self.next_of_range(standing))
             })
     }
@@ -241,9 +244,8 @@ impl Plan<'_> {
             geometry.id_of(a.range.start) == geometry.id_of(b.range.start)
         };
         for packs in self.catalog.packs.chunk_by(same_range) {
-            let closing = packs
-                .first()
-                .is_some_and(|pack| self.is_closing(pack.range.start));
+            // The first may begin below everything that was not pruned.
+            let closing = packs.iter().any(|pack| self.is_closing(pack.range.start));
             let touchable = |pack: &&Arc<PackEntry>| self.may_touch(&pack.object.name, &pack.range);
             let packs: Vec<_> = packs.iter().filter(touchable).cloned().collect();
             let group = small_packs(&packs, self.settings, closing);

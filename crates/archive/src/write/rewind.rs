@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{Block, BlockClock, BlockRange};
+use chronolith_model::{BlockClock, BlockRange};
 
 use super::cut;
 use super::edit::Edit;
+use super::pack::PackBuilder;
 use super::publish::{Applied, Uploading};
 use super::rows::Rows;
 use super::seal::{self, Cut, Kept};
@@ -174,20 +175,19 @@ impl Writer {
         let past: Vec<_> = past.cloned().collect();
         for pack in past {
             edit.remove.push(pack.object.name.clone());
-            let mut blocks = Vec::new();
+            let (mut kept, mut learner) = (PackBuilder::new(pack.datasets), self.learner());
             for number in pack.range.start..(to + 1).max(pack.range.start) {
                 let payload = self.view.objects.payload(&pack, number).await?;
                 // Only the number of the first and the hash of the last are looked at, and older
                 // blocks may be pruned.
                 let clock = BlockClock { number, ..last };
-                blocks.push(Block {
-                    clock,
-                    txs: Vec::new(),
-                    logs: Vec::new(),
-                    payload,
-                });
+                if let Some(kept) = &mut kept {
+                    kept.push(&clock, &payload);
+                    // A pack unpacks to many times its size: no more of it waits than must.
+                    kept.pack_waiting(&mut learner);
+                }
             }
-            if let Some(built) = super::pack::build(&blocks, pack.datasets, &mut self.learner()) {
+            if let Some(built) = kept.and_then(|kept| kept.finish(&mut learner)) {
                 edit.batch_packs.push(self.upload_pack(built, &mut uploads));
             }
         }
@@ -212,19 +212,19 @@ impl Writer {
             .iter()
             .filter(|entry| old(&entry.facts.range));
         let runs = catalog.runs.iter().filter(|run| old(&run.range));
-        let packs = snapshot.packs().filter(|pack| old(&pack.range));
         let mut remove: Vec<String> = segments.map(|entry| entry.object.name.clone()).collect();
         let pruned = remove.len() as u64;
         remove.extend(runs.map(|run| run.object.name.clone()));
-        remove.extend(packs.map(|pack| pack.object.name.clone()));
         let kept = snapshot
             .segments
             .iter()
-            .filter(|entry| !old(&entry.facts.range) || entry.tier == 0);
-        let first = kept
-            .map(|entry| entry.facts.range.start)
-            .filter(|&start| start >= live.start)
-            .min();
+            .filter(|entry| !old(&entry.facts.range) || entry.tier == 0)
+            .map(|entry| entry.facts.range.start);
+        // A segment that straddles the block keeps its payload.
+        let first_kept = kept.clone().min().map_or(below, |first| first.min(below));
+        let packs = snapshot.packs().filter(|pack| pack.range.end <= first_kept);
+        remove.extend(packs.map(|pack| pack.object.name.clone()));
+        let first = kept.filter(|&start| start >= live.start).min();
         live.start = first.unwrap_or(live.start);
         let edit = Edit {
             remove,

@@ -13,7 +13,8 @@ use crate::format::frame::{self, FRAME_ROWS};
 use crate::format::postings::{ListBuilder, Pointer};
 use crate::format::row::RowNumbers;
 use crate::format::segment::{
-    self, HASH_BLOCK_BYTES, POSTING_BLOCK_BYTES, Stretch, digests_follow, encode_frame_place,
+    self, HASH_BLOCK_BYTES, OddIndexes, POSTING_BLOCK_BYTES, Stretch, digests_follow,
+    encode_frame_place,
 };
 use crate::format::table::{TableBuilder, TableShape};
 use crate::format::term::TERM_BITS;
@@ -210,11 +211,11 @@ impl<'a> Part<'a> {
         for (at, block) in self.blocks.iter().enumerate() {
             if !block.txs_in_sequence {
                 let txs = self.all.txs.get(start..block.tx_end).unwrap_or_default();
-                odd.push((at as u32, txs.iter().map(|tx| tx.index).collect::<Vec<_>>()));
+                odd.push(OddIndexes::new(at as u32, txs.iter().map(|tx| tx.index)));
             }
             start = block.tx_end;
         }
-        segment::encode_tx_indexes(odd.iter().map(|(at, indexes)| (*at, indexes.as_slice())))
+        segment::encode_tx_indexes(odd.into_iter())
     }
 
     fn facts(&self, kept: &Kept) -> SegmentFacts {

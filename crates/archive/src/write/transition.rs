@@ -8,13 +8,15 @@ use super::writer::Writer;
 use crate::book::{Entry, Verified};
 use crate::catalog::RunEntry;
 use crate::error::{Error, Result};
+use crate::inspect::{Entry as Inspected, entries, open_pack};
 use crate::lifecycle::survey;
 use crate::range::{FailedPhase, RangeFailure};
 use crate::read::snapshot::Snapshot;
 use crate::state::AuditEntry;
 
 impl Writer {
-    /// Verifies the run of a range. With what it adds to the edit, the range is complete.
+    /// Verifies the run of a range, and that its packs can be opened. With what it adds to the edit, the
+    /// range is complete, if everything that was looked at is still there.
     pub(crate) async fn finish_range(
         &self,
         snapshot: &Snapshot,
@@ -22,6 +24,12 @@ impl Writer {
         run: &RunEntry,
         edit: &mut Edit,
     ) -> Result<()> {
+        for entry in entries(snapshot, &blocks) {
+            edit.needs.push(entry.place().name.clone());
+            if let Inspected::Pack(pack) = entry {
+                open_pack(&self.view.objects, &pack).await?;
+            }
+        }
         let keys = self.verify_range(snapshot, blocks, run).await?;
         let geometry = self.settings.seal.geometry();
         let id = geometry.id_of(blocks.start).unwrap_or(0);
@@ -40,22 +48,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes down why the transition of a range cannot go on. Everything else does.
+    /// Writes down why the transition of a range cannot go on. Everything else does. An object that was
+    /// named and is replaced by now is no reason.
     pub(crate) async fn fail_range(
         &self,
         id: u64,
         phase: FailedPhase,
-        (object, cause): (&str, &str),
+        (object, cause, named): (&str, &str, bool),
         now: u64,
     ) -> Result<Applied> {
-        tracing::error!(
-            chain = self.settings.chain.0,
-            range = id,
-            phase = phase.name(),
-            object,
-            cause,
-            "the transition of a range failed"
-        );
         let failure = RangeFailure {
             phase,
             object: object.to_owned(),
@@ -63,17 +64,29 @@ impl Writer {
             at: Some(now).filter(|&now| now > 0),
         };
         let edit = Edit {
+            needs: named.then(|| object.to_owned()).into_iter().collect(),
             book: vec![Entry::Failed { id, failure }],
             now,
             ..Edit::default()
         };
-        self.publisher.publish(edit).await
+        let applied = self.publisher.publish(edit).await?;
+        if applied == Applied::Published {
+            tracing::error!(
+                chain = self.settings.chain.0,
+                range = id,
+                phase = phase.name(),
+                object,
+                cause,
+                "the transition of a range failed"
+            );
+        }
+        Ok(applied)
     }
 
     /// Lets the transition of a range run again. A run that was at fault is replaced in the same
-    /// swap, so that lookups never miss it.
+    /// swap, so that lookups never miss it. Ingest goes on: its blocks are behind those of the range,
+    /// and what a fill puts among them has a table of its own as long as nothing is merged.
     pub(crate) async fn retry_range(&self, id: u64, audit: AuditEntry) -> Result<()> {
-        let _appender = self.appender.lock().await;
         let _no_merges = self.maintenance.lock().await;
         let snapshot = self.publisher.settled().await?;
         let seal = &self.settings.seal;

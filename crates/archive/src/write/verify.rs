@@ -9,6 +9,7 @@ use std::sync::Arc;
 use chronolith_model::{BlockRange, Hash32};
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::catalog::SegmentEntry;
 use crate::error::{Error, Result};
 use crate::format::Damage;
 use crate::format::segment::HASH_BLOCK_BYTES;
@@ -34,20 +35,21 @@ impl Sum {
 /// them this cannot be told, and the answer is no.
 pub(crate) async fn holds_exactly(
     objects: &Objects,
-    segments: &[Arc<OpenSegment>],
+    segments: &[Arc<SegmentEntry>],
     (run, range): (&OpenRun, BlockRange),
 ) -> Result<bool> {
     let apart = segments.windows(2).all(|pair| match pair {
-        [before, next] => before.tables.facts.range.end <= next.tables.facts.range.start,
+        [before, next] => before.facts.range.end <= next.facts.range.start,
         _ => true,
     });
     if !apart {
         return Ok(false);
     }
     let mut wanted = Sum::default();
-    for segment in segments {
+    for entry in segments {
+        let segment = objects.open(&entry.object).await?;
         let key = |hash: &Hash32| run.hashes.key(hash.prefix64());
-        count_segment(objects, segment, &range, (key, &mut wanted)).await?;
+        count_segment(objects, &segment, &range, (key, &mut wanted)).await?;
     }
     let table = &run.hashes;
     let last = table.place(table.page_count().saturating_sub(1));

@@ -4,6 +4,7 @@
 //! not so, the keys are taken a slice at a time, small enough to be sorted in memory, and compared with
 //! the pages of the run that hold the same slice: that names the block.
 
+use std::iter::Peekable;
 use std::sync::Arc;
 
 use chronolith_model::{BlockRange, Hash32};
@@ -16,12 +17,9 @@ use crate::format::Damage;
 use crate::keys::KeyCounts;
 use crate::read::cache::Part;
 use crate::read::objects::{Objects, OpenRun, OpenSegment, section_of};
-use crate::read::ranges::count_segment;
+use crate::read::ranges::{count_segment, keys_of};
 use crate::read::snapshot::Snapshot;
 use crate::read::window::Window;
-
-/// Keys that are sorted in memory at once.
-const SLICE_KEYS: u64 = 1 << 22;
 
 impl Writer {
     /// Looks up every hash of these blocks in a run, and compares how many there are with what the
@@ -36,34 +34,47 @@ impl Writer {
         run: &RunEntry,
     ) -> Result<KeyCounts> {
         let objects = &self.view.objects;
-        let mut segments = Vec::new();
-        let (mut keys, mut hashes) = (KeyCounts::default(), 0);
-        for entry in &snapshot.segments {
-            if entry.facts.range.intersect(&blocks).is_none() {
-                continue;
-            }
+        let inside = |entry: &&Arc<SegmentEntry>| entry.facts.range.intersect(&blocks).is_some();
+        let segments = snapshot.segments.iter().filter(inside);
+        let segments: Vec<Arc<SegmentEntry>> = segments.cloned().collect();
+        let mut all = KeyCounts::default();
+        // One is open at a time, here and below: the tables of a range may be more than fit in memory.
+        for entry in &segments {
             let segment = objects.open(&entry.object).await?;
-            keys.add(&recount(objects, entry, &segment).await?);
-            hashes += entry.facts.txs + entry.facts.range.len();
-            segments.push(segment);
+            all.add(&recount(objects, entry, &segment).await?);
         }
-        let run_name = run.object.name.clone();
         let open = objects.open_run(&run.object).await?;
-        if holds_exactly(objects, &segments, (&open, run.range)).await? {
-            return Ok(keys);
+        if !holds_exactly(objects, &segments, (&open, run.range)).await? {
+            self.look_up_all(&segments, (&open, run)).await?;
         }
+        // Blocks that two segments hold are counted once, as reports count them.
+        let counted = keys_of(objects, snapshot, blocks).await;
+        Ok(counted.unwrap_or(all))
+    }
+
+    /// Looks up every hash of these segments in a run.
+    async fn look_up_all(
+        &self,
+        segments: &[Arc<SegmentEntry>],
+        (open, run): (&Arc<OpenRun>, &RunEntry),
+    ) -> Result<()> {
+        let objects = &self.view.objects;
+        let hashes = segments.iter().map(|entry| &entry.facts);
+        let hashes: u64 = hashes.map(|facts| facts.txs + facts.range.len()).sum();
+        let at_once = self.settings.seal.verify_keys.max(1);
         let pages = open.hashes.page_count() as u64;
-        let slices = hashes.div_ceil(SLICE_KEYS).next_power_of_two().min(pages);
+        let slices = hashes.div_ceil(at_once).next_power_of_two().min(pages);
         for slice in 0..slices {
             let share = pages / slices;
             let wanted = Slice {
-                run: &open,
+                run: open,
                 first_block: run.range.start,
                 pages: (slice * share) as usize..((slice + 1) * share) as usize,
             };
             let mut keys = Vec::new();
-            for segment in &segments {
-                wanted.collect(objects, segment, &mut keys).await?;
+            for entry in segments {
+                let segment = objects.open(&entry.object).await?;
+                wanted.collect(objects, &segment, &mut keys).await?;
             }
             let sorted = tokio::task::spawn_blocking(move || {
                 keys.sort_unstable();
@@ -75,12 +86,12 @@ impl Writer {
             if let Some((_, offset)) = wanted.first_missing(objects, &sorted).await? {
                 let number = run.range.start + offset;
                 return Err(Error::Corrupt {
-                    object: run_name,
+                    object: run.object.name.clone(),
                     reason: format!("it lacks a hash of block {number}"),
                 });
             }
         }
-        Ok(keys)
+        Ok(())
     }
 }
 
@@ -173,14 +184,51 @@ impl Slice<'_> {
                     .and_then(|()| table.entries_of(at, &bytes)),
             };
             let entries = entries.map_err(|damage| Error::damaged(name, damage))?;
-            let mut found = entries.into_iter().peekable();
-            while let Some(key) = wanted.next_if(|(key, _)| table.page_of(*key) == at) {
-                while found.next_if(|entry| *entry < key).is_some() {}
-                if found.peek() != Some(&key) {
-                    return Ok(Some(key));
-                }
+            let of_page = |key: u64| table.page_of(key) == at;
+            if let Some(key) = missing(entries, &mut wanted, of_page) {
+                return Ok(Some(key));
             }
         }
         Ok(wanted.next())
+    }
+}
+
+/// Takes the wanted keys of a page, which are sorted; the first of them that is not among its entries.
+/// Entries of one key need not be in the order of their blocks: keys that were longer once were cut.
+fn missing(
+    mut entries: Vec<(u64, u64)>,
+    wanted: &mut Peekable<impl Iterator<Item = (u64, u64)>>,
+    of_page: impl Fn(u64) -> bool,
+) -> Option<(u64, u64)> {
+    entries.sort_unstable();
+    let mut found = entries.into_iter().peekable();
+    while let Some(key) = wanted.next_if(|(key, _)| of_page(*key)) {
+        while found.next_if(|entry| *entry < key).is_some() {}
+        if found.peek() != Some(&key) {
+            return Some(key);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_one_key_are_found_in_any_order() {
+        let page = vec![(4, 9), (7, 50), (7, 3), (8, 1)];
+        let look = |wanted: &[(u64, u64)]| {
+            let mut wanted = wanted.iter().copied().peekable();
+            let missing = missing(page.clone(), &mut wanted, |key| key < 10);
+            (missing, wanted.next())
+        };
+        assert_eq!(look(&[(4, 9), (7, 3), (7, 50)]), (None, None));
+        assert_eq!(look(&[(7, 50), (8, 1), (11, 2)]), (None, Some((11, 2))));
+        assert_eq!(
+            look(&[(7, 3), (7, 4), (7, 50)]),
+            (Some((7, 4)), Some((7, 50)))
+        );
+        assert_eq!(look(&[(9, 1)]), (Some((9, 1)), None));
     }
 }

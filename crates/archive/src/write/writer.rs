@@ -37,6 +37,8 @@ pub(crate) struct Writer {
     pub(crate) guardrails: Guardrails,
     /// Objects that maintenance found damaged and passes over.
     pub(crate) damaged: Mutex<HashSet<String>>,
+    /// Ranges that are verified just now.
+    pub(crate) verifying: Mutex<HashSet<u64>>,
 }
 
 impl Writer {
@@ -83,6 +85,7 @@ impl Writer {
             appender: tokio::sync::Mutex::default(),
             maintenance: tokio::sync::Mutex::default(),
             damaged: Mutex::default(),
+            verifying: Mutex::default(),
         })
     }
 

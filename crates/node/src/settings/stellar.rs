@@ -88,7 +88,7 @@ pub(super) fn chain(
     let lake = lake.map(|raw| self::lake(raw, &network, start_block).context("stellar.lake"));
     let lake = lake.transpose()?;
     let core = stellar.core.as_ref();
-    let core = core.map(|raw| self::core(raw, &network).context("stellar.core"));
+    let core = core.map(|raw| self::core(raw, &network, mode).context("stellar.core"));
     let core = core.transpose()?;
     ensure!(
         lake.is_some() || core.is_some(),
@@ -229,7 +229,7 @@ fn lake(raw: &RawLake, network: &Network, start_block: u64) -> Result<LakeSettin
     })
 }
 
-fn core(raw: &RawCore, network: &Network) -> Result<CoreSettings> {
+fn core(raw: &RawCore, network: &Network, mode: Mode) -> Result<CoreSettings> {
     ensure!(!raw.binary.is_empty(), "binary: it is empty");
     let patience = raw.patience_seconds.unwrap_or(PATIENCE_SECONDS);
     ensure!(patience >= 1, "patienceSeconds: it is at least 1");
@@ -239,6 +239,10 @@ fn core(raw: &RawCore, network: &Network) -> Result<CoreSettings> {
         // Where it is left out, it follows from where the archive is.
         work_dir: raw.work_dir.as_ref().map(PathBuf::from).unwrap_or_default(),
         network: network.clone(),
+        last_ledger: match mode {
+            Mode::Backfill { end_block } => u32::try_from(end_block).ok(),
+            Mode::Auto | Mode::Streaming => None,
+        },
         patience: Duration::from_secs(patience),
     })
 }

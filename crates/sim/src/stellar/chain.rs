@@ -51,6 +51,17 @@ impl StellarSettings {
             target_bytes: 0,
         }
     }
+
+    /// A busy network: ledgers of the newest version, of about 1.3 MB each.
+    #[must_use]
+    pub fn large(seed: u64) -> Self {
+        Self {
+            v1_from: 2,
+            v2_from: 2,
+            target_bytes: 1_300_000,
+            ..Self::new(seed)
+        }
+    }
 }
 
 /// What a ledger needs to know of the one before it.
@@ -110,6 +121,12 @@ impl StellarChain {
     #[must_use]
     pub fn genesis_hash(&self) -> Hash32 {
         Hash32(sha256(&[GENESIS]))
+    }
+
+    /// The newest protocol that any ledger has.
+    #[must_use]
+    pub fn protocol() -> u32 {
+        ledger::Era::V2.protocol()
     }
 
     /// The ledger with this number. All ledgers below it are made too, once: a link is the hash of

@@ -57,12 +57,13 @@ pub struct CoreFrames<W> {
     chain: StellarChain,
     out: Option<W>,
     written: u32,
-    faults: Vec<CoreFault>,
+    faults: Vec<(usize, CoreFault)>,
 }
 
 impl<W: Write> CoreFrames<W> {
-    /// Frames of this chain into a stream, or nowhere. Faults are those that still strike.
-    pub fn new(chain: StellarChain, out: Option<W>, faults: Vec<CoreFault>) -> Self {
+    /// Frames of this chain into a stream, or nowhere. Faults are those that still strike, with their
+    /// places in the settings.
+    pub fn new(chain: StellarChain, out: Option<W>, faults: Vec<(usize, CoreFault)>) -> Self {
         Self {
             chain,
             out,
@@ -71,11 +72,12 @@ impl<W: Write> CoreFrames<W> {
         }
     }
 
-    /// The fault that strikes at the next frame.
+    /// The fault that strikes at the next frame, and its place in the settings.
     #[must_use]
-    pub fn due(&self) -> Option<CoreFault> {
-        let due = |fault: &&CoreFault| fault.after_frames == self.written;
-        self.faults.iter().find(due).copied()
+    pub fn due(&self) -> Option<(usize, CoreFault)> {
+        let mut faults = self.faults.iter();
+        let due = faults.find(|(_, fault)| fault.after_frames == self.written);
+        due.copied()
     }
 
     /// Writes the frame of this ledger, or what a fault makes of it.
@@ -83,7 +85,7 @@ impl<W: Write> CoreFrames<W> {
     /// # Errors
     /// When the stream ends: nobody reads it any more.
     pub fn write(&mut self, sequence: u32) -> io::Result<CoreStep> {
-        let fault = self.due().map(|fault| fault.kind);
+        let fault = self.due().map(|(_, fault)| fault.kind);
         self.written += 1;
         let raw = self.chain.ledger(sequence).raw.clone();
         let len = u32::try_from(raw.len()).map_err(io::Error::other)?;

@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use stellar_xdr::{
     ContractEvent, ContractEventBody, ContractEventType, ContractEventV0, ExtensionPoint,
-    Int128Parts, ScAddress, ScSymbol, ScVal, TransactionEvent, TransactionEventStage,
+    Int128Parts, ScAddress, ScString, ScSymbol, ScVal, TransactionEvent, TransactionEventStage,
     TransactionMeta,
 };
 
@@ -197,12 +197,31 @@ pub(super) fn event(maker: &mut Maker) -> ContractEvent {
 
 /// What a transaction pays, or gets back.
 pub(super) fn fee(maker: &mut Maker, stage: TransactionEventStage) -> TransactionEvent {
-    let native = maker.native();
     let payer = ScVal::Address(ScAddress::Account(maker.make()));
-    let topics = vec![symbol("fee"), payer];
     let data = amount(maker);
-    let event = build(ContractEventType::Contract, Some(native), (topics, data));
+    fee_of(maker, stage, payer, data)
+}
+
+/// The same, of this account and this amount.
+pub(super) fn fee_of(
+    maker: &Maker,
+    stage: TransactionEventStage,
+    payer: ScVal,
+    amount: ScVal,
+) -> TransactionEvent {
+    let said = (vec![symbol("fee"), payer], amount);
+    let event = build(ContractEventType::Contract, Some(maker.native()), said);
     TransactionEvent { stage, event }
+}
+
+/// Coins that went from one to the other.
+pub(super) fn transfer(maker: &Maker, (from, to): (ScVal, ScVal), amount: ScVal) -> ContractEvent {
+    let asset = "native"
+        .try_into()
+        .expect("a name is shorter than a string may be");
+    let topics = vec![symbol("transfer"), from, to, ScVal::String(ScString(asset))];
+    let contract = Some(maker.native());
+    build(ContractEventType::Contract, contract, (topics, amount))
 }
 
 /// What only whoever debugs wants to see.
@@ -230,11 +249,14 @@ fn amount(maker: &mut Maker) -> ScVal {
     })
 }
 
-fn symbol(name: &str) -> ScVal {
-    let name = name
-        .try_into()
-        .expect("names are shorter than a symbol may be");
-    ScVal::Symbol(ScSymbol(name))
+fn symbol(text: &str) -> ScVal {
+    ScVal::Symbol(name(text))
+}
+
+/// A name that is written here.
+pub(super) fn name(text: &str) -> ScSymbol {
+    let text = text.try_into();
+    ScSymbol(text.expect("names are shorter than a symbol may be"))
 }
 
 fn build(

@@ -9,6 +9,7 @@ use stellar_xdr::{
 };
 
 use super::chain::{Link, StellarSettings};
+use super::filler::{self, Filler};
 use super::made::{Made, MadeTx};
 use super::maker::{Maker, bounded};
 use super::set::{self, Set, SetVersion};
@@ -18,6 +19,7 @@ use super::{sha256, xdr};
 /// What the parts of a ledger are drawn from.
 const TRANSACTIONS: u64 = 0x5354_0010;
 const SURROUNDINGS: u64 = 0x5354_0011;
+const FILLINGS: u64 = 0x5354_0012;
 /// Of a hundred transactions, so many are Soroban's where there are any.
 const SOROBAN_PERCENT: u32 = 45;
 /// Seconds from one ledger to the next.
@@ -42,7 +44,7 @@ impl Era {
         }
     }
 
-    fn protocol(self) -> u32 {
+    pub(super) fn protocol(self) -> u32 {
         match self {
             Self::V0 => 19,
             Self::V1 => 22,
@@ -56,6 +58,14 @@ impl Era {
             Self::V1 => SetVersion::Phased,
             Self::V2 => SetVersion::Parallel,
         }
+    }
+
+    /// A transaction without the part that ledgers of this version do not have.
+    fn trim(self, mut tx: Parts) -> Parts {
+        if self != Self::V2 {
+            tx.post_fee_processing.clear();
+        }
+        tx
     }
 
     /// Old ledgers that were replayed have the newest meta too.
@@ -151,9 +161,23 @@ fn transactions(
             };
             let place = maker.rng.next();
             let parts = transaction::transaction(maker, family, setting);
-            (soroban, place, parts)
+            (soroban, place, era.trim(parts))
         })
         .collect();
+    let mut weight: usize = txs.iter().map(|(_, _, tx)| filler::weight(tx)).sum();
+    if weight < settings.target_bytes {
+        let maker = &mut Maker::of(settings.seed, [FILLINGS, sequence.into(), 0]);
+        let family = match era {
+            Era::V0 => Family::Classic,
+            Era::V1 | Era::V2 => Family::Soroban,
+        };
+        let filler = Filler::new(maker, family, setting);
+        while weight < settings.target_bytes {
+            let tx = era.trim(filler.transfer(maker));
+            weight += filler::weight(&tx);
+            txs.push((tx.family == Family::Soroban, maker.rng.next(), tx));
+        }
+    }
     txs.sort_by_key(|(soroban, place, _)| (*soroban, *place));
     txs.into_iter().map(|(_, _, parts)| parts).collect()
 }
@@ -279,10 +303,7 @@ impl Assembly {
                 raw.extend_from_slice(&[0; 4]);
             }
             raw.extend_from_slice(&tx.hash);
-            let post: &[u8] = match self.era {
-                Era::V2 => &tx.post_fee_processing,
-                Era::V0 | Era::V1 => &[],
-            };
+            let post = &tx.post_fee_processing;
             let parts = [&tx.result, &tx.fee_processing, &tx.meta, post];
             places.push(parts.map(|part| append(&mut raw, part)));
         }

@@ -96,8 +96,13 @@ impl Maker {
 
     /// One of the accounts that come again.
     pub(super) fn account(&mut self) -> Uint256 {
-        let rank = self.rng.below(ACCOUNT_COUNT);
-        Uint256(rng::hash(&[self.seed, ACCOUNTS, rank]).0)
+        Uint256(self.pooled(ACCOUNTS, ACCOUNT_COUNT))
+    }
+
+    /// One of so many values of a domain.
+    pub(super) fn pooled(&mut self, domain: u64, count: u64) -> [u8; 32] {
+        let rank = self.rng.below(count);
+        rng::hash(&[self.seed, domain, rank]).0
     }
 }
 

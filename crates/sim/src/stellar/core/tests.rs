@@ -31,6 +31,7 @@ fn write(ledgers: RangeInclusive<u32>, faults: Vec<CoreFault>) -> (Vec<u8>, Core
     let chain = StellarChain::new(StellarSettings::new(4));
     let mut bytes = Vec::new();
     let mut step = CoreStep::Next;
+    let faults = faults.into_iter().enumerate().collect();
     let mut frames = CoreFrames::new(chain, Some(&mut bytes), faults);
     for sequence in ledgers {
         step = frames.write(sequence).unwrap();

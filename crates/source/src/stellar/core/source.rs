@@ -47,6 +47,9 @@ pub struct CoreSettings {
     pub work_dir: PathBuf,
     /// The network it must be on.
     pub network: Network,
+    /// The last ledger that is wanted, where there is one: core catches up with that one and the ledger
+    /// that vouches for it, and does not follow the network.
+    pub last_ledger: Option<u32>,
     /// How long no ledger may come before core is ended and started again.
     pub patience: Duration,
 }
@@ -58,6 +61,7 @@ pub struct CoreSource {
     standing: Standing,
     call: Call,
     network: Arc<Network>,
+    last_ledger: Option<u32>,
     patience: Duration,
     hints: watch::Sender<u64>,
     /// The ledger that comes next, by whoever takes them.
@@ -103,6 +107,7 @@ impl CoreSource {
             standing: Standing::new(NAME, settings.network.chain_id()),
             call,
             network: Arc::new(settings.network),
+            last_ledger: settings.last_ledger,
             patience: settings.patience,
             hints: watch::Sender::new(0),
             next: AtomicU64::new(u64::from(FIRST_LEDGER)),
@@ -110,11 +115,18 @@ impl CoreSource {
         })
     }
 
-    /// The newest ledger, of a core that follows the network from this one on; none where none came yet.
+    /// The newest ledger, of a core that follows the network from this one on, or goes on to the last that
+    /// is wanted; none where none came yet.
     pub(crate) async fn follow(&self, from: u64) -> Result<Option<BlockRef>> {
         let mut state = self.state.lock().await;
-        let task = Task::Live {
-            from: self.ledger(from)?,
+        let from = self.ledger(from)?;
+        let bounded = self.last_ledger.filter(|last| from <= *last);
+        let task = match bounded {
+            Some(last) => Task::Bounded {
+                from,
+                to: last.saturating_add(1),
+            },
+            None => Task::Live { from },
         };
         let buffer = self.ensure(&mut state, task)?;
         let newest = buffer.newest();

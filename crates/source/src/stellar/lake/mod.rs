@@ -6,6 +6,7 @@ mod keys;
 mod manifest;
 mod objects;
 pub(crate) mod open;
+mod reader;
 #[cfg(feature = "s3")]
 mod s3;
 mod source;

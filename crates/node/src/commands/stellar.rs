@@ -1,0 +1,219 @@
+//! `chronolith sim stellar-lake` and `sim stellar-core`: a simulated Stellar network as files and as a
+//! stand-in for stellar-core.
+
+use std::fs::{File, OpenOptions};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use chronolith_sim::stellar::core::{
+    self, CoreConf, CoreFrames, CoreState, CoreStep, catchup_ledgers,
+};
+use chronolith_sim::stellar::{Lake, LakeLayout, LakeSuffix, StellarChain, StellarSettings};
+use clap::Parser as _;
+use serde_json::json;
+
+use crate::cli::{Core, CoreCommand, CoreStream, StellarCore, StellarLake, Suffix};
+use crate::exit::Exit;
+
+/// Frames are handed on whole; this only saves small writes.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Writes a lake.
+pub(crate) fn stellar_lake(asked: &StellarLake) -> Result<Exit> {
+    let settings = match &asked.conf {
+        Some(path) => load(path)?.chain,
+        None => {
+            let mut settings = StellarSettings::new(asked.seed);
+            if let Some(passphrase) = &asked.passphrase {
+                settings.passphrase.clone_from(passphrase);
+            }
+            settings.transactions = asked.transactions.unwrap_or(settings.transactions);
+            settings.target_bytes = asked.target_bytes.unwrap_or(settings.target_bytes);
+            settings
+        }
+    };
+    let chain = StellarChain::new(settings);
+    let layout = LakeLayout {
+        ledgers_per_file: asked.ledgers_per_file,
+        files_per_partition: asked.files_per_partition,
+        suffix: match asked.suffix {
+            Suffix::Zst => LakeSuffix::Zst,
+            Suffix::Zstd => LakeSuffix::Zstd,
+        },
+    };
+    let lake = Lake::new(&asked.out, layout);
+    let cannot = || format!("--out: cannot write to {}", asked.out.display());
+    let begun = Instant::now();
+    if !asked.no_manifest {
+        lake.write_manifest(&chain).with_context(cannot)?;
+    }
+    let written = lake.write(&chain, asked.ledgers.clone());
+    let written = written.with_context(cannot)?;
+    println!("lake      {}", asked.out.display());
+    println!("network   {}", chain.settings().passphrase);
+    println!("ledgers   {}..{}", written.start, written.end);
+    println!("newest    {}", layout.key(written.end - 1));
+    println!("seconds   {:.1}", begun.elapsed().as_secs_f64());
+    Ok(Exit::Done)
+}
+
+/// Does what stellar-core would do with these arguments.
+pub(crate) async fn stellar_core(asked: &StellarCore) -> Result<Exit> {
+    let name = ["stellar-core".to_owned()];
+    // Like core, and like the rest of this program, it ends by itself where it is used wrongly.
+    let asked = Core::parse_from(name.iter().chain(&asked.arguments));
+    if matches!(asked.what, CoreCommand::Version) {
+        let version = env!("CARGO_PKG_VERSION");
+        println!("stellar-core simulated by chronolith {version}");
+        println!("ledger protocol version: {}", StellarChain::protocol());
+        return Ok(Exit::Done);
+    }
+    let process = Process {
+        conf: load(&asked.conf)?,
+        directory: std::env::current_dir().context("find the working directory")?,
+    };
+    match asked.what {
+        CoreCommand::Version => {}
+        CoreCommand::NewDb => CoreState::anew(&process.directory)?.save(&process.directory)?,
+        CoreCommand::OfflineInfo => process.tell()?,
+        CoreCommand::Catchup { ledgers, stream } => process.catchup(ledgers, &stream).await?,
+        CoreCommand::Run { stream } => process.run(&stream).await?,
+    }
+    Ok(Exit::Done)
+}
+
+fn load(path: &Path) -> Result<CoreConf> {
+    let read = || format!("--conf: cannot read {}", path.display());
+    let text = std::fs::read_to_string(path).with_context(read)?;
+    CoreConf::parse(&text).with_context(|| format!("in {}", path.display()))
+}
+
+/// One run of the stand-in.
+struct Process {
+    conf: CoreConf,
+    directory: PathBuf,
+}
+
+impl Process {
+    fn state(&self) -> Result<CoreState> {
+        let state = CoreState::load(&self.directory).context("read the state")?;
+        state.context("no database here: run new-db first")
+    }
+
+    /// What `offline-info` says.
+    fn tell(&self) -> Result<()> {
+        let state = self.state()?;
+        let chain = StellarChain::new(self.conf.chain.clone());
+        let ledger = if state.lcl >= self.conf.chain.first_ledger {
+            let made = chain.ledger(state.lcl);
+            json!({ "num": state.lcl, "hash": plain(made.hash.0), "closeTime": made.close_time })
+        } else {
+            json!({ "num": state.lcl, "hash": plain(chain.genesis_hash().0), "closeTime": 0 })
+        };
+        let info = json!({ "info": {
+            "build": "stellar-core simulated",
+            "ledger": ledger,
+            "network": chain.settings().passphrase,
+            "protocol_version": StellarChain::protocol(),
+        }});
+        println!("{info:#}");
+        Ok(())
+    }
+
+    /// Writes what was asked for; then the last of it is the last closed ledger.
+    async fn catchup(&self, asked: (u32, u32), stream: &CoreStream) -> Result<()> {
+        let state = self.state()?;
+        let chain = StellarChain::new(self.conf.chain.clone());
+        let ledgers = catchup_ledgers(&chain, asked, self.conf.from_checkpoint);
+        let faults = self
+            .conf
+            .faults_left(core::CoreCommand::Catchup, &state.struck);
+        let frames = CoreFrames::new(chain, open(stream)?, faults);
+        let mut writing = Writing {
+            process: self,
+            state,
+            frames,
+        };
+        for sequence in ledgers {
+            writing.write(sequence).await?;
+        }
+        writing.state.lcl = asked.0;
+        writing
+            .state
+            .save(&self.directory)
+            .context("write the state")
+    }
+
+    /// Writes ledgers for ever: those up to the head at once, the others as they are closed.
+    async fn run(&self, stream: &CoreStream) -> Result<()> {
+        let state = self.state()?;
+        let chain = StellarChain::new(self.conf.chain.clone());
+        let next = state
+            .lcl
+            .saturating_add(1)
+            .max(chain.settings().first_ledger);
+        let faults = self.conf.faults_left(core::CoreCommand::Run, &state.struck);
+        let frames = CoreFrames::new(chain, open(stream)?, faults);
+        let mut writing = Writing {
+            process: self,
+            state,
+            frames,
+        };
+        for sequence in next.. {
+            if sequence > self.conf.head {
+                tokio::time::sleep(Duration::from_millis(self.conf.ledger_ms)).await;
+            }
+            writing.write(sequence).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A stream under way.
+struct Writing<'a> {
+    process: &'a Process,
+    state: CoreState,
+    frames: CoreFrames<BufWriter<File>>,
+}
+
+impl Writing<'_> {
+    /// Writes one ledger, and remembers it: whoever is killed in between writes it again.
+    async fn write(&mut self, sequence: u32) -> Result<()> {
+        if let Some((place, _)) = self.frames.due() {
+            self.state.strike(place);
+            self.remember()?;
+        }
+        match self.frames.write(sequence).context("write a ledger")? {
+            CoreStep::Next => {}
+            CoreStep::Stall => std::future::pending().await,
+            CoreStep::Die => bail!("injected fault before ledger {sequence}"),
+        }
+        self.state.lcl = sequence;
+        self.remember()
+    }
+
+    fn remember(&self) -> Result<()> {
+        let saved = self.state.save(&self.process.directory);
+        saved.context("write the state")
+    }
+}
+
+/// Opens where ledgers go. A pipe by its path waits for whoever reads it.
+fn open(stream: &CoreStream) -> Result<Option<BufWriter<File>>> {
+    let Some(name) = &stream.metadata_output_stream else {
+        return Ok(None);
+    };
+    let path = match name.strip_prefix("fd:") {
+        Some(number) => Path::new("/dev/fd").join(number),
+        None => PathBuf::from(name),
+    };
+    let file = OpenOptions::new().write(true).open(&path);
+    let file = file.with_context(|| format!("--metadata-output-stream: cannot open {name}"))?;
+    Ok(Some(BufWriter::with_capacity(BUFFER_BYTES, file)))
+}
+
+fn plain(hash: [u8; 32]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}

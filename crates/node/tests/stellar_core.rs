@@ -1,0 +1,367 @@
+//! Ledgers from a core: a process that the program runs, here a stand-in that writes real frames and goes
+//! wrong as it is told. And from a lake first, then from core.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and waits for a program that it cannot see into"
+)]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use chronolith_model::{BlockRange, DatasetSet, ErrorKind, Scope, Verification};
+use chronolith_source::stellar::{
+    CoreSettings, CoreSource, LakeAndCore, LakePlace, LakeSettings, LakeSource,
+};
+use chronolith_source::{Fetched, Source, Want};
+use chronolith_stellar::{Network, join};
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use support::stellar::{Pond, bench, content_root};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn want() -> Want {
+    Want {
+        datasets: DatasetSet::CLOCK,
+        scope: Scope::All,
+        level: Verification::Receipts,
+    }
+}
+
+/// A core of the pond's chain in a directory of its own.
+fn core_in(pond: &Pond, dir: &str, more: &str) -> CoreSource {
+    let (binary, config) = pond.core(more);
+    let settings = CoreSettings {
+        binary,
+        config,
+        work_dir: work_dir(pond, dir),
+        network: pond.network(),
+        last_ledger: None,
+        patience: Duration::from_secs(20),
+    };
+    CoreSource::new(settings).unwrap()
+}
+
+fn work_dir(pond: &Pond, dir: &str) -> PathBuf {
+    pond.dir.path().join(dir)
+}
+
+/// The process that core is, by what was written down.
+fn process(dir: &Path) -> Option<u32> {
+    let noted = std::fs::read_to_string(dir.join("core.pid")).ok()?;
+    let id = noted.trim().parse().ok()?;
+    let alive = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // One that nobody has waited for is gone too.
+    (!alive.contains(") Z")).then_some(id)
+}
+
+async fn until<T>(what: &str, mut reached: impl AsyncFnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = reached().await {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "{what} was not reached");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[track_caller]
+fn assert_made(pond: &Pond, fetched: &[Fetched], from: u64) {
+    assert!(!fetched.is_empty());
+    for (number, one) in (from..).zip(fetched) {
+        let made = pond.chain.ledger(number as u32);
+        assert_eq!(one.block.clock.hash, made.hash, "ledger {number}");
+        let payload = &one.block.payload;
+        let bodies = payload.bodies.as_ref().unwrap();
+        let bytes = join(payload.header.as_ref().unwrap(), bodies).unwrap();
+        assert_eq!(bytes, made.raw, "ledger {number}");
+        assert_eq!(one.level, Verification::Receipts);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ranges_come_by_catching_up() {
+    for more in ["", "fromCheckpoint = true"] {
+        let pond = Pond::new(41, 2);
+        let core = core_in(&pond, "core", more);
+        for range in [
+            BlockRange::new(100, 160),
+            BlockRange::new(160, 190),
+            BlockRange::new(2, 30),
+        ] {
+            let fetched = core.fetch(range, &want(), None).await.unwrap();
+            assert_eq!(fetched.len() as u64, range.len());
+            assert_made(&pond, &fetched, range.start);
+        }
+        let core_dir = work_dir(&pond, "core");
+        drop(core);
+        until("core's end", async || {
+            process(&core_dir).is_none().then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_ledgers_come_as_they_close() {
+    let pond = Pond::new(42, 2);
+    let core = core_in(&pond, "core", "head = 120\nledgerMs = 5");
+    let mut next = 100;
+    let mut hints = core.hints();
+    while next < 180 {
+        core.note_next(next);
+        // Nothing has come at first.
+        let Ok(heads) = core.heads().await else {
+            hints.changed().await.unwrap();
+            continue;
+        };
+        assert_eq!(heads.finalized, Some(heads.head));
+        if heads.head.number < next {
+            hints.changed().await.unwrap();
+            continue;
+        }
+        let range = BlockRange::new(next, heads.head.number + 1);
+        let fetched = core.fetch(range, &want(), None).await.unwrap();
+        assert_made(&pond, &fetched, next);
+        assert!(fetched.len() <= 20, "{} waited", fetched.len());
+        // The last of them once more, as the walk to the head asks for it.
+        let last = BlockRange::one(heads.head.number);
+        let again = core.fetch(last, &want(), None).await.unwrap();
+        assert_made(&pond, &again, heads.head.number);
+        next = heads.head.number + 1;
+    }
+    let core_dir = work_dir(&pond, "core");
+    let id = process(&core_dir).expect("it runs");
+    // Others are kept out of its directory.
+    let second = core_in(&pond, "core", "head = 120\nledgerMs = 5");
+    let error = second.heads().await.unwrap_err();
+    assert!(error.to_string().contains("another process"), "{error}");
+    assert_eq!(process(&core_dir), Some(id), "it was left alone");
+    // A far older one: core begins anew there, and then follows again.
+    let old = BlockRange::new(10, 20);
+    assert_made(&pond, &core.fetch(old, &want(), None).await.unwrap(), 10);
+    core.note_next(next);
+    let head = until("the head", async || {
+        let heads = core.heads().await.ok()?;
+        (heads.head.number >= next).then_some(heads.head)
+    });
+    let range = BlockRange::new(next, head.await.number + 1);
+    let fetched = core.fetch(range, &want(), None).await.unwrap();
+    assert_made(&pond, &fetched, next);
+}
+
+/// Each fault, what is said of it, and what it is for the caller. It strikes once: core is started again
+/// and all ledgers come.
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_core_does_no_ledger_is_left_out() {
+    for (kind, expected, error_kind) in [
+        ("die", "it ended with", ErrorKind::Unavailable),
+        ("half_frame", "inside of a ledger", ErrorKind::Unavailable),
+        ("garbage", "not a ledger", ErrorKind::Disagreement),
+        ("bad_mark", "in one piece", ErrorKind::Unavailable),
+        ("skip", "came in its place", ErrorKind::Disagreement),
+        ("stall", "no ledger came for", ErrorKind::Unavailable),
+    ] {
+        let pond = Pond::new(43, 2);
+        let fault =
+            format!("[[faults]]\nkind = \"{kind}\"\nafterFrames = 7\ncommand = \"catchup\"");
+        let (binary, config) = pond.core(&fault);
+        let core = CoreSource::new(CoreSettings {
+            binary,
+            config,
+            work_dir: work_dir(&pond, "core"),
+            network: pond.network(),
+            last_ledger: None,
+            patience: Duration::from_secs(3),
+        });
+        let core = core.unwrap();
+        let (mut next, end, mut told) = (20, 60, Vec::new());
+        while next < end {
+            let range = BlockRange::new(next, end);
+            match core.fetch_some(range, &want(), None).await {
+                Ok(fetched) => {
+                    assert_made(&pond, &fetched, next);
+                    next += fetched.len() as u64;
+                }
+                Err(error) => {
+                    told.push(error);
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+            assert!(told.len() < 200, "{kind}: {told:?}");
+        }
+        let first = told
+            .first()
+            .unwrap_or_else(|| panic!("{kind} never struck"));
+        assert_eq!(first.kind(), error_kind, "{kind}: {first}");
+        assert!(first.to_string().contains(expected), "{kind}: {first}");
+        assert!(first.to_string().contains("core"), "{kind}: {first}");
+        // It is not started again at once, and while it is not, the same is said.
+        assert!(told.len() > 3, "{kind}: {told:?}");
+        assert!(
+            told.iter()
+                .all(|error| error.to_string() == first.to_string())
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_network_and_a_missing_program_are_refused() {
+    let pond = Pond::new(44, 2);
+    let (binary, config) = pond.core("passphrase = \"Another\"");
+    let settings = CoreSettings {
+        binary,
+        config,
+        work_dir: work_dir(&pond, "core"),
+        network: Network::new("The one that is set"),
+        last_ledger: None,
+        patience: PATIENCE,
+    };
+    let core = CoreSource::new(settings.clone()).unwrap();
+    let range = BlockRange::new(20, 40);
+    let error = core.fetch(range, &want(), None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("The one that is set"), "{error}");
+    for settings in [
+        CoreSettings {
+            binary: PathBuf::from("/nowhere/stellar-core"),
+            ..settings.clone()
+        },
+        CoreSettings {
+            config: PathBuf::from("/nowhere/core.toml"),
+            ..settings
+        },
+    ] {
+        let error = CoreSource::new(settings).unwrap_err();
+        assert!(error.to_string().contains("/nowhere"), "{error}");
+    }
+}
+
+async fn joint(pond: &Pond, core: CoreSource) -> LakeAndCore {
+    let lake = LakeSettings {
+        place: LakePlace::Directory(pond.lake.directory().to_owned()),
+        layout: None,
+        network: pond.network(),
+        first_ledger: 2,
+        at_once: 4,
+        hold_bytes: 16 << 20,
+    };
+    LakeAndCore::new(LakeSource::open(lake).await.unwrap(), core)
+}
+
+/// Everything from the first ledger on, as a node takes it.
+async fn follow(source: &LakeAndCore, pond: &Pond, mut next: u64, end: u64) -> Vec<String> {
+    let mut from = Vec::new();
+    while next < end {
+        source.note_next(next);
+        let head = until("a newer ledger", async || {
+            let heads = source.heads().await.ok()?;
+            (heads.head.number >= next).then_some(heads.head.number)
+        });
+        let range = BlockRange::new(next, head.await + 1);
+        let fetched = source.fetch(range, &want(), None).await.unwrap();
+        assert_made(pond, &fetched, next);
+        from.extend(fetched.iter().map(|one| one.endpoint.to_string()));
+        next = range.end;
+    }
+    from
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn core_goes_on_where_the_lake_ends() {
+    let pond = Pond::new(45, 50);
+    let core = core_in(&pond, "core", "head = 70\nledgerMs = 5");
+    let source = joint(&pond, core).await;
+    assert!(process(&work_dir(&pond, "core")).is_none());
+    let from = follow(&source, &pond, 2, 100).await;
+    let of_lake = from.iter().take_while(|name| *name == "lake").count();
+    assert_eq!(of_lake, 48, "all that the lake has comes from it");
+    assert!(from[of_lake..].iter().all(|name| name == "core"));
+    assert_eq!(source.endpoints().len(), 2);
+    // The lake caught up meanwhile: history below comes from it again.
+    pond.grow(90);
+    let old = BlockRange::new(40, 60);
+    source.heads().await.unwrap();
+    let fetched = source.fetch(old, &want(), None).await.unwrap();
+    assert_made(&pond, &fetched, 40);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_core_on_another_chain_is_found_at_the_seam() {
+    let pond = Pond::new(46, 50);
+    let other = Pond::new(47, 2);
+    let core = core_in(&other, "core", "head = 70");
+    let source = joint(&pond, core).await;
+    source.note_next(50);
+    until("core", async || {
+        let heads = source.heads().await.ok()?;
+        (heads.head.number >= 50).then_some(())
+    })
+    .await;
+    let error = source.fetch(BlockRange::new(50, 52), &want(), None).await;
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Disagreement, "{error}");
+    assert!(
+        error.to_string().contains("ledger 49 of the lake"),
+        "{error}"
+    );
+}
+
+/// The program takes the lake, follows core, is killed at any moment, and loses nothing. No core is left
+/// behind: the next program ends it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_program_goes_from_lake_to_core_through_kills() {
+    let pond = Pond::new(48, 60);
+    let core = pond.core_field("head = 100\nledgerMs = 20");
+    let fields = pond.fields(&format!("{}, {core}", pond.lake_field()));
+    let bench = bench(&fields, "");
+    let mut rng = StdRng::seed_from_u64(48);
+    for _ in 0..6 {
+        let running = bench.start();
+        tokio::time::sleep(Duration::from_millis(rng.random_range(0..1_500))).await;
+        running.kill();
+    }
+    let behind = bench.head().unwrap_or(0).max(130);
+    let running = bench.start();
+    bench.wait("core's ledgers", || bench.head() > Some(behind));
+    let chain = pond.network().chain_id();
+    let dir = bench.dir.path().join(format!("data/chains/{chain}/core"));
+    assert!(process(&dir).is_some(), "core runs");
+    running.stop();
+    until("core's end", async || process(&dir).is_none().then_some(())).await;
+    let head = bench.head().unwrap();
+    pond.assert_archived(&bench, 2..head as u32 + 1).await;
+    bench.say(&["verify"]);
+
+    // The same out of a lake alone.
+    pond.grow(head as u32 + 1);
+    let clean = support::stellar::bench(&pond.fields(&pond.lake_field()), "");
+    clean.say(&["run", "--until-caught-up"]);
+    let range = BlockRange::new(2, head + 1);
+    let network = pond.network();
+    let root = content_root(&bench, &network, range).await;
+    assert_eq!(root, content_root(&clean, &network, range).await);
+}
+
+/// Without a lake, a range of ledgers comes by catching up, through a core that dies now and then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_range_comes_from_core_alone() {
+    let pond = Pond::new(49, 2);
+    let core = pond.core_field("[[faults]]\nkind = \"die\"\nafterFrames = 9\ntimes = 2");
+    let bounded = r#", "mode": "backfill", "startBlock": 20, "endBlock": 79"#;
+    let bench = bench(&pond.fields(&core), bounded);
+    let status = bench.start().wait();
+    let log = bench.log();
+    assert!(status.success(), "{log}");
+    assert_eq!(bench.head(), Some(79));
+    pond.assert_archived(&bench, 20..80).await;
+    assert!(log.contains("catchup 80/61"), "{log}");
+    assert!(log.contains("core ended, it is started again"), "{log}");
+    assert!(!log.contains("\"run --metadata"), "it followed: {log}");
+    bench.refused(&["serve", "--follow"], "its ledgers come from a core");
+}

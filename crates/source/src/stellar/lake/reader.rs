@@ -1,0 +1,285 @@
+//! Objects of a lake: found, fetched, opened, and named where something is wrong with them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use chronolith_model::BlockRef;
+use chronolith_stellar::Network;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use tokio::time::Instant;
+
+use super::directory::Directory;
+use super::http::Http;
+use super::keys::{Batch, EXTENSIONS, FIRST_LEDGER, Layout};
+use super::manifest;
+use super::objects::{Failure, Newest, OBJECT_BYTES_MAX, Objects};
+use super::open::{Opened, Wrong, open};
+use super::source::{LakePlace, LakeSettings};
+use super::tip::Search;
+use crate::error::{Error, Result};
+use crate::stellar::standing::Standing;
+
+/// What a lake is called in logs and errors: a URL may carry a key.
+const NAME: &str = "lake";
+/// What a ledger takes, before any is known.
+const LEDGER_BYTES_FIRST: u64 = 1 << 20;
+
+/// Reads objects of a lake.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pub(crate) standing: Standing,
+    pub(crate) network: Arc<Network>,
+    pub(crate) layout: Layout,
+    store: Arc<dyn Objects>,
+    first_ledger: u32,
+    /// Whether the last object was under the older spelling.
+    older: AtomicBool,
+    /// The newest object that was seen.
+    newest: Mutex<Option<Batch>>,
+    /// Fetches that meet in an object read it once.
+    opened: Cache<Batch, Arc<Opened>, Weight>,
+    /// What a ledger took of late.
+    ledger_bytes: AtomicU64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Weight;
+
+impl Weighter<Batch, Arc<Opened>> for Weight {
+    fn weight(&self, _batch: &Batch, opened: &Arc<Opened>) -> u64 {
+        opened.bytes.max(1)
+    }
+}
+
+/// Why an object was not opened.
+pub(crate) enum Unopened {
+    Absent,
+    Failed(Error),
+}
+
+impl Reader {
+    pub(crate) async fn open(settings: LakeSettings) -> Result<Self> {
+        let store = store(&settings.place)?;
+        let standing = Standing::new(NAME, settings.network.chain_id());
+        let found = store.get(manifest::KEY, manifest::BYTES_MAX).await;
+        let manifest = found.map_err(|failure| {
+            standing.unavailable(format!("object {}: {failure}", manifest::KEY))
+        })?;
+        let layout = manifest::layout(manifest.as_deref(), settings.layout, &settings.network)?;
+        let cached = settings.hold_bytes / 4;
+        Ok(Self {
+            standing,
+            store,
+            network: Arc::new(settings.network),
+            layout,
+            first_ledger: settings.first_ledger.max(FIRST_LEDGER),
+            older: AtomicBool::new(false),
+            newest: Mutex::default(),
+            opened: Cache::with_weighter(settings.at_once * 4, cached, Weight),
+            ledger_bytes: AtomicU64::new(LEDGER_BYTES_FIRST),
+        })
+    }
+
+    /// What a ledger took of late.
+    pub(crate) fn ledger_bytes(&self) -> u64 {
+        self.ledger_bytes.load(Ordering::Relaxed).max(1)
+    }
+
+    /// The newest ledger of the lake.
+    pub(crate) async fn head(&self) -> Result<BlockRef> {
+        let began = Instant::now();
+        let newest = self.find_newest().await;
+        self.standing.note("list", began.elapsed(), &newest);
+        let newest = newest?;
+        let opened = match self.opened(newest).await {
+            Ok(opened) => opened,
+            Err(Unopened::Failed(error)) => return Err(error),
+            Err(Unopened::Absent) => {
+                let key = self.key(newest);
+                return Err(self.standing.unavailable(format!("object {key} is gone")));
+            }
+        };
+        let last = opened.blocks.last().map(|block| block.clock.block_ref());
+        last.ok_or_else(|| self.standing.missing(u64::from(newest.end)))
+    }
+
+    async fn find_newest(&self) -> Result<Batch> {
+        let listed = self.store.newest(self.layout).await;
+        let listed = listed.map_err(|failure| self.standing.unavailable(failure.to_string()))?;
+        let newest = match listed {
+            Newest::Key(key) => {
+                self.note_spelling(&key);
+                self.layout.parse(&key)
+            }
+            Newest::Nothing => None,
+            Newest::Unlisted => Some(self.search().await?),
+        };
+        let empty = || {
+            let layout = self.layout;
+            self.standing
+                .unavailable(format!("there is no object in it ({layout})"))
+        };
+        let newest = newest.ok_or_else(empty)?;
+        *self.newest() = Some(newest);
+        Ok(newest)
+    }
+
+    /// Looks for the newest object, from the last that was found.
+    async fn search(&self) -> Result<Batch> {
+        let known = *self.newest();
+        let first = known.unwrap_or_else(|| self.layout.batch_of(self.first_ledger));
+        if known.is_none() && !self.has(first).await? {
+            let key = self.key(first);
+            return Err(self
+                .standing
+                .unavailable(format!("there is no object {key} yet")));
+        }
+        let mut search = Search::from(self.layout, first);
+        while let Some(due) = search.due() {
+            let is_there = self.has(due).await?;
+            search.note(due, is_there);
+        }
+        Ok(search.last())
+    }
+
+    /// The spellings of an object's key, the likelier first.
+    fn keys(&self, batch: Batch) -> [String; 2] {
+        let stem = self.layout.stem(batch.start);
+        let mut keys = EXTENSIONS.map(|extension| format!("{stem}{extension}"));
+        if self.older.load(Ordering::Relaxed) {
+            keys.reverse();
+        }
+        keys
+    }
+
+    /// Notes how the keys that are there end.
+    fn note_spelling(&self, key: &str) {
+        let [newer, _] = EXTENSIONS;
+        self.older.store(!key.ends_with(newer), Ordering::Relaxed);
+    }
+
+    pub(crate) fn key(&self, batch: Batch) -> String {
+        let [key, _] = self.keys(batch);
+        key
+    }
+
+    async fn has(&self, batch: Batch) -> Result<bool> {
+        for key in self.keys(batch) {
+            let has = self.store.has(&key).await;
+            if has.map_err(|failure| self.failed(batch, &key, &failure))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// An object with everything in it proven.
+    pub(crate) async fn opened(&self, batch: Batch) -> Result<Arc<Opened>, Unopened> {
+        let opened = self.opened.get_or_insert_async(&batch, self.load(batch));
+        opened.await
+    }
+
+    async fn load(&self, batch: Batch) -> Result<Arc<Opened>, Unopened> {
+        let began = Instant::now();
+        let loaded = match self.get(batch).await {
+            Ok(Some((key, packed))) => self.prove(batch, &key, packed).await,
+            Ok(None) => return Err(Unopened::Absent),
+            Err(error) => Err(error),
+        };
+        self.standing.note("get", began.elapsed(), &loaded);
+        loaded.map(Arc::new).map_err(Unopened::Failed)
+    }
+
+    async fn get(&self, batch: Batch) -> Result<Option<(String, Bytes)>> {
+        for key in self.keys(batch) {
+            let found = self.store.get(&key, OBJECT_BYTES_MAX).await;
+            let found = found.map_err(|failure| self.failed(batch, &key, &failure))?;
+            if let Some(packed) = found {
+                self.note_spelling(&key);
+                self.standing.received(packed.len() as u64);
+                return Ok(Some((key, packed)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Unpacks and proves, on a thread that may compute for long.
+    async fn prove(&self, batch: Batch, key: &str, packed: Bytes) -> Result<Opened> {
+        let network = self.network.clone();
+        let opened = tokio::task::spawn_blocking(move || open(&packed, batch, &network)).await;
+        let opened = opened.map_err(|error| {
+            let reason = format!("object {key}: it was not opened: {error}");
+            self.standing.unavailable(reason)
+        })?;
+        match opened {
+            Ok(opened) => {
+                let each = opened.bytes / (opened.blocks.len().max(1) as u64);
+                // A few large ones must count at once, small ones in time.
+                let before = self.ledger_bytes.load(Ordering::Relaxed);
+                let now = each.max((before * 3 + each) / 4).max(1);
+                self.ledger_bytes.store(now, Ordering::Relaxed);
+                Ok(opened)
+            }
+            Err(Wrong::Network(what)) => Err(Error::Invalid(format!("lake: object {key}: {what}"))),
+            Err(Wrong::Content { ledger, what }) => {
+                let what = format!("object {key}: {what}");
+                Err(self.standing.lied(u64::from(ledger), what))
+            }
+        }
+    }
+
+    fn failed(&self, batch: Batch, key: &str, failure: &Failure) -> Error {
+        let what = format!("object {key}: {failure}");
+        match failure {
+            Failure::Unavailable(_) => self.standing.unavailable(what),
+            Failure::TooLong { .. } => {
+                let first = u64::from(*batch.ledgers().start());
+                self.standing.lied(first, what)
+            }
+        }
+    }
+
+    /// Why there is no such object: it is not there yet, or it is lost.
+    pub(crate) async fn absent(&self, batch: Batch, number: u64) -> Error {
+        let newest = match self.find_newest().await {
+            Ok(newest) => newest,
+            Err(error) => return error,
+        };
+        if newest <= batch {
+            return self.standing.missing(number);
+        }
+        let (key, last) = (self.key(batch), newest.end);
+        let what = format!("object {key} is missing, and the lake goes on to ledger {last}");
+        self.standing.lied(number, what)
+    }
+
+    /// Reads the objects about a ledger anew when they are asked for: one of them is right in itself, and
+    /// does not fit the others.
+    pub(crate) fn forget(&self, number: u64) {
+        let ledger = u32::try_from(number).unwrap_or(u32::MAX);
+        let about = [ledger.saturating_sub(1), ledger, ledger.saturating_add(1)];
+        for ledger in about {
+            self.opened.remove(&self.layout.batch_of(ledger));
+        }
+    }
+
+    fn newest(&self) -> MutexGuard<'_, Option<Batch>> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn store(place: &LakePlace) -> Result<Arc<dyn Objects>> {
+    Ok(match place {
+        LakePlace::Directory(dir) => Arc::new(Directory(dir.clone())),
+        LakePlace::Http(url) => Arc::new(Http::new(url)?),
+        #[cfg(feature = "s3")]
+        LakePlace::S3 { url, options } => Arc::new(super::s3::S3::new(url, options)?),
+        #[cfg(not(feature = "s3"))]
+        LakePlace::S3 { .. } => {
+            let what = "lake: this program was built without S3";
+            return Err(Error::Invalid(what.to_owned()));
+        }
+    })
+}
