@@ -80,7 +80,7 @@ test-api: ## requests that follow from the description of the interface: answere
 	@scripts/need cargo cc postgres
 	@scripts/phase "interface" scripts/test-api
 
-test-clients: ## ethers, viem, alloy and Ponder, pointed at a node and at Chronolith: the same answers
+test-clients: ## ethers, viem, alloy and Ponder, pointed at a node and at Chronolith, and Stellar's client: the same answers
 	@scripts/need cargo cc node npm anvil
 	@scripts/phase "clients" clients/run
 

@@ -7,44 +7,18 @@
 
 mod stellar_support;
 
-use std::path::Path;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use chronolith_serve::Limits;
 use chronolith_stellar::{Network, walk_batch};
 use serde_json::{Value, json};
-use stellar_support::{Rpc, block_of};
+use stellar_support::{Rpc, block_of, fixture, framed};
 use stellar_xdr::{
     ContractEvent, ContractEventBody, LedgerCloseMeta, LedgerHeaderHistoryEntry,
     Limits as XdrLimits, ReadXdr, ScVal, TransactionEnvelope, TransactionEventStage,
     TransactionMeta, TransactionResult, TransactionResultPair, TransactionResultResult,
 };
-
-/// A real file; none, and a word about it, where the folder is absent.
-fn fixture(name: &str) -> Option<Bytes> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/stellar");
-    let path = root.join(name);
-    if !path.exists() {
-        println!("skipped: {} is absent", path.display());
-        return None;
-    }
-    let packed = std::fs::read(&path).unwrap();
-    Some(zstd::stream::decode_all(&packed[..]).unwrap().into())
-}
-
-/// The first ledgers of a stream with record marks.
-fn framed(raw: &Bytes, most: usize) -> Vec<Bytes> {
-    let (mut ledgers, mut at) = (Vec::new(), 0);
-    while at < raw.len() && ledgers.len() < most {
-        let mark = u32::from_be_bytes(raw[at..at + 4].try_into().unwrap());
-        let end = at + 4 + (mark & 0x7fff_ffff) as usize;
-        ledgers.push(raw.slice(at + 4..end));
-        at = end;
-    }
-    ledgers
-}
 
 fn decoded<T: ReadXdr>(value: &Value) -> T {
     let bytes = STANDARD.decode(value.as_str().unwrap()).unwrap();

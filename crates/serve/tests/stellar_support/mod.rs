@@ -8,6 +8,7 @@
     reason = "each test file uses its own part, and a test may panic"
 )]
 
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
@@ -35,6 +36,30 @@ pub fn block_of(raw: &Bytes, network: &Network) -> Block {
     let ledger = Ledger::walk(raw.clone()).unwrap();
     let proven = prove(ledger, network).unwrap();
     proven.block().unwrap()
+}
+
+/// A real file; none, and a word about it, where the folder is absent.
+pub fn fixture(name: &str) -> Option<Bytes> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/stellar");
+    let path = root.join(name);
+    if !path.exists() {
+        println!("skipped: {} is absent", path.display());
+        return None;
+    }
+    let packed = std::fs::read(&path).unwrap();
+    Some(zstd::stream::decode_all(&packed[..]).unwrap().into())
+}
+
+/// The first ledgers of a stream with record marks.
+pub fn framed(raw: &Bytes, most: usize) -> Vec<Bytes> {
+    let (mut ledgers, mut at) = (Vec::new(), 0);
+    while at < raw.len() && ledgers.len() < most {
+        let mark = u32::from_be_bytes(raw[at..at + 4].try_into().unwrap());
+        let end = at + 4 + (mark & 0x7fff_ffff) as usize;
+        ledgers.push(raw.slice(at + 4..end));
+        at = end;
+    }
+    ledgers
 }
 
 /// A made-up network.
