@@ -19,6 +19,7 @@ pub(crate) enum ChainAct {
     Resume { reason: String },
     Rewind { to: u64, reason: String },
     Gc { dry_run: bool },
+    RetryRange { id: u64, reason: String },
 }
 
 type Done = Result<Value, String>;
@@ -95,6 +96,13 @@ async fn perform(chain: &Chain, act: ChainAct) -> Done {
             let report = report.map_err(|error| error.to_string())?;
             let (orphans, removed) = (report.orphans.len(), report.removed);
             return Ok(json!({ "chainId": chain_id, "orphans": orphans, "removed": removed }));
+        }
+        ChainAct::RetryRange { id, reason } => {
+            let tried = archive.retry_range(*id, audit("range retry", reason)).await;
+            tried.map_err(|error| error.to_string())?;
+            // Whoever does maintenance goes on with it.
+            chain.note_moved();
+            return Ok(json!({ "chainId": chain_id, "id": id }));
         }
     };
     // Also where it failed: the archive may have moved.

@@ -143,6 +143,10 @@ impl Operator for Desk {
                     let dry_run = asked.dry_run;
                     (asked.chain, ChainAct::Gc { dry_run })
                 }
+                Act::RetryRange(asked) => {
+                    let (id, reason) = (asked.id, asked.reason);
+                    (asked.chain, ChainAct::RetryRange { id, reason })
+                }
             };
             let done = self.chain(&chain)?.acts.ask(act).await;
             done.map_err(|message| refusal("REFUSED", message))
@@ -192,7 +196,7 @@ async fn fill(chain: &Chain, range: BlockRange) -> Result<u64> {
         archive: &chain.archive,
         source: &chain.source,
     };
-    fill_lacking(&refill, range).await
+    fill_lacking(&refill, range, &|| chain.note_moved()).await
 }
 
 /// Where this node listens, for commands of the same data directory; gone with it.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use chronolith_archive::{Error as ArchiveError, IngestOutcome, Provenance};
 use chronolith_model::{Block, BlockRange, Payload, Verification};
-use chronolith_source::Fetched;
+use chronolith_source::{Fetched, Source};
 
 use crate::chain::Chain;
 use crate::clock::now;
@@ -64,8 +64,6 @@ async fn archive(chain: &Chain, blocks: Vec<Fetched>) -> Result<(), Trouble> {
     chain.seen.note_blocks(blocks.iter().map(|one| &one.block));
     append_fetched(chain, blocks).await?;
     chain.note_moved();
-    // Merging as it goes keeps the number of segments small.
-    while chain.archive.maintain().await? {}
     Ok(())
 }
 
@@ -91,7 +89,7 @@ async fn gather(chain: &Chain, fetches: &mut Fetches, held: &mut Option<Fetched>
         let next = match fetches.next().await {
             Some(Ok(fetched)) => {
                 chain.meters.backfill_range.record(fetched.len() as f64);
-                linked(chain, held.take(), fetched)
+                linked(&chain.source, held.take(), fetched)
             }
             Some(Err(trouble)) => Err(trouble),
             None => {
@@ -134,13 +132,13 @@ fn payload_bytes(block: &Block) -> u64 {
 }
 
 /// Blocks behind the one before them, which they must name as their parent.
-fn linked(
-    chain: &Chain,
+pub(crate) fn linked(
+    source: &Arc<dyn Source>,
     before: Option<Fetched>,
     mut fetched: Vec<Fetched>,
 ) -> Result<Vec<Fetched>, Trouble> {
     if let Some(before) = before {
-        check_link(chain, &before, fetched.first())?;
+        check_link(source, &before, fetched.first())?;
         fetched.insert(0, before);
     }
     Ok(fetched)
@@ -155,14 +153,18 @@ pub(crate) fn parts(range: BlockRange, step: u64) -> impl Iterator<Item = BlockR
 
 /// Two endpoints, or one at two times, do not tell of one chain. Nothing of it was archived; whoever
 /// delivered the older block is asked last from now on.
-fn check_link(chain: &Chain, before: &Fetched, after: Option<&Fetched>) -> Result<(), Trouble> {
+fn check_link(
+    source: &Arc<dyn Source>,
+    before: &Fetched,
+    after: Option<&Fetched>,
+) -> Result<(), Trouble> {
     let block = before.block.clock.block_ref();
     let named = after.map(|after| after.block.clock.parent_hash);
     if named.is_none_or(|named| named == block.hash) {
         return Ok(());
     }
     let what = "its successor names another parent";
-    chain.source.blame(&before.endpoint, block, what);
+    source.blame(&before.endpoint, block, what);
     let number = block.number;
     Err(Trouble::Unsettled(format!(
         "block {number}: {what} (endpoint={})",

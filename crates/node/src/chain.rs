@@ -23,8 +23,10 @@ use crate::history::History;
 use crate::l1::L1;
 use crate::meters::Meters;
 use crate::place::ArchivePlace;
+use crate::remembered::Remembered;
 use crate::settings::{ChainSettings, Finality, Mode};
 use crate::stellar;
+use crate::upkeep::Upkeep;
 use crate::watched::Watched;
 
 /// Blocks that wait for finality may take this many bytes.
@@ -65,6 +67,12 @@ pub(crate) struct Chain {
     pub(crate) projected: Watched,
     /// What operators ask for.
     pub(crate) acts: Acts,
+    /// How it is run, for whoever looks at its keys.
+    pub(crate) ran: Remembered,
+    /// How maintenance does.
+    pub(crate) upkeep: Upkeep,
+    /// Where ingest begins while the archive has no head.
+    begins_at: OnceLock<u64>,
     /// Keeps other processes of this machine away, while this lives.
     lock: Option<File>,
 }
@@ -91,8 +99,10 @@ impl Chain {
         tell_syncing(&settings, &*source).await;
         let (archive, lock) = open_writer(&settings, place).await?;
         genesis::check(&settings, place.notes(), &*source).await?;
+        let ran = Remembered::load(&settings, place.notes())?.with(&settings);
         let mut chain = Self::with(settings, archive, source, false).await?;
         chain.lock = lock;
+        chain.ran = ran;
         Ok(chain)
     }
 
@@ -104,7 +114,10 @@ impl Chain {
             None => open_source(&settings).await?,
         };
         let archive = open_reader(&settings, place).await?;
-        Self::with(settings, archive, source, true).await
+        let ran = Remembered::load(&settings, place.notes())?;
+        let mut chain = Self::with(settings, archive, source, true).await?;
+        chain.ran = ran;
+        Ok(chain)
     }
 
     async fn with(
@@ -135,6 +148,9 @@ impl Chain {
             projected_into: OnceLock::new(),
             projected: Watched::default(),
             acts: Acts::default(),
+            ran: Remembered::default(),
+            upkeep: Upkeep::default(),
+            begins_at: OnceLock::new(),
             lock: None,
             settings,
         })
@@ -213,7 +229,18 @@ impl Chain {
     /// The next block that the archive wants.
     pub(crate) fn archive_next(&self) -> u64 {
         let head = self.archive.health().head;
-        head.map_or(self.settings.start_block, |head| head.number + 1)
+        head.map_or_else(|| self.begins_at(), |head| head.number + 1)
+    }
+
+    /// Where ingest begins while the archive has no head.
+    pub(crate) fn begins_at(&self) -> u64 {
+        let begins_at = self.begins_at.get().copied();
+        begins_at.unwrap_or(self.settings.start_block)
+    }
+
+    /// Says where ingest begins, once.
+    pub(crate) fn begin_at(&self, number: u64) {
+        self.begins_at.get_or_init(|| number);
     }
 
     /// The last block that is wanted, where there is one.
@@ -222,6 +249,13 @@ impl Chain {
             Mode::Backfill { end_block } => Some(end_block),
             Mode::Auto | Mode::Streaming => None,
         }
+    }
+
+    /// Whether ingest has come to the last block that is wanted. What lies below where it began may be
+    /// lacking still.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.end_block()
+            .is_some_and(|end| self.archive_next() > end)
     }
 
     /// Whether everything that is wanted is archived: a head behind the last block says nothing of
@@ -351,6 +385,7 @@ pub(crate) fn archive_settings(settings: &ChainSettings) -> ArchiveSettings {
     archive.start_block = Some(settings.start_block);
     archive.cache = settings.cache.clone();
     archive.limits = settings.queries.clone();
+    settings.plan.cut(&mut archive.seal);
     archive
 }
 

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod projections;
+mod ranges;
 mod stellar;
 
 use std::net::SocketAddr;
@@ -17,6 +18,7 @@ pub(crate) use projections::{
     DbCommand, JobsCommand, LocksCommand, PartitionsCommand, ProjectionAct, ProjectionCommand,
     VersionsCommand,
 };
+pub(crate) use ranges::{RangeCommand, RetryRange, StateQuery};
 use stellar::{CORE_HELP, LAKE_HELP};
 pub(crate) use stellar::{Core, CoreCommand, CoreStream, StellarCore, StellarLake, Suffix};
 
@@ -77,8 +79,14 @@ pub(crate) enum Command {
         #[command(subcommand)]
         what: ConfigCommand,
     },
-    /// Show how each chain's archive is: head, coverage, size, halts.
-    State(Wanted),
+    /// Show how each chain's archive is: head, coverage, size, halts; or its ranges.
+    State(StateQuery),
+    /// Act on a range of a chain's history.
+    Range {
+        /// What to do with it.
+        #[command(subcommand)]
+        what: RangeCommand,
+    },
     /// Find logs in the archive.
     ///
     /// Answers come oldest first. Blocks that are not archived are an error, never a shorter answer.
@@ -99,11 +107,12 @@ pub(crate) enum Command {
     /// no less, and has the same content or is proven further. A node that follows the chain must be
     /// stopped first, unless this is a dry run.
     Repair(RepairRange),
-    /// Fetch history that the archive lacks: below its first block, or in a hole.
+    /// Fetch history between two blocks, as far as the archive lacks it, several ranges at a time.
     ///
-    /// Holes are left by pruning and by a change of what is kept. What is there already is not fetched.
-    /// Interrupted, it goes on where it was when called again. Only final blocks are filled in: the
-    /// newest archived block is the end. A node that follows the chain must be stopped first.
+    /// What is there already is not fetched. Interrupted, it goes on behind the last checkpoint when
+    /// called again. Only final blocks are fetched. It ends well when every range between the two blocks
+    /// is complete. A node that runs on the data directory is asked to fill in what lies below its newest
+    /// archived block.
     Backfill(BackfillRange),
     /// Copy archives into a directory, also while a node writes.
     ///

@@ -20,9 +20,11 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 
 use crate::backfill;
+use crate::bounded::{self, Hopeless};
 use crate::chain::Chain;
 use crate::clock::now;
 use crate::settings::Finality;
+use crate::upkeep;
 use crate::walk;
 
 /// The pause after a first failure; it doubles with each that follows.
@@ -45,6 +47,9 @@ pub(crate) enum Trouble {
     /// An operator waits for the end of the round.
     #[error("an operator asked for something else first")]
     Interrupted,
+    /// What maintenance beside the rounds met.
+    #[error("{said}")]
+    Upkeep { kind: ErrorKind, said: String },
     #[error("{0}")]
     Other(String),
 }
@@ -55,6 +60,7 @@ impl Trouble {
             Self::Source(error) => error.kind(),
             Self::Archive(error) => error.kind(),
             Self::Unsettled(_) | Self::Interrupted => ErrorKind::Unavailable,
+            Self::Upkeep { kind, .. } => *kind,
             Self::Other(_) => ErrorKind::Internal,
         }
     }
@@ -62,10 +68,16 @@ impl Trouble {
 
 /// Follows a chain for ever, or to the end where its mode has one. Whatever goes wrong is told and tried
 /// again: one chain's trouble never touches another, and what is archived is served on.
-pub(crate) async fn run(chain: &Chain) {
+pub(crate) async fn run(chain: &Chain) -> anyhow::Result<()> {
+    let work = async {
+        match chain.end_block() {
+            Some(_) => bounded::run(chain, Hopeless::TryAgain).await,
+            None => upkeep::beside(chain, rounds(chain, Hopeless::TryAgain)).await,
+        }
+    };
     tokio::select! {
-        () = chain.source.listen() => {}
-        () = beside_l1(chain, rounds(chain)) => {}
+        () = chain.source.listen() => Ok(()),
+        done = beside_l1(chain, work) => done,
     }
 }
 
@@ -81,7 +93,7 @@ pub(crate) async fn beside_l1<T>(chain: &Chain, work: impl Future<Output = T>) -
 }
 
 /// Round after round: after each hint of a new head, and as often as is set without one.
-async fn rounds(chain: &Chain) {
+pub(crate) async fn rounds(chain: &Chain, hopeless: Hopeless) -> anyhow::Result<()> {
     let mut hints = chain.source.hints();
     let mut pause = PAUSE_FIRST;
     let mut collected = Instant::now();
@@ -93,11 +105,7 @@ async fn rounds(chain: &Chain) {
         }
         chain.acts.perform(chain).await;
         match round(chain).await {
-            Ok(()) if chain.is_complete() => {
-                let (name, end) = (&chain.settings.name, chain.end_block());
-                tracing::info!(chain = %name, end, "every block that is wanted is archived");
-                return;
-            }
+            Ok(()) if chain.is_complete() => return Ok(()),
             Ok(()) => {
                 tell_stall(chain);
                 pause = PAUSE_FIRST;
@@ -108,6 +116,9 @@ async fn rounds(chain: &Chain) {
                 }
             }
             Err(Trouble::Interrupted) => {}
+            Err(trouble) if hopeless == Hopeless::GiveUp && is_hopeless(chain, &trouble) => {
+                anyhow::bail!("chain {}: {trouble}", chain.settings.name);
+            }
             Err(trouble) => {
                 report(chain, &trouble);
                 tokio::select! {
@@ -138,8 +149,8 @@ pub(crate) async fn round(chain: &Chain) -> Result<(), Trouble> {
 
 /// From where the chain was to where it is now.
 async fn catch_up(chain: &Chain) -> Result<(), Trouble> {
-    if chain.is_complete() {
-        return Ok(());
+    if chain.is_at_end() {
+        return chain.upkeep.check();
     }
     chain.source.note_next(walk::next_block(chain));
     let heads = chain.source.heads().await?;
@@ -167,14 +178,13 @@ async fn catch_up(chain: &Chain) -> Result<(), Trouble> {
         let reset = chain.reset_window();
         filled?;
         reset.map_err(|error| Trouble::Other(error.to_string()))?;
-        if chain.is_complete() {
-            return Ok(());
+        if chain.is_at_end() {
+            return chain.upkeep.check();
         }
     }
     walk::to_head(chain, &heads).await?;
     finalize(chain, &observe(chain, &heads)).await?;
-    while chain.archive.maintain().await? {}
-    Ok(())
+    chain.upkeep.check()
 }
 
 /// Final blocks to fetch, and a block that whoever delivers them must have.
@@ -234,7 +244,11 @@ pub(crate) fn settled(chain: &Chain, heads: &Heads) -> Option<(u64, Option<Block
 
 /// The block at a height on the chain of this head, from whoever has the head: an endpoint on another
 /// fork counts its own confirmations.
-async fn below_head(chain: &Chain, number: u64, head: BlockRef) -> Result<BlockRef, Trouble> {
+pub(crate) async fn below_head(
+    chain: &Chain,
+    number: u64,
+    head: BlockRef,
+) -> Result<BlockRef, Trouble> {
     let want = Want {
         datasets: DatasetSet::CLOCK,
         scope: Scope::All,
@@ -334,6 +348,21 @@ fn tell_stall(chain: &Chain) {
         (None, _) if before.is_some() => tracing::info!(chain = %name, "out of trouble"),
         _ => {}
     }
+}
+
+/// Whether no later round can end well either, until a human acts. A block that does not fit is the
+/// endpoint's fault, and another one may have the right one.
+pub(crate) fn is_hopeless(chain: &Chain, trouble: &Trouble) -> bool {
+    let halted = matches!(chain.archive.health().health, Health::Halted(_));
+    let does_not_fit = matches!(
+        trouble,
+        Trouble::Archive(
+            ArchiveError::BadParent { .. }
+                | ArchiveError::BadBlock { .. }
+                | ArchiveError::Gap { .. }
+        )
+    );
+    halted || (trouble.kind() == ErrorKind::Invalid && !does_not_fit)
 }
 
 pub(crate) fn report(chain: &Chain, trouble: &Trouble) {

@@ -3,6 +3,7 @@
 mod acts;
 mod admin;
 mod backfill;
+mod bounded;
 mod chain;
 mod cli;
 mod clock;
@@ -18,6 +19,7 @@ mod genesis;
 mod hex;
 mod history;
 mod ingest;
+mod keys;
 mod l1;
 mod log;
 mod meters;
@@ -27,15 +29,18 @@ mod progress;
 mod projecting;
 mod projection_acts;
 mod projection_desk;
+mod ranges;
 mod reader;
 mod readiness;
 mod refill;
+mod remembered;
 mod serving;
 mod settings;
 mod shadow;
 mod stellar;
 mod streaming;
 mod traces;
+mod upkeep;
 mod walk;
 mod watched;
 
@@ -44,7 +49,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
 
-use crate::cli::{Cli, Command, SimCommand};
+use crate::cli::{Cli, Command, RangeCommand, SimCommand};
 use crate::environment::{DATA_DIR, Overrides, variable};
 use crate::exit::Exit;
 use crate::settings::Settings;
@@ -125,7 +130,10 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
         Command::Versions { what } => commands::versions(&settings, &what).await,
         Command::Run { until_caught_up } => commands::run(&settings, until_caught_up).await,
         Command::Serve { follow } => commands::serve_archives(&settings, follow).await,
-        Command::State(wanted) => commands::state(&settings, &wanted).await,
+        Command::State(query) => commands::state(&settings, &query).await,
+        Command::Range {
+            what: RangeCommand::Retry(asked),
+        } => commands::retry_range(&settings, &asked).await,
         Command::Logs(query) => commands::logs(&settings, &query).await,
         Command::BlockAt(query) => commands::block_at(&settings, &query).await,
         Command::Verify(range) => commands::verify(&settings, &range).await,

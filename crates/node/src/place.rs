@@ -140,6 +140,14 @@ impl ArchivePlace {
         }
     }
 
+    /// Where an object or a folder of objects lies, by its name.
+    pub(crate) fn path_of(&self, name: &str) -> String {
+        match self {
+            Self::Directory(dir) => dir.join("blobs").join(name).display().to_string(),
+            Self::Remote { .. } => format!("{self}/{name}"),
+        }
+    }
+
     /// Whether there is an archive.
     pub(crate) async fn has_archive(&self) -> Result<bool> {
         match self {

@@ -1,5 +1,6 @@
 //! How far a long command is: one line that is drawn over on a terminal, else a log line now and then.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal as _, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -33,7 +34,7 @@ pub(crate) enum Unit {
 /// Tells whoever waits how far it is.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    what: &'static str,
+    what: Cow<'static, str>,
     chain: String,
     unit: Unit,
     shown: Shown,
@@ -48,15 +49,15 @@ impl Progress {
             true => Shown::Line,
             false => Shown::Log,
         };
-        Self::new(what, chain, unit, shown)
+        Self::new(what.into(), chain, unit, shown)
     }
 
     /// Of work that goes on beside others: log lines only.
-    pub(crate) fn in_log(what: &'static str, chain: &str) -> Self {
-        Self::new(what, chain, Unit::Blocks, Shown::Log)
+    pub(crate) fn in_log(what: impl Into<Cow<'static, str>>, chain: &str) -> Self {
+        Self::new(what.into(), chain, Unit::Blocks, Shown::Log)
     }
 
-    fn new(what: &'static str, chain: &str, unit: Unit, shown: Shown) -> Self {
+    fn new(what: Cow<'static, str>, chain: &str, unit: Unit, shown: Shown) -> Self {
         let began = Instant::now();
         Self {
             what,
@@ -81,7 +82,7 @@ impl Progress {
         let pace = Pace::new(done, all, self.began.elapsed());
         match self.shown {
             Shown::Log => {
-                let (what, chain, unit) = (self.what, &self.chain, self.unit);
+                let (what, chain, unit) = (&self.what, &self.chain, self.unit);
                 let Pace {
                     percent,
                     rate,
@@ -90,7 +91,7 @@ impl Progress {
                 tracing::info!(%chain, done, all, ?unit, percent, per_second = rate, seconds_left, "{what}");
             }
             Shown::Line => {
-                let line = line((self.what, &self.chain), (done, all), self.unit, &pace);
+                let line = line((&self.what, &self.chain), (done, all), self.unit, &pace);
                 SHOWN.store(true, Ordering::Relaxed);
                 // A terminal that went away is no reason to stop.
                 let _ = write!(std::io::stderr().lock(), "{CLEAR}{line}");

@@ -1,5 +1,6 @@
 //! A chain whose archive another process writes: it is read, and new states are taken as they come.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,13 +9,15 @@ use chronolith_archive::{Archive, Health};
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_model::BlockRef;
 use chronolith_serve::{
-    ChainHealth, EndpointHealth, Ingested, Live, Probe, Reorg, RpcHealth, ServedChain,
+    ChainHealth, ChainRanges, EndpointHealth, Ingested, Live, Probe, Reorg, RpcHealth, ServedChain,
 };
 
 use crate::chain::open_reader;
 use crate::operations::without_paths;
 use crate::place::ArchivePlace;
+use crate::ranges::Ranges;
 use crate::readiness::{Facts, why_not_ready};
+use crate::remembered::Remembered;
 use crate::serving::served_as;
 use crate::settings::ChainSettings;
 
@@ -26,6 +29,9 @@ pub(crate) struct Reader {
     settings: ChainSettings,
     archive: Archive,
     looked: Mutex<Looked>,
+    /// Where the process that writes notes how the chain is run.
+    notes: PathBuf,
+    ranges: Mutex<Option<ChainRanges>>,
 }
 
 /// How looking for newer states goes.
@@ -46,6 +52,8 @@ impl Reader {
             settings,
             archive,
             looked: Mutex::new(looked),
+            notes: place.notes().to_owned(),
+            ranges: Mutex::default(),
         })
     }
 
@@ -58,12 +66,20 @@ impl Reader {
         loop {
             let refreshed = self.archive.refresh().await;
             self.note(refreshed.err().map(|error| error.to_string()));
+            self.look().await;
             tokio::time::sleep(REFRESH_EVERY).await;
         }
     }
 }
 
 impl Reader {
+    /// Brings what is known of ranges up to date.
+    async fn look(&self) {
+        let remembered = Remembered::load(&self.settings, &self.notes).unwrap_or_default();
+        let ranges = Ranges::of(&self.archive, &remembered).await.shown();
+        *self.ranges.lock().unwrap_or_else(PoisonError::into_inner) = Some(ranges);
+    }
+
     fn note(&self, trouble: Option<String>) {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         if trouble.is_none() {
@@ -143,6 +159,11 @@ impl Live for Reader {
 
     fn ingested(&self) -> Ingested {
         Ingested::default()
+    }
+
+    fn ranges(&self) -> Option<ChainRanges> {
+        let ranges = self.ranges.lock().unwrap_or_else(PoisonError::into_inner);
+        ranges.clone()
     }
 }
 

@@ -10,8 +10,8 @@ use chronolith_finality::TailSnapshot;
 use chronolith_model::BlockRef;
 use chronolith_projection::Database;
 use chronolith_serve::{
-    ChainHealth, EndpointHealth, Family, Ingested, Limits, Live, Probe, Reorg, Room, Served,
-    ServedChain, StellarChain, fees_router, listen, public,
+    ChainHealth, ChainRanges, EndpointHealth, Family, Ingested, Limits, Live, Probe, Reorg, Room,
+    Served, ServedChain, StellarChain, fees_router, listen, public,
 };
 use chronolith_source::EndpointReport;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -68,6 +68,10 @@ impl Live for Followed {
 
     fn ingested(&self) -> Ingested {
         self.0.seen.ingested()
+    }
+
+    fn ranges(&self) -> Option<ChainRanges> {
+        self.0.upkeep.ranges().map(|ranges| ranges.shown())
     }
 }
 

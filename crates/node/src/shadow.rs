@@ -9,6 +9,7 @@ use crate::chain::Chain;
 use crate::clock::now;
 use crate::ingest::{Trouble, report};
 use crate::reader::REFRESH_EVERY;
+use crate::upkeep;
 use crate::walk;
 
 /// Blocks that the tail may hold: a writer that is further behind must catch up first.
@@ -29,6 +30,7 @@ async fn refresh(chain: &Chain) {
         if let Err(trouble) = align(chain).await {
             report(chain, &trouble);
         }
+        upkeep::look(chain).await;
         tokio::time::sleep(REFRESH_EVERY).await;
     }
 }

@@ -1,15 +1,20 @@
 //! Mode streaming: nothing is followed over a gap.
 
-use anyhow::{Context as _, Result, ensure};
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result, bail};
+use chronolith_archive::{Geometry, RangeReport, RangeState};
+use chronolith_model::{BlockRange, DatasetSet, Scope};
 
 use crate::chain::Chain;
 use crate::ingest;
+use crate::ranges::Ranges;
 use crate::settings::Mode;
 
-/// As many final blocks may have passed while the program was started again.
-const RESTART_BLOCKS: u64 = 1_024;
+/// Whole ranges above the head that are named: the message is for people.
+const NAMED_MAX: usize = 100;
 
-/// Refuses to start where final blocks are missing between what is archived and the chain's head.
+/// Refuses to start where a range below the newest one is not complete, or whole ranges are missing.
 pub(crate) async fn check(chain: &Chain) -> Result<()> {
     if chain.settings.mode != Mode::Streaming {
         return Ok(());
@@ -17,19 +22,232 @@ pub(crate) async fn check(chain: &Chain) -> Result<()> {
     chain.source.note_next(chain.archive_next());
     let heads = chain.source.heads().await;
     let heads = heads.context("cannot ask where the chain stands")?;
-    let Some((settled, _)) = ingest::settled(chain, &heads) else {
-        return Ok(());
+    let settled = ingest::settled(chain, &heads).map(|(settled, _)| settled);
+    let ranges = Ranges::of(&chain.archive, &chain.ran).await;
+    let start = chain.settings.start_block;
+    let Some(head) = ranges.head else {
+        let end = settled.unwrap_or(heads.head.number);
+        bail!(
+            "Cannot start streaming mode - the archive is empty\n\nAction required: Run backfill with \
+             --start-ledger {start} --end-ledger {end}"
+        );
     };
-    let next = chain.archive_next();
-    let missing = settled.saturating_add(1).saturating_sub(next);
-    let allowed = match chain.archive.health().head {
-        Some(_) => RESTART_BLOCKS,
-        None => 0,
+    let wanted = BlockRange::new(start, head.saturating_add(1));
+    let lacking = chain
+        .archive
+        .lacking(wanted, DatasetSet::CLOCK, &Scope::All);
+    let found = Found {
+        geometry: ranges.geometry,
+        start,
+        head,
+        settled: settled.unwrap_or(head),
+        lacking: &lacking,
     };
-    ensure!(
-        missing <= allowed,
-        "cannot start in mode streaming, {missing} final blocks are missing: {next} to {settled}\n  action required: fetch them first, with `\"mode\": \"backfill\", \"startBlock\": {}, \"endBlock\": {settled}` for this chain and `chronolith run`, or use mode auto",
-        chain.settings.start_block
-    );
-    Ok(())
+    let bad = found.incomplete(&ranges.all);
+    match bad.is_empty() {
+        true => Ok(()),
+        false => bail!("{}", found.message(&bad, &chain.settings.name)),
+    }
+}
+
+/// What a gap is looked for in.
+struct Found<'a> {
+    geometry: Geometry,
+    /// The first block that is wanted.
+    start: u64,
+    /// The newest archived block.
+    head: u64,
+    /// The newest final block of the source.
+    settled: u64,
+    /// Blocks that are missing between the first and the newest one.
+    lacking: &'a [BlockRange],
+}
+
+impl Found<'_> {
+    /// Ranges over which nothing is followed.
+    fn incomplete(&self, known: &[RangeReport]) -> Vec<RangeReport> {
+        let id_of = |block| self.geometry.id_of(block).unwrap_or(0);
+        let (first, newest) = (id_of(self.start), id_of(self.head));
+        let report = |id: u64| {
+            let known = known.iter().find(|range| range.id == id).cloned();
+            known.unwrap_or_else(|| RangeReport::pending(self.geometry, id))
+        };
+        let below = (first..=newest).map(report);
+        let mut bad: Vec<RangeReport> = below.filter(|range| self.is_gap(range)).collect();
+        // The newest one is gone on with, and so is the next one: only whole ranges are a gap.
+        let above = (newest.saturating_add(1)..).map(report);
+        let whole = above.take_while(|range| range.last <= self.settled);
+        bad.extend(whole.take(NAMED_MAX));
+        bad
+    }
+
+    fn is_gap(&self, range: &RangeReport) -> bool {
+        let blocks = self.geometry.blocks_of(range.id);
+        let mut lacking = self.lacking.iter();
+        if lacking.any(|lacking| lacking.intersect(&blocks).is_some()) {
+            return true;
+        }
+        // The range that the next block belongs to.
+        let next = self
+            .geometry
+            .id_of(self.head.saturating_add(1))
+            .unwrap_or(0);
+        match range.state {
+            RangeState::Complete => false,
+            RangeState::Pending | RangeState::Failed => true,
+            RangeState::Ingesting => range.id != next,
+            // It goes on beside the newest one.
+            RangeState::Transitioning => range.id.saturating_add(1) < next,
+        }
+    }
+
+    /// What an operator is told.
+    fn message(&self, bad: &[RangeReport], chain: &str) -> String {
+        let mut said = "Cannot start streaming mode - incomplete ranges detected:\n".to_owned();
+        let mut end = self.head;
+        for range in bad {
+            let RangeReport {
+                id, first, last, ..
+            } = range;
+            let state = range.state.name();
+            let committed = range.last_committed.map(|block| block.to_string());
+            let committed = committed.unwrap_or_else(|| "none".to_owned());
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                said,
+                "  Range {id} (ledgers {first}-{last}): state={state}, last_committed={committed}"
+            );
+            end = end.max(*last);
+        }
+        // A range that holds the head is not full yet.
+        let end = match self.geometry.id_of(self.head) == self.geometry.id_of(end) {
+            true => self.head,
+            false => end,
+        };
+        let _ = write!(
+            said,
+            "\nAction required: Re-run backfill with --start-ledger {} --end-ledger {end}",
+            self.start
+        );
+        let failed = bad.iter().filter(|range| range.state == RangeState::Failed);
+        for RangeReport { id, failure, .. } in failed {
+            let cause = failure
+                .as_ref()
+                .map_or("", |failure| failure.cause.as_str());
+            let _ = write!(
+                said,
+                "\nRange {id} failed: {cause}. Mend it, then `chronolith range retry --chain {chain} {id}`"
+            );
+        }
+        said
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GEOMETRY: Geometry = Geometry {
+        first: 2,
+        size: 10_000_000,
+    };
+
+    fn ranges(states: &[RangeState]) -> Vec<RangeReport> {
+        let one = |(id, &state): (usize, &RangeState)| RangeReport {
+            state,
+            ..RangeReport::pending(GEOMETRY, id as u64)
+        };
+        states.iter().enumerate().map(one).collect()
+    }
+
+    fn bad(known: &[RangeReport], head: u64, settled: u64) -> Vec<u64> {
+        let found = Found {
+            geometry: GEOMETRY,
+            start: 2,
+            head,
+            settled,
+            lacking: &[],
+        };
+        let bad = found.incomplete(known);
+        bad.iter().map(|range| range.id).collect()
+    }
+
+    use RangeState::{Complete, Failed, Ingesting, Pending, Transitioning};
+
+    /// The message of the requirement, sign by sign.
+    #[test]
+    fn the_message_is_that_of_the_requirement() {
+        let mut known = ranges(&[Complete, Ingesting, Complete]);
+        known[1].last_committed = Some(15_000_000);
+        let found = Found {
+            geometry: GEOMETRY,
+            start: 2,
+            head: 30_000_001,
+            settled: 30_500_000,
+            lacking: &[BlockRange::new(15_000_001, 20_000_002)],
+        };
+        let bad = found.incomplete(&known);
+        assert_eq!(
+            found.message(&bad, "pubnet"),
+            "Cannot start streaming mode - incomplete ranges detected:\n  \
+             Range 1 (ledgers 10000002-20000001): state=INGESTING, last_committed=15000000\n\n\
+             Action required: Re-run backfill with --start-ledger 2 --end-ledger 30000001"
+        );
+    }
+
+    #[test]
+    fn what_is_no_gap() {
+        let all = ranges(&[Complete, Complete, Complete]);
+        assert_eq!(bad(&all, 30_000_001, 39_999_999), [0; 0]);
+        // The last range is being written, and the one below it is on its way.
+        let all = ranges(&[Complete, Complete, Complete, Transitioning, Ingesting]);
+        assert_eq!(bad(&all, 40_500_000, 40_500_100), [0; 0]);
+        let all = ranges(&[Complete, Complete, Complete, Transitioning]);
+        assert_eq!(bad(&all, 40_000_001, 40_000_001), [0; 0]);
+        // A few blocks on both sides of a border passed meanwhile.
+        let all = ranges(&[Complete, Ingesting]);
+        assert_eq!(bad(&all, 20_000_000, 20_000_100), [0; 0]);
+    }
+
+    #[test]
+    fn what_is_a_gap() {
+        let all = ranges(&[Complete, Failed, Complete]);
+        assert_eq!(bad(&all, 30_000_001, 30_000_001), [1]);
+        let all = ranges(&[Complete, Pending, Complete]);
+        assert_eq!(bad(&all, 30_000_001, 30_000_001), [1]);
+        assert_eq!(
+            bad(&all[2..], 30_000_001, 30_000_001),
+            [0, 1],
+            "not known at all"
+        );
+        let all = ranges(&[Complete, Transitioning, Transitioning, Ingesting]);
+        assert_eq!(bad(&all, 35_000_000, 35_000_000), [1]);
+        let all = ranges(&[Complete, Complete, Failed]);
+        assert_eq!(bad(&all, 30_000_001, 30_000_001), [2], "the newest one too");
+        // A whole range came while nobody looked.
+        let all = ranges(&[Complete, Complete, Ingesting]);
+        assert_eq!(bad(&all, 25_000_000, 40_000_001), [3]);
+    }
+
+    #[test]
+    fn a_failed_range_is_named_with_the_way_out() {
+        let mut known = ranges(&[Complete, Failed, Complete]);
+        known[1].last_committed = Some(20_000_001);
+        let found = Found {
+            geometry: GEOMETRY,
+            start: 2,
+            head: 30_000_001,
+            settled: 30_000_001,
+            lacking: &[],
+        };
+        let said = found.message(&found.incomplete(&known), "pubnet");
+        assert!(
+            said.contains("state=FAILED, last_committed=20000001\n"),
+            "{said}"
+        );
+        assert!(
+            said.contains("`chronolith range retry --chain pubnet 1`"),
+            "{said}"
+        );
+    }
 }

@@ -46,9 +46,7 @@ pub(crate) async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), Trouble>
 /// The block above everything that we know.
 pub(crate) fn next_block(chain: &Chain) -> u64 {
     let head = chain.window().tracker.head();
-    head.map_or(chain.settings.start_block, |head| {
-        head.number.saturating_add(1)
-    })
+    head.map_or_else(|| chain.begins_at(), |head| head.number.saturating_add(1))
 }
 
 /// Whether the block that the source calls its head is at a height that we know another block of.

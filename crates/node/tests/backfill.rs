@@ -23,7 +23,6 @@ async fn what_is_lacking_is_fetched_and_nothing_else() {
     let more = format!(r#"{DEPTH_5}, "startBlock": 150, "datasets": ["logs"]"#);
     let bench = Bench::new(&[server.url()], &more);
     let all = ["backfill", "--json", "--from", "0", "--to", "395"];
-    bench.refused(&all, "there is no archive");
     bench.say(&["run", "--until-caught-up"]);
     bench.refused(
         &["backfill", "--from", "0", "--to", "396"],
@@ -131,10 +130,12 @@ async fn killed_on_its_way_it_goes_on_where_it_was() {
     bench.wait("the first fill", || bench.log().contains("\"filled\""));
     running.kill();
     let covered = bench.json(&["state", "--json"]);
-    let first = covered[0]["covered"][0]["from"].as_u64().unwrap();
-    assert!((1..1_900).contains(&first), "killed too late: {covered}");
+    assert_eq!(covered[0]["covered"][0]["from"], 0);
+    let last = covered[0]["covered"][0]["to"].as_u64().unwrap();
+    assert!((0..1_899).contains(&last), "killed too late: {covered}");
+    assert_eq!((last + 1) % 1_000, 0, "no checkpoint");
     let filled = bench.json(&words)["filledBlocks"].as_u64().unwrap();
-    assert_eq!(filled, first);
+    assert_eq!(filled, 1_899 - last);
     assert_equals(&bench, &node, BlockRange::new(0, 1_996));
     assert!(bench.log().contains("\"done\""), "progress was not told");
 }

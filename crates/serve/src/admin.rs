@@ -69,6 +69,8 @@ pub enum Act {
     Rewind(RewindTo),
     /// Remove what nothing names.
     Gc(Collect),
+    /// Try the transition of a range again that failed.
+    RetryRange(OneRange),
     /// Something about projections.
     Projection(ProjectionAct),
 }
@@ -116,6 +118,18 @@ pub struct Collect {
     /// Only show what would be removed.
     #[serde(default)]
     pub dry_run: bool,
+}
+
+/// A range of a chain's history, and why.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OneRange {
+    /// Name or id of the chain.
+    pub chain: String,
+    /// The range's number.
+    pub id: u64,
+    /// For those who look later; it is recorded.
+    pub reason: String,
 }
 
 /// Whoever runs the chains.
@@ -215,6 +229,7 @@ async fn act(
         "resume" => read(&body).map(Act::Resume),
         "rewind" => read(&body).map(Act::Rewind),
         "gc" => read(&body).map(Act::Gc),
+        "range-retry" => read(&body).map(Act::RetryRange),
         _ => return nothing().await,
     };
     let act = match act {
@@ -281,7 +296,8 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
 }
 
 async fn nothing() -> Response {
-    let message = "there are GET /admin/v1/state and jobs, POST backfill, resume, rewind and gc; and of \
+    let message = "there are GET /admin/v1/state and jobs, POST backfill, resume, rewind, gc and \
+        range-retry; and of \
         projections, by the words of each command, GET db/status, projection/state, jobs/list, \
         jobs/explain, locks/list, versions/list, POST projection/resume, projection/replay, jobs/retry, \
         jobs/audit, locks/release, partitions/create, partitions/prune, versions/add, \

@@ -28,7 +28,7 @@ const fn file(path: &'static str, kind: &'static str, text: &'static str) -> Fil
 }
 
 /// Where each file is, what it is, and the file.
-pub(crate) const FILES: [File; 20] = [
+pub(crate) const FILES: [File; 21] = [
     file("/", HTML, include_str!("console/index.html")),
     file(
         "/console.css",
@@ -48,6 +48,7 @@ pub(crate) const FILES: [File; 20] = [
     file("/lookup.js", SCRIPT, include_str!("console/lookup.js")),
     file("/search.js", SCRIPT, include_str!("console/search.js")),
     file("/poll.js", SCRIPT, include_str!("console/poll.js")),
+    file("/ranges.js", SCRIPT, include_str!("console/ranges.js")),
     file(
         "/projections",
         HTML,

@@ -32,7 +32,7 @@ mod times;
 mod view;
 
 pub use admin::{
-    Act, Collect, Later, LockOf, OfChain, OfProjection, OneJob, Operator, PartitionsOf,
+    Act, Collect, Later, LockOf, OfChain, OfProjection, OneJob, OneRange, Operator, PartitionsOf,
     ProjectionAct, Prune, Range, Reason, Refusal, ReplayRange, RewindTo, SomeJob, VersionOf, admin,
 };
 pub use console::OPENAPI;
@@ -44,6 +44,8 @@ pub use listener::{Room, listen};
 pub use logs::AnswerLimits;
 pub use operations::{Metrics, operations};
 pub use public::public;
+pub use rest::chains::utc;
+pub use rest::ranges::{counts_json, range_json};
 pub use served::{
-    EndpointHealth, Family, Ingested, Live, Reorg, Served, ServedChain, StellarChain,
+    ChainRanges, EndpointHealth, Family, Ingested, Live, Reorg, Served, ServedChain, StellarChain,
 };

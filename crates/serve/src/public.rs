@@ -19,7 +19,7 @@ use crate::fees;
 use crate::health::Probe;
 use crate::operations::health;
 use crate::panics;
-use crate::rest::{self, RestError, chains, logs, overview, projections, times};
+use crate::rest::{self, RestError, chains, logs, overview, projections, ranges, times};
 use crate::rpc;
 use crate::served::Served;
 
@@ -42,6 +42,7 @@ fn places(probe: Arc<dyn Probe>) -> Vec<(&'static str, MethodRouter<Context>)> {
             get(times::one),
         ),
         ("/v1/chains/{chainId}/logs", get(logs::show)),
+        ("/v1/chains/{chainId}/ranges", get(ranges::show)),
         ("/v1/blocks/by-time", post(times::many)),
         ("/v1/indexing-status", get(chains::status)),
         ("/v1/overview", get(overview::show)),

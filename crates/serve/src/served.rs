@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronolith_archive::Archive;
+use chronolith_archive::{Archive, RangeReport};
 use chronolith_finality::TailSnapshot;
 use chronolith_model::{BlockRef, DatasetSet, Scope, Verification};
 use chronolith_projection::Database;
@@ -104,6 +104,21 @@ pub trait Live: Send + Sync {
     fn reorgs(&self) -> Vec<Reorg>;
     /// What was taken in since the process began.
     fn ingested(&self) -> Ingested;
+    /// Its ranges as they were when they were last looked at; none before that.
+    fn ranges(&self) -> Option<ChainRanges> {
+        None
+    }
+}
+
+/// The ranges of a chain's history.
+#[derive(Clone, Debug)]
+pub struct ChainRanges {
+    /// `backfill` or `streaming`.
+    pub mode: &'static str,
+    /// Blocks of a range.
+    pub size: u64,
+    /// In order.
+    pub ranges: Vec<RangeReport>,
 }
 
 /// How an endpoint does.

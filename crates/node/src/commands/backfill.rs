@@ -1,23 +1,23 @@
 //! `chronolith backfill`: history that coverage lacks, fetched into the archive.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail, ensure};
 use chronolith_archive::Archive;
 use chronolith_model::{BlockRange, DatasetSet};
 use serde_json::json;
 
 use crate::admin::RunningNode;
-use crate::backfill::parts;
-use crate::chain::{open_for_operator, open_source, want_of};
+use crate::bounded::{self, Hopeless};
+use crate::chain::{Chain, archive_settings};
 use crate::cli::BackfillRange;
 use crate::exit::Exit;
-use crate::ingest::Trouble;
-use crate::progress::{Progress, Unit};
-use crate::refill::Refill;
-use crate::settings::{ChainSettings, Settings};
-
-/// How many times everything that may be asked for at once makes one fill. Each that is finished is
-/// published, so no more than one is fetched twice.
-const FILL_ROUNDS: u64 = 4;
+use crate::ingest;
+use crate::place::ArchivePlace;
+use crate::progress::Progress;
+use crate::refill::{Refill, Told};
+use crate::remembered::Remembered;
+use crate::settings::{ChainSettings, Mode, Settings};
 
 pub(crate) async fn backfill(settings: &Settings, asked: &BackfillRange) -> Result<Exit> {
     let chain = settings.chain(asked.wanted.chain.as_deref())?;
@@ -33,71 +33,113 @@ pub(crate) async fn backfill(settings: &Settings, asked: &BackfillRange) -> Resu
         tell(chain, range, asked, filled)?;
         return Ok(Exit::Done);
     }
-    let (archive, _lock) = open_for_operator(chain, &settings.place(chain)).await?;
-    let source = open_source(chain).await;
-    let filled = match source {
-        Ok(source) => {
-            let refill = Refill {
-                chain,
-                archive: &archive,
-                source: &source,
-            };
-            fill_lacking(&refill, range).await
-        }
-        Err(error) => Err(error),
-    };
-    archive.release().await?;
-    tell(chain, range, asked, filled?)?;
+    let filled = fetch(settings, chain, range).await?;
+    tell(chain, range, asked, filled)?;
     Ok(Exit::Done)
 }
 
-/// Fetches what the archive lacks in a range, and returns how many blocks that was. The newest blocks
-/// come first: each fill then links to blocks that are archived already. Whatever ends it early, what
-/// was finished stays, and the next call goes on from there.
-pub(crate) async fn fill_lacking(refill: &Refill<'_>, range: BlockRange) -> Result<u64> {
+/// Does what mode backfill does, for one chain and these blocks, and returns how many were fetched.
+async fn fetch(settings: &Settings, chain: &ChainSettings, range: BlockRange) -> Result<u64> {
+    let place = settings.place(chain);
+    let mut bounded = chain.clone();
+    bounded.start_block = range.start;
+    bounded.mode = Mode::Backfill {
+        end_block: range.end - 1,
+    };
+    bounded.share_among_ranges();
+    let chain = open(bounded, &place).await?;
+    let fetched = async {
+        check_final(&chain, range).await?;
+        check_linked(&chain.archive, &lacking_below_head(&chain, range))?;
+        Remembered::note(&chain.settings, place.notes())?;
+        let count = |gaps: Vec<BlockRange>| gaps.iter().map(BlockRange::len).sum::<u64>();
+        let before = count(chain.lacking_below(range.end));
+        let work = bounded::run(&chain, Hopeless::GiveUp);
+        ingest::beside_l1(&chain, work).await?;
+        Ok(before - count(chain.lacking_below(range.end)).min(before))
+    };
+    let fetched = fetched.await;
+    chain.archive.release().await?;
+    fetched
+}
+
+/// Opens the chain for writing. Where others may write it, one that somebody else still writes is given up.
+async fn open(chain: ChainSettings, place: &ArchivePlace) -> Result<Chain> {
+    let patience = match place.directory() {
+        Some(_) => Duration::MAX,
+        None => archive_settings(&chain).lease_ttl * 4,
+    };
+    let opened = tokio::time::timeout(patience, Chain::open(chain, place)).await;
+    opened.unwrap_or_else(|_| {
+        bail!("somebody writes {place}: stop the node that follows this chain first")
+    })
+}
+
+/// Nobody waits at a command for blocks that are yet to come.
+async fn check_final(chain: &Chain, range: BlockRange) -> Result<()> {
+    if chain.archive_next() >= range.end {
+        return Ok(());
+    }
+    let heads = chain.source.heads().await?;
+    let settled = ingest::settled(chain, &heads).map(|(settled, _)| settled);
+    let newest = settled.or_else(|| chain.archive_next().checked_sub(1));
+    ensure!(
+        newest.is_some_and(|newest| newest >= range.end - 1),
+        "only final blocks are filled in, and block {} is the newest one that is final",
+        newest.unwrap_or(0)
+    );
+    Ok(())
+}
+
+fn lacking_below_head(chain: &Chain, range: BlockRange) -> Vec<BlockRange> {
+    match chain.archive.health().head {
+        Some(head) => chain.lacking_below(range.end.min(head.number + 1)),
+        None => Vec::new(),
+    }
+}
+
+/// Refuses to fill in what no archived block would vouch for.
+fn check_linked(archive: &Archive, lacking: &[BlockRange]) -> Result<()> {
+    let Some(last) = lacking.last() else {
+        return Ok(());
+    };
+    let linked = linked_end(archive, last.end);
+    ensure!(
+        linked == last.end,
+        "block {} is not archived, so nothing would vouch for block {}: fill in up to the next archived \
+         block, with --to {}",
+        last.end,
+        last.end - 1,
+        linked - 1
+    );
+    Ok(())
+}
+
+/// Fetches what the archive lacks in a range below its head, and returns how many blocks that was.
+/// Whatever ends it early, what was published stays, and the next call goes on from there.
+pub(crate) async fn fill_lacking(
+    refill: &Refill<'_>,
+    range: BlockRange,
+    moved: &(dyn Fn() + Send + Sync),
+) -> Result<u64> {
     let (archive, chain) = (refill.archive, refill.chain);
     let Some(head) = archive.health().head else {
-        bail!(
-            "the archive of {} is empty so far: start `chronolith run` first",
-            chain.name
-        );
+        bail!("the archive of {} is empty so far", chain.name);
     };
     ensure!(
         range.end <= head.number + 1,
-        "only final blocks are filled in, and block {} is the newest one that is archived: `chronolith \
-         run` fetches those above it",
+        "only final blocks are filled in, and block {} is the newest one that is archived",
         head.number
     );
-    let plan = refill.source.plan(&want_of(chain));
-    let fill_blocks = plan.blocks * plan.at_once as u64 * FILL_ROUNDS;
     let lacking = archive.lacking(range, chain.datasets, &chain.scope);
-    if let Some(last) = lacking.last() {
-        let linked = linked_end(archive, last.end);
-        ensure!(
-            linked == last.end,
-            "block {} is not archived, so nothing would vouch for block {}: fill in up to the next archived \
-             block, with --to {}",
-            last.end,
-            last.end - 1,
-            linked - 1
-        );
-    }
+    check_linked(archive, &lacking)?;
     let all: u64 = lacking.iter().map(BlockRange::len).sum();
-    let mut progress = Progress::of_command("backfill", &chain.name, Unit::Blocks);
-    let mut done = 0;
-    for gap in lacking.iter().rev() {
-        let mut due: Vec<BlockRange> = parts(*gap, fill_blocks).collect();
-        while let Some(part) = due.pop() {
-            let told = &mut |reached: u64| progress.reach(done + reached, all);
-            fill(refill, part, told).await?;
-            done += part.len();
-            let (from, to) = (part.start, part.end - 1);
-            tracing::info!(chain = %chain.name, from, to, done, all, "filled");
-            // Merging as it goes keeps the number of segments small.
-            while archive.maintain().await? {}
-        }
+    let progress = Progress::in_log("backfill", &chain.name);
+    let mut told = Told::new(progress, all, moved);
+    for gap in lacking {
+        refill.fill_gap(gap, None, &mut told).await?;
     }
-    Ok(done)
+    Ok(all)
 }
 
 /// Where a fill that is to end here can end: its last block is archived already, or the block behind it
@@ -108,16 +150,6 @@ pub(super) fn linked_end(archive: &Archive, end: u64) -> u64 {
     at_or_behind
         .next()
         .map_or(end, |(range, _)| range.start.max(end))
-}
-
-async fn fill(
-    refill: &Refill<'_>,
-    part: BlockRange,
-    told: &mut (dyn FnMut(u64) + Send),
-) -> Result<(), Trouble> {
-    let begin = || refill.archive.fill(part);
-    let want = want_of(refill.chain);
-    refill.refill(part, want, begin, told).await
 }
 
 fn tell(

@@ -97,7 +97,10 @@ pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<Exit> {
     for (at, act) in ACTS.iter().enumerate() {
         let (chain, node) = (stage.chains.get(at).cloned(), stage.nodes.get(at).cloned());
         if let (Some(chain), Some(node)) = (chain, node) {
-            tasks.spawn(async move { ingest::run(&chain).await });
+            tasks.spawn(async move {
+                // Without bounds it does not end.
+                let _ = ingest::run(&chain).await;
+            });
             tasks.spawn(async move { grow(&node, act.block_time_ms, act.reorg_every).await });
         }
     }

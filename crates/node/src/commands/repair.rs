@@ -14,6 +14,7 @@ use crate::clock::now;
 use crate::exit::Exit;
 use crate::ingest::Trouble;
 use crate::progress::{Progress, Unit};
+use crate::ranges::settle;
 use crate::refill::Refill;
 use crate::settings::{ChainSettings, Settings};
 
@@ -121,7 +122,7 @@ async fn mend_found(
         source: &source,
     };
     let (mended, failed) = mend_all(&refill, found.objects).await?;
-    while archive.maintain().await? {}
+    settle(archive, now).await?;
     // Nothing is called whole that was not read.
     let mut left = find(archive, chain, range, asked).await?;
     for damaged in &mut left.objects {

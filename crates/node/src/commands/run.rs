@@ -4,24 +4,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, bail, ensure};
-use chronolith_archive::{Error as ArchiveError, Health};
-use chronolith_model::ErrorKind;
+use chronolith_archive::Error as ArchiveError;
 use chronolith_projection::Projector;
 use futures::stream::{self, StreamExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
-use super::backfill::linked_end;
 use crate::admin;
+use crate::bounded::{self, Hopeless};
 use crate::chain::Chain;
 use crate::exit::Exit;
 use crate::exporter;
-use crate::ingest::{self, Trouble};
+use crate::ingest;
 use crate::operations::{self, Chains};
 use crate::projecting;
+use crate::remembered::Remembered;
 use crate::serving;
 use crate::settings::{ChainSettings, Settings};
 use crate::streaming;
+use crate::upkeep;
 
 /// How often a lease is renewed: three times before others may take the archive over.
 const LEASE_EVERY: Duration = Duration::from_secs(5);
@@ -45,10 +46,7 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
                 let workers = settings.database.workers;
                 project(&mut tasks, chain, projector.as_ref(), workers);
                 let chain = chain.clone();
-                tasks.spawn(async move {
-                    ingest::run(&chain).await;
-                    Ok(())
-                })
+                tasks.spawn(async move { ingest::run(&chain).await })
             }
         };
     }
@@ -95,7 +93,13 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
 
 /// Until archive and tables are where the chain is.
 async fn catch_up_all(chain: Arc<Chain>, projector: Option<Arc<Projector>>) -> Result<()> {
-    ingest::beside_l1(&chain, catch_up(&chain)).await?;
+    let work = async {
+        match chain.end_block() {
+            Some(_) => bounded::run(&chain, Hopeless::GiveUp).await,
+            None => upkeep::beside(&chain, catch_up(&chain)).await,
+        }
+    };
+    ingest::beside_l1(&chain, work).await?;
     match &projector {
         Some(projector) => projecting::catch_up(projector, &chain).await,
         None => Ok(()),
@@ -155,7 +159,7 @@ async fn open_all(settings: &Settings) -> Result<Vec<Chain>> {
             let opened = async {
                 let chain = Chain::open(chain, &place).await?;
                 streaming::check(&chain).await?;
-                check_bounded(&chain)?;
+                Remembered::note(&chain.settings, place.notes())?;
                 Ok(chain)
             };
             opened.await.map_err(|error: Error| error.context(named))
@@ -190,26 +194,6 @@ async fn open_all(settings: &Settings) -> Result<Vec<Chain>> {
     Ok(chains)
 }
 
-/// Refuses mode backfill where blocks are lacking below the archive's head: it fetches upwards from
-/// there, and would never be done.
-fn check_bounded(chain: &Chain) -> Result<()> {
-    let Some(end_block) = chain.end_block() else {
-        return Ok(());
-    };
-    let next = chain.archive_next();
-    let lacking = chain.lacking_below(next.min(end_block.saturating_add(1)));
-    if let (Some(first), Some(last)) = (lacking.first(), lacking.last()) {
-        let (from, to) = (first.start, linked_end(&chain.archive, last.end) - 1);
-        let head = next.saturating_sub(1);
-        bail!(
-            "blocks from {from} on are lacking below the newest archived one, {head}, and mode backfill \
-             goes on from there: fetch them with `chronolith backfill --chain {} --from {from} --to {to}`",
-            chain.settings.chain_id
-        );
-    }
-    Ok(())
-}
-
 /// A chain that settles on another one of the file looks at its head there.
 fn share_l1(chains: &mut [Chain]) {
     for at in 0..chains.len() {
@@ -225,14 +209,17 @@ fn share_l1(chains: &mut [Chain]) {
     }
 }
 
-/// Rounds until one ends well and nothing that is wanted is left, or no round can.
+/// Rounds until one ends well, or no round can.
 async fn catch_up(chain: &Chain) -> Result<()> {
     loop {
         chain.acts.perform(chain).await;
-        match ingest::round(chain).await {
-            Ok(()) if chain.end_block().is_none() || chain.is_complete() => return Ok(()),
-            Ok(()) => {}
-            Err(trouble) if is_hopeless(chain, &trouble) => {
+        let done = match ingest::round(chain).await {
+            Ok(()) => upkeep::settle(chain).await,
+            failed => failed,
+        };
+        match done {
+            Ok(()) => return Ok(()),
+            Err(trouble) if ingest::is_hopeless(chain, &trouble) => {
                 bail!("chain {}: {trouble}", chain.settings.name);
             }
             Err(trouble) => {
@@ -241,21 +228,6 @@ async fn catch_up(chain: &Chain) -> Result<()> {
         }
         tokio::time::sleep(chain.settings.poll).await;
     }
-}
-
-/// Whether no later round can end well either, until a human acts. A block that does not fit is the
-/// endpoint's fault, and another one may have the right one.
-fn is_hopeless(chain: &Chain, trouble: &Trouble) -> bool {
-    let halted = matches!(chain.archive.health().health, Health::Halted(_));
-    let does_not_fit = matches!(
-        trouble,
-        Trouble::Archive(
-            ArchiveError::BadParent { .. }
-                | ArchiveError::BadBlock { .. }
-                | ArchiveError::Gap { .. }
-        )
-    );
-    halted || (trouble.kind() == ErrorKind::Invalid && !does_not_fit)
 }
 
 /// Waits for all tasks, and tells why each failed that did; one that panicked ends the program, so that

@@ -5,14 +5,22 @@ use chronolith_archive::{Health, HealthReport};
 use chronolith_model::{BlockRange, DatasetSet, Verification};
 use serde_json::{Value, json};
 
+use super::ranges::{self, Shown};
 use crate::chain::open_reader;
-use crate::cli::Wanted;
+use crate::cli::{StateQuery, Wanted};
 use crate::exit::Exit;
 use crate::settings::{ChainSettings, Settings};
 
 type Covered = Vec<(BlockRange, Verification)>;
 
-pub(crate) async fn state(settings: &Settings, wanted: &Wanted) -> Result<Exit> {
+pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exit> {
+    let wanted = &query.wanted;
+    if query.ranges {
+        return ranges::show(settings, wanted, Shown::Table).await;
+    }
+    if query.keys {
+        return ranges::show(settings, wanted, Shown::Keys).await;
+    }
     let mut all = Vec::new();
     for chain in chosen(settings, wanted)? {
         let archive = open_reader(chain, &settings.place(chain)).await?;

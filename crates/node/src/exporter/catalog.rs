@@ -37,6 +37,11 @@ pub(super) fn has(name: &str) -> bool {
 const METRICS: &[Described] = &[
     (
         Gauge,
+        "chronolith_ranges",
+        "ranges of the chain's history, by state (PENDING, INGESTING, TRANSITIONING, COMPLETE, FAILED)",
+    ),
+    (
+        Gauge,
         "chronolith_ready",
         "1 while the chain is ready: it had a good round lately and is not halted",
     ),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use chronolith_archive::Health;
+use chronolith_archive::{Health, RangeState};
 use chronolith_model::{DatasetSet, Verification};
 use chronolith_serve::ChainHealth;
 use chronolith_source::evm::Subscription;
@@ -19,6 +19,7 @@ pub(crate) fn observe(chains: &[Arc<Chain>], health: &[ChainHealth], data_dir: &
     health.iter().for_each(of_health);
     for chain in chains {
         of_chain(chain);
+        of_ranges(chain);
         of_endpoints(chain);
     }
 }
@@ -70,6 +71,28 @@ fn of_chain(chain: &Chain) {
     let unproven = covered.filter(|(_, level)| *level == Verification::Linked);
     let unproven: u64 = unproven.map(|(range, _)| range.len()).sum();
     of("chronolith_unverified_blocks").set(unproven as f64);
+}
+
+fn of_ranges(chain: &Chain) {
+    let Some(ranges) = chain.upkeep.ranges() else {
+        return;
+    };
+    let states = [
+        RangeState::Pending,
+        RangeState::Ingesting,
+        RangeState::Transitioning,
+        RangeState::Complete,
+        RangeState::Failed,
+    ];
+    for state in states {
+        let count = ranges
+            .all
+            .iter()
+            .filter(|range| range.state == state)
+            .count();
+        let (chain, state) = (chain.settings.chain_id.to_string(), state.name());
+        gauge!("chronolith_ranges", "chain" => chain, "state" => state).set(count as f64);
+    }
 }
 
 fn of_endpoints(chain: &Chain) {

@@ -8,6 +8,7 @@ mod alerts;
 mod collector;
 mod datasets;
 mod finality;
+mod plan;
 mod process;
 mod projections;
 mod raw;
@@ -37,6 +38,7 @@ use raw::{RawBackfill, RawChain, RawChainEntry, RawEndpoint, RawScope, RawSettin
 
 pub(crate) use alerts::AlertSettings;
 pub(crate) use finality::{Finality, L1Settings};
+pub(crate) use plan::RangePlan;
 use process::Shared;
 pub(crate) use process::Token;
 pub(crate) use projections::{DatabaseSettings, FeesSettings};
@@ -97,6 +99,7 @@ pub(crate) struct ChainSettings {
     pub(crate) heads: Vec<String>,
     pub(crate) start_block: u64,
     pub(crate) mode: Mode,
+    pub(crate) plan: RangePlan,
     pub(crate) finality: Finality,
     /// The chain below, where finality needs its head.
     pub(crate) l1: Option<L1Settings>,
@@ -371,6 +374,7 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         heads: raw.rpc_ws,
         start_block,
         mode: mode(raw.mode.as_deref(), raw.start_block, raw.end_block)?,
+        plan: RangePlan::new(&raw.ranges, 0)?,
         finality,
         l1: finality::l1(raw.finality.as_ref(), chain_id, known).context("finality")?,
         datasets,

@@ -10,7 +10,7 @@ use chronolith_serve::{AnswerLimits, Limits};
 
 use super::adfs::Versions;
 use super::raw::{RawLimits, RawPlanner};
-use super::{AlertSettings, ChainSettings};
+use super::{AlertSettings, ChainSettings, Mode};
 
 /// Where everybody is answered by default, and where operators are.
 const LISTEN: &str = "0.0.0.0:8080";
@@ -142,6 +142,20 @@ pub(super) fn share_memory(chains: &mut [ChainSettings]) {
         if let Some(lake) = lake {
             lake.hold_bytes = share;
         }
+        if matches!(chain.mode, Mode::Backfill { .. }) {
+            chain.share_among_ranges();
+        }
+    }
+}
+
+impl ChainSettings {
+    /// Ranges that are fetched at the same time hold together what one would.
+    pub(crate) fn share_among_ranges(&mut self) {
+        let share = self.ranges.hold_bytes / self.plan.parallel.max(1) as u64;
+        let share = share.max(HISTORY_BYTES_LEAST);
+        self.ranges.hold_bytes = share;
+        let lake = self.stellar.as_mut().and_then(|it| it.lake.as_mut());
+        lake.into_iter().for_each(|lake| lake.hold_bytes = share);
     }
 }
 

@@ -331,6 +331,8 @@ pub(crate) struct RawChain {
     pub(crate) alerts_config: Option<RawAlerts>,
     /// How history is fetched.
     pub(crate) backfill: RawBackfill,
+    /// How history is cut into ranges.
+    pub(crate) ranges: RawRanges,
 }
 
 /// An endpoint: its URL, or with limits.
@@ -441,6 +443,18 @@ pub(crate) struct RawBackfill {
     /// The most.
     #[serde(alias = "max_range")]
     pub(crate) max_range: Option<u64>,
+}
+
+/// How history is cut into ranges.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct RawRanges {
+    /// Blocks of a range [default: 10000000].
+    pub(crate) size: Option<u64>,
+    /// Ranges that are fetched at the same time, in mode backfill [default: 2].
+    pub(crate) parallel: Option<usize>,
+    /// Blocks after which what was fetched is published, in mode backfill [default: 1000].
+    pub(crate) checkpoint: Option<u64>,
 }
 
 /// A Stellar network.

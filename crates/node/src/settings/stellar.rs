@@ -11,7 +11,7 @@ use chronolith_stellar::Network;
 
 use super::process::Shared;
 use super::raw::{RawChain, RawCore, RawLake, RawStellar};
-use super::{ChainSettings, Finality, Mode, alerts, datasets, mode, ranges};
+use super::{ChainSettings, Finality, Mode, RangePlan, alerts, datasets, mode, ranges};
 
 /// The first ledger of every network.
 const FIRST_LEDGER: u64 = 2;
@@ -113,6 +113,7 @@ pub(super) fn chain(
         strategy: Strategy::Receipts,
         poll: Duration::from_millis(raw.poll_ms.unwrap_or(POLL_MS).max(10)),
         ranges,
+        plan: RangePlan::new(&raw.ranges, FIRST_LEDGER)?,
         cache: shared.cache.clone(),
         queries: shared.queries.clone(),
         adfs: None,

@@ -280,6 +280,22 @@ const BAD: &[(&str, &str)] = &[
         "endBlock: 5 is below startBlock 6",
     ),
     (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"ranges":{"size":1500000}}]}"#,
+        "ranges.size: 1500000 is neither between 1 and 1000000 nor a multiple of 1000000 up to 16000000",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"ranges":{"size":0}}]}"#,
+        "ranges.size: 0 is neither",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"ranges":{"parallel":0}}]}"#,
+        "ranges.parallel: 0 is not between 1 and 64",
+    ),
+    (
+        r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"ranges":{"size":40,"checkpoint":41}}]}"#,
+        "ranges.checkpoint: 41 is not between 1 and ranges.size, 40",
+    ),
+    (
         r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"endBlock":5}]}"#,
         "endBlock is for mode backfill only",
     ),
@@ -354,6 +370,21 @@ fn metrics_are_on_port_9464_or_where_a_spelling_puts_them() {
         let expected = SocketAddr::from(([0, 0, 0, 0], port));
         assert_eq!(settings.metrics_listen, expected, "{text}");
     }
+}
+
+#[test]
+fn ranges_have_defaults_and_are_counted_from_the_first_block_of_the_family() {
+    let plan = |chain: &str| {
+        let text = format!(r#"{{"chains":[{chain}]}}"#);
+        Settings::parse(&text, false).unwrap().chains[0].plan
+    };
+    let evm = plan(r#""base""#);
+    assert_eq!((evm.first, evm.size), (0, 10_000_000));
+    assert_eq!((evm.parallel, evm.checkpoint), (2, 1_000));
+    let small = plan(r#"{"name":"base","ranges":{"size":40}}"#);
+    assert_eq!((small.size, small.checkpoint), (40, 40));
+    let stellar = plan(r#"{"stellar":{"network":"pubnet","lake":{"dir":"/lake"}}}"#);
+    assert_eq!((stellar.first, stellar.size), (2, 10_000_000));
 }
 
 #[test]

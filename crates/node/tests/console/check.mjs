@@ -293,6 +293,34 @@ async function turnsDark(page) {
   console.log(`ok (i) ground ${light} and ${dark}`);
 }
 
+/** Opens the details of the chain: its ranges are those that the API tells of. */
+async function showsRanges(page) {
+  const toggle = page.locator(`${row} .disclose`);
+  if ((await toggle.getAttribute("aria-expanded")) !== "true") await toggle.click();
+  const cells = page.locator(`${row} [data-field="ranges"] tbody tr`).first().locator("td");
+  const ends = Date.now() + DEADLINE_MS;
+  let shown = null;
+  let expected = null;
+  while (Date.now() < ends) {
+    const { body } = await api(`/v1/chains/${chainId}/ranges`);
+    const [first] = body.ranges;
+    expected = [first.id, first.state, first.ledgerPhase, first.txhashPhase, first.blocks];
+    const texts = await cells.allInnerTexts();
+    if (texts.length > 5) {
+      shown = [digits(texts[0]), texts[2].trim(), texts[3], texts[4], digits(texts[5].split("(")[0])];
+      if (JSON.stringify(shown) === JSON.stringify(expected)) {
+        const place = page.locator(`${row} [data-field="ranges"]`);
+        await place.screenshot({ path: path.join(artifacts, "console-ranges.png") });
+        await toggle.click();
+        console.log(`ok (r) range ${expected.join(" ")}`);
+        return;
+      }
+    }
+    await page.waitForTimeout(POLL_MS / 4);
+  }
+  fail(`(r) the page shows ${JSON.stringify(shown)}, expected ${JSON.stringify(expected)}`);
+}
+
 async function main() {
   mkdirSync(artifacts, { recursive: true });
   const { browser, context, page } = await open(origin, (url) => url.includes(`address=${NO_ADDRESS}`));
@@ -300,6 +328,7 @@ async function main() {
 
   await showsHead(page);
   await showsReorg(page);
+  await showsRanges(page);
   const chain = chainIn((await api("/v1/overview")).body);
   const time = chain.finalized.timestamp;
   await looksUp(page, String(time), "before", false);

@@ -16,6 +16,7 @@ import {
   sync,
   utc,
 } from "./dom.js";
+import { rangesOf } from "./ranges.js";
 
 // More rows than this say nothing that the bar does not.
 const RANGES_MAX = 100;
@@ -233,6 +234,7 @@ function detailsOf() {
   const blocks = chart("blocks", "blocks/s", rate);
   const logs = chart("logs", "logs/s", rate);
   const ingested = el("p", { class: "muted" });
+  const ranges = rangesOf();
   const endpoints = endpointTable();
   const storage = pairs();
   const kept = pairs();
@@ -240,6 +242,7 @@ function detailsOf() {
     nodes: [
       reason,
       coverage.node,
+      ranges.node,
       el("section", {}, el("h4", { text: "Ingest" }), blocks.node, logs.node, ingested),
       el("section", {}, el("h4", { text: "Storage" }), storage.node),
       el("section", {}, el("h4", { text: "Chain" }), kept.node),
@@ -250,6 +253,7 @@ function detailsOf() {
       setAttr(reason, "data-tone", state.tone);
       box.update(state);
       coverage.update(spans);
+      ranges.update(chain);
       blocks.update(rates);
       logs.update(rates);
       const { ingested: sum } = chain;

@@ -113,8 +113,9 @@ fn progress(chain: &ServedChain, there: u64, source: u64) -> f64 {
     }
 }
 
-/// Seconds since 1970 as people write them.
-pub(crate) fn utc(seconds: u64) -> Option<String> {
+/// Seconds since 1970 as people write them: RFC 3339.
+#[must_use]
+pub fn utc(seconds: u64) -> Option<String> {
     let time = DateTime::from_timestamp(i64::try_from(seconds).ok()?, 0)?;
     Some(time.to_rfc3339_opts(SecondsFormat::Secs, true))
 }

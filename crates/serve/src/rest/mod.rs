@@ -4,6 +4,7 @@ pub(crate) mod chains;
 pub(crate) mod logs;
 pub(crate) mod overview;
 pub(crate) mod projections;
+pub(crate) mod ranges;
 pub(crate) mod times;
 
 use axum::Json;

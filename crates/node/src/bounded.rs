@@ -1,0 +1,259 @@
+//! Mode backfill: a bounded part of history, several ranges at a time.
+//!
+//! The newest range is ingested upwards as any chain is; those below it are filled beside it, each from
+//! its first block on, and published after every checkpoint. After a crash what coverage lacks is all that
+//! is left to do.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use chronolith_archive::{RangeReport, RangeState};
+use chronolith_model::{BlockRange, BlockRef, DatasetSet};
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use tokio::sync::Semaphore;
+
+use crate::chain::Chain;
+use crate::ingest::{self, Trouble};
+use crate::progress::Progress;
+use crate::ranges::Ranges;
+use crate::refill::{Refill, Told};
+use crate::upkeep;
+
+/// The pause after a failure.
+const PAUSE_FIRST: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// What happens where no later try can end well either, until a human acts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hopeless {
+    /// It is told and tried again: somebody may act while the program runs.
+    TryAgain,
+    GiveUp,
+}
+
+/// Archives everything between the chain's bounds. Fails where a range did not become complete.
+pub(crate) async fn run(chain: &Chain, hopeless: Hopeless) -> Result<()> {
+    upkeep::beside(chain, fetch(chain, hopeless)).await?;
+    settle(chain, hopeless).await?;
+    judge(chain).await
+}
+
+async fn fetch(chain: &Chain, hopeless: Hopeless) -> Result<()> {
+    let anchor = begin(chain, hopeless).await?;
+    let parallel = chain.settings.plan.parallel;
+    // Ingest has one of the turns until it is at the end.
+    let turns = Semaphore::new(parallel.saturating_sub(1));
+    let fills = fill_all(chain, &turns, (anchor, hopeless));
+    let work = async { tokio::try_join!(ingest::rounds(chain, hopeless), fills) };
+    tokio::select! {
+        done = work => done.map(|_| ()),
+        never = hand_on(chain, &turns) => match never {},
+    }
+}
+
+/// Gives the turn of ingest to the fills, once it has nothing more to do than to wait.
+async fn hand_on(chain: &Chain, turns: &Semaphore) -> Infallible {
+    let mut moves = chain.moves();
+    let waits = || chain.is_at_end() || chain.status().good_round.is_some();
+    while !waits() {
+        // A round that ends well may move nothing.
+        let _ = tokio::time::timeout(chain.settings.poll, moves.changed()).await;
+    }
+    turns.add_permits(1);
+    std::future::pending().await
+}
+
+/// Decides where ingest begins: with the newest range that has a final block. Returns a block that whoever
+/// delivers older ones must have.
+async fn begin(chain: &Chain, hopeless: Hopeless) -> Result<Option<BlockRef>> {
+    let mut pause = PAUSE_FIRST;
+    while chain.archive.health().head.is_none() {
+        let trouble = match settled(chain).await {
+            Ok(Some((newest, anchor))) => {
+                chain.begin_at(first_block(chain, newest));
+                return Ok(Some(anchor));
+            }
+            Ok(None) => None,
+            Err(trouble) => Some(trouble),
+        };
+        tell(chain, trouble.as_ref(), hopeless)?;
+        chain.acts.perform(chain).await;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+    Ok(None)
+}
+
+/// The newest final block that is wanted by its number, and the one that vouches for it.
+async fn settled(chain: &Chain) -> Result<Option<(u64, BlockRef)>, Trouble> {
+    let heads = chain.source.heads().await?;
+    let Some((settled, named)) = ingest::settled(chain, &heads) else {
+        return Ok(None);
+    };
+    let newest = chain.end_block().unwrap_or(settled).min(settled);
+    let anchor = match named {
+        Some(named) => named,
+        None => ingest::below_head(chain, settled, heads.head).await?,
+    };
+    Ok((newest >= chain.settings.start_block).then_some((newest, anchor)))
+}
+
+/// The first block of the newest range that was not filled before.
+fn first_block(chain: &Chain, newest: u64) -> u64 {
+    let geometry = chain.archive.geometry();
+    let start = chain.settings.start_block;
+    let first = geometry.id_of(newest).map(|id| geometry.first_of(id));
+    let first = first.unwrap_or(start).max(start);
+    let covered = chain.archive.coverage(DatasetSet::CLOCK, None);
+    let around = covered.iter().find(|(range, _)| range.contains(first));
+    around.map_or(first, |(range, _)| range.end)
+}
+
+/// Tells of trouble, and gives up where that was asked for and nothing else would help.
+fn tell(chain: &Chain, trouble: Option<&Trouble>, hopeless: Hopeless) -> Result<()> {
+    let Some(trouble) = trouble else {
+        return Ok(());
+    };
+    if hopeless == Hopeless::GiveUp && ingest::is_hopeless(chain, trouble) {
+        bail!("chain {}: {trouble}", chain.settings.name);
+    }
+    ingest::report(chain, trouble);
+    Ok(())
+}
+
+/// Fills all ranges below where ingest began, the lowest first, as many at a time as there are turns.
+async fn fill_all(
+    chain: &Chain,
+    turns: &Semaphore,
+    (anchor, hopeless): (Option<BlockRef>, Hopeless),
+) -> Result<()> {
+    let mut pause = PAUSE_FIRST;
+    loop {
+        let lacking = lacking(chain);
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        let mut fills = FuturesUnordered::new();
+        for gaps in lacking {
+            fills.push(fill_in_turn(chain, turns, gaps, anchor));
+        }
+        let mut failed = false;
+        while let Some(done) = fills.next().await {
+            failed |= done.is_err();
+            tell(chain, done.err().as_ref(), hopeless)?;
+        }
+        if failed {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        } else {
+            pause = PAUSE_FIRST;
+        }
+    }
+}
+
+/// What is lacking below where ingest is, by range.
+fn lacking(chain: &Chain) -> BTreeMap<u64, Vec<BlockRange>> {
+    let behind_end = chain
+        .end_block()
+        .map_or(u64::MAX, |end| end.saturating_add(1));
+    let geometry = chain.archive.geometry();
+    let mut by_range: BTreeMap<u64, Vec<BlockRange>> = BTreeMap::new();
+    for gap in chain.lacking_below(chain.archive_next().min(behind_end)) {
+        let mut at = gap.start;
+        while at < gap.end {
+            let id = geometry.id_of(at).unwrap_or(0);
+            let end = geometry.blocks_of(id).end.max(at + 1).min(gap.end);
+            by_range
+                .entry(id)
+                .or_default()
+                .push(BlockRange::new(at, end));
+            at = end;
+        }
+    }
+    by_range
+}
+
+async fn fill_in_turn(
+    chain: &Chain,
+    turns: &Semaphore,
+    (id, gaps): (u64, Vec<BlockRange>),
+    anchor: Option<BlockRef>,
+) -> Result<(), Trouble> {
+    // The semaphore is never closed.
+    let _turn = turns.acquire().await.ok();
+    let refill = Refill {
+        chain: &chain.settings,
+        archive: &chain.archive,
+        source: &chain.source,
+    };
+    let progress = Progress::in_log(format!("range {id}"), &chain.settings.name);
+    let all: u64 = gaps.iter().map(BlockRange::len).sum();
+    let moved = || chain.note_moved();
+    let mut told = Told::new(progress, all, &moved);
+    for gap in gaps {
+        refill.fill_gap(gap, anchor, &mut told).await?;
+    }
+    Ok(())
+}
+
+/// Brings everything that is full into its last form.
+async fn settle(chain: &Chain, hopeless: Hopeless) -> Result<()> {
+    let mut pause = PAUSE_FIRST;
+    loop {
+        chain.acts.perform(chain).await;
+        let Err(trouble) = upkeep::settle(chain).await else {
+            return Ok(());
+        };
+        tell(chain, Some(&trouble), hopeless)?;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Whether every range between the bounds is complete; one that they cut holds all that is wanted of it.
+async fn judge(chain: &Chain) -> Result<()> {
+    let (name, start) = (&chain.settings.name, chain.settings.start_block);
+    let end = chain.end_block().unwrap_or(u64::MAX);
+    let ranges = Ranges::of(&chain.archive, &chain.ran).await;
+    let lacking = chain.lacking_below(end.saturating_add(1));
+    let mut bad = String::new();
+    for range in ranges.between(start, end) {
+        let RangeReport {
+            id, first, last, ..
+        } = range;
+        let is_cut = *first < start || *last > end;
+        let blocks = BlockRange::new(*first, last.saturating_add(1));
+        let is_there = lacking.iter().all(|gap| gap.intersect(&blocks).is_none());
+        let state = range.state.name();
+        match range.state {
+            RangeState::Complete if is_there => {}
+            RangeState::Failed => {
+                let cause = range
+                    .failure
+                    .as_ref()
+                    .map_or("", |failure| failure.cause.as_str());
+                let _ = write!(
+                    bad,
+                    "\n  range {id} (blocks {first}-{last}) is FAILED: {cause}; mend it, then \
+                     `chronolith range retry --chain {name} {id}`"
+                );
+            }
+            _ if is_cut && is_there => {
+                tracing::info!(chain = %name, range = id, state, first, last, end, "the bounds cut this range: all that is wanted of it is archived");
+            }
+            _ => {
+                let _ = write!(bad, "\n  range {id} (blocks {first}-{last}) is {state}");
+            }
+        }
+    }
+    match bad.is_empty() {
+        true => {
+            tracing::info!(chain = %name, start, end, "every block that is wanted is archived");
+            Ok(())
+        }
+        false => bail!("chain {name}: not every range is complete:{bad}"),
+    }
+}

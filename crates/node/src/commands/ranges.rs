@@ -1,0 +1,195 @@
+//! `chronolith state --ranges` and `--keys`, and `chronolith range retry`.
+
+use anyhow::Result;
+use chronolith_archive::{RangeReport, RangeState};
+use chronolith_serve::{range_json, utc};
+use serde_json::{Map, Value, json};
+
+use super::state::chosen;
+use crate::acts::audit;
+use crate::admin::ask_running;
+use crate::chain::{open_for_operator, open_reader};
+use crate::cli::{RetryRange, Wanted};
+use crate::clock::now;
+use crate::exit::Exit;
+use crate::keys::keys;
+use crate::ranges::{Ranges, settle};
+use crate::remembered::Remembered;
+use crate::settings::{ChainSettings, Settings};
+
+/// What is shown of ranges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Shown {
+    Table,
+    Keys,
+}
+
+pub(super) async fn show(settings: &Settings, wanted: &Wanted, shown: Shown) -> Result<Exit> {
+    let mut all = Vec::new();
+    let chains = chosen(settings, wanted)?;
+    for chain in &chains {
+        let place = settings.place(chain);
+        let archive = open_reader(chain, &place).await?;
+        let remembered = Remembered::load(chain, place.notes())?;
+        let ranges = Ranges::of(&archive, &remembered).await;
+        match (shown, wanted.json) {
+            (Shown::Table, false) => print(chain, &ranges),
+            (Shown::Table, true) => all.push(as_json(chain, &ranges)),
+            (Shown::Keys, false) => {
+                if chains.len() > 1 {
+                    println!("# {} ({})", chain.name, chain.chain_id);
+                }
+                for key in keys(&ranges, &place) {
+                    println!("{} = {}", key.name, key.value);
+                }
+            }
+            (Shown::Keys, true) => {
+                let pairs = keys(&ranges, &place).into_iter();
+                let pairs: Map<String, Value> =
+                    pairs.map(|key| (key.name, key.value.as_json())).collect();
+                all.push(json!({ "chainId": chain.chain_id, "chain": chain.name, "keys": pairs }));
+            }
+        }
+    }
+    if wanted.json {
+        println!("{}", serde_json::to_string_pretty(&all)?);
+    }
+    Ok(Exit::Done)
+}
+
+fn as_json(chain: &ChainSettings, ranges: &Ranges) -> Value {
+    json!({
+        "chainId": chain.chain_id,
+        "chain": chain.name,
+        "mode": ranges.mode,
+        "backfill": ranges.bounds.map(|(from, to)| json!({ "from": from, "to": to })),
+        "size": ranges.geometry.size,
+        "ranges": ranges.all.iter().map(with_objects).collect::<Vec<_>>(),
+    })
+}
+
+/// A range with the names of its objects.
+fn with_objects(range: &RangeReport) -> Value {
+    let mut told = range_json(range);
+    if let Some(told) = told.as_object_mut() {
+        told.insert("segments".to_owned(), json!(range.segments));
+        told.insert("packs".to_owned(), json!(range.packs));
+        told.insert("runs".to_owned(), json!(range.runs));
+    }
+    told
+}
+
+fn print(chain: &ChainSettings, ranges: &Ranges) {
+    let (name, id, size) = (&chain.name, chain.chain_id, ranges.geometry.size);
+    println!(
+        "{name} ({id}), mode {}, ranges of {size} blocks",
+        ranges.mode
+    );
+    if let Some((from, to)) = ranges.bounds {
+        println!("  last backfill: blocks {from} to {to}");
+    }
+    let head = [
+        "id",
+        "blocks",
+        "state",
+        "ledger",
+        "txhash",
+        "archived",
+        "transactions",
+        "begun",
+        "complete",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(ranges.all.iter().map(row));
+    let mut widths = [0; 9];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let failed = ranges.all.iter().map(|range| range.failure.as_ref());
+    let failed = [None].into_iter().chain(failed);
+    let ids = [0]
+        .into_iter()
+        .chain(ranges.all.iter().map(|range| range.id));
+    for ((row, failure), id) in rows.iter().zip(failed).zip(ids) {
+        let cells = row.iter().zip(widths);
+        let cells: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        println!("  {}", cells.join("  ").trim_end());
+        if let Some(failure) = failure {
+            let (phase, object, cause) = (failure.phase.name(), &failure.object, &failure.cause);
+            println!("      failed in {phase}: {cause} ({object})");
+            println!(
+                "      `chronolith repair --chain {name}` mends what is damaged; then `chronolith range retry \
+                 --chain {name} {id}`"
+            );
+        }
+    }
+}
+
+fn row(range: &RangeReport) -> [String; 9] {
+    let or = |said: Option<String>| said.unwrap_or_else(|| "–".to_owned());
+    let all = range.last + 1 - range.first;
+    let percent = range.blocks.saturating_mul(100) / all.max(1);
+    [
+        range.id.to_string(),
+        format!("{}-{}", range.first, range.last),
+        range.state.name().to_owned(),
+        or(range.ledger.map(|phase| phase.name().to_owned())),
+        or(range.txhash.map(|phase| phase.name().to_owned())),
+        format!("{} ({percent}%)", range.blocks),
+        or(range.keys.map(|keys| keys.total().to_string())),
+        or(range.created_at.and_then(utc)),
+        or(range.completed_at.and_then(utc)),
+    ]
+}
+
+/// Lets the transition of a range that failed run again.
+pub(crate) async fn retry_range(settings: &Settings, asked: &RetryRange) -> Result<Exit> {
+    let chain = settings.chain(asked.wanted.chain.as_deref())?;
+    let (id, name) = (asked.id, &chain.name);
+    let body = json!({
+        "chain": chain.chain_id.to_string(),
+        "id": id,
+        "reason": asked.reason,
+    });
+    if let Some(told) = ask_running(settings, "range-retry", &body).await? {
+        let line = format!("{name}: range {id} is tried again by the node that runs");
+        return Ok(tell(&asked.wanted, &told, &line));
+    }
+    let place = settings.place(chain);
+    let (archive, _lock) = open_for_operator(chain, &place).await?;
+    let tried = async {
+        archive
+            .retry_range(id, audit("range retry", &asked.reason))
+            .await?;
+        settle(&archive, now).await
+    };
+    let tried = tried.await;
+    let remembered = Remembered::load(chain, place.notes())?;
+    let ranges = Ranges::of(&archive, &remembered).await;
+    archive.release().await?;
+    tried?;
+    let range = ranges.all.iter().find(|range| range.id == id);
+    let state = range.map_or(RangeState::Pending, |range| range.state);
+    let told = json!({ "chainId": chain.chain_id, "id": id, "state": state.name() });
+    let line = format!("{name}: range {id} is {}", state.name());
+    match state {
+        RangeState::Failed => {
+            let cause = range.and_then(|range| range.failure.as_ref());
+            let cause = cause.map_or("", |failure| failure.cause.as_str());
+            anyhow::bail!("{line} again: {cause}")
+        }
+        _ => Ok(tell(&asked.wanted, &told, &line)),
+    }
+}
+
+fn tell(wanted: &Wanted, told: &Value, line: &str) -> Exit {
+    match wanted.json {
+        true => println!("{told:#}"),
+        false => println!("{line}"),
+    }
+    Exit::Done
+}

@@ -1,0 +1,163 @@
+//! Ranges of a chain as operators see them: what the archive says of them, those that a run has planned and
+//! not begun, and the one that is written next.
+
+use chronolith_archive::{
+    Archive, Geometry, LedgerPhase, RangeReport, RangeState, Result, TxHashPhase,
+};
+use chronolith_serve::ChainRanges;
+
+use crate::remembered::Remembered;
+
+/// Ranges that are listed before anything of them is archived. More are planned by nobody.
+const PLANNED_MAX: u64 = 100_000;
+
+/// All ranges of a chain at one moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Ranges {
+    pub(crate) geometry: Geometry,
+    /// `backfill` or `streaming`.
+    pub(crate) mode: &'static str,
+    /// First and last block of the last backfill.
+    pub(crate) bounds: Option<(u64, u64)>,
+    /// The newest archived block.
+    pub(crate) head: Option<u64>,
+    /// In order, without gaps.
+    pub(crate) all: Vec<RangeReport>,
+}
+
+impl Ranges {
+    /// From one state of the archive.
+    pub(crate) async fn of(archive: &Archive, remembered: &Remembered) -> Self {
+        let geometry = archive.geometry();
+        let (head, archived) = match archive.pin() {
+            Some(pinned) => (pinned.head(), pinned.ranges().await),
+            None => (None, Vec::new()),
+        };
+        let head = head.map(|head| head.number);
+        let mut all = with_planned(geometry, archived, remembered.bounds);
+        if !remembered.is_backfill {
+            all.extend(next_range(geometry, &all, head));
+        }
+        Self {
+            geometry,
+            mode: remembered.mode(),
+            bounds: remembered.bounds,
+            head,
+            all,
+        }
+    }
+
+    /// As everybody may see them.
+    pub(crate) fn shown(&self) -> ChainRanges {
+        ChainRanges {
+            mode: self.mode,
+            size: self.geometry.size,
+            ranges: self.all.clone(),
+        }
+    }
+
+    /// Those with blocks among these.
+    pub(crate) fn between(&self, first: u64, last: u64) -> impl Iterator<Item = &RangeReport> {
+        let meets = move |range: &&RangeReport| range.last >= first && range.first <= last;
+        self.all.iter().filter(meets)
+    }
+}
+
+/// Archived ranges, and those of a backfill that has not come to them.
+fn with_planned(
+    geometry: Geometry,
+    archived: Vec<RangeReport>,
+    bounds: Option<(u64, u64)>,
+) -> Vec<RangeReport> {
+    let ids =
+        |(start, end): (u64, u64)| Some((geometry.id_of(start).unwrap_or(0), geometry.id_of(end)?));
+    let (mut first, mut last) = bounds.and_then(ids).unwrap_or((u64::MAX, 0));
+    if let (Some(lowest), Some(highest)) = (archived.first(), archived.last()) {
+        (first, last) = (first.min(lowest.id), last.max(highest.id));
+    }
+    let last = last.min(first.saturating_add(PLANNED_MAX));
+    let mut archived = archived.into_iter().peekable();
+    let mut all = Vec::new();
+    for id in first..=last {
+        let known = archived.next_if(|range| range.id == id);
+        all.push(known.unwrap_or_else(|| RangeReport::pending(geometry, id)));
+    }
+    all
+}
+
+/// The range behind the newest one, once that is full: the next block opens it.
+fn next_range(geometry: Geometry, all: &[RangeReport], head: Option<u64>) -> Option<RangeReport> {
+    let head = head.filter(|&head| geometry.ends_at(head))?;
+    let id = geometry.id_of(head)? + 1;
+    all.iter().all(|range| range.id < id).then(|| RangeReport {
+        state: RangeState::Ingesting,
+        ledger: Some(LedgerPhase::Ingesting),
+        txhash: Some(TxHashPhase::Ingesting),
+        ..RangeReport::pending(geometry, id)
+    })
+}
+
+/// Does all maintenance that is due.
+pub(crate) async fn settle(archive: &Archive, now: impl Fn() -> u64) -> Result<()> {
+    while archive.maintain_at(now()).await? {}
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GEOMETRY: Geometry = Geometry {
+        first: 2,
+        size: 10_000_000,
+    };
+
+    fn complete(id: u64) -> RangeReport {
+        RangeReport {
+            state: RangeState::Complete,
+            ..RangeReport::pending(GEOMETRY, id)
+        }
+    }
+
+    fn shown(all: &[RangeReport]) -> Vec<(u64, &'static str)> {
+        let one = |range: &RangeReport| (range.id, range.state.name());
+        all.iter().map(one).collect()
+    }
+
+    #[test]
+    fn planned_ranges_are_listed_before_anything_is_archived() {
+        let all = with_planned(GEOMETRY, Vec::new(), Some((2, 30_000_001)));
+        assert_eq!(
+            shown(&all),
+            [(0, "PENDING"), (1, "PENDING"), (2, "PENDING")]
+        );
+        let all = with_planned(GEOMETRY, vec![complete(2)], Some((2, 25_000_000)));
+        assert_eq!(
+            shown(&all),
+            [(0, "PENDING"), (1, "PENDING"), (2, "COMPLETE")]
+        );
+        let all = with_planned(GEOMETRY, vec![complete(2)], None);
+        assert_eq!(shown(&all), [(2, "COMPLETE")]);
+        assert_eq!(with_planned(GEOMETRY, Vec::new(), None), []);
+        let all = with_planned(GEOMETRY, Vec::new(), Some((0, u64::MAX)));
+        assert_eq!(all.len() as u64, PLANNED_MAX + 1);
+    }
+
+    #[test]
+    fn a_full_range_opens_the_next_one() {
+        let all = [complete(3)];
+        let next = next_range(GEOMETRY, &all, Some(40_000_001)).unwrap();
+        assert_eq!(
+            (next.id, next.first, next.last),
+            (4, 40_000_002, 50_000_001)
+        );
+        assert_eq!(
+            (next.state, next.last_committed),
+            (RangeState::Ingesting, None)
+        );
+        assert_eq!(next_range(GEOMETRY, &all, Some(40_000_000)), None);
+        assert_eq!(next_range(GEOMETRY, &all, None), None);
+        let all = [complete(3), RangeReport::pending(GEOMETRY, 4)];
+        assert_eq!(next_range(GEOMETRY, &all, Some(40_000_001)), None);
+    }
+}

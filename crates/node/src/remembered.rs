@@ -1,0 +1,119 @@
+//! How a chain was last run: its mode, and the bounds of its last backfill. Kept beside its archive, where
+//! the next start and other commands look.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write as _};
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::settings::{ChainSettings, Mode};
+
+/// The file.
+const FILE: &str = "run";
+
+/// How a chain was last run.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Remembered {
+    /// Whether the last run was bounded.
+    pub(crate) is_backfill: bool,
+    /// First and last block of the last run that was.
+    pub(crate) bounds: Option<(u64, u64)>,
+}
+
+impl Remembered {
+    /// What is known of a chain's last run; by its settings where there was none.
+    pub(crate) fn load(settings: &ChainSettings, notes: &Path) -> Result<Self> {
+        let path = notes.join(FILE);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Ok(Self::default().with(settings));
+            }
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", path.display()));
+            }
+        };
+        let damaged = || format!("{} is damaged: remove it", path.display());
+        serde_json::from_slice(&text).with_context(damaged)
+    }
+
+    /// Remembers that a chain is run with these settings. Whoever calls writes its archive.
+    pub(crate) fn note(settings: &ChainSettings, notes: &Path) -> Result<()> {
+        let before = Self::load(settings, notes)?;
+        let after = before.clone().with(settings);
+        let path = notes.join(FILE);
+        if before == after && path.exists() {
+            return Ok(());
+        }
+        let written = after.store(notes, &path);
+        written.with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// The same once a chain was run with these settings. Bounds stay after a run without.
+    pub(crate) fn with(self, settings: &ChainSettings) -> Self {
+        match settings.mode {
+            Mode::Backfill { end_block } => Self {
+                is_backfill: true,
+                bounds: Some((settings.start_block, end_block)),
+            },
+            Mode::Auto | Mode::Streaming => Self {
+                is_backfill: false,
+                ..self
+            },
+        }
+    }
+
+    fn store(&self, notes: &Path, path: &Path) -> Result<()> {
+        let unfinished = notes.join("run.tmp");
+        let mut file = File::create(&unfinished)?;
+        file.write_all(&serde_json::to_vec(self)?)?;
+        file.sync_all()?;
+        fs::rename(&unfinished, path)?;
+        File::open(notes)?.sync_all()?;
+        Ok(())
+    }
+
+    /// What the mode is called. Who follows a chain streams, whatever was fetched before.
+    pub(crate) fn mode(&self) -> &'static str {
+        match self.is_backfill {
+            true => "backfill",
+            false => "streaming",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+
+    fn chain(more: &str) -> ChainSettings {
+        let text =
+            format!(r#"{{"chains":[{{"chainId":7,"rpcHttp":["http://127.0.0.1:1"]{more}}}]}}"#);
+        Settings::parse(&text, false).unwrap().chains.remove(0)
+    }
+
+    #[test]
+    fn bounds_stay_when_the_mode_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let (auto, backfill) = (
+            chain(""),
+            chain(r#","mode":"backfill","startBlock":2,"endBlock":30000001"#),
+        );
+        let load = |chain: &ChainSettings| Remembered::load(chain, dir.path()).unwrap();
+        assert_eq!(
+            (load(&auto).mode(), load(&auto).bounds),
+            ("streaming", None)
+        );
+        Remembered::note(&backfill, dir.path()).unwrap();
+        assert_eq!(load(&auto).mode(), "backfill");
+        Remembered::note(&auto, dir.path()).unwrap();
+        let last = load(&backfill);
+        assert_eq!(last.mode(), "streaming");
+        assert_eq!(last.bounds, Some((2, 30_000_001)));
+        fs::write(dir.path().join(FILE), "x").unwrap();
+        assert!(Remembered::load(&auto, dir.path()).is_err());
+    }
+}

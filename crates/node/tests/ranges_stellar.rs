@@ -1,0 +1,73 @@
+//! Ranges of a Stellar network: counted from ledger 2, from backfill to streaming.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may panic, and waits for a program that it cannot see into"
+)]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::Bench;
+use support::stellar::{Pond, bench};
+
+const RANGES: &str = r#", "ranges": { "size": 40, "parallel": 3, "checkpoint": 10 }"#;
+
+fn keys(bench: &Bench) -> Value {
+    bench.json(&["state", "--keys", "--json"])[0]["keys"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_goes_from_backfill_to_streaming() {
+    let pond = Pond::new(34, 130);
+    let bench = bench(&pond.fields(&pond.lake_field()), RANGES);
+    bench.say(&["backfill", "--start-ledger", "2", "--end-ledger", "121"]);
+    let complete = keys(&bench);
+    for (id, first, last) in [(0, 2, 41), (1, 42, 81), (2, 82, 121)] {
+        let of = |key: &str| complete[format!("range:{id}:{key}")].clone();
+        assert_eq!(of("state"), "COMPLETE");
+        assert_eq!(
+            (of("start_ledger"), of("end_ledger")),
+            (json!(first), json!(last))
+        );
+        assert_eq!(
+            (of("ledger:count"), of("txhash:last_committed_ledger")),
+            (json!(40), json!(last))
+        );
+        // The hash of a transaction and, where it pays for another one's fees, the inner one.
+        let mut expected = [0_u64; 16];
+        for number in first..=last {
+            for tx in &pond.chain.ledger(number).txs {
+                for hash in [Some(tx.hash), tx.inner_hash].into_iter().flatten() {
+                    expected[usize::from(hash.0[0] >> 4)] += 1;
+                }
+            }
+        }
+        let counted = of("txhash:cf_counts");
+        let counted: Vec<u64> = (0..16)
+            .map(|digit: u32| counted[format!("{digit:x}")].as_u64().unwrap())
+            .collect();
+        assert_eq!(counted, expected);
+    }
+    assert_eq!(complete["range:3:state"], Value::Null);
+    bench.change(r#", "ranges""#, r#", "mode": "streaming", "ranges""#);
+    let running = bench.start();
+    bench.wait("the newest ledger", || {
+        keys(&bench)["global:last_processed_ledger"] == 129
+    });
+    let now = keys(&bench);
+    assert_eq!(now["global:mode"], "streaming");
+    assert_eq!(now["range:3:state"], "INGESTING");
+    assert_eq!(now["range:3:start_ledger"], 122);
+    assert_eq!(now["range:3:ledger:last_committed_ledger"], 129);
+    // Over the border.
+    pond.grow(163);
+    bench.wait("the border", || keys(&bench)["range:3:state"] == "COMPLETE");
+    bench.wait("the next range", || {
+        keys(&bench)["range:4:ledger:last_committed_ledger"] == 162
+    });
+    running.stop();
+    pond.assert_archived(&bench, 2..163).await;
+    bench.say(&["verify", "--against-source"]);
+}

@@ -1,0 +1,68 @@
+//! `/v1/chains/{chainId}/ranges`: where the ranges of a chain's history are in their life.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use chronolith_archive::{KeyCounts, RangeReport};
+use serde_json::{Map, Value, json};
+
+use super::chains::utc;
+use super::{At, RestError, chain};
+use crate::context::Context;
+
+pub(crate) async fn show(
+    State(context): State<Context>,
+    At(id): At<String>,
+) -> Result<Json<Value>, RestError> {
+    let chain = chain(&context, &id)?;
+    let not_yet = || {
+        let message = "ranges were not looked at yet; ask again in a moment";
+        RestError::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_READY", message)
+    };
+    let shown = chain.live.ranges().ok_or_else(not_yet)?;
+    Ok(Json(json!({
+        "mode": shown.mode,
+        "size": shown.size,
+        "ranges": shown.ranges.iter().map(range_json).collect::<Vec<_>>(),
+    })))
+}
+
+/// A range for programs.
+#[must_use]
+pub fn range_json(range: &RangeReport) -> Value {
+    let failure = range.failure.as_ref().map(|failure| {
+        json!({
+            "phase": failure.phase.name(),
+            "object": failure.object,
+            "cause": failure.cause,
+            "at": failure.at.and_then(utc),
+        })
+    });
+    json!({
+        "id": range.id,
+        "from": range.first,
+        "to": range.last,
+        "state": range.state.name(),
+        "ledgerPhase": range.ledger.map(|phase| phase.name()),
+        "txhashPhase": range.txhash.map(|phase| phase.name()),
+        "lastCommitted": range.last_committed,
+        "blocks": range.blocks,
+        "transactions": range.keys.map(|keys| keys.total()),
+        "cfCounts": range.keys.as_ref().map(counts_json),
+        "createdAt": range.created_at.and_then(utc),
+        "completedAt": range.completed_at.and_then(utc),
+        "transitionStartedAt": range.transition_started_at.and_then(utc),
+        "ledgerStatus": range.ledger_status.map(|status| status.name()),
+        "txhashStatus": range.txhash_status.map(|status| status.name()),
+        "verifiedKeys": range.verified_keys,
+        "failure": failure,
+    })
+}
+
+/// Counts by the first digit of a hash, under that digit.
+#[must_use]
+pub fn counts_json(counts: &KeyCounts) -> Value {
+    let pairs = counts.0.iter().enumerate();
+    let pairs = pairs.map(|(digit, &count)| (format!("{digit:x}"), json!(count)));
+    Value::Object(pairs.collect::<Map<_, _>>())
+}
