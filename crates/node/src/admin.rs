@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use crate::acts::ChainAct;
 use crate::chain::Chain;
 use crate::commands::fill_lacking;
+use crate::mending::core_is_busy;
 use crate::operations::{Chains, ROOM};
 use crate::projection_desk::ProjectionDesk;
 use crate::refill::Refill;
@@ -79,6 +80,10 @@ impl Desk {
         let runs = |job: &Job| job.chain_id == chain_id && job.status == "running";
         if jobs.iter().any(runs) {
             let message = "a backfill of this chain is running; see GET /admin/v1/jobs".to_owned();
+            return Err(refusal("BUSY", message));
+        }
+        if chain.is_core_alone() && !chain.is_at_end() {
+            let message = core_is_busy(&chain.settings.name, range.from, range.to);
             return Err(refusal("BUSY", message));
         }
         let id = jobs.last().map_or(1, |last| last.id + 1);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use chronolith_archive::{RangeReport, RangeState};
-use chronolith_model::{BlockRange, BlockRef, DatasetSet};
+use chronolith_model::{BlockRange, BlockRef, DatasetSet, Scope};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Semaphore;
 
@@ -43,7 +43,10 @@ pub(crate) async fn run(chain: &Chain, hopeless: Hopeless) -> Result<()> {
 
 async fn fetch(chain: &Chain, hopeless: Hopeless) -> Result<()> {
     let anchor = begin(chain, hopeless).await?;
-    let parallel = chain.settings.plan.parallel;
+    let parallel = match chain.is_core_alone() {
+        true => 1,
+        false => chain.settings.plan.parallel,
+    };
     // Ingest has one of the turns until it is at the end.
     let turns = Semaphore::new(parallel.saturating_sub(1));
     let fills = fill_all(chain, &turns, (anchor, hopeless));
@@ -57,7 +60,9 @@ async fn fetch(chain: &Chain, hopeless: Hopeless) -> Result<()> {
 /// Gives the turn of ingest to the fills, once it has nothing more to do than to wait.
 async fn hand_on(chain: &Chain, turns: &Semaphore) -> Infallible {
     let mut moves = chain.moves();
-    let waits = || chain.is_at_end() || chain.status().good_round.is_some();
+    // One that waits for new ledgers keeps its core.
+    let rests = || !chain.is_core_alone() && chain.status().good_round.is_some();
+    let waits = || chain.is_at_end() || rests();
     while !waits() {
         // A round that ends well may move nothing.
         let _ = tokio::time::timeout(chain.settings.poll, moves.changed()).await;
@@ -68,7 +73,12 @@ async fn hand_on(chain: &Chain, turns: &Semaphore) -> Infallible {
 
 /// Decides where ingest begins: with the newest range that has a final block. Returns a block that whoever
 /// delivers older ones must have.
-async fn begin(chain: &Chain, hopeless: Hopeless) -> Result<Option<BlockRef>> {
+pub(crate) async fn begin(chain: &Chain, hopeless: Hopeless) -> Result<Option<BlockRef>> {
+    if chain.is_core_alone() {
+        // Its ledgers come in order, so nothing is gained by another one.
+        chain.begin_at(first_lacking(chain, chain.settings.start_block));
+        return Ok(None);
+    }
     let mut pause = PAUSE_FIRST;
     while chain.archive.health().head.is_none() {
         let trouble = match settled(chain).await {
@@ -76,10 +86,14 @@ async fn begin(chain: &Chain, hopeless: Hopeless) -> Result<Option<BlockRef>> {
                 chain.begin_at(first_block(chain, newest));
                 return Ok(Some(anchor));
             }
-            Ok(None) => None,
-            Err(trouble) => Some(trouble),
+            Ok(None) => {
+                let start = chain.settings.start_block;
+                let what = format!("the source has no final block from block {start} on so far");
+                Trouble::Unsettled(what)
+            }
+            Err(trouble) => trouble,
         };
-        tell(chain, trouble.as_ref(), hopeless)?;
+        tell(chain, Some(&trouble), hopeless)?;
         chain.acts.perform(chain).await;
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
@@ -89,6 +103,7 @@ async fn begin(chain: &Chain, hopeless: Hopeless) -> Result<Option<BlockRef>> {
 
 /// The newest final block that is wanted by its number, and the one that vouches for it.
 async fn settled(chain: &Chain) -> Result<Option<(u64, BlockRef)>, Trouble> {
+    chain.source.note_next(chain.archive_next());
     let heads = chain.source.heads().await?;
     let Some((settled, named)) = ingest::settled(chain, &heads) else {
         return Ok(None);
@@ -106,7 +121,11 @@ fn first_block(chain: &Chain, newest: u64) -> u64 {
     let geometry = chain.archive.geometry();
     let start = chain.settings.start_block;
     let first = geometry.id_of(newest).map(|id| geometry.first_of(id));
-    let first = first.unwrap_or(start).max(start);
+    first_lacking(chain, first.unwrap_or(start).max(start))
+}
+
+/// The first block from this one on that was not filled before.
+fn first_lacking(chain: &Chain, first: u64) -> u64 {
     let covered = chain.archive.coverage(DatasetSet::CLOCK, None);
     let around = covered.iter().find(|(range, _)| range.contains(first));
     around.map_or(first, |(range, _)| range.end)
@@ -125,7 +144,7 @@ fn tell(chain: &Chain, trouble: Option<&Trouble>, hopeless: Hopeless) -> Result<
 }
 
 /// Fills all ranges below where ingest began, the lowest first, as many at a time as there are turns.
-async fn fill_all(
+pub(crate) async fn fill_all(
     chain: &Chain,
     turns: &Semaphore,
     (anchor, hopeless): (Option<BlockRef>, Hopeless),
@@ -154,14 +173,22 @@ async fn fill_all(
     }
 }
 
-/// What is lacking below where ingest is, by range.
-fn lacking(chain: &Chain) -> BTreeMap<u64, Vec<BlockRange>> {
-    let behind_end = chain
-        .end_block()
-        .map_or(u64::MAX, |end| end.saturating_add(1));
+/// What is lacking below where ingest is, by range. Without an end, only blocks that are not there at all
+/// are: those that came before more was kept are fetched again when somebody asks for it.
+pub(crate) fn lacking(chain: &Chain) -> BTreeMap<u64, Vec<BlockRange>> {
+    let next = chain.archive_next();
+    let gaps = match chain.end_block() {
+        Some(end) => chain.lacking_below(next.min(end.saturating_add(1))),
+        None => {
+            let start = chain.settings.start_block;
+            let wanted = BlockRange::new(start, next.max(start));
+            let (clock, all) = (DatasetSet::CLOCK, Scope::All);
+            chain.archive.lacking(wanted, clock, &all)
+        }
+    };
     let geometry = chain.archive.geometry();
     let mut by_range: BTreeMap<u64, Vec<BlockRange>> = BTreeMap::new();
-    for gap in chain.lacking_below(chain.archive_next().min(behind_end)) {
+    for gap in gaps {
         let mut at = gap.start;
         while at < gap.end {
             let id = geometry.id_of(at).unwrap_or(0);
@@ -176,7 +203,7 @@ fn lacking(chain: &Chain) -> BTreeMap<u64, Vec<BlockRange>> {
     by_range
 }
 
-async fn fill_in_turn(
+pub(crate) async fn fill_in_turn(
     chain: &Chain,
     turns: &Semaphore,
     (id, gaps): (u64, Vec<BlockRange>),

@@ -37,6 +37,8 @@ const TAIL_BYTES_MAX: usize = 256 << 20;
 pub(crate) struct Status {
     /// The source's newest block, and when it was seen to be that.
     pub(crate) source_head: Option<(BlockRef, Instant)>,
+    /// What is lacking below the head and is to be fetched, for people.
+    pub(crate) lacking: Option<String>,
     /// Why nothing moves, where nothing does.
     pub(crate) trouble: Option<String>,
     /// When a round last ended well.
@@ -241,6 +243,19 @@ impl Chain {
     /// Says where ingest begins, once.
     pub(crate) fn begin_at(&self, number: u64) {
         self.begins_at.get_or_init(|| number);
+    }
+
+    /// Whether a core of our own is a source: its first ledger takes a while.
+    pub(crate) fn has_core(&self) -> bool {
+        let stellar = self.settings.stellar.as_ref();
+        stellar.is_some_and(|stellar| stellar.core.is_some())
+    }
+
+    /// Whether all blocks come through one core, in order: two who ask it for different ones would each
+    /// end what the other waits for.
+    pub(crate) fn is_core_alone(&self) -> bool {
+        let stellar = self.settings.stellar.as_ref();
+        stellar.is_some_and(|stellar| stellar.core.is_some() && stellar.lake.is_none())
     }
 
     /// The last block that is wanted, where there is one.

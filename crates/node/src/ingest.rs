@@ -23,7 +23,8 @@ use crate::backfill;
 use crate::bounded::{self, Hopeless};
 use crate::chain::Chain;
 use crate::clock::now;
-use crate::settings::Finality;
+use crate::mending;
+use crate::settings::{Finality, Mode};
 use crate::upkeep;
 use crate::walk;
 
@@ -72,6 +73,9 @@ pub(crate) async fn run(chain: &Chain) -> anyhow::Result<()> {
     let work = async {
         match chain.end_block() {
             Some(_) => bounded::run(chain, Hopeless::TryAgain).await,
+            None if chain.settings.mode == Mode::Auto => {
+                upkeep::beside(chain, mending::rounds(chain)).await
+            }
             None => upkeep::beside(chain, rounds(chain, Hopeless::TryAgain)).await,
         }
     };

@@ -22,6 +22,7 @@ mod ingest;
 mod keys;
 mod l1;
 mod log;
+mod mending;
 mod meters;
 mod operations;
 mod place;

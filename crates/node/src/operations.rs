@@ -54,7 +54,9 @@ pub(crate) fn health_of(chain: &Chain) -> ChainHealth {
         Health::Halted(halt) => Some(halt.reason.clone()),
         _ => None,
     };
-    let trouble = status.trouble.as_deref().map(without_paths);
+    // New blocks may come in time, and yet history be lacking.
+    let trouble = status.trouble.as_deref().or(status.lacking.as_deref());
+    let trouble = trouble.map(without_paths);
     let since_good = status.good_round.map(|at| at.elapsed());
     // A round may try for long before it fails: meanwhile the endpoints know more.
     let failing = endpoints.iter().filter(|endpoint| endpoint.cooling);

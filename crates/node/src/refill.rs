@@ -198,8 +198,11 @@ impl<'a> Steps<'a> {
         told: &mut Told<'_>,
     ) -> Result<(), Trouble> {
         let anchor = self.refill.anchor(self.gap).await?.or(anchor);
-        // One more than is wanted: it vouches for the last.
-        let wanted = BlockRange::new(self.gap.start, self.gap.end.saturating_add(1));
+        let wanted = match self.is_vouched_for() {
+            true => self.gap,
+            // One more than is wanted: it vouches for the last.
+            false => BlockRange::new(self.gap.start, self.gap.end.saturating_add(1)),
+        };
         let want = want_of(self.refill.chain);
         let mut fetches = Fetches::new(self.refill.source, &want, (wanted, anchor));
         while let Some(fetched) = fetches.next().await {
@@ -212,7 +215,20 @@ impl<'a> Steps<'a> {
                     .await?;
             }
         }
-        Ok(())
+        match self.held.take() {
+            Some(last) if last.block.clock.number < self.gap.end => {
+                self.take(vec![last], told).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the last block is archived, with less than is wanted of it: the archive takes no other one,
+    /// and the source may have none behind it.
+    fn is_vouched_for(&self) -> bool {
+        let last = self.gap.end.saturating_sub(1);
+        let covered = self.refill.archive.coverage(DatasetSet::CLOCK, None);
+        covered.iter().any(|(range, _)| range.contains(last))
     }
 
     /// How many blocks the step still takes.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, bail};
 use chronolith_archive::{Geometry, RangeReport, RangeState};
-use chronolith_model::{BlockRange, DatasetSet, Scope};
+use chronolith_model::{BlockRange, DatasetSet, ErrorKind, Scope};
 
 use crate::chain::Chain;
 use crate::ingest;
@@ -20,13 +20,21 @@ pub(crate) async fn check(chain: &Chain) -> Result<()> {
         return Ok(());
     }
     chain.source.note_next(chain.archive_next());
-    let heads = chain.source.heads().await;
-    let heads = heads.context("cannot ask where the chain stands")?;
-    let settled = ingest::settled(chain, &heads).map(|(settled, _)| settled);
+    let heads = match chain.source.heads().await {
+        // A core says nothing before its first ledger: what is archived is judged by itself.
+        Err(error) if chain.has_core() && error.kind() == ErrorKind::Unavailable => None,
+        heads => Some(heads.context("cannot ask where the chain stands")?),
+    };
+    let settled = heads
+        .as_ref()
+        .and_then(|heads| ingest::settled(chain, heads));
+    let settled = settled.map(|(settled, _)| settled);
     let ranges = Ranges::of(&chain.archive, &chain.ran).await;
     let start = chain.settings.start_block;
     let Some(head) = ranges.head else {
-        let end = settled.unwrap_or(heads.head.number);
+        let shown = heads.map(|heads| heads.head.number);
+        let end = settled.or(shown).map(|end| end.to_string());
+        let end = end.unwrap_or_else(|| "<the newest that is closed>".to_owned());
         bail!(
             "Cannot start streaming mode - the archive is empty\n\nAction required: Run backfill with \
              --start-ledger {start} --end-ledger {end}"
@@ -96,8 +104,9 @@ impl Found<'_> {
             RangeState::Complete => false,
             RangeState::Pending | RangeState::Failed => true,
             RangeState::Ingesting => range.id != next,
-            // It goes on beside the newest one.
-            RangeState::Transitioning => range.id.saturating_add(1) < next,
+            // Every block is there, and the transition goes on beside the newest range: it may be one
+            // that was archived before ranges were kept.
+            RangeState::Transitioning => false,
         }
     }
 
@@ -204,6 +213,9 @@ mod tests {
         assert_eq!(bad(&all, 40_500_000, 40_500_100), [0; 0]);
         let all = ranges(&[Complete, Complete, Complete, Transitioning]);
         assert_eq!(bad(&all, 40_000_001, 40_000_001), [0; 0]);
+        // Every range of an archive from before ranges were kept is yet to be verified.
+        let all = ranges(&[Transitioning, Transitioning, Transitioning, Ingesting]);
+        assert_eq!(bad(&all, 35_000_000, 35_000_000), [0; 0]);
         // A few blocks on both sides of a border passed meanwhile.
         let all = ranges(&[Complete, Ingesting]);
         assert_eq!(bad(&all, 20_000_000, 20_000_100), [0; 0]);
@@ -220,8 +232,15 @@ mod tests {
             [0, 1],
             "not known at all"
         );
-        let all = ranges(&[Complete, Transitioning, Transitioning, Ingesting]);
-        assert_eq!(bad(&all, 35_000_000, 35_000_000), [1]);
+        let lacking = Found {
+            geometry: GEOMETRY,
+            start: 2,
+            head: 35_000_000,
+            settled: 35_000_000,
+            lacking: &[BlockRange::new(12_000_000, 12_000_001)],
+        };
+        let all = ranges(&[Transitioning, Transitioning, Transitioning, Ingesting]);
+        assert_eq!(lacking.incomplete(&all).len(), 1, "one block is lacking");
         let all = ranges(&[Complete, Complete, Failed]);
         assert_eq!(bad(&all, 30_000_001, 30_000_001), [2], "the newest one too");
         // A whole range came while nobody looked.

@@ -114,3 +114,39 @@ async fn streaming_begins_with_nothing_but_what_was_fetched_before() {
     bench.wait("the head", || bench.head() == Some(1_395));
     running.stop();
 }
+
+/// What is lacking below the head is fetched, while new blocks are followed and while they are not.
+#[tokio::test(flavor = "multi_thread")]
+async fn auto_mends_a_hole_while_it_follows() {
+    let node = EvmNode::new(EvmSpec::tiny(44), 700);
+    let (_server, followed) = bench(&node, r#""mode": "auto", "startBlock": 10"#).await;
+    let (_server, caught_up) = bench(&node, r#""mode": "auto", "startBlock": 10"#).await;
+    let covered = |bench: &Bench| bench.json(&["state", "--json"])[0]["covered"].clone();
+    for bench in [&followed, &caught_up] {
+        bench.say(&["backfill", "--from", "500", "--to", "600"]);
+        bench.say(&["backfill", "--from", "100", "--to", "499"]);
+    }
+    let running = followed.start();
+    node.mine(20);
+    let is_whole = || {
+        let covered = covered(&followed);
+        covered[0]["from"] == 10 && covered[0]["to"] == 715
+    };
+    followed.wait("everything", is_whole);
+    let log = || followed.log();
+    followed.wait("the word of it", || {
+        log().contains("nothing is lacking any more")
+    });
+    let what = "90 blocks between 10 and 99 are lacking";
+    assert!(log().contains(what), "{}", log());
+    running.stop();
+    caught_up.say(&["run", "--until-caught-up"]);
+    for bench in [&followed, &caught_up] {
+        let compared = bench.json(&["verify", "--json", "--against-source"]);
+        assert_eq!(
+            (&compared["from"], &compared["to"]),
+            (&10.into(), &715.into())
+        );
+        assert_eq!(compared["findings"].as_array().unwrap().len(), 0);
+    }
+}

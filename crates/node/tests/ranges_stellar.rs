@@ -71,3 +71,17 @@ async fn a_network_goes_from_backfill_to_streaming() {
     pond.assert_archived(&bench, 2..163).await;
     bench.say(&["verify", "--against-source"]);
 }
+
+/// More is kept than before, and the source ends where the archive does: nobody has the block behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_kept_by_now_is_filled_in_up_to_the_end_of_a_lake() {
+    let pond = Pond::new(35, 60);
+    let few = r#", "datasets": ["logs", "tx_hashes"]"#;
+    let bench = bench(&pond.fields(&pond.lake_field()), few);
+    bench.say(&["run", "--until-caught-up"]);
+    assert_eq!(bench.head(), Some(59));
+    bench.change(few, "");
+    let words = ["backfill", "--from", "2", "--to", "59", "--json"];
+    assert_eq!(bench.json(&words)["filledBlocks"], 58);
+    pond.assert_archived(&bench, 2..60).await;
+}

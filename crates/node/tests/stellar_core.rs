@@ -242,6 +242,41 @@ async fn another_network_and_a_missing_program_are_refused() {
     }
 }
 
+/// Nobody waits for a ledger of a core that shows none, so nobody would find that it stands still.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_core_that_falls_silent_while_it_follows_is_started_again() {
+    let pond = Pond::new(51, 2);
+    let fault = "[[faults]]\nkind = \"stall\"\nafterFrames = 7\ncommand = \"run\"";
+    let (binary, config) = pond.core(&format!("head = 120\nledgerMs = 5\n{fault}"));
+    let core = CoreSource::new(CoreSettings {
+        binary,
+        config,
+        work_dir: work_dir(&pond, "core"),
+        network: pond.network(),
+        last_ledger: None,
+        patience: Duration::from_secs(2),
+    });
+    let core = core.unwrap();
+    let (mut next, mut told) = (100, Vec::new());
+    until("ledger 150", async || {
+        core.note_next(next);
+        match core.heads().await {
+            Ok(heads) if heads.head.number >= next => {
+                let range = BlockRange::new(next, heads.head.number + 1);
+                let fetched = core.fetch(range, &want(), None).await.unwrap();
+                assert_made(&pond, &fetched, next);
+                next = range.end;
+            }
+            Ok(_) => {}
+            Err(error) => told.push(error.to_string()),
+        }
+        (next > 150).then_some(())
+    })
+    .await;
+    let silent = |said: &String| said.contains("no ledger came for 2 seconds");
+    assert!(told.iter().any(silent), "{told:?}");
+}
+
 async fn joint(pond: &Pond, core: CoreSource) -> LakeAndCore {
     let lake = LakeSettings {
         place: LakePlace::Directory(pond.lake.directory().to_owned()),
@@ -364,4 +399,51 @@ async fn a_range_comes_from_core_alone() {
     assert!(log.contains("core ended, it is started again"), "{log}");
     assert!(!log.contains("\"run --metadata"), "it followed: {log}");
     bench.refused(&["serve", "--follow"], "its ledgers come from a core");
+}
+
+/// The command waits for the first ledger, and streaming begins with what is archived: a core that has just
+/// been started says nothing yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_core_alone_fills_by_command_and_streams() {
+    let pond = Pond::new(52, 2);
+    let core = pond.core_field("head = 100\nledgerMs = 20");
+    let ranges = r#", "ranges": { "size": 40, "parallel": 3, "checkpoint": 10 }"#;
+    let bench = bench(&pond.fields(&core), ranges);
+    bench.say(&["backfill", "--start-ledger", "60", "--end-ledger", "90"]);
+    assert_eq!(bench.head(), Some(90));
+    // It follows the network, and says what is to be done for the rest.
+    let running = bench.start();
+    bench.wait("new ledgers", || bench.head() > Some(105));
+    let mend = "backfill --chain sim --from 2 --to 59`";
+    bench.wait("the word of the hole", || bench.log().contains(mend));
+    let words = ["backfill", "--from", "2", "--to", "59"];
+    bench.refused(&words, "the only core follows the network");
+    running.stop();
+    bench.change(r#", "ranges""#, r#", "mode": "streaming", "ranges""#);
+    bench.refused(&["run"], "incomplete ranges detected");
+    bench.say(&words);
+    let before = bench.head();
+    let running = bench.start();
+    bench.wait("newer ledgers", || bench.head() > before);
+    running.stop();
+    pond.assert_archived(&bench, 2..bench.head().unwrap() as u32 + 1)
+        .await;
+}
+
+/// Where the lake ends is not where the chain stands.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_has_caught_up_before_core_has_a_ledger() {
+    let pond = Pond::new(53, 30);
+    let core = pond.core_field("head = 50\nledgerMs = 20");
+    let fields = pond.fields(&format!("{}, {core}", pond.lake_field()));
+    let bench = bench(&fields, "");
+    bench.say(&["run", "--until-caught-up"]);
+    assert!(bench.head() > Some(29), "{:?}", bench.head());
+    // A range that begins behind the lake comes too.
+    let bounded = r#", "mode": "backfill", "startBlock": 40, "endBlock": 79"#;
+    let fields = pond.fields(&format!("{}, {core}", pond.lake_field()));
+    let bench = support::stellar::bench(&fields, bounded);
+    let status = bench.start().wait();
+    assert!(status.success(), "{}", bench.log());
+    pond.assert_archived(&bench, 40..80).await;
 }

@@ -159,6 +159,11 @@ pub trait Source: Send + Sync + std::fmt::Debug {
     /// How the subscription to new heads is.
     fn subscription(&self) -> Subscription;
 
+    /// Whether the heads stand where they do only because a part of the source has not come further yet.
+    fn is_catching_up(&self) -> bool {
+        false
+    }
+
     /// Tells which block comes next, for sources that read in order and must begin somewhere.
     fn note_next(&self, _number: u64) {}
 

@@ -1,10 +1,10 @@
 //! `chronolith backfill`: history that coverage lacks, fetched into the archive.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Error, Result, bail, ensure};
 use chronolith_archive::Archive;
-use chronolith_model::{BlockRange, DatasetSet};
+use chronolith_model::{BlockRange, DatasetSet, ErrorKind};
 use serde_json::json;
 
 use crate::admin::RunningNode;
@@ -18,6 +18,11 @@ use crate::progress::Progress;
 use crate::refill::{Refill, Told};
 use crate::remembered::Remembered;
 use crate::settings::{ChainSettings, Mode, Settings};
+
+/// How long a command waits for the first ledger of a core: its state is fetched first, which takes long
+/// on a large network.
+const CORE_WAIT_MAX: Duration = Duration::from_secs(2 * 3_600);
+const CORE_LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) async fn backfill(settings: &Settings, asked: &BackfillRange) -> Result<Exit> {
     let chain = settings.chain(asked.wanted.chain.as_deref())?;
@@ -46,6 +51,9 @@ async fn fetch(settings: &Settings, chain: &ChainSettings, range: BlockRange) ->
     bounded.mode = Mode::Backfill {
         end_block: range.end - 1,
     };
+    if let Some(core) = bounded.stellar.as_mut().and_then(|it| it.core.as_mut()) {
+        core.last_ledger = u32::try_from(range.end - 1).ok();
+    }
     bounded.share_among_ranges();
     let chain = open(bounded, &place).await?;
     let fetched = async {
@@ -80,6 +88,10 @@ async fn check_final(chain: &Chain, range: BlockRange) -> Result<()> {
     if chain.archive_next() >= range.end {
         return Ok(());
     }
+    chain.source.note_next(chain.archive_next());
+    if chain.has_core() {
+        return wait_for_core(chain).await;
+    }
     let heads = chain.source.heads().await?;
     let settled = ingest::settled(chain, &heads).map(|(settled, _)| settled);
     let newest = settled.or_else(|| chain.archive_next().checked_sub(1));
@@ -89,6 +101,25 @@ async fn check_final(chain: &Chain, range: BlockRange) -> Result<()> {
         newest.unwrap_or(0)
     );
     Ok(())
+}
+
+/// A core shows no more than a few ledgers ahead of what was taken, and the first one late: that it brings
+/// any is all that can be known before. One that never does is not waited for.
+async fn wait_for_core(chain: &Chain) -> Result<()> {
+    let began = Instant::now();
+    let mut hints = chain.source.hints();
+    loop {
+        hints.mark_unchanged();
+        match chain.source.heads().await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() != ErrorKind::Unavailable => return Err(error.into()),
+            Err(error) if began.elapsed() >= CORE_WAIT_MAX => {
+                return Err(Error::new(error).context("core brought no ledger"));
+            }
+            Err(error) => tracing::debug!(%error, "waiting for core"),
+        }
+        let _ = tokio::time::timeout(CORE_LOOK_EVERY, hints.changed()).await;
+    }
 }
 
 fn lacking_below_head(chain: &Chain, range: BlockRange) -> Vec<BlockRange> {

@@ -16,6 +16,7 @@ use crate::chain::Chain;
 use crate::exit::Exit;
 use crate::exporter;
 use crate::ingest;
+use crate::mending;
 use crate::operations::{self, Chains};
 use crate::projecting;
 use crate::remembered::Remembered;
@@ -214,7 +215,15 @@ async fn catch_up(chain: &Chain) -> Result<()> {
     loop {
         chain.acts.perform(chain).await;
         let done = match ingest::round(chain).await {
-            Ok(()) => upkeep::settle(chain).await,
+            // What the source shows is not where the chain stands.
+            Ok(()) if chain.source.is_catching_up() => {
+                tokio::time::sleep(chain.settings.poll).await;
+                continue;
+            }
+            Ok(()) => {
+                mending::mend_once(chain).await?;
+                upkeep::settle(chain).await
+            }
             failed => failed,
         };
         match done {

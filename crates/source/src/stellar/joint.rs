@@ -5,7 +5,7 @@
 //! has not, from that very ledger on, so that there is no gap; and the first ledger of core must name the
 //! last of the lake.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -28,6 +28,8 @@ pub struct LakeAndCore {
     lake_head: Mutex<Option<BlockRef>>,
     /// The ledger that comes next, by whoever takes them; 0 where nobody says.
     next: AtomicU64,
+    /// Whether core has not said yet what lies behind the lake.
+    core_is_late: AtomicBool,
 }
 
 impl LakeAndCore {
@@ -39,6 +41,7 @@ impl LakeAndCore {
             core,
             lake_head: Mutex::default(),
             next: AtomicU64::new(0),
+            core_is_late: AtomicBool::new(false),
         }
     }
 
@@ -67,6 +70,7 @@ impl LakeAndCore {
 
     /// What the lake and core say of the next ledger.
     async fn newest(&self, next: u64) -> Result<BlockRef> {
+        self.core_is_late.store(true, Ordering::Relaxed);
         let lake = self.look_at_lake().await;
         match lake {
             Ok(head) if next <= head.number => return Ok(head),
@@ -75,6 +79,8 @@ impl LakeAndCore {
             _ => {}
         }
         let newest = self.core.follow(next).await;
+        let late = !matches!(newest, Ok(Some(_)));
+        self.core_is_late.store(late, Ordering::Relaxed);
         match (newest, *self.known()) {
             (Ok(Some(head)), Some(lake)) if head.number < lake.number => Ok(lake),
             (Ok(Some(head)), _) => Ok(head),
@@ -159,6 +165,10 @@ impl Source for LakeAndCore {
 
     fn subscription(&self) -> Subscription {
         Subscription::Off
+    }
+
+    fn is_catching_up(&self) -> bool {
+        self.core_is_late.load(Ordering::Relaxed)
     }
 
     fn note_next(&self, number: u64) {

@@ -17,6 +17,8 @@ const BYTES_MAX: u64 = 10 << 20;
 /// Ledgers that were taken and are kept for a while, and their bytes.
 const TAKEN_MAX: usize = 64;
 const TAKEN_BYTES_MAX: u64 = 32 << 20;
+/// The first ledger may take so many times longer: core fetches the state of the network before.
+const BEGIN_FACTOR: u32 = 6;
 
 /// How it ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,7 +62,9 @@ struct Inner {
     end: Option<End>,
     /// Whether nobody wants any more.
     stopped: bool,
-    /// When something last came.
+    /// Whether any ledger came.
+    has_begun: bool,
+    /// When something last came, or made room for more.
     came_at: Instant,
 }
 
@@ -76,6 +80,7 @@ impl Buffer {
                 next: from,
                 end: None,
                 stopped: false,
+                has_begun: false,
                 came_at: Instant::now(),
             }),
             room: Condvar::new(),
@@ -97,6 +102,7 @@ impl Buffer {
         inner.next = fetched.block.clock.number + 1;
         inner.waiting_bytes += bytes;
         inner.ledgers.push_back((fetched, bytes));
+        inner.has_begun = true;
         inner.came_at = Instant::now();
         drop(inner);
         self.came.notify_waiters();
@@ -172,17 +178,24 @@ impl Buffer {
             let came = self.came.notified();
             let deadline = match self.try_take(range) {
                 Ok(taken) => return Some(taken),
-                Err(came_at) => came_at + patience,
+                Err(()) => self.inner().deadline(patience),
             };
             let in_time = tokio::time::timeout_at(deadline, came).await;
-            if in_time.is_err() && self.inner().came_at + patience <= Instant::now() {
+            if in_time.is_err() && self.inner().deadline(patience) <= Instant::now() {
                 return None;
             }
         }
     }
 
-    /// What is there now, or since when nothing came.
-    fn try_take(&self, range: BlockRange) -> Result<Result<Vec<Fetched>, End>, Instant> {
+    /// Whether all that came was taken, and nothing came since for so long.
+    pub(crate) fn is_silent(&self, patience: Duration) -> bool {
+        let inner = self.inner();
+        let waits = inner.ledgers.len() == inner.taken && inner.end.is_none();
+        waits && inner.deadline(patience) <= Instant::now()
+    }
+
+    /// What is there now, where something is.
+    fn try_take(&self, range: BlockRange) -> Result<Result<Vec<Fetched>, End>, ()> {
         let mut inner = self.inner();
         // Whoever asks for a ledger does not want those before it; that makes room.
         while inner.taken < inner.ledgers.len() && inner.first_waiting() < range.start {
@@ -193,7 +206,7 @@ impl Buffer {
             return match (&inner.end, inner.stopped) {
                 (Some(end), _) => Ok(Err(end.clone())),
                 (None, true) => Ok(Err(End::Failed("it was stopped".to_owned()))),
-                (None, false) => Err(inner.came_at),
+                (None, false) => Err(()),
             };
         };
         let wanted = (range.len() as usize).min(inner.ledgers.len() - from);
@@ -218,6 +231,15 @@ impl Inner {
         waiting >= LEDGERS_MAX || (waiting > 0 && self.waiting_bytes >= BYTES_MAX)
     }
 
+    /// When the next ledger must have come.
+    fn deadline(&self, patience: Duration) -> Instant {
+        let patience = match self.has_begun {
+            true => patience,
+            false => patience.saturating_mul(BEGIN_FACTOR),
+        };
+        self.came_at + patience
+    }
+
     fn first(&self) -> u64 {
         self.next - self.ledgers.len() as u64
     }
@@ -238,6 +260,8 @@ impl Inner {
         };
         self.taken += 1;
         self.taken_bytes += bytes;
+        // A core that waited for room is not one that is silent.
+        self.came_at = Instant::now();
         self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
         while self.taken > TAKEN_MAX || (self.taken > 1 && self.taken_bytes > TAKEN_BYTES_MAX) {
             let Some((_, bytes)) = self.ledgers.pop_front() else {
@@ -344,13 +368,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn patience_is_counted_from_the_last_that_came() {
         let buffer = buffer(5);
+        let began = Instant::now();
         let none = buffer.take(BlockRange::new(5, 6), PATIENCE).await;
-        assert!(none.is_none());
+        assert!(none.is_none() && buffer.is_silent(PATIENCE));
+        assert_eq!(began.elapsed().as_secs(), 6 * PATIENCE.as_secs());
         assert!(buffer.push(ledger(5), 1));
+        // Core waits as long as this one is not taken.
+        tokio::time::advance(PATIENCE * 2).await;
+        assert!(!buffer.is_silent(PATIENCE));
         assert_eq!(
             numbers(buffer.take(BlockRange::new(5, 6), PATIENCE).await),
             [5]
         );
+        assert!(!buffer.is_silent(PATIENCE), "there was no room until now");
+        tokio::time::advance(PATIENCE).await;
+        assert!(buffer.is_silent(PATIENCE));
         buffer.end(End::Failed("gone".to_owned()));
         let end = buffer.take(BlockRange::new(6, 7), PATIENCE).await;
         assert_eq!(end.unwrap().unwrap_err(), End::Failed("gone".to_owned()));

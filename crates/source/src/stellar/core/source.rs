@@ -32,9 +32,10 @@ const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Ledgers that are read and passed over before core is started anew from another one.
 const PASS_OVER: u64 = 50_000;
-/// Ledgers of one fetch while core follows the network, and of one catch-up.
+/// Ledgers of one fetch while core follows the network.
 const LIVE_LEDGERS: u64 = 20;
-const CATCHUP_LEDGERS: u64 = 4_096;
+/// Ledgers of one catch-up: all that are wanted, because each begins with the state of the network.
+const CATCHUP_LEDGERS: u64 = u32::MAX as u64;
 
 /// A core and how it is used.
 #[derive(Clone, Debug)]
@@ -129,6 +130,10 @@ impl CoreSource {
             None => Task::Live { from },
         };
         let buffer = self.ensure(&mut state, task)?;
+        if buffer.is_silent(self.patience) {
+            // Nobody waits for a ledger of a core that shows none.
+            return Err(self.silent(&mut state));
+        }
         let newest = buffer.newest();
         if newest.is_some() {
             state.newest = newest;
@@ -223,6 +228,12 @@ impl CoreSource {
         error
     }
 
+    fn silent(&self, state: &mut MutexGuard<'_, State>) -> Error {
+        let seconds = self.patience.as_secs();
+        let what = format!("no ledger came for {seconds} seconds or more");
+        self.failed(state, End::Failed(what))
+    }
+
     async fn some(&self, range: BlockRange) -> Result<Vec<Fetched>> {
         let from = self.ledger(range.start)?;
         let to = u32::try_from(range.end - 1).unwrap_or(u32::MAX);
@@ -239,11 +250,7 @@ impl CoreSource {
             }
             // Whoever was told first has noted it.
             Some(Err(end)) if state.is_of(&buffer) => Err(self.failed(&mut state, end)),
-            None if state.is_of(&buffer) => {
-                let seconds = self.patience.as_secs();
-                let what = format!("no ledger came for {seconds} seconds");
-                Err(self.failed(&mut state, End::Failed(what)))
-            }
+            None if state.is_of(&buffer) => Err(self.silent(&mut state)),
             Some(Err(_)) | None => {
                 let other = || self.standing.unavailable("it was started anew");
                 Err(state.last_error.clone().unwrap_or_else(other))
