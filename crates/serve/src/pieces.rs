@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use chronolith_archive::LogRecord;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::context::Room;
 use crate::encode::{LogWriter, base64, size_of_log};
 
 /// What is sent at a time.
@@ -79,6 +80,8 @@ pub(crate) struct BytesAnswer {
     pub(crate) text: Vec<u8>,
     /// Bytes of the parts as they are sent.
     size: usize,
+    /// Memory that is held while the answer is.
+    pub(crate) room: Room,
 }
 
 impl BytesAnswer {
@@ -87,6 +90,15 @@ impl BytesAnswer {
         let text = std::mem::take(&mut self.text);
         self.size += text.len() + base64_len(&bytes);
         self.parts.push((text, bytes));
+    }
+
+    /// Appends another one. The room is for whoever keeps the answer to widen.
+    pub(crate) fn append(&mut self, other: Self) {
+        for (text, bytes) in other.parts {
+            self.text.extend_from_slice(&text);
+            self.base64(bytes);
+        }
+        self.text.extend_from_slice(&other.text);
     }
 
     /// How many bytes it takes.
@@ -105,7 +117,7 @@ fn base64_len(bytes: &[u8]) -> usize {
 pub(crate) struct Pieces {
     pieces: VecDeque<Piece>,
     bytes: usize,
-    held: Vec<OwnedSemaphorePermit>,
+    held: Vec<Room>,
 }
 
 enum Piece {
@@ -124,8 +136,8 @@ struct Logs {
 
 impl Pieces {
     /// Memory that is held until all is sent.
-    pub(crate) fn hold(&mut self, held: Option<OwnedSemaphorePermit>) {
-        self.held.extend(held);
+    pub(crate) fn hold(&mut self, held: Room) {
+        self.held.push(held);
     }
 
     pub(crate) fn text(&mut self, text: &[u8]) {
