@@ -93,7 +93,7 @@ impl Reply {
             Ok(answer) => {
                 out.text(b",\"result\":");
                 match answer {
-                    Answer::Json(json) => out.text(&json),
+                    Answer::Json(json) => out.own_text(json),
                     Answer::Logs(logs) => out.logs(logs),
                     Answer::Bytes(bytes) => out.bytes(bytes),
                 }
