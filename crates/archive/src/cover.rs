@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{BlockRange, Dataset, DatasetSet};
+use chronolith_model::{BlockRange, Dataset};
 
 use crate::catalog::{PackEntry, SegmentEntry};
 
 /// Datasets that a segment says are kept, and that packs hold.
-const PACKED: [Dataset; 3] = [Dataset::Headers, Dataset::Transactions, Dataset::Payload];
+pub(crate) const PACKED: [Dataset; 3] = [Dataset::Headers, Dataset::Transactions, Dataset::Payload];
 
 /// The blocks of all these ranges, in order and put together where they touch.
 pub(crate) fn union(ranges: impl Iterator<Item = BlockRange>) -> Vec<BlockRange> {
@@ -50,19 +50,6 @@ pub(crate) fn minus(wanted: &[BlockRange], held: &[BlockRange]) -> Vec<BlockRang
     open
 }
 
-/// Blocks of these, in order and without overlap, of which packs do not hold all of these datasets
-/// that belong into packs.
-pub(crate) fn bare<'a>(
-    wanted: &[BlockRange],
-    datasets: DatasetSet,
-    packs: impl Iterator<Item = &'a Arc<PackEntry>> + Clone,
-) -> Vec<BlockRange> {
-    let packed = PACKED.into_iter();
-    let open = packed.filter(|&dataset| datasets.contains(dataset));
-    let open = open.flat_map(|dataset| minus(wanted, &holding(packs.clone(), dataset)));
-    union(open)
-}
-
 /// Blocks whose segments say that something is kept which no pack holds.
 pub(crate) fn without_packs<'a>(
     segments: &[&Arc<SegmentEntry>],
@@ -81,7 +68,7 @@ pub(crate) fn without_packs<'a>(
 }
 
 /// The blocks of which packs hold a dataset.
-fn holding<'a>(
+pub(crate) fn holding<'a>(
     packs: impl Iterator<Item = &'a Arc<PackEntry>>,
     dataset: Dataset,
 ) -> Vec<BlockRange> {

@@ -7,7 +7,7 @@ use chronolith_store::Version;
 
 use super::run_set::RunSet;
 use crate::catalog::{Catalog, PackEntry, SegmentEntry, order};
-use crate::cover::{bare, minus, union};
+use crate::cover::{PACKED, holding, minus, union};
 use crate::error::{Error, Result};
 use crate::state::State;
 
@@ -25,6 +25,8 @@ pub(crate) struct Snapshot {
     widest: u64,
     /// What [`Self::clock_runs`] gives, once it was asked for.
     clock_runs: OnceLock<Vec<ClockRun>>,
+    /// The blocks of which packs hold each dataset that lies in packs, once it was asked for.
+    packed: [OnceLock<Vec<BlockRange>>; PACKED.len()],
     /// The first merged segment whose hashes no run holds.
     without_hashes: Option<BlockRange>,
     /// The first segment that does not list all transactions of its blocks, or is the above.
@@ -84,6 +86,7 @@ impl Snapshot {
             version,
             clock_runs: OnceLock::new(),
             runs: RunSet::new(&catalog.runs),
+            packed: Default::default(),
             without_hashes,
             without_tx_hashes: without_hashes.or(partial.map(|entry| entry.facts.range)),
             widest: segments
@@ -167,7 +170,7 @@ impl Snapshot {
     }
 
     /// Packs, sealed and not.
-    pub(crate) fn packs(&self) -> impl Iterator<Item = &Arc<PackEntry>> + Clone {
+    pub(crate) fn packs(&self) -> impl Iterator<Item = &Arc<PackEntry>> {
         self.catalog.packs.iter().chain(&self.state.batch_packs)
     }
 
@@ -230,6 +233,18 @@ impl Snapshot {
         self.with_packs(covered, datasets)
     }
 
+    /// Blocks of these, in order and without overlap, of which packs do not hold all of these datasets
+    /// that belong into packs.
+    fn bare(&self, wanted: &[BlockRange], datasets: DatasetSet) -> Vec<BlockRange> {
+        let open = PACKED.into_iter().zip(&self.packed);
+        let open = open.filter(|(dataset, _)| datasets.contains(*dataset));
+        let open = open.flat_map(|(dataset, held)| {
+            let held = held.get_or_init(|| holding(self.packs(), dataset));
+            minus(wanted, held)
+        });
+        union(open)
+    }
+
     /// What remains of intervals without the blocks whose payload is in no pack.
     fn with_packs(
         &self,
@@ -237,7 +252,7 @@ impl Snapshot {
         datasets: DatasetSet,
     ) -> Vec<(BlockRange, Verification)> {
         let ranges: Vec<BlockRange> = covered.iter().map(|(range, _)| *range).collect();
-        let bare = bare(&ranges, datasets, self.packs());
+        let bare = self.bare(&ranges, datasets);
         if bare.is_empty() {
             return covered;
         }
@@ -300,7 +315,7 @@ impl Snapshot {
             .filter(|entry| keeps(entry, datasets, scope));
         let held = union(holding.map(|entry| entry.facts.range));
         let lacking = minus(&[range], &held);
-        let bare = bare(&[range], datasets, self.packs());
+        let bare = self.bare(&[range], datasets);
         union(lacking.into_iter().chain(bare))
     }
 

@@ -65,12 +65,18 @@ pub(super) async fn version(view: &View<'_>) -> Result<Answer, RpcError> {
 }
 
 pub(super) async fn status(view: &View<'_>) -> Result<Answer, RpcError> {
-    let ranges = match &view.archive {
-        Some(archive) => archive.ranges().await,
-        None => Vec::new(),
+    let mut mode = &*of(view)?.mode;
+    // Whoever follows the chain knows ranges that are wanted and not begun, too.
+    let ranges = match (view.chain.live.ranges(), &view.archive) {
+        (Some(live), _) => {
+            mode = live.mode;
+            live.ranges
+        }
+        (None, Some(archive)) => archive.ranges().await,
+        (None, None) => Vec::new(),
     };
     Ok(Answer::json(&json!({
-        "mode": of(view)?.mode,
+        "mode": mode,
         "last_ledger": view.head().map(|head| head.number),
         "ranges": ranges.iter().map(range).collect::<Vec<_>>(),
     })))
