@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{Block, BlockRange, BlockRef, Hash32};
+use chronolith_model::{Block, BlockRange, BlockRef, Hash32, Tx};
 
 /// A block of the tail with what is needed to find things in it.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Entry {
             .take_while(|&&(other, _)| other == key);
         same.filter_map(|&(_, place)| self.block.txs.get(place as usize))
             .find(|tx| tx.hash == *hash)
-            .map(|tx| tx.index)
+            .map(Tx::position)
     }
 }
 
@@ -130,7 +130,7 @@ impl TailSnapshot {
             .map(Slot::block)
     }
 
-    /// The block that holds a transaction, and the transaction's index in it. Newest blocks are
+    /// The block that holds a transaction, and the transaction's position in it, by any of its hashes. Newest blocks are
     /// looked at first: they are asked for most.
     #[must_use]
     pub fn find_tx(&self, hash: &Hash32) -> Option<(&Arc<Block>, u32)> {

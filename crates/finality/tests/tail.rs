@@ -34,8 +34,13 @@ fn with_txs(number: u64) -> Block {
         index: 3 * index,
         hash: hash(7, 100 * number + u64::from(index)),
     };
+    let alias = Tx {
+        index: tx(1).index | Tx::ALIAS,
+        ..tx(2)
+    };
     Block {
-        txs: vec![tx(0), tx(1)],
+        // The last is another hash of the second.
+        txs: vec![tx(0), tx(1), alias],
         ..block(clock(number, 0, 0))
     }
 }
@@ -137,7 +142,7 @@ fn the_budget_counts_everything_a_block_holds() {
         &|block| block.payload.bodies = Some(vec![Bytes::from(vec![0; 300]); 2]),
         600,
     );
-    check(&|block| block.txs = with_txs(6).txs, 2 * 36);
+    check(&|block| block.txs = with_txs(6).txs, 3 * 36);
     let parts = LogParts {
         data: &[0; 700],
         ..LogParts::default()
@@ -213,7 +218,7 @@ fn snapshots_find_blocks_and_transactions() {
         assert_eq!(found.clock.number, number);
         for tx in with_txs(number).txs {
             let (block, index) = snapshot.find_tx(&tx.hash).unwrap();
-            assert_eq!((block.clock.number, index), (number, tx.index));
+            assert_eq!((block.clock.number, index), (number, tx.position()));
         }
     }
     for missing in [hash(9, 1), Hash32::ZERO, hash(7, 699)] {

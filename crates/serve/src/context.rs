@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody as _};
 use axum::http::StatusCode;
+use chronolith_archive::Error as ArchiveError;
 use chronolith_model::{BlockRange, LogFilter};
 use futures::StreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -35,7 +36,7 @@ pub struct Limits {
     pub alternatives: Option<usize>,
     /// How long a call may take, and how long a body may.
     pub timeout: Duration,
-    /// Log queries that run at the same time; others wait.
+    /// Log queries and pages of ledgers that are made at the same time; others wait.
     pub queries_at_once: usize,
     /// Bytes of logs that wait to be read by whoever asked; queries wait beyond it.
     pub unread_bytes: usize,
@@ -96,6 +97,16 @@ pub(crate) struct ReadBody {
     pub(crate) bytes: Bytes,
     _large: Option<OwnedSemaphorePermit>,
 }
+
+/// The right to take memory and threads for an answer; clones are the same turn.
+#[derive(Clone, Debug)]
+pub(crate) struct Turn {
+    _running: Arc<OwnedSemaphorePermit>,
+}
+
+/// Memory of an answer that grows while it is made, and then waits to be read.
+#[derive(Debug, Default)]
+pub(crate) struct Room(Option<OwnedSemaphorePermit>);
 
 /// How long a query may wait for others, and for memory that slow readers hold.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -176,15 +187,47 @@ impl Context {
         filter: &LogFilter,
     ) -> Result<(Page, Option<OwnedSemaphorePermit>), Fault> {
         let page = {
-            let running = tokio::time::timeout(QUEUE_TIMEOUT, self.queries.acquire()).await;
-            let Ok(Ok(_running)) = running else {
-                return Err(Fault::Busy);
-            };
+            let _turn = self.turn().await?;
             view.logs(range, filter, self.limits.answers).await?
         };
         let bytes = page.logs.iter().map(|one| one.log.byte_len()).sum();
         let held = self.hold(bytes).await?;
         Ok((page, held))
+    }
+
+    /// Waits until few enough others are at work.
+    pub(crate) async fn turn(&self) -> Result<Turn, Fault> {
+        let turn = self.queries.clone().acquire_owned();
+        match tokio::time::timeout(QUEUE_TIMEOUT, turn).await {
+            Ok(Ok(turn)) => Ok(Turn {
+                _running: Arc::new(turn),
+            }),
+            _ => Err(Fault::Busy),
+        }
+    }
+
+    /// Makes room for so many bytes in all, also for more than there ever are.
+    pub(crate) async fn widen(&self, room: &mut Room, bytes: usize) -> Result<(), Fault> {
+        let most = self.limits.unread_bytes / UNIT;
+        let more = (bytes / UNIT).min(most).saturating_sub(room.units());
+        room.add(self.hold(more * UNIT).await?);
+        Ok(())
+    }
+
+    /// Makes room for so many bytes in all, where there is some right now: whoever has a part of an answer
+    /// can hand it on instead of waiting.
+    pub(crate) fn try_widen(&self, room: &mut Room, bytes: usize) -> bool {
+        let more = (bytes / UNIT).saturating_sub(room.units());
+        let Ok(more) = u32::try_from(more) else {
+            return false;
+        };
+        if more == 0 {
+            return true;
+        }
+        let held = self.unread.clone().try_acquire_many_owned(more).ok();
+        let is_there = held.is_some();
+        room.add(held);
+        is_there
     }
 
     /// Memory for an answer that waits to be read. Whoever waits for it may hold some already, so nobody
@@ -200,6 +243,38 @@ impl Context {
             Ok(Ok(held)) => Ok(Some(held)),
             _ => Err(Fault::Busy),
         }
+    }
+}
+
+impl Room {
+    fn units(&self) -> usize {
+        self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
+    }
+
+    fn add(&mut self, more: Option<OwnedSemaphorePermit>) {
+        match (&mut self.0, more) {
+            (Some(held), Some(more)) => held.merge(more),
+            (held @ None, more) => *held = more,
+            (Some(_), None) => {}
+        }
+    }
+}
+
+impl Turn {
+    /// Does what keeps a thread busy where nobody else waits for that thread. The turn lasts until it is
+    /// done, also where nobody wants the result any more: so there is never more of it than turns.
+    pub(crate) async fn aside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Fault> {
+        let turn = self.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(turn);
+            done
+        });
+        let failed = |error: tokio::task::JoinError| ArchiveError::Internal(error.to_string());
+        Ok(done.await.map_err(failed)?)
     }
 }
 
@@ -226,6 +301,7 @@ async fn collect(body: Body, most: usize) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt as _;
 
     fn context() -> Context {
         let limits = Limits {
@@ -235,6 +311,39 @@ mod tests {
             ..Limits::default()
         };
         Context::new(Served::new(Vec::new()), limits, Arc::new(|| 0))
+    }
+
+    /// An answer takes what there is and no more; the first piece of one that is too large alone is made.
+    #[tokio::test(start_paused = true)]
+    async fn answers_grow_as_long_as_there_is_room() {
+        let limits = Limits {
+            unread_bytes: 100 << 10,
+            queries_at_once: 1,
+            ..Limits::default()
+        };
+        let context = Context::new(Served::new(Vec::new()), limits, Arc::new(|| 0));
+        let (mut one, mut other) = (Room::default(), Room::default());
+        context.widen(&mut one, 60 << 10).await.unwrap();
+        assert!(context.try_widen(&mut one, 70 << 10));
+        assert!(context.try_widen(&mut one, 10 << 10), "it has more");
+        assert!(context.try_widen(&mut other, 30 << 10));
+        assert!(!context.try_widen(&mut other, 31 << 10));
+        assert_eq!((one.units(), other.units()), (70, 30));
+        assert!(context.widen(&mut other, 40 << 10).await.is_err());
+        drop(one);
+        context.widen(&mut other, 500 << 10).await.unwrap();
+        assert_eq!(other.units(), 100);
+        assert!(!context.try_widen(&mut other, 501 << 10));
+
+        let turn = context.turn().await.unwrap();
+        assert!(context.turn().await.is_err());
+        // Work outlives whoever asked for it, and keeps the turn.
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        assert!(turn.aside(move || ended.recv()).now_or_never().is_none());
+        drop(turn);
+        assert_eq!(context.queries.available_permits(), 0);
+        drop(end);
+        assert!(context.turn().await.is_ok());
     }
 
     fn body(kib: usize) -> Body {

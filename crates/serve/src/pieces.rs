@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use chronolith_archive::LogRecord;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::context::Room;
 use crate::encode::{LogWriter, base64, size_of_log};
 
 /// What is sent at a time.
@@ -79,6 +80,8 @@ pub(crate) struct BytesAnswer {
     pub(crate) text: Vec<u8>,
     /// Bytes of the parts as they are sent.
     size: usize,
+    /// Memory that is held while the answer is.
+    pub(crate) room: Room,
 }
 
 impl BytesAnswer {
@@ -87,6 +90,15 @@ impl BytesAnswer {
         let text = std::mem::take(&mut self.text);
         self.size += text.len() + base64_len(&bytes);
         self.parts.push((text, bytes));
+    }
+
+    /// Appends another one. The room is for whoever keeps the answer to widen.
+    pub(crate) fn append(&mut self, other: Self) {
+        for (text, bytes) in other.parts {
+            self.text.extend_from_slice(&text);
+            self.base64(bytes);
+        }
+        self.text.extend_from_slice(&other.text);
     }
 
     /// How many bytes it takes.
@@ -105,11 +117,13 @@ fn base64_len(bytes: &[u8]) -> usize {
 pub(crate) struct Pieces {
     pieces: VecDeque<Piece>,
     bytes: usize,
-    held: Vec<OwnedSemaphorePermit>,
+    held: Vec<Room>,
 }
 
 enum Piece {
     Text(Vec<u8>),
+    /// Long text, which is sent from where it lies.
+    Long(Bytes),
     Logs(Box<Logs>),
     Base64(Bytes),
 }
@@ -124,8 +138,8 @@ struct Logs {
 
 impl Pieces {
     /// Memory that is held until all is sent.
-    pub(crate) fn hold(&mut self, held: Option<OwnedSemaphorePermit>) {
-        self.held.extend(held);
+    pub(crate) fn hold(&mut self, held: Room) {
+        self.held.push(held);
     }
 
     pub(crate) fn text(&mut self, text: &[u8]) {
@@ -138,6 +152,16 @@ impl Pieces {
                 self.pieces.push_back(Piece::Text(first));
             }
         }
+    }
+
+    /// Text that nobody else needs. A long one is neither copied nor sent at once: it would take its memory
+    /// twice, and only once of that is counted.
+    pub(crate) fn own_text(&mut self, text: Vec<u8>) {
+        if text.len() < CHUNK_BYTES {
+            return self.text(&text);
+        }
+        self.bytes += text.len();
+        self.pieces.push_back(Piece::Long(text.into()));
     }
 
     pub(crate) fn logs(&mut self, answer: LogsAnswer) {
@@ -163,11 +187,11 @@ impl Pieces {
 
     pub(crate) fn bytes(&mut self, answer: BytesAnswer) {
         for (text, bytes) in answer.parts {
-            self.text(&text);
+            self.own_text(text);
             self.bytes += base64_len(&bytes);
             self.pieces.push_back(Piece::Base64(bytes));
         }
-        self.text(&answer.text);
+        self.own_text(answer.text);
     }
 
     /// The next bytes to send: so many, or all that are left.
@@ -179,6 +203,13 @@ impl Pieces {
                 Some(Piece::Text(text)) => {
                     out.append(text);
                     self.pieces.pop_front();
+                }
+                Some(Piece::Long(rest)) => {
+                    let room = (least - out.len()).min(rest.len());
+                    out.extend_from_slice(&rest.split_to(room));
+                    if rest.is_empty() {
+                        self.pieces.pop_front();
+                    }
                 }
                 Some(Piece::Base64(rest)) => {
                     // Three bytes are four signs: only the end may be cut elsewhere.
@@ -236,5 +267,27 @@ impl IntoResponse for Pieces {
             }
         };
         ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_is_sent_in_chunks_and_whole() {
+        let long = |bytes: usize| -> Vec<u8> { (b'a'..=b'w').cycle().take(bytes).collect() };
+        for bytes in [0, 5, CHUNK_BYTES - 1, CHUNK_BYTES, 5 * CHUNK_BYTES + 3] {
+            let mut pieces = Pieces::default();
+            pieces.text(b"<");
+            pieces.own_text(long(bytes));
+            pieces.text(b">");
+            assert_eq!(pieces.bytes, bytes + 2);
+            let chunks: Vec<Bytes> =
+                std::iter::from_fn(|| pieces.next_chunk(CHUNK_BYTES)).collect();
+            let longest = chunks.iter().map(Bytes::len).max();
+            assert!(longest <= Some(CHUNK_BYTES + 1), "{bytes}: {longest:?}");
+            assert!(chunks.concat() == [b"<", &long(bytes)[..], b">"].concat());
+        }
     }
 }

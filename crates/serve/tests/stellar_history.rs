@@ -344,6 +344,93 @@ async fn large_pages_are_cut_and_nothing_is_lost() {
     assert!(counts.iter().all(|&count| count <= 1), "{counts:?}");
 }
 
+/// What is made of an answer is counted while it grows: a page that meets the end of memory ends there, and
+/// nothing is lost.
+#[tokio::test]
+async fn pages_take_no_more_memory_than_there_is() {
+    let world = world();
+    let largest = world.made.iter().map(|made| made.raw.len() * 4 / 3).max();
+    let limits = Limits {
+        unread_bytes: largest.unwrap() * 2,
+        ..Limits::default()
+    };
+    let rpc = Rpc::new(&world.network, world.blocks(), 4, limits).await;
+    for (method, list) in [
+        ("getLedgers", "ledgers"),
+        ("getTransactions", "transactions"),
+    ] {
+        let (found, counts) = pages(&rpc, method, list, (2, 200)).await;
+        let all = match list {
+            "ledgers" => LEDGERS as usize,
+            _ => world.made.iter().map(|made| made.txs.len()).sum(),
+        };
+        assert_eq!(found.len(), all, "{method}");
+        assert!(counts.len() > 5, "{method}: {counts:?}");
+        let page = json!({ "startLedger": 2, "pagination": { "limit": 200 } });
+        let size = rpc.result(method, page).await.to_string().len();
+        assert!(size <= limits.unread_bytes, "{method}: {size}");
+    }
+}
+
+/// Whoever wants a page waits for a turn; what is small does not.
+#[tokio::test(start_paused = true)]
+async fn pages_wait_for_their_turn() {
+    let world = world();
+    let limits = Limits {
+        queries_at_once: 0,
+        ..Limits::default()
+    };
+    let rpc = Rpc::new(&world.network, world.blocks(), 4, limits).await;
+    let hash = hex(&world
+        .made
+        .iter()
+        .find_map(|made| made.txs.first())
+        .unwrap()
+        .hash);
+    for (method, params) in [
+        ("getLatestLedger", json!({})),
+        ("getLedgers", json!({ "startLedger": 2 })),
+        ("getTransactions", json!({ "startLedger": 2 })),
+        ("getEvents", json!({ "startLedger": 2 })),
+        (
+            "getTransaction",
+            json!({ "hash": hash, "xdrFormat": "json" }),
+        ),
+    ] {
+        let (code, message) = rpc.refused(method, params).await;
+        assert_eq!(code, -32_005, "{method}: {message}");
+    }
+    rpc.result("getTransaction", json!({ "hash": hash })).await;
+    rpc.result("getHealth", json!({})).await;
+}
+
+/// A page that has no time left ends, and its cursor is further than where it began.
+#[tokio::test]
+async fn pages_without_time_follow_each_other_to_the_end() {
+    let world = world();
+    let limits = Limits {
+        timeout: std::time::Duration::ZERO,
+        ..Limits::default()
+    };
+    let rpc = Rpc::new(&world.network, world.blocks(), 4, limits).await;
+    let (mut found, mut pages) = (Vec::new(), 0);
+    let mut asked = json!({ "startLedger": 2, "pagination": { "limit": 200 } });
+    loop {
+        let mut page = rpc.result("getTransactions", asked.clone()).await;
+        let cursor = page["cursor"].take();
+        if cursor == asked["pagination"]["cursor"] {
+            break;
+        }
+        pages += 1;
+        let txs = page["transactions"].as_array().unwrap().iter();
+        found.extend(txs.map(|tx| tx["txHash"].as_str().unwrap().to_owned()));
+        asked = json!({ "pagination": { "limit": 200, "cursor": cursor } });
+    }
+    let made = world.made.iter().flat_map(|made| &made.txs);
+    assert!(found.into_iter().eq(made.map(|tx| hex(&tx.hash))));
+    assert!(pages > 20, "{pages}");
+}
+
 #[tokio::test]
 async fn the_node_says_which_network_it_is_and_how_it_does() {
     let world = world();

@@ -38,14 +38,16 @@ getTransaction {"hash":"HASH","xdrFormat":"xml"} => -32602 'xdrFormat'
 getLedgers {} => -32600 start ledger (0) must be between the oldest ledger: 2 and the latest ledger: 41
 getLedgers {"startLedger":42} => -32600 start ledger (42) must be between
 getLedgers {"startLedger":1} => -32600 pruned history unavailable
-getLedgers {"startLedger":5,"pagination":{"cursor":"7"}} => -32600 startLedger (5) and cursor (7) cannot both be set
-getLedgers {"startLedger":5,"pagination":{"limit":201}} => -32600 limit must not exceed 200
+getLedgers {"startLedger":5,"pagination":{"cursor":"7"}} => -32602 startLedger (5) and cursor (7) cannot both be set
+getLedgers {"startLedger":5,"pagination":{"limit":201}} => -32602 limit must not exceed 200
 getLedgers {"startLedger":5,"pagination":{"limit":-1}} => -32602 invalid value
-getLedgers {"startLedger":5,"xdrFormat":"xml"} => -32600 'xdrFormat'
+getLedgers {"startLedger":5,"xdrFormat":"xml"} => -32602 'xdrFormat'
 getLedgers {"pagination":{"cursor":"x"}} => -32602 cursor ('x') must be between
-getLedgers {"pagination":{"cursor":"99"}} => -32602 cursor ('99') must be between
+getLedgers {"pagination":{"cursor":"0"}} => -32600 cursor ('0') must be between
+getLedgers {"pagination":{"cursor":"99"}} => -32600 cursor ('99') must be between
 getTransactions {"startLedger":42} => -32600 start ledger (42) must be between
-getTransactions {"startLedger":5,"pagination":{"limit":201}} => -32600 limit must not exceed 200
+getTransactions {"startLedger":5,"pagination":{"limit":201}} => -32602 limit must not exceed 200
+getTransactions {"startLedger":5,"xdrFormat":"xml"} => -32602 'xdrFormat'
 getTransactions {"pagination":{"cursor":"-1"}} => -32602 cursor ('-1')
 getTransactions {"pagination":{"cursor":"9223372036854775808"}} => -32602 cursor (
 getTransactions {"pagination":{"cursor":"4294967297"}} => -32600 pruned history unavailable
@@ -132,11 +134,11 @@ async fn history_that_is_lacking_is_an_error() {
     }
     // Two islands: a page ends where the first one does, and the next one says why.
     let settings = small_settings(&world.network);
-    let archive = archived(&settings, &blocks[20..]).await;
+    let archive = archived(&settings, &blocks[33..]).await;
     let mut island = archive
-        .fill(chronolith_model::BlockRange::new(2, 12))
+        .fill(chronolith_model::BlockRange::new(2, 30))
         .unwrap();
-    for block in &blocks[..10] {
+    for block in &blocks[..28] {
         island
             .push(
                 vec![block.clone()],
@@ -152,21 +154,26 @@ async fn history_that_is_lacking_is_an_error() {
     for (method, list) in [
         ("getLedgers", "ledgers"),
         ("getTransactions", "transactions"),
+        ("getEvents", "events"),
     ] {
-        let asked = json!({ "startLedger": 9, "pagination": { "limit": 200 } });
+        let asked = json!({ "startLedger": 25, "pagination": { "limit": 200 } });
         let page = rpc.result(method, asked).await;
         let last = page[list].as_array().unwrap().last().unwrap();
         let number = last.get("ledger").or(last.get("sequence")).unwrap();
-        assert_eq!(page["oldestLedger"], 22);
-        assert!(number.as_u64() <= Some(11), "{method}");
-        let asked = json!({ "startLedger": 12 });
+        assert_eq!(page["oldestLedger"], 35);
+        assert!(number.as_u64() <= Some(29), "{method}");
+        let asked = json!({ "pagination": { "cursor": page["cursor"] } });
+        let (code, message) = rpc.refused(method, asked).await;
+        assert_eq!(code, -32_600, "{method}: {message}");
+        // The last one before the gap, whatever is in it.
+        rpc.result(method, json!({ "startLedger": 29 })).await;
+        let asked = json!({ "startLedger": 30 });
         let (code, _) = rpc.refused(method, asked).await;
         assert_eq!(code, -32_600);
     }
-    let (code, _) = rpc.refused("getEvents", json!({ "startLedger": 9 })).await;
-    assert_eq!(code, -32_600);
-    rpc.result("getEvents", json!({ "startLedger": 9, "endLedger": 12 }))
-        .await;
+    let cut = rpc.result("getEvents", json!({ "startLedger": 25 })).await;
+    let asked = json!({ "startLedger": 25, "endLedger": 30 });
+    assert_eq!(cut, rpc.result("getEvents", asked).await);
 }
 
 #[tokio::test]
@@ -289,6 +296,30 @@ async fn chains_go_by_name_and_methods_have_their_place() {
     let replies: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(replies[0]["result"]["passphrase"], Network::PUBNET);
     assert!(replies[1]["result"]["version"].is_string());
+}
+
+/// A second hash of a transaction is no second transaction, out of the archive and out of the tail.
+#[tokio::test]
+async fn other_hashes_of_transactions_are_not_counted() {
+    let world = world();
+    let blocks = world.blocks();
+    let (final_ones, rest) = blocks.split_at(30);
+    let archive = archived(&small_settings(&world.network), final_ones).await;
+    let mut tail = Tail::new(usize::MAX, Some(final_ones[29].clock.block_ref()));
+    rest.iter()
+        .for_each(|block| tail.push(block.clone()).unwrap());
+    let chain = served("simulated", &world.network, archive, tail.snapshot());
+    let rpc = Rpc::of(vec![as_evm(5, &chain)], Limits::default(), 0);
+    let (mut aliases, method) = ([0, 0], "eth_getBlockTransactionCountByNumber");
+    for (at, (made, block)) in world.made.iter().zip(&blocks).enumerate() {
+        let params = [format!("0x{:x}", made.sequence)];
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let (_, text) = rpc.send("/5", body.to_string()).await;
+        let reply: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(reply["result"], format!("0x{:x}", made.txs.len()), "{text}");
+        aliases[usize::from(at >= 30)] += block.txs.len() - made.txs.len();
+    }
+    assert!(aliases[0] > 0 && aliases[1] > 0, "{aliases:?}");
 }
 
 /// Blocks by time are ledgers by the times at which they closed.

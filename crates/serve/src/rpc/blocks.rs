@@ -95,9 +95,7 @@ pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<
     };
     let listed = txs(view, number).await?;
     let bodies = bodies(view, number).await?;
-    let at = listed
-        .iter()
-        .position(|tx| tx.index == index && tx.hash == hash);
+    let at = listed.iter().position(|tx| tx.index == index);
     let body = at.and_then(|at| bodies.get(at));
     let lost = || ArchiveError::Internal(format!("transaction {hash} has no body"));
     Ok(Answer::Json(body.ok_or_else(lost)?.to_vec()))
@@ -110,14 +108,16 @@ fn keeps(view: &View<'_>, dataset: Dataset) -> Result<(), Fault> {
     }
 }
 
-/// All transactions of a block, in order.
+/// All transactions of a block, in order, each under its own hash alone.
 async fn txs(view: &View<'_>, number: u64) -> Result<Vec<Tx>, RpcError> {
     keeps(view, Dataset::TxHashes)?;
-    match view.place(number)? {
-        Some(Place::Tail(block)) => Ok(block.txs.clone()),
-        Some(Place::Archive(archive)) => Ok(archive.transactions(number).await?),
-        None => Err(RpcError::unknown_block()),
-    }
+    let mut txs = match view.place(number)? {
+        Some(Place::Tail(block)) => block.txs.clone(),
+        Some(Place::Archive(archive)) => archive.transactions(number).await?,
+        None => return Err(RpcError::unknown_block()),
+    };
+    txs.retain(|tx| !tx.is_alias());
+    Ok(txs)
 }
 
 async fn bodies(view: &View<'_>, number: u64) -> Result<Vec<bytes::Bytes>, RpcError> {

@@ -1,10 +1,9 @@
 //! Answers to calls.
 
 use serde_json::value::RawValue;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::error::RpcError;
-use crate::context::Context;
+use crate::context::{Context, Room};
 use crate::encode;
 use crate::pieces::{BytesAnswer, LogsAnswer, Pieces};
 
@@ -46,7 +45,7 @@ pub(crate) struct Reply {
     id: Box<str>,
     outcome: Result<Answer, RpcError>,
     /// Memory that is held while the answer is.
-    held: Option<OwnedSemaphorePermit>,
+    held: Room,
 }
 
 impl Reply {
@@ -54,17 +53,21 @@ impl Reply {
         Self {
             id: id.get().into(),
             outcome,
-            held: None,
+            held: Room::default(),
         }
     }
 
-    /// Counts the memory of a large answer until it was read. Logs are counted where they are found.
+    /// Counts the memory of a large answer until it was read. Logs are counted where they are found, and
+    /// pages while they grow.
     pub(crate) async fn held_by(mut self, context: &Context) -> Self {
-        if let Ok(answer @ (Answer::Json(_) | Answer::Bytes(_))) = &self.outcome {
-            match context.hold(answer.size()).await {
-                Ok(held) => self.held = held,
-                Err(fault) => self.outcome = Err(fault.into()),
-            }
+        let bytes = self.size();
+        match &mut self.outcome {
+            Ok(Answer::Json(_)) => {}
+            Ok(Answer::Bytes(answer)) => self.held = std::mem::take(&mut answer.room),
+            Ok(Answer::Logs(_)) | Err(_) => return self,
+        }
+        if let Err(fault) = context.widen(&mut self.held, bytes).await {
+            self.outcome = Err(fault.into());
         }
         self
     }
@@ -74,7 +77,7 @@ impl Reply {
         Self {
             id: "null".into(),
             outcome: Err(error),
-            held: None,
+            held: Room::default(),
         }
     }
 
@@ -90,7 +93,7 @@ impl Reply {
             Ok(answer) => {
                 out.text(b",\"result\":");
                 match answer {
-                    Answer::Json(json) => out.text(&json),
+                    Answer::Json(json) => out.own_text(json),
                     Answer::Logs(logs) => out.logs(logs),
                     Answer::Bytes(bytes) => out.bytes(bytes),
                 }

@@ -7,13 +7,15 @@ use chronolith_model::BlockRange;
 use chronolith_stellar::EventId;
 use stellar_strkey::Contract;
 use stellar_xdr::ScVal;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::bounds::{Bounds, Times};
 use super::filter::{Filters, kind_name};
-use super::scan::{Event, Scan, is_too_large, smaller};
+use super::scan::{Event, Scan, before_gap, is_too_large, smaller};
 use super::wire::{AskedEvents, Format};
-use super::{unreadable, xdr};
+use super::{END_BYTES, unreadable, xdr};
 use crate::context::Context;
+use crate::pieces::BytesAnswer;
 use crate::rest::chains::utc;
 use crate::rpc::error::INVALID_REQUEST;
 use crate::rpc::{Answer, RpcError};
@@ -25,6 +27,17 @@ const LEDGERS_MAX: u64 = 10_000;
 /// touches is rarely whole, and never everything.
 const PAGE_MORE: usize = 32;
 const PAGE_MAX: usize = 4_096;
+/// Events that are written before others have the thread.
+const AT_ONCE: usize = 32;
+
+/// What a page is made of.
+struct Found {
+    events: Vec<Event>,
+    /// The ledger up to which there are no others.
+    through: u64,
+    /// Memory of the events.
+    _held: Vec<OwnedSemaphorePermit>,
+}
 
 /// A call that makes sense.
 struct Wanted {
@@ -67,6 +80,9 @@ impl Wanted {
                 format!("startLedger must be within the ledger range: {oldest} - {latest}");
             return Err(RpcError::new(INVALID_REQUEST, message));
         }
+        // Behind all of a ledger the next one is looked at: where that is lacking, the call must say so.
+        let is_whole = behind.is_some_and(|behind| behind >= EventId::last_of(behind.place.ledger));
+        let start = start + u64::from(is_whole);
         let mut end = start.saturating_add(LEDGERS_MAX).min(bounds.latest + 1);
         if to != 0 {
             end = end.min(to.into());
@@ -80,12 +96,8 @@ impl Wanted {
         })
     }
 
-    /// The events of the page, and the ledger up to which there are no others.
-    async fn find(
-        &self,
-        context: &Context,
-        view: &View<'_>,
-    ) -> Result<(Vec<Event>, u64), RpcError> {
+    /// The events of the page. It ends before ledgers that are lacking; one that begins with them is refused.
+    async fn find(&self, context: &Context, view: &View<'_>) -> Result<Found, RpcError> {
         let (began, patience) = (Instant::now(), context.limits.timeout / 2);
         let page = (self.limit * 2 + PAGE_MORE).min(PAGE_MAX);
         let mut range = self.range;
@@ -101,12 +113,17 @@ impl Wanted {
                 Ok(found) => events.extend(found),
                 Err(fault) if is_too_large(&fault) && has_some => break,
                 Err(fault) => {
-                    range = smaller(&fault, range).ok_or(fault)?;
+                    let less = smaller(&fault, range).or_else(|| before_gap(&fault, range));
+                    range = less.ok_or(fault)?;
                     (scan, events) = (begin(range), Vec::new());
                 }
             }
         }
-        Ok((events, scan.through()))
+        Ok(Found {
+            events,
+            through: scan.through(),
+            _held: scan.into_held(),
+        })
     }
 }
 
@@ -117,36 +134,43 @@ pub(super) async fn page(
 ) -> Result<Answer, RpcError> {
     let bounds = Bounds::of(view).await?;
     let wanted = Wanted::read(&asked, &bounds)?;
-    let (mut events, through) = wanted.find(context, view).await?;
-    let mut is_full = events.len() >= wanted.limit;
-    events.truncate(wanted.limit);
-    let mut out = b"{\"events\":[".to_vec();
-    let mut last = None;
-    for event in &events {
+    let found = wanted.find(context, view).await?;
+    let mut is_full = found.events.len() >= wanted.limit;
+    let mut out = BytesAnswer::default();
+    out.text.extend_from_slice(b"{\"events\":[");
+    let (mut last, mut one) = (None, Vec::new());
+    for (at, event) in found.events.iter().take(wanted.limit).enumerate() {
         let number = event.record.block.number;
-        if last.is_some() {
-            // One event is always answered.
-            if out.len() + event.record.log.byte_len() * 2 > context.limits.answer_bytes {
-                is_full = true;
-                break;
-            }
-            out.push(b',');
+        one.clear();
+        write_event(&mut one, event, wanted.format).map_err(|why| unreadable(number, why))?;
+        let size = out.size() + one.len() + END_BYTES;
+        // One event is always answered.
+        if last.is_none() {
+            context.widen(&mut out.room, size).await?;
+        } else if size > context.limits.answer_bytes || !context.try_widen(&mut out.room, size) {
+            is_full = true;
+            break;
+        } else {
+            out.text.push(b',');
         }
-        write_event(&mut out, event, wanted.format).map_err(|why| unreadable(number, why))?;
+        out.text.extend_from_slice(&one);
         last = Some(event.id);
+        if at % AT_ONCE == AT_ONCE - 1 {
+            tokio::task::yield_now().await;
+        }
     }
-    let end = u32::try_from(through.saturating_sub(1)).unwrap_or(u32::MAX);
+    let end = u32::try_from(found.through.saturating_sub(1)).unwrap_or(u32::MAX);
     let end = Some(EventId::last_of(end)).max(wanted.behind);
     let cursor = last.filter(|_| is_full).or(end);
-    out.extend_from_slice(b"],\"cursor\":\"");
+    out.text.extend_from_slice(b"],\"cursor\":\"");
     let _ = write!(
-        out,
+        out.text,
         "{}\"",
         cursor.map_or(String::new(), |id| id.to_string())
     );
-    bounds.write(&mut out, Times::Text);
-    out.push(b'}');
-    Ok(Answer::Json(out))
+    bounds.write(&mut out.text, Times::Text);
+    out.text.push(b'}');
+    Ok(Answer::Bytes(out))
 }
 
 fn write_event(out: &mut Vec<u8>, event: &Event, format: Format) -> Result<(), String> {

@@ -10,11 +10,11 @@ use stellar_xdr::{LedgerCloseMeta, LedgerHeader, LedgerHeaderHistoryEntry};
 
 use super::bounds::{Bounds, Times};
 use super::wire::{AskedLatest, AskedPage, Format, From};
-use super::{unreadable, xdr};
-use crate::context::Context;
+use super::{END_BYTES, unreadable, xdr};
+use crate::context::{Context, Turn};
 use crate::fault::Fault;
 use crate::pieces::BytesAnswer;
-use crate::rpc::error::PRUNED;
+use crate::rpc::error::{INVALID_REQUEST, PRUNED};
 use crate::rpc::{Answer, RpcError};
 use crate::view::{Place, View};
 
@@ -91,12 +91,42 @@ fn bare(header: &Bytes) -> Bytes {
     header.slice(32.min(end)..end)
 }
 
-pub(super) async fn latest(view: &View<'_>, asked: AskedLatest) -> Result<Answer, RpcError> {
+pub(super) async fn latest(
+    context: &Context,
+    view: &View<'_>,
+    asked: AskedLatest,
+) -> Result<Answer, RpcError> {
     let format = asked.xdr_format.known().map_err(RpcError::params)?;
+    let turn = context.turn().await?;
     let number = view.known_head()?.number;
     let kept = Kept::read(view, number).await?;
     let kept = kept.ok_or_else(|| unreadable(number, "it is the newest, and is not there"))?;
-    let mut out = BytesAnswer::default();
+    let out = written(&turn, kept, (format, write_latest)).await?;
+    Ok(Answer::Bytes(out))
+}
+
+/// How a ledger becomes a part of an answer.
+type Writer = fn(&mut BytesAnswer, Kept, Format) -> Result<(), String>;
+
+/// A ledger as it is asked for. To take one apart keeps a thread busy: that is done aside.
+async fn written(
+    turn: &Turn,
+    kept: Kept,
+    (format, writer): (Format, Writer),
+) -> Result<BytesAnswer, RpcError> {
+    let number = kept.clock.number;
+    let write = move || {
+        let mut out = BytesAnswer::default();
+        writer(&mut out, kept, format).map(|()| out)
+    };
+    let written = match format {
+        Format::Base64 => write(),
+        Format::Json => turn.aside(write).await?,
+    };
+    written.map_err(|why| unreadable(number, why))
+}
+
+fn write_latest(out: &mut BytesAnswer, kept: Kept, format: Format) -> Result<(), String> {
     let Kept { clock, header, raw } = kept;
     // Writing to memory does not fail.
     let _ = write!(
@@ -108,11 +138,10 @@ pub(super) async fn latest(view: &View<'_>, asked: AskedLatest) -> Result<Answer
         clock.timestamp,
     );
     xdr::name(&mut out.text, "header", format);
-    let wrong = |why| unreadable(number, why);
-    xdr::value::<LedgerHeader>(&mut out.text, &bare(&header), format).map_err(wrong)?;
-    write_meta(&mut out, raw, format).map_err(wrong)?;
+    xdr::value::<LedgerHeader>(&mut out.text, &bare(&header), format)?;
+    write_meta(out, raw, format)?;
     out.text.push(b'}');
-    Ok(Answer::Bytes(out))
+    Ok(())
 }
 
 fn write_meta(out: &mut BytesAnswer, raw: Bytes, format: Format) -> Result<(), String> {
@@ -145,7 +174,8 @@ fn write_ledger(out: &mut BytesAnswer, kept: Kept, format: Format) -> Result<(),
     Ok(())
 }
 
-/// A page ends early where the next ledger would make it too large; one ledger is always answered.
+/// A page ends early where the next ledger would make it too large, or where there is no memory for it right
+/// now; one ledger is always answered.
 pub(super) async fn page(
     context: &Context,
     view: &View<'_>,
@@ -157,6 +187,7 @@ pub(super) async fn page(
         From::Ledger(start) => start,
         From::Cursor(cursor) => behind(&cursor, &bounds)?,
     };
+    let turn = context.turn().await?;
     let mut out = BytesAnswer::default();
     out.text.extend_from_slice(b"{\"ledgers\":[");
     let mut last = start - 1;
@@ -168,17 +199,18 @@ pub(super) async fn page(
             Err(error) if error.code == PRUNED && last >= start => break,
             Err(error) => return Err(error),
         };
-        let size = kept.raw.len().div_ceil(3) * 4;
-        let is_full = out.size() + size > context.limits.answer_bytes;
-        if last >= start && is_full {
+        let ledger = written(&turn, kept, (format, write_ledger)).await?;
+        let size = out.size() + ledger.size() + END_BYTES;
+        if last < start {
+            context.widen(&mut out.room, size).await?;
+        } else if size > context.limits.answer_bytes || !context.try_widen(&mut out.room, size) {
             break;
-        }
-        if last >= start {
+        } else {
             out.text.push(b',');
         }
-        write_ledger(&mut out, kept, format).map_err(|why| unreadable(number, why))?;
+        out.append(ledger);
         last = number;
-        // To take a ledger apart takes a while, and others wait for this thread.
+        // What is read from memory never waits by itself, and others wait for this thread.
         tokio::task::yield_now().await;
     }
     out.text.push(b']');
@@ -191,10 +223,14 @@ pub(super) async fn page(
 fn behind(cursor: &str, bounds: &Bounds) -> Result<u64, RpcError> {
     let last: Option<u32> = cursor.parse().ok();
     let next = last.map(|last| u64::from(last) + 1);
-    // Behind the newest there is nothing yet: that is an empty page, and no mistake.
-    let next = next.filter(|&next| next > 1 && next <= bounds.latest + 1);
-    next.ok_or_else(|| {
+    let refusal = || {
         let shown: String = cursor.chars().take(40).collect();
-        RpcError::params(bounds.refusal(&format!("cursor ('{shown}')")))
-    })
+        bounds.refusal(&format!("cursor ('{shown}')"))
+    };
+    match next {
+        None => Err(RpcError::params(refusal())),
+        // Behind the newest there is nothing yet: that is an empty page, and no mistake.
+        Some(next) if next > 1 && next <= bounds.latest + 1 => Ok(next),
+        Some(_) => Err(RpcError::new(INVALID_REQUEST, refusal())),
+    }
 }

@@ -70,9 +70,9 @@ async fn dispatch(
     match &*request.method {
         "getHealth" => about::health(context, view).await,
         "getNetwork" => about::network(view).await,
-        "getLatestLedger" => ledgers::latest(view, wire::read(params)?).await,
+        "getLatestLedger" => ledgers::latest(context, view, wire::read(params)?).await,
         "getLedgers" => ledgers::page(context, view, wire::read(params)?).await,
-        "getTransaction" => transactions::one(view, wire::read(params)?).await,
+        "getTransaction" => transactions::one(context, view, wire::read(params)?).await,
         "getTransactions" => transactions::page(context, view, wire::read(params)?).await,
         "getEvents" => events::page(context, view, wire::read(params)?).await,
         "getVersionInfo" => about::version(view).await,
@@ -94,6 +94,9 @@ fn in_stellar_words(error: RpcError) -> RpcError {
     };
     RpcError { code, ..error }
 }
+
+/// Room for what stands behind the items of a page.
+const END_BYTES: usize = 1 << 10;
 
 /// What is kept of a ledger does not fit together: nobody who asks can mend it.
 fn broken(ledger: u64, why: impl std::fmt::Display) -> Fault {

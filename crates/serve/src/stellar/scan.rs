@@ -76,6 +76,11 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// The memory of what was handed on.
+    pub(super) fn into_held(self) -> Vec<OwnedSemaphorePermit> {
+        self.held
+    }
+
     /// The first ledger that is not whole yet; the end of the range where all are.
     pub(super) fn through(&self) -> u64 {
         let through = self.sources.iter().map(|source| source.through);
@@ -143,6 +148,15 @@ impl Source {
 /// Whether an answer did not come in its limits. With fewer ledgers to look through it may.
 pub(super) fn is_too_large(fault: &Fault) -> bool {
     matches!(fault, Fault::Archive(ArchiveError::TooLarge { .. }))
+}
+
+/// The ledgers before the first that is lacking, where there are any.
+pub(super) fn before_gap(fault: &Fault, range: BlockRange) -> Option<BlockRange> {
+    let Fault::Archive(ArchiveError::NotCovered { missing, .. }) = fault else {
+        return None;
+    };
+    let less = BlockRange::new(range.start, missing.start.max(range.start));
+    Some(less).filter(|less| !less.is_empty() && less.len() < range.len())
 }
 
 /// Fewer ledgers, where there are several: those that fit, or half of them.

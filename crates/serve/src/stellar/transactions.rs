@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::ops::Range;
+use std::time::Instant;
 
 use bytes::Bytes;
 use chronolith_archive::TxPlace;
@@ -14,9 +15,10 @@ use stellar_xdr::{
 
 use super::bounds::{Bounds, Times};
 use super::wire::{AskedPage, AskedTransaction, Format, From};
-use super::{unreadable, xdr};
-use crate::context::Context;
+use super::{END_BYTES, unreadable, xdr};
+use crate::context::{Context, Turn};
 use crate::fault::Fault;
+use crate::pieces::BytesAnswer;
 use crate::rpc::error::PRUNED;
 use crate::rpc::{Answer, RpcError};
 use crate::view::{Place, View};
@@ -26,7 +28,11 @@ const LEDGERS_MAX: u64 = 10_000;
 /// Bodies that are read at a time.
 const BODIES_AT_ONCE: u32 = 64;
 
-pub(super) async fn one(view: &View<'_>, asked: AskedTransaction) -> Result<Answer, RpcError> {
+pub(super) async fn one(
+    context: &Context,
+    view: &View<'_>,
+    asked: AskedTransaction,
+) -> Result<Answer, RpcError> {
     let format = asked.xdr_format.known().map_err(RpcError::params)?;
     let hash = read_hash(&asked.hash)?;
     let bounds = Bounds::of(view).await?;
@@ -35,16 +41,44 @@ pub(super) async fn one(view: &View<'_>, asked: AskedTransaction) -> Result<Answ
         return Ok(not_found(&hash, &bounds));
     };
     let body = body(view, clock.number, position).await?;
-    let wrong = |why| unreadable(clock.number, why);
-    let parts = TxParts::read(&body).map_err(|fault| wrong(fault.to_string()))?;
-    // Everything is there twice at the most: events stand in the meta too.
-    let mut out = Vec::with_capacity(body.len() * 8 / 3 + 1_024);
-    out.push(b'{');
-    write_parts(&mut out, (&clock, position), &parts, format).map_err(wrong)?;
-    let _ = write!(out, ",\"createdAt\":\"{}\"", clock.timestamp);
-    bounds.write(&mut out, Times::Text);
-    out.push(b'}');
-    Ok(Answer::Json(out))
+    let mut out = BytesAnswer::default();
+    context.widen(&mut out.room, size_of(&body)).await?;
+    let place = (clock, position);
+    out.text = match format {
+        // One of them does not wait for pages.
+        Format::Base64 => written(None, place, (body, format)).await?,
+        Format::Json => written(Some(&context.turn().await?), place, (body, format)).await?,
+    };
+    let _ = write!(out.text, ",\"createdAt\":\"{}\"", clock.timestamp);
+    bounds.write(&mut out.text, Times::Text);
+    out.text.push(b'}');
+    Ok(Answer::Bytes(out))
+}
+
+/// About what a transaction takes in an answer: everything is there twice at the most, for events stand in
+/// the meta too.
+fn size_of(body: &Bytes) -> usize {
+    body.len() / 3 * 8 + END_BYTES
+}
+
+/// A transaction as it is asked for, open at its end. To take one apart keeps a thread busy: where there is a
+/// turn for that, it is done aside.
+async fn written(
+    turn: Option<&Turn>,
+    (clock, position): (BlockClock, u32),
+    (body, format): (Bytes, Format),
+) -> Result<Vec<u8>, RpcError> {
+    let write = move || {
+        let parts = TxParts::read(&body).map_err(|fault| fault.to_string())?;
+        let mut out = Vec::with_capacity(size_of(&body));
+        out.push(b'{');
+        write_parts(&mut out, (&clock, position), &parts, format).map(|()| out)
+    };
+    let written = match turn {
+        Some(turn) => turn.aside(write).await?,
+        None => write(),
+    };
+    written.map_err(|why| unreadable(clock.number, why))
 }
 
 fn read_hash(text: &str) -> Result<Hash32, RpcError> {
@@ -84,10 +118,7 @@ async fn find(view: &View<'_>, hash: &Hash32) -> Result<Option<(BlockClock, u32)
         }
         (None, None) => None,
     };
-    Ok(found.map(|(clock, index)| {
-        let tx = Tx { index, hash: *hash };
-        (clock, tx.position())
-    }))
+    Ok(found)
 }
 
 /// The body of one transaction.
@@ -182,17 +213,19 @@ fn write_parts(
 
 /// A page on its way.
 struct Page<'a> {
+    context: &'a Context,
     view: &'a View<'a>,
-    out: Vec<u8>,
+    turn: Turn,
+    out: BytesAnswer,
     left: u32,
     /// The last transaction that was looked at: position 0 stands before the first.
     last: (u64, u32),
     format: Format,
-    bytes_max: usize,
 }
 
-/// A page ends early where it grows too large, where too many ledgers were looked at, and before ledgers
-/// that are lacking. Its cursor says how far it is whole.
+/// A page ends early where it grows too large or there is no memory for more right now, where too many ledgers
+/// were looked at or half of the time has passed, and before ledgers that are lacking. Its cursor says how far
+/// it is whole.
 pub(super) async fn page(
     context: &Context,
     view: &View<'_>,
@@ -200,25 +233,35 @@ pub(super) async fn page(
 ) -> Result<Answer, RpcError> {
     let bounds = Bounds::of(view).await?;
     let (from, limit, format) = asked.checked(&bounds)?;
-    let last = match from {
-        From::Ledger(start) => (start, 0),
-        From::Cursor(cursor) => read_cursor(&cursor)?,
+    let (first, is_cursor) = match from {
+        From::Ledger(start) => ((start, 0), false),
+        From::Cursor(cursor) => (read_cursor(&cursor)?, true),
     };
     let mut page = Page {
+        context,
         view,
-        out: b"{\"transactions\":[".to_vec(),
+        turn: context.turn().await?,
+        out: BytesAnswer::default(),
         left: u32::try_from(limit).unwrap_or(u32::MAX),
-        last,
+        last: first,
         format,
-        bytes_max: context.limits.answer_bytes,
     };
-    let start = last.0;
+    page.out.text.extend_from_slice(b"{\"transactions\":[");
+    let (began, patience) = (Instant::now(), context.limits.timeout / 2);
+    let start = first.0;
     for number in start..start.saturating_add(LEDGERS_MAX).min(bounds.latest + 1) {
+        // Whoever asks goes on from where this page ends: that must not be where it began.
+        let has_moved = page.last != first;
+        if has_moved && began.elapsed() > patience {
+            break;
+        }
         match page.take_ledger(number).await {
             Ok(true) => {}
             Ok(false) => break,
-            // The next page begins with what is lacking, and says so.
-            Err(error) if error.code == PRUNED && number > start => break,
+            // The next page begins before what is lacking, gets no further, and says so.
+            Err(error) if error.code == PRUNED && number > start && (has_moved || !is_cursor) => {
+                break;
+            }
             Err(error) => return Err(error),
         }
     }
@@ -229,10 +272,10 @@ pub(super) async fn page(
         operation: 1,
     };
     let mut out = page.out;
-    out.push(b']');
-    bounds.write(&mut out, Times::Timestamp);
-    let _ = write!(out, ",\"cursor\":\"{}\"}}", cursor.number());
-    Ok(Answer::Json(out))
+    out.text.push(b']');
+    bounds.write(&mut out.text, Times::Timestamp);
+    let _ = write!(out.text, ",\"cursor\":\"{}\"}}", cursor.number());
+    Ok(Answer::Bytes(out))
 }
 
 /// The ledger and the transaction that a cursor names.
@@ -272,7 +315,7 @@ impl Page<'_> {
                 return Err(unreadable(number, "transactions without a body"));
             }
             for body in found {
-                if !self.take_body(&clock, at, &body)? {
+                if !self.take_body(clock, at, body).await? {
                     return Ok(false);
                 }
                 at += 1;
@@ -288,17 +331,25 @@ impl Page<'_> {
     }
 
     /// Appends a transaction; returns false where there is no room for it.
-    fn take_body(&mut self, clock: &BlockClock, at: u32, body: &Bytes) -> Result<bool, RpcError> {
-        let is_first = self.out.last() == Some(&b'[');
-        if !is_first && self.out.len() + body.len() * 2 > self.bytes_max {
+    async fn take_body(
+        &mut self,
+        clock: BlockClock,
+        at: u32,
+        body: Bytes,
+    ) -> Result<bool, RpcError> {
+        let (context, out) = (self.context, &mut self.out);
+        let turn = (self.format == Format::Json).then_some(&self.turn);
+        let tx = written(turn, (clock, at), (body, self.format)).await?;
+        let size = out.size() + tx.len() + END_BYTES;
+        if out.text.last() == Some(&b'[') {
+            context.widen(&mut out.room, size).await?;
+        } else if size > context.limits.answer_bytes || !context.try_widen(&mut out.room, size) {
             return Ok(false);
+        } else {
+            out.text.push(b',');
         }
-        let wrong = |why: String| unreadable(clock.number, why);
-        let parts = TxParts::read(body).map_err(|fault| wrong(fault.to_string()))?;
-        self.out
-            .extend_from_slice(if is_first { b"{" } else { b",{" });
-        write_parts(&mut self.out, (clock, at), &parts, self.format).map_err(wrong)?;
-        let _ = write!(self.out, ",\"createdAt\":{}}}", clock.timestamp);
+        out.text.extend_from_slice(&tx);
+        let _ = write!(out.text, ",\"createdAt\":{}}}", clock.timestamp);
         self.left -= 1;
         Ok(true)
     }

@@ -28,7 +28,7 @@ pub(super) enum Format {
     Json,
 }
 
-/// As it was asked for. What is wrong is told by each method in its own way.
+/// As it was asked for.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub(super) struct AskedFormat(Option<String>);
@@ -96,7 +96,6 @@ const PAGE_ITEMS_MAX: u32 = 200;
 impl AskedPage {
     /// Begin, length and format of the page.
     pub(super) fn checked(&self, bounds: &Bounds) -> Result<(From, usize, Format), RpcError> {
-        let refused = |message: String| RpcError::new(INVALID_REQUEST, message);
         let start = self.start_ledger.unwrap_or(0);
         let cursor = self
             .pagination
@@ -107,17 +106,19 @@ impl AskedPage {
                 let shown: String = cursor.chars().take(40).collect();
                 let message =
                     format!("startLedger ({start}) and cursor ({shown}) cannot both be set");
-                return Err(refused(message));
+                return Err(RpcError::params(message));
             }
             Some(cursor) => From::Cursor(cursor.to_owned()),
             None if start == 0 || u64::from(start) > bounds.latest => {
-                return Err(refused(bounds.refusal(&format!("start ledger ({start})"))));
+                let message = bounds.refusal(&format!("start ledger ({start})"));
+                return Err(RpcError::new(INVALID_REQUEST, message));
             }
             None => From::Ledger(start.into()),
         };
         let limit = limit_of(self.pagination.as_ref(), PAGE_ITEMS, PAGE_ITEMS_MAX);
-        let format = self.xdr_format.known();
-        Ok((from, limit.map_err(refused)?, format.map_err(refused)?))
+        let limit = limit.map_err(RpcError::params)?;
+        let format = self.xdr_format.known().map_err(RpcError::params)?;
+        Ok((from, limit, format))
     }
 }
 
