@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use chronolith_archive::{RangeReport, RangeState};
-use chronolith_model::{BlockRange, BlockRef, DatasetSet, Scope};
+use chronolith_model::{BlockRange, BlockRef, DatasetSet};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Semaphore;
 
@@ -179,12 +179,7 @@ pub(crate) fn lacking(chain: &Chain) -> BTreeMap<u64, Vec<BlockRange>> {
     let next = chain.archive_next();
     let gaps = match chain.end_block() {
         Some(end) => chain.lacking_below(next.min(end.saturating_add(1))),
-        None => {
-            let start = chain.settings.start_block;
-            let wanted = BlockRange::new(start, next.max(start));
-            let (clock, all) = (DatasetSet::CLOCK, Scope::All);
-            chain.archive.lacking(wanted, clock, &all)
-        }
+        None => chain.holes_below(next),
     };
     let geometry = chain.archive.geometry();
     let mut by_range: BTreeMap<u64, Vec<BlockRange>> = BTreeMap::new();

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use chronolith_archive::{Archive, Place, Settings as ArchiveSettings};
 use chronolith_finality::{Rule, Settings as WindowSettings, Tail, TailSnapshot, Tracker};
-use chronolith_model::{BlockRange, BlockRef, ChainId, Hash32, Verification};
+use chronolith_model::{BlockRange, BlockRef, ChainId, DatasetSet, Hash32, Verification};
 use chronolith_projection::Database;
 use chronolith_source::evm::{EvmSettings, EvmSource};
 use chronolith_source::portal::PortalSource;
@@ -288,6 +288,24 @@ impl Chain {
         );
         self.archive
             .lacking(wanted, settings.datasets, &settings.scope)
+    }
+
+    /// Blocks between the first that is wanted and one that is not of which nothing is archived, whatever
+    /// is kept of the others.
+    pub(crate) fn holes_below(&self, end: u64) -> Vec<BlockRange> {
+        let mut holes = Vec::new();
+        let mut at = self.settings.start_block;
+        for (covered, _) in self.archive.coverage(DatasetSet::CLOCK, None) {
+            let until = covered.start.min(end);
+            if at < until {
+                holes.push(BlockRange::new(at, until));
+            }
+            at = at.max(covered.end);
+        }
+        if at < end {
+            holes.push(BlockRange::new(at, end));
+        }
+        holes
     }
 
     /// The blocks above the archive as they are now.

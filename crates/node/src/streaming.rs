@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, bail};
 use chronolith_archive::{Geometry, RangeReport, RangeState};
-use chronolith_model::{BlockRange, DatasetSet, ErrorKind, Scope};
+use chronolith_model::{BlockRange, ErrorKind};
 
 use crate::chain::Chain;
 use crate::ingest;
@@ -40,10 +40,7 @@ pub(crate) async fn check(chain: &Chain) -> Result<()> {
              --start-ledger {start} --end-ledger {end}"
         );
     };
-    let wanted = BlockRange::new(start, head.saturating_add(1));
-    let lacking = chain
-        .archive
-        .lacking(wanted, DatasetSet::CLOCK, &Scope::All);
+    let lacking = chain.holes_below(head.saturating_add(1));
     let found = Found {
         geometry: ranges.geometry,
         start,

@@ -118,4 +118,9 @@ async fn a_narrow_scope_is_covered_too() {
     let verified = bench.json(&["verify", "--json", "--against-source"]);
     assert_eq!(verified["level"], covered[0]["level"], "{verified}");
     assert!(verified["logs"].as_u64().unwrap() > 0, "{verified}");
+    // No block is a hole because some of its logs are not kept.
+    bench.change(KEPT, &format!(r#""mode": "streaming", {KEPT}"#));
+    node.mine(10);
+    bench.say(&["run", "--until-caught-up"]);
+    assert_eq!(bench.head(), Some(125));
 }
