@@ -309,8 +309,8 @@ async fn keys_are_printed_in_the_order_of_the_requirement() {
 #[tokio::test(flavor = "multi_thread")]
 async fn scenario_2_a_crash_during_backfill() {
     let node = EvmNode::new(EvmSpec::tiny(73), 200);
-    let (_server, bench) = bench(&node, &backfill(0, 119), 40).await;
-    // One block at a time, so that there is time to come between.
+    // One block at a time from a slow node, so that there is time to come between.
+    let (_server, bench) = bench(&node, &backfill(0, 119), 500).await;
     bench.change(
         r#""ranges""#,
         r#""backfill": { "initialRange": 1, "minRange": 1, "maxRange": 1 }, "ranges""#,
@@ -465,7 +465,8 @@ async fn scenario_5_a_gap_is_told_and_mended() {
     let running = bench.start();
     node.mine(1);
     wait_keys(&bench, "the next block", |keys| {
-        keys.get("global:last_processed_ledger") == Some(&json!(120))
+        let processed = keys.get("global:last_processed_ledger");
+        processed.and_then(Value::as_u64) >= Some(120)
     });
     running.stop();
     // More than a whole range passed meanwhile.
