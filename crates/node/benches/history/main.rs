@@ -146,7 +146,7 @@ fn size(dir: &Path, lake: &Lake, verdict: &mut Verdict) -> Result<()> {
     let bytes = |names: &[String]| -> Result<u64> {
         let lens = names
             .iter()
-            .map(|name| Ok(home.join(name).metadata()?.len()));
+            .map(|name| Ok(home.join("blobs").join(name).metadata()?.len()));
         lens.sum()
     };
     let (mut packs, mut others) = (0, 0);
