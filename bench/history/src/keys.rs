@@ -7,7 +7,7 @@ pub(crate) const BLOCKS: u64 = 10_000_000;
 const SAMPLES: u64 = 2_000_000;
 
 /// A number mixed so that every bit depends on every other; no two numbers give the same.
-fn mix(mut value: u64) -> u64 {
+pub(crate) fn mix(mut value: u64) -> u64 {
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)

@@ -18,7 +18,7 @@ use chronolith_archive::bench::{Index, Run, Runs};
 use chronolith_model::BlockRange;
 use chronolith_store::{BlobStore, FileBlobs};
 use keys::{BLOCKS, Keys};
-use report::{Report, latency, peak_bytes, reset_peak};
+use report::{Report, latency, memory_latency, peak_bytes, reset_peak};
 
 const INPUTS: u64 = 16;
 const SEED: u64 = 7;
@@ -128,6 +128,11 @@ fn look_up(keys: &Keys, runs: &Runs, index: &Index, report: &mut Report) -> Resu
     report.ours("miss, p50 ns", miss, |miss| miss <= 500.0, "<= 500");
     report.ours("wrong answers", wrong as f64, |wrong| wrong == 0.0, "0");
     anyhow::ensure!(cold == 0, "{cold} lookups were not answered from memory");
+    println!(
+        "memory alone: one read at random of {} MB, {:.0} ns",
+        index.bytes() / 1_000_000,
+        memory_latency(index.bytes())
+    );
     let share = candidates as f64 / keys.samples() as f64;
     let expected = keys.len() as f64 / (1_u64 << 40) as f64;
     println!("of absent keys, {share:.7} lead to a block in vain (expected {expected:.7})");

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use crate::keys::mix;
+
 /// Lookups between two looks at the clock.
 const BATCH: usize = 64;
 
@@ -18,6 +20,19 @@ pub(crate) fn latency(sample: impl Iterator<Item = u64>, mut look: impl FnMut(u6
         .collect();
     batches.sort_by(f64::total_cmp);
     batches.get(batches.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Nanoseconds of one read at random of so many bytes, each place known only when the read before is
+/// there: no lookup that waits for memory takes less.
+pub(crate) fn memory_latency(bytes: u64) -> f64 {
+    let words = bytes / 8;
+    let memory: Vec<u64> = (0..words).map(|at| mix(at) % words).collect();
+    let mut at = 0;
+    latency(0..1 << 20, |step| {
+        let word = memory.get(at).copied().unwrap_or_default();
+        // Else the walk falls into a circle that the processor's caches hold.
+        at = ((word ^ mix(step)) % words) as usize;
+    })
 }
 
 /// Forgets the most memory that was ever taken.

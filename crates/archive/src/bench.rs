@@ -48,6 +48,14 @@ pub struct Index {
     runs: Vec<Run>,
 }
 
+impl Index {
+    /// Bytes of its runs.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.runs.iter().map(Run::bytes).sum()
+    }
+}
+
 impl Runs {
     /// On a store.
     #[must_use]
