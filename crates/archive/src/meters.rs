@@ -17,6 +17,7 @@
 //! | `chronolith_archive_orphan_segment_bytes`, `…_orphan_state_records`, `…_stale_batch_keys` | garbage |
 //! | `chronolith_archive_garbage_removed_total` | objects collected |
 //! | `chronolith_archive_cache_hits_total`, `…_cache_misses_total` | parts found in memory, and not |
+//! | `chronolith_archive_damaged_objects` | objects that maintenance could not read |
 //! | `chronolith_archive_head_block` | the newest archived block |
 
 use chronolith_model::ChainId;
@@ -43,6 +44,7 @@ pub(crate) struct Meters {
     pub(crate) garbage_removed: Counter,
     pub(crate) cache_hits: Counter,
     pub(crate) cache_misses: Counter,
+    pub(crate) damaged: Gauge,
     pub(crate) head_block: Gauge,
 }
 
@@ -75,6 +77,7 @@ impl Meters {
             garbage_removed: counted("chronolith_archive_garbage_removed_total"),
             cache_hits: counted("chronolith_archive_cache_hits_total"),
             cache_misses: counted("chronolith_archive_cache_misses_total"),
+            damaged: gauged("chronolith_archive_damaged_objects"),
             head_block: gauged("chronolith_archive_head_block"),
         }
     }

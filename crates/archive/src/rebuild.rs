@@ -5,7 +5,7 @@
 //! What does not hang together with the anchor is listed, not guessed at.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -351,8 +351,31 @@ fn worth(found: &Found) -> (bool, u32, Option<Verification>, u64) {
     )
 }
 
-/// The segments that lead from the anchor backwards; of several that fit, the best.
+/// How far down each segment leads, through those that end where it begins.
+fn reaches(found: &[Found]) -> HashMap<&str, u64> {
+    let mut by_end: Vec<&Found> = found.iter().collect();
+    by_end.sort_by_key(|found| found.entry.facts.range.end);
+    // The lowest block that a segment with this end leads to.
+    let mut lowest: HashMap<(u64, Hash32), u64> = HashMap::new();
+    let mut reaches = HashMap::new();
+    for found in by_end {
+        let facts = &found.entry.facts;
+        let below = lowest.get(&(facts.range.start, facts.parent_hash));
+        let reach = below.copied().unwrap_or(facts.range.start);
+        let end = lowest
+            .entry((facts.range.end, facts.last_hash))
+            .or_insert(reach);
+        *end = reach.min(*end);
+        reaches.insert(found.entry.object.name.as_str(), reach);
+    }
+    reaches
+}
+
+/// The segments that lead from the anchor backwards. Of several that fit, one that leads furthest: what
+/// is left out is collected once an operator has looked. Of those, the best.
 fn follow(found: &[Found], anchor: BlockRef) -> Vec<&Found> {
+    let reaches = reaches(found);
+    let reach = |found: &Found| reaches.get(found.entry.object.name.as_str()).copied();
     let mut chain = Vec::new();
     let (mut end, mut hash) = (anchor.number + 1, anchor.hash);
     loop {
@@ -360,7 +383,7 @@ fn follow(found: &[Found], anchor: BlockRef) -> Vec<&Found> {
             let facts = &found.entry.facts;
             facts.range.end == end && facts.last_hash == hash
         });
-        let Some(next) = fits.max_by_key(|found| worth(found)) else {
+        let Some(next) = fits.max_by_key(|found| (Reverse(reach(found)), worth(found))) else {
             break;
         };
         chain.push(next);

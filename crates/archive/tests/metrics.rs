@@ -141,6 +141,22 @@ async fn lose_swaps() {
     }
 }
 
+/// A segment that is gone is met by the next merge.
+async fn lose_a_segment() {
+    let (chain, stores) = (tiny_chain(53), Stores::memory());
+    let archive = stores.writer(&tiny_settings()).await;
+    let blocks = chain.blocks(BlockRange::new(0, 300)).collect();
+    let provenance = Provenance::default();
+    archive
+        .ingest_finalized_blocks(blocks, &provenance)
+        .await
+        .unwrap();
+    let sealed = stores.blobs.list("seg/", None, 1).await.unwrap();
+    stores.blobs.delete(&sealed[0].name).await.unwrap();
+    let archive = stores.writer(&tiny_settings()).await;
+    while archive.maintain_at(1).await.unwrap_or(false) {}
+}
+
 #[test]
 fn every_metric_exists_and_moves() {
     let touched = Touched::default();
@@ -152,6 +168,7 @@ fn every_metric_exists_and_moves() {
         runtime.block_on(async {
             use_everything().await;
             lose_swaps().await;
+            lose_a_segment().await;
         })
     });
     let names = touched.0.lock().unwrap().clone();
@@ -174,6 +191,7 @@ fn every_metric_exists_and_moves() {
         "orphan_state_records",
         "stale_batch_keys",
         "garbage_removed_total",
+        "damaged_objects",
         "cache_hits_total",
         "cache_misses_total",
         "head_block",

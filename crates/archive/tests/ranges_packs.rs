@@ -178,6 +178,35 @@ async fn a_pack_that_cannot_be_opened_fails_its_range() {
     check_payload(&archive, &chain, blocks(2, 50)).await;
 }
 
+/// A pack that is not finished cannot be read: those behind it are joined all the same.
+#[tokio::test]
+async fn a_damaged_pack_keeps_no_others_from_being_joined() {
+    let (chain, stores) = (tiny_chain(86), Stores::memory());
+    let mut settings = range_settings();
+    settings.seal.pack_bytes = 1 << 20;
+    settings.seal.grid_blocks = 400;
+    settings.seal.range_blocks = 400;
+    let archive = stores.writer(&settings).await;
+    append(&archive, &chain, blocks(2, 12), 1, 1).await;
+    let victim = stores.blobs.list("pack/", None, 1).await.unwrap()[0]
+        .name
+        .clone();
+    stores.blobs.delete(&victim).await.unwrap();
+    let mut refused = 0;
+    for number in 12..200 {
+        append(&archive, &chain, BlockRange::one(number), 1, 1).await;
+        while archive.maintain_at(2).await.unwrap_or_else(|error| {
+            assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+            refused += 1;
+            true
+        }) {}
+    }
+    assert_eq!(refused, 1, "it is met once, and passed over from then on");
+    let (_, packs) = archive.health().runs_and_packs;
+    assert!(packs < 20, "{packs} packs of one block lie behind {victim}");
+    check_payload(&archive, &chain, blocks(12, 200)).await;
+}
+
 /// Pruning lets go of no payload that a segment which stays still speaks of.
 #[tokio::test]
 async fn a_pruned_range_ends_well_whatever_straddles_its_new_beginning() {

@@ -103,7 +103,7 @@ pub(crate) async fn keys_of(
         let whole = piece.range == piece.entry.facts.range;
         let counted = match piece.entry.keys.filter(|_| whole) {
             Some(counted) => counted,
-            // Batches are few and small, and what overlaps is rare.
+            // Batches are few and small, and so is what is cut.
             None if !whole || piece.entry.tier == 0 => count_piece(objects, &piece).await.ok()?,
             None => return None,
         };
@@ -135,7 +135,7 @@ fn pieces(snapshot: &Snapshot, blocks: BlockRange) -> Vec<Piece> {
         let wanted = inside.into_iter().map(|range| (range, &all));
         let wanted = wanted.chain(others.map(|range| (range, &Need::CLOCK)));
         for (range, need) in wanted {
-            pieces.extend(snapshot.select(&range, need).unwrap_or_default());
+            pieces.extend(snapshot.select_whole(&range, need).unwrap_or_default());
         }
     }
     pieces

@@ -79,16 +79,20 @@ impl Snapshot {
             .collect();
         segments.sort_by(|a, b| order(a, b));
         let without_hashes = merged_without_run(&segments, &catalog);
-        let lists_all =
-            |entry: &&Arc<SegmentEntry>| entry.facts.datasets.contains(Dataset::TxHashes);
-        let partial = segments.iter().find(|entry| !lists_all(entry));
+        let facts = || segments.iter().map(|entry| &entry.facts);
+        let listing = facts().filter(|facts| facts.datasets.contains(Dataset::TxHashes));
+        // One that lists few may lie beside one that lists all.
+        let partial = minus(
+            &union(facts().map(|facts| facts.range)),
+            &union(listing.map(|facts| facts.range)),
+        );
         Self {
             version,
             clock_runs: OnceLock::new(),
             runs: RunSet::new(&catalog.runs),
             packed: Default::default(),
             without_hashes,
-            without_tx_hashes: without_hashes.or(partial.map(|entry| entry.facts.range)),
+            without_tx_hashes: without_hashes.or(partial.first().copied()),
             widest: segments
                 .iter()
                 .map(|entry| entry.facts.range.len())
@@ -179,10 +183,31 @@ impl Snapshot {
     /// # Errors
     /// `NotCovered` where any block is missing: a shorter answer would be a lie.
     pub(crate) fn select(&self, range: &BlockRange, need: &Need<'_>) -> Result<Vec<Piece>> {
+        self.select_by(range, need, |at| self.best_at(at, need))
+    }
+
+    /// The same, with segments that lie whole in the range wherever there are such.
+    ///
+    /// # Errors
+    /// `NotCovered` where any block is missing.
+    pub(crate) fn select_whole(&self, range: &BlockRange, need: &Need<'_>) -> Result<Vec<Piece>> {
+        let pick = |at: u64| {
+            let holding = self.holding(at).filter(|entry| need.met_by(entry));
+            holding.max_by_key(|entry| (entry.facts.range.start == at, entry.facts.range.end))
+        };
+        self.select_by(range, need, pick)
+    }
+
+    fn select_by<'a>(
+        &self,
+        range: &BlockRange,
+        need: &Need<'_>,
+        pick: impl Fn(u64) -> Option<&'a Arc<SegmentEntry>>,
+    ) -> Result<Vec<Piece>> {
         let mut pieces = Vec::new();
         let mut at = range.start;
         while at < range.end {
-            let Some(entry) = self.best_at(at, need) else {
+            let Some(entry) = pick(at) else {
                 return Err(self.not_covered(range, at, need));
             };
             let end = entry.facts.range.end.min(range.end);

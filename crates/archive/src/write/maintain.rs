@@ -65,7 +65,11 @@ impl Writer {
                 return Ok(true);
             }
             let mut damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
-            damaged.insert(object.clone());
+            if damaged.insert(object.clone()) {
+                let chain = self.settings.chain.0;
+                tracing::error!(chain, %object, %reason, "an object is damaged, maintenance passes it over");
+            }
+            self.view.objects.meters.damaged.set(damaged.len() as f64);
         }
         done?;
         self.view

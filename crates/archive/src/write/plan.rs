@@ -211,22 +211,27 @@ impl Plan<'_> {
     /// Packs that lie side by side in one range and hold the same are joined until they are large
     /// enough, or until something else follows, or their range ends.
     fn next_batch_packs(&self) -> Option<Step> {
+        let touchable = |pack: &Arc<PackEntry>| self.may_touch(&pack.object.name, &pack.range);
+        // One that cannot be read parts what lies before it from what follows.
         let side_by_side = |a: &Arc<PackEntry>, b: &Arc<PackEntry>| {
             a.range.end == b.range.start
                 && a.datasets == b.datasets
                 && !self.settings.range_begins(a.range.end)
+                && touchable(a)
+                && touchable(b)
         };
         let last = self.batch_packs.last()?.range.end;
         for group in self.batch_packs.chunk_by(side_by_side) {
-            let touchable = |pack: &Arc<PackEntry>| self.may_touch(&pack.object.name, &pack.range);
-            let Some(end) = group.last().map(|pack| pack.range.end) else {
+            let (Some(first), Some(end)) = (group.first(), group.last()) else {
                 continue;
             };
-            if !group.iter().all(touchable) {
+            if !touchable(first) {
                 continue;
             }
+            let (start, end) = (first.range.start, end.range.end);
             let bytes: u64 = group.iter().map(|pack| pack.object.len).sum();
-            let over = end != last || self.settings.range_begins(end);
+            // A range may end without packs, where what lies in them is not kept any more.
+            let over = end != last || self.settings.range_begins(end) || self.is_closing(start);
             if over || bytes >= self.settings.pack_bytes {
                 return Some(Step::FinishPack(group.to_vec()));
             }

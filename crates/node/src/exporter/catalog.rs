@@ -292,6 +292,11 @@ const METRICS: &[Described] = &[
         "batches that were sealed and not yet removed",
     ),
     (
+        Gauge,
+        "chronolith_archive_damaged_objects",
+        "objects that maintenance could not read since the start",
+    ),
+    (
         Counter,
         "chronolith_archive_garbage_removed_total",
         "objects that were collected",

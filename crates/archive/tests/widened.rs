@@ -1,0 +1,106 @@
+//! Archives whose settings changed what is kept: old and new lie side by side.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+#[path = "support/ranges.rs"]
+mod ranges;
+mod support;
+
+use chronolith_archive::{Archive, Error, RangeState, Settings, rebuild_state};
+use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32};
+use ranges::{append, audit, check_counts, fill, range_settings, report, settle};
+use support::{Stores, tiny_chain};
+
+fn blocks(start: u64, end: u64) -> BlockRange {
+    BlockRange::new(start, end)
+}
+
+fn keeping(datasets: &[Dataset]) -> Settings {
+    Settings {
+        datasets: DatasetSet::of(datasets),
+        ..range_settings()
+    }
+}
+
+const FEW: [Dataset; 2] = [Dataset::Logs, Dataset::TxHashes];
+const MORE: [Dataset; 3] = [Dataset::Logs, Dataset::TxHashes, Dataset::Headers];
+
+/// The same stores, opened by a writer that keeps something else.
+async fn reopened(stores: &Stores, archive: Archive, datasets: &[Dataset]) -> Archive {
+    archive.release().await.unwrap();
+    drop(archive);
+    stores.writer(&keeping(datasets)).await
+}
+
+#[tokio::test]
+async fn a_rebuilt_state_reaches_as_far_down_as_anything_leads() {
+    let (chain, stores) = (tiny_chain(91), Stores::memory());
+    let few = stores.writer(&keeping(&FEW)).await;
+    append(&few, &chain, blocks(2, 40), 8, 1).await;
+    settle(&few, 2).await;
+    let more = reopened(&stores, few, &MORE).await;
+    // It keeps more, and begins where no segment ends.
+    fill(&more, &chain, blocks(37, 40), 3).await.unwrap();
+    drop(more);
+
+    let lost = Stores {
+        meta: Stores::memory().meta,
+        blobs: stores.blobs.clone(),
+    };
+    let (meta, blobs) = (lost.meta.clone(), lost.blobs.clone());
+    let anchor = chain.block_ref(39);
+    let rebuilt = rebuild_state(meta, blobs, &keeping(&MORE), anchor, audit(4, "rebuild")).await;
+    let rebuilt = rebuilt.unwrap();
+    assert_eq!(rebuilt.covered, blocks(2, 40), "{rebuilt:?}");
+}
+
+#[tokio::test]
+async fn a_hash_that_nobody_has_is_not_found_once_all_hashes_are_there() {
+    let (chain, stores) = (tiny_chain(92), Stores::memory());
+    let few = stores.writer(&keeping(&[Dataset::Logs])).await;
+    append(&few, &chain, blocks(2, 30), 7, 1).await;
+    settle(&few, 2).await;
+    let nobody = Hash32([7; 32]);
+    let unknown = few.transaction_by_hash(&nobody).await;
+    assert!(
+        matches!(unknown, Err(Error::NotCovered { .. })),
+        "{unknown:?}"
+    );
+    let more = reopened(&stores, few, &FEW).await;
+    fill(&more, &chain, blocks(2, 20), 3).await.unwrap();
+    let unknown = more.transaction_by_hash(&nobody).await;
+    assert!(
+        matches!(unknown, Err(Error::NotCovered { .. })),
+        "{unknown:?}"
+    );
+    fill(&more, &chain, blocks(20, 30), 4).await.unwrap();
+    settle(&more, 5).await;
+    assert_eq!(more.transaction_by_hash(&nobody).await.unwrap(), None);
+    for block in chain.blocks(blocks(2, 30)) {
+        for tx in &block.txs {
+            let place = more.transaction_by_hash(&tx.hash).await.unwrap();
+            assert_eq!(place.unwrap().block.number, block.clock.number);
+        }
+    }
+    check_counts(&more, &chain).await;
+}
+
+#[tokio::test]
+async fn a_range_in_which_payload_is_kept_no_more_becomes_complete() {
+    let (chain, stores) = (tiny_chain(93), Stores::memory());
+    let more = stores.writer(&keeping(&MORE)).await;
+    append(&more, &chain, blocks(2, 20), 6, 1).await;
+    settle(&more, 2).await;
+    let few = reopened(&stores, more, &FEW).await;
+    append(&few, &chain, blocks(20, 60), 6, 3).await;
+    settle(&few, 4).await;
+    let range = report(&few, 0).await;
+    assert_eq!(range.state, RangeState::Complete, "{range:?}");
+    for block in chain.blocks(blocks(2, 20)) {
+        let payload = few.payload(block.clock.number, Dataset::Headers).await;
+        assert_eq!(payload.unwrap().header, block.payload.header);
+    }
+}
