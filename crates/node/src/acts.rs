@@ -1,7 +1,7 @@
 //! What an operator asks of a chain that is followed. It is done between two rounds: a round writes
 //! to the archive, and what it knows above it must not change under it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use chronolith_archive::{AuditEntry, Collect};
@@ -24,11 +24,17 @@ pub(crate) enum ChainAct {
 
 type Done = Result<Value, String>;
 
+/// What to do where a chain's task has ended and others keep the program running.
+const NOT_FOLLOWED: &str =
+    "the chain is not followed any more: stop the node, and run the command again";
+
 /// Acts that wait for the end of a round.
 #[derive(Debug, Default)]
 pub(crate) struct Acts {
     waiting: Mutex<Vec<(ChainAct, oneshot::Sender<Done>)>>,
     count: AtomicUsize,
+    /// Nobody follows the chain any more.
+    closed: AtomicBool,
     asked: Notify,
 }
 
@@ -38,12 +44,23 @@ impl Acts {
         let (sender, receiver) = oneshot::channel();
         {
             let mut waiting = self.lock();
+            if self.closed.load(Ordering::Acquire) {
+                return Err(NOT_FOLLOWED.to_owned());
+            }
             waiting.push((act, sender));
             self.count.store(waiting.len(), Ordering::Release);
         }
         self.asked.notify_one();
-        let gone = |_| Err("the chain is not followed any more".to_owned());
+        let gone = |_| Err(NOT_FOLLOWED.to_owned());
         receiver.await.unwrap_or_else(gone)
+    }
+
+    /// Nobody will do what is asked from now on, nor what waits.
+    pub(crate) fn close(&self) {
+        let mut waiting = self.lock();
+        self.closed.store(true, Ordering::Release);
+        waiting.clear();
+        self.count.store(0, Ordering::Release);
     }
 
     /// Whether somebody waits: a long round should come to an end.
@@ -140,5 +157,27 @@ pub(crate) fn audit(act: &str, reason: &str) -> AuditEntry {
     AuditEntry {
         at: now(),
         act: format!("{act}: {reason}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A chain whose backfill has ended is followed by nobody, while others keep the program running.
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_a_chain_that_is_not_followed_any_more() {
+        let acts = Acts::default();
+        let ask = async || {
+            let asked = acts.ask(ChainAct::Gc { dry_run: true });
+            tokio::time::timeout(Duration::from_secs(60), asked).await
+        };
+        let (before, ()) = tokio::join!(ask(), async { acts.close() });
+        for answer in [before, ask().await] {
+            let said = answer.expect("it waits for ever").unwrap_err();
+            assert!(said.contains("stop the node"), "{said}");
+        }
     }
 }

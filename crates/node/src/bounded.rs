@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use chronolith_archive::{RangeReport, RangeState};
-use chronolith_model::{BlockRange, BlockRef, DatasetSet};
+use chronolith_model::{BlockRange, BlockRef};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Semaphore;
 
@@ -126,9 +126,9 @@ fn first_block(chain: &Chain, newest: u64) -> u64 {
 
 /// The first block from this one on that was not filled before.
 fn first_lacking(chain: &Chain, first: u64) -> u64 {
-    let covered = chain.archive.coverage(DatasetSet::CLOCK, None);
-    let around = covered.iter().find(|(range, _)| range.contains(first));
-    around.map_or(first, |(range, _)| range.end)
+    let pinned = chain.archive.pin();
+    let around = pinned.and_then(|pinned| pinned.covered_around(first));
+    around.map_or(first, |range| range.end)
 }
 
 /// Tells of trouble, and gives up where that was asked for and nothing else would help.
@@ -215,10 +215,12 @@ pub(crate) async fn fill_in_turn(
     let all: u64 = gaps.iter().map(BlockRange::len).sum();
     let moved = || chain.note_moved();
     let mut told = Told::new(progress, all, &moved);
+    // One that no source can fill must not keep the others empty.
+    let mut done = Ok(());
     for gap in gaps {
-        refill.fill_gap(gap, anchor, &mut told).await?;
+        done = done.and(refill.fill_gap(gap, anchor, &mut told).await);
     }
-    Ok(())
+    done
 }
 
 /// Brings everything that is full into its last form.

@@ -315,10 +315,16 @@ impl Chain {
 
     /// Begins anew above the archive: after history was filled in below everything known.
     pub(crate) fn reset_window(&self) -> Result<()> {
-        let rule = rule(&self.settings, self.is_beside);
-        *self.window() = Window::above(rule, self.archive.health().head)?;
+        let above = self.window_above_archive()?;
+        *self.window() = above;
         self.note_moved();
         Ok(())
+    }
+
+    /// A window in which nothing is known above the archive.
+    pub(crate) fn window_above_archive(&self) -> Result<Window> {
+        let rule = rule(&self.settings, self.is_beside);
+        Window::above(rule, self.archive.health().head)
     }
 }
 

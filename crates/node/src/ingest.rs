@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chronolith_archive::{Collect, Error as ArchiveError, Health};
+use chronolith_archive::{Error as ArchiveError, Health};
 use chronolith_finality::{Mark, Seen, Stall};
 use chronolith_model::{Block, BlockRange, BlockRef, DatasetSet, ErrorKind, Scope, Verification};
 use chronolith_source::{Error as SourceError, Fetched, Heads, Want};
@@ -31,9 +31,6 @@ use crate::walk;
 /// The pause after a first failure; it doubles with each that follows.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-
-/// How often what nothing names any more is removed.
-const COLLECT_EVERY: Duration = Duration::from_secs(300);
 
 /// Why a round ended early.
 #[derive(Debug, thiserror::Error)]
@@ -100,13 +97,8 @@ pub(crate) async fn beside_l1<T>(chain: &Chain, work: impl Future<Output = T>) -
 pub(crate) async fn rounds(chain: &Chain, hopeless: Hopeless) -> anyhow::Result<()> {
     let mut hints = chain.source.hints();
     let mut pause = PAUSE_FIRST;
-    let mut collected = Instant::now();
     loop {
         hints.mark_unchanged();
-        if collected.elapsed() >= COLLECT_EVERY {
-            collected = Instant::now();
-            collect(chain).await;
-        }
         chain.acts.perform(chain).await;
         match round(chain).await {
             Ok(()) if chain.is_complete() => return Ok(()),
@@ -318,15 +310,6 @@ pub(crate) async fn finalize(chain: &Chain, seen: &Seen) -> Result<(), Trouble> 
         chain.note_moved();
     }
     Ok(())
-}
-
-/// Removes what merges left behind. A failure is told and left to the next time.
-async fn collect(chain: &Chain) {
-    let name = &chain.settings.name;
-    match chain.archive.collect_garbage(Collect::Remove).await {
-        Ok(report) => tracing::debug!(chain = %name, ?report, "collected"),
-        Err(error) => tracing::warn!(chain = %name, %error, "garbage was not collected"),
-    }
 }
 
 /// Blocks may come and yet nothing become final: people should know why.

@@ -47,30 +47,40 @@ async fn mend(chain: &Chain) -> Infallible {
         let held_up = held_up(chain, &lacking);
         let why = held_up.clone().or(trouble.take().map(|it| it.to_string()));
         note(chain, &lacking, why.as_deref());
-        let Some(lowest) = lacking.into_iter().next().filter(|_| held_up.is_none()) else {
+        if lacking.is_empty() || held_up.is_some() {
             tokio::time::sleep(LOOK_EVERY).await;
             continue;
-        };
-        match bounded::fill_in_turn(chain, &turns, lowest, None).await {
-            Ok(()) => pause = PAUSE_FIRST,
-            Err(failed) => {
-                trouble = Some(failed);
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
-            }
         }
+        // A range that no source can fill must not keep those above it empty.
+        for range in lacking {
+            if is_halted(chain) {
+                break;
+            }
+            let filled = bounded::fill_in_turn(chain, &turns, range, None).await;
+            trouble = trouble.or(filled.err());
+        }
+        if trouble.is_none() {
+            pause = PAUSE_FIRST;
+            continue;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 
 /// Why nothing is fetched for now.
 fn held_up(chain: &Chain, lacking: &BTreeMap<u64, Vec<BlockRange>>) -> Option<String> {
-    if matches!(chain.archive.health().health, Health::Halted(_)) {
+    if is_halted(chain) {
         return Some("nothing is fetched while the archive is halted".to_owned());
     }
     let (first, last) = ends(lacking)?;
     chain
         .is_core_alone()
         .then(|| core_is_busy(&chain.settings.name, first, last))
+}
+
+fn is_halted(chain: &Chain) -> bool {
+    matches!(chain.archive.health().health, Health::Halted(_))
 }
 
 /// What to do where a core cannot bring history, because it follows the network.

@@ -1,10 +1,11 @@
-//! Maintenance beside ingest: merges, and the transition of ranges that are full. It takes long where a
-//! range is long, and new blocks must not wait for it.
+//! Maintenance beside ingest: merges, the transition of ranges that are full, and the removal of what they
+//! leave behind. It takes long where a range is long, and new blocks must not wait for it.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use chronolith_archive::Collect;
 use chronolith_model::ErrorKind;
 
 use crate::chain::Chain;
@@ -17,6 +18,9 @@ const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How often what is known of ranges is brought up to date while a transition runs.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often what nothing names any more is removed. It goes when it was seen twice with the archive's
+/// grace period between, so it is looked for more often than that.
+const COLLECT_EVERY: Duration = Duration::from_secs(120);
 
 /// How maintenance does, and what it knows of ranges.
 #[derive(Default)]
@@ -52,6 +56,20 @@ pub(crate) async fn beside<T>(chain: &Chain, work: impl Future<Output = T>) -> T
     tokio::select! {
         done = work => done,
         never = run(chain) => match never {},
+        never = collect(chain) => match never {},
+    }
+}
+
+/// Removes what merges left behind, also while a round lasts for days. A failure is told and left to the
+/// next time.
+async fn collect(chain: &Chain) -> Infallible {
+    let name = &chain.settings.name;
+    loop {
+        tokio::time::sleep(COLLECT_EVERY).await;
+        match chain.archive.collect_garbage(Collect::Remove).await {
+            Ok(report) => tracing::debug!(chain = %name, ?report, "collected"),
+            Err(error) => tracing::warn!(chain = %name, %error, "garbage was not collected"),
+        }
     }
 }
 
@@ -122,5 +140,46 @@ fn tell(chain: &Chain, before: Option<&Ranges>, after: &Ranges) {
             }
             None => tracing::info!(chain = %name, range = id, state, "range"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chronolith_sim::stellar::{Lake, LakeLayout, StellarChain, StellarSettings};
+    use serde_json::json;
+
+    use super::*;
+    use crate::settings::Settings;
+
+    /// A round may last for days: a first synchronisation is one.
+    #[tokio::test(start_paused = true)]
+    async fn what_nothing_names_goes_while_a_round_lasts() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = StellarChain::new(StellarSettings::new(5));
+        let lake = Lake::new(dir.path().join("lake"), LakeLayout::default());
+        lake.write(&source, 2..4).unwrap();
+        lake.write_manifest(&source).unwrap();
+        let passphrase = &source.settings().passphrase;
+        let text = json!({ "dataDir": dir.path(), "chains": [{
+            "name": "test",
+            "stellar": {
+                "network": "test", "passphrase": passphrase,
+                "lake": { "dir": dir.path().join("lake") },
+            },
+        }] });
+        let settings = Settings::parse(&text.to_string(), false).unwrap();
+        let one = settings.chains.first().unwrap();
+        let place = settings.place(one);
+        let chain = Chain::open(one.clone(), &place).await.unwrap();
+        let orphan = place.directory().unwrap().join("blobs/seg/nobody-names-it");
+        std::fs::create_dir_all(orphan.parent().unwrap()).unwrap();
+        std::fs::write(&orphan, "nothing").unwrap();
+        let round = async {
+            while orphan.exists() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let in_time = tokio::time::timeout(Duration::from_secs(900), round);
+        beside(&chain, in_time).await.expect("it is still there");
     }
 }

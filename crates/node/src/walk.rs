@@ -169,6 +169,20 @@ fn offer(chain: &Chain, shown_by: &Endpoint, one: &Fetched) -> Result<Offered, T
             return Err(Trouble::Unsettled(fault.to_string()));
         }
     };
+    let done = follow(chain, window, steps, one);
+    // Depth alone may make something final with each block.
+    window.tracker.observe(&Seen::at(now()));
+    chain.note_moved();
+    done.map(|()| Offered::Taken)
+}
+
+/// Brings the tail to where the tracker is.
+fn follow(
+    chain: &Chain,
+    window: &mut Window,
+    steps: Vec<Step>,
+    one: &Fetched,
+) -> Result<(), Trouble> {
     for step in steps {
         let done = match step {
             Step::Extend(block) => {
@@ -183,12 +197,14 @@ fn offer(chain: &Chain, shown_by: &Endpoint, one: &Fetched) -> Result<Offered, T
             Step::Rollback { to } => roll_back(chain, window, to),
             Step::Finalize(_) => Ok(()),
         };
-        done.map_err(|error: TailError| Trouble::Other(error.to_string()))?;
+        if let Err(error) = done {
+            // The tracker is where the tail is not: both begin anew above the archive.
+            let reset = chain.window_above_archive();
+            *window = reset.map_err(|error| Trouble::Other(error.to_string()))?;
+            return Err(Trouble::Unsettled(error.to_string()));
+        }
     }
-    // Depth alone may make something final with each block.
-    window.tracker.observe(&Seen::at(now()));
-    chain.note_moved();
-    Ok(Offered::Taken)
+    Ok(())
 }
 
 /// Takes every block above one away, and tells of it.

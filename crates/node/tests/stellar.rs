@@ -211,6 +211,32 @@ async fn ledgers_below_the_first_are_filled_in() {
     assert_eq!(root, clean_root(&pond, 50).await);
 }
 
+/// One range has a hole that cannot be filled; those above it are.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hole_that_no_source_can_fill_keeps_no_other_open() {
+    let pond = Pond::new(35, 60);
+    let more = r#", "startBlock": 30, "ranges": { "size": 10 }"#;
+    let bench = bench(&pond.fields(&pond.lake_field()), more);
+    bench.say(&["run", "--until-caught-up"]);
+    bench.change(r#""startBlock": 30"#, r#""startBlock": 2"#);
+    let whole = std::fs::read(pond.lake.path(5)).unwrap();
+    std::fs::remove_file(pond.lake.path(5)).unwrap();
+    let running = bench.start();
+    let covers = |from: u64| {
+        let covered = bench.json(&["state", "--json"])[0]["covered"].clone();
+        let all = covered.as_array().unwrap();
+        all.iter().any(|one| one["from"] == from && one["to"] == 59)
+    };
+    bench.wait("the hole that can be filled", || covers(12));
+    let key = pond.lake.layout().key(5);
+    bench.wait("the object that is missing", || bench.log().contains(&key));
+    assert!(!covers(2));
+    std::fs::write(pond.lake.path(5), whole).unwrap();
+    bench.wait("everything", || covers(2));
+    running.stop();
+    pond.assert_archived(&bench, 2..60).await;
+}
+
 #[test]
 fn events_are_logs() {
     let pond = Pond::new(34, 60);

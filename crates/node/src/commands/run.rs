@@ -47,7 +47,7 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
                 let workers = settings.database.workers;
                 project(&mut tasks, chain, projector.as_ref(), workers);
                 let chain = chain.clone();
-                tasks.spawn(async move { ingest::run(&chain).await })
+                tasks.spawn(async move { follow(&chain).await })
             }
         };
     }
@@ -90,6 +90,23 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
         _ = terminate.recv() => Ok(Exit::Failed),
         _ = tokio::signal::ctrl_c() => Ok(Exit::Failed),
     }
+}
+
+/// Follows a chain. One that has an end, or cannot go on, says so at once: others may keep the program
+/// running for long.
+async fn follow(chain: &Chain) -> Result<()> {
+    let done = ingest::run(chain).await;
+    chain.acts.close();
+    let name = &chain.settings.name;
+    match &done {
+        Ok(()) => tracing::info!(chain = %name, "nothing is left to do"),
+        Err(error) => {
+            let said = format!("{error:#}");
+            chain.status().trouble = Some(said.clone());
+            tracing::error!(chain = %name, %said, "the chain is not followed any more");
+        }
+    }
+    done
 }
 
 /// Until archive and tables are where the chain is.
