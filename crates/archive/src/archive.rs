@@ -261,6 +261,17 @@ impl Archive {
         holding.map(|entry| entry.described()).collect()
     }
 
+    /// The packs that hold payload of a block.
+    #[must_use]
+    pub fn packs_of(&self, number: u64) -> Vec<StoredObject> {
+        let snapshot = self.view.current();
+        let packs = snapshot.iter().flat_map(|snapshot| snapshot.packs());
+        packs
+            .filter(|pack| pack.range.contains(number))
+            .map(|pack| pack.described())
+            .collect()
+    }
+
     /// Ends a halt and keeps what is archived. Recorded with the given time and words.
     ///
     /// # Errors

@@ -98,7 +98,7 @@ impl Entry {
         let (name, range) = (self.place().name.clone(), self.range());
         let (sort, datasets, scope) = match self {
             Self::Segment(entry) => return entry.described(),
-            Self::Pack(entry) => (ObjectSort::Pack, entry.datasets, Scope::All),
+            Self::Pack(entry) => return entry.described(),
             Self::Run(_) => (ObjectSort::Run, DatasetSet::CLOCK, Scope::All),
         };
         StoredObject {
@@ -107,6 +107,18 @@ impl Entry {
             range,
             datasets,
             scope,
+        }
+    }
+}
+
+impl PackEntry {
+    pub(crate) fn described(&self) -> StoredObject {
+        StoredObject {
+            name: self.object.name.clone(),
+            sort: ObjectSort::Pack,
+            range: self.range,
+            datasets: self.datasets,
+            scope: Scope::All,
         }
     }
 }

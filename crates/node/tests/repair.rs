@@ -10,11 +10,13 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
-use chronolith_archive::Provenance;
-use chronolith_model::{Block, BlockRange, Dataset};
+use chronolith_archive::{Archive, Provenance};
+use chronolith_model::{Block, BlockRange, Dataset, DatasetSet};
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
 use serde_json::Value;
-use support::{Bench, DEPTH_5, assert_equals, open_archive, open_to_write, serve};
+use support::{
+    Bench, DEPTH_5, assert_equals, open_archive, open_to_write, open_to_write_with, serve,
+};
 
 /// The objects of a folder that the state names, sorted.
 fn objects(bench: &Bench, folder: &str) -> Vec<PathBuf> {
@@ -256,6 +258,67 @@ async fn other_content_is_replaced_where_it_is_proven_further() {
     assert_equals(&bench, &node, BlockRange::new(0, 146));
     let level = bench.json(&["verify", "--json", "--against-source"])["level"].clone();
     assert_eq!(level, "receipts");
+}
+
+/// Transactions that a source once gave wrong are put right where they are kept: in packs.
+#[tokio::test(flavor = "multi_thread")]
+async fn other_bodies_are_replaced_in_their_packs() {
+    let node = EvmNode::new(EvmSpec::tiny(37), 150);
+    let server = serve(&node, RpcOptions::default()).await;
+    let kept = r#""datasets": ["logs", "tx_hashes", "headers", "transactions"]"#;
+    let more = format!(r#"{DEPTH_5}, {kept}, "verification": "linked""#);
+    let (right, bench) = (
+        Bench::new(&[server.url()], &more),
+        Bench::new(&[server.url()], &more),
+    );
+    right.say(&["run", "--until-caught-up"]);
+    let right = open_archive(&right).await;
+    let mut blocks: Vec<Block> = Vec::new();
+    for number in 0..146 {
+        let payload = right.payload(number, Dataset::Transactions).await.unwrap();
+        let block = right.block(number).await.unwrap();
+        blocks.push(Block { payload, ..block });
+    }
+    let kept = [
+        Dataset::Logs,
+        Dataset::TxHashes,
+        Dataset::Headers,
+        Dataset::Transactions,
+    ];
+    let archive = open_to_write_with(&bench, DatasetSet::of(&kept)).await;
+    let wrong = blocks.iter_mut().filter_map(|block| {
+        let bodies = block.payload.bodies.as_mut()?;
+        bodies
+            .first_mut()
+            .map(|body| *body = bytes::Bytes::from_static(b"{}"))
+    });
+    assert!(wrong.count() > 50);
+    let linked = Provenance::default();
+    archive
+        .ingest_finalized_blocks(blocks, &linked)
+        .await
+        .unwrap();
+    archive.release().await.unwrap();
+    drop(archive);
+    bench.change(
+        r#""verification": "linked""#,
+        r#""verification": "receipts""#,
+    );
+    let told = bench.json(&["repair", "--json", "--against-source"]);
+    assert!(told.to_string().contains("pack/"), "{told}");
+    bench.say(&["verify", "--against-source"]);
+    let archive = open_archive(&bench).await;
+    for number in 0..146 {
+        let bodies = async |archive: &Archive| {
+            let payload = archive.payload(number, Dataset::Transactions).await;
+            payload.unwrap().bodies.unwrap()
+        };
+        assert_eq!(
+            bodies(&archive).await,
+            bodies(&right).await,
+            "block {number}"
+        );
+    }
 }
 
 /// Where nothing but the times of blocks is kept, all of it is verified and repaired as well.

@@ -70,7 +70,8 @@ fn told_to_rebuild(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// What is not whole. Where the source has other content, the segments that hold it count as damaged.
+/// What is not whole. Where the source has other content, the segments and packs that hold it count as
+/// damaged.
 async fn find(
     archive: &Archive,
     chain: &ChainSettings,
@@ -85,7 +86,9 @@ async fn find(
             let holding = archive.segments_of(finding.block).into_iter();
             let ours = holding
                 .filter(|object| object.datasets == chain.datasets && object.scope == chain.scope);
-            for object in ours {
+            let packs = archive.packs_of(finding.block).into_iter();
+            let packs = packs.filter(|pack| pack.datasets == chain.datasets);
+            for object in ours.chain(packs) {
                 let reason = format!("block {}: {}", finding.block, finding.what);
                 if found
                     .objects

@@ -307,10 +307,18 @@ pub async fn open_archive(bench: &Bench) -> Archive {
 
 /// The same for writing, as long as no program does.
 pub async fn open_to_write(bench: &Bench) -> Archive {
+    open_to_write_with(bench, Settings::evm(ChainId(31_337)).datasets).await
+}
+
+/// The same, for these datasets.
+pub async fn open_to_write_with(bench: &Bench, datasets: DatasetSet) -> Archive {
     let dir = bench.chain_dir();
     let (meta, blobs) = (FileMeta::open_writer(&dir), FileBlobs::open_writer(&dir));
     let (meta, blobs) = (Arc::new(meta.unwrap()), Arc::new(blobs.unwrap()));
-    let settings = Settings::evm(ChainId(31_337));
+    let settings = Settings {
+        datasets,
+        ..Settings::evm(ChainId(31_337))
+    };
     let opened = Archive::open_writer(meta, blobs, settings, TakeOver::NoWait).await;
     opened.unwrap()
 }
