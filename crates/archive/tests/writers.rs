@@ -344,11 +344,11 @@ async fn a_writer_that_reads_of_a_newer_one_is_fenced() {
 
 #[tokio::test(start_paused = true)]
 async fn take_overs_lose_nothing_while_garbage_is_collected() {
-    simulate(0..seeds(), None).await;
+    Box::pin(simulate(0..seeds(), None)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn take_overs_lose_nothing_when_swaps_are_ambiguous() {
-    let met = simulate(10_000..10_000 + seeds(), Some(LOSSES)).await;
+    let met = Box::pin(simulate(10_000..10_000 + seeds(), Some(LOSSES))).await;
     assert!(met.lost > 0 && met.ambiguous_swaps > 0, "{met:?}");
 }

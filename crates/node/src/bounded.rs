@@ -36,7 +36,7 @@ pub(crate) enum Hopeless {
 
 /// Archives everything between the chain's bounds. Fails where a range did not become complete.
 pub(crate) async fn run(chain: &Chain, hopeless: Hopeless) -> Result<()> {
-    upkeep::beside(chain, fetch(chain, hopeless)).await?;
+    upkeep::beside(chain, Box::pin(fetch(chain, hopeless))).await?;
     settle(chain, hopeless).await?;
     judge(chain).await
 }

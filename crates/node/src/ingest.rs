@@ -67,15 +67,15 @@ impl Trouble {
 /// Follows a chain for ever, or to the end where its mode has one. Whatever goes wrong is told and tried
 /// again: one chain's trouble never touches another, and what is archived is served on.
 pub(crate) async fn run(chain: &Chain) -> anyhow::Result<()> {
-    let work = async {
+    let work = Box::pin(async {
         match chain.end_block() {
-            Some(_) => bounded::run(chain, Hopeless::TryAgain).await,
+            Some(_) => Box::pin(bounded::run(chain, Hopeless::TryAgain)).await,
             None if chain.settings.mode == Mode::Auto => {
-                upkeep::beside(chain, mending::rounds(chain)).await
+                upkeep::beside(chain, Box::pin(mending::rounds(chain))).await
             }
-            None => upkeep::beside(chain, rounds(chain, Hopeless::TryAgain)).await,
+            None => upkeep::beside(chain, Box::pin(rounds(chain, Hopeless::TryAgain))).await,
         }
-    };
+    });
     tokio::select! {
         () = chain.source.listen() => Ok(()),
         done = beside_l1(chain, work) => done,
@@ -168,7 +168,7 @@ async fn catch_up(chain: &Chain) -> Result<(), Trouble> {
     // What became final before, but could not be archived, comes first.
     finalize(chain, &Seen::at(now())).await?;
     if let Some(history) = missing_history(chain, &heads).await? {
-        let filled = backfill::run(chain, &history).await;
+        let filled = Box::pin(backfill::run(chain, &history)).await;
         chain.note_archived();
         // Also after a failure: what was archived before it lies below everything known.
         let reset = chain.reset_window();

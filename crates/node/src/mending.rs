@@ -27,7 +27,7 @@ pub(crate) async fn rounds(chain: &Chain) -> Result<()> {
         bounded::begin(chain, Hopeless::TryAgain).await?;
     }
     tokio::select! {
-        done = ingest::rounds(chain, Hopeless::TryAgain) => done,
+        done = Box::pin(ingest::rounds(chain, Hopeless::TryAgain)) => done,
         never = mend(chain) => match never {},
     }
 }

@@ -256,7 +256,15 @@ fn events_are_logs() {
     let some = some["logs"].as_array().unwrap();
     let of_it = logs.iter().filter(|log| log["address"] == contract).count();
     assert_eq!(some.len(), of_it);
+    // The same contract, by the bytes of its id.
+    let id = stellar_strkey::Contract::from_string(contract).unwrap().0;
+    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let by_bytes = format!("0x{id}");
+    let words = ["logs", "--json", "--limit", "10000", "--address", &by_bytes];
+    assert_eq!(bench.json(&words)["logs"].as_array().unwrap(), some);
     bench.refused(&["logs", "--address", "0x1234"], "0x and 64 digits");
+    let mistyped = contract.replacen('C', "D", 1);
+    bench.refused(&["logs", "--address", &mistyped], "is no contract's id");
 }
 
 #[test]

@@ -62,7 +62,7 @@ async fn fetch(settings: &Settings, chain: &ChainSettings, range: BlockRange) ->
         Remembered::note(&chain.settings, place.notes())?;
         let count = |gaps: Vec<BlockRange>| gaps.iter().map(BlockRange::len).sum::<u64>();
         let before = count(chain.lacking_below(range.end));
-        let work = bounded::run(&chain, Hopeless::GiveUp);
+        let work = Box::pin(bounded::run(&chain, Hopeless::GiveUp));
         ingest::beside_l1(&chain, work).await?;
         Ok(before - count(chain.lacking_below(range.end)).min(before))
     };

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use chronolith_archive::{Archive, LogPage, LogRecord, TimeSide};
 use chronolith_model::{BlockRange, Clause, LogFilter};
 use serde_json::json;
+use stellar_strkey::Contract;
 
 use super::state::level_name;
 use crate::chain::open_reader;
@@ -15,16 +16,23 @@ use crate::exit::Exit;
 use crate::hex::{hex, parse_hex};
 use crate::settings::Settings;
 
+/// Bytes of a contract's id on Stellar.
+const CONTRACT_BYTES: usize = 32;
+
 pub(crate) async fn logs(settings: &Settings, query: &LogsQuery) -> Result<Exit> {
     let chain = settings.chain(query.wanted.chain.as_deref())?;
     let archive = open_reader(chain, &settings.place(chain)).await?;
     let mut filter = LogFilter::over(range_of(&archive, query.from, query.to)?);
-    let (address_bytes, topic_bytes) = match &chain.stellar {
-        None => (Some(20), Some(32)),
-        // A contract's id; topics are values of any length.
-        Some(_) => (Some(32), None),
+    // Topics of Stellar are values of any length.
+    let topic_bytes = chain.stellar.is_none().then_some(32);
+    filter.emitters = match &chain.stellar {
+        None => clause(&query.address, "--address", |text| bytes_of(text, Some(20)))?,
+        Some(_) => clause(&query.address, "--address", contract)?,
     };
-    filter.emitters = clause(&query.address, address_bytes, "--address")?;
+    let address = match &chain.stellar {
+        None => hex,
+        Some(_) => contract_text,
+    };
     let topics = [
         (&query.topic0, "--topic0"),
         (&query.topic1, "--topic1"),
@@ -33,13 +41,14 @@ pub(crate) async fn logs(settings: &Settings, query: &LogsQuery) -> Result<Exit>
     ];
     let given = topics.iter().rposition(|(values, _)| !values.is_empty());
     for (values, flag) in topics.iter().take(given.map_or(0, |last| last + 1)) {
-        filter.topics.push(clause(values, topic_bytes, flag)?);
+        let topic = |text: &str| bytes_of(text, topic_bytes);
+        filter.topics.push(clause(values, flag, topic)?);
     }
     filter.limit = Some(query.limit);
     let began = Instant::now();
     let page = archive.query_finalized(&filter).await?;
     if query.wanted.json {
-        let logs: Vec<_> = page.logs.iter().map(as_json).collect();
+        let logs: Vec<_> = page.logs.iter().map(|one| as_json(one, address)).collect();
         let answer = json!({
             "logs": logs,
             "hasMore": page.has_more,
@@ -49,18 +58,21 @@ pub(crate) async fn logs(settings: &Settings, query: &LogsQuery) -> Result<Exit>
         });
         println!("{}", serde_json::to_string_pretty(&answer)?);
     } else {
-        show(&page);
+        show(&page, address);
         println!("{:.1} ms", began.elapsed().as_secs_f64() * 1e3);
     }
     Ok(Exit::Done)
 }
 
-fn show(page: &LogPage) {
+/// How whoever emitted a log is written.
+type Address = fn(&[u8]) -> String;
+
+fn show(page: &LogPage, address: Address) {
     println!("{:>10}  {:>5}  {:<42}  topic0", "block", "index", "address");
     for record in &page.logs {
         let topic0 = record.log.topic(0).map_or("-".to_owned(), hex);
         let (block, index) = (record.block.number, record.log.log_index());
-        let address = hex(record.log.emitter());
+        let address = address(record.log.emitter());
         println!("{block:>10}  {index:>5}  {address:<42}  {topic0}");
     }
     let (from, to) = (page.range.start, page.range.end - 1);
@@ -109,25 +121,44 @@ pub(super) fn range_of(
     Ok(BlockRange::new(start, end))
 }
 
-fn clause(values: &[String], len: Option<usize>, flag: &str) -> Result<Clause> {
+fn clause(values: &[String], flag: &str, parse: impl Fn(&str) -> Result<Bytes>) -> Result<Clause> {
     if values.is_empty() {
         return Ok(Clause::Any);
     }
-    let parse = |text: &String| {
-        let fits = |bytes: &Bytes| len.is_none_or(|len| bytes.len() == len);
-        parse_hex(text).filter(fits).with_context(|| match len {
-            Some(len) => format!("{flag}: `{text}` is not 0x and {} digits", len * 2),
-            None => format!("{flag}: `{text}` is not 0x and an even number of digits"),
-        })
-    };
+    let parse = |text: &String| parse(text).with_context(|| flag.to_owned());
     let values: Vec<Bytes> = values.iter().map(parse).collect::<Result<_>>()?;
     Ok(Clause::OneOf(values))
 }
 
-fn as_json(record: &LogRecord) -> serde_json::Value {
+fn bytes_of(text: &str, len: Option<usize>) -> Result<Bytes> {
+    let fits = |bytes: &Bytes| len.is_none_or(|len| bytes.len() == len);
+    parse_hex(text).filter(fits).with_context(|| match len {
+        Some(len) => format!("`{text}` is not 0x and {} digits", len * 2),
+        None => format!("`{text}` is not 0x and an even number of digits"),
+    })
+}
+
+/// A contract of Stellar by its id.
+fn contract(text: &str) -> Result<Bytes> {
+    match Contract::from_string(text) {
+        Ok(Contract(id)) => Ok(Bytes::copy_from_slice(&id)),
+        Err(_) => bytes_of(text, Some(CONTRACT_BYTES))
+            .with_context(|| format!("`{text}` is no contract's id (C…)")),
+    }
+}
+
+/// Events of the network itself have no contract.
+fn contract_text(id: &[u8]) -> String {
+    match <[u8; CONTRACT_BYTES]>::try_from(id) {
+        Ok(id) => format!("{}", Contract(id)),
+        Err(_) => hex(id),
+    }
+}
+
+fn as_json(record: &LogRecord, address: Address) -> serde_json::Value {
     let log = &record.log;
     json!({
-        "address": hex(log.emitter()),
+        "address": address(log.emitter()),
         "topics": log.topics().map(hex).collect::<Vec<_>>(),
         "data": hex(log.data()),
         "blockNumber": record.block.number,

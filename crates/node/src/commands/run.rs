@@ -111,12 +111,12 @@ async fn follow(chain: &Chain) -> Result<()> {
 
 /// Until archive and tables are where the chain is.
 async fn catch_up_all(chain: Arc<Chain>, projector: Option<Arc<Projector>>) -> Result<()> {
-    let work = async {
+    let work = Box::pin(async {
         match chain.end_block() {
-            Some(_) => bounded::run(&chain, Hopeless::GiveUp).await,
-            None => upkeep::beside(&chain, catch_up(&chain)).await,
+            Some(_) => Box::pin(bounded::run(&chain, Hopeless::GiveUp)).await,
+            None => upkeep::beside(&chain, Box::pin(catch_up(&chain))).await,
         }
-    };
+    });
     ingest::beside_l1(&chain, work).await?;
     match &projector {
         Some(projector) => projecting::catch_up(projector, &chain).await,
