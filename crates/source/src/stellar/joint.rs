@@ -168,7 +168,7 @@ impl Source for LakeAndCore {
     }
 
     fn is_catching_up(&self) -> bool {
-        self.core_is_late.load(Ordering::Relaxed)
+        self.core_is_late.load(Ordering::Relaxed) || self.core.is_catching_up()
     }
 
     fn note_next(&self, number: u64) {

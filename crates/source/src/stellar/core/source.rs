@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -67,6 +67,8 @@ pub struct CoreSource {
     hints: watch::Sender<u64>,
     /// The ledger that comes next, by whoever takes them.
     next: AtomicU64,
+    /// Whether core had more ledgers than it had handed on, when the newest was last looked at.
+    behind: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -112,6 +114,7 @@ impl CoreSource {
             patience: settings.patience,
             hints: watch::Sender::new(0),
             next: AtomicU64::new(u64::from(FIRST_LEDGER)),
+            behind: AtomicBool::new(true),
             state: Mutex::default(),
         })
     }
@@ -119,6 +122,7 @@ impl CoreSource {
     /// The newest ledger, of a core that follows the network from this one on, or goes on to the last that
     /// is wanted; none where none came yet.
     pub(crate) async fn follow(&self, from: u64) -> Result<Option<BlockRef>> {
+        self.behind.store(true, Ordering::Relaxed);
         let mut state = self.state.lock().await;
         let from = self.ledger(from)?;
         let bounded = self.last_ledger.filter(|last| from <= *last);
@@ -134,7 +138,10 @@ impl CoreSource {
             // Nobody waits for a ledger of a core that shows none.
             return Err(self.silent(&mut state));
         }
+        let behind = state.running.as_ref().is_none_or(Running::is_behind);
         let newest = buffer.newest();
+        self.behind
+            .store(behind || newest.is_none(), Ordering::Relaxed);
         if newest.is_some() {
             state.newest = newest;
         }
@@ -350,6 +357,11 @@ impl Source for CoreSource {
 
     fn subscription(&self) -> Subscription {
         Subscription::Off
+    }
+
+    /// Until core has handed on all that it has, its newest ledger is not the network's.
+    fn is_catching_up(&self) -> bool {
+        self.behind.load(Ordering::Relaxed)
     }
 
     fn note_next(&self, number: u64) {

@@ -10,7 +10,7 @@ use chronolith_stellar::Network;
 
 use super::buffer::{Buffer, End};
 use super::frames::read_frame;
-use super::pipe::Pipe;
+use super::pipe::{Flow, Pipe};
 use super::process::{Call, Output, Process, end_stale, stale};
 use crate::source::Fetched;
 use crate::stellar::lake::FIRST_LEDGER;
@@ -48,6 +48,7 @@ pub(crate) struct Running {
     pub(crate) task: Task,
     pub(crate) buffer: Arc<Buffer>,
     process: Arc<Process>,
+    flow: Arc<Flow>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -64,9 +65,11 @@ impl Running {
     /// Starts core once the one before it is gone.
     pub(crate) fn start(job: Job, buffer: Buffer, before: Option<JoinHandle<()>>) -> Self {
         let (buffer, process) = (Arc::new(buffer), Arc::new(Process::default()));
+        let flow = Arc::new(Flow::default());
         let worker = Worker {
             buffer: buffer.clone(),
             process: process.clone(),
+            flow: flow.clone(),
             job: job.clone(),
         };
         let thread = std::thread::spawn(move || {
@@ -80,8 +83,18 @@ impl Running {
             task: job.task,
             buffer,
             process,
+            flow,
             thread: Some(thread),
         }
+    }
+
+    /// Whether core has more ledgers than it has handed on, as far as can be told. What is handed on by
+    /// then must be looked at afterwards.
+    pub(crate) fn is_behind(&self) -> bool {
+        // What it says comes first: it writes a ledger before it says that there is none behind it.
+        let says = self.process.is_catching_up();
+        let was_full = self.buffer.was_full();
+        (says || was_full || !self.flow.is_dry()) && !self.buffer.is_over()
     }
 
     /// Ends core. Whoever starts the next waits for the thread.
@@ -100,6 +113,7 @@ impl Drop for Running {
 struct Worker {
     buffer: Arc<Buffer>,
     process: Arc<Process>,
+    flow: Arc<Flow>,
     job: Job,
 }
 
@@ -177,7 +191,7 @@ impl Worker {
     fn stream(&self, mut words: Vec<String>) -> Result<(), End> {
         let path = self.job.call.work_dir.join(PIPE);
         let is_over = || self.buffer.is_stopped() || self.process.ended().is_some();
-        let pipe = Pipe::make(&path, &is_over);
+        let pipe = Pipe::make(&path, &self.flow, &is_over);
         let mut pipe = pipe.map_err(|error| End::Failed(format!("no pipe for core: {error}")))?;
         words.push("--metadata-output-stream".to_owned());
         words.push(path.display().to_string());
@@ -185,6 +199,7 @@ impl Worker {
         started.map_err(End::Failed)?;
         let mut before: Option<(u32, Hash32)> = None;
         loop {
+            pipe.note_handed_on();
             let frame = read_frame(&mut pipe).map_err(|what| self.failed(&what))?;
             let Some(frame) = frame else {
                 return Err(self.ended_early());
