@@ -14,6 +14,8 @@ use crate::error::{Error, Result};
 
 /// Characters of an error that are told: an answer may be a page.
 const TOLD_CHARS_MAX: usize = 500;
+/// Objects of another layout that are passed over before the newest: a page of a listing.
+const OTHERS_MAX: usize = 1_000;
 
 /// A bucket and a prefix in it.
 #[derive(Debug)]
@@ -66,6 +68,7 @@ impl Objects for S3 {
     /// Lists come in order, and one page of them is enough.
     async fn newest(&self, layout: Layout) -> Result<Newest, Failure> {
         let mut listed = self.store.list(Some(&self.prefix));
+        let mut others: Option<(usize, String)> = None;
         while let Some(found) = present(listed.try_next().await)?.flatten() {
             let Some(parts) = found.location.prefix_match(&self.prefix) else {
                 continue;
@@ -74,6 +77,13 @@ impl Objects for S3 {
             let key = parts.join("/");
             if layout.parse(&key).is_some() {
                 return Ok(Newest::Key(key));
+            }
+            let (count, first) = others.get_or_insert((0, key));
+            *count += 1;
+            if *count >= OTHERS_MAX {
+                return Err(Failure::Unavailable(format!(
+                    "none of its first {count} objects is one of this layout ({layout}), the first is {first}"
+                )));
             }
         }
         Ok(Newest::Nothing)
@@ -126,6 +136,9 @@ fn without_urls(text: &str) -> String {
 mod tests {
     use std::io::{BufRead as _, BufReader, Write as _};
     use std::net::TcpListener;
+
+    use object_store::PutPayload;
+    use object_store::memory::InMemory;
 
     use super::*;
 
@@ -186,5 +199,35 @@ mod tests {
         }
         let long = told(&generic(&"ä".repeat(10_000)));
         assert_eq!(long.chars().count(), TOLD_CHARS_MAX);
+    }
+
+    async fn bucket(keys: impl Iterator<Item = String>) -> S3 {
+        let store = Arc::new(InMemory::new());
+        for key in keys {
+            let path = Path::from(format!("lake/{key}"));
+            store.put(&path, PutPayload::default()).await.unwrap();
+        }
+        let prefix = Path::from("lake");
+        S3 { store, prefix }
+    }
+
+    /// A lake of millions of objects was listed to its end, and then said to be empty.
+    #[tokio::test]
+    async fn a_lake_of_another_layout_is_not_listed_to_its_end() {
+        let (layout, other) = (Layout::new(1, 1).unwrap(), Layout::new(1, 64).unwrap());
+        let key = |ledger: u32| format!("{}.xdr.zst", layout.stem(ledger));
+        let many = 2..OTHERS_MAX as u32 + 10;
+        let lake = bucket(many.clone().map(key)).await;
+        let newest = many.end - 1;
+        assert_eq!(lake.newest(layout).await, Ok(Newest::Key(key(newest))));
+        let told = lake.newest(other).await.unwrap_err().to_string();
+        for part in [key(newest), other.to_string(), OTHERS_MAX.to_string()] {
+            assert!(told.contains(&part), "{told}");
+        }
+        // What else lies there does not hide the lake.
+        let beside = (0..OTHERS_MAX - 2).map(|at| format!(".{at}"));
+        let lake = bucket(beside.chain([key(2)])).await;
+        assert_eq!(lake.newest(layout).await, Ok(Newest::Key(key(2))));
+        assert_eq!(lake.newest(other).await.unwrap(), Newest::Nothing);
     }
 }
