@@ -347,6 +347,66 @@ async fn a_core_on_another_chain_is_found_at_the_seam() {
     );
 }
 
+/// While it was started once more, a core that had only ever failed looked like one that is catching up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_core_that_never_brings_a_ledger_is_no_core_that_catches_up() {
+    let pond = Pond::new(54, 30);
+    let fault = "[[faults]]\nkind = \"die\"\ntimes = 1000\ncommand = \"run\"";
+    let core = core_in(&pond, "core", &format!("head = 120\n{fault}"));
+    let source = joint(&pond, core).await;
+    source.note_next(30);
+    let first = until("a failure", async || source.heads().await.err()).await;
+    assert!(first.to_string().contains("it ended with"), "{first}");
+    // Every command of core is another process.
+    let dir = work_dir(&pond, "core");
+    let noted = || std::fs::read_to_string(dir.join("core.pid")).unwrap_or_default();
+    let (mut before, mut started) = (noted(), 0);
+    until("core's next start", async || {
+        let heads = source.heads().await;
+        assert!(heads.is_err(), "{heads:?}");
+        assert!(source.is_catching_up());
+        started += u32::from(noted() != before);
+        before = noted();
+        (started >= 3).then_some(())
+    })
+    .await;
+    let reports = source.endpoints();
+    let report = reports.iter().find(|report| report.name == "core").unwrap();
+    assert!(report.failures > 0 && report.cooling, "{report:?}");
+    assert!(report.last_error.is_some(), "{report:?}");
+    // What the lake has comes all the same.
+    pond.grow(35);
+    assert_eq!(source.heads().await.unwrap().head.number, 34);
+}
+
+/// The first ledger may take longer than others, and what is said of it is how long that was.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_core_that_says_nothing_is_told_of_with_what_it_printed() {
+    let pond = Pond::new(55, 2);
+    let fault = "[[faults]]\nkind = \"stall\"\ncommand = \"run\"";
+    let (binary, config) = pond.core(&format!("head = 120\n{fault}"));
+    let core = CoreSource::new(CoreSettings {
+        binary,
+        config,
+        work_dir: work_dir(&pond, "core"),
+        network: pond.network(),
+        last_ledger: None,
+        patience: Duration::from_secs(1),
+    });
+    let core = core.unwrap();
+    core.note_next(100);
+    let told = until("the end of patience", async || {
+        let told = core.heads().await.err()?.to_string();
+        (!told.contains("catching up: no")).then_some(told)
+    });
+    let told = told.await;
+    assert!(told.contains("no ledger came for 6 seconds"), "{told}");
+    assert!(
+        told.contains("it said: [Ledger INFO] Changing state"),
+        "{told}"
+    );
+}
+
 /// The program takes the lake, follows core, is killed at any moment, and loses nothing. No core is left
 /// behind: the next program ends it.
 #[tokio::test(flavor = "multi_thread")]

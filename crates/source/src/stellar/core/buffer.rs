@@ -202,6 +202,11 @@ impl Buffer {
         }
     }
 
+    /// How long the next ledger may take, where another one may take so long.
+    pub(crate) fn wait_max(&self, patience: Duration) -> Duration {
+        self.inner().wait_max(patience)
+    }
+
     /// Whether all that came was taken, and nothing came since for so long.
     pub(crate) fn is_silent(&self, patience: Duration) -> bool {
         let inner = self.inner();
@@ -246,13 +251,16 @@ impl Inner {
         waiting >= LEDGERS_MAX || (waiting > 0 && self.waiting_bytes >= BYTES_MAX)
     }
 
-    /// When the next ledger must have come.
-    fn deadline(&self, patience: Duration) -> Instant {
-        let patience = match self.has_begun {
+    fn wait_max(&self, patience: Duration) -> Duration {
+        match self.has_begun {
             true => patience,
             false => patience.saturating_mul(BEGIN_FACTOR),
-        };
-        self.came_at + patience
+        }
+    }
+
+    /// When the next ledger must have come.
+    fn deadline(&self, patience: Duration) -> Instant {
+        self.came_at + self.wait_max(patience)
     }
 
     fn first(&self) -> u64 {

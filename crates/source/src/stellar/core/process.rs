@@ -135,10 +135,13 @@ impl Process {
         self.kill();
     }
 
-    /// What it printed last.
-    pub(crate) fn said(&self) -> String {
+    /// What went wrong, with what it printed last.
+    pub(crate) fn last_words(&self, what: &str) -> String {
         let said = self.inner().said.clone();
-        heard(&said).last.clone()
+        match heard(&said).last.as_str() {
+            "" => what.to_owned(),
+            last => format!("{what}; it said: {last}"),
+        }
     }
 
     /// Whether it says that it is behind the network; false where it says nothing of it.

@@ -122,6 +122,13 @@ impl CoreSource {
     /// The newest ledger, of a core that follows the network from this one on, or goes on to the last that
     /// is wanted; none where none came yet.
     pub(crate) async fn follow(&self, from: u64) -> Result<Option<BlockRef>> {
+        let began = Instant::now();
+        let newest = self.newest(from).await;
+        self.standing.note("follow", began.elapsed(), &newest);
+        newest
+    }
+
+    async fn newest(&self, from: u64) -> Result<Option<BlockRef>> {
         self.behind.store(true, Ordering::Relaxed);
         let mut state = self.state.lock().await;
         let from = self.ledger(from)?;
@@ -145,7 +152,11 @@ impl CoreSource {
         if newest.is_some() {
             state.newest = newest;
         }
-        Ok(state.newest)
+        match (state.newest, &state.last_error) {
+            // One that has only ever failed is not catching up, also while it is started once more.
+            (None, Some(error)) if state.failures > 0 => Err(error.clone()),
+            (newest, _) => Ok(newest),
+        }
     }
 
     fn ledger(&self, number: u64) -> Result<u32> {
@@ -236,9 +247,9 @@ impl CoreSource {
     }
 
     fn silent(&self, state: &mut MutexGuard<'_, State>) -> Error {
-        let seconds = self.patience.as_secs();
-        let what = format!("no ledger came for {seconds} seconds or more");
-        self.failed(state, End::Failed(what))
+        let running = state.running.as_ref();
+        let end = running.map_or(End::Done, |running| running.silence(self.patience));
+        self.failed(state, end)
     }
 
     async fn some(&self, range: BlockRange) -> Result<Vec<Fetched>> {
@@ -302,7 +313,7 @@ impl Source for CoreSource {
 
     async fn heads(&self) -> Result<Heads> {
         let began = Instant::now();
-        let newest = self.follow(self.next.load(Ordering::Relaxed)).await;
+        let newest = self.newest(self.next.load(Ordering::Relaxed)).await;
         let catching_up = || {
             self.standing
                 .unavailable("it is catching up: no ledger came so far")

@@ -97,6 +97,13 @@ impl Running {
         (says || was_full || !self.flow.is_dry()) && !self.buffer.is_over()
     }
 
+    /// That no ledger came for so long as one may take, and what core said last.
+    pub(crate) fn silence(&self, patience: Duration) -> End {
+        let seconds = self.buffer.wait_max(patience).as_secs();
+        let what = format!("no ledger came for {seconds} seconds or more");
+        End::Failed(self.process.last_words(&what))
+    }
+
     /// Ends core. Whoever starts the next waits for the thread.
     pub(crate) fn stop(mut self) -> Option<JoinHandle<()>> {
         self.thread.take()
@@ -267,11 +274,7 @@ impl Worker {
 
     /// What failed, and what core said before.
     fn failed(&self, what: &str) -> End {
-        let said = self.process.said();
-        End::Failed(match said.is_empty() {
-            true => what.to_owned(),
-            false => format!("{what}; it said: {said}"),
-        })
+        End::Failed(self.process.last_words(what))
     }
 
     /// Ends a core that outlived the program that started it, and waits until it is gone.
