@@ -131,10 +131,11 @@ impl Reader {
         let known = *self.newest();
         let first = known.unwrap_or_else(|| self.layout.batch_of(self.first_ledger));
         if known.is_none() && !self.has(first).await? {
-            let key = self.key(first);
-            return Err(self
-                .standing
-                .unavailable(format!("there is no object {key} yet")));
+            let (key, ledger) = (self.key(first), self.first_ledger);
+            return Err(self.standing.unavailable(format!(
+                "there is no object {key}: a web server lists nothing, so the newest is looked for from \
+                 startBlock on, and the lake must have that ledger (startBlock={ledger})"
+            )));
         }
         let mut search = Search::from(self.layout, first);
         while let Some(due) = search.due() {
@@ -272,6 +273,10 @@ impl Reader {
 
 fn store(place: &LakePlace) -> Result<Arc<dyn Objects>> {
     Ok(match place {
+        LakePlace::Directory(dir) if !dir.is_dir() => {
+            let what = format!("lake: there is no directory {}", dir.display());
+            return Err(Error::Invalid(what));
+        }
         LakePlace::Directory(dir) => Arc::new(Directory(dir.clone())),
         LakePlace::Http(url) => Arc::new(Http::new(url)?),
         #[cfg(feature = "s3")]
