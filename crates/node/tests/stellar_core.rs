@@ -407,6 +407,25 @@ async fn a_core_that_says_nothing_is_told_of_with_what_it_printed() {
     );
 }
 
+/// History was fetched one part at a time as soon as core followed the network.
+#[tokio::test(flavor = "multi_thread")]
+async fn history_out_of_the_lake_is_planned_as_the_lakes() {
+    let pond = Pond::new(56, 50);
+    let core = core_in(&pond, "core", "head = 70\nledgerMs = 5");
+    let source = joint(&pond, core).await;
+    assert_eq!(source.plan_at(100, &want()).at_once, 1, "nobody knows yet");
+    follow(&source, &pond, 2, 80).await;
+    source.note_next(80);
+    assert_eq!(source.plan(&want()).at_once, 1, "core has them in order");
+    for (start, expected) in [(2, 4), (49, 4), (50, 1), (60, 1), (80, 1)] {
+        let plan = source.plan_at(start, &want());
+        assert_eq!(plan.at_once, expected, "from {start}: {plan:?}");
+    }
+    // A range that ends behind the lake, as a node takes it.
+    let range = BlockRange::new(2, 60);
+    assert_made(&pond, &source.fetch(range, &want(), None).await.unwrap(), 2);
+}
+
 /// The program takes the lake, follows core, is killed at any moment, and loses nothing. No core is left
 /// behind: the next program ends it.
 #[tokio::test(flavor = "multi_thread")]

@@ -188,9 +188,19 @@ impl Source for LakeAndCore {
     }
 
     fn plan(&self, want: &Want) -> Plan {
-        match self.is_behind_lake(self.next.load(Ordering::Relaxed)) {
-            true => self.core.plan(want),
-            false => self.lake.plan(want),
+        self.plan_at(self.next.load(Ordering::Relaxed), want)
+    }
+
+    /// Core hands ledgers on in order, so that two fetches from it would pass each other: as long as
+    /// nobody knows where the lake ends there is one.
+    fn plan_at(&self, start: u64, want: &Want) -> Plan {
+        match *self.known() {
+            Some(lake) if start > lake.number => self.core.plan(want),
+            Some(_) => self.lake.plan(want),
+            None => Plan {
+                at_once: 1,
+                ..self.lake.plan(want)
+            },
         }
     }
 }
