@@ -237,6 +237,29 @@ async fn a_hole_is_named_until_it_is_filled() {
     pond.assert_is(&lake.fetch(before, &all(), None).await.unwrap(), before);
 }
 
+/// Where nothing is listed, the object before a hole looked like the newest, and the chain like one that
+/// stands still.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hole_over_http_is_not_the_end_of_the_lake() {
+    let pond = Pond::new(7, SMALL, 40);
+    // One that the search for the newest comes upon.
+    let (key, path) = pond.object(33);
+    std::fs::remove_file(&path).unwrap();
+    let server = FileServer::start(pond.lake.directory(), FileFaults::default());
+    let server = server.await.unwrap();
+    let settings = pond.settings(LakePlace::Http(server.url()));
+    let lake = LakeSource::open(settings).await.unwrap();
+    assert_eq!(lake.heads().await.unwrap().head.number, 39);
+    let told = said(&lake, 33).await;
+    assert!(
+        told.contains(&key) && told.contains("goes on to ledger 39"),
+        "{told}"
+    );
+    assert!(told.contains("Disagreement"), "{told}");
+    pond.grow(40);
+    assert_eq!(said(&lake, 33).await, "1 ledgers came");
+}
+
 /// What stands in place of the object of ledger 20, and what is said of it.
 fn wrong_objects(pond: &Pond) -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let whole = std::fs::read(pond.lake.path(20)).unwrap();

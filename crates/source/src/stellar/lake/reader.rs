@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_model::BlockRef;
@@ -26,6 +27,9 @@ const NAME: &str = "lake";
 /// What a ledger takes, before any is known.
 const LEDGER_BYTES_FIRST: u64 = 1 << 20;
 
+/// How often it is looked behind the end of a lake that lists nothing.
+const LOOK_AHEAD_EVERY: Duration = Duration::from_secs(60);
+
 /// Reads objects of a lake.
 #[derive(Debug)]
 pub(crate) struct Reader {
@@ -38,6 +42,8 @@ pub(crate) struct Reader {
     older: AtomicBool,
     /// The newest object that was seen.
     newest: Mutex<Option<Batch>>,
+    /// When objects behind a hole were last looked for.
+    looked_ahead: Mutex<Option<Instant>>,
     /// Fetches that meet in an object read it once.
     opened: Cache<Batch, Arc<Opened>, Weight>,
     /// What a ledger took of late.
@@ -77,6 +83,7 @@ impl Reader {
             first_ledger: settings.first_ledger.max(FIRST_LEDGER),
             older: AtomicBool::new(false),
             newest: Mutex::default(),
+            looked_ahead: Mutex::default(),
             opened: Cache::with_weighter(settings.at_once * 4, cached, Weight),
             ledger_bytes: AtomicU64::new(LEDGER_BYTES_FIRST),
         })
@@ -137,12 +144,38 @@ impl Reader {
                  startBlock on, and the lake must have that ledger (startBlock={ledger})"
             )));
         }
+        let last = self.search_from(first).await?;
+        match self.behind_hole(&last).await? {
+            // Whoever asks for what is missing is told.
+            Some(there) => Ok(self.search_from(there).await?.last()),
+            None => Ok(last.last()),
+        }
+    }
+
+    async fn search_from(&self, first: Batch) -> Result<Search> {
         let mut search = Search::from(self.layout, first);
         while let Some(due) = search.due() {
             let is_there = self.has(due).await?;
             search.note(due, is_there);
         }
-        Ok(search.last())
+        Ok(search)
+    }
+
+    /// An object behind a hole at the end of what was found, if there is one. That takes requests, and
+    /// hardly any lake has a hole: it is looked for at first, and then seldom.
+    async fn behind_hole(&self, last: &Search) -> Result<Option<Batch>> {
+        if !self.is_look_ahead_due() {
+            return Ok(None);
+        }
+        for batch in last.behind_hole() {
+            if self.has(batch).await? {
+                let (missing, there) = (self.layout.next(last.last()), self.key(batch));
+                let missing = missing.map(|batch| self.key(batch)).unwrap_or_default();
+                tracing::warn!(endpoint = NAME, missing, there, "the lake has a hole");
+                return Ok(Some(batch));
+            }
+        }
+        Ok(None)
     }
 
     /// The spellings of an object's key, the likelier first.
@@ -264,6 +297,16 @@ impl Reader {
         for ledger in about {
             self.opened.remove(&self.layout.batch_of(ledger));
         }
+    }
+
+    fn is_look_ahead_due(&self) -> bool {
+        let looked = self.looked_ahead.lock();
+        let mut looked = looked.unwrap_or_else(PoisonError::into_inner);
+        let is_due = looked.is_none_or(|looked| looked.elapsed() >= LOOK_AHEAD_EVERY);
+        if is_due {
+            *looked = Some(Instant::now());
+        }
+        is_due
     }
 
     fn newest(&self) -> MutexGuard<'_, Option<Batch>> {
