@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use chronolith_model::{BlockRange, DatasetSet, ErrorKind, Scope, Verification};
+use chronolith_sim::files::{FileFaults, FileServer};
 use chronolith_source::stellar::{
     CoreSettings, CoreSource, LakeAndCore, LakePlace, LakeSettings, LakeSource,
 };
@@ -278,8 +279,13 @@ async fn a_core_that_falls_silent_while_it_follows_is_started_again() {
 }
 
 async fn joint(pond: &Pond, core: CoreSource) -> LakeAndCore {
+    let place = LakePlace::Directory(pond.lake.directory().to_owned());
+    joint_at(pond, place, core).await
+}
+
+async fn joint_at(pond: &Pond, place: LakePlace, core: CoreSource) -> LakeAndCore {
     let lake = LakeSettings {
-        place: LakePlace::Directory(pond.lake.directory().to_owned()),
+        place,
         layout: None,
         network: pond.network(),
         first_ledger: 2,
@@ -324,6 +330,31 @@ async fn core_goes_on_where_the_lake_ends() {
     source.heads().await.unwrap();
     let fetched = source.fetch(old, &want(), None).await.unwrap();
     assert_made(&pond, &fetched, 40);
+}
+
+/// The lake was asked for its newest ledger before each of core's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lake_is_left_alone_while_core_goes_on() {
+    let pond = Pond::new(57, 50);
+    let server = FileServer::start(pond.lake.directory(), FileFaults::default());
+    let server = server.await.unwrap();
+    let core = core_in(&pond, "core", "head = 70\nledgerMs = 5");
+    let source = joint_at(&pond, LakePlace::Http(server.url()), core).await;
+    let mut next = 2 + follow(&source, &pond, 2, 75).await.len() as u64;
+    let asked = || server.stats().requests.values().sum::<u64>();
+    let before = asked();
+    // Each asks where the chain stands at least once.
+    for _ in 0..40 {
+        next += follow(&source, &pond, next, next + 1).await.len() as u64;
+    }
+    let more = asked() - before;
+    assert!(more < 40, "{more} requests");
+    // What core has passed is asked of the lake, which may have it by now.
+    pond.grow(90);
+    let old = BlockRange::new(52, 60);
+    let fetched = source.fetch(old, &want(), None).await.unwrap();
+    assert_made(&pond, &fetched, 52);
+    assert!(fetched.iter().all(|one| &*one.endpoint == "lake"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
