@@ -99,6 +99,11 @@ async fn ranges_come_by_catching_up() {
             assert_eq!(fetched.len() as u64, range.len());
             assert_made(&pond, &fetched, range.start);
         }
+        // Each is asked for before core has ended that brought the one before it.
+        for number in 200..212 {
+            let fetched = core.fetch(BlockRange::one(number), &want(), None).await;
+            assert_eq!(fetched.unwrap().len(), 1);
+        }
         let core_dir = work_dir(&pond, "core");
         drop(core);
         until("core's end", async || {

@@ -168,12 +168,8 @@ impl CoreSource {
     /// The ledgers of a core that comes to the first of a task: the one that runs, or a new one.
     fn ensure(&self, state: &mut MutexGuard<'_, State>, task: Task) -> Result<Arc<Buffer>> {
         if let Some(running) = &state.running {
-            let (buffer, is_live) = (
-                running.buffer.clone(),
-                matches!(running.task, Task::Live { .. }),
-            );
-            let fits = is_live || matches!(task, Task::Bounded { .. });
-            if fits && buffer.reaches(u64::from(task.from()), PASS_OVER) {
+            let buffer = running.buffer.clone();
+            if running.task.serves(task) && buffer.reaches(u64::from(task.from()), PASS_OVER) {
                 return Ok(buffer);
             }
             match buffer.ended() {

@@ -40,6 +40,17 @@ impl Task {
             Self::Bounded { from, .. } | Self::Live { from } => from,
         }
     }
+
+    /// Whether a core that works on this also brings what another task begins with, and follows the network
+    /// where that one does. How far it has come is not looked at.
+    pub(crate) fn serves(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Live { .. }, _) => true,
+            // It is over with its last ledger, also while it still ends.
+            (Self::Bounded { to, .. }, Self::Bounded { from, .. }) => from <= to,
+            (Self::Bounded { .. }, Self::Live { .. }) => false,
+        }
+    }
 }
 
 /// A core that works on a task.
@@ -314,6 +325,15 @@ fn last_closed(answer: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_core_serves_what_it_comes_to() {
+        let (bounded, live) = (Task::Bounded { from: 10, to: 20 }, Task::Live { from: 10 });
+        let from = |from: u32| Task::Bounded { from, to: 99 };
+        assert!(bounded.serves(from(10)) && bounded.serves(from(20)));
+        assert!(!bounded.serves(from(21)) && !bounded.serves(live));
+        assert!(live.serves(live) && live.serves(from(21)));
+    }
 
     #[test]
     fn core_goes_on_from_where_it_is_near() {
