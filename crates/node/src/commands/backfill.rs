@@ -17,7 +17,7 @@ use crate::place::ArchivePlace;
 use crate::progress::Progress;
 use crate::refill::{Refill, Told};
 use crate::remembered::Remembered;
-use crate::settings::{ChainSettings, Mode, Settings};
+use crate::settings::{ChainSettings, Mode, RangePlan, Settings};
 
 /// How long a command waits for the first ledger of a core: its state is fetched first, which takes long
 /// on a large network.
@@ -32,6 +32,7 @@ pub(crate) async fn backfill(settings: &Settings, asked: &BackfillRange) -> Resu
         asked.from,
         asked.to
     );
+    check_numbers(chain, asked.from, asked.to)?;
     let range = BlockRange::new(asked.from, asked.to.saturating_add(1));
     if let Some(node) = RunningNode::find(settings).await? {
         let filled = node.backfill(chain.chain_id, range).await?;
@@ -43,19 +44,49 @@ pub(crate) async fn backfill(settings: &Settings, asked: &BackfillRange) -> Resu
     Ok(Exit::Done)
 }
 
+/// Refuses numbers that no ledger of a Stellar network has: they would be waited for.
+pub(crate) fn check_numbers(chain: &ChainSettings, from: u64, to: u64) -> Result<()> {
+    if chain.stellar.is_none() {
+        return Ok(());
+    }
+    let RangePlan { first, size, .. } = chain.plan;
+    ensure!(
+        from >= first,
+        "--start-ledger {from}: the first ledger is {first}, and range 0 holds ledgers (0 × {size}) + {first} = \
+         {first} to ((0 + 1) × {size}) + {first} - 1 = {}",
+        size + first - 1
+    );
+    let last = u64::from(u32::MAX);
+    ensure!(
+        to <= last,
+        "--end-ledger {to}: ledgers have 32-bit numbers, and the last is {last}"
+    );
+    Ok(())
+}
+
+/// The chain as mode backfill has it, with these bounds.
+fn bounded(chain: &ChainSettings, range: BlockRange) -> ChainSettings {
+    let mut bounded = chain.clone();
+    let last = range.end - 1;
+    bounded.start_block = range.start;
+    bounded.mode = Mode::Backfill { end_block: last };
+    if let Some(stellar) = &mut bounded.stellar {
+        if let Some(core) = &mut stellar.core {
+            core.last_ledger = u32::try_from(last).ok();
+        }
+        if let Some(lake) = &mut stellar.lake {
+            // Where nobody lists its objects: what lies below may never have been in it.
+            lake.first_ledger = u32::try_from(range.start).unwrap_or(lake.first_ledger);
+        }
+    }
+    bounded.share_among_ranges();
+    bounded
+}
+
 /// Does what mode backfill does, for one chain and these blocks, and returns how many were fetched.
 async fn fetch(settings: &Settings, chain: &ChainSettings, range: BlockRange) -> Result<u64> {
     let place = settings.place(chain);
-    let mut bounded = chain.clone();
-    bounded.start_block = range.start;
-    bounded.mode = Mode::Backfill {
-        end_block: range.end - 1,
-    };
-    if let Some(core) = bounded.stellar.as_mut().and_then(|it| it.core.as_mut()) {
-        core.last_ledger = u32::try_from(range.end - 1).ok();
-    }
-    bounded.share_among_ranges();
-    let chain = open(bounded, &place).await?;
+    let chain = open(bounded(chain, range), &place).await?;
     let fetched = async {
         check_final(&chain, range).await?;
         check_linked(&chain.archive, &lacking_below_head(&chain, range))?;
