@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Error, Result, bail, ensure};
 use chronolith_archive::Archive;
 use chronolith_model::{BlockRange, DatasetSet, ErrorKind};
+use chronolith_source::Error as SourceError;
 use serde_json::json;
 
 use crate::admin::RunningNode;
@@ -139,15 +140,23 @@ async fn check_final(chain: &Chain, range: BlockRange) -> Result<()> {
 async fn wait_for_core(chain: &Chain) -> Result<()> {
     let began = Instant::now();
     let mut hints = chain.source.hints();
+    let (name, mut told) = (&chain.settings.name, String::new());
     loop {
         hints.mark_unchanged();
-        match chain.source.heads().await {
+        let error = match chain.source.heads().await {
             Ok(_) => return Ok(()),
+            // What the lake has comes without it, and then there is an end.
+            Err(SourceError::Stuck { .. }) if !chain.is_core_alone() => return Ok(()),
+            Err(error @ SourceError::Stuck { .. }) => return Err(error.into()),
             Err(error) if error.kind() != ErrorKind::Unavailable => return Err(error.into()),
             Err(error) if began.elapsed() >= CORE_WAIT_MAX => {
                 return Err(Error::new(error).context("core brought no ledger"));
             }
-            Err(error) => tracing::debug!(%error, "waiting for core"),
+            Err(error) => error.to_string(),
+        };
+        if error != told {
+            tracing::warn!(chain = %name, %error, "waiting for core");
+            told = error;
         }
         let _ = tokio::time::timeout(CORE_LOOK_EVERY, hints.changed()).await;
     }
