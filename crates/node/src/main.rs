@@ -16,6 +16,7 @@ mod exporter;
 mod fetches;
 mod gaps;
 mod genesis;
+mod giving_up;
 mod hex;
 mod history;
 mod ingest;

@@ -30,6 +30,8 @@ pub(crate) const NAME: &str = "core";
 /// The pause before core is started again after a failure; it doubles with each that follows.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Failures without one ledger between them, from which on nothing else is expected.
+const FAILURES_MAX: u32 = 6;
 /// Ledgers that are read and passed over before core is started anew from another one.
 const PASS_OVER: u64 = 50_000;
 /// Ledgers of one fetch while core follows the network.
@@ -215,7 +217,7 @@ impl CoreSource {
             Ok(()) => Ok(file),
             Err(_) => Err(self
                 .standing
-                .unavailable(format!("another process runs a core there (path={shown})"))),
+                .stuck(format!("another process runs a core there (path={shown})"))),
         }
     }
 
@@ -228,6 +230,13 @@ impl CoreSource {
         self.stop(state);
         let error = match end {
             End::Done => self.standing.unavailable("it ended"),
+            End::Failed(what) if state.failures + 1 >= FAILURES_MAX => {
+                let times = state.failures + 1;
+                self.standing.stuck(format!(
+                    "core failed {times} times in a row and brought no ledger, as it does where one is \
+                     wanted that has not closed yet: {what}"
+                ))
+            }
             End::Failed(what) => self.standing.unavailable(what),
             End::Wrong { ledger, what } => self.standing.lied(u64::from(ledger), what),
             End::Network(what) => Error::Invalid(format!("core: {what}")),
