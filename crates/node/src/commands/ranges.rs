@@ -89,15 +89,7 @@ fn print(chain: &ChainSettings, ranges: &Ranges) {
         println!("  last backfill: blocks {from} to {to}");
     }
     let head = [
-        "id",
-        "blocks",
-        "state",
-        "ledger",
-        "txhash",
-        "archived",
-        "transactions",
-        "begun",
-        "complete",
+        "id", "blocks", "state", "ledger", "txhash", "archived", "hashes", "begun", "complete",
     ];
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(ranges.all.iter().map(row));
