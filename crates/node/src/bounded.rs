@@ -75,13 +75,21 @@ async fn hand_on(chain: &Chain, turns: &Semaphore, left: &Left) -> Infallible {
     let mut moves = chain.moves();
     // One that waits for new ledgers keeps its core.
     let rests = || !chain.is_core_alone() && chain.status().good_round.is_some();
-    let waits = || chain.is_at_end() || rests() || left.has(Part::Ingest);
+    let is_over = || left.has(Part::Ingest);
+    let waits = || chain.is_at_end() || rests() || is_over();
     while !waits() {
         // A round that ends well may move nothing.
         let _ = tokio::time::timeout(chain.settings.poll, moves.changed()).await;
     }
     turns.add_permits(1);
-    std::future::pending().await
+    while !is_over() {
+        let _ = tokio::time::timeout(chain.settings.poll, moves.changed()).await;
+    }
+    // Rounds do what operators ask for, and there are none any more.
+    loop {
+        chain.acts.asked().await;
+        chain.acts.perform(chain).await;
+    }
 }
 
 /// Decides where ingest begins: with the newest range that has a final block. Returns a block that whoever
