@@ -10,6 +10,7 @@
 
 pub mod installed;
 pub mod projected;
+pub mod ranges;
 pub mod real_node;
 pub mod rpc;
 pub mod stellar;
