@@ -399,36 +399,63 @@ fn timeless(mut keys: Keys) -> Keys {
     keys
 }
 
+/// Kills at random moments, and how many of them came in the middle of something.
+struct Kills {
+    random: StdRng,
+    /// The last block that was archived when the last one came.
+    last: u64,
+    all: usize,
+    cut_short: usize,
+}
+
+impl Kills {
+    /// One life: it follows, blocks come, and it is killed before long.
+    fn one(&mut self, bench: &Bench, node: &EvmNode) {
+        let running = bench.start();
+        self.all += 1;
+        let said = || bench.log().matches("\"following\"").count();
+        bench.wait("the start", || said() >= self.all);
+        // Where nothing was archived since, a whole range must not pass: that would be a gap.
+        if node.head().number < self.last + 25 {
+            node.mine(self.random.random_range(1..16));
+        }
+        std::thread::sleep(Duration::from_millis(self.random.random_range(1..300)));
+        running.kill();
+        let now = keys(bench).unwrap();
+        let last = now["global:last_processed_ledger"].as_u64().unwrap();
+        let states: Vec<_> = (0..20).map(|id| state_of(&now, id).to_owned()).collect();
+        let ranges: Vec<_> = states.iter().filter(|state| *state != "none").collect();
+        // Some of its blocks and not all of them, or a transition: that is work cut short.
+        let is_between = self.last < last && last < node.head().number - 5;
+        let in_transition = states.iter().any(|state| state == "TRANSITIONING");
+        self.cut_short += usize::from(is_between || in_transition);
+        self.last = last;
+        // Nothing but the newest two is anything but complete, so it always starts again.
+        let mut old = ranges.iter().rev().skip(2);
+        assert!(old.all(|state| *state == "COMPLETE"), "{ranges:?}");
+    }
+}
+
 /// Killed at random moments, in ingest and in transitions, it ends with what a clean run ends with.
 #[tokio::test(flavor = "multi_thread")]
 async fn scenario_6_crashes_at_random_moments() {
     let node = EvmNode::new(EvmSpec::tiny(76), 125);
     let (_server, bench) = bench(&node, STREAMING, 2).await;
     bench.say(&["backfill", "--start-ledger", "0", "--end-ledger", "119"]);
-    let mut random = StdRng::seed_from_u64(76);
-    let mut states = Vec::new();
-    let mut last = 119;
-    for started in 1..=24 {
-        let running = bench.start();
-        // Where nothing was archived since, a whole range must not pass: that would be a gap.
-        if node.head().number < last + 25 {
-            node.mine(random.random_range(1..16));
-        }
-        let said = || bench.log().matches("\"following\"").count();
-        bench.wait("the start", || said() >= started);
-        std::thread::sleep(Duration::from_millis(random.random_range(1..400)));
-        running.kill();
-        let now = keys(&bench).unwrap();
-        last = now["global:last_processed_ledger"].as_u64().unwrap();
-        let all = (0..20).map(|id| state_of(&now, id).to_owned());
-        states.push(all.filter(|state| state != "none").collect::<Vec<_>>());
-        // Nothing but the newest two is anything but complete, so it always starts again.
-        let old = states.last().unwrap().iter().rev().skip(2);
+    let mut kills = Kills {
+        random: StdRng::seed_from_u64(76),
+        last: 119,
+        all: 0,
+        cut_short: 0,
+    };
+    while kills.all < 24 || kills.cut_short < 3 {
         assert!(
-            old.into_iter().all(|state| state == "COMPLETE"),
-            "{states:?}"
+            kills.all < 100,
+            "too few kills hit work: this proved nothing"
         );
+        kills.one(&bench, &node);
     }
+    println!("{} of {} kills cut work short", kills.cut_short, kills.all);
     let head = node.head().number - 5;
     let serving = || bench.log().matches("\"serving\"").count();
     let before = serving();
