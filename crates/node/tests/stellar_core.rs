@@ -53,10 +53,13 @@ fn work_dir(pond: &Pond, dir: &str) -> PathBuf {
 /// The process that core is, by what was written down.
 fn process(dir: &Path) -> Option<u32> {
     let noted = std::fs::read_to_string(dir.join("core.pid")).ok()?;
-    let id = noted.trim().parse().ok()?;
-    let alive = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // One that nobody has waited for is gone too.
-    (!alive.contains(") Z")).then_some(id)
+    noted.trim().parse().ok().filter(|&id| is_alive(id))
+}
+
+/// One that nobody has waited for is gone too.
+fn is_alive(id: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z"))
 }
 
 async fn until<T>(what: &str, mut reached: impl AsyncFnMut() -> Option<T>) -> T {
@@ -392,6 +395,37 @@ async fn the_program_goes_from_lake_to_core_through_kills() {
     let network = pond.network();
     let root = content_root(&bench, &network, range).await;
     assert_eq!(root, content_root(&clean, &network, range).await);
+}
+
+/// A core that writes nothing does not notice that nobody reads: it outlives its program, and holds the
+/// directory until the next one ends it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_core_that_outlived_its_program_is_ended_by_the_next() {
+    let pond = Pond::new(54, 60);
+    let fault = "[[faults]]\nkind = \"stall\"\nafterFrames = 7\ncommand = \"run\"";
+    let core = pond.core_field(&format!("head = 100\nledgerMs = 20\n{fault}"));
+    let fields = pond.fields(&format!("{}, {core}", pond.lake_field()));
+    let bench = bench(&fields, "");
+    let running = bench.start();
+    // Seven frames behind the lake, and no more.
+    bench.wait("core's last ledger", || bench.head() >= Some(66));
+    let chain = pond.network().chain_id();
+    let dir = bench.dir.path().join(format!("data/chains/{chain}/core"));
+    let old = process(&dir).expect("core runs");
+    running.kill();
+    let words = "a core of before still runs: it is ended";
+    assert!(!bench.log().contains(words), "{}", bench.log());
+    assert!(is_alive(old), "it ended with its program");
+    let running = bench.start();
+    bench.wait("the old core's end", || !is_alive(old));
+    bench.wait("newer ledgers", || bench.head() > Some(66));
+    let log = bench.log();
+    let told = log.lines().find(|line| line.contains(words));
+    let told = told.unwrap_or_else(|| panic!("not told: {log}"));
+    assert!(told.contains(&format!("\"pid\":{old}")), "{told}");
+    running.stop();
+    pond.assert_archived(&bench, 2..bench.head().unwrap() as u32 + 1)
+        .await;
 }
 
 /// Without a lake, a range of ledgers comes by catching up, through a core that dies now and then.
