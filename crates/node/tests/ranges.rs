@@ -11,7 +11,7 @@ mod support;
 
 use std::time::Duration;
 
-use chronolith_model::BlockRange;
+use chronolith_model::{BlockRange, Log};
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -55,15 +55,47 @@ fn run(bench: &Bench, code: i32) -> String {
     said
 }
 
+fn hex(bytes: &[u8]) -> String {
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("0x{digits}")
+}
+
+/// Logs of blocks as everybody is told of them.
+fn logs_of(node: &EvmNode, range: BlockRange) -> Vec<Value> {
+    let blocks = (range.start..range.end).map(|number| node.block(number).unwrap().to_model());
+    let told = blocks.flat_map(|block| {
+        let tell = |log: &Log| {
+            json!({
+                "blockNumber": format!("{:#x}", block.clock.number),
+                "blockHash": block.clock.hash.to_string(),
+                "transactionHash": block.tx_hash(log.tx_index()).unwrap().to_string(),
+                "logIndex": format!("{:#x}", log.log_index()),
+                "address": hex(log.emitter()),
+                "topics": log.topics().map(hex).collect::<Vec<_>>(),
+                "data": hex(log.data()),
+            })
+        };
+        block.logs.iter().map(tell).collect::<Vec<_>>()
+    });
+    told.collect()
+}
+
 /// Queries are answered during a backfill, and ranges are shown to everybody.
-async fn assert_served(bench: &Bench) {
+async fn assert_served(bench: &Bench, node: &EvmNode) {
     let public = bench.public();
     let get = async |path: &str| -> Value {
         let answer = reqwest::get(format!("{public}{path}")).await.unwrap();
         serde_json::from_str(&answer.text().await.unwrap()).unwrap()
     };
-    let logs = get("/v1/chains/31337/logs?fromBlock=10&toBlock=12").await;
-    assert!(logs["error"].is_null(), "{logs}");
+    let told = get("/v1/chains/31337/logs?fromBlock=10&toBlock=12&limit=1000").await;
+    let made = logs_of(node, BlockRange::new(10, 13));
+    let logs = told["logs"].as_array().unwrap_or_else(|| panic!("{told}"));
+    assert!(!made.is_empty() && logs.len() == made.len(), "{told}");
+    for (log, made) in logs.iter().zip(&made) {
+        for (name, value) in made.as_object().unwrap() {
+            assert_eq!(&log[name], value, "{name} of {log}");
+        }
+    }
     let shown = get("/v1/chains/31337/ranges").await;
     assert_eq!(shown["mode"], "backfill");
     assert_eq!(shown["ranges"].as_array().unwrap().len(), 3);
@@ -122,7 +154,7 @@ async fn scenario_1_a_fresh_backfill() {
             }),
         );
     }
-    assert_served(&bench).await;
+    assert_served(&bench, &node).await;
     // Its last block begins the transition, whatever comes then.
     node.mine(44 - head);
     let now = wait_keys(&bench, "range 0", |keys| state_of(keys, 0) == "COMPLETE");

@@ -220,6 +220,11 @@ impl Running {
         assert!(status.success(), "stopped with {status}");
     }
 
+    /// Whether it has not ended.
+    pub fn is_alive(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+
     /// Waits until it ends by itself.
     pub fn wait(mut self) -> ExitStatus {
         let began = Instant::now();
