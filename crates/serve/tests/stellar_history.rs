@@ -262,6 +262,46 @@ async fn pages_of_transactions_follow_each_other_whatever_their_length() {
     }
 }
 
+/// However few ledgers a page may look at: nothing comes twice, nothing is left out.
+#[tokio::test]
+async fn pages_of_transactions_end_where_enough_ledgers_were_looked_at() {
+    let world = world();
+    let made = world.made.iter().flat_map(|made| &made.txs);
+    let all: Vec<String> = made.map(|tx| hex(&tx.hash)).collect();
+    for page_ledgers in [2, 3, 7, world.made.len() as u64 - 1] {
+        let limits = Limits {
+            page_ledgers,
+            ..Limits::default()
+        };
+        let rpc = Rpc::new(&world.network, world.blocks(), 3, limits).await;
+        for limit in [1, 5, 200] {
+            let mut asked = json!({ "startLedger": 2, "pagination": { "limit": limit } });
+            let (mut found, mut first) = (Vec::new(), 2);
+            loop {
+                let page = rpc.result("getTransactions", asked).await;
+                let some = page["transactions"].as_array().unwrap();
+                let ledgers = some.iter().map(|tx| tx["ledger"].as_u64().unwrap());
+                let most = first + page_ledgers - 1;
+                assert!(ledgers.max() <= Some(most), "{limit} from {first}");
+                let hashes = some.iter().map(|tx| tx["txHash"].as_str().unwrap());
+                found.extend(hashes.map(str::to_owned));
+                let cursor = page["cursor"].as_str().unwrap();
+                let at = cursor.parse::<u64>().unwrap() >> 32;
+                if some.len() < limit {
+                    let end = most.min(world.latest().into());
+                    assert_eq!(at, end, "{limit} from {first}");
+                    if end == u64::from(world.latest()) {
+                        break;
+                    }
+                }
+                first = at;
+                asked = json!({ "pagination": { "limit": limit, "cursor": cursor } });
+            }
+            assert!(found == all, "{page_ledgers} ledgers, {limit} transactions");
+        }
+    }
+}
+
 #[tokio::test]
 async fn pages_of_ledgers_follow_each_other_and_are_the_very_bytes() {
     let world = world();
