@@ -543,6 +543,12 @@ async fn a_failed_range_is_named_and_tried_again() {
         (state_of(&now, 0), state_of(&now, 1), state_of(&now, 2)),
         ("COMPLETE", "FAILED", "COMPLETE")
     );
+    // Nothing runs, so no key of a transition is there.
+    let of_transition: Vec<_> = now
+        .keys()
+        .filter(|name| name.contains(":transition:"))
+        .collect();
+    assert!(of_transition.is_empty(), "{of_transition:?}");
     let table = bench.say(&["state", "--ranges"]);
     assert!(table.contains("failed in "), "{table}");
     set_mode(&bench, STREAMING);
