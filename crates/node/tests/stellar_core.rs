@@ -327,6 +327,8 @@ async fn core_goes_on_where_the_lake_ends() {
     source.heads().await.unwrap();
     let fetched = source.fetch(old, &want(), None).await.unwrap();
     assert_made(&pond, &fetched, 40);
+    let from: Vec<&str> = fetched.iter().map(|one| &*one.endpoint).collect();
+    assert_eq!(from, ["lake"; 20]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
