@@ -33,6 +33,8 @@ impl FixtureLake {
             "/../../../shared/fixtures/stellar/lake"
         );
         let Ok(fixtures) = std::fs::read_dir(path) else {
+            let required = std::env::var_os("CHRONOLITH_REQUIRE_FIXTURES").is_some();
+            assert!(!required, "no fixtures (path={path})");
             println!("skipped: no fixtures (path={path})");
             return None;
         };
