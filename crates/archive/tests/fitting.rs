@@ -46,6 +46,6 @@ async fn the_range_that_fits_holds_the_cursor() {
             }
         }
     }
-    println!("{tried} tried, {} wrong", wrong.len());
+    assert!(tried > 50, "only {tried} ranges were named");
     assert!(wrong.is_empty(), "{:?}", &wrong[..wrong.len().min(5)]);
 }

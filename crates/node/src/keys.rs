@@ -120,7 +120,10 @@ impl Keys {
             of("txhash:recsplit_path"),
             index.map(|name| place.path_of(name)),
         );
-        if let (Some(ledger), Some(txhash)) = (range.ledger_status, range.txhash_status) {
+        // A range that failed keeps how far it came, but nothing runs.
+        let runs = range.state == RangeState::Transitioning;
+        let parts = range.ledger_status.zip(range.txhash_status);
+        if let Some((ledger, txhash)) = parts.filter(|_| runs) {
             self.text(
                 of("transition:started_at"),
                 range.transition_started_at.and_then(utc),
@@ -259,6 +262,16 @@ mod tests {
             runs: vec!["run/c".to_owned()],
             ..transitioning()
         };
+        let failed = RangeReport {
+            state: RangeState::Failed,
+            ..transitioning()
+        };
+        let all = shown(&ranges(vec![failed]));
+        assert!(all.iter().any(|one| one.contains("FAILED")), "{all:#?}");
+        assert!(
+            !all.iter().any(|one| one.contains("transition:")),
+            "{all:#?}"
+        );
         let all = shown(&ranges(vec![complete]));
         for line in [
             r#"range:0:completed_at = "2026-01-28T12:00:00Z""#,

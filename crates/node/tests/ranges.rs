@@ -9,16 +9,17 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use chronolith_model::BlockRange;
+use chronolith_model::{BlockRange, Log};
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
-use serde_json::{Map, Value, json};
-use support::{Bench, PATIENCE, Running, assert_equals, serve};
-
-type Keys = Map<String, Value>;
+use serde_json::{Value, json};
+use support::ranges::{
+    Keys, assert_complete, assert_keys, counts, keys, set_mode, state_of, wait_keys,
+};
+use support::{Bench, Running, assert_equals, serve};
 
 fn backfill(start: u64, end: u64) -> String {
     format!(r#""mode": "backfill", "startBlock": {start}, "endBlock": {end}"#)
@@ -40,49 +41,6 @@ async fn bench(node: &EvmNode, mode: &str, delay_ms: u64) -> (RpcServer, Bench) 
     (server, bench)
 }
 
-fn set(bench: &Bench, mode: &str) {
-    let text = std::fs::read_to_string(&bench.config).unwrap();
-    let at = text.find(r#""mode": ""#).unwrap();
-    let end = text.find(r#", "finality""#).unwrap();
-    let text = format!("{}{mode}{}", &text[..at], &text[end..]);
-    std::fs::write(&bench.config, text).unwrap();
-}
-
-/// The keys as they are now; none before there is an archive.
-fn keys(bench: &Bench) -> Option<Keys> {
-    let output = bench.output(&["state", "--keys", "--json"]);
-    let all: Value = serde_json::from_slice(&output.stdout).ok()?;
-    all[0]["keys"].as_object().cloned()
-}
-
-fn wait_keys(bench: &Bench, what: &str, wanted: impl Fn(&Keys) -> bool) -> Keys {
-    let began = Instant::now();
-    loop {
-        let now = keys(bench);
-        if let Some(now) = now.clone().filter(&wanted) {
-            return now;
-        }
-        let late = began.elapsed() > PATIENCE;
-        assert!(!late, "{what} was not reached: {now:#?}\n{}", bench.log());
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// These keys say this, and those that are null are not there.
-#[track_caller]
-fn assert_keys(keys: &Keys, expected: &Value) {
-    for (name, value) in expected.as_object().unwrap() {
-        let found = keys.get(name).unwrap_or(&Value::Null);
-        assert_eq!(found, value, "{name} in {keys:#?}");
-    }
-}
-
-fn state_of(keys: &Keys, id: u64) -> &str {
-    keys.get(&format!("range:{id}:state"))
-        .and_then(Value::as_str)
-        .unwrap_or("none")
-}
-
 #[track_caller]
 fn ended(running: Running, bench: &Bench) {
     assert!(running.wait().success(), "{}", bench.log());
@@ -97,62 +55,47 @@ fn run(bench: &Bench, code: i32) -> String {
     said
 }
 
-/// A range that is complete, by all of its keys.
-#[track_caller]
-fn assert_complete(keys: &Keys, id: u64) {
-    let (first, last) = (id * 40, id * 40 + 39);
-    let of = |key: &str| format!("range:{id}:{key}");
-    assert_keys(
-        keys,
-        &json!({
-            of("state"): "COMPLETE",
-            of("start_ledger"): first,
-            of("end_ledger"): last,
-            of("ledger:phase"): "IMMUTABLE",
-            of("ledger:last_committed_ledger"): last,
-            of("ledger:count"): 40,
-            of("txhash:phase"): "COMPLETE",
-            of("txhash:last_committed_ledger"): last,
-            of("txhash:rocksdb_path"): null,
-            of("transition:started_at"): null,
-            of("transition:ledger_status"): null,
-            of("transition:txhash_status"): null,
-        }),
-    );
-    for key in ["created_at", "completed_at"] {
-        let time = keys[&of(key)].as_str().unwrap();
-        assert!(time.starts_with("20") && time.ends_with('Z'), "{time}");
-    }
-    let path = keys[&of("ledger:immutable_path")].as_str().unwrap();
-    assert!(std::path::Path::new(path).is_dir(), "{path}");
-    let path = keys[&of("txhash:recsplit_path")].as_str().unwrap();
-    assert!(std::path::Path::new(path).is_file(), "{path}");
+fn hex(bytes: &[u8]) -> String {
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("0x{digits}")
 }
 
-/// Transactions of blocks by the first digit of their hashes.
-fn counts(node: &EvmNode, range: BlockRange) -> Value {
-    let mut counts = Map::new();
-    for digit in "0123456789abcdef".chars() {
-        counts.insert(digit.to_string(), json!(0));
-    }
-    for number in range.start..range.end {
-        for tx in node.block(number).unwrap().to_model().txs {
-            let digit = tx.hash.to_string()[2..3].to_owned();
-            counts[&digit] = json!(counts[&digit].as_u64().unwrap() + 1);
-        }
-    }
-    Value::Object(counts)
+/// Logs of blocks as everybody is told of them.
+fn logs_of(node: &EvmNode, range: BlockRange) -> Vec<Value> {
+    let blocks = (range.start..range.end).map(|number| node.block(number).unwrap().to_model());
+    let told = blocks.flat_map(|block| {
+        let tell = |log: &Log| {
+            json!({
+                "blockNumber": format!("{:#x}", block.clock.number),
+                "blockHash": block.clock.hash.to_string(),
+                "transactionHash": block.tx_hash(log.tx_index()).unwrap().to_string(),
+                "logIndex": format!("{:#x}", log.log_index()),
+                "address": hex(log.emitter()),
+                "topics": log.topics().map(hex).collect::<Vec<_>>(),
+                "data": hex(log.data()),
+            })
+        };
+        block.logs.iter().map(tell).collect::<Vec<_>>()
+    });
+    told.collect()
 }
 
 /// Queries are answered during a backfill, and ranges are shown to everybody.
-async fn assert_served(bench: &Bench) {
+async fn assert_served(bench: &Bench, node: &EvmNode) {
     let public = bench.public();
     let get = async |path: &str| -> Value {
         let answer = reqwest::get(format!("{public}{path}")).await.unwrap();
         serde_json::from_str(&answer.text().await.unwrap()).unwrap()
     };
-    let logs = get("/v1/chains/31337/logs?fromBlock=10&toBlock=12").await;
-    assert!(logs["error"].is_null(), "{logs}");
+    let told = get("/v1/chains/31337/logs?fromBlock=10&toBlock=12&limit=1000").await;
+    let made = logs_of(node, BlockRange::new(10, 13));
+    let logs = told["logs"].as_array().unwrap_or_else(|| panic!("{told}"));
+    assert!(!made.is_empty() && logs.len() == made.len(), "{told}");
+    for (log, made) in logs.iter().zip(&made) {
+        for (name, value) in made.as_object().unwrap() {
+            assert_eq!(&log[name], value, "{name} of {log}");
+        }
+    }
     let shown = get("/v1/chains/31337/ranges").await;
     assert_eq!(shown["mode"], "backfill");
     assert_eq!(shown["ranges"].as_array().unwrap().len(), 3);
@@ -211,7 +154,7 @@ async fn scenario_1_a_fresh_backfill() {
             }),
         );
     }
-    assert_served(&bench).await;
+    assert_served(&bench, &node).await;
     // Its last block begins the transition, whatever comes then.
     node.mine(44 - head);
     let now = wait_keys(&bench, "range 0", |keys| state_of(keys, 0) == "COMPLETE");
@@ -309,11 +252,12 @@ async fn keys_are_printed_in_the_order_of_the_requirement() {
 #[tokio::test(flavor = "multi_thread")]
 async fn scenario_2_a_crash_during_backfill() {
     let node = EvmNode::new(EvmSpec::tiny(73), 200);
-    // One block at a time from a slow node, so that there is time to come between.
-    let (_server, bench) = bench(&node, &backfill(0, 119), 500).await;
+    // One block at a time from a slow node, so that there is time to come between. Only logs are asked for by
+    // ranges whose length is set.
+    let (server, bench) = bench(&node, &backfill(0, 119), 200).await;
     bench.change(
         r#""ranges""#,
-        r#""backfill": { "initialRange": 1, "minRange": 1, "maxRange": 1 }, "ranges""#,
+        r#""strategy": "logs", "backfill": { "initialRange": 1, "minRange": 1, "maxRange": 1 }, "ranges""#,
     );
     let running = bench.start();
     wait_keys(&bench, "a checkpoint of range 0", |keys| {
@@ -337,6 +281,8 @@ async fn scenario_2_a_crash_during_backfill() {
         (fields["message"] == "filled").then(|| fields["from"].as_u64().unwrap())
     });
     assert_eq!(filled.min(), Some(committed + 1), "{log}");
+    let asked = server.stats().calls["eth_getLogs"];
+    assert!(asked >= 120, "{asked} requests for 120 blocks");
     let last = keys(&bench).unwrap();
     (0..3).for_each(|id| assert_complete(&last, id));
     assert_equals(&bench, &node, BlockRange::new(0, 120));
@@ -433,9 +379,9 @@ async fn scenario_5_a_gap_is_told_and_mended() {
     let node = EvmNode::new(EvmSpec::tiny(75), 125);
     let (_server, bench) = bench(&node, &backfill(80, 119), 0).await;
     run(&bench, 0);
-    set(&bench, &backfill(0, 59));
+    set_mode(&bench, &backfill(0, 59));
     run(&bench, 0);
-    set(&bench, STREAMING);
+    set_mode(&bench, STREAMING);
     let said = run(&bench, 1);
     let message = "Cannot start streaming mode - incomplete ranges detected:\n  \
                    Range 1 (ledgers 40-79): state=INGESTING, last_committed=59\n\n\
@@ -485,36 +431,63 @@ fn timeless(mut keys: Keys) -> Keys {
     keys
 }
 
+/// Kills at random moments, and how many of them came in the middle of something.
+struct Kills {
+    random: StdRng,
+    /// The last block that was archived when the last one came.
+    last: u64,
+    all: usize,
+    cut_short: usize,
+}
+
+impl Kills {
+    /// One life: it follows, blocks come, and it is killed before long.
+    fn one(&mut self, bench: &Bench, node: &EvmNode) {
+        let running = bench.start();
+        self.all += 1;
+        let said = || bench.log().matches("\"following\"").count();
+        bench.wait("the start", || said() >= self.all);
+        // Where nothing was archived since, a whole range must not pass: that would be a gap.
+        if node.head().number < self.last + 25 {
+            node.mine(self.random.random_range(1..16));
+        }
+        std::thread::sleep(Duration::from_millis(self.random.random_range(1..300)));
+        running.kill();
+        let now = keys(bench).unwrap();
+        let last = now["global:last_processed_ledger"].as_u64().unwrap();
+        let states: Vec<_> = (0..20).map(|id| state_of(&now, id).to_owned()).collect();
+        let ranges: Vec<_> = states.iter().filter(|state| *state != "none").collect();
+        // Some of its blocks and not all of them, or a transition: that is work cut short.
+        let is_between = self.last < last && last < node.head().number - 5;
+        let in_transition = states.iter().any(|state| state == "TRANSITIONING");
+        self.cut_short += usize::from(is_between || in_transition);
+        self.last = last;
+        // Nothing but the newest two is anything but complete, so it always starts again.
+        let mut old = ranges.iter().rev().skip(2);
+        assert!(old.all(|state| *state == "COMPLETE"), "{ranges:?}");
+    }
+}
+
 /// Killed at random moments, in ingest and in transitions, it ends with what a clean run ends with.
 #[tokio::test(flavor = "multi_thread")]
 async fn scenario_6_crashes_at_random_moments() {
     let node = EvmNode::new(EvmSpec::tiny(76), 125);
     let (_server, bench) = bench(&node, STREAMING, 2).await;
     bench.say(&["backfill", "--start-ledger", "0", "--end-ledger", "119"]);
-    let mut random = StdRng::seed_from_u64(76);
-    let mut states = Vec::new();
-    let mut last = 119;
-    for started in 1..=24 {
-        let running = bench.start();
-        // Where nothing was archived since, a whole range must not pass: that would be a gap.
-        if node.head().number < last + 25 {
-            node.mine(random.random_range(1..16));
-        }
-        let said = || bench.log().matches("\"following\"").count();
-        bench.wait("the start", || said() >= started);
-        std::thread::sleep(Duration::from_millis(random.random_range(1..400)));
-        running.kill();
-        let now = keys(&bench).unwrap();
-        last = now["global:last_processed_ledger"].as_u64().unwrap();
-        let all = (0..20).map(|id| state_of(&now, id).to_owned());
-        states.push(all.filter(|state| state != "none").collect::<Vec<_>>());
-        // Nothing but the newest two is anything but complete, so it always starts again.
-        let old = states.last().unwrap().iter().rev().skip(2);
+    let mut kills = Kills {
+        random: StdRng::seed_from_u64(76),
+        last: 119,
+        all: 0,
+        cut_short: 0,
+    };
+    while kills.all < 24 || kills.cut_short < 3 {
         assert!(
-            old.into_iter().all(|state| state == "COMPLETE"),
-            "{states:?}"
+            kills.all < 100,
+            "too few kills hit work: this proved nothing"
         );
+        kills.one(&bench, &node);
     }
+    println!("{} of {} kills cut work short", kills.cut_short, kills.all);
     let head = node.head().number - 5;
     let serving = || bench.log().matches("\"serving\"").count();
     let before = serving();
@@ -547,7 +520,7 @@ async fn a_failed_range_is_named_and_tried_again() {
     let node = EvmNode::new(EvmSpec::tiny(77), 200);
     let (_server, bench) = bench(&node, &backfill(80, 119), 0).await;
     run(&bench, 0);
-    set(&bench, &backfill(0, 59));
+    set_mode(&bench, &backfill(0, 59));
     run(&bench, 0);
     // A segment of range 1, which is not full yet, is damaged.
     let shown = bench.json(&["state", "--ranges", "--json"]);
@@ -558,7 +531,7 @@ async fn a_failed_range_is_named_and_tried_again() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(&path, bytes).unwrap();
-    set(&bench, &backfill(0, 119));
+    set_mode(&bench, &backfill(0, 119));
     let said = run(&bench, 1);
     assert!(said.contains("range 1 (blocks 40-79) is FAILED"), "{said}");
     assert!(
@@ -570,9 +543,15 @@ async fn a_failed_range_is_named_and_tried_again() {
         (state_of(&now, 0), state_of(&now, 1), state_of(&now, 2)),
         ("COMPLETE", "FAILED", "COMPLETE")
     );
+    // Nothing runs, so no key of a transition is there.
+    let of_transition: Vec<_> = now
+        .keys()
+        .filter(|name| name.contains(":transition:"))
+        .collect();
+    assert!(of_transition.is_empty(), "{of_transition:?}");
     let table = bench.say(&["state", "--ranges"]);
     assert!(table.contains("failed in "), "{table}");
-    set(&bench, STREAMING);
+    set_mode(&bench, STREAMING);
     let said = run(&bench, 1);
     assert!(
         said.contains("Range 1 (ledgers 40-79): state=FAILED, last_committed=79"),

@@ -8,6 +8,8 @@
 
 mod support;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use support::Bench;
 use support::stellar::{Pond, bench};
@@ -70,6 +72,69 @@ async fn a_network_goes_from_backfill_to_streaming() {
     running.stop();
     pond.assert_archived(&bench, 2..163).await;
     bench.say(&["verify", "--against-source"]);
+}
+
+/// What the running program answers to a method of Stellar RPC.
+async fn ask(bench: &Bench, method: &str, params: Value) -> Value {
+    let asked = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let asking = reqwest::Client::new().post(format!("{}/stellar/sim", bench.public()));
+    let asking = asking.header("content-type", "application/json");
+    let answer = asking.body(asked.to_string()).send().await.unwrap();
+    let mut answer: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+    assert!(answer["error"].is_null(), "{method}: {answer}");
+    answer["result"].take()
+}
+
+/// The bounds of a backfill lie behind the lake's end, so it waits: it says how far it is, and what it has is
+/// served.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backfill_tells_its_mode_and_serves_what_it_has() {
+    let pond = Pond::new(36, 60);
+    let bounded = format!(r#", "mode": "backfill", "startBlock": 2, "endBlock": 121{RANGES}"#);
+    let bench = bench(&pond.fields(&pond.lake_field()), &bounded);
+    let mut running = bench.start();
+    bench.wait("the end of the lake", || {
+        let output = bench.output(&["state", "--keys", "--json"]);
+        let now: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let now = &now[0]["keys"];
+        now["range:0:state"] == "COMPLETE"
+            && now["range:1:ledger:last_committed_ledger"].as_u64() >= Some(51)
+    });
+    let status = ask(&bench, "getStatus", json!({})).await;
+    assert_eq!(status["mode"], "backfill", "{status}");
+    let ranges = status["ranges"].as_array().unwrap();
+    let told: Vec<Value> = (ranges.iter())
+        .map(|range| {
+            json!([
+                range["range_id"],
+                range["state"],
+                range["start_ledger"],
+                range["end_ledger"]
+            ])
+        })
+        .collect();
+    let expected = json!([
+        [0, "COMPLETE", 2, 41],
+        [1, "INGESTING", 42, 81],
+        [2, "PENDING", 82, 121],
+    ]);
+    assert_eq!(Value::Array(told), expected, "{status}");
+    assert_eq!(ranges[0]["count"], 40);
+    // A transaction of the range that is complete, and one of that which is not.
+    for ledgers in [2..42, 42..52] {
+        let mut made = ledgers.map(|number| pond.chain.ledger(number));
+        let made = made.find(|made| !made.txs.is_empty()).unwrap();
+        let hash = made.txs[0].hash.to_string()[2..].to_owned();
+        let found = ask(&bench, "getTransaction", json!({ "hash": hash })).await;
+        assert_eq!(found["txHash"], hash, "{found}");
+        assert_eq!(found["ledger"], made.sequence, "{found}");
+        let envelope = STANDARD.encode(&made.txs[0].envelope);
+        assert_eq!(found["envelopeXdr"], envelope, "{found}");
+    }
+    assert!(running.is_alive(), "it did not wait: {}", bench.log());
+    pond.grow(130);
+    assert!(running.wait().success(), "{}", bench.log());
+    pond.assert_archived(&bench, 2..122).await;
 }
 
 /// More is kept than before, and the source ends where the archive does: nobody has the block behind.

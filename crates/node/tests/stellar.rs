@@ -33,6 +33,8 @@ impl FixtureLake {
             "/../../../shared/fixtures/stellar/lake"
         );
         let Ok(fixtures) = std::fs::read_dir(path) else {
+            let required = std::env::var_os("CHRONOLITH_REQUIRE_FIXTURES").is_some();
+            assert!(!required, "no fixtures (path={path})");
             println!("skipped: no fixtures (path={path})");
             return None;
         };
@@ -125,17 +127,27 @@ async fn a_lake_is_followed_through_kills_and_nothing_is_lost() {
     let pond = Pond::new(31, 60);
     let bench = bench(&pond.fields(&pond.lake_field()), "");
     let mut rng = StdRng::seed_from_u64(31);
-    let mut end = 60;
-    for _ in 0..12 {
+    let (mut end, mut head) = (60, 0);
+    let (mut kills, mut cut_short) = (0, 0);
+    while kills < 12 || cut_short < 3 {
+        assert!(kills < 60, "too few kills hit work: this proved nothing");
         let running = bench.start();
-        let patience = Duration::from_millis(rng.random_range(0..400));
-        // The lake grows meanwhile; where the program is by then is left to chance.
-        let grow_to = end + rng.random_range(1..20);
-        pond.grow(grow_to);
-        end = grow_to;
-        tokio::time::sleep(patience).await;
+        kills += 1;
+        let said = || bench.log().matches("\"following\"").count();
+        bench.wait("the start", || said() >= kills);
+        // The lake grows until the kill; where the program is by then is left to chance.
+        for _ in 0..rng.random_range(1..20) {
+            pond.lake.write(&pond.chain, end..end + 1).unwrap();
+            end += 1;
+            tokio::time::sleep(Duration::from_millis(rng.random_range(0..20))).await;
+        }
         running.kill();
+        let before = std::mem::replace(&mut head, bench.head().unwrap_or(0));
+        // It archived some of what there was, and not all of it.
+        let is_between = before < head && head < u64::from(end) - 1;
+        cut_short += usize::from(is_between);
     }
+    println!("{cut_short} of {kills} kills cut work short");
     let running = bench.start();
     await_head(&bench, end - 1);
     // One by one, as they close.

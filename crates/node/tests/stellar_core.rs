@@ -54,10 +54,13 @@ fn work_dir(pond: &Pond, dir: &str) -> PathBuf {
 /// The process that core is, by what was written down.
 fn process(dir: &Path) -> Option<u32> {
     let noted = std::fs::read_to_string(dir.join("core.pid")).ok()?;
-    let id = noted.trim().parse().ok()?;
-    let alive = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // One that nobody has waited for is gone too.
-    (!alive.contains(") Z")).then_some(id)
+    noted.trim().parse().ok().filter(|&id| is_alive(id))
+}
+
+/// One that nobody has waited for is gone too.
+fn is_alive(id: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z"))
 }
 
 async fn until<T>(what: &str, mut reached: impl AsyncFnMut() -> Option<T>) -> T {
@@ -335,6 +338,8 @@ async fn core_goes_on_where_the_lake_ends() {
     source.heads().await.unwrap();
     let fetched = source.fetch(old, &want(), None).await.unwrap();
     assert_made(&pond, &fetched, 40);
+    let from: Vec<&str> = fetched.iter().map(|one| &*one.endpoint).collect();
+    assert_eq!(from, ["lake"; 20]);
 }
 
 /// The lake was asked for its newest ledger before each of core's.
@@ -462,25 +467,36 @@ async fn history_out_of_the_lake_is_planned_as_the_lakes() {
     assert_made(&pond, &source.fetch(range, &want(), None).await.unwrap(), 2);
 }
 
-/// The program takes the lake, follows core, is killed at any moment, and loses nothing. No core is left
-/// behind: the next program ends it.
+/// The program takes the lake, follows core, is killed at any moment, and loses nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_program_goes_from_lake_to_core_through_kills() {
     let pond = Pond::new(48, 60);
     let core = pond.core_field("head = 100\nledgerMs = 20");
     let fields = pond.fields(&format!("{}, {core}", pond.lake_field()));
     let bench = bench(&fields, "");
+    let chain = pond.network().chain_id();
+    let dir = bench.dir.path().join(format!("data/chains/{chain}/core"));
     let mut rng = StdRng::seed_from_u64(48);
-    for _ in 0..6 {
+    let (mut kills, mut cut_short) = (0, 0);
+    while kills < 6 || cut_short < 2 {
+        assert!(kills < 30, "too few kills hit work: this proved nothing");
+        let before = bench.head();
         let running = bench.start();
-        tokio::time::sleep(Duration::from_millis(rng.random_range(0..1_500))).await;
+        kills += 1;
+        // Every other one comes when ledgers have come, the rest whenever it likes.
+        if kills % 2 == 0 {
+            bench.wait("a newer ledger", || bench.head() > before);
+        }
+        tokio::time::sleep(Duration::from_millis(rng.random_range(0..1_000))).await;
+        let has_core = process(&dir).is_some();
         running.kill();
+        // Core closes ledgers all the time, so one that ran was amid the next.
+        cut_short += usize::from(has_core && bench.head() > before);
     }
+    println!("{cut_short} of {kills} kills cut work short");
     let behind = bench.head().unwrap_or(0).max(130);
     let running = bench.start();
     bench.wait("core's ledgers", || bench.head() > Some(behind));
-    let chain = pond.network().chain_id();
-    let dir = bench.dir.path().join(format!("data/chains/{chain}/core"));
     assert!(process(&dir).is_some(), "core runs");
     running.stop();
     until("core's end", async || process(&dir).is_none().then_some(())).await;
@@ -496,6 +512,37 @@ async fn the_program_goes_from_lake_to_core_through_kills() {
     let network = pond.network();
     let root = content_root(&bench, &network, range).await;
     assert_eq!(root, content_root(&clean, &network, range).await);
+}
+
+/// A core that writes nothing does not notice that nobody reads: it outlives its program, and holds the
+/// directory until the next one ends it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_core_that_outlived_its_program_is_ended_by_the_next() {
+    let pond = Pond::new(54, 60);
+    let fault = "[[faults]]\nkind = \"stall\"\nafterFrames = 7\ncommand = \"run\"";
+    let core = pond.core_field(&format!("head = 100\nledgerMs = 20\n{fault}"));
+    let fields = pond.fields(&format!("{}, {core}", pond.lake_field()));
+    let bench = bench(&fields, "");
+    let running = bench.start();
+    // Seven frames behind the lake, and no more.
+    bench.wait("core's last ledger", || bench.head() >= Some(66));
+    let chain = pond.network().chain_id();
+    let dir = bench.dir.path().join(format!("data/chains/{chain}/core"));
+    let old = process(&dir).expect("core runs");
+    running.kill();
+    let words = "a core of before still runs: it is ended";
+    assert!(!bench.log().contains(words), "{}", bench.log());
+    assert!(is_alive(old), "it ended with its program");
+    let running = bench.start();
+    bench.wait("the old core's end", || !is_alive(old));
+    bench.wait("newer ledgers", || bench.head() > Some(66));
+    let log = bench.log();
+    let told = log.lines().find(|line| line.contains(words));
+    let told = told.unwrap_or_else(|| panic!("not told: {log}"));
+    assert!(told.contains(&format!("\"pid\":{old}")), "{told}");
+    running.stop();
+    pond.assert_archived(&bench, 2..bench.head().unwrap() as u32 + 1)
+        .await;
 }
 
 /// Without a lake, a range of ledgers comes by catching up, through a core that dies now and then.

@@ -32,6 +32,9 @@ pub struct Limits {
     pub times: usize,
     /// Blocks that `eth_getLogs` may look at; none where there is no such limit.
     pub block_range: Option<u64>,
+    /// Ledgers that a page of Stellar's transactions or events looks at, two or more: the first ones of a
+    /// network hold next to nothing. It is no error: the page's cursor says how far it is whole.
+    pub page_ledgers: u64,
     /// Alternatives at one place of a filter; none where only the size of a request bounds them.
     pub alternatives: Option<usize>,
     /// How long a call may take, and how long a body may.
@@ -60,6 +63,7 @@ impl Default for Limits {
             batch: 100,
             times: 1_000,
             block_range: None,
+            page_ledgers: 10_000,
             alternatives: Some(1_000),
             timeout: Duration::from_secs(10),
             queries_at_once: 16,

@@ -352,6 +352,43 @@ async fn a_page_is_cut_where_it_would_be_too_large() {
     }
 }
 
+/// However few ledgers a call may look through: nothing comes twice, nothing is left out, and the cursor of a
+/// page that is not full stands behind the last of them.
+#[tokio::test]
+async fn pages_end_where_enough_ledgers_were_looked_through() {
+    let events = Events::new(28);
+    let all: Vec<Value> = events.all.iter().map(|event| event.told.clone()).collect();
+    for page_ledgers in [2, 3, 7, u64::from(LEDGERS) - 1] {
+        let limits = Limits {
+            page_ledgers,
+            ..Limits::default()
+        };
+        let rpc = Rpc::new(&events.world.network, events.world.blocks(), 3, limits).await;
+        for limit in [1, 5, 10_000] {
+            let mut asked = json!({ "startLedger": 2, "pagination": { "limit": limit } });
+            let (mut found, mut next) = (Vec::new(), 2);
+            while next <= u64::from(events.world.latest()) {
+                let mut page = rpc.result("getEvents", asked).await;
+                let some = page["events"].as_array_mut().unwrap().split_off(0);
+                let cursor = page["cursor"].as_str().unwrap();
+                let at = cursor.split_once('-').unwrap().0.parse::<u64>().unwrap() >> 32;
+                let most = next + page_ledgers - 1;
+                let ledgers = some.iter().map(|event| event["ledger"].as_u64().unwrap());
+                assert!(ledgers.max() <= Some(most), "{limit} from {next}: {cursor}");
+                let is_whole = cursor.ends_with("-4294967295");
+                if some.len() < limit {
+                    let end = most.min(events.world.latest().into());
+                    assert!(is_whole && at == end, "{limit} from {next}: {cursor}");
+                }
+                next = at + u64::from(is_whole);
+                found.extend(some);
+                asked = json!({ "pagination": { "limit": limit, "cursor": cursor } });
+            }
+            assert!(found == all, "{page_ledgers} ledgers, {limit} events");
+        }
+    }
+}
+
 #[tokio::test]
 async fn json_says_what_the_xdr_says() {
     let events = Events::new(27);

@@ -147,12 +147,36 @@ fn said<T: ReadXdr + Serialize>(xdr: &[u8]) -> Value {
     serde_json::to_value(T::from_xdr(xdr, XdrLimits::none()).unwrap()).unwrap()
 }
 
+/// What must be told as JSON of a transaction's events, and its diagnostic ones: null where there are none.
+fn events_json(meta: &TransactionMeta) -> (Value, Value) {
+    let mut own = json!({});
+    let diagnostic = match meta {
+        TransactionMeta::V3(meta) => meta.soroban_meta.as_ref().map(|soroban| {
+            own["contractEventsJson"] = json!([soroban.events]);
+            &soroban.diagnostic_events
+        }),
+        TransactionMeta::V4(meta) => {
+            if !meta.operations.is_empty() {
+                let operations: Vec<_> = meta.operations.iter().map(|one| &one.events).collect();
+                own["contractEventsJson"] = json!(operations);
+            }
+            if !meta.events.is_empty() {
+                own["transactionEventsJson"] = json!(meta.events);
+            }
+            Some(&meta.diagnostic_events)
+        }
+        _ => None,
+    };
+    let diagnostic = diagnostic.filter(|events| !events.is_empty());
+    (own, json!(diagnostic))
+}
+
 /// What is asked for as JSON is what the XDR says, and never both.
 #[tokio::test]
 async fn json_says_what_the_xdr_says() {
     let world = World::new(StellarSettings::new(12), 30);
     let rpc = world.serve(3).await;
-    let mut looked_at = 0;
+    let (mut looked_at, mut noisy, mut eventful) = (0, 0, 0);
     for made in &world.made {
         for tx in &made.txs {
             let asked = json!({ "hash": hex(&tx.hash), "xdrFormat": "json" });
@@ -164,19 +188,17 @@ async fn json_says_what_the_xdr_says() {
             assert_eq!(found["resultJson"], said::<TransactionResult>(&tx.result));
             assert_eq!(found["resultMetaJson"], said::<TransactionMeta>(&tx.meta));
             let meta = TransactionMeta::from_xdr(&tx.meta, XdrLimits::none()).unwrap();
-            let (own, diagnostic) = events(&meta);
-            let shown = found["diagnosticEventsJson"].as_array().map_or(0, Vec::len);
-            assert_eq!(shown, diagnostic.len());
-            let groups = own["contractEventsXdr"].as_array().map_or(0, Vec::len);
-            let shown = found["events"]["contractEventsJson"]
-                .as_array()
-                .map_or(0, Vec::len);
-            assert_eq!(shown, groups);
+            let (own, diagnostic) = events_json(&meta);
+            assert_eq!(found["events"], own);
+            assert_eq!(found["diagnosticEventsJson"], diagnostic);
+            noisy += usize::from(!diagnostic.is_null());
+            eventful += usize::from(own != json!({}));
             assert!(!found.to_string().contains("Xdr\""), "{found}");
             looked_at += 1;
         }
     }
     assert!(looked_at > 50, "{looked_at}");
+    assert!(noisy > 5 && eventful > 10, "{noisy} {eventful}");
     let asked = json!({ "startLedger": 25, "pagination": { "limit": 2 }, "xdrFormat": "json" });
     let found = rpc.result("getLedgers", asked).await;
     for (ledger, made) in found["ledgers"]
@@ -259,6 +281,46 @@ async fn pages_of_transactions_follow_each_other_whatever_their_length() {
         let last = &world.made[world.made.len() - 1];
         assert_eq!(page["latestLedgerCloseTimestamp"], last.close_time);
         assert_eq!(page["oldestLedger"], 2);
+    }
+}
+
+/// However few ledgers a page may look at: nothing comes twice, nothing is left out.
+#[tokio::test]
+async fn pages_of_transactions_end_where_enough_ledgers_were_looked_at() {
+    let world = world();
+    let made = world.made.iter().flat_map(|made| &made.txs);
+    let all: Vec<String> = made.map(|tx| hex(&tx.hash)).collect();
+    for page_ledgers in [2, 3, 7, world.made.len() as u64 - 1] {
+        let limits = Limits {
+            page_ledgers,
+            ..Limits::default()
+        };
+        let rpc = Rpc::new(&world.network, world.blocks(), 3, limits).await;
+        for limit in [1, 5, 200] {
+            let mut asked = json!({ "startLedger": 2, "pagination": { "limit": limit } });
+            let (mut found, mut first) = (Vec::new(), 2);
+            loop {
+                let page = rpc.result("getTransactions", asked).await;
+                let some = page["transactions"].as_array().unwrap();
+                let ledgers = some.iter().map(|tx| tx["ledger"].as_u64().unwrap());
+                let most = first + page_ledgers - 1;
+                assert!(ledgers.max() <= Some(most), "{limit} from {first}");
+                let hashes = some.iter().map(|tx| tx["txHash"].as_str().unwrap());
+                found.extend(hashes.map(str::to_owned));
+                let cursor = page["cursor"].as_str().unwrap();
+                let at = cursor.parse::<u64>().unwrap() >> 32;
+                if some.len() < limit {
+                    let end = most.min(world.latest().into());
+                    assert_eq!(at, end, "{limit} from {first}");
+                    if end == u64::from(world.latest()) {
+                        break;
+                    }
+                }
+                first = at;
+                asked = json!({ "pagination": { "limit": limit, "cursor": cursor } });
+            }
+            assert!(found == all, "{page_ledgers} ledgers, {limit} transactions");
+        }
     }
 }
 

@@ -452,7 +452,7 @@ async fn what_cannot_be_proven_as_wanted_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_nodes_are_asked_in_parallel() {
     let node = EvmNode::new(EvmSpec::tiny(11), BLOCKS);
-    let delay = Duration::from_millis(30);
+    let delay = Duration::from_millis(200);
     let server = serve(
         &node,
         RpcOptions {
@@ -463,11 +463,11 @@ async fn slow_nodes_are_asked_in_parallel() {
     .await;
     let source = source(&[&server], Strategy::Logs);
     let range = BlockRange::new(0, BLOCKS);
-    let began = std::time::Instant::now();
     let fetched = source.fetch(range, &want(), None).await.unwrap();
     assert_blocks(fetched, &node, range, Verification::Bloom);
-    // Nine requests of at least 30 ms each, eight at a time.
-    assert!(began.elapsed() < delay * 8, "{:?}", began.elapsed());
+    // What is sent while an answer is waited for: several requests, and no more than may be.
+    let at_once = server.stats().http_at_once_max;
+    assert!((4..=8).contains(&at_once), "{at_once} at once");
 }
 
 /// Heads wake whoever waits, and a connection that drops is made again.

@@ -348,20 +348,49 @@ proptest! {
     }
 }
 
+/// How many bytes of a ledger its hashes vouch for, by the decoder: the header with its hash, the set, and the
+/// results.
+fn hashed_len(raw: &Bytes) -> usize {
+    let ledger = LedgerCloseMeta::from_xdr(raw, Limits::none()).unwrap();
+    let it = decoded(&ledger);
+    let set = match &ledger {
+        LedgerCloseMeta::V0(it) => xdr(&it.tx_set).len(),
+        LedgerCloseMeta::V1(it) => xdr(&it.tx_set).len(),
+        LedgerCloseMeta::V2(it) => xdr(&it.tx_set).len(),
+    };
+    let results = it.applied.iter().map(|applied| xdr(applied.pair).len());
+    xdr(&it.header.hash).len() + xdr(&it.header.header).len() + set + results.sum::<usize>()
+}
+
+/// Flips one bit in each of about so many bytes that hashes vouch for.
+fn assert_flips_are_found(raw: &Bytes, network: &Network, flips: usize) {
+    let ledger = Ledger::walk(raw.clone()).unwrap();
+    let parts: Vec<_> = ledger.hashed().collect();
+    let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
+    assert_eq!(bytes, hashed_len(raw), "ledger {}", ledger.sequence());
+    for at in parts.into_iter().flatten().step_by((bytes / flips).max(1)) {
+        let mut broken = raw.to_vec();
+        broken[at] ^= 1 << (at % 8);
+        let found = Ledger::walk(broken.into()).and_then(|ledger| prove(ledger, network));
+        assert!(found.is_err(), "byte {at} of ledger {}", ledger.sequence());
+    }
+}
+
 /// What hashes vouch for cannot be changed by one bit.
 #[test]
 fn a_flipped_bit_in_header_set_or_result_is_found() {
     for (network, ledgers) in support::ledgers() {
-        let raw = ledgers.last().unwrap();
-        let ledger = Ledger::walk(raw.clone()).unwrap();
-        let parts: Vec<_> = ledger.hashed().collect();
-        let step = (parts.iter().map(|part| part.len()).sum::<usize>() / 150).max(1);
-        for at in parts.into_iter().flatten().step_by(step) {
-            let mut broken = raw.to_vec();
-            broken[at] ^= 1 << (at % 8);
-            let found = Ledger::walk(broken.into()).and_then(|ledger| prove(ledger, &network));
-            assert!(found.is_err(), "byte {at} of ledger {}", ledger.sequence());
-        }
+        assert_flips_are_found(ledgers.last().unwrap(), &network, 150);
+    }
+    // No real ledger at hand is V0, so every byte of simulated ones of each version is tried.
+    let settings = StellarSettings::new(9);
+    let chain = StellarChain::new(settings.clone());
+    let network = Network::new(settings.passphrase);
+    for (version, ledgers) in [(0, 2..12), (1, 12..22), (2, 22..32)] {
+        let mut busy = ledgers.map(|sequence| chain.ledger(sequence));
+        let made = busy.find(|made| made.txs.len() > 2).unwrap();
+        assert_eq!(made.raw[..4], [0, 0, 0, version], "not the version meant");
+        assert_flips_are_found(&made.raw, &network, usize::MAX);
     }
 }
 

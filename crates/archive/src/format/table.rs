@@ -15,7 +15,7 @@ pub(crate) mod packed;
 use super::wire::{Put, Reader};
 use super::{Damage, Decoded, checksum};
 
-/// A page holds about this many entries: four kilobytes at the usual widths.
+/// A page holds on average this many entries, up to twice as many: 3 to 7 KiB at the usual widths.
 const PAGE_ENTRIES: u64 = 640;
 const BUCKET_BITS: u32 = 6;
 const BUCKETS: usize = 1 << BUCKET_BITS;

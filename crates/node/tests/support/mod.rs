@@ -10,6 +10,7 @@
 
 pub mod installed;
 pub mod projected;
+pub mod ranges;
 pub mod real_node;
 pub mod rpc;
 pub mod stellar;
@@ -217,6 +218,11 @@ impl Running {
         self.signal("-TERM");
         let status = self.0.wait().unwrap();
         assert!(status.success(), "stopped with {status}");
+    }
+
+    /// Whether it has not ended.
+    pub fn is_alive(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
     }
 
     /// Waits until it ends by itself.

@@ -21,8 +21,6 @@ use crate::rpc::error::INVALID_REQUEST;
 use crate::rpc::{Answer, RpcError};
 use crate::view::View;
 
-/// Ledgers that a call looks through.
-const LEDGERS_MAX: u64 = 10_000;
 /// What is asked of the archive at a time: a little more than is wanted, for the last ledger that it
 /// touches is rarely whole, and never everything.
 const PAGE_MORE: usize = 32;
@@ -49,7 +47,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn read(asked: &AskedEvents, bounds: &Bounds) -> Result<Self, RpcError> {
+    fn read(asked: &AskedEvents, bounds: &Bounds, ledgers_max: u64) -> Result<Self, RpcError> {
         let format = asked.xdr_format.known().map_err(RpcError::params)?;
         let (from, to) = (
             asked.start_ledger.unwrap_or(0),
@@ -83,7 +81,7 @@ impl Wanted {
         // Behind all of a ledger the next one is looked at: where that is lacking, the call must say so.
         let is_whole = behind.is_some_and(|behind| behind >= EventId::last_of(behind.place.ledger));
         let start = start + u64::from(is_whole);
-        let mut end = start.saturating_add(LEDGERS_MAX).min(bounds.latest + 1);
+        let mut end = start.saturating_add(ledgers_max).min(bounds.latest + 1);
         if to != 0 {
             end = end.min(to.into());
         }
@@ -133,7 +131,7 @@ pub(super) async fn page(
     asked: AskedEvents,
 ) -> Result<Answer, RpcError> {
     let bounds = Bounds::of(view).await?;
-    let wanted = Wanted::read(&asked, &bounds)?;
+    let wanted = Wanted::read(&asked, &bounds, context.limits.page_ledgers)?;
     let found = wanted.find(context, view).await?;
     let mut is_full = found.events.len() >= wanted.limit;
     let mut out = BytesAnswer::default();

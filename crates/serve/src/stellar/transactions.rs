@@ -24,8 +24,6 @@ use crate::rpc::error::PRUNED;
 use crate::rpc::{Answer, RpcError};
 use crate::view::{Place, View};
 
-/// Ledgers that a page looks at: the first ones of a network hold next to nothing.
-const LEDGERS_MAX: u64 = 10_000;
 /// Bodies that are read at a time.
 const BODIES_AT_ONCE: u32 = 64;
 
@@ -255,7 +253,8 @@ pub(super) async fn page(
     page.out.text.extend_from_slice(b"{\"transactions\":[");
     let (began, patience) = (Instant::now(), context.limits.timeout / 2);
     let start = first.0;
-    for number in start..start.saturating_add(LEDGERS_MAX).min(bounds.latest + 1) {
+    let end = start.saturating_add(context.limits.page_ledgers);
+    for number in start..end.min(bounds.latest + 1) {
         // Whoever asks goes on from where this page ends: that must not be where it began.
         let has_moved = page.last != first;
         if has_moved && began.elapsed() > patience {

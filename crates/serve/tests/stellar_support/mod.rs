@@ -43,6 +43,8 @@ pub fn fixture(name: &str) -> Option<Bytes> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/stellar");
     let path = root.join(name);
     if !path.exists() {
+        let required = std::env::var_os("CHRONOLITH_REQUIRE_FIXTURES").is_some();
+        assert!(!required, "no fixture {}", path.display());
         println!("skipped: {} is absent", path.display());
         return None;
     }

@@ -10,6 +10,8 @@ pub(crate) fn fixture(name: &str) -> Option<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/stellar");
     let path: PathBuf = root.join(name);
     if !path.exists() {
+        let required = std::env::var_os("CHRONOLITH_REQUIRE_FIXTURES").is_some();
+        assert!(!required, "no fixture {}", path.display());
         println!("skipped: {} is absent", path.display());
         return None;
     }

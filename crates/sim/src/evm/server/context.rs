@@ -1,6 +1,7 @@
 //! What all connections of a server share: the node, the options, the counters.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -18,6 +19,8 @@ pub struct RpcStats {
     pub calls: BTreeMap<&'static str, u64>,
     /// HTTP requests: a batch is one, a refused one counts.
     pub http_requests: u64,
+    /// The most of them that were under way at the same time.
+    pub http_at_once_max: u64,
     /// Bytes of bodies and WebSocket messages sent.
     pub bytes_out: u64,
     /// `eth_getLogs` that asked for more blocks than are allowed.
@@ -41,7 +44,18 @@ pub(in crate::evm) struct Context {
     pub(super) stopped: watch::Receiver<bool>,
     stats: Mutex<RpcStats>,
     requests: Mutex<Vec<Bytes>>,
+    under_way: AtomicU64,
     pub(super) limiter: Limiter,
+}
+
+/// A request that is not answered yet, or left by whoever sent it.
+#[derive(Debug)]
+pub(super) struct UnderWay<'a>(&'a AtomicU64);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Context {
@@ -53,6 +67,7 @@ impl Context {
             stopped,
             stats: Mutex::default(),
             requests: Mutex::default(),
+            under_way: AtomicU64::default(),
         }
     }
 
@@ -68,12 +83,17 @@ impl Context {
         *self.counters().calls.entry(method).or_default() += 1;
     }
 
-    /// Counts a request, and keeps it where that is wanted.
-    pub(super) fn count_http(&self, body: &Bytes) {
-        self.counters().http_requests += 1;
+    /// Counts a request, and keeps it where that is wanted. It is under way until what is returned goes.
+    pub(super) fn count_http(&self, body: &Bytes) -> UnderWay<'_> {
+        let under_way = self.under_way.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut counters = self.counters();
+        counters.http_requests += 1;
+        counters.http_at_once_max = counters.http_at_once_max.max(under_way);
+        drop(counters);
         if self.options.keeps_requests {
             self.kept().push(body.clone());
         }
+        UnderWay(&self.under_way)
     }
 
     pub(super) fn requests(&self) -> Vec<Bytes> {

@@ -21,7 +21,7 @@ const PADDING: &[u8] = &[b' '; 64 << 10];
 
 /// Answers one POST.
 pub(super) async fn answer(State(context): State<Arc<Context>>, body: Bytes) -> Response {
-    context.count_http(&body);
+    let _under_way = context.count_http(&body);
     wait(&context).await;
     let request = rpc::parse(&body);
     if let Some(refusal) = refuse(&context, rpc::call_count(&request)) {
