@@ -24,7 +24,7 @@ def pairs(calls, replies):
 
 def calls_of(case, response):
     """The calls that were answered, with their replies."""
-    is_rpc = case.operation.definition.raw.get("operationId", "").startswith("rpc")
+    is_rpc = case.operation.definition.raw.get("operationId", "") in ("rpc", "rpcOfChain", "stellar")
     # Other methods than the described one are tried too.
     if not is_rpc or response.request.method != "POST" or response.status_code != 200:
         return []
@@ -68,5 +68,8 @@ def examples_work(ctx, response, case):
     if response.status_code >= 300:
         raise AssertionError(f"an example was answered with {response.status_code}: {response.text}")
     for method, reply in calls_of(case, response):
+        # Simulated ledgers closed long ago, and a network whose newest ledger is old is not healthy.
+        if method == "getHealth" and "is too high" in reply.get("error", {}).get("message", ""):
+            continue
         if reply.get("result") is None:
             raise AssertionError(f"the example of {method} was answered with {reply}")

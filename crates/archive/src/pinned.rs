@@ -127,7 +127,8 @@ impl Pinned {
     /// # Errors
     /// `NotCovered` where the block across the time is not archived; `Corrupt` or `Store`.
     pub async fn block_at(&self, time: u64, side: TimeSide) -> Result<Option<BlockClock>> {
-        lookup::block_at(self.objects(), &self.snapshot, time, side).await
+        let first = self.settings.seal.first_block;
+        lookup::block_at(self.objects(), &self.snapshot, first, (time, side)).await
     }
 
     /// Number and time of the block at a time, as [`Self::block_at`], which reads its hash besides:
@@ -136,7 +137,8 @@ impl Pinned {
     /// # Errors
     /// As [`Self::block_at`].
     pub async fn number_at(&self, time: u64, side: TimeSide) -> Result<Option<BlockTime>> {
-        lookup::number_at(self.objects(), &self.snapshot, time, side).await
+        let first = self.settings.seal.first_block;
+        lookup::number_at(self.objects(), &self.snapshot, first, (time, side)).await
     }
 
     /// Where the transaction with a hash is.

@@ -248,3 +248,19 @@ async fn times_are_found_over_gaps_and_overlaps() {
         }
     }
 }
+
+/// A chain may begin with another block than 0: nothing is lacking below its first.
+#[tokio::test]
+async fn times_before_the_first_block_of_a_chain_that_begins_with_two() {
+    let (chain, stores) = (tiny_chain(77), Stores::memory());
+    let mut settings = tiny_settings();
+    settings.seal.first_block = 2;
+    let archive = stores.writer(&settings).await;
+    ingest(&archive, &chain, BlockRange::new(2, 40), &[5]).await;
+    let first = chain.block(2).clock;
+    let before = first.timestamp - 1;
+    let after = archive.block_at(before, TimeSide::AtOrAfter).await;
+    assert_eq!(after.unwrap(), Some(first));
+    let none = archive.block_at(before, TimeSide::AtOrBefore).await;
+    assert_eq!(none.unwrap(), None);
+}

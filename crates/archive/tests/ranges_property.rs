@@ -52,7 +52,7 @@ fn act() -> impl Strategy<Value = Act> {
 fn refused_below_the_live_run(outcome: Result<(), Error>) {
     match outcome {
         Ok(()) => {}
-        Err(Error::Invalid(words)) if words.contains("not below the head of the live run") => {}
+        Err(Error::Invalid(words)) if words.contains("cannot rewind to") => {}
         Err(error) => panic!("{error}"),
     }
 }

@@ -1,4 +1,5 @@
-//! What a lookup by hash reads: one page of each run that is not in memory, all of them at once.
+//! What a lookup by hash reads: one page of each run that is not in memory, all of them at once. And what is
+//! read where a run is made anew.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -13,8 +14,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronolith_archive::{Cache, Settings};
-use chronolith_model::{BlockRange, Hash32};
+use chronolith_archive::{AuditEntry, Cache, ObjectSort, Settings, StoredObject};
+use chronolith_model::{BlockRange, DatasetSet, Hash32, Scope};
 use chronolith_sim::{CountingBlobs, IoCount, Operation};
 use chronolith_store::{BlobInfo, BlobStore, BlobWriter, Result};
 use support::{Stores, ingest, tiny_chain, tiny_settings};
@@ -105,4 +106,59 @@ async fn a_miss_is_one_page_of_each_run_all_at_once() {
         assert_eq!(reader.transaction_by_hash(&absent(6)).await.unwrap(), None);
     }
     assert!(counting.take().is_empty());
+}
+
+/// A run is made anew from the hashes of its segments, which are read in large steps: page by page, and block
+/// by block through the cache, a range of ten million blocks would take hours on a store far away.
+#[tokio::test(start_paused = true)]
+async fn a_run_is_made_anew_with_few_reads() {
+    let stores = Stores::memory();
+    let range = BlockRange::new(0, 512);
+    let mut settings = settings();
+    // One segment for all of them.
+    settings.seal.weight = 1 << 20;
+    let writer = stores.writer(&settings).await;
+    ingest(&writer, &tiny_chain(4), range, &[64]).await;
+    writer.release().await.unwrap();
+    let counting = Arc::new(CountingBlobs::new(stores.blobs.clone()));
+    let counted = Stores {
+        meta: stores.meta.clone(),
+        blobs: counting.clone(),
+    };
+    let writer = counted.writer(&settings).await;
+    let report = writer.ranges().await;
+    assert_eq!(report[0].segments.len(), 1);
+    let object = StoredObject {
+        name: report[0].runs[0].clone(),
+        sort: ObjectSort::Run,
+        range,
+        datasets: DatasetSet::CLOCK,
+        scope: Scope::All,
+    };
+    counting.take();
+    let audit = AuditEntry {
+        at: 1,
+        act: "mend".to_owned(),
+    };
+    writer.mend_run(&object, audit).await.unwrap();
+    let reads = counting.take();
+    let of_segment = |name: &str| *name == report[0].segments[0];
+    let reads = reads
+        .iter()
+        .filter(|((_, name), _)| of_segment(name))
+        .map(|(_, io)| io.calls);
+    let reads: u64 = reads.sum();
+    let keys = report[0].keys.unwrap().total();
+    assert!(keys > 2_000, "{keys} hashes are too few to tell");
+    assert!(
+        (1..=4).contains(&reads),
+        "{reads} reads for {keys} hashes: its tables, and each of two sections"
+    );
+    let made = writer.ranges().await[0].runs[0].clone();
+    assert_ne!(made, object.name);
+    let (before, after) = (
+        stores.blobs.get(&object.name).await.unwrap(),
+        stores.blobs.get(&made).await.unwrap(),
+    );
+    assert_eq!(before, after, "the same hashes give the same bytes");
 }

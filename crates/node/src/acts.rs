@@ -12,6 +12,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::chain::Chain;
 use crate::clock::now;
 use crate::projecting::take_back;
+use crate::ranges::Ranges;
 
 /// An act of an operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -115,6 +116,10 @@ async fn perform(chain: &Chain, act: ChainAct) -> Done {
             return Ok(json!({ "chainId": chain_id, "orphans": orphans, "removed": removed }));
         }
         ChainAct::RetryRange { id, reason } => {
+            let ranges = Ranges::of(archive, &chain.ran).await;
+            if let Some(why) = ranges.not_failed(&chain.settings.name, *id) {
+                return Err(why);
+            }
             let tried = archive.retry_range(*id, audit("range retry", reason)).await;
             tried.map_err(|error| error.to_string())?;
             // Whoever does maintenance goes on with it.

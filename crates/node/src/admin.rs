@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::acts::ChainAct;
 use crate::chain::Chain;
-use crate::commands::fill_lacking;
+use crate::commands::{check_numbers, fill_lacking};
 use crate::mending::core_is_busy;
 use crate::operations::{Chains, ROOM};
 use crate::projection_desk::ProjectionDesk;
@@ -75,6 +75,8 @@ impl Desk {
             let message = format!("from {} lies behind to {}", range.from, range.to);
             return Err(refusal("BAD_RANGE", message));
         }
+        let possible = check_numbers(&chain.settings, range.from, range.to);
+        possible.map_err(|error| refusal("BAD_RANGE", error.to_string()))?;
         let mut jobs = self.jobs();
         let chain_id = chain.settings.chain_id;
         let runs = |job: &Job| job.chain_id == chain_id && job.status == "running";

@@ -31,7 +31,7 @@ pub(crate) async fn run(chain: &Chain, history: &History) -> Result<(), Trouble>
     let range = history.range;
     let name = &chain.settings.name;
     let (from, to) = (range.start, range.end - 1);
-    if range.len() > chain.source.plan(&chain.want).blocks {
+    if range.len() > chain.source.plan_at(range.start, &chain.want).blocks {
         tracing::info!(chain = %name, from, to, "fetching history");
     }
     let mut fetches = Fetches::new(&chain.source, &chain.want, (range, Some(history.anchor)));

@@ -16,6 +16,7 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Semaphore;
 
 use crate::chain::Chain;
+use crate::giving_up::{Left, Part, Patience};
 use crate::ingest::{self, Trouble};
 use crate::progress::Progress;
 use crate::ranges::Ranges;
@@ -36,12 +37,13 @@ pub(crate) enum Hopeless {
 
 /// Archives everything between the chain's bounds. Fails where a range did not become complete.
 pub(crate) async fn run(chain: &Chain, hopeless: Hopeless) -> Result<()> {
-    upkeep::beside(chain, Box::pin(fetch(chain, hopeless))).await?;
+    let given_up = upkeep::beside(chain, Box::pin(fetch(chain, hopeless))).await?;
     settle(chain, hopeless).await?;
-    judge(chain).await
+    judge(chain, &given_up).await
 }
 
-async fn fetch(chain: &Chain, hopeless: Hopeless) -> Result<()> {
+/// Fetches all that comes, and returns why the rest was given up.
+async fn fetch(chain: &Chain, hopeless: Hopeless) -> Result<Vec<String>> {
     let anchor = begin(chain, hopeless).await?;
     let parallel = match chain.is_core_alone() {
         true => 1,
@@ -49,26 +51,45 @@ async fn fetch(chain: &Chain, hopeless: Hopeless) -> Result<()> {
     };
     // Ingest has one of the turns until it is at the end.
     let turns = Semaphore::new(parallel.saturating_sub(1));
-    let fills = fill_all(chain, &turns, (anchor, hopeless));
-    let work = async { tokio::try_join!(ingest::rounds(chain, hopeless), fills) };
+    let left = Left::default();
+    // Boxed: both are large, and a thread of the runtime has a small stack.
+    let ingest = async {
+        let done = Box::pin(ingest::rounds(chain, hopeless)).await;
+        left.note(chain, Part::Ingest, done)
+    };
+    let fills = async {
+        let done = Box::pin(fill_all(chain, &turns, (anchor, hopeless))).await;
+        left.note(chain, Part::Fills, done)
+    };
+    let work = async { tokio::try_join!(ingest, fills) };
     tokio::select! {
-        done = work => done.map(|_| ()),
-        never = hand_on(chain, &turns) => match never {},
+        done = work => done.map(|_| ())?,
+        () = left.is_all(chain) => {}
+        never = hand_on(chain, &turns, &left) => match never {},
     }
+    Ok(left.causes())
 }
 
 /// Gives the turn of ingest to the fills, once it has nothing more to do than to wait.
-async fn hand_on(chain: &Chain, turns: &Semaphore) -> Infallible {
+async fn hand_on(chain: &Chain, turns: &Semaphore, left: &Left) -> Infallible {
     let mut moves = chain.moves();
     // One that waits for new ledgers keeps its core.
     let rests = || !chain.is_core_alone() && chain.status().good_round.is_some();
-    let waits = || chain.is_at_end() || rests();
+    let is_over = || left.has(Part::Ingest);
+    let waits = || chain.is_at_end() || rests() || is_over();
     while !waits() {
         // A round that ends well may move nothing.
         let _ = tokio::time::timeout(chain.settings.poll, moves.changed()).await;
     }
     turns.add_permits(1);
-    std::future::pending().await
+    while !is_over() {
+        let _ = tokio::time::timeout(chain.settings.poll, moves.changed()).await;
+    }
+    // Rounds do what operators ask for, and there are none any more.
+    loop {
+        chain.acts.asked().await;
+        chain.acts.perform(chain).await;
+    }
 }
 
 /// Decides where ingest begins: with the newest range that has a final block. Returns a block that whoever
@@ -80,6 +101,7 @@ pub(crate) async fn begin(chain: &Chain, hopeless: Hopeless) -> Result<Option<Bl
         return Ok(None);
     }
     let mut pause = PAUSE_FIRST;
+    let mut patience = Patience::default();
     while chain.archive.health().head.is_none() {
         let trouble = match settled(chain).await {
             Ok(Some((newest, anchor))) => {
@@ -94,6 +116,9 @@ pub(crate) async fn begin(chain: &Chain, hopeless: Hopeless) -> Result<Option<Bl
             Err(trouble) => trouble,
         };
         tell(chain, Some(&trouble), hopeless)?;
+        if chain.end_block().is_some() {
+            patience.check(chain, &[trouble], (0, hopeless))?;
+        }
         chain.acts.perform(chain).await;
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
@@ -150,21 +175,24 @@ pub(crate) async fn fill_all(
     (anchor, hopeless): (Option<BlockRef>, Hopeless),
 ) -> Result<()> {
     let mut pause = PAUSE_FIRST;
+    let mut patience = Patience::default();
     loop {
         let lacking = lacking(chain);
         if lacking.is_empty() {
             return Ok(());
         }
+        let blocks: u64 = lacking.values().flatten().map(BlockRange::len).sum();
         let mut fills = FuturesUnordered::new();
         for gaps in lacking {
             fills.push(fill_in_turn(chain, turns, gaps, anchor));
         }
-        let mut failed = false;
+        let mut failed = Vec::new();
         while let Some(done) = fills.next().await {
-            failed |= done.is_err();
-            tell(chain, done.err().as_ref(), hopeless)?;
+            tell(chain, done.as_ref().err(), hopeless)?;
+            failed.extend(done.err());
         }
-        if failed {
+        if !failed.is_empty() {
+            patience.check(chain, &failed, (blocks, hopeless))?;
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         } else {
@@ -238,7 +266,7 @@ async fn settle(chain: &Chain, hopeless: Hopeless) -> Result<()> {
 }
 
 /// Whether every range between the bounds is complete; one that they cut holds all that is wanted of it.
-async fn judge(chain: &Chain) -> Result<()> {
+async fn judge(chain: &Chain, given_up: &[String]) -> Result<()> {
     let (name, start) = (&chain.settings.name, chain.settings.start_block);
     let end = chain.end_block().unwrap_or(u64::MAX);
     let ranges = Ranges::of(&chain.archive, &chain.ran).await;
@@ -272,6 +300,9 @@ async fn judge(chain: &Chain) -> Result<()> {
                 let _ = write!(bad, "\n  range {id} (blocks {first}-{last}) is {state}");
             }
         }
+    }
+    for cause in given_up {
+        let _ = write!(bad, "\n  given up: {cause}");
     }
     match bad.is_empty() {
         true => {

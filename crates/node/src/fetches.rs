@@ -70,7 +70,7 @@ impl Fetches {
 
     /// Fetches what a part left over, in as many parts as are useful: everything behind waits for it.
     fn fetch_left(&mut self, mut left: BlockRange) {
-        let plan = self.source.plan(&self.want);
+        let plan = self.source.plan_at(left.start, &self.want);
         let mut cut = Vec::new();
         while left.len() > plan.blocks.max(1) && cut.len() + 1 < plan.at_once {
             let (first, rest) = (left.start, left.start + plan.blocks.max(1));
@@ -86,8 +86,12 @@ impl Fetches {
 
     /// Starts as many fetches as are useful at the same time.
     fn start(&mut self) {
-        let plan = self.source.plan(&self.want);
-        while self.under_way.len() < plan.at_once.max(1) && !self.rest.is_empty() {
+        while !self.rest.is_empty() {
+            // What lies behind may be had elsewhere, and not so many parts of it at a time.
+            let plan = self.source.plan_at(self.rest.start, &self.want);
+            if self.under_way.len() >= plan.at_once.max(1) {
+                break;
+            }
             let end = self.rest.start.saturating_add(plan.blocks.max(1));
             let range = BlockRange::new(self.rest.start, end.min(self.rest.end));
             self.rest = BlockRange::new(range.end, self.rest.end);
@@ -102,5 +106,146 @@ impl Fetches {
         let fetch = async move { source.fetch_some(range, &want, anchor).await };
         task.spawn(fetch.in_current_span());
         Part { range, task }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use chronolith_model::{Block, BlockClock, DatasetSet, Hash32, Payload, Scope, Verification};
+    use chronolith_source::evm::Subscription;
+    use chronolith_source::{EndpointReport, Error, Heads, Identity, Opinion, Plan, Result};
+    use tokio::sync::{Barrier, watch};
+
+    use super::*;
+
+    /// The first block that is had one part at a time.
+    const SEAM: u64 = 75;
+    const AT_ONCE: usize = 4;
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// Old blocks from many places, new ones from one that has them in order.
+    #[derive(Debug)]
+    struct TwoPlaces {
+        /// Opens when as many fetches of old blocks are under way as are useful.
+        all_under_way: Barrier,
+        of_new: AtomicUsize,
+        hints: watch::Sender<u64>,
+    }
+
+    fn block(number: u64) -> Fetched {
+        Fetched {
+            block: Block {
+                clock: BlockClock {
+                    number,
+                    hash: Hash32([number as u8; 32]),
+                    parent_hash: Hash32([number.wrapping_sub(1) as u8; 32]),
+                    timestamp: number,
+                },
+                txs: Vec::new(),
+                logs: Vec::new(),
+                payload: Payload::default(),
+            },
+            level: Verification::Linked,
+            endpoint: "sim".into(),
+        }
+    }
+
+    #[async_trait]
+    impl Source for TwoPlaces {
+        async fn fetch_some(
+            &self,
+            range: BlockRange,
+            _want: &Want,
+            _anchor: Option<BlockRef>,
+        ) -> Result<Vec<Fetched>> {
+            let mut end = range.end;
+            if range.start < SEAM {
+                let all = tokio::time::timeout(PATIENCE, self.all_under_way.wait());
+                all.await
+                    .map_err(|_| Error::Invalid("one at a time".to_owned()))?;
+                end = end.min(SEAM);
+            } else {
+                let others = self.of_new.fetch_add(1, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                self.of_new.fetch_sub(1, Ordering::SeqCst);
+                assert_eq!(others, 0, "{range} passes another one");
+            }
+            Ok((range.start..end).map(block).collect())
+        }
+
+        /// Whoever takes new blocks is far ahead of this range.
+        fn plan(&self, want: &Want) -> Plan {
+            self.plan_at(SEAM, want)
+        }
+
+        fn plan_at(&self, start: u64, _want: &Want) -> Plan {
+            Plan {
+                blocks: 10,
+                at_once: if start < SEAM { AT_ONCE } else { 1 },
+            }
+        }
+
+        async fn identity(&self) -> Result<Identity> {
+            Err(Error::Invalid("nobody asks".to_owned()))
+        }
+
+        async fn heads(&self) -> Result<Heads> {
+            Err(Error::Invalid("nobody asks".to_owned()))
+        }
+
+        async fn clock(&self, _number: u64) -> Result<Option<BlockClock>> {
+            Ok(None)
+        }
+
+        async fn opinions(&self, _number: u64) -> Vec<Opinion> {
+            Vec::new()
+        }
+
+        async fn syncing(&self, _endpoint: &str) -> Result<bool> {
+            Ok(false)
+        }
+
+        async fn listen(&self) {}
+
+        fn hints(&self) -> watch::Receiver<u64> {
+            self.hints.subscribe()
+        }
+
+        fn subscription(&self) -> Subscription {
+            Subscription::Off
+        }
+
+        fn blame(&self, _endpoint: &str, _block: BlockRef, _what: &str) {}
+
+        fn endpoints(&self) -> Vec<EndpointReport> {
+            Vec::new()
+        }
+    }
+
+    /// Parts were cut by where new blocks come from, whichever blocks were asked for.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn each_part_is_fetched_as_suits_where_it_comes_from() {
+        let source: Arc<dyn Source> = Arc::new(TwoPlaces {
+            all_under_way: Barrier::new(AT_ONCE),
+            of_new: AtomicUsize::new(0),
+            hints: watch::Sender::new(0),
+        });
+        let want = Want {
+            datasets: DatasetSet::CLOCK,
+            scope: Scope::All,
+            level: Verification::Linked,
+        };
+        let range = BlockRange::new(0, 120);
+        let mut fetches = Fetches::new(&source, &want, (range, None));
+        let mut numbers = Vec::new();
+        while let Some(fetched) = fetches.next().await {
+            let fetched = fetched.unwrap();
+            numbers.extend(fetched.iter().map(|one| one.block.clock.number));
+        }
+        assert_eq!(numbers, (range.start..range.end).collect::<Vec<_>>());
     }
 }

@@ -23,6 +23,7 @@ use crate::backfill;
 use crate::bounded::{self, Hopeless};
 use crate::chain::Chain;
 use crate::clock::now;
+use crate::giving_up::Patience;
 use crate::mending;
 use crate::settings::{Finality, Mode};
 use crate::upkeep;
@@ -97,6 +98,7 @@ pub(crate) async fn beside_l1<T>(chain: &Chain, work: impl Future<Output = T>) -
 pub(crate) async fn rounds(chain: &Chain, hopeless: Hopeless) -> anyhow::Result<()> {
     let mut hints = chain.source.hints();
     let mut pause = PAUSE_FIRST;
+    let mut patience = Patience::default();
     loop {
         hints.mark_unchanged();
         chain.acts.perform(chain).await;
@@ -117,6 +119,9 @@ pub(crate) async fn rounds(chain: &Chain, hopeless: Hopeless) -> anyhow::Result<
             }
             Err(trouble) => {
                 report(chain, &trouble);
+                if chain.end_block().is_some() {
+                    patience.check(chain, &[trouble], (chain.archive_next(), hopeless))?;
+                }
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
                     () = chain.acts.asked() => {}

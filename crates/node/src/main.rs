@@ -16,6 +16,7 @@ mod exporter;
 mod fetches;
 mod gaps;
 mod genesis;
+mod giving_up;
 mod hex;
 mod history;
 mod ingest;
@@ -56,7 +57,11 @@ use crate::exit::Exit;
 use crate::settings::Settings;
 use crate::traces::Traces;
 
+/// What shells make of a program that wrote to a pipe nobody reads.
+const NOBODY_READS: i32 = 141;
+
 fn main() -> ExitCode {
+    end_quietly_where_nobody_reads();
     match start(Cli::parse()) {
         Ok(exit) => exit.into(),
         Err(error) => {
@@ -64,6 +69,21 @@ fn main() -> ExitCode {
             Exit::Failed.into()
         }
     }
+}
+
+/// `chronolith state | head` is no bug: it ends without a word, as other programs do.
+fn end_quietly_where_nobody_reads() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let said = info.payload().downcast_ref::<String>();
+        let broken = |said: &String| {
+            said.starts_with("failed printing to stdout") && said.contains("Broken pipe")
+        };
+        if said.is_some_and(broken) {
+            std::process::exit(NOBODY_READS);
+        }
+        usual(info);
+    }));
 }
 
 fn start(cli: Cli) -> Result<Exit> {

@@ -56,6 +56,31 @@ impl Ranges {
         }
     }
 
+    /// Why a range is not to be tried again, and what to do instead; none where it failed.
+    pub(crate) fn not_failed(&self, chain: &str, id: u64) -> Option<String> {
+        let list = format!("`chronolith state --chain {chain} --ranges`");
+        let Some(range) = self.all.iter().find(|range| range.id == id) else {
+            let last = self.all.last().map(|last| last.id.to_string());
+            let last = last.map_or_else(
+                || "none is there".to_owned(),
+                |id| format!("the last is {id}"),
+            );
+            return Some(format!("there is no range {id}, {last}: {list} lists them"));
+        };
+        let hint = match range.state {
+            RangeState::Failed => return None,
+            RangeState::Complete => "there is nothing to try again".to_owned(),
+            RangeState::Transitioning => {
+                format!("its transition goes on while a node runs, and {list} shows how far it is")
+            }
+            RangeState::Pending | RangeState::Ingesting => {
+                "what it lacks is fetched by `chronolith run` or `chronolith backfill`".to_owned()
+            }
+        };
+        let state = range.state.name();
+        Some(format!("range {id} did not fail, it is {state}: {hint}"))
+    }
+
     /// Those with blocks among these.
     pub(crate) fn between(&self, first: u64, last: u64) -> impl Iterator<Item = &RangeReport> {
         let meets = move |range: &&RangeReport| range.last >= first && range.first <= last;
@@ -141,6 +166,42 @@ mod tests {
         assert_eq!(with_planned(GEOMETRY, Vec::new(), None), []);
         let all = with_planned(GEOMETRY, Vec::new(), Some((0, u64::MAX)));
         assert_eq!(all.len() as u64, PLANNED_MAX + 1);
+    }
+
+    /// Whoever asks for a retry of a range that did not fail is told what it is and what to do.
+    #[test]
+    fn only_what_failed_is_tried_again() {
+        let of = |state, id| RangeReport {
+            state,
+            ..RangeReport::pending(GEOMETRY, id)
+        };
+        let ranges = |all: Vec<RangeReport>| Ranges {
+            geometry: GEOMETRY,
+            mode: "streaming",
+            bounds: None,
+            head: None,
+            all,
+        };
+        let some = ranges(vec![
+            of(RangeState::Failed, 0),
+            of(RangeState::Complete, 1),
+            of(RangeState::Transitioning, 2),
+            of(RangeState::Ingesting, 3),
+            of(RangeState::Pending, 4),
+        ]);
+        assert_eq!(some.not_failed("sim", 0), None);
+        for (id, words) in [
+            (1, "it is COMPLETE: there is nothing"),
+            (2, "it is TRANSITIONING: its transition goes on"),
+            (3, "it is INGESTING: what it lacks is fetched by"),
+            (4, "it is PENDING: what it lacks is fetched by"),
+            (5, "there is no range 5, the last is 4: `chronolith state"),
+        ] {
+            let said = some.not_failed("sim", id).unwrap();
+            assert!(said.contains(words), "{said}");
+        }
+        let said = ranges(Vec::new()).not_failed("sim", 0).unwrap();
+        assert!(said.contains("no range 0, none is there"), "{said}");
     }
 
     #[test]

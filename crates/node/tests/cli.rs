@@ -138,3 +138,20 @@ async fn operators_get_json_too() {
             .contains(&format!("nothing names {} objects", orphans.len()))
     );
 }
+
+/// Whoever reads may stop before the end.
+#[test]
+fn a_pipe_that_is_closed_ends_a_command_without_a_word() {
+    use std::io::Read as _;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
+    let piped = std::process::Stdio::piped;
+    let command = command.arg("openapi").stdout(piped()).stderr(piped());
+    let mut running = command.spawn().unwrap();
+    let mut reading = running.stdout.take().unwrap();
+    reading.read_exact(&mut [0]).unwrap();
+    // There is more than a pipe holds.
+    drop(reading);
+    let ended = running.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(141));
+    assert_eq!(String::from_utf8_lossy(&ended.stderr), "");
+}

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use chronolith_model::{BlockRange, DatasetSet, ErrorKind, Scope, Verification};
+use chronolith_sim::files::{FileFaults, FileServer};
 use chronolith_source::stellar::{
     CoreSettings, CoreSource, LakeAndCore, LakePlace, LakeSettings, LakeSource,
 };
@@ -100,6 +101,11 @@ async fn ranges_come_by_catching_up() {
             let fetched = core.fetch(range, &want(), None).await.unwrap();
             assert_eq!(fetched.len() as u64, range.len());
             assert_made(&pond, &fetched, range.start);
+        }
+        // Each is asked for before core has ended that brought the one before it.
+        for number in 200..212 {
+            let fetched = core.fetch(BlockRange::one(number), &want(), None).await;
+            assert_eq!(fetched.unwrap().len(), 1);
         }
         let core_dir = work_dir(&pond, "core");
         drop(core);
@@ -281,8 +287,13 @@ async fn a_core_that_falls_silent_while_it_follows_is_started_again() {
 }
 
 async fn joint(pond: &Pond, core: CoreSource) -> LakeAndCore {
+    let place = LakePlace::Directory(pond.lake.directory().to_owned());
+    joint_at(pond, place, core).await
+}
+
+async fn joint_at(pond: &Pond, place: LakePlace, core: CoreSource) -> LakeAndCore {
     let lake = LakeSettings {
-        place: LakePlace::Directory(pond.lake.directory().to_owned()),
+        place,
         layout: None,
         network: pond.network(),
         first_ledger: 2,
@@ -331,6 +342,31 @@ async fn core_goes_on_where_the_lake_ends() {
     assert_eq!(from, ["lake"; 20]);
 }
 
+/// The lake was asked for its newest ledger before each of core's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lake_is_left_alone_while_core_goes_on() {
+    let pond = Pond::new(57, 50);
+    let server = FileServer::start(pond.lake.directory(), FileFaults::default());
+    let server = server.await.unwrap();
+    let core = core_in(&pond, "core", "head = 70\nledgerMs = 5");
+    let source = joint_at(&pond, LakePlace::Http(server.url()), core).await;
+    let mut next = 2 + follow(&source, &pond, 2, 75).await.len() as u64;
+    let asked = || server.stats().requests.values().sum::<u64>();
+    let before = asked();
+    // Each asks where the chain stands at least once.
+    for _ in 0..40 {
+        next += follow(&source, &pond, next, next + 1).await.len() as u64;
+    }
+    let more = asked() - before;
+    assert!(more < 40, "{more} requests");
+    // What core has passed is asked of the lake, which may have it by now.
+    pond.grow(90);
+    let old = BlockRange::new(52, 60);
+    let fetched = source.fetch(old, &want(), None).await.unwrap();
+    assert_made(&pond, &fetched, 52);
+    assert!(fetched.iter().all(|one| &*one.endpoint == "lake"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_core_on_another_chain_is_found_at_the_seam() {
     let pond = Pond::new(46, 50);
@@ -350,6 +386,85 @@ async fn a_core_on_another_chain_is_found_at_the_seam() {
         error.to_string().contains("ledger 49 of the lake"),
         "{error}"
     );
+}
+
+/// While it was started once more, a core that had only ever failed looked like one that is catching up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_core_that_never_brings_a_ledger_is_no_core_that_catches_up() {
+    let pond = Pond::new(54, 30);
+    let fault = "[[faults]]\nkind = \"die\"\ntimes = 1000\ncommand = \"run\"";
+    let core = core_in(&pond, "core", &format!("head = 120\n{fault}"));
+    let source = joint(&pond, core).await;
+    source.note_next(30);
+    let first = until("a failure", async || source.heads().await.err()).await;
+    assert!(first.to_string().contains("it ended with"), "{first}");
+    // Every command of core is another process.
+    let dir = work_dir(&pond, "core");
+    let noted = || std::fs::read_to_string(dir.join("core.pid")).unwrap_or_default();
+    let (mut before, mut started) = (noted(), 0);
+    until("core's next start", async || {
+        let heads = source.heads().await;
+        assert!(heads.is_err(), "{heads:?}");
+        assert!(source.is_catching_up());
+        started += u32::from(noted() != before);
+        before = noted();
+        (started >= 3).then_some(())
+    })
+    .await;
+    let reports = source.endpoints();
+    let report = reports.iter().find(|report| report.name == "core").unwrap();
+    assert!(report.failures > 0 && report.cooling, "{report:?}");
+    assert!(report.last_error.is_some(), "{report:?}");
+    // What the lake has comes all the same.
+    pond.grow(35);
+    assert_eq!(source.heads().await.unwrap().head.number, 34);
+}
+
+/// The first ledger may take longer than others, and what is said of it is how long that was.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_core_that_says_nothing_is_told_of_with_what_it_printed() {
+    let pond = Pond::new(55, 2);
+    let fault = "[[faults]]\nkind = \"stall\"\ncommand = \"run\"";
+    let (binary, config) = pond.core(&format!("head = 120\n{fault}"));
+    let core = CoreSource::new(CoreSettings {
+        binary,
+        config,
+        work_dir: work_dir(&pond, "core"),
+        network: pond.network(),
+        last_ledger: None,
+        patience: Duration::from_secs(1),
+    });
+    let core = core.unwrap();
+    core.note_next(100);
+    let told = until("the end of patience", async || {
+        let told = core.heads().await.err()?.to_string();
+        (!told.contains("catching up: no")).then_some(told)
+    });
+    let told = told.await;
+    assert!(told.contains("no ledger came for 6 seconds"), "{told}");
+    assert!(
+        told.contains("it said: [Ledger INFO] Changing state"),
+        "{told}"
+    );
+}
+
+/// History was fetched one part at a time as soon as core followed the network.
+#[tokio::test(flavor = "multi_thread")]
+async fn history_out_of_the_lake_is_planned_as_the_lakes() {
+    let pond = Pond::new(56, 50);
+    let core = core_in(&pond, "core", "head = 70\nledgerMs = 5");
+    let source = joint(&pond, core).await;
+    assert_eq!(source.plan_at(100, &want()).at_once, 1, "nobody knows yet");
+    follow(&source, &pond, 2, 80).await;
+    source.note_next(80);
+    assert_eq!(source.plan(&want()).at_once, 1, "core has them in order");
+    for (start, expected) in [(2, 4), (49, 4), (50, 1), (60, 1), (80, 1)] {
+        let plan = source.plan_at(start, &want());
+        assert_eq!(plan.at_once, expected, "from {start}: {plan:?}");
+    }
+    // A range that ends behind the lake, as a node takes it.
+    let range = BlockRange::new(2, 60);
+    assert_made(&pond, &source.fetch(range, &want(), None).await.unwrap(), 2);
 }
 
 /// The program takes the lake, follows core, is killed at any moment, and loses nothing.
@@ -477,15 +592,17 @@ async fn a_core_alone_fills_by_command_and_streams() {
         .await;
 }
 
-/// Where the lake ends is not where the chain stands.
+/// Where the lake ends is not where the chain stands, nor is the newest of the few ledgers that wait for
+/// whoever takes them.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_has_caught_up_before_core_has_a_ledger() {
+async fn nobody_has_caught_up_before_core_has_shown_all_its_ledgers() {
     let pond = Pond::new(53, 30);
-    let core = pond.core_field("head = 50\nledgerMs = 20");
+    // No ledger closes behind these while the test runs.
+    let core = pond.core_field("head = 120\nledgerMs = 3600000");
     let fields = pond.fields(&format!("{}, {core}", pond.lake_field()));
     let bench = bench(&fields, "");
     bench.say(&["run", "--until-caught-up"]);
-    assert!(bench.head() > Some(29), "{:?}", bench.head());
+    assert_eq!(bench.head(), Some(120));
     // A range that begins behind the lake comes too.
     let bounded = r#", "mode": "backfill", "startBlock": 40, "endBlock": 79"#;
     let fields = pond.fields(&format!("{}, {core}", pond.lake_field()));

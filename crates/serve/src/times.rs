@@ -220,7 +220,7 @@ impl View<'_> {
     /// What is asked for lies below the tail's first block, and there is no archive.
     fn below_tail(&self) -> Missing {
         match self.first() {
-            Some(0) => Missing::None,
+            Some(first) if first <= self.chain.first_block() => Missing::None,
             first => {
                 let first = first.unwrap_or_default();
                 Missing::Lacking(format!("blocks below {first} are not indexed"))

@@ -193,13 +193,16 @@ impl<'a> View<'a> {
         self.known_head()?;
         let first = self.chain.first_block();
         let mut next = first;
+        let mut end = self.tail_start();
         let coverage = self.archive.iter();
         for (range, _) in coverage.flat_map(|archive| archive.coverage(datasets, None)) {
-            if range.start <= next {
-                next = next.max(range.end);
+            if range.start > next {
+                // What is covered again behind the gap is not lacking.
+                end = end.min(range.start);
+                break;
             }
+            next = next.max(range.end);
         }
-        let end = self.tail_start();
         let tail_keeps = self.chain.datasets.covers(datasets) || self.tail_range().is_empty();
         if next >= end && tail_keeps {
             return Ok(());

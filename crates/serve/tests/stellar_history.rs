@@ -466,6 +466,28 @@ async fn pages_wait_for_their_turn() {
     rpc.result("getHealth", json!({})).await;
 }
 
+/// An empty page would lead whoever asks past ledgers that have not closed yet.
+#[tokio::test]
+async fn a_cursor_behind_the_newest_ledger_is_refused() {
+    let world = world();
+    let rpc = world.serve(6).await;
+    let latest = world.made.last().unwrap().sequence;
+    for (ledger, is_known) in [(latest, true), (latest + 1, false), (latest + 50, false)] {
+        let cursor = (u64::from(ledger) << 32 | 1 << 12 | 1).to_string();
+        let asked = json!({ "pagination": { "cursor": cursor, "limit": 2 } });
+        if is_known {
+            rpc.result("getTransactions", asked).await;
+            continue;
+        }
+        let (code, message) = rpc.refused("getTransactions", asked).await;
+        assert_eq!(code, -32_600, "{message}");
+        assert!(
+            message.contains(&format!("the latest ledger: {latest}")),
+            "{message}"
+        );
+    }
+}
+
 /// A page that has no time left ends, and its cursor is further than where it began.
 #[tokio::test]
 async fn pages_without_time_follow_each_other_to_the_end() {

@@ -34,6 +34,14 @@ pub enum Error {
         /// How long it asked us to wait.
         retry_after: Option<Duration>,
     },
+    /// No answer, and none will come before somebody else acts. One who runs for long may try again.
+    #[error("no answer (endpoint={endpoint}): {reason}")]
+    Stuck {
+        /// Which endpoint.
+        endpoint: String,
+        /// Why.
+        reason: String,
+    },
     /// The endpoint does not have the method.
     #[error("method missing (endpoint={endpoint}, method={method})")]
     NoMethod {
@@ -81,7 +89,9 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Invalid(_) | Self::WrongChain { .. } => ErrorKind::Invalid,
-            Self::Unavailable { .. } | Self::NoMethod { .. } => ErrorKind::Unavailable,
+            Self::Unavailable { .. } | Self::Stuck { .. } | Self::NoMethod { .. } => {
+                ErrorKind::Unavailable
+            }
             Self::TooLarge { .. } => ErrorKind::TooLarge,
             Self::Missing { .. } => ErrorKind::NotFound,
             Self::Lied { .. } => ErrorKind::Disagreement,

@@ -175,6 +175,11 @@ pub trait Source: Send + Sync + std::fmt::Debug {
 
     /// How history is best asked for now; it changes with what is learned.
     fn plan(&self, want: &Want) -> Plan;
+
+    /// The same for blocks from this one on, for sources that have some of them elsewhere.
+    fn plan_at(&self, _start: u64, want: &Want) -> Plan {
+        self.plan(want)
+    }
 }
 
 /// How history is best asked for.

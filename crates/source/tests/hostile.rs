@@ -15,7 +15,9 @@ use canned::{Canned, Piece, calls, chain, head, replies, whole};
 use chronolith_model::{BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Scope, Verification};
 use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::portal::{PortalSettings, PortalSource};
+use chronolith_source::stellar::{LakePlace, LakeSettings, LakeSource};
 use chronolith_source::{EndpointSettings, Source, Want};
+use chronolith_stellar::Network;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -112,6 +114,29 @@ async fn logs_that_drip_are_asked_for_elsewhere() {
         slow.asked()
             .iter()
             .any(|request| request.contains("eth_getLogs"))
+    );
+}
+
+/// An object of a lake held a round for ever: a byte came before each pause was over.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_drips_is_given_up() {
+    let server = Canned::start(|_| drip(" ")).await;
+    let began = Instant::now();
+    let lake = LakeSource::open(LakeSettings {
+        place: LakePlace::Http(server.url()),
+        layout: None,
+        network: Network::new("Sim"),
+        first_ledger: 2,
+        at_once: 1,
+        hold_bytes: 1 << 20,
+    });
+    let error = lake.await.unwrap_err().to_string();
+    assert!(error.contains("it came too slowly"), "{error}");
+    assert!(error.contains(".config.json"), "{error}");
+    assert!(
+        began.elapsed() < Duration::from_secs(400),
+        "{:?}",
+        began.elapsed()
     );
 }
 

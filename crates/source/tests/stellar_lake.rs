@@ -171,8 +171,47 @@ async fn a_lake_without_objects_says_so() {
         layout,
         ..pond.settings(nowhere)
     };
-    let error = LakeSource::open(settings).await.unwrap().heads().await;
-    assert_eq!(error.unwrap_err().kind(), ErrorKind::Unavailable);
+    let error = LakeSource::open(settings).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let said = error.to_string();
+    assert!(
+        said.contains("no directory") && said.contains("/nowhere"),
+        "{said}"
+    );
+    // One folder too deep.
+    pond.grow(3);
+    let inside = LakePlace::Directory(pond.lake.path(2).parent().unwrap().to_owned());
+    let error = LakeSource::open(pond.settings(inside)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("first folder?"), "{error}");
+}
+
+/// Nothing ever comes below a lake's first ledger, so nobody is told to wait for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lake_over_http_that_begins_later_asks_for_another_first_ledger() {
+    let pond = Pond::new(6, SMALL, 30);
+    for ledger in 2..20 {
+        std::fs::remove_file(pond.lake.path(ledger)).unwrap();
+    }
+    let server = FileServer::start(pond.lake.directory(), FileFaults::default());
+    let server = server.await.unwrap();
+    let from = |first_ledger: u32| {
+        LakeSource::open(LakeSettings {
+            first_ledger,
+            ..pond.settings(LakePlace::Http(server.url()))
+        })
+    };
+    let error = from(12).await.unwrap().heads().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let said = error.to_string();
+    let (key, _) = pond.object(12);
+    assert!(
+        said.contains(&key) && said.contains("startBlock=12"),
+        "{said}"
+    );
+    assert!(!said.contains("yet"), "{said}");
+    let lake = from(20).await.unwrap();
+    assert_eq!(lake.heads().await.unwrap().head.number, 29);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,6 +237,29 @@ async fn a_hole_is_named_until_it_is_filled() {
     );
     pond.grow(40);
     pond.assert_is(&lake.fetch(before, &all(), None).await.unwrap(), before);
+}
+
+/// Where nothing is listed, the object before a hole looked like the newest, and the chain like one that
+/// stands still.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hole_over_http_is_not_the_end_of_the_lake() {
+    let pond = Pond::new(7, SMALL, 40);
+    // One that the search for the newest comes upon.
+    let (key, path) = pond.object(33);
+    std::fs::remove_file(&path).unwrap();
+    let server = FileServer::start(pond.lake.directory(), FileFaults::default());
+    let server = server.await.unwrap();
+    let settings = pond.settings(LakePlace::Http(server.url()));
+    let lake = LakeSource::open(settings).await.unwrap();
+    assert_eq!(lake.heads().await.unwrap().head.number, 39);
+    let told = said(&lake, 33).await;
+    assert!(
+        told.contains(&key) && told.contains("goes on to ledger 39"),
+        "{told}"
+    );
+    assert!(told.contains("Disagreement"), "{told}");
+    pond.grow(40);
+    assert_eq!(said(&lake, 33).await, "1 ledgers came");
 }
 
 /// What stands in place of the object of ledger 20, and what is said of it.

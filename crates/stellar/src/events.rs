@@ -19,6 +19,10 @@ use crate::schema::WIRE;
 
 const SUCCESSFUL: u8 = 4;
 
+/// No contract leaves more than four topics, and no event of the network itself many more. Whoever writes
+/// a ledger may claim millions, each of which takes twenty times as much here as in the ledger.
+const EVENT_TOPICS_MAX: u32 = 1_024;
+
 /// When an event happened.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stage {
@@ -150,8 +154,12 @@ impl<'a> EventParts<'a> {
             let span = reader.span(|reader| schema.skip(types.value, reader))?;
             Ok(rest.get(..span.len()).unwrap_or_default())
         };
+        let count = reader.count()?;
+        if count > EVENT_TOPICS_MAX {
+            return Err(reader.fault("an event with more topics than any can have"));
+        }
         let mut topics = Vec::new();
-        for _ in 0..reader.count()? {
+        for _ in 0..count {
             topics.push(value(&mut reader)?);
         }
         let data = value(&mut reader)?;
@@ -259,4 +267,31 @@ pub(crate) fn split_topics<'a, 'b>(topics: &'b [&'a [u8]]) -> (&'b [&'a [u8]], V
     let (seen, more) = topics.split_at(topics.len().min(TOPICS_MAX));
     let more = more.iter().map(|topic| Bytes::copy_from_slice(topic));
     (seen, more.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// XDR of an event without a contract whose topics and value are all void.
+    fn event(topics: u32) -> Vec<u8> {
+        const VOID: u32 = 1;
+        let head = [0, 0, 1, 0, topics].into_iter();
+        let values = (0..=topics).map(|_| VOID);
+        head.chain(values).flat_map(u32::to_be_bytes).collect()
+    }
+
+    /// One object of a lake could claim enough topics to fill the memory.
+    #[test]
+    fn an_event_has_no_more_topics_than_any_can_have() {
+        for topics in [0, 4, 5, EVENT_TOPICS_MAX] {
+            let event = event(topics);
+            let parts = EventParts::read(&event).unwrap();
+            assert_eq!(parts.topics.len(), topics as usize);
+        }
+        for topics in [EVENT_TOPICS_MAX + 1, 1_000_000] {
+            let fault = EventParts::read(&event(topics)).unwrap_err();
+            assert!(fault.to_string().contains("more topics"), "{fault}");
+        }
+    }
 }

@@ -100,13 +100,13 @@ pub(crate) async fn content_root(
     Ok(crate::format::facts::content_root(digests.iter()))
 }
 
-/// The block at a time. It is an answer only when the block across the time is covered too: the
+/// The block at a time, on a chain that begins with the block `first`. It is an answer only when the block across the time is covered too: the
 /// newest block before a gap says nothing about what comes behind it.
 pub(crate) async fn number_at(
     objects: &Objects,
     snapshot: &Snapshot,
-    time: u64,
-    side: TimeSide,
+    first: u64,
+    (time, side): (u64, TimeSide),
 ) -> Result<Option<BlockTime>> {
     let runs = snapshot.clock_runs();
     // The block that is sought, or the one behind it, is the first from here on.
@@ -133,10 +133,10 @@ pub(crate) async fn number_at(
     let found = place.and_then(|(place, from)| segment.tables.blocks.first_from(place, from));
     let found = found.ok_or_else(|| missing(&segment, piece.range.end - 1))?;
     let number = segment.tables.number(found.place);
-    if number == run.range.start && number > 0 {
+    if number == run.range.start && number > first {
         // Times do not fall: what is asked for is this block or one of the gap before it.
         return Err(Error::NotCovered {
-            missing: BlockRange::new(before.map_or(0, |run| run.range.end), number),
+            missing: BlockRange::new(before.map_or(first, |run| run.range.end), number),
             covered: run.range,
         });
     }
@@ -145,7 +145,7 @@ pub(crate) async fn number_at(
             let timestamp = found.time;
             return Ok(Some(BlockTime { number, timestamp }));
         }
-        TimeSide::AtOrBefore if number == 0 => return Ok(None),
+        TimeSide::AtOrBefore if number <= first => return Ok(None),
         TimeSide::AtOrBefore => number - 1,
     };
     let timestamp = match found.before {
@@ -164,10 +164,10 @@ pub(crate) async fn number_at(
 pub(crate) async fn block_at(
     objects: &Objects,
     snapshot: &Snapshot,
-    time: u64,
-    side: TimeSide,
+    first: u64,
+    asked: (u64, TimeSide),
 ) -> Result<Option<BlockClock>> {
-    match number_at(objects, snapshot, time, side).await? {
+    match number_at(objects, snapshot, first, asked).await? {
         None => Ok(None),
         Some(found) => block_by_number(objects, snapshot, found.number)
             .await

@@ -5,27 +5,23 @@
 //! is gone: what replaces it must fit all of that. A run needs no blocks from outside: its segments
 //! hold every hash.
 
-use chronolith_model::{Block, BlockRange, DatasetSet, Hash32, Verification};
+use chronolith_model::{Block, BlockRange, DatasetSet, Verification};
 
 use super::check::normalise;
 use super::edit::Edit;
 use super::fill::Fill;
 use super::learn::Learner;
-use super::pack::{self, PackBuilder};
-use super::publish::{Applied, Uploading};
-use super::seal::{Kept, build_hash_table, hash_key};
+use super::pack::PackBuilder;
+use super::publish::Applied;
+use super::seal::Kept;
 use super::writer::Writer;
-use crate::catalog::{ObjectRef, RunEntry, SegmentEntry};
+use crate::catalog::{RunEntry, SegmentEntry};
 use crate::error::{Error, Result};
-use crate::format::container::{ContainerBuilder, ObjectKind, Section};
 use crate::format::digest::digest_of;
 use crate::format::facts::content_root;
 use crate::inspect::{ObjectSort, StoredObject};
-use crate::read::snapshot::{Need, Snapshot};
+use crate::read::snapshot::Snapshot;
 use crate::state::AuditEntry;
-
-/// Hashes that are sorted in memory at once; a larger run is replaced by several.
-const RUN_ENTRIES_MAX: usize = 1 << 22;
 
 /// What a fill is for.
 #[derive(Debug)]
@@ -295,102 +291,6 @@ impl Writer {
         edit.remove.push(old.object.name.clone());
         self.make_runs(snapshot, old.range, Some(old.last_hash), edit)
             .await
-    }
-
-    /// Adds runs over these blocks to the edit. `last_hash` is that of the last block, which may be
-    /// pruned; where it is not given, the block must be there.
-    pub(super) async fn make_runs(
-        &self,
-        snapshot: &Snapshot,
-        blocks: BlockRange,
-        last_hash: Option<Hash32>,
-        edit: &mut Edit,
-    ) -> Result<()> {
-        let (mut entries, mut start) = (Vec::new(), blocks.start);
-        for number in blocks.start..blocks.end {
-            let own = self
-                .hashes_of(snapshot, number, start, &mut entries)
-                .await?;
-            let ends = number + 1 == blocks.end;
-            if !ends && (entries.len() < RUN_ENTRIES_MAX || own.is_none()) {
-                continue;
-            }
-            let last = last_hash.filter(|_| ends).or(own);
-            let last = last.ok_or_else(|| Error::not_covered(BlockRange::one(number)))?;
-            let part = BlockRange::new(start, number + 1);
-            let (run, uploading) = self
-                .store_run(part, last, std::mem::take(&mut entries))
-                .await?;
-            edit.runs.push(run);
-            edit.uploads.push(uploading);
-            start = part.end;
-        }
-        Ok(())
-    }
-
-    /// Adds the keys of a block's hashes. Returns the hash of the block, where it is archived.
-    async fn hashes_of(
-        &self,
-        snapshot: &Snapshot,
-        number: u64,
-        start: u64,
-        entries: &mut Vec<(u64, u64)>,
-    ) -> Result<Option<Hash32>> {
-        let objects = &self.view.objects;
-        if snapshot.best_at(number, &Need::CLOCK).is_none() {
-            return Ok(None);
-        }
-        let mut hash = None;
-        for entry in snapshot.holding(number) {
-            let segment = objects.open(&entry.object).await?;
-            let clock = objects.clock(&segment, number).await?;
-            hash = clock.map(|clock| clock.hash);
-            let txs = objects.txs(&segment, number).await?;
-            let hashes = txs.iter().map(|tx| tx.hash).chain(hash);
-            entries.extend(hashes.map(|hash| (hash_key(&hash), number - start)));
-        }
-        Ok(hash)
-    }
-
-    async fn store_run(
-        &self,
-        range: BlockRange,
-        last_hash: Hash32,
-        mut entries: Vec<(u64, u64)>,
-    ) -> Result<(RunEntry, Uploading)> {
-        let built = tokio::task::spawn_blocking(move || {
-            entries.sort_unstable();
-            entries.dedup();
-            let count = entries.len() as u64;
-            let mut container = ContainerBuilder::new(ObjectKind::Run);
-            container.begin(Section::Hashes);
-            let entries = entries.into_iter();
-            let directory = build_hash_table(range.len(), count, entries, container.buffer());
-            container.table(Section::HashDirectory, directory);
-            let summary = pack::encode_summary(&range, last_hash, DatasetSet::CLOCK);
-            container.table(Section::Summary, summary);
-            let finished = container.finish();
-            (container.drain(), finished, count)
-        });
-        let built = built.await.map_err(|_| super::fill::failed())?;
-        let (bytes, finished, entries) = built;
-        let about = format!("{:012}-{}", range.start, range.end);
-        let uploading = self.publisher.name("run", &about);
-        let object = ObjectRef {
-            name: uploading.name.clone(),
-            len: finished.len,
-            tables_start: finished.tables_start,
-        };
-        let stored = self.put_all(vec![(uploading, bytes)]).await?;
-        let uploading = stored.into_iter().next().ok_or_else(super::fill::failed)?;
-        let run = RunEntry {
-            object,
-            tier: 1,
-            range,
-            last_hash,
-            entries,
-        };
-        Ok((run, uploading))
     }
 }
 

@@ -18,6 +18,21 @@ use crate::read::lookup::block_by_number;
 use crate::read::snapshot::Snapshot;
 use crate::state::{AuditEntry, LiveRun};
 
+/// Why it cannot be rewound there, and what can be done.
+fn refusal(to: u64, live: Option<LiveRun>) -> String {
+    let Some(live) = live else {
+        return format!("cannot rewind to {to}: nothing was ingested so far");
+    };
+    let (start, head) = (live.start, live.head.number);
+    match to >= head {
+        true => format!("cannot rewind to {to}: the newest block is {head}"),
+        false => format!(
+            "cannot rewind to {to}: blocks below {start} were filled in one by one and cannot be taken back; \
+             rewind to {start}, or set the archive aside and fetch it anew"
+        ),
+    }
+}
+
 impl Writer {
     /// Ends a halt and keeps what is archived.
     pub(crate) async fn resume(&self, audit: AuditEntry) -> Result<()> {
@@ -40,9 +55,7 @@ impl Writer {
             .live
             .filter(|live| live.start <= to && to < live.head.number);
         let Some(live) = live else {
-            return Err(Error::Invalid(format!(
-                "cannot rewind to {to}: not below the head of the live run"
-            )));
+            return Err(Error::Invalid(refusal(to, snapshot.state.live)));
         };
         let clock = block_by_number(&self.view.objects, &snapshot, to).await?;
         let live = LiveRun {

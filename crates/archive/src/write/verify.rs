@@ -9,10 +9,9 @@ use std::sync::Arc;
 use chronolith_model::{BlockRange, Hash32};
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::hashes::BlockHashes;
 use crate::catalog::SegmentEntry;
-use crate::error::{Error, Result};
-use crate::format::Damage;
-use crate::format::segment::HASH_BLOCK_BYTES;
+use crate::error::Result;
 use crate::read::objects::{Objects, OpenRun, OpenSegment};
 use crate::read::window::{TableCursor, Window};
 
@@ -70,80 +69,20 @@ async fn count_segment(
     objects: &Objects,
     segment: &OpenSegment,
     range: &BlockRange,
-    (key, sum): (impl Fn(&Hash32) -> u64, &mut Sum),
+    (key, sum): (impl Fn(&Hash32) -> u64 + Send + Sync, &mut Sum),
 ) -> Result<()> {
-    let (tables, name) = (&segment.tables, &segment.identity.name);
-    let lost = || Error::damaged(name, Damage("hash outside its section"));
-    let mut hashes = Hashes::new(Window::blocked(objects, name, &tables.block_hashes));
-    let mut txs = Hashes::new(Window::blocked(objects, name, &tables.tx_hashes));
-    let mut listing = tables.blocks.counted().peekable();
+    let mut reader = BlockHashes::new(objects, segment);
     let mut keys = Vec::new();
-    for place in 0..tables.blocks.len() {
-        let number = tables.number(place);
-        let listed = listing.next_if(|entry| entry.place == place);
-        let inside = range.contains(number);
+    let inside = reader.range().intersect(range);
+    let inside = inside.unwrap_or(BlockRange::new(0, 0));
+    for number in inside.start..inside.end {
         keys.clear();
-        let first = listed.map_or(0, |entry| u64::from(entry.first_tx));
-        let count = listed.map_or(0, |entry| u64::from(entry.txs));
-        for ordinal in (first..first + count).filter(|_| inside) {
-            let hash = txs.get(ordinal, tables.tx_hashes.len).await?;
-            keys.push(key(&hash.ok_or_else(lost)?));
-        }
-        if inside {
-            let hash = match &tables.listed_hashes {
-                Some(listed) => listed_hash(listed, place),
-                None => {
-                    let len = tables.block_hashes.len;
-                    hashes.get(u64::from(place), len).await?
-                }
-            };
-            keys.push(key(&hash.ok_or_else(lost)?));
-        }
+        reader
+            .show(number, &mut |hash: &Hash32| keys.push(key(hash)))
+            .await?;
         keys.sort_unstable();
         keys.dedup();
         keys.iter().for_each(|&key| sum.add(key, number));
     }
     Ok(())
-}
-
-fn listed_hash(listed: &[u8], place: u32) -> Option<Hash32> {
-    let start = place as usize * 32;
-    Hash32::from_slice(listed.get(start..start + 32)?)
-}
-
-/// Hashes of a section, in order, a block at a time.
-struct Hashes<'a> {
-    window: Window<'a>,
-    block: Option<u64>,
-    bytes: bytes::Bytes,
-}
-
-impl<'a> Hashes<'a> {
-    fn new(window: Window<'a>) -> Self {
-        Self {
-            window,
-            block: None,
-            bytes: bytes::Bytes::new(),
-        }
-    }
-
-    /// The hash with an ordinal, of a section that is so long; ordinals must not fall.
-    async fn get(&mut self, ordinal: u64, len: u64) -> Result<Option<Hash32>> {
-        let at = ordinal.saturating_mul(32);
-        let block = at / HASH_BLOCK_BYTES as u64;
-        if self.block != Some(block) {
-            let start = block * HASH_BLOCK_BYTES as u64;
-            if start >= len {
-                return Ok(None);
-            }
-            let end = len.min(start + HASH_BLOCK_BYTES as u64);
-            self.bytes = self.window.slice(start, end).await?;
-            self.block = Some(block);
-        }
-        let start = (at % HASH_BLOCK_BYTES as u64) as usize;
-        Ok(self
-            .bytes
-            .get(start..start + 32)
-            .and_then(Hash32::from_slice))
-    }
 }

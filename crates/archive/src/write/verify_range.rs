@@ -9,14 +9,13 @@ use std::sync::Arc;
 
 use chronolith_model::{BlockRange, Hash32};
 
+use super::hashes::BlockHashes;
 use super::verify::holds_exactly;
 use super::writer::Writer;
 use crate::catalog::{RunEntry, SegmentEntry};
 use crate::error::{Error, Result};
-use crate::format::Damage;
 use crate::keys::KeyCounts;
-use crate::read::cache::Part;
-use crate::read::objects::{Objects, OpenRun, OpenSegment, section_of};
+use crate::read::objects::{Objects, OpenRun, OpenSegment};
 use crate::read::ranges::{count_segment, keys_of};
 use crate::read::snapshot::Snapshot;
 use crate::read::window::Window;
@@ -126,37 +125,19 @@ impl Slice<'_> {
         segment: &OpenSegment,
         keys: &mut Vec<(u64, u64)>,
     ) -> Result<()> {
-        let name = &segment.identity.name;
-        let tables = &segment.tables;
-        let lost = || Error::damaged(name, Damage("a block is not listed"));
-        let mut txs = Window::blocked(objects, name, section_of(segment, Part::TxHashes));
-        let mut hashes = Window::blocked(objects, name, section_of(segment, Part::BlockHashes));
-        let range = tables.facts.range;
+        let mut reader = BlockHashes::new(objects, segment);
+        let range = reader.range();
         for number in range.start..range.end {
-            let entry = tables.block(number).ok_or_else(lost)?;
-            let first = u64::from(entry.first_tx) * 32;
-            let listed = txs.slice(first, first + u64::from(entry.txs) * 32).await?;
-            self.take(&listed, number, keys);
-            let place = u64::from(entry.place) * 32;
-            match &tables.listed_hashes {
-                Some(all) => {
-                    let own = all.get(place as usize..place as usize + 32);
-                    self.take(own.ok_or_else(lost)?, number, keys);
+            let offset = number.wrapping_sub(self.first_block);
+            let mut take = |hash: &Hash32| {
+                let key = self.run.hashes.key(hash.prefix64());
+                if self.pages.contains(&self.run.hashes.page_of(key)) {
+                    keys.push((key, offset));
                 }
-                None => self.take(&hashes.slice(place, place + 32).await?, number, keys),
-            }
+            };
+            reader.show(number, &mut take).await?;
         }
         Ok(())
-    }
-
-    fn take(&self, hashes: &[u8], number: u64, keys: &mut Vec<(u64, u64)>) {
-        let (hashes, _) = hashes.as_chunks::<32>();
-        for hash in hashes {
-            let key = self.run.hashes.key(Hash32(*hash).prefix64());
-            if self.pages.contains(&self.run.hashes.page_of(key)) {
-                keys.push((key, number.wrapping_sub(self.first_block)));
-            }
-        }
     }
 
     /// The first of these sorted keys that is not in the run with its block.

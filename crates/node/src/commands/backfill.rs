@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Error, Result, bail, ensure};
 use chronolith_archive::Archive;
 use chronolith_model::{BlockRange, DatasetSet, ErrorKind};
+use chronolith_source::Error as SourceError;
 use serde_json::json;
 
 use crate::admin::RunningNode;
@@ -17,7 +18,7 @@ use crate::place::ArchivePlace;
 use crate::progress::Progress;
 use crate::refill::{Refill, Told};
 use crate::remembered::Remembered;
-use crate::settings::{ChainSettings, Mode, Settings};
+use crate::settings::{ChainSettings, Mode, RangePlan, Settings};
 
 /// How long a command waits for the first ledger of a core: its state is fetched first, which takes long
 /// on a large network.
@@ -32,6 +33,7 @@ pub(crate) async fn backfill(settings: &Settings, asked: &BackfillRange) -> Resu
         asked.from,
         asked.to
     );
+    check_numbers(chain, asked.from, asked.to)?;
     let range = BlockRange::new(asked.from, asked.to.saturating_add(1));
     if let Some(node) = RunningNode::find(settings).await? {
         let filled = node.backfill(chain.chain_id, range).await?;
@@ -43,19 +45,49 @@ pub(crate) async fn backfill(settings: &Settings, asked: &BackfillRange) -> Resu
     Ok(Exit::Done)
 }
 
+/// Refuses numbers that no ledger of a Stellar network has: they would be waited for.
+pub(crate) fn check_numbers(chain: &ChainSettings, from: u64, to: u64) -> Result<()> {
+    if chain.stellar.is_none() {
+        return Ok(());
+    }
+    let RangePlan { first, size, .. } = chain.plan;
+    ensure!(
+        from >= first,
+        "--start-ledger {from}: the first ledger is {first}, and range 0 holds ledgers (0 × {size}) + {first} = \
+         {first} to ((0 + 1) × {size}) + {first} - 1 = {}",
+        size + first - 1
+    );
+    let last = u64::from(u32::MAX);
+    ensure!(
+        to <= last,
+        "--end-ledger {to}: ledgers have 32-bit numbers, and the last is {last}"
+    );
+    Ok(())
+}
+
+/// The chain as mode backfill has it, with these bounds.
+fn bounded(chain: &ChainSettings, range: BlockRange) -> ChainSettings {
+    let mut bounded = chain.clone();
+    let last = range.end - 1;
+    bounded.start_block = range.start;
+    bounded.mode = Mode::Backfill { end_block: last };
+    if let Some(stellar) = &mut bounded.stellar {
+        if let Some(core) = &mut stellar.core {
+            core.last_ledger = u32::try_from(last).ok();
+        }
+        if let Some(lake) = &mut stellar.lake {
+            // Where nobody lists its objects: what lies below may never have been in it.
+            lake.first_ledger = u32::try_from(range.start).unwrap_or(lake.first_ledger);
+        }
+    }
+    bounded.share_among_ranges();
+    bounded
+}
+
 /// Does what mode backfill does, for one chain and these blocks, and returns how many were fetched.
 async fn fetch(settings: &Settings, chain: &ChainSettings, range: BlockRange) -> Result<u64> {
     let place = settings.place(chain);
-    let mut bounded = chain.clone();
-    bounded.start_block = range.start;
-    bounded.mode = Mode::Backfill {
-        end_block: range.end - 1,
-    };
-    if let Some(core) = bounded.stellar.as_mut().and_then(|it| it.core.as_mut()) {
-        core.last_ledger = u32::try_from(range.end - 1).ok();
-    }
-    bounded.share_among_ranges();
-    let chain = open(bounded, &place).await?;
+    let chain = open(bounded(chain, range), &place).await?;
     let fetched = async {
         check_final(&chain, range).await?;
         check_linked(&chain.archive, &lacking_below_head(&chain, range))?;
@@ -108,15 +140,23 @@ async fn check_final(chain: &Chain, range: BlockRange) -> Result<()> {
 async fn wait_for_core(chain: &Chain) -> Result<()> {
     let began = Instant::now();
     let mut hints = chain.source.hints();
+    let (name, mut told) = (&chain.settings.name, String::new());
     loop {
         hints.mark_unchanged();
-        match chain.source.heads().await {
+        let error = match chain.source.heads().await {
             Ok(_) => return Ok(()),
+            // What the lake has comes without it, and then there is an end.
+            Err(SourceError::Stuck { .. }) if !chain.is_core_alone() => return Ok(()),
+            Err(error @ SourceError::Stuck { .. }) => return Err(error.into()),
             Err(error) if error.kind() != ErrorKind::Unavailable => return Err(error.into()),
             Err(error) if began.elapsed() >= CORE_WAIT_MAX => {
                 return Err(Error::new(error).context("core brought no ledger"));
             }
-            Err(error) => tracing::debug!(%error, "waiting for core"),
+            Err(error) => error.to_string(),
+        };
+        if error != told {
+            tracing::warn!(chain = %name, %error, "waiting for core");
+            told = error;
         }
         let _ = tokio::time::timeout(CORE_LOOK_EVERY, hints.changed()).await;
     }

@@ -25,7 +25,7 @@ mod versions;
 mod work;
 
 pub(crate) use archive::archive;
-pub(crate) use backfill::{backfill, fill_lacking};
+pub(crate) use backfill::{backfill, check_numbers, fill_lacking};
 pub(crate) use backup::{backup, restore};
 pub(crate) use config::config;
 pub(crate) use decode::{DecodeCommand, decode};

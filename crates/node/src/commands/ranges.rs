@@ -1,6 +1,6 @@
 //! `chronolith state --ranges` and `--keys`, and `chronolith range retry`.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use chronolith_archive::{RangeReport, RangeState};
 use chronolith_serve::{range_json, utc};
 use serde_json::{Map, Value, json};
@@ -89,15 +89,7 @@ fn print(chain: &ChainSettings, ranges: &Ranges) {
         println!("  last backfill: blocks {from} to {to}");
     }
     let head = [
-        "id",
-        "blocks",
-        "state",
-        "ledger",
-        "txhash",
-        "archived",
-        "transactions",
-        "begun",
-        "complete",
+        "id", "blocks", "state", "ledger", "txhash", "archived", "hashes", "begun", "complete",
     ];
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(ranges.all.iter().map(row));
@@ -161,14 +153,18 @@ pub(crate) async fn retry_range(settings: &Settings, asked: &RetryRange) -> Resu
     }
     let place = settings.place(chain);
     let (archive, _lock) = open_for_operator(chain, &place).await?;
+    let remembered = Remembered::load(chain, place.notes())?;
     let tried = async {
+        let ranges = Ranges::of(&archive, &remembered).await;
+        if let Some(why) = ranges.not_failed(name, id) {
+            bail!(why);
+        }
         archive
             .retry_range(id, audit("range retry", &asked.reason))
             .await?;
-        settle(&archive, now).await
+        Ok(settle(&archive, now).await?)
     };
     let tried = tried.await;
-    let remembered = Remembered::load(chain, place.notes())?;
     let ranges = Ranges::of(&archive, &remembered).await;
     archive.release().await?;
     tried?;
@@ -180,7 +176,7 @@ pub(crate) async fn retry_range(settings: &Settings, asked: &RetryRange) -> Resu
         RangeState::Failed => {
             let cause = range.and_then(|range| range.failure.as_ref());
             let cause = cause.map_or("", |failure| failure.cause.as_str());
-            anyhow::bail!("{line} again: {cause}")
+            bail!("{line} again: {cause}")
         }
         _ => Ok(tell(&asked.wanted, &told, &line)),
     }

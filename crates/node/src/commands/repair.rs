@@ -7,7 +7,9 @@ use chronolith_source::Want;
 use serde_json::json;
 
 use super::query::range_of;
-use super::verify::{Found, compare, finding_json, look, object_json, show};
+use super::verify::{
+    Found, against_source, finding_json, look, not_compared_json, object_json, show,
+};
 use crate::chain::{open_for_operator, open_reader, open_source};
 use crate::cli::RepairRange;
 use crate::clock::now;
@@ -49,10 +51,7 @@ pub(crate) async fn repair(settings: &Settings, asked: &RepairRange) -> Result<E
         }
     };
     tell(chain, range, asked, &repaired)?;
-    Ok(match repaired.left.is_empty() {
-        true => Exit::Done,
-        false => Exit::NotWhole,
-    })
+    repaired.left.end()
 }
 
 /// Which objects there are is in no source: a damaged state or catalog is made from the objects.
@@ -80,8 +79,7 @@ async fn find(
 ) -> Result<Found> {
     let mut found = look(archive, chain, range).await?;
     if asked.against_source {
-        let source = open_source(chain).await?;
-        let differing = compare(archive, &*source, chain, range).await?;
+        let differing = against_source(archive, chain, range, &mut found).await;
         for finding in differing.iter().filter(|finding| finding.content_differs) {
             let holding = archive.segments_of(finding.block).into_iter();
             let ours = holding
@@ -211,6 +209,7 @@ fn tell(
             "mended": mended.iter().map(object_json).collect::<Vec<_>>(),
             "findings": left.blocks.iter().map(finding_json).collect::<Vec<_>>(),
             "objects": left.objects.iter().map(object_json).collect::<Vec<_>>(),
+            "notCompared": not_compared_json(left),
         });
         println!("{}", serde_json::to_string_pretty(&answer)?);
         return Ok(());

@@ -161,7 +161,16 @@ impl Process {
             state,
             frames,
         };
+        let mut state = "LM_BOOTING_STATE";
         for sequence in next.. {
+            let now = match sequence > self.conf.head {
+                true => "LM_SYNCED_STATE",
+                false => "LM_CATCHING_UP_STATE",
+            };
+            if now != state {
+                println!("[Ledger INFO] Changing state {state} -> {now}");
+                state = now;
+            }
             if sequence > self.conf.head {
                 tokio::time::sleep(Duration::from_millis(self.conf.ledger_ms)).await;
             }

@@ -1,6 +1,8 @@
 //! `chronolith verify`.
 
-use anyhow::Result;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Error, Result};
 use chronolith_archive::{
     Archive, DamagedObject, Difference, Error as ArchiveError, Result as ArchiveResult,
 };
@@ -17,6 +19,7 @@ use crate::cli::VerifyRange;
 use crate::exit::Exit;
 use crate::progress::{Progress, Unit};
 use crate::settings::{ChainSettings, Settings};
+use crate::stellar::open_lake_alone;
 
 /// Blocks that are fetched at once.
 const STEP_BLOCKS: u64 = 250;
@@ -31,6 +34,10 @@ pub(super) struct Found {
     pub(super) blocks: Vec<Finding>,
     /// Objects that are damaged or gone.
     pub(super) objects: Vec<DamagedObject>,
+    /// Blocks that were to be compared with the source and were not, and why.
+    pub(super) not_compared: Option<(BlockRange, String)>,
+    /// Why the comparison ended early. What was found before is as good as ever.
+    pub(super) failed: Option<Error>,
 }
 
 /// What is wrong with a block.
@@ -46,6 +53,16 @@ impl Found {
     pub(super) fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.objects.is_empty()
     }
+
+    /// How a command ends that has told of all this.
+    pub(super) fn end(self) -> Result<Exit> {
+        let whole = self.is_empty();
+        match self.failed {
+            Some(error) => Err(error.context("not everything was compared with the source")),
+            None if whole => Ok(Exit::Done),
+            None => Ok(Exit::NotWhole),
+        }
+    }
 }
 
 /// Reads every block of the range back: each must be there with all that is kept, link to the one before,
@@ -56,10 +73,8 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
     let range = range_of(&archive, asked.from, asked.to)?;
     let mut found = look(&archive, chain, range).await?;
     if asked.against_source {
-        let source = open_source(chain).await?;
-        found
-            .blocks
-            .extend(compare(&archive, &*source, chain, range).await?);
+        let differing = against_source(&archive, chain, range, &mut found).await;
+        found.blocks.extend(differing);
     }
     let whole = found.is_empty();
     let root = match whole {
@@ -81,6 +96,7 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
             "contentRoot": root,
             "findings": found.blocks.iter().map(finding_json).collect::<Vec<_>>(),
             "objects": found.objects.iter().map(object_json).collect::<Vec<_>>(),
+            "notCompared": not_compared_json(&found),
         });
         println!("{}", serde_json::to_string_pretty(&answer)?);
     } else {
@@ -94,10 +110,7 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
             );
         }
     }
-    Ok(match whole {
-        true => Exit::Done,
-        false => Exit::NotWhole,
-    })
+    found.end()
 }
 
 /// Shows objects and blocks, not too many of them.
@@ -114,6 +127,15 @@ pub(super) fn show(found: &Found) {
     if left_out > 0 {
         println!("  … and {left_out} more; --json shows all");
     }
+    if let Some((range, why)) = &found.not_compared {
+        let (from, to) = (range.start, range.end - 1);
+        println!("  blocks {from} to {to} were not compared with the source: {why}");
+    }
+}
+
+pub(super) fn not_compared_json(found: &Found) -> Option<Value> {
+    let (range, why) = found.not_compared.as_ref()?;
+    Some(json!({ "from": range.start, "to": range.end - 1, "why": why }))
 }
 
 pub(super) fn finding_json(finding: &Finding) -> Value {
@@ -146,6 +168,8 @@ pub(super) async fn look(
         logs: 0,
         blocks: gaps(archive, &lacking),
         objects,
+        not_compared: None,
+        failed: None,
     };
     read_back(archive, chain, (range, &lacking), &mut found).await;
     Ok(found)
@@ -200,14 +224,65 @@ async fn clock_alone(archive: &Archive, number: u64) -> ArchiveResult<Block> {
     })
 }
 
-/// Fetches every block that is archived anew, proven as it was when it came, and compares it.
-pub(super) async fn compare(
+/// Compares every block that is archived with the source. What was not compared, and why, is noted.
+pub(super) async fn against_source(
     archive: &Archive,
-    source: &dyn Source,
     chain: &ChainSettings,
     range: BlockRange,
-) -> Result<Vec<Finding>> {
+    found: &mut Found,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let mut next = range.start;
+    let compared = async {
+        let (source, reach) = open_to_compare(chain).await?;
+        let end = reach.map_or(range.end, |reach| reach.saturating_add(1));
+        let within = BlockRange::new(range.start, end.clamp(range.start, range.end));
+        compare(
+            (archive, chain),
+            &*source,
+            within,
+            (&mut findings, &mut next),
+        )
+        .await?;
+        Ok(within.end)
+    };
+    let (end, why) = match compared.await {
+        Ok(end) => (
+            end,
+            "the lake ends before them, and core is not asked".to_owned(),
+        ),
+        Err(error) => {
+            let why = format!("{error:#}");
+            found.failed = Some(error);
+            (next, why)
+        }
+    };
+    let rest = BlockRange::new(end, range.end);
+    found.not_compared = (!rest.is_empty()).then_some((rest, why));
+    findings
+}
+
+/// The source to compare with, and how far it reaches where that is known to be less than the chain: a
+/// lake where there is one, since only one process may run core, and that may be a node.
+async fn open_to_compare(chain: &ChainSettings) -> Result<(Arc<dyn Source>, Option<u64>)> {
+    let stellar = chain.stellar.as_ref();
+    let both = stellar.filter(|stellar| stellar.lake.is_some() && stellar.core.is_some());
+    let Some(stellar) = both else {
+        return Ok((open_source(chain).await?, None));
+    };
+    let lake = open_lake_alone(&chain.name, stellar).await?;
+    let newest = lake.heads().await.context("ask where the lake ends")?;
+    Ok((lake, Some(newest.head.number)))
+}
+
+/// Fetches every block that is archived anew, proven as it was when it came, and compares it. What is found
+/// is kept where it ends early, and the first block that was not compared.
+async fn compare(
+    (archive, chain): (&Archive, &ChainSettings),
+    source: &dyn Source,
+    range: BlockRange,
+    (findings, next): (&mut Vec<Finding>, &mut u64),
+) -> Result<()> {
     let want = want_of(chain);
     let mut progress = Progress::of_command("comparing", &chain.name, Unit::Blocks);
     let lacking = archive.lacking(range, chain.datasets, &chain.scope);
@@ -215,6 +290,7 @@ pub(super) async fn compare(
     let all: u64 = there.iter().map(BlockRange::len).sum();
     let mut done = 0;
     for part in there.iter().flat_map(|part| parts(*part, STEP_BLOCKS)) {
+        *next = part.start;
         for theirs in source.fetch(part, &want, None).await? {
             let compared = archive
                 .difference(&theirs.block, chain.datasets, &chain.scope)
@@ -236,7 +312,7 @@ pub(super) async fn compare(
         done += part.len();
         progress.reach(done, all);
     }
-    Ok(findings)
+    Ok(())
 }
 
 fn told(difference: Difference) -> &'static str {

@@ -19,6 +19,7 @@ use super::{END_BYTES, unreadable, xdr};
 use crate::context::{Context, Turn};
 use crate::fault::Fault;
 use crate::pieces::BytesAnswer;
+use crate::rpc::error::INVALID_REQUEST;
 use crate::rpc::error::PRUNED;
 use crate::rpc::{Answer, RpcError};
 use crate::view::{Place, View};
@@ -235,6 +236,11 @@ pub(super) async fn page(
         From::Ledger(start) => ((start, 0), false),
         From::Cursor(cursor) => (read_cursor(&cursor)?, true),
     };
+    // An empty page would lead whoever asks past ledgers that have not closed yet.
+    if first.0 > bounds.latest {
+        let what = format!("the ledger of the cursor ({})", first.0);
+        return Err(RpcError::new(INVALID_REQUEST, bounds.refusal(&what)));
+    }
     let mut page = Page {
         context,
         view,

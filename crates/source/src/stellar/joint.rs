@@ -6,11 +6,13 @@
 //! last of the lake.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use chronolith_model::{BlockClock, BlockRange, BlockRef};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::core::CoreSource;
 use super::lake::LakeSource;
@@ -19,6 +21,9 @@ use crate::error::{Error, Result};
 use crate::evm::Subscription;
 use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
+/// How often the lake is looked at while core goes on.
+const LAKE_EVERY: Duration = Duration::from_secs(10);
+
 /// Reads a Stellar network from its lake, and from a core where the lake ends.
 #[derive(Debug)]
 pub struct LakeAndCore {
@@ -26,6 +31,8 @@ pub struct LakeAndCore {
     core: CoreSource,
     /// The newest ledger of the lake, when it was last looked at.
     lake_head: Mutex<Option<BlockRef>>,
+    /// When that was.
+    looked: Mutex<Option<Instant>>,
     /// The ledger that comes next, by whoever takes them; 0 where nobody says.
     next: AtomicU64,
     /// Whether core has not said yet what lies behind the lake.
@@ -40,6 +47,7 @@ impl LakeAndCore {
             lake,
             core,
             lake_head: Mutex::default(),
+            looked: Mutex::default(),
             next: AtomicU64::new(0),
             core_is_late: AtomicBool::new(false),
         }
@@ -52,12 +60,30 @@ impl LakeAndCore {
     }
 
     async fn look_at_lake(&self) -> Result<BlockRef> {
+        *self.looked() = Some(Instant::now());
         let head = self.lake.head().await?;
         *self.known() = Some(head);
         Ok(head)
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Option<BlockRef>> {
+    /// The newest ledger of the lake, which is asked for seldom where core goes on: a lake that answers
+    /// slowly would keep one waiting for what closes now.
+    async fn lake_head(&self, next: u64) -> Result<BlockRef> {
+        let core_goes_on = !self.core_is_late.load(Ordering::Relaxed);
+        let looked = *self.looked();
+        let is_fresh = looked.is_some_and(|looked| looked.elapsed() < LAKE_EVERY);
+        let known = self.known().filter(|head| next > head.number);
+        match known.filter(|_| core_goes_on && is_fresh) {
+            Some(head) => Ok(head),
+            None => self.look_at_lake().await,
+        }
+    }
+
+    fn looked(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<BlockRef>> {
         self.lake_head
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -70,8 +96,8 @@ impl LakeAndCore {
 
     /// What the lake and core say of the next ledger.
     async fn newest(&self, next: u64) -> Result<BlockRef> {
+        let lake = self.lake_head(next).await;
         self.core_is_late.store(true, Ordering::Relaxed);
-        let lake = self.look_at_lake().await;
         match lake {
             Ok(head) if next <= head.number => return Ok(head),
             // Core is needed for what is wanted, whatever becomes of the lake.
@@ -145,6 +171,12 @@ impl Source for LakeAndCore {
         if self.known().is_none() {
             self.look_at_lake().await?;
         }
+        let next = self.next.load(Ordering::Relaxed);
+        if self.is_behind_lake(range.start) && range.start < next {
+            // Core has passed it, and would have to begin anew if the lake had not come to it meanwhile.
+            // Where the lake cannot tell, it has noted why.
+            let _looked = self.look_at_lake().await;
+        }
         if self.is_behind_lake(range.start) {
             let fetched = self.core.fetch_some(range, want, anchor).await?;
             self.check_seam(&fetched)?;
@@ -168,7 +200,7 @@ impl Source for LakeAndCore {
     }
 
     fn is_catching_up(&self) -> bool {
-        self.core_is_late.load(Ordering::Relaxed)
+        self.core_is_late.load(Ordering::Relaxed) || self.core.is_catching_up()
     }
 
     fn note_next(&self, number: u64) {
@@ -188,9 +220,19 @@ impl Source for LakeAndCore {
     }
 
     fn plan(&self, want: &Want) -> Plan {
-        match self.is_behind_lake(self.next.load(Ordering::Relaxed)) {
-            true => self.core.plan(want),
-            false => self.lake.plan(want),
+        self.plan_at(self.next.load(Ordering::Relaxed), want)
+    }
+
+    /// Core hands ledgers on in order, so that two fetches from it would pass each other: as long as
+    /// nobody knows where the lake ends there is one.
+    fn plan_at(&self, start: u64, want: &Want) -> Plan {
+        match *self.known() {
+            Some(lake) if start > lake.number => self.core.plan(want),
+            Some(_) => self.lake.plan(want),
+            None => Plan {
+                at_once: 1,
+                ..self.lake.plan(want)
+            },
         }
     }
 }

@@ -75,6 +75,13 @@ impl Standing {
         }
     }
 
+    pub(crate) fn stuck(&self, reason: impl Into<String>) -> Error {
+        Error::Stuck {
+            endpoint: self.name.to_string(),
+            reason: reason.into(),
+        }
+    }
+
     pub(crate) fn missing(&self, number: u64) -> Error {
         Error::Missing {
             endpoint: self.name.to_string(),

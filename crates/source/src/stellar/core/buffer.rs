@@ -64,6 +64,8 @@ struct Inner {
     stopped: bool,
     /// Whether any ledger came.
     has_begun: bool,
+    /// Whether one had to wait for room, since somebody last looked.
+    held_back: bool,
     /// When something last came, or made room for more.
     came_at: Instant,
 }
@@ -81,6 +83,7 @@ impl Buffer {
                 end: None,
                 stopped: false,
                 has_begun: false,
+                held_back: false,
                 came_at: Instant::now(),
             }),
             room: Condvar::new(),
@@ -93,6 +96,7 @@ impl Buffer {
     pub(crate) fn push(&self, fetched: Fetched, bytes: u64) -> bool {
         let mut inner = self.inner();
         while inner.is_full() && !inner.stopped {
+            inner.held_back = true;
             let waited = self.room.wait(inner);
             inner = waited.unwrap_or_else(PoisonError::into_inner);
         }
@@ -145,6 +149,17 @@ impl Buffer {
         last.map(|(one, _)| one.block.clock.block_ref())
     }
 
+    /// Whether there is no room, or was none since this was last asked: core has more than is taken.
+    pub(crate) fn was_full(&self) -> bool {
+        let mut inner = self.inner();
+        std::mem::take(&mut inner.held_back) || inner.is_full()
+    }
+
+    /// Whether nothing more comes.
+    pub(crate) fn is_over(&self) -> bool {
+        self.inner().end.is_some()
+    }
+
     /// A ledger that is here.
     pub(crate) fn get(&self, number: u64) -> Option<Fetched> {
         let inner = self.inner();
@@ -185,6 +200,11 @@ impl Buffer {
                 return None;
             }
         }
+    }
+
+    /// How long the next ledger may take, where another one may take so long.
+    pub(crate) fn wait_max(&self, patience: Duration) -> Duration {
+        self.inner().wait_max(patience)
     }
 
     /// Whether all that came was taken, and nothing came since for so long.
@@ -231,13 +251,16 @@ impl Inner {
         waiting >= LEDGERS_MAX || (waiting > 0 && self.waiting_bytes >= BYTES_MAX)
     }
 
-    /// When the next ledger must have come.
-    fn deadline(&self, patience: Duration) -> Instant {
-        let patience = match self.has_begun {
+    fn wait_max(&self, patience: Duration) -> Duration {
+        match self.has_begun {
             true => patience,
             false => patience.saturating_mul(BEGIN_FACTOR),
-        };
-        self.came_at + patience
+        }
+    }
+
+    /// When the next ledger must have come.
+    fn deadline(&self, patience: Duration) -> Instant {
+        self.came_at + self.wait_max(patience)
     }
 
     fn first(&self) -> u64 {
@@ -363,6 +386,29 @@ mod tests {
         buffer.stop();
         assert!(thread.join().unwrap() < 38, "it was not stopped");
         assert!(buffer.pause(PATIENCE));
+    }
+
+    #[tokio::test]
+    async fn whoever_looks_learns_that_core_had_more_than_was_taken() {
+        let buffer = buffer(2);
+        for number in 2..21 {
+            assert!(buffer.push(ledger(number), 1));
+        }
+        assert!(!buffer.was_full(), "one more has room");
+        assert!(buffer.push(ledger(21), 1));
+        assert!(buffer.was_full(), "there is no room");
+        let pushing = buffer.clone();
+        let thread = std::thread::spawn(move || pushing.push(ledger(22), 1));
+        while !buffer.inner().held_back {
+            std::thread::yield_now();
+        }
+        buffer.take(BlockRange::new(2, 22), PATIENCE).await;
+        assert!(thread.join().unwrap());
+        assert!(buffer.was_full(), "there was none");
+        assert!(!buffer.was_full(), "it was told");
+        assert!(!buffer.is_over());
+        buffer.end(End::Done);
+        assert!(buffer.is_over());
     }
 
     #[tokio::test(start_paused = true)]

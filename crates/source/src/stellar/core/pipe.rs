@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
@@ -13,16 +15,54 @@ const TICK: Timespec = Timespec {
     tv_nsec: 50_000_000,
 };
 
+/// Asked without waiting.
+const NOW: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
+/// What is on its way between core and whoever takes ledgers, for those who do not read the pipe.
+#[derive(Default, Debug)]
+pub(crate) struct Flow {
+    file: OnceLock<File>,
+    /// Whether bytes were read that are not handed on as a ledger yet.
+    busy: AtomicBool,
+}
+
+impl Flow {
+    /// Whether nothing is: no bytes in the pipe, and none of a ledger that is still being proven.
+    pub(crate) fn is_dry(&self) -> bool {
+        // In this order: whoever reads is busy before the bytes are gone.
+        !self.holds_bytes() && !self.busy.load(Ordering::SeqCst)
+    }
+
+    fn holds_bytes(&self) -> bool {
+        let Some(file) = self.file.get() else {
+            return false;
+        };
+        let mut asked = [PollFd::new(file, PollFlags::IN)];
+        // Whoever reads tells what is wrong with the pipe.
+        let polled = poll(&mut asked, Some(&NOW));
+        let [answered] = asked;
+        polled.is_ok() && answered.revents().contains(PollFlags::IN)
+    }
+}
+
 /// The end that is read.
 pub(crate) struct Pipe<'a> {
     file: File,
+    flow: &'a Flow,
     /// Whether nobody writes any more, or nobody wants to read.
     is_over: &'a dyn Fn() -> bool,
 }
 
 impl<'a> Pipe<'a> {
     /// Makes the pipe anew and opens it; core may open its end at any time.
-    pub(crate) fn make(path: &Path, is_over: &'a dyn Fn() -> bool) -> io::Result<Self> {
+    pub(crate) fn make(
+        path: &Path,
+        flow: &'a Flow,
+        is_over: &'a dyn Fn() -> bool,
+    ) -> io::Result<Self> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -31,7 +71,18 @@ impl<'a> Pipe<'a> {
         // Otherwise it would wait until core opens its end, also where core never does.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(open(path, flags, Mode::empty())?);
-        Ok(Self { file, is_over })
+        let watched = file.try_clone()?;
+        flow.file.get_or_init(|| watched);
+        Ok(Self {
+            file,
+            flow,
+            is_over,
+        })
+    }
+
+    /// Tells that everything that was read is handed on.
+    pub(crate) fn note_handed_on(&self) {
+        self.flow.busy.store(false, Ordering::SeqCst);
     }
 }
 
@@ -48,6 +99,7 @@ impl Read for Pipe<'_> {
             let [answered] = asked;
             let found = answered.revents();
             if found.contains(PollFlags::IN) {
+                self.flow.busy.store(true, Ordering::SeqCst);
                 match self.file.read(into) {
                     Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
                     read => return read,
@@ -72,12 +124,14 @@ mod tests {
         let path = dir.path().join("pipe");
         // Nobody ever writes.
         let over = || true;
-        let mut pipe = Pipe::make(&path, &over).unwrap();
+        let flow = Flow::default();
+        let mut pipe = Pipe::make(&path, &flow, &over).unwrap();
         assert_eq!(pipe.read(&mut [0; 8]).unwrap(), 0);
         drop(pipe);
         // A pipe of before is in the way.
         let writing = || false;
-        let mut pipe = Pipe::make(&path, &writing).unwrap();
+        let flow = Flow::default();
+        let mut pipe = Pipe::make(&path, &flow, &writing).unwrap();
         let content: Vec<u8> = (0..1_000_000_u32).map(|at| at as u8).collect();
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -88,5 +142,28 @@ mod tests {
             pipe.read_to_end(&mut read).unwrap();
             assert_eq!(read, content);
         });
+    }
+
+    #[test]
+    fn what_is_on_its_way_is_seen_until_it_is_handed_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        let (flow, writing) = (Flow::default(), || false);
+        assert!(flow.is_dry(), "there is no pipe yet");
+        let mut pipe = Pipe::make(&path, &flow, &writing).unwrap();
+        assert!(flow.is_dry(), "nobody wrote");
+        let mut core = File::options().write(true).open(&path).unwrap();
+        core.write_all(&[1, 2]).unwrap();
+        assert!(!flow.is_dry(), "nobody has read it");
+        assert_eq!(pipe.read(&mut [0; 8]).unwrap(), 2);
+        assert!(!flow.is_dry(), "it is not handed on");
+        pipe.note_handed_on();
+        assert!(flow.is_dry());
+        core.write_all(&[3]).unwrap();
+        drop(core);
+        assert!(!flow.is_dry(), "what was written before the end counts");
+        assert_eq!(pipe.read(&mut [0; 8]).unwrap(), 1);
+        pipe.note_handed_on();
+        assert!(flow.is_dry(), "an end is nothing on its way");
     }
 }

@@ -16,6 +16,9 @@ use super::quiet::Quiet;
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of a line of the log that are read.
 const LINE_BYTES_MAX: u64 = 64 << 10;
+/// How core tells where it stands: what it was and what it is, and the one that is no way behind.
+const STATE_CHANGE: &str = "Changing state ";
+const STATE_SYNCED: &str = "LM_SYNCED_STATE";
 
 /// How core is called.
 #[derive(Clone, Debug)]
@@ -30,8 +33,6 @@ pub(crate) struct Call {
 #[derive(Default, Debug)]
 pub(crate) struct Process {
     inner: Mutex<Inner>,
-    /// What it printed last.
-    said: Arc<Mutex<String>>,
 }
 
 #[derive(Default, Debug)]
@@ -39,6 +40,16 @@ struct Inner {
     child: Option<Child>,
     /// Whether none is to be started any more.
     closed: bool,
+    /// Of this process alone: one of before may still be heard.
+    said: Arc<Mutex<Said>>,
+}
+
+/// What it printed.
+#[derive(Default, Debug)]
+struct Said {
+    last: String,
+    /// Whether it is behind the network, by its own account.
+    catching_up: bool,
 }
 
 /// What is done with standard output.
@@ -81,13 +92,14 @@ impl Process {
         if let Err(error) = noted {
             tracing::warn!(%error, "it is not written down which process core is");
         }
+        inner.said = Arc::default();
         if let Some(stderr) = child.stderr.take() {
-            self.log(stderr, call.quiet.clone());
+            log(stderr, call.quiet.clone(), inner.said.clone());
         }
         let stdout = child.stdout.take();
         let answer = match (stdout, output) {
             (Some(stdout), Output::Log) => {
-                self.log(stdout, call.quiet.clone());
+                log(stdout, call.quiet.clone(), inner.said.clone());
                 None
             }
             (Some(stdout), Output::Answer) => Some(std::thread::spawn(move || answer_of(stdout))),
@@ -123,35 +135,19 @@ impl Process {
         self.kill();
     }
 
-    /// What it printed last.
-    pub(crate) fn said(&self) -> String {
-        let said = self.said.lock();
-        said.unwrap_or_else(PoisonError::into_inner).clone()
+    /// What went wrong, with what it printed last.
+    pub(crate) fn last_words(&self, what: &str) -> String {
+        let said = self.inner().said.clone();
+        match heard(&said).last.as_str() {
+            "" => what.to_owned(),
+            last => format!("{what}; it said: {last}"),
+        }
     }
 
-    /// Passes what it prints on to the log, line by line, on a thread of its own.
-    fn log(&self, from: impl Read + Send + 'static, quiet: Quiet) {
-        let said = self.said.clone();
-        std::thread::spawn(move || {
-            let mut lines = BufReader::new(from);
-            let mut line = Vec::new();
-            loop {
-                line.clear();
-                let read = lines
-                    .by_ref()
-                    .take(LINE_BYTES_MAX)
-                    .read_until(b'\n', &mut line);
-                if !read.is_ok_and(|bytes| bytes > 0) {
-                    return;
-                }
-                let text = quiet.hide(&String::from_utf8_lossy(&line));
-                if text.is_empty() {
-                    continue;
-                }
-                tracing::debug!(core = %text, "core says");
-                *said.lock().unwrap_or_else(PoisonError::into_inner) = text;
-            }
-        });
+    /// Whether it says that it is behind the network; false where it says nothing of it.
+    pub(crate) fn is_catching_up(&self) -> bool {
+        let said = self.inner().said.clone();
+        heard(&said).catching_up
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -163,6 +159,43 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// Passes what it prints on to the log, line by line, on a thread of its own.
+fn log(from: impl Read + Send + 'static, quiet: Quiet, said: Arc<Mutex<Said>>) {
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(from);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = lines
+                .by_ref()
+                .take(LINE_BYTES_MAX)
+                .read_until(b'\n', &mut line);
+            if !read.is_ok_and(|bytes| bytes > 0) {
+                return;
+            }
+            let text = quiet.hide(&String::from_utf8_lossy(&line));
+            if text.is_empty() {
+                continue;
+            }
+            tracing::debug!(core = %text, "core says");
+            let mut said = heard(&said);
+            said.catching_up = is_catching_up(&text).unwrap_or(said.catching_up);
+            said.last = text;
+        }
+    });
+}
+
+fn heard(said: &Mutex<Said>) -> MutexGuard<'_, Said> {
+    said.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a line says that core is behind the network now; none where it does not speak of it.
+fn is_catching_up(line: &str) -> Option<bool> {
+    let (_, states) = line.split_once(STATE_CHANGE)?;
+    let (_, now) = states.split_once(" -> ")?;
+    Some(now.trim() != STATE_SYNCED)
 }
 
 fn answer_of(from: impl Read) -> String {
@@ -202,4 +235,36 @@ fn is_ours(id: u32, config: &Path) -> bool {
     let words = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
     let config = config.as_os_str().as_encoded_bytes();
     words.split(|byte| *byte == 0).any(|word| word == config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn core_tells_where_it_stands() {
+        let at = "2026-01-01T00:00:00.000 GABCD [Ledger INFO]";
+        for (line, expected) in [
+            (
+                "Changing state LM_BOOTING_STATE -> LM_CATCHING_UP_STATE",
+                Some(true),
+            ),
+            (
+                "Changing state LM_SYNCED_STATE -> LM_CATCHING_UP_STATE",
+                Some(true),
+            ),
+            (
+                "Changing state LM_CATCHING_UP_STATE -> LM_SYNCED_STATE",
+                Some(false),
+            ),
+            (
+                "Changing state LM_BOOTING_STATE -> LM_SYNCED_STATE\n",
+                Some(false),
+            ),
+            ("Changing state", None),
+            ("Got consensus: LM_SYNCED_STATE", None),
+        ] {
+            assert_eq!(is_catching_up(&format!("{at} {line}")), expected, "{line}");
+        }
+    }
 }

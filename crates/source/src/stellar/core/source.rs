@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ pub(crate) const NAME: &str = "core";
 /// The pause before core is started again after a failure; it doubles with each that follows.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Failures without one ledger between them, from which on nothing else is expected.
+const FAILURES_MAX: u32 = 6;
 /// Ledgers that are read and passed over before core is started anew from another one.
 const PASS_OVER: u64 = 50_000;
 /// Ledgers of one fetch while core follows the network.
@@ -67,6 +69,8 @@ pub struct CoreSource {
     hints: watch::Sender<u64>,
     /// The ledger that comes next, by whoever takes them.
     next: AtomicU64,
+    /// Whether core had more ledgers than it had handed on, when the newest was last looked at.
+    behind: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -112,6 +116,7 @@ impl CoreSource {
             patience: settings.patience,
             hints: watch::Sender::new(0),
             next: AtomicU64::new(u64::from(FIRST_LEDGER)),
+            behind: AtomicBool::new(true),
             state: Mutex::default(),
         })
     }
@@ -119,6 +124,14 @@ impl CoreSource {
     /// The newest ledger, of a core that follows the network from this one on, or goes on to the last that
     /// is wanted; none where none came yet.
     pub(crate) async fn follow(&self, from: u64) -> Result<Option<BlockRef>> {
+        let began = Instant::now();
+        let newest = self.newest(from).await;
+        self.standing.note("follow", began.elapsed(), &newest);
+        newest
+    }
+
+    async fn newest(&self, from: u64) -> Result<Option<BlockRef>> {
+        self.behind.store(true, Ordering::Relaxed);
         let mut state = self.state.lock().await;
         let from = self.ledger(from)?;
         let bounded = self.last_ledger.filter(|last| from <= *last);
@@ -134,11 +147,18 @@ impl CoreSource {
             // Nobody waits for a ledger of a core that shows none.
             return Err(self.silent(&mut state));
         }
+        let behind = state.running.as_ref().is_none_or(Running::is_behind);
         let newest = buffer.newest();
+        self.behind
+            .store(behind || newest.is_none(), Ordering::Relaxed);
         if newest.is_some() {
             state.newest = newest;
         }
-        Ok(state.newest)
+        match (state.newest, &state.last_error) {
+            // One that has only ever failed is not catching up, also while it is started once more.
+            (None, Some(error)) if state.failures > 0 => Err(error.clone()),
+            (newest, _) => Ok(newest),
+        }
     }
 
     fn ledger(&self, number: u64) -> Result<u32> {
@@ -150,12 +170,8 @@ impl CoreSource {
     /// The ledgers of a core that comes to the first of a task: the one that runs, or a new one.
     fn ensure(&self, state: &mut MutexGuard<'_, State>, task: Task) -> Result<Arc<Buffer>> {
         if let Some(running) = &state.running {
-            let (buffer, is_live) = (
-                running.buffer.clone(),
-                matches!(running.task, Task::Live { .. }),
-            );
-            let fits = is_live || matches!(task, Task::Bounded { .. });
-            if fits && buffer.reaches(u64::from(task.from()), PASS_OVER) {
+            let buffer = running.buffer.clone();
+            if running.task.serves(task) && buffer.reaches(u64::from(task.from()), PASS_OVER) {
                 return Ok(buffer);
             }
             match buffer.ended() {
@@ -201,7 +217,7 @@ impl CoreSource {
             Ok(()) => Ok(file),
             Err(_) => Err(self
                 .standing
-                .unavailable(format!("another process runs a core there (path={shown})"))),
+                .stuck(format!("another process runs a core there (path={shown})"))),
         }
     }
 
@@ -214,6 +230,13 @@ impl CoreSource {
         self.stop(state);
         let error = match end {
             End::Done => self.standing.unavailable("it ended"),
+            End::Failed(what) if state.failures + 1 >= FAILURES_MAX => {
+                let times = state.failures + 1;
+                self.standing.stuck(format!(
+                    "core failed {times} times in a row and brought no ledger, as it does where one is \
+                     wanted that has not closed yet: {what}"
+                ))
+            }
             End::Failed(what) => self.standing.unavailable(what),
             End::Wrong { ledger, what } => self.standing.lied(u64::from(ledger), what),
             End::Network(what) => Error::Invalid(format!("core: {what}")),
@@ -229,9 +252,9 @@ impl CoreSource {
     }
 
     fn silent(&self, state: &mut MutexGuard<'_, State>) -> Error {
-        let seconds = self.patience.as_secs();
-        let what = format!("no ledger came for {seconds} seconds or more");
-        self.failed(state, End::Failed(what))
+        let running = state.running.as_ref();
+        let end = running.map_or(End::Done, |running| running.silence(self.patience));
+        self.failed(state, end)
     }
 
     async fn some(&self, range: BlockRange) -> Result<Vec<Fetched>> {
@@ -295,7 +318,7 @@ impl Source for CoreSource {
 
     async fn heads(&self) -> Result<Heads> {
         let began = Instant::now();
-        let newest = self.follow(self.next.load(Ordering::Relaxed)).await;
+        let newest = self.newest(self.next.load(Ordering::Relaxed)).await;
         let catching_up = || {
             self.standing
                 .unavailable("it is catching up: no ledger came so far")
@@ -350,6 +373,11 @@ impl Source for CoreSource {
 
     fn subscription(&self) -> Subscription {
         Subscription::Off
+    }
+
+    /// Until core has handed on all that it has, its newest ledger is not the network's.
+    fn is_catching_up(&self) -> bool {
+        self.behind.load(Ordering::Relaxed)
     }
 
     fn note_next(&self, number: u64) {

@@ -10,7 +10,7 @@ use chronolith_stellar::Network;
 
 use super::buffer::{Buffer, End};
 use super::frames::read_frame;
-use super::pipe::Pipe;
+use super::pipe::{Flow, Pipe};
 use super::process::{Call, Output, Process, end_stale, stale};
 use crate::source::Fetched;
 use crate::stellar::lake::FIRST_LEDGER;
@@ -40,6 +40,17 @@ impl Task {
             Self::Bounded { from, .. } | Self::Live { from } => from,
         }
     }
+
+    /// Whether a core that works on this also brings what another task begins with, and follows the network
+    /// where that one does. How far it has come is not looked at.
+    pub(crate) fn serves(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Live { .. }, _) => true,
+            // It is over with its last ledger, also while it still ends.
+            (Self::Bounded { to, .. }, Self::Bounded { from, .. }) => from <= to,
+            (Self::Bounded { .. }, Self::Live { .. }) => false,
+        }
+    }
 }
 
 /// A core that works on a task.
@@ -48,6 +59,7 @@ pub(crate) struct Running {
     pub(crate) task: Task,
     pub(crate) buffer: Arc<Buffer>,
     process: Arc<Process>,
+    flow: Arc<Flow>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -64,9 +76,11 @@ impl Running {
     /// Starts core once the one before it is gone.
     pub(crate) fn start(job: Job, buffer: Buffer, before: Option<JoinHandle<()>>) -> Self {
         let (buffer, process) = (Arc::new(buffer), Arc::new(Process::default()));
+        let flow = Arc::new(Flow::default());
         let worker = Worker {
             buffer: buffer.clone(),
             process: process.clone(),
+            flow: flow.clone(),
             job: job.clone(),
         };
         let thread = std::thread::spawn(move || {
@@ -80,8 +94,25 @@ impl Running {
             task: job.task,
             buffer,
             process,
+            flow,
             thread: Some(thread),
         }
+    }
+
+    /// Whether core has more ledgers than it has handed on, as far as can be told. What is handed on by
+    /// then must be looked at afterwards.
+    pub(crate) fn is_behind(&self) -> bool {
+        // What it says comes first: it writes a ledger before it says that there is none behind it.
+        let says = self.process.is_catching_up();
+        let was_full = self.buffer.was_full();
+        (says || was_full || !self.flow.is_dry()) && !self.buffer.is_over()
+    }
+
+    /// That no ledger came for so long as one may take, and what core said last.
+    pub(crate) fn silence(&self, patience: Duration) -> End {
+        let seconds = self.buffer.wait_max(patience).as_secs();
+        let what = format!("no ledger came for {seconds} seconds or more");
+        End::Failed(self.process.last_words(&what))
     }
 
     /// Ends core. Whoever starts the next waits for the thread.
@@ -100,6 +131,7 @@ impl Drop for Running {
 struct Worker {
     buffer: Arc<Buffer>,
     process: Arc<Process>,
+    flow: Arc<Flow>,
     job: Job,
 }
 
@@ -177,7 +209,7 @@ impl Worker {
     fn stream(&self, mut words: Vec<String>) -> Result<(), End> {
         let path = self.job.call.work_dir.join(PIPE);
         let is_over = || self.buffer.is_stopped() || self.process.ended().is_some();
-        let pipe = Pipe::make(&path, &is_over);
+        let pipe = Pipe::make(&path, &self.flow, &is_over);
         let mut pipe = pipe.map_err(|error| End::Failed(format!("no pipe for core: {error}")))?;
         words.push("--metadata-output-stream".to_owned());
         words.push(path.display().to_string());
@@ -185,6 +217,7 @@ impl Worker {
         started.map_err(End::Failed)?;
         let mut before: Option<(u32, Hash32)> = None;
         loop {
+            pipe.note_handed_on();
             let frame = read_frame(&mut pipe).map_err(|what| self.failed(&what))?;
             let Some(frame) = frame else {
                 return Err(self.ended_early());
@@ -252,11 +285,7 @@ impl Worker {
 
     /// What failed, and what core said before.
     fn failed(&self, what: &str) -> End {
-        let said = self.process.said();
-        End::Failed(match said.is_empty() {
-            true => what.to_owned(),
-            false => format!("{what}; it said: {said}"),
-        })
+        End::Failed(self.process.last_words(what))
     }
 
     /// Ends a core that outlived the program that started it, and waits until it is gone.
@@ -296,6 +325,15 @@ fn last_closed(answer: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_core_serves_what_it_comes_to() {
+        let (bounded, live) = (Task::Bounded { from: 10, to: 20 }, Task::Live { from: 10 });
+        let from = |from: u32| Task::Bounded { from, to: 99 };
+        assert!(bounded.serves(from(10)) && bounded.serves(from(20)));
+        assert!(!bounded.serves(from(21)) && !bounded.serves(live));
+        assert!(live.serves(live) && live.serves(from(21)));
+    }
 
     #[test]
     fn core_goes_on_from_where_it_is_near() {

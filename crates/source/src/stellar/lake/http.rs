@@ -7,10 +7,11 @@ use bytes::{Bytes, BytesMut};
 use reqwest::header::RANGE;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, Response, StatusCode, Url};
+use tokio::time::Instant;
 
 use super::keys::Layout;
 use super::objects::{Failure, Newest, Objects, fits};
-use crate::endpoint::{CONNECT_TIMEOUT, reason_of};
+use crate::endpoint::{CONNECT_TIMEOUT, is_too_slow, reason_of};
 use crate::error::{Error, Result};
 
 /// Between two pieces of an answer.
@@ -109,9 +110,14 @@ impl Http {
         fits(stated.unwrap_or(0), most)?;
         let room = stated.unwrap_or(0).min(READ_AHEAD_MAX);
         let mut body = BytesMut::with_capacity(room as usize);
+        let began = Instant::now();
         while let Some(piece) = answer.chunk().await.map_err(failed)? {
             fits((body.len() + piece.len()) as u64, most)?;
             body.extend_from_slice(&piece);
+            // Pauses are short where bytes come one by one, and the whole takes for ever.
+            if is_too_slow(began.elapsed(), body.len()) {
+                return Err(Failure::Unavailable("it came too slowly".to_owned()));
+            }
         }
         Ok(Some(body.freeze()))
     }

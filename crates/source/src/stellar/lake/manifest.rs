@@ -39,8 +39,8 @@ pub(crate) fn layout(
     let Some(manifest) = manifest else {
         return set.ok_or_else(|| {
             invalid(format!(
-                "there is no {KEY} in it, so the settings must give ledgersPerBatch and \
-                 batchesPerPartition"
+                "there is no {KEY} in it: is this the lake's first folder? If it is, the settings must give \
+                 ledgersPerBatch and batchesPerPartition"
             ))
         });
     };
@@ -94,7 +94,11 @@ mod tests {
         check(Some(whole), Some((1, 64_000)), Ok((1, 64_000)));
         check(Some(whole), Some((1, 1)), Err("leave them out"));
         check(None, Some((64, 10)), Ok((64, 10)));
-        check(None, None, Err("must give ledgersPerBatch"));
+        check(
+            None,
+            None,
+            Err("no .config.json in it: is this the lake's first"),
+        );
         let other = whole.replace("Sim", "Other");
         check(Some(&other), None, Err("\"Other\""));
         let packed = whole.replace("\"zstd\"", "\"gzip\"");

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_model::BlockRef;
@@ -26,6 +27,9 @@ const NAME: &str = "lake";
 /// What a ledger takes, before any is known.
 const LEDGER_BYTES_FIRST: u64 = 1 << 20;
 
+/// How often it is looked behind the end of a lake that lists nothing.
+const LOOK_AHEAD_EVERY: Duration = Duration::from_secs(60);
+
 /// Reads objects of a lake.
 #[derive(Debug)]
 pub(crate) struct Reader {
@@ -38,6 +42,8 @@ pub(crate) struct Reader {
     older: AtomicBool,
     /// The newest object that was seen.
     newest: Mutex<Option<Batch>>,
+    /// When objects behind a hole were last looked for.
+    looked_ahead: Mutex<Option<Instant>>,
     /// Fetches that meet in an object read it once.
     opened: Cache<Batch, Arc<Opened>, Weight>,
     /// What a ledger took of late.
@@ -77,6 +83,7 @@ impl Reader {
             first_ledger: settings.first_ledger.max(FIRST_LEDGER),
             older: AtomicBool::new(false),
             newest: Mutex::default(),
+            looked_ahead: Mutex::default(),
             opened: Cache::with_weighter(settings.at_once * 4, cached, Weight),
             ledger_bytes: AtomicU64::new(LEDGER_BYTES_FIRST),
         })
@@ -131,17 +138,44 @@ impl Reader {
         let known = *self.newest();
         let first = known.unwrap_or_else(|| self.layout.batch_of(self.first_ledger));
         if known.is_none() && !self.has(first).await? {
-            let key = self.key(first);
-            return Err(self
-                .standing
-                .unavailable(format!("there is no object {key} yet")));
+            let (key, ledger) = (self.key(first), self.first_ledger);
+            return Err(self.standing.unavailable(format!(
+                "there is no object {key}: a web server lists nothing, so the newest is looked for from \
+                 startBlock on, and the lake must have that ledger (startBlock={ledger})"
+            )));
         }
+        let last = self.search_from(first).await?;
+        match self.behind_hole(&last).await? {
+            // Whoever asks for what is missing is told.
+            Some(there) => Ok(self.search_from(there).await?.last()),
+            None => Ok(last.last()),
+        }
+    }
+
+    async fn search_from(&self, first: Batch) -> Result<Search> {
         let mut search = Search::from(self.layout, first);
         while let Some(due) = search.due() {
             let is_there = self.has(due).await?;
             search.note(due, is_there);
         }
-        Ok(search.last())
+        Ok(search)
+    }
+
+    /// An object behind a hole at the end of what was found, if there is one. That takes requests, and
+    /// hardly any lake has a hole: it is looked for at first, and then seldom.
+    async fn behind_hole(&self, last: &Search) -> Result<Option<Batch>> {
+        if !self.is_look_ahead_due() {
+            return Ok(None);
+        }
+        for batch in last.behind_hole() {
+            if self.has(batch).await? {
+                let (missing, there) = (self.layout.next(last.last()), self.key(batch));
+                let missing = missing.map(|batch| self.key(batch)).unwrap_or_default();
+                tracing::warn!(endpoint = NAME, missing, there, "the lake has a hole");
+                return Ok(Some(batch));
+            }
+        }
+        Ok(None)
     }
 
     /// The spellings of an object's key, the likelier first.
@@ -265,6 +299,16 @@ impl Reader {
         }
     }
 
+    fn is_look_ahead_due(&self) -> bool {
+        let looked = self.looked_ahead.lock();
+        let mut looked = looked.unwrap_or_else(PoisonError::into_inner);
+        let is_due = looked.is_none_or(|looked| looked.elapsed() >= LOOK_AHEAD_EVERY);
+        if is_due {
+            *looked = Some(Instant::now());
+        }
+        is_due
+    }
+
     fn newest(&self) -> MutexGuard<'_, Option<Batch>> {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -272,6 +316,10 @@ impl Reader {
 
 fn store(place: &LakePlace) -> Result<Arc<dyn Objects>> {
     Ok(match place {
+        LakePlace::Directory(dir) if !dir.is_dir() => {
+            let what = format!("lake: there is no directory {}", dir.display());
+            return Err(Error::Invalid(what));
+        }
         LakePlace::Directory(dir) => Arc::new(Directory(dir.clone())),
         LakePlace::Http(url) => Arc::new(Http::new(url)?),
         #[cfg(feature = "s3")]

@@ -2,6 +2,9 @@
 
 use super::keys::{Batch, Layout};
 
+/// How far behind the last object it is looked for others: it may be a hole that it ends at.
+const AHEAD: [u32; 6] = [2, 3, 5, 9, 17, 33];
+
 /// Looks for the last object that is there, of objects without a gap between them: in steps that double,
 /// and then halve. Whoever looks answers whether the object that is [`due`](Search::due) is there.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +54,14 @@ impl Search {
         self.batch(self.there)
     }
 
+    /// Objects that are there if the last is followed by a hole, and not if the lake ends with it.
+    pub(crate) fn behind_hole(&self) -> impl Iterator<Item = Batch> {
+        let highest = u32::MAX / self.layout.ledgers_per_batch();
+        let ahead = AHEAD.into_iter().map(|step| self.there.checked_add(step));
+        let ahead = ahead.flatten().filter(move |number| *number <= highest);
+        ahead.map(|number| self.batch(number))
+    }
+
     fn batch(&self, number: u32) -> Batch {
         let ledger = number.saturating_mul(self.layout.ledgers_per_batch());
         self.layout.batch_of(ledger)
@@ -86,5 +97,18 @@ mod tests {
         // Where it stood still, one look is enough; where it went on by one, three are.
         check(1, 500, 500, 1);
         check(1, 500, 501, 3);
+    }
+
+    #[test]
+    fn a_few_objects_behind_the_last_are_looked_for() {
+        let behind = |ledgers_per_batch: u32, last: u32| {
+            let layout = Layout::new(ledgers_per_batch, 1).unwrap();
+            let search = Search::from(layout, layout.batch_of(last));
+            let starts = search.behind_hole().map(|batch| batch.start);
+            starts.collect::<Vec<_>>()
+        };
+        assert_eq!(behind(1, 100), [102, 103, 105, 109, 117, 133]);
+        assert_eq!(behind(64, 130), [256, 320, 448, 704, 1_216, 2_240]);
+        assert_eq!(behind(1, u32::MAX - 3), [u32::MAX - 1, u32::MAX]);
     }
 }
