@@ -441,6 +441,10 @@ struct Kills {
 }
 
 impl Kills {
+    fn pause(&mut self, most_ms: u64) {
+        std::thread::sleep(Duration::from_millis(self.random.random_range(0..most_ms)));
+    }
+
     /// One life: it follows, blocks come, and it is killed before long.
     fn one(&mut self, bench: &Bench, node: &EvmNode) {
         let running = bench.start();
@@ -448,10 +452,15 @@ impl Kills {
         let said = || bench.log().matches("\"following\"").count();
         bench.wait("the start", || said() >= self.all);
         // Where nothing was archived since, a whole range must not pass: that would be a gap.
-        if node.head().number < self.last + 25 {
-            node.mine(self.random.random_range(1..16));
+        let room = (self.last + 25).saturating_sub(node.head().number);
+        for _ in 0..room.min(self.random.random_range(1..16)) {
+            node.mine(1);
+            self.pause(15);
         }
-        std::thread::sleep(Duration::from_millis(self.random.random_range(1..300)));
+        // Most kills come amid new blocks, the others amid what follows from them.
+        if self.all.is_multiple_of(3) {
+            self.pause(300);
+        }
         running.kill();
         let now = keys(bench).unwrap();
         let last = now["global:last_processed_ledger"].as_u64().unwrap();
