@@ -121,7 +121,7 @@ fn rocksdb(keys: &Keys, folder: &Path) -> Measured {
                 (keys.block(at) as u32).to_le_bytes(),
             );
         }
-        db.write(&batch).map_err(fault)?;
+        db.write(batch).map_err(fault)?;
     }
     db.flush().map_err(fault)?;
     db.compact_range::<&[u8], &[u8]>(None, None);
