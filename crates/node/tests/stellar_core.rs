@@ -35,6 +35,11 @@ fn want() -> Want {
 
 /// A core of the pond's chain in a directory of its own.
 fn core_in(pond: &Pond, dir: &str, more: &str) -> CoreSource {
+    patient_core(pond, dir, more, Duration::from_secs(20))
+}
+
+/// The same, which is given up after so long without a ledger.
+fn patient_core(pond: &Pond, dir: &str, more: &str, patience: Duration) -> CoreSource {
     let (binary, config) = pond.core(more);
     let settings = CoreSettings {
         binary,
@@ -42,7 +47,7 @@ fn core_in(pond: &Pond, dir: &str, more: &str) -> CoreSource {
         work_dir: work_dir(pond, dir),
         network: pond.network(),
         last_ledger: None,
-        patience: Duration::from_secs(20),
+        patience,
     };
     CoreSource::new(settings).unwrap()
 }
@@ -179,16 +184,7 @@ async fn whatever_core_does_no_ledger_is_left_out() {
         let pond = Pond::new(43, 2);
         let fault =
             format!("[[faults]]\nkind = \"{kind}\"\nafterFrames = 7\ncommand = \"catchup\"");
-        let (binary, config) = pond.core(&fault);
-        let core = CoreSource::new(CoreSettings {
-            binary,
-            config,
-            work_dir: work_dir(&pond, "core"),
-            network: pond.network(),
-            last_ledger: None,
-            patience: Duration::from_secs(3),
-        });
-        let core = core.unwrap();
+        let core = patient_core(&pond, "core", &fault, Duration::from_secs(3));
         let (mut next, end, mut told) = (20, 60, Vec::new());
         while next < end {
             let range = BlockRange::new(next, end);
@@ -256,16 +252,8 @@ async fn another_network_and_a_missing_program_are_refused() {
 async fn a_core_that_falls_silent_while_it_follows_is_started_again() {
     let pond = Pond::new(51, 2);
     let fault = "[[faults]]\nkind = \"stall\"\nafterFrames = 7\ncommand = \"run\"";
-    let (binary, config) = pond.core(&format!("head = 120\nledgerMs = 5\n{fault}"));
-    let core = CoreSource::new(CoreSettings {
-        binary,
-        config,
-        work_dir: work_dir(&pond, "core"),
-        network: pond.network(),
-        last_ledger: None,
-        patience: Duration::from_secs(2),
-    });
-    let core = core.unwrap();
+    let more = format!("head = 120\nledgerMs = 5\n{fault}");
+    let core = patient_core(&pond, "core", &more, Duration::from_secs(2));
     let (mut next, mut told) = (100, Vec::new());
     until("ledger 150", async || {
         core.note_next(next);
@@ -425,16 +413,8 @@ async fn a_core_that_never_brings_a_ledger_is_no_core_that_catches_up() {
 async fn a_core_that_says_nothing_is_told_of_with_what_it_printed() {
     let pond = Pond::new(55, 2);
     let fault = "[[faults]]\nkind = \"stall\"\ncommand = \"run\"";
-    let (binary, config) = pond.core(&format!("head = 120\n{fault}"));
-    let core = CoreSource::new(CoreSettings {
-        binary,
-        config,
-        work_dir: work_dir(&pond, "core"),
-        network: pond.network(),
-        last_ledger: None,
-        patience: Duration::from_secs(1),
-    });
-    let core = core.unwrap();
+    let more = format!("head = 120\n{fault}");
+    let core = patient_core(&pond, "core", &more, Duration::from_secs(1));
     core.note_next(100);
     let told = until("the end of patience", async || {
         let told = core.heads().await.err()?.to_string();
