@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_model::{
-    Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32, LogFilter, Payload, Scope,
-    Verification,
+    Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32, LogFilter, Payload, Proof, Scope,
 };
 use chronolith_store::{BlobInfo, BlobStore, MetaStore, TakeOver};
 
@@ -244,9 +243,9 @@ impl Archive {
         })
     }
 
-    /// The highest level to which blocks of an object were proven: what replaces it must reach as far.
+    /// The most that was proven of blocks of an object: what replaces it must reach as far.
     #[must_use]
-    pub fn highest_level(&self, object: &StoredObject) -> Option<Verification> {
+    pub fn highest_level(&self, object: &StoredObject) -> Option<Proof> {
         let snapshot = self.view.current()?;
         snapshot.highest_level(&object.range, object.datasets)
     }
@@ -350,7 +349,7 @@ impl Archive {
         &self,
         datasets: DatasetSet,
         filter: Option<&LogFilter>,
-    ) -> Vec<(BlockRange, Verification)> {
+    ) -> Vec<(BlockRange, Proof)> {
         let pinned = self.pin();
         pinned
             .map(|pinned| pinned.coverage(datasets, filter))
@@ -360,7 +359,7 @@ impl Archive {
     /// Which blocks are archived with these datasets and this scope, with the level to which they were
     /// proven. The counterpart of [`Self::lacking`].
     #[must_use]
-    pub fn kept(&self, datasets: DatasetSet, scope: &Scope) -> Vec<(BlockRange, Verification)> {
+    pub fn kept(&self, datasets: DatasetSet, scope: &Scope) -> Vec<(BlockRange, Proof)> {
         let snapshot = self.view.current();
         snapshot
             .map(|snapshot| snapshot.kept(datasets, scope))

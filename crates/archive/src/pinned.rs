@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use chronolith_model::{
-    Block, BlockClock, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, LogFilter, Payload, Tx,
-    Verification,
+    Block, BlockClock, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, LogFilter, Payload,
+    Proof, Tx,
 };
 use tokio::time::Instant;
 
@@ -76,7 +76,7 @@ impl Pinned {
         &self,
         datasets: DatasetSet,
         filter: Option<&LogFilter>,
-    ) -> Vec<(BlockRange, Verification)> {
+    ) -> Vec<(BlockRange, Proof)> {
         // Without a filter, all logs are meant.
         let every_log = LogFilter::over(BlockRange::new(0, 0));
         let filter = filter.or(Some(&every_log).filter(|_| datasets.contains(Dataset::Logs)));

@@ -339,14 +339,14 @@ fn read_part(object: ObjectRef, tail: Bytes, kind: ObjectKind) -> Decoded<FoundP
 }
 
 /// What makes one copy better than another: all logs, more datasets, better proven, longer.
-fn worth(found: &Found) -> (bool, u32, Option<Verification>, u64) {
+fn worth(found: &Found) -> (bool, u32, Option<(Verification, Verification)>, u64) {
     let facts = &found.entry.facts;
     let datasets = facts.datasets.bits().count_ones();
     let level = facts.level_within(&facts.range);
     (
         facts.scope == Scope::All,
         datasets,
-        level,
+        level.map(|proof| (proof.logs(), proof.txs())),
         facts.range.len(),
     )
 }

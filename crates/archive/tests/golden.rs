@@ -25,7 +25,7 @@ use chronolith_archive::{
 };
 use chronolith_model::{
     Block, BlockClock, BlockRange, Clause, Dataset, DatasetSet, Hash32, Log, LogFilter, LogParts,
-    Order, Payload, Scope, Tx, Verification,
+    Order, Payload, Proof, Scope, Tx,
 };
 use chronolith_sim::{ChainSpec, Oracle, Shape, SimChain};
 use chronolith_store::{BlobStore, MemoryBlobs, MemoryMeta, MetaStore};
@@ -359,7 +359,7 @@ async fn logs_are_found(archive: &Archive, oracle: &Oracle) {
     for filter in &filters {
         let page = archive.query_finalized(filter).await.unwrap();
         assert_answers(&page, oracle, filter);
-        assert_eq!(page.level, Some(Verification::Linked));
+        assert_eq!(page.level, Some(Proof::CLAIMED));
     }
 }
 

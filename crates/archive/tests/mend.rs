@@ -14,7 +14,7 @@ use std::sync::Arc;
 use chronolith_archive::{
     Archive, AuditEntry, DamagedObject, Error, ObjectSort, Provenance, Result, Settings,
 };
-use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, LogFilter, Verification};
+use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, LogFilter, Proof, Verification};
 use chronolith_sim::{Fault, FaultPlan, FaultyBlobs, FaultyMeta, SimChain, flip_byte};
 use support::{Stores, assert_answers, ingest, oracle_of, tiny_chain, tiny_settings};
 
@@ -76,21 +76,21 @@ async fn inspect(archive: &Archive) -> Vec<DamagedObject> {
 }
 
 async fn mend(archive: &Archive, damaged: &DamagedObject, blocks: Vec<Block>) -> Result<()> {
-    mend_as(archive, damaged, blocks, Verification::Linked).await
+    mend_as(archive, damaged, blocks, Proof::CLAIMED).await
 }
 
 async fn mend_as(
     archive: &Archive,
     damaged: &DamagedObject,
     blocks: Vec<Block>,
-    level: Verification,
+    proof: Proof,
 ) -> Result<()> {
     if damaged.object.sort == ObjectSort::Run {
         return archive.mend_run(&damaged.object, audit()).await;
     }
     let mut fill = archive.mend(&damaged.object, audit())?;
     let how = Provenance {
-        level,
+        proof,
         ..Provenance::default()
     };
     for chunk in blocks.chunks(13) {
@@ -282,7 +282,7 @@ async fn other_blocks_never_replace_what_was_published() {
             (range.end - 1, 3),
         ] {
             let fork: Vec<Block> = chain.fork(at, seed).blocks(range).collect();
-            for level in [Verification::Linked, Verification::Receipts] {
+            for level in [Proof::CLAIMED, Proof::of_logs(Verification::Receipts)] {
                 let refused = mend_as(&archive, &lost, fork.clone(), level).await;
                 let links = matches!(
                     refused,
@@ -290,7 +290,7 @@ async fn other_blocks_never_replace_what_was_published() {
                 );
                 // At an equal level, other content is refused for what it is.
                 let content = matches!(refused, Err(Error::Invalid(_)));
-                let expected = links || (content && level == Verification::Linked);
+                let expected = links || (content && level == Proof::CLAIMED);
                 assert!(expected, "fork at {at}: {refused:?}");
             }
         }
@@ -311,12 +311,23 @@ async fn other_content_needs_a_better_proof_and_no_block_is_proven_less() {
     let refused = mend(&archive, &lost, wrong).await;
     assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
     let right = blocks_of(&chain, &lost);
-    mend_as(&archive, &lost, right.clone(), Verification::Receipts)
-        .await
-        .unwrap();
+    mend_as(
+        &archive,
+        &lost,
+        right.clone(),
+        Proof::of_logs(Verification::Receipts),
+    )
+    .await
+    .unwrap();
     assert_equals(&archive, &chain, BLOCKS).await;
     // The same object is not mended twice, and what is proven by receipts stays so.
-    let again = mend_as(&archive, &lost, right.clone(), Verification::Receipts).await;
+    let again = mend_as(
+        &archive,
+        &lost,
+        right.clone(),
+        Proof::of_logs(Verification::Receipts),
+    )
+    .await;
     assert!(matches!(again, Err(Error::Invalid(_))), "{again:?}");
     let now = archive.segments_of(lost.object.range.start).remove(0);
     let less = DamagedObject {

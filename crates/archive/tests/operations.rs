@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use chronolith_archive::{AuditEntry, Collect, Error, Health, IngestOutcome, Provenance, Settings};
 use chronolith_model::{
-    Block, BlockRange, Dataset, DatasetSet, Hash32, Log, LogFilter, LogParts, Scope, ScopeEntry,
-    Verification,
+    Block, BlockRange, Dataset, DatasetSet, Hash32, Log, LogFilter, LogParts, Proof, Scope,
+    ScopeEntry, Verification,
 };
 use chronolith_sim::SimChain;
 use support::{Stores, assert_answers, ingest, oracle_of, tiny_chain, tiny_settings};
@@ -257,7 +257,7 @@ async fn a_better_proven_fill_supersedes_and_an_equal_one_must_agree() {
         let covered = archive.coverage(DatasetSet::of(&[Dataset::Logs]), None);
         covered.iter().map(|(_, level)| *level).min()
     };
-    assert_eq!(level(&archive), Some(Verification::Linked));
+    assert_eq!(level(&archive), Some(Proof::CLAIMED));
     let mut wrong = batch(&chain, 0, 128);
     wrong.iter_mut().for_each(|block| block.logs.clear());
     let mut fill = archive.fill(range).unwrap();
@@ -266,13 +266,16 @@ async fn a_better_proven_fill_supersedes_and_an_equal_one_must_agree() {
         .unwrap();
     assert!(fill.finish().await.is_err(), "same level, other content");
     let proven = Provenance {
-        level: Verification::Receipts,
+        proof: Proof::of_logs(Verification::Receipts),
         ..Provenance::default()
     };
     let mut fill = archive.fill(range).unwrap();
     fill.push(batch(&chain, 0, 128), &proven).await.unwrap();
     fill.finish().await.unwrap();
-    assert_eq!(level(&archive), Some(Verification::Receipts));
+    assert_eq!(
+        level(&archive),
+        Some(Proof::of_logs(Verification::Receipts))
+    );
     assert_equals_chain(&archive, &chain, range).await;
 }
 

@@ -11,7 +11,7 @@ mod support;
 
 use bytes::Bytes;
 use chronolith_archive::{Error, Provenance};
-use chronolith_model::{BlockRange, Dataset, DatasetSet, Verification};
+use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof, Verification};
 use crash::{batch, crash_settings};
 use support::{Stores, tiny_chain, tiny_settings};
 
@@ -129,7 +129,7 @@ async fn a_better_proven_fill_replaces_payload() {
     fill.push(wrong, &how).await.unwrap();
     fill.finish().await.unwrap();
     let proven = Provenance {
-        level: Verification::Receipts,
+        proof: Proof::of_logs(Verification::Receipts),
         ..how
     };
     let mut fill = archive.fill(range).unwrap();

@@ -109,31 +109,6 @@ impl std::fmt::Debug for DatasetSet {
     }
 }
 
-/// How far a block was proven before it was archived. Higher is surer.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum Verification {
-    /// Its parent link holds; its content is what one source said.
-    Linked = 0,
-    /// The logs bloom of its header was recomputed from its logs.
-    Bloom = 1,
-    /// The root over its receipts (or its result set) was recomputed.
-    Receipts = 2,
-}
-
-impl Verification {
-    /// From the stored number.
-    #[must_use]
-    pub const fn from_u8(level: u8) -> Option<Self> {
-        match level {
-            0 => Some(Self::Linked),
-            1 => Some(Self::Bloom),
-            2 => Some(Self::Receipts),
-            _ => None,
-        }
-    }
-}
-
 /// One part of a narrower scope: logs of this emitter with this first topic. A missing half
 /// stands for any.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

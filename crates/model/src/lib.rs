@@ -11,13 +11,15 @@ mod filter;
 mod hash;
 mod log;
 mod profile;
+mod proof;
 mod range;
 
 pub use block::{Block, BlockClock, BlockRef, Payload, Tx};
-pub use coverage::{Dataset, DatasetSet, Scope, ScopeEntry, Verification};
+pub use coverage::{Dataset, DatasetSet, Scope, ScopeEntry};
 pub use error::ErrorKind;
 pub use filter::{Clause, Cursor, LogFilter, Order, Select, TopicArity};
 pub use hash::Hash32;
 pub use log::{EMITTER_BYTES_MAX, Log, LogError, LogParts, TOPICS_MAX};
 pub use profile::{BlockFault, ChainProfile};
+pub use proof::{Proof, Verification};
 pub use range::{BlockRange, ChainId};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chronolith_archive::{Error as ArchiveError, IngestOutcome, Provenance};
-use chronolith_model::{Block, BlockRange, Payload, Verification};
+use chronolith_model::{Block, BlockRange, Payload, Proof};
 use chronolith_source::{Fetched, Source};
 
 use crate::chain::Chain;
@@ -175,19 +175,19 @@ fn check_link(
 /// Archives blocks of one fetch, those of equal level together.
 pub(crate) async fn append_fetched(chain: &Chain, fetched: Vec<Fetched>) -> Result<(), Trouble> {
     let mut batch: Vec<Block> = Vec::new();
-    let mut of: Option<(Verification, Arc<str>)> = None;
+    let mut of: Option<(Proof, Arc<str>)> = None;
     for one in fetched {
         let same = of
             .as_ref()
-            .is_some_and(|(level, from)| *level == one.level && *from == one.endpoint);
-        if let Some((level, endpoint)) = of.take().filter(|_| !same) {
-            append(chain, std::mem::take(&mut batch), level, &endpoint).await?;
+            .is_some_and(|(proof, from)| *proof == one.proof && *from == one.endpoint);
+        if let Some((proof, endpoint)) = of.take().filter(|_| !same) {
+            append(chain, std::mem::take(&mut batch), proof, &endpoint).await?;
         }
-        of = Some((one.level, one.endpoint));
+        of = Some((one.proof, one.endpoint));
         batch.push(one.block);
     }
     match of {
-        Some((level, endpoint)) => append(chain, batch, level, &endpoint).await,
+        Some((proof, endpoint)) => append(chain, batch, proof, &endpoint).await,
         None => Ok(()),
     }
 }
@@ -197,11 +197,11 @@ pub(crate) async fn append_fetched(chain: &Chain, fetched: Vec<Fetched>) -> Resu
 pub(crate) async fn append(
     chain: &Chain,
     blocks: Vec<Block>,
-    level: Verification,
+    proof: Proof,
     endpoint: &str,
 ) -> Result<(), Trouble> {
     let provenance = Provenance {
-        level,
+        proof,
         source: endpoint.to_owned(),
         now: now(),
     };
@@ -212,7 +212,7 @@ pub(crate) async fn append(
         .await
     {
         Ok(IngestOutcome::Appended { head, blocks }) => {
-            chain.meters.verified(level).increment(blocks);
+            chain.meters.verified(proof.logs()).increment(blocks);
             tracing::debug!(chain = %chain.settings.name, head = head.number, "archived");
             Ok(())
         }

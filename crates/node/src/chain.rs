@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use chronolith_archive::{Archive, Place, Settings as ArchiveSettings};
 use chronolith_finality::{Rule, Settings as WindowSettings, Tail, TailSnapshot, Tracker};
-use chronolith_model::{BlockRange, BlockRef, ChainId, DatasetSet, Hash32, Verification};
+use chronolith_model::{BlockRange, BlockRef, ChainId, DatasetSet, Hash32, Proof};
 use chronolith_projection::Database;
 use chronolith_source::evm::{EvmSettings, EvmSource};
 use chronolith_source::portal::PortalSource;
@@ -84,13 +84,13 @@ pub(crate) struct Window {
     pub(crate) tracker: Tracker,
     pub(crate) tail: Tail,
     /// How far the blocks of the tail were proven, and by whom they were delivered.
-    pub(crate) proofs: HashMap<Hash32, Proof>,
+    pub(crate) proofs: HashMap<Hash32, Delivered>,
 }
 
 /// How far a block was proven, and who delivered it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Proof {
-    pub(crate) level: Verification,
+pub(crate) struct Delivered {
+    pub(crate) proof: Proof,
     pub(crate) endpoint: Arc<str>,
 }
 
@@ -359,7 +359,7 @@ pub(crate) fn want_of(settings: &ChainSettings) -> Want {
     Want {
         datasets: settings.datasets,
         scope: settings.scope.clone(),
-        level: settings.level,
+        proof: Proof::demanded(settings.level),
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) async fn head(chain: &Chain, contradicted_by: &str) -> Result<(), Tro
         .await?;
     for one in replaced {
         let provenance = Provenance {
-            level: one.level,
+            proof: one.proof,
             source: one.endpoint.to_string(),
             now: now(),
         };

@@ -115,7 +115,7 @@ mod tests {
     use std::time::Duration;
 
     use async_trait::async_trait;
-    use chronolith_model::{Block, BlockClock, DatasetSet, Hash32, Payload, Scope, Verification};
+    use chronolith_model::{Block, BlockClock, DatasetSet, Hash32, Payload, Proof, Scope};
     use chronolith_source::evm::Subscription;
     use chronolith_source::{EndpointReport, Error, Heads, Identity, Opinion, Plan, Result};
     use tokio::sync::{Barrier, watch};
@@ -149,7 +149,7 @@ mod tests {
                 logs: Vec::new(),
                 payload: Payload::default(),
             },
-            level: Verification::Linked,
+            proof: Proof::LINKED,
             endpoint: "sim".into(),
         }
     }
@@ -237,7 +237,7 @@ mod tests {
         let want = Want {
             datasets: DatasetSet::CLOCK,
             scope: Scope::All,
-            level: Verification::Linked,
+            proof: Proof::LINKED,
         };
         let range = BlockRange::new(0, 120);
         let mut fetches = Fetches::new(&source, &want, (range, None));

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use chronolith_archive::{Error as ArchiveError, Health};
 use chronolith_finality::{Mark, Seen, Stall};
-use chronolith_model::{Block, BlockRange, BlockRef, DatasetSet, ErrorKind, Scope, Verification};
+use chronolith_model::{Block, BlockRange, BlockRef, DatasetSet, ErrorKind, Proof, Scope};
 use chronolith_source::{Error as SourceError, Fetched, Heads, Want};
 use tracing::Instrument as _;
 use tracing::field::Empty;
@@ -253,7 +253,7 @@ pub(crate) async fn below_head(
     let want = Want {
         datasets: DatasetSet::CLOCK,
         scope: Scope::All,
-        level: Verification::Linked,
+        proof: Proof::CLAIMED,
     };
     let range = BlockRange::one(number);
     let fetched = chain.source.fetch(range, &want, Some(head)).await?;
@@ -298,11 +298,11 @@ pub(crate) async fn finalize(chain: &Chain, seen: &Seen) -> Result<(), Trouble> 
     let fetched: Option<Vec<Fetched>> = {
         let window = chain.window();
         let proven = |block: &Arc<Block>| {
-            let proof = window.proofs.get(&block.clock.hash)?;
+            let delivered = window.proofs.get(&block.clock.hash)?;
             Some(Fetched {
                 block: Block::clone(block),
-                level: proof.level,
-                endpoint: proof.endpoint.clone(),
+                proof: delivered.proof,
+                endpoint: delivered.endpoint.clone(),
             })
         };
         due.map(proven).collect()

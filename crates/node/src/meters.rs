@@ -13,9 +13,7 @@ pub(crate) struct Meters {
     pub(crate) gap_wait: Histogram,
     pub(crate) backfill_range: Histogram,
     pub(crate) tail_full: Counter,
-    linked: Counter,
-    bloom: Counter,
-    receipts: Counter,
+    verified: [Counter; 5],
 }
 
 impl Meters {
@@ -33,18 +31,19 @@ impl Meters {
             gap_wait: spread("chronolith_gap_wait_seconds"),
             backfill_range: spread("chronolith_backfill_range_blocks"),
             tail_full: counted("chronolith_tail_full_total"),
-            linked: proven("links"),
-            bloom: proven("bloom"),
-            receipts: proven("receipts"),
+            verified: Verification::ALL.map(|level| proven(level.as_str())),
         }
     }
 
-    /// Blocks that were archived, by how far they were proven.
+    /// Blocks that were archived, by how far their logs were proven.
     pub(crate) fn verified(&self, level: Verification) -> &Counter {
+        let [claimed, linked, bloom, receipts, roots] = &self.verified;
         match level {
-            Verification::Linked => &self.linked,
-            Verification::Bloom => &self.bloom,
-            Verification::Receipts => &self.receipts,
+            Verification::Claimed => claimed,
+            Verification::Linked => linked,
+            Verification::Bloom => bloom,
+            Verification::Receipts => receipts,
+            Verification::Roots => roots,
         }
     }
 }

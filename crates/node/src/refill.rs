@@ -282,12 +282,12 @@ fn groups(blocks: Vec<Fetched>) -> Vec<(Provenance, Vec<Block>)> {
     let mut blocks = blocks.into_iter().peekable();
     while let Some(first) = blocks.next() {
         let how = Provenance {
-            level: first.level,
+            proof: first.proof,
             source: first.endpoint.to_string(),
             now: now(),
         };
         let mut group = vec![first.block];
-        let same = |one: &Fetched| one.level == first.level && one.endpoint == first.endpoint;
+        let same = |one: &Fetched| one.proof == first.proof && one.endpoint == first.endpoint;
         group.extend(std::iter::from_fn(|| blocks.next_if(same)).map(|one| one.block));
         groups.push((how, group));
     }

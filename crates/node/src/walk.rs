@@ -8,7 +8,7 @@ use chronolith_model::{BlockRange, BlockRef, Hash32};
 use chronolith_serve::Reorg;
 use chronolith_source::{Fetched, Heads};
 
-use crate::chain::{Chain, Proof, Window};
+use crate::chain::{Chain, Delivered, Window};
 use crate::clock::now;
 use crate::confirm;
 use crate::ingest::{self, Trouble};
@@ -186,8 +186,8 @@ fn follow(
     for step in steps {
         let done = match step {
             Step::Extend(block) => {
-                let proof = Proof {
-                    level: one.level,
+                let proof = Delivered {
+                    proof: one.proof,
                     endpoint: one.endpoint.clone(),
                 };
                 window.proofs.insert(block.hash, proof);

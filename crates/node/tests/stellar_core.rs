@@ -12,7 +12,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use chronolith_model::{BlockRange, DatasetSet, ErrorKind, Scope, Verification};
+use chronolith_model::{BlockRange, DatasetSet, ErrorKind, Proof, Scope, Verification};
 use chronolith_sim::files::{FileFaults, FileServer};
 use chronolith_source::stellar::{
     CoreSettings, CoreSource, LakeAndCore, LakePlace, LakeSettings, LakeSource,
@@ -29,7 +29,7 @@ fn want() -> Want {
     Want {
         datasets: DatasetSet::CLOCK,
         scope: Scope::All,
-        level: Verification::Receipts,
+        proof: Proof::of_logs(Verification::Receipts),
     }
 }
 
@@ -89,7 +89,7 @@ fn assert_made(pond: &Pond, fetched: &[Fetched], from: u64) {
         let bodies = payload.bodies.as_ref().unwrap();
         let bytes = join(payload.header.as_ref().unwrap(), bodies).unwrap();
         assert_eq!(bytes, made.raw, "ledger {number}");
-        assert_eq!(one.level, Verification::Receipts);
+        assert_eq!(one.proof.logs(), Verification::Receipts);
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chronolith_archive::{Budget, Error as ArchiveError, LogRecord};
 use chronolith_model::{
-    Block, BlockRange, Clause, Cursor, Dataset, Log, LogFilter, Order, Select, Verification,
+    Block, BlockRange, Clause, Cursor, Dataset, Log, LogFilter, Order, Proof, Select, Verification,
 };
 
 use crate::fault::Fault;
@@ -122,7 +122,7 @@ impl View<'_> {
         // With nothing left to give, one more tells whether there is more.
         asked.limit = left.map(|left| left.max(1));
         let found = archive.query(&asked).await?;
-        page.level = lower(page.level, found.level);
+        page.level = lower(page.level, found.level.map(Proof::logs));
         if left == Some(0) {
             page.next = cursor_of(&page.logs).filter(|_| !found.logs.is_empty());
             return Ok(());

@@ -1,15 +1,6 @@
 //! Words for what the model only numbers.
 
-use chronolith_model::{DatasetSet, Scope, Verification};
-
-/// What a level is called.
-pub(crate) fn level_name(level: Verification) -> &'static str {
-    match level {
-        Verification::Linked => "linked",
-        Verification::Bloom => "bloom",
-        Verification::Receipts => "receipts",
-    }
-}
+use chronolith_model::{DatasetSet, Scope};
 
 /// The names of datasets.
 pub(crate) fn dataset_names(datasets: DatasetSet) -> Vec<&'static str> {

@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::time::Instant;
 
-use chronolith_model::{BlockRange, DatasetSet, Scope, Verification};
+use chronolith_model::{BlockRange, DatasetSet, Proof, Scope};
 use chronolith_sim::evm::{EvmNode, EvmSpec};
 use chronolith_sim::portal::{PortalEncoding, PortalOptions, PortalServer};
 use chronolith_source::portal::{PortalSettings, PortalSource};
@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let want = Want {
         datasets: DatasetSet::CLOCK,
         scope: Scope::All,
-        level: Verification::Linked,
+        proof: Proof::LINKED,
     };
     for encoding in [PortalEncoding::Negotiated, PortalEncoding::Gzip] {
         let options = PortalOptions {

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chronolith_model::{BlockClock, BlockRange, BlockRef, DatasetSet, Scope, Verification};
+use chronolith_model::{BlockClock, BlockRange, BlockRef, DatasetSet, Proof, Scope};
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::Instant;
 
@@ -139,7 +139,7 @@ impl JointSource {
         let want = Want {
             datasets: DatasetSet::CLOCK,
             scope: Scope::All,
-            level: Verification::Linked,
+            proof: Proof::LINKED,
         };
         let range = BlockRange::one(number);
         let fetched = self.endpoints.fetch(range, &want, Some(anchor)).await?;

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chronolith_model::{
-    Block, BlockClock, BlockRange, BlockRef, DatasetSet, Hash32, Scope, Verification,
-};
+use chronolith_model::{Block, BlockClock, BlockRange, BlockRef, DatasetSet, Hash32, Proof, Scope};
 
 use tokio::sync::watch;
 
@@ -54,8 +52,8 @@ pub struct Want {
     pub datasets: DatasetSet,
     /// Which logs.
     pub scope: Scope,
-    /// The least that each block must be proven to. A source that cannot is refused.
-    pub level: Verification,
+    /// The least that must be proven of each block. A source that cannot is refused.
+    pub proof: Proof,
 }
 
 /// A block with what is known about it.
@@ -64,7 +62,7 @@ pub struct Fetched {
     /// The block.
     pub block: Block,
     /// How far it was proven.
-    pub level: Verification,
+    pub proof: Proof,
     /// Which endpoint it came from.
     pub endpoint: Arc<str>,
 }

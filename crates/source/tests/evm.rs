@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_model::{
-    Block, BlockRange, Dataset, DatasetSet, ErrorKind, Log, Payload, Scope, ScopeEntry,
+    Block, BlockRange, Dataset, DatasetSet, ErrorKind, Log, Payload, Proof, Scope, ScopeEntry,
     Verification,
 };
 use chronolith_sim::evm::{
@@ -26,7 +26,7 @@ fn want() -> Want {
     Want {
         datasets: DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]),
         scope: Scope::All,
-        level: Verification::Linked,
+        proof: Proof::LINKED,
     }
 }
 
@@ -63,7 +63,7 @@ fn expected(node: &EvmNode, range: BlockRange) -> Vec<Block> {
 #[track_caller]
 fn assert_blocks(fetched: Vec<Fetched>, node: &EvmNode, range: BlockRange, level: Verification) {
     assert!(
-        fetched.iter().all(|one| one.level == level),
+        fetched.iter().all(|one| one.proof.logs() == level),
         "not all at {level:?}"
     );
     let blocks: Vec<Block> = fetched.into_iter().map(|one| one.block).collect();
@@ -321,7 +321,7 @@ async fn troubles_of_the_way_are_ridden_out() {
                     }
                 }
             };
-            let level = fetched[0].level;
+            let level = fetched[0].proof.logs();
             assert_blocks(fetched, &node, range, level);
         }
         assert!(
@@ -433,7 +433,7 @@ async fn what_cannot_be_proven_as_wanted_is_refused() {
     let server = serve(&node, RpcOptions::default()).await;
     let source = source(&[&server], Strategy::Logs);
     let strict = Want {
-        level: Verification::Receipts,
+        proof: Proof::of_logs(Verification::Receipts),
         ..want()
     };
     let error = source

@@ -7,9 +7,7 @@
 )]
 
 use bytes::Bytes;
-use chronolith_model::{
-    BlockRange, BlockRef, Dataset, DatasetSet, Scope, ScopeEntry, Verification,
-};
+use chronolith_model::{BlockRange, BlockRef, Dataset, DatasetSet, Proof, Scope, ScopeEntry};
 use chronolith_sim::evm::{
     EvmNode, EvmSpec, Faults, MissingMethod, RpcFault, RpcOptions, RpcServer,
 };
@@ -54,7 +52,7 @@ fn want(scope: &Scope) -> Want {
     Want {
         datasets: DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]),
         scope: scope.clone(),
-        level: Verification::Linked,
+        proof: Proof::LINKED,
     }
 }
 

@@ -6,7 +6,7 @@
     reason = "a test may panic"
 )]
 
-use chronolith_model::{BlockRange, Dataset, DatasetSet, ErrorKind, Scope, Verification};
+use chronolith_model::{BlockRange, Dataset, DatasetSet, ErrorKind, Proof, Scope, Verification};
 use chronolith_sim::evm::{EvmNode, EvmSpec, MissingMethod, RpcOptions, RpcServer};
 use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::{EndpointSettings, Fetched, Source, Want};
@@ -17,7 +17,7 @@ fn want(level: Verification) -> Want {
     Want {
         datasets: DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]),
         scope: Scope::All,
-        level,
+        proof: Proof::demanded(level),
     }
 }
 
@@ -57,7 +57,7 @@ fn assert_from(fetched: &[Fetched], server: &RpcServer, level: Verification) {
     assert_eq!(fetched.len(), 40);
     for one in fetched {
         assert!(server.url().contains(&*one.endpoint), "{}", one.endpoint);
-        assert_eq!(one.level, level);
+        assert_eq!(one.proof.logs(), level);
     }
 }
 

@@ -5,7 +5,7 @@
     reason = "a test may panic"
 )]
 
-use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, Payload, Scope, Verification};
+use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, Payload, Proof, Scope};
 use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions, RpcServer};
 use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::{EndpointSettings, Source, Want};
@@ -28,7 +28,7 @@ async fn fetch(node: &EvmNode, options: RpcOptions, strategy: Strategy) -> u64 {
     let want = Want {
         datasets: DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]),
         scope: Scope::All,
-        level: Verification::Linked,
+        proof: Proof::LINKED,
     };
     let end = node.head().number;
     let mut next = 0;
@@ -153,7 +153,7 @@ async fn parts_of_whole_blocks_are_small() {
         let want = Want {
             datasets: DatasetSet::of(datasets),
             scope: Scope::All,
-            level: Verification::Linked,
+            proof: Proof::LINKED,
         };
         assert_eq!(source.plan(&want).blocks, planned, "{datasets:?}");
         let range = BlockRange::new(0, 300);

@@ -5,7 +5,7 @@
     reason = "a test may panic"
 )]
 
-use chronolith_model::{BlockRange, Dataset, DatasetSet, Scope, Verification};
+use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof, Scope, Verification};
 use chronolith_sim::evm::{
     EvmNode, EvmSpec, Faults, MissingMethod, RpcFault, RpcOptions, RpcServer,
 };
@@ -22,7 +22,7 @@ fn want(datasets: &[Dataset]) -> Want {
     Want {
         datasets: DatasetSet::of(datasets),
         scope: Scope::All,
-        level: Verification::Receipts,
+        proof: Proof::of_logs(Verification::Receipts),
     }
 }
 
@@ -148,7 +148,7 @@ async fn a_new_block_is_two_requests_and_its_header_one_call() {
         assert_eq!((requests, blocks), (2, 1));
         assert_eq!(fetched.len(), 1);
         assert_eq!(fetched[0].block.clock.hash, head.hash);
-        assert_eq!(fetched[0].level, Verification::Receipts);
+        assert_eq!(fetched[0].proof, Verification::Receipts);
         let whole = node.block(head.number).unwrap().to_model();
         assert_eq!(fetched[0].block.logs, whole.logs);
         assert_eq!(fetched[0].block.txs, whole.txs);

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use canned::{Canned, Piece, calls, chain, head, replies, whole};
-use chronolith_model::{BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Scope, Verification};
+use chronolith_model::{BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Proof, Scope};
 use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::portal::{PortalSettings, PortalSource};
 use chronolith_source::stellar::{LakePlace, LakeSettings, LakeSource};
@@ -60,7 +60,7 @@ fn want() -> Want {
     Want {
         datasets: DatasetSet::of(&[Dataset::Logs]),
         scope: Scope::All,
-        level: Verification::Linked,
+        proof: Proof::LINKED,
     }
 }
 

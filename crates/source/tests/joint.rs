@@ -10,7 +10,7 @@ mod canned;
 use std::time::Duration;
 
 use canned::{Canned, Piece, head};
-use chronolith_model::{BlockRange, Dataset, DatasetSet, Scope, Verification};
+use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof, Scope};
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
 use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::portal::{PortalSettings, PortalSource};
@@ -45,7 +45,7 @@ async fn a_portal_that_asks_to_wait_is_not_waited_for() {
     let want = Want {
         datasets: DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]),
         scope: Scope::All,
-        level: Verification::Linked,
+        proof: Proof::LINKED,
     };
     let (began, anchor) = (Instant::now(), Some(node.head()));
     // Those that wait together are not kept waiting one after the other.

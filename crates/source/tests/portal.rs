@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use chronolith_model::{
-    Block, BlockRange, Dataset, DatasetSet, ErrorKind, Scope, ScopeEntry, Verification,
+    Block, BlockRange, Dataset, DatasetSet, ErrorKind, Proof, Scope, ScopeEntry, Verification,
 };
 use chronolith_sim::evm::{EvmNode, EvmSpec, RateLimit};
 use chronolith_sim::portal::{
@@ -28,7 +28,7 @@ fn want(datasets: &[Dataset]) -> Want {
     Want {
         datasets: DatasetSet::of(datasets),
         scope: Scope::All,
-        level: Verification::Linked,
+        proof: Proof::CLAIMED,
     }
 }
 
@@ -109,16 +109,11 @@ async fn both_streams_give_the_chain_in_both_encodings() {
             let source = source(&server);
             let range = BlockRange::new(0, end);
             let before = server.stats().requests.get(stream).copied();
-            for (datasets, level) in [
-                (&[][..], Verification::Linked),
-                (&[Dataset::TxHashes], Verification::Linked),
-                (LOGS, Verification::Bloom),
-                (ALL, Verification::Bloom),
-            ] {
+            for datasets in [&[][..], &[Dataset::TxHashes], LOGS, ALL] {
                 let want = want(datasets);
                 let fetched = source.fetch(range, &want, None).await.unwrap();
                 assert_blocks(&fetched, &node, range, &want);
-                assert!(fetched.iter().all(|one| one.level == level));
+                assert!(fetched.iter().all(|one| one.proof == Proof::CLAIMED));
                 let host = fetched[0].endpoint.strip_prefix("Portal ").unwrap();
                 assert!(server.url().contains(host), "{host}");
             }
@@ -196,7 +191,7 @@ async fn a_scope_keeps_its_logs_and_no_others() {
             };
             let fetched = source.fetch(range, &want, None).await.unwrap();
             assert_blocks(&fetched, &node, range, &want);
-            assert!(fetched.iter().all(|one| one.level == Verification::Linked));
+            assert!(fetched.iter().all(|one| one.proof == Proof::CLAIMED));
         }
     }
 }
@@ -541,7 +536,7 @@ async fn what_cannot_be_had_or_proven_is_refused() {
     };
     let range = BlockRange::new(0, 5);
     let at = |level| Want {
-        level,
+        proof: Proof::demanded(level),
         ..want(LOGS)
     };
     for (settings, want, text) in [
@@ -553,9 +548,9 @@ async fn what_cannot_be_had_or_proven_is_refused() {
         (
             settings(&server),
             at(Verification::Receipts),
-            "cannot be proven",
+            "its own word",
         ),
-        (unproven, at(Verification::Bloom), "cannot be proven"),
+        (unproven, at(Verification::Bloom), "its own word"),
     ] {
         let source = PortalSource::new(settings).unwrap();
         let error = failure(source.fetch(range, &want, None).await);

@@ -1,7 +1,7 @@
 //! What a segment is about: its blocks, what is kept of them, and its identity.
 
 use bytes::Bytes;
-use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32, Scope, ScopeEntry, Verification};
+use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32, Proof, Scope, ScopeEntry};
 
 use super::wire::{Put, Reader};
 use super::{Damage, Decoded};
@@ -22,8 +22,8 @@ pub(crate) struct SegmentFacts {
     pub(crate) log_bytes: u64,
     pub(crate) datasets: DatasetSet,
     pub(crate) scope: Scope,
-    /// Verification level up to each block, rising; the last ends where the range does.
-    pub(crate) levels: Vec<(u64, Verification)>,
+    /// Proof level up to each block, rising; the last ends where the range does.
+    pub(crate) levels: Vec<(u64, Proof)>,
     /// Hash over the digests of all blocks: equal content, equal root, however it was cut.
     pub(crate) root: Hash32,
 }
@@ -48,12 +48,12 @@ impl SegmentFacts {
     }
 
     /// The lowest level among the blocks that both ranges hold.
-    pub(crate) fn level_within(&self, range: &BlockRange) -> Option<Verification> {
+    pub(crate) fn level_within(&self, range: &BlockRange) -> Option<Proof> {
         let mut start = self.range.start;
         let mut lowest = None;
         for &(end, level) in &self.levels {
             if BlockRange::new(start, end).intersect(range).is_some() {
-                lowest = Some(lowest.map_or(level, |so_far: Verification| so_far.min(level)));
+                lowest = Some(lowest.map_or(level, |so_far: Proof| so_far.lower(level)));
             }
             start = end;
         }
@@ -75,7 +75,7 @@ impl SegmentFacts {
         out.put_varint(self.levels.len() as u64);
         for &(end, level) in &self.levels {
             out.put_varint(end - self.range.start);
-            out.put_u8(level as u8);
+            out.put_u8(level.to_byte());
         }
         out.put(&self.root.0);
     }
@@ -109,13 +109,13 @@ impl SegmentFacts {
     }
 }
 
-fn decode_levels(reader: &mut Reader<'_>, range: BlockRange) -> Decoded<Vec<(u64, Verification)>> {
+fn decode_levels(reader: &mut Reader<'_>, range: BlockRange) -> Decoded<Vec<(u64, Proof)>> {
     let count = reader.count(2)?;
     let mut levels = Vec::with_capacity(count);
     let mut before = range.start;
     for _ in 0..count {
         let end = range.start.saturating_add(reader.varint()?);
-        let level = Verification::from_u8(reader.u8()?).ok_or(Damage("unknown level"))?;
+        let level = Proof::from_byte(reader.u8()?).ok_or(Damage("unknown level"))?;
         if end <= before || end > range.end {
             return Err(Damage("levels out of order"));
         }
@@ -190,6 +190,7 @@ pub(crate) fn content_root<'a>(digests: impl Iterator<Item = &'a Hash32>) -> Has
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use chronolith_model::Verification;
     use proptest::prelude::*;
 
     pub(crate) fn sample(range: BlockRange) -> SegmentFacts {
@@ -207,7 +208,7 @@ pub(crate) mod tests {
                 emitter: Some(Bytes::from_static(b"emitter")),
                 topic0: None,
             }]),
-            levels: vec![(range.end, Verification::Linked)],
+            levels: vec![(range.end, Proof::LINKED)],
             root: Hash32([3; 32]),
         }
     }
@@ -215,15 +216,18 @@ pub(crate) mod tests {
     #[test]
     fn facts_round_trip() {
         let mut facts = sample(BlockRange::new(10, 20));
-        facts.levels = vec![(15, Verification::Receipts), (20, Verification::Linked)];
+        facts.levels = vec![
+            (15, Proof::of_logs(Verification::Receipts)),
+            (20, Proof::LINKED),
+        ];
         let mut out = Vec::new();
         facts.encode(&mut out);
         let mut reader = Reader::new(&out);
         assert_eq!(SegmentFacts::decode(&mut reader), Ok(facts.clone()));
         assert!(reader.is_empty());
         let level = |start, end| facts.level_within(&BlockRange::new(start, end));
-        assert_eq!(level(10, 15), Some(Verification::Receipts));
-        assert_eq!(level(14, 16), Some(Verification::Linked));
+        assert_eq!(level(10, 15), Some(Proof::of_logs(Verification::Receipts)));
+        assert_eq!(level(14, 16), Some(Proof::LINKED));
         assert_eq!(level(20, 30), None);
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chronolith_model::{
-    BlockRange, BlockRef, Cursor, Dataset, DatasetSet, Log, LogFilter, Order, Select, Verification,
+    BlockRange, BlockRef, Cursor, Dataset, DatasetSet, Log, LogFilter, Order, Proof, Select,
 };
 use futures::stream::{self, StreamExt, TryStreamExt};
 use tokio::time::Instant;
@@ -36,7 +36,7 @@ pub struct LogPage {
     /// The newest archived block at the time.
     pub head: Option<BlockRef>,
     /// The lowest verification level among the blocks looked at.
-    pub level: Option<Verification>,
+    pub level: Option<Proof>,
     /// What it cost.
     pub cost: QueryCost,
 }
@@ -110,7 +110,7 @@ pub(crate) async fn query(
     let level = pieces
         .iter()
         .filter_map(|piece| piece.entry.facts.level_within(&piece.range))
-        .min();
+        .reduce(Proof::lower);
     let mut rest = range;
     if let Some(cursor) = filter.cursor {
         check_cursor(objects, snapshot, &cursor, &range).await?;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use chronolith_model::{BlockRange, BlockRef, Dataset, DatasetSet, LogFilter, Scope, Verification};
+use chronolith_model::{BlockRange, BlockRef, Dataset, DatasetSet, LogFilter, Proof, Scope};
 use chronolith_store::Version;
 
 use super::run_set::RunSet;
@@ -242,18 +242,14 @@ impl Snapshot {
             .max_by_key(|entry| entry.facts.range.end)
     }
 
-    /// Intervals in which the need is met, with the lowest verification level of each.
-    pub(crate) fn coverage(&self, need: &Need<'_>) -> Vec<(BlockRange, Verification)> {
+    /// Intervals in which the need is met, with what was proven of each.
+    pub(crate) fn coverage(&self, need: &Need<'_>) -> Vec<(BlockRange, Proof)> {
         let covered = self.covered_by(|entry| need.met_by(entry));
         self.with_packs(covered, need.datasets)
     }
 
     /// Intervals that are archived with these datasets and all logs of this scope, with their levels.
-    pub(crate) fn kept(
-        &self,
-        datasets: DatasetSet,
-        scope: &Scope,
-    ) -> Vec<(BlockRange, Verification)> {
+    pub(crate) fn kept(&self, datasets: DatasetSet, scope: &Scope) -> Vec<(BlockRange, Proof)> {
         let covered = self.covered_by(|entry| keeps(entry, datasets, scope));
         self.with_packs(covered, datasets)
     }
@@ -273,9 +269,9 @@ impl Snapshot {
     /// What remains of intervals without the blocks whose payload is in no pack.
     fn with_packs(
         &self,
-        covered: Vec<(BlockRange, Verification)>,
+        covered: Vec<(BlockRange, Proof)>,
         datasets: DatasetSet,
-    ) -> Vec<(BlockRange, Verification)> {
+    ) -> Vec<(BlockRange, Proof)> {
         let ranges: Vec<BlockRange> = covered.iter().map(|(range, _)| *range).collect();
         let bare = self.bare(&ranges, datasets);
         if bare.is_empty() {
@@ -288,8 +284,8 @@ impl Snapshot {
         parts.collect()
     }
 
-    fn covered_by(&self, meets: impl Fn(&SegmentEntry) -> bool) -> Vec<(BlockRange, Verification)> {
-        let mut covered: Vec<(BlockRange, Verification)> = Vec::new();
+    fn covered_by(&self, meets: impl Fn(&SegmentEntry) -> bool) -> Vec<(BlockRange, Proof)> {
+        let mut covered: Vec<(BlockRange, Proof)> = Vec::new();
         for entry in self.segments.iter().filter(|entry| meets(entry)) {
             let mut start = entry.facts.range.start;
             for &(end, level) in &entry.facts.levels {
@@ -307,19 +303,16 @@ impl Snapshot {
         covered
     }
 
-    /// The highest level that blocks of a range hold in segments that keep exactly these datasets.
-    pub(crate) fn highest_level(
-        &self,
-        range: &BlockRange,
-        datasets: DatasetSet,
-    ) -> Option<Verification> {
-        let mut highest = None;
+    /// The most that was proven of blocks of a range in segments that keep exactly these datasets.
+    pub(crate) fn highest_level(&self, range: &BlockRange, datasets: DatasetSet) -> Option<Proof> {
+        let mut highest: Option<Proof> = None;
         let facts = self.segments.iter().map(|entry| &entry.facts);
         for facts in facts.filter(|facts| facts.datasets == datasets) {
             let mut start = facts.range.start;
             for &(end, level) in &facts.levels {
-                let part = BlockRange::new(start, end);
-                highest = highest.max(part.intersect(range).map(|_| level));
+                if BlockRange::new(start, end).intersect(range).is_some() {
+                    highest = Some(highest.map_or(level, |so_far| so_far.higher(level)));
+                }
                 start = end;
             }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{Block, BlockRange, BlockRef, DatasetSet, Hash32, Verification};
+use chronolith_model::{Block, BlockRange, BlockRef, DatasetSet, Hash32, Proof};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 use tracing::field::Empty;
@@ -26,7 +26,7 @@ use crate::state::{Halt, LiveRun};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Provenance {
     /// How far they were proven.
-    pub level: Verification,
+    pub proof: Proof,
     /// Who delivered them; named in a halt.
     pub source: String,
     /// Now, in seconds since 1970; recorded in a halt, and where a range begins or ends. 0 where it
@@ -37,7 +37,7 @@ pub struct Provenance {
 impl Default for Provenance {
     fn default() -> Self {
         Self {
-            level: Verification::Linked,
+            proof: Proof::CLAIMED,
             source: "unnamed".to_owned(),
             now: 0,
         }
@@ -416,7 +416,7 @@ impl Writer {
         let job = SealJob {
             rows,
             blocks,
-            level: provenance.level,
+            level: provenance.proof,
             kept: kept.clone(),
             settings: self.settings.seal.clone(),
             packer: appender.packer.clone(),
@@ -523,7 +523,7 @@ impl Writer {
             let block = objects.block(&segment, number).await?;
             let digest = objects.digest(&segment, number).await?;
             let level = entry.facts.level_within(&BlockRange::one(number));
-            rows.push_known(&block, level.unwrap_or(Verification::Linked), digest);
+            rows.push_known(&block, level.unwrap_or(Proof::CLAIMED), digest);
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ pub(crate) fn tail_to_join(weights: &[u64]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chronolith_model::{BlockClock, Hash32, Log, LogParts, Payload, Tx, Verification};
+    use chronolith_model::{BlockClock, Hash32, Log, LogParts, Payload, Proof, Tx};
 
     fn block(number: u64, logs: u32, data: usize) -> Block {
         let clock = BlockClock {
@@ -89,7 +89,7 @@ mod tests {
         let mut rows = Rows::default();
         blocks
             .iter()
-            .for_each(|block| rows.push(block, Verification::Linked));
+            .for_each(|block| rows.push(block, Proof::LINKED));
         due(&rows, settings).iter().map(|cut| cut.end).collect()
     }
 

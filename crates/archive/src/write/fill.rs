@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronolith_model::{Block, BlockClock, BlockRange, DatasetSet, Hash32, Verification};
+use chronolith_model::{Block, BlockClock, BlockRange, DatasetSet, Hash32, Proof};
 
 use super::append::Provenance;
 use super::check::{check_links, prepare};
@@ -34,7 +34,7 @@ pub struct Fill {
     next: u64,
     pub(super) first_parent: Option<Hash32>,
     pub(super) last_hash: Option<Hash32>,
-    pub(super) level: Option<Verification>,
+    pub(super) level: Option<Proof>,
     rows: Option<Rows>,
     packer: Option<Arc<Packer>>,
     pub(super) segments: Vec<SegmentEntry>,
@@ -160,11 +160,11 @@ impl Fill {
         self.now = self.now.max(provenance.now);
         let lowest = self
             .level
-            .map_or(provenance.level, |level| level.min(provenance.level));
+            .map_or(provenance.proof, |proof| proof.lower(provenance.proof));
         self.level = Some(lowest);
         match self.purpose {
             Purpose::Pack { .. } => self.hold_payload(&blocks).await,
-            Purpose::Fill | Purpose::Segment { .. } => self.seal(blocks, provenance.level).await,
+            Purpose::Fill | Purpose::Segment { .. } => self.seal(blocks, provenance.proof).await,
         }
     }
 
@@ -180,7 +180,7 @@ impl Fill {
     }
 
     /// Packs the blocks and uploads every segment that is complete.
-    async fn seal(&mut self, blocks: Vec<Block>, level: Verification) -> Result<()> {
+    async fn seal(&mut self, blocks: Vec<Block>, level: Proof) -> Result<()> {
         let mut rows = self.rows.take().ok_or_else(failed)?;
         let mut packing = self.packing();
         let (kept, settings) = (self.kept.clone(), self.writer.settings.seal.clone());
@@ -415,7 +415,11 @@ impl Fill {
 
     /// Whether all of it is proven further than any block of an archived segment.
     pub(super) fn is_surer(&self, old: &SegmentEntry) -> bool {
-        self.level > old.facts.levels.iter().map(|(_, level)| *level).max()
+        let levels = old.facts.levels.iter().map(|(_, level)| *level);
+        let highest = levels.reduce(Proof::higher);
+        self.level
+            .zip(highest)
+            .is_some_and(|(offered, archived)| offered.exceeds(archived))
     }
 
     /// The first block of the range whose content differs from what an archived segment holds.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronolith_model::{Block, Verification};
+use chronolith_model::{Block, Proof};
 use rayon::prelude::*;
 
 use super::cut;
@@ -23,7 +23,7 @@ const BATCH_LEVEL: i32 = 1;
 pub(crate) struct SealJob {
     pub(crate) rows: Rows,
     pub(crate) blocks: Vec<Block>,
-    pub(crate) level: Verification,
+    pub(crate) level: Proof,
     pub(crate) kept: Kept,
     pub(crate) settings: SealSettings,
     pub(crate) packer: Option<Arc<Packer>>,

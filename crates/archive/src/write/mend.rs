@@ -5,7 +5,7 @@
 //! is gone: what replaces it must fit all of that. A run needs no blocks from outside: its segments
 //! hold every hash.
 
-use chronolith_model::{Block, BlockRange, DatasetSet, Verification};
+use chronolith_model::{Block, BlockRange, DatasetSet, Proof};
 
 use super::check::normalise;
 use super::edit::Edit;
@@ -122,8 +122,8 @@ impl Fill {
         for &(end, level) in &old.facts.levels {
             let part = BlockRange::new(start, end);
             let within = |new: &SegmentEntry| new.facts.level_within(&part);
-            let reached = self.segments.iter().filter_map(within).min();
-            if reached < Some(level) {
+            let reached = self.segments.iter().filter_map(within).reduce(Proof::lower);
+            if !reached.is_some_and(|reached| reached.covers(level)) {
                 return Err(less_proven(&part, level, reached));
             }
             start = end;
@@ -307,7 +307,7 @@ fn gone(name: &str) -> Error {
     ))
 }
 
-fn less_proven(range: &BlockRange, was: Verification, is: Option<Verification>) -> Error {
+fn less_proven(range: &BlockRange, was: Proof, is: Option<Proof>) -> Error {
     Error::Invalid(format!(
         "blocks {range} are proven less far than what they would replace (archived={was:?}, \
          offered={is:?}): ask a source that proves more"

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{BlockRange, Hash32, Verification};
+use chronolith_model::{BlockRange, Hash32, Proof};
 use chronolith_store::BlobWriter;
 
 use super::publish::Uploading;
@@ -422,7 +422,7 @@ fn join_facts(inputs: &[Arc<SegmentEntry>], range: BlockRange, root: Hash32) -> 
     let mut facts = first.unwrap_or_else(|| unreachable!("merging nothing is refused before"));
     facts.range = range;
     facts.root = root;
-    let mut levels: Vec<(u64, Verification)> = Vec::new();
+    let mut levels: Vec<(u64, Proof)> = Vec::new();
     (facts.logs, facts.txs, facts.log_bytes) = (0, 0, 0);
     for input in inputs {
         let next = &input.facts;

@@ -2,7 +2,7 @@
 //!
 //! Each log is packed once, when its block arrives. Sealing then only cuts, compresses and sorts.
 
-use chronolith_model::{Block, BlockClock, Hash32, Tx, Verification};
+use chronolith_model::{Block, BlockClock, Hash32, Proof, Tx};
 
 use crate::format::digest::digest;
 use crate::format::row::{self, RowNumbers};
@@ -12,7 +12,7 @@ use crate::format::term::Term;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowBlock {
     pub(crate) clock: BlockClock,
-    pub(crate) level: Verification,
+    pub(crate) level: Proof,
     pub(crate) digest: Hash32,
     pub(crate) txs_in_sequence: bool,
     pub(crate) tx_end: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Rows {
 impl Rows {
     /// Adds the block behind those that are here. It must already be checked and hold nothing but
     /// what is kept.
-    pub(crate) fn push(&mut self, block: &Block, level: Verification) {
+    pub(crate) fn push(&mut self, block: &Block, level: Proof) {
         let first_body = self.bodies.len();
         self.push_known(block, level, Hash32::ZERO);
         let bodies = self.bodies.get(first_body..).unwrap_or_default();
@@ -50,7 +50,7 @@ impl Rows {
     }
 
     /// Adds a block whose digest is known.
-    pub(crate) fn push_known(&mut self, block: &Block, level: Verification, digest: Hash32) {
+    pub(crate) fn push_known(&mut self, block: &Block, level: Proof, digest: Hash32) {
         let first_tx = self.txs.len();
         let first_row = self.numbers.len();
         self.txs.extend_from_slice(&block.txs);

@@ -1,7 +1,7 @@
 //! Sealing: rows become a segment.
 
 use bytes::Bytes;
-use chronolith_model::{BlockRange, DatasetSet, Hash32, Scope, Verification};
+use chronolith_model::{BlockRange, DatasetSet, Hash32, Proof, Scope};
 use rayon::prelude::*;
 
 use super::rows::{RowBlock, Rows};
@@ -222,7 +222,7 @@ impl<'a> Part<'a> {
         let first = self.blocks.first().map(|block| block.clock);
         let last = self.blocks.last().map(|block| block.clock);
         let start = first.map_or(0, |clock| clock.number);
-        let mut levels: Vec<(u64, Verification)> = Vec::new();
+        let mut levels: Vec<(u64, Proof)> = Vec::new();
         for block in self.blocks {
             let end = block.clock.number + 1;
             match levels.last_mut() {

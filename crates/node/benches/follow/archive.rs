@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use chronolith_archive::{Archive, Provenance, Settings};
-use chronolith_model::{Block, ChainId, Dataset, DatasetSet, Verification};
+use chronolith_model::{Block, ChainId, Dataset, DatasetSet, Proof, Verification};
 use chronolith_sim::evm::{EvmNode, EvmSpec};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 
@@ -43,7 +43,7 @@ pub(crate) fn run(blocks: u64, dir: &Path) -> Result<ExitCode> {
             ensure!(some.len() == numbers.len(), "a block is missing");
             logs += some.iter().map(|block| block.logs.len()).sum::<usize>();
             let provenance = Provenance {
-                level: Verification::Receipts,
+                proof: Proof::of_logs(Verification::Receipts),
                 source: "bench".to_owned(),
                 now: 0,
             };

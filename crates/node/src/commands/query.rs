@@ -9,7 +9,6 @@ use chronolith_model::{BlockRange, Clause, LogFilter};
 use serde_json::json;
 use stellar_strkey::Contract;
 
-use super::state::level_name;
 use crate::chain::open_reader;
 use crate::cli::{BlockAtQuery, LogsQuery};
 use crate::exit::Exit;
@@ -54,7 +53,7 @@ pub(crate) async fn logs(settings: &Settings, query: &LogsQuery) -> Result<Exit>
             "hasMore": page.has_more,
             "fromBlock": page.range.start,
             "toBlock": page.range.end - 1,
-            "level": page.level.map(level_name),
+            "level": page.level.map(|proof| proof.logs().as_str()),
         });
         println!("{}", serde_json::to_string_pretty(&answer)?);
     } else {

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use chronolith_archive::{Archive, AuditEntry, DamagedObject, Error as ArchiveError, ObjectSort};
-use chronolith_model::{BlockRange, ErrorKind};
+use chronolith_model::{BlockRange, ErrorKind, Proof};
 use chronolith_source::Want;
 use serde_json::json;
 
@@ -185,7 +185,10 @@ async fn mend(refill: &Refill<'_>, damaged: &DamagedObject) -> Result<(), Troubl
         datasets: object.datasets,
         scope: object.scope.clone(),
         // Endpoints beside a Portal prove more than is asked of both.
-        level: held.map_or(refill.chain.level, |held| held.max(refill.chain.level)),
+        proof: {
+            let demanded = Proof::demanded(refill.chain.level);
+            held.map_or(demanded, |held| held.higher(demanded))
+        },
     };
     let told = &mut |done: u64| progress.reach(done, object.range.len());
     let begin = || archive.mend(object, audit());

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use chronolith_archive::{Health, HealthReport};
-use chronolith_model::{BlockRange, DatasetSet, Verification};
+use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof};
 use serde_json::{Value, json};
 
 use super::ranges::{self, Shown};
@@ -11,7 +11,7 @@ use crate::cli::{StateQuery, Wanted};
 use crate::exit::Exit;
 use crate::settings::{ChainSettings, Settings};
 
-type Covered = Vec<(BlockRange, Verification)>;
+type Covered = Vec<(BlockRange, Proof)>;
 
 pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exit> {
     let wanted = &query.wanted;
@@ -54,9 +54,14 @@ fn as_json(chain: &ChainSettings, report: &HealthReport, covered: &Covered) -> V
         Health::Halted(halt) => Some(halt.reason.clone()),
         _ => None,
     };
-    let covered = covered.iter().map(|(range, level)| {
+    let covered = covered.iter().map(|(range, proof)| {
         let (from, to) = (range.start, range.end - 1);
-        json!({ "from": from, "to": to, "level": level_name(*level) })
+        let level = proof.of_all(chain.datasets).as_str();
+        let levels = chain.datasets.iter();
+        let levels =
+            levels.map(|dataset| (dataset.name().to_owned(), proof.of(dataset).as_str().into()));
+        let levels: serde_json::Map<String, Value> = levels.collect();
+        json!({ "from": from, "to": to, "level": level, "levels": levels })
     });
     let head = report.head.map(|head| {
         let hash = head.hash.to_string();
@@ -93,12 +98,9 @@ fn print(chain: &ChainSettings, report: &HealthReport, covered: &Covered) {
     };
     println!("  health    {health}");
     println!("  keeps     {}", names(chain.datasets).join(", "));
-    for (range, level) in covered {
+    for (range, proof) in covered {
         let (from, to) = (range.start, range.end - 1);
-        println!(
-            "  covered   {from} to {to}, proven by {}",
-            level_name(*level)
-        );
+        println!("  covered   {from} to {to}, {}", levels(chain, *proof));
     }
     let (logs, segments) = (report.logs, report.segments.0);
     let mib = report.stored_bytes as f64 / f64::from(1 << 20);
@@ -109,11 +111,21 @@ fn names(datasets: DatasetSet) -> Vec<&'static str> {
     datasets.iter().map(|dataset| dataset.name()).collect()
 }
 
-/// A level in words.
-pub(super) fn level_name(level: Verification) -> &'static str {
-    match level {
-        Verification::Linked => "links",
-        Verification::Bloom => "bloom",
-        Verification::Receipts => "receipts",
+/// The level of each dataset, or the one that all have.
+fn levels(chain: &ChainSettings, proof: Proof) -> String {
+    let kept: Vec<Dataset> = chain
+        .datasets
+        .iter()
+        .filter(|one| *one != Dataset::Clock)
+        .collect();
+    let Some(first) = kept.first() else {
+        return format!("level {}", proof.of(Dataset::Clock));
+    };
+    if kept.iter().all(|one| proof.of(*one) == proof.of(*first)) {
+        return format!("level {}", proof.of(*first));
     }
+    let each = kept
+        .iter()
+        .map(|one| format!("{} {}", one.name(), proof.of(*one)));
+    each.collect::<Vec<_>>().join(", ")
 }

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use super::backfill::linked_end;
 use super::query::range_of;
-use super::state::level_name;
 use crate::backfill::parts;
 use crate::chain::{open_reader, open_source, want_of};
 use crate::cli::VerifyRange;
@@ -84,7 +83,8 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
     let levels = archive.kept(chain.datasets, &chain.scope);
     let within = levels.iter();
     let within = within.filter(|(covered, _)| covered.intersect(&range).is_some());
-    let lowest = within.map(|(_, level)| *level).min().map(level_name);
+    let lowest = within.map(|(_, proof)| proof.of_all(chain.datasets)).min();
+    let lowest = lowest.map(|level| level.as_str());
     let (from, to, logs) = (range.start, range.end - 1, found.logs);
     if asked.wanted.json {
         let answer = json!({
@@ -105,7 +105,7 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
         show(&found);
         if let Some(root) = root {
             println!(
-                "content root {root}, proven by {} or better",
+                "content root {root}, level {} or better",
                 lowest.unwrap_or("nothing")
             );
         }

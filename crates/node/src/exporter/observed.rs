@@ -68,7 +68,7 @@ fn of_chain(chain: &Chain) {
     }
     // Every block has a clock, so these are all of them.
     let covered = chain.archive.coverage(DatasetSet::CLOCK, None).into_iter();
-    let unproven = covered.filter(|(_, level)| *level == Verification::Linked);
+    let unproven = covered.filter(|(_, proof)| proof.logs() <= Verification::Linked);
     let unproven: u64 = unproven.map(|(range, _)| range.len()).sum();
     of("chronolith_unverified_blocks").set(unproven as f64);
 }

@@ -423,8 +423,9 @@ fn who(raw: &RawChain) -> Result<(u64, String, Option<&'static KnownChain>)> {
 /// the table says of the chain; otherwise what the chain allows is checked and recorded, not demanded.
 fn proof(asked: Option<&str>, known: Option<&KnownChain>) -> Result<(Verification, Checks)> {
     let (level, proof) = match asked {
-        None => (Verification::Linked, known.map_or(2, |known| known.proof)),
-        Some("linked") => (Verification::Linked, 0),
+        None => (Verification::Claimed, known.map_or(2, |known| known.proof)),
+        Some("claimed") => (Verification::Claimed, 0),
+        Some("linked") => (Verification::Linked, 1),
         Some("bloom") => (Verification::Bloom, 1),
         Some("receipts") => (Verification::Receipts, 2),
         Some(other) => bail!("verification: `{other}` is none of receipts, bloom, linked"),

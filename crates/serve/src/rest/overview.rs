@@ -7,7 +7,7 @@ use chronolith_model::{BlockRef, DatasetSet};
 use serde_json::{Value, json};
 
 use crate::context::Context;
-use crate::names::{dataset_names, level_name, scope_words};
+use crate::names::{dataset_names, scope_words};
 use crate::served::{Reorg, ServedChain};
 use crate::view::View;
 
@@ -93,8 +93,8 @@ fn reorg(reorg: Reorg) -> Value {
 fn intervals(view: &View<'_>) -> Vec<Value> {
     let archive = view.archive.iter();
     let covered = archive.flat_map(|archive: &Pinned| archive.coverage(DatasetSet::CLOCK, None));
-    let shown = covered.take(INTERVALS_MAX).map(|(range, level)| {
-        json!({ "from": range.start, "to": range.end - 1, "level": level_name(level) })
+    let shown = covered.take(INTERVALS_MAX).map(|(range, proof)| {
+        json!({ "from": range.start, "to": range.end - 1, "level": proof.logs().as_str() })
     });
     shown.collect()
 }

@@ -11,7 +11,6 @@ use super::wire::{BlockTag, Filter, Fixed, Object, Params};
 use crate::context::Context;
 use crate::cursor;
 use crate::logs::Page;
-use crate::names::level_name;
 use crate::pieces::LogsAnswer;
 use crate::view::View;
 
@@ -113,7 +112,7 @@ pub(crate) async fn about(
         "fromBlock": block(range.start).await?,
         "toBlock": block(range.end.saturating_sub(1)).await?,
         "finalizedHead": finalized,
-        "level": page.level.map(level_name),
+        "level": page.level.map(|level| level.as_str()),
     }))
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::error::{PRUNED, RpcError, SERVER};
 use super::reply::Answer;
 use super::wire::{Object, Params};
-use crate::names::{dataset_names, level_name, scope_words};
+use crate::names::{dataset_names, scope_words};
 use crate::rest::times::{block_json, read_time};
 use crate::times::{Direction, Missing};
 use crate::view::View;
@@ -76,8 +76,9 @@ pub(super) fn coverage(view: &View<'_>) -> Result<Answer, RpcError> {
         let coverage = view.archive.iter();
         let coverage = coverage
             .flat_map(|archive: &Pinned| archive.coverage(DatasetSet::of(&[dataset]), None));
-        let interval = coverage.map(|(range, level)| {
-            json!({ "from": range.start, "to": range.end - 1, "level": level_name(level) })
+        let interval = coverage.map(|(range, proof)| {
+            let level = proof.of(dataset).as_str();
+            json!({ "from": range.start, "to": range.end - 1, "level": level })
         });
         interval.collect()
     };
@@ -94,7 +95,7 @@ pub(super) fn coverage(view: &View<'_>) -> Result<Answer, RpcError> {
         "scope": scope_words(&view.chain.scope),
         "finalized": by_dataset,
         "tail": tail.map(|range| json!({
-            "from": range.start, "to": range.end - 1, "level": level_name(view.chain.level),
+            "from": range.start, "to": range.end - 1, "level": view.chain.level.as_str(),
         })),
         "head": view.head().map(block),
         "finalizedHead": view.finalized().map(block),

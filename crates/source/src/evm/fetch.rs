@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_model::{
-    Block, BlockClock, BlockRange, BlockRef, Dataset, Hash32, Log, LogParts, Payload, Scope, Tx,
-    Verification,
+    Block, BlockClock, BlockRange, BlockRef, Dataset, Hash32, Log, LogParts, Payload, Proof, Scope,
+    Tx,
 };
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -164,7 +164,7 @@ impl Fetcher<'_> {
             let all = self.has_all_logs();
             let level = self.verifier.logs(block, &logs, all);
             let level = level.map_err(|what| self.lied(block.header.number, what))?;
-            fetched.push(self.made(block, kept, level)?);
+            fetched.push(self.made(block, kept, Proof::of_logs(level))?);
         }
         if let Some(number) = by_block.keys().next() {
             return Err(self.lied(*number, "a log outside the range".to_owned()));
@@ -336,7 +336,11 @@ impl Fetcher<'_> {
         let level = self.verifier.receipts(block, receipts);
         let level = level.map_err(|what| self.lied(block.header.number, what))?;
         let logs = receipts.iter().flat_map(|receipt| &receipt.logs);
-        self.made(block, logs.filter(|log| self.keeps(log)), level)
+        self.made(
+            block,
+            logs.filter(|log| self.keeps(log)),
+            Proof::of_logs(level),
+        )
     }
 
     /// A block of ours from one of theirs.
@@ -344,7 +348,7 @@ impl Fetcher<'_> {
         &self,
         wire: &WireBlock,
         logs: impl Iterator<Item = &'a WireLog>,
-        level: Verification,
+        proof: Proof,
     ) -> Result<Fetched> {
         let refuse = |what: &str| self.lied(wire.header.number, what.to_owned());
         let mut named = Vec::new();
@@ -395,7 +399,7 @@ impl Fetcher<'_> {
         };
         Ok(Fetched {
             block,
-            level,
+            proof,
             endpoint: self.endpoint.name.clone(),
         })
     }

@@ -498,12 +498,12 @@ fn parts_at_once(in_flight: usize) -> usize {
 
 /// Whether every block is proven as far as is wanted.
 fn check_level(fetched: &[Fetched], want: &Want) -> Result<()> {
-    let Some(weak) = fetched.iter().find(|one| one.level < want.level) else {
+    let Some(weak) = fetched.iter().find(|one| !one.proof.covers(want.proof)) else {
         return Ok(());
     };
     let number = weak.block.clock.number;
     Err(Error::Invalid(format!(
-        "block {number} cannot be proven as far as is wanted (level={:?}, wanted={:?})",
-        weak.level, want.level
+        "block {number} cannot be proven as far as is wanted (proven={:?}, wanted={:?})",
+        weak.proof, want.proof
     )))
 }

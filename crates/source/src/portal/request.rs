@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::hex;
 use bytes::Bytes;
-use chronolith_model::{BlockRange, Dataset, Hash32, Scope, ScopeEntry, Verification};
+use chronolith_model::{BlockRange, Dataset, Hash32, Proof, Scope, ScopeEntry, Verification};
 
 use crate::error::{Error, Result};
 use crate::evm::Checks;
@@ -58,10 +58,10 @@ impl Query {
         } else {
             Verification::Linked
         };
-        if want.level > level {
+        if !Proof::CLAIMED.covers(want.proof) {
             return Err(Error::Invalid(format!(
-                "Portal's blocks cannot be proven as far as is wanted (level={level:?}, wanted={:?})",
-                want.level
+                "a Portal's blocks are its own word, and more is wanted: use rpcHttp (level=claimed, wanted={})",
+                want.proof.logs()
             )));
         }
         let mut fields = format!(r#""block":{{{BLOCK_FIELDS}"#);
@@ -169,7 +169,7 @@ mod tests {
         Want {
             datasets: DatasetSet::of(datasets),
             scope,
-            level: Verification::Linked,
+            proof: Proof::LINKED,
         }
     }
 
@@ -260,7 +260,7 @@ mod tests {
             topic0: None,
         };
         let proven = Want {
-            level: Verification::Receipts,
+            proof: Proof::of_logs(Verification::Receipts),
             ..want(&[Dataset::Logs], Scope::All)
         };
         for (want, text) in [
@@ -281,7 +281,7 @@ mod tests {
             );
         }
         let narrow = Want {
-            level: Verification::Bloom,
+            proof: Proof::of_logs(Verification::Bloom),
             ..want(&[Dataset::Logs], Scope::only(vec![many(1)]))
         };
         assert!(Query::new(&narrow, Checks::ALL).is_err());

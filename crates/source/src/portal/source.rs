@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chronolith_model::{BlockClock, BlockRange, BlockRef, DatasetSet, Scope, Verification};
+use chronolith_model::{BlockClock, BlockRange, BlockRef, DatasetSet, Proof, Scope};
 
 use tokio::sync::watch;
 
@@ -277,7 +277,7 @@ impl Source for PortalSource {
         let want = Want {
             datasets: DatasetSet::CLOCK,
             scope: Scope::All,
-            level: Verification::Linked,
+            proof: Proof::LINKED,
         };
         let range = BlockRange::one(number);
         match self.fetch_as(range, &want, &Query::clock()).await {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use alloy_primitives::Bloom;
 use chronolith_model::{
-    Block, BlockClock, BlockRange, Dataset, Hash32, Log, LogParts, Payload, Scope, TOPICS_MAX, Tx,
-    Verification,
+    Block, BlockClock, BlockRange, Dataset, Hash32, Log, LogParts, Payload, Proof, Scope,
+    TOPICS_MAX, Tx, Verification,
 };
 
 use super::client::Failure;
@@ -167,7 +167,7 @@ impl<'a> Walk<'a> {
                 logs: logs?,
                 payload: Payload::default(),
             },
-            level: self.rules.level,
+            proof: Proof::CLAIMED,
             endpoint: self.rules.endpoint.clone(),
         })
     }
@@ -267,7 +267,7 @@ mod tests {
         Want {
             datasets: DatasetSet::of(datasets),
             scope: Scope::All,
-            level: Verification::Linked,
+            proof: Proof::LINKED,
         }
     }
 
@@ -297,7 +297,7 @@ mod tests {
     fn walk(want: &Want, lines: &[Value]) -> Result<Vec<Fetched>, Failure> {
         let rules = Rules {
             want,
-            level: Verification::Linked,
+            proof: Proof::LINKED,
             endpoint: "portal".into(),
         };
         let mut walk = Walk::new(BlockRange::new(5, 8), rules);
@@ -404,7 +404,7 @@ mod tests {
             let at = at % bytes.len();
             if cut { bytes.truncate(at) } else { bytes[at] = byte }
             let want = want(&[Dataset::Logs]);
-            let rules = Rules { want: &want, level: Verification::Linked, endpoint: "p".into() };
+            let rules = Rules { want: &want, proof: Proof::LINKED, endpoint: "p".into() };
             let mut walk = Walk::new(BlockRange::new(5, 8), rules);
             let taken = walk.take(&bytes);
             prop_assert!(!cut || matches!(taken, Err(Failure::Again(_))));

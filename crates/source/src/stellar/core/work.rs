@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use chronolith_model::{Block, Hash32, Verification};
+use chronolith_model::{Block, Hash32, Proof, Verification};
 use chronolith_stellar::Network;
 
 use super::buffer::{Buffer, End};
@@ -238,7 +238,7 @@ impl Worker {
     fn fetched(&self, block: Block) -> Fetched {
         Fetched {
             block,
-            level: Verification::Receipts,
+            proof: Proof::of_logs(Verification::Receipts),
             endpoint: self.job.endpoint.clone(),
         }
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use chronolith_model::{BlockClock, BlockRange, BlockRef, Hash32, Verification};
+use chronolith_model::{BlockClock, BlockRange, BlockRef, Hash32, Proof, Verification};
 use chronolith_stellar::Network;
 use futures::stream::{self, StreamExt as _};
 use tokio::sync::watch;
@@ -175,7 +175,7 @@ impl LakeSource {
             }
             fetched.push(Fetched {
                 block: block.clone(),
-                level: Verification::Receipts,
+                proof: Proof::of_logs(Verification::Receipts),
                 endpoint: self.objects.standing.name.clone(),
             });
         }
