@@ -5,6 +5,8 @@
 use alloy_primitives::{B256, b256};
 use chronolith_model::Hash32;
 
+use crate::evm::{Checks, Oddity};
+
 /// A chain that is known by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KnownChain {
@@ -22,13 +24,13 @@ pub struct KnownChain {
     pub confirmations: u64,
     /// Whether its `finalized` tag is what its users call final.
     pub finalized_tag: bool,
-    /// How far its blocks can be proven: 2 by receipts, 1 by bloom, 0 by their links only.
-    pub proof: u8,
+    /// What can be recomputed of its blocks.
+    pub checks: Checks,
     /// The chain it settles on.
     pub l1: Option<u64>,
 }
 
-/// Name, title, id, dataset, first time, confirmations, finalized tag, proof, L1.
+/// Name, title, id, dataset, first time, confirmations, finalized tag, checks, L1.
 type Row = (
     &'static str,
     &'static str,
@@ -37,7 +39,7 @@ type Row = (
     u64,
     u64,
     bool,
-    u8,
+    Checks,
     u64,
 );
 
@@ -50,47 +52,69 @@ const fn chain(row: Row) -> KnownChain {
         genesis_timestamp: row.4,
         confirmations: row.5,
         finalized_tag: row.6,
-        proof: row.7,
+        checks: row.7,
         l1: if row.8 == 0 { None } else { Some(row.8) },
     }
 }
 
+/// Headers, bloom, receipts and transactions by rules that are known, whatever the header's form.
+const ROOTS: Checks = Checks::ALL;
+/// State-sync transactions of Bor are under no root before Madhugiri.
+const BOR: Checks = Checks {
+    oddity: Oddity::StateSync,
+    ..ROOTS
+};
+/// Logs of system calls under the block's own hash, and nodes that leave their receipt out.
+const CELO: Checks = Checks {
+    oddity: Oddity::BlockReceipt,
+    ..ROOTS
+};
+/// The hash of a header covers number, time, parent and transaction hashes: no bloom, no root.
+const LINKS: Checks = Checks {
+    bloom: false,
+    receipts_root: false,
+    transactions_root: false,
+    ..ROOTS
+};
+/// The hash of a header follows from rules that are not known here.
+const NOTHING: Checks = Checks::NONE;
+
 /// All of them, by id.
 ///
-/// The proof is what the chain's own headers and receipts allow: where a chain adds fields to its
-/// headers or receipts that are not Ethereum's, or leaves blooms empty, less.
+/// The checks are what the chain's own headers, receipts and transactions allow. One that turns out not
+/// to hold is dropped while the program runs, and the level falls: a chain does not stand still over it.
 #[rustfmt::skip]
 pub const CHAINS: &[KnownChain] = &[
-    chain(("ethereum", "Ethereum", 1, "ethereum-mainnet", 1_438_269_988, 64, true, 2, 0)),
-    chain(("optimism", "Optimism", 10, "optimism-mainnet", 1_636_665_399, 300, true, 2, 1)),
-    chain(("flare", "Flare", 14, "flare-mainnet", 1_657_740_761, 50, false, 0, 0)),
-    chain(("bsc", "BNB Smart Chain", 56, "binance-mainnet", 1_587_390_414, 50, true, 2, 0)),
-    chain(("gnosis", "Gnosis", 100, "gnosis-mainnet", 1_539_024_185, 64, true, 0, 0)),
-    chain(("unichain", "Unichain", 130, "unichain-mainnet", 1_730_748_359, 600, true, 2, 1)),
-    chain(("polygon", "Polygon", 137, "polygon-mainnet", 1_590_824_836, 256, true, 1, 1)),
-    chain(("monad", "Monad", 143, "monad-mainnet", 1_747_232_689, 50, true, 0, 0)),
-    chain(("sonic", "Sonic", 146, "sonic-mainnet", 1_733_011_200, 50, true, 0, 0)),
-    chain(("manta", "Manta Pacific", 169, "manta-pacific", 1_694_223_959, 300, true, 2, 1)),
-    chain(("opbnb", "opBNB", 204, "opbnb-mainnet", 1_691_753_723, 600, true, 2, 56)),
-    chain(("zksync", "zkSync Era", 324, "zksync-mainnet", 1_676_384_542, 600, true, 0, 1)),
-    chain(("metis", "Metis", 1_088, "metis-mainnet", 1_637_270_379, 300, false, 0, 1)),
-    chain(("core", "Core", 1_116, "core-mainnet", 1_637_052_000, 50, false, 2, 0)),
-    chain(("merlin", "Merlin", 4_200, "merlin-mainnet", 1_706_877_604, 300, false, 0, 0)),
-    chain(("mantle", "Mantle", 5_000, "mantle-mainnet", 1_688_314_886, 300, true, 0, 1)),
-    chain(("base", "Base", 8_453, "base-mainnet", 1_686_789_347, 300, true, 2, 1)),
-    chain(("arbitrum", "Arbitrum One", 42_161, "arbitrum-one", 1_622_243_344, 1_200, true, 0, 1)),
-    chain(("celo", "Celo", 42_220, "celo-mainnet", 1_587_571_200, 300, true, 0, 1)),
-    chain(("etherlink", "Etherlink", 42_793, "etherlink-mainnet", 1_714_656_294, 50, false, 0, 0)),
-    chain(("avalanche", "Avalanche", 43_114, "avalanche-mainnet", 1_600_858_926, 1, true, 0, 0)),
-    chain(("ink", "Ink", 57_073, "ink-mainnet", 1_733_498_411, 600, true, 2, 1)),
-    chain(("linea", "Linea", 59_144, "linea-mainnet", 1_670_496_243, 300, true, 2, 1)),
-    chain(("bob", "BOB", 60_808, "bob-mainnet", 1_712_861_987, 300, true, 2, 1)),
-    chain(("berachain", "Berachain", 80_094, "berachain-mainnet", 1_737_381_600, 50, true, 0, 0)),
-    chain(("blast", "Blast", 81_457, "blast-l2-mainnet", 1_708_809_815, 300, true, 2, 1)),
-    chain(("plume", "Plume", 98_866, "plume", 1_740_047_951, 1_200, true, 0, 1)),
-    chain(("taiko", "Taiko", 167_000, "taiko-mainnet", 1_716_620_627, 300, true, 2, 1)),
-    chain(("scroll", "Scroll", 534_352, "scroll-mainnet", 1_696_917_600, 300, true, 2, 1)),
-    chain(("zora", "Zora", 7_777_777, "zora-mainnet", 1_686_693_839, 300, true, 2, 1)),
+    chain(("ethereum", "Ethereum", 1, "ethereum-mainnet", 1_438_269_988, 64, true, ROOTS, 0)),
+    chain(("optimism", "Optimism", 10, "optimism-mainnet", 1_636_665_399, 300, true, ROOTS, 1)),
+    chain(("flare", "Flare", 14, "flare-mainnet", 1_657_740_761, 50, false, ROOTS, 0)),
+    chain(("bsc", "BNB Smart Chain", 56, "binance-mainnet", 1_587_390_414, 50, true, ROOTS, 0)),
+    chain(("gnosis", "Gnosis", 100, "gnosis-mainnet", 1_539_024_185, 64, true, ROOTS, 0)),
+    chain(("unichain", "Unichain", 130, "unichain-mainnet", 1_730_748_359, 600, true, ROOTS, 1)),
+    chain(("polygon", "Polygon", 137, "polygon-mainnet", 1_590_824_836, 256, true, BOR, 1)),
+    chain(("monad", "Monad", 143, "monad-mainnet", 1_747_232_689, 50, true, ROOTS, 0)),
+    chain(("sonic", "Sonic", 146, "sonic-mainnet", 1_733_011_200, 50, true, ROOTS, 0)),
+    chain(("manta", "Manta Pacific", 169, "manta-pacific", 1_694_223_959, 300, true, ROOTS, 1)),
+    chain(("opbnb", "opBNB", 204, "opbnb-mainnet", 1_691_753_723, 600, true, ROOTS, 56)),
+    chain(("zksync", "zkSync Era", 324, "zksync-mainnet", 1_676_384_542, 600, true, LINKS, 1)),
+    chain(("metis", "Metis", 1_088, "metis-mainnet", 1_637_270_379, 300, false, ROOTS, 1)),
+    chain(("core", "Core", 1_116, "core-mainnet", 1_637_052_000, 50, false, ROOTS, 0)),
+    chain(("merlin", "Merlin", 4_200, "merlin-mainnet", 1_706_877_604, 300, false, ROOTS, 0)),
+    chain(("mantle", "Mantle", 5_000, "mantle-mainnet", 1_688_314_886, 300, true, ROOTS, 1)),
+    chain(("base", "Base", 8_453, "base-mainnet", 1_686_789_347, 300, true, ROOTS, 1)),
+    chain(("arbitrum", "Arbitrum One", 42_161, "arbitrum-one", 1_622_243_344, 1_200, true, ROOTS, 1)),
+    chain(("celo", "Celo", 42_220, "celo-mainnet", 1_587_571_200, 300, true, CELO, 1)),
+    chain(("etherlink", "Etherlink", 42_793, "etherlink-mainnet", 1_714_656_294, 50, false, NOTHING, 0)),
+    chain(("avalanche", "Avalanche", 43_114, "avalanche-mainnet", 1_600_858_926, 1, true, ROOTS, 0)),
+    chain(("ink", "Ink", 57_073, "ink-mainnet", 1_733_498_411, 600, true, ROOTS, 1)),
+    chain(("linea", "Linea", 59_144, "linea-mainnet", 1_670_496_243, 300, true, ROOTS, 1)),
+    chain(("bob", "BOB", 60_808, "bob-mainnet", 1_712_861_987, 300, true, ROOTS, 1)),
+    chain(("berachain", "Berachain", 80_094, "berachain-mainnet", 1_737_381_600, 50, true, ROOTS, 0)),
+    chain(("blast", "Blast", 81_457, "blast-l2-mainnet", 1_708_809_815, 300, true, ROOTS, 1)),
+    chain(("plume", "Plume", 98_866, "plume", 1_740_047_951, 1_200, true, ROOTS, 1)),
+    chain(("taiko", "Taiko", 167_000, "taiko-mainnet", 1_716_620_627, 300, true, ROOTS, 1)),
+    chain(("scroll", "Scroll", 534_352, "scroll-mainnet", 1_696_917_600, 300, true, ROOTS, 1)),
+    chain(("zora", "Zora", 7_777_777, "zora-mainnet", 1_686_693_839, 300, true, ROOTS, 1)),
 ];
 
 /// Hashes of first blocks, of the chains where they are beyond doubt.
@@ -120,6 +144,18 @@ const GENESIS: &[(u64, B256)] = &[
         b256!("f712aa9241cc24369b143cf6dce85f0902a9731e70d66818a3a5845b296c73dd"),
     ),
 ];
+
+/// What can be recomputed of the blocks of a chain that is known by its id alone.
+#[must_use]
+pub fn checks_of(chain_id: u64) -> Checks {
+    let known = CHAINS.iter().find(|chain| chain.chain_id == chain_id);
+    match chain_id {
+        // Test networks of Bor and of Celo's own chain.
+        80_001 | 80_002 => BOR,
+        44_787 | 62_320 => CELO,
+        _ => known.map_or(Checks::ALL, |chain| chain.checks),
+    }
+}
 
 /// The hash of a chain's first block, where it is known.
 #[must_use]

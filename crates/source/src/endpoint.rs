@@ -404,6 +404,11 @@ impl Endpoint {
         health.bench_until = health.bench_until.max(Some(Instant::now() + LIE_PAUSE));
     }
 
+    /// Takes back the pause of a lie that was none.
+    pub(crate) fn forgive(&self) {
+        self.health().bench_until = None;
+    }
+
     /// When the endpoint may be asked again; none for at once.
     pub(crate) fn cool_until(&self) -> Option<Instant> {
         let health = self.health();

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use chronolith_model::ErrorKind;
 
+use crate::evm::Rule;
+
 /// A source's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -78,6 +80,18 @@ pub enum Error {
         /// What does not hold.
         what: String,
     },
+    /// A block does not follow a rule that its chain is held to. The endpoint is wrong, or the rule is.
+    #[error("block does not follow the chain's rules (endpoint={endpoint}, block={number}, rule={}): {what}", .rule.name())]
+    RuleFailed {
+        /// Which endpoint.
+        endpoint: String,
+        /// Which block.
+        number: u64,
+        /// Which rule.
+        rule: Rule,
+        /// What was computed, and what the block says.
+        what: String,
+    },
     /// All endpoints failed.
     #[error("every endpoint failed, last: {0}")]
     Exhausted(Box<Error>),
@@ -94,7 +108,7 @@ impl Error {
             }
             Self::TooLarge { .. } => ErrorKind::TooLarge,
             Self::Missing { .. } => ErrorKind::NotFound,
-            Self::Lied { .. } => ErrorKind::Disagreement,
+            Self::Lied { .. } | Self::RuleFailed { .. } => ErrorKind::Disagreement,
             Self::Exhausted(last) => last.kind(),
         }
     }

@@ -19,7 +19,7 @@ mod source;
 pub mod stellar;
 mod throttle;
 
-pub use chains::{CHAINS, KnownChain, known_chain, known_genesis};
+pub use chains::{CHAINS, KnownChain, checks_of, known_chain, known_genesis};
 pub use endpoint::{EndpointReport, EndpointSettings};
 pub use error::{Error, Result};
 pub use joint::JointSource;

@@ -31,6 +31,10 @@ fn want() -> Want {
 }
 
 fn source(servers: &[&RpcServer], strategy: Strategy) -> EvmSource {
+    source_with(servers, strategy, Checks::ALL)
+}
+
+fn source_with(servers: &[&RpcServer], strategy: Strategy, checks: Checks) -> EvmSource {
     let endpoint = |server: &&RpcServer| EndpointSettings {
         batch: 16,
         ..EndpointSettings::new(&server.url())
@@ -41,7 +45,7 @@ fn source(servers: &[&RpcServer], strategy: Strategy) -> EvmSource {
         heads: servers.iter().map(|server| server.ws_url()).collect(),
         tags: Tags::ALL,
         strategy,
-        checks: Checks::ALL,
+        checks,
         ranges: RangeSettings::default(),
     })
     .unwrap()
@@ -84,7 +88,7 @@ async fn both_ways_give_the_chain_and_say_how_far_it_is_proven() {
     let server = serve(&node, RpcOptions::default()).await;
     let range = BlockRange::new(0, BLOCKS + 1);
     for (strategy, level) in [
-        (Strategy::Receipts, Verification::Receipts),
+        (Strategy::Receipts, Verification::Roots),
         (Strategy::Logs, Verification::Bloom),
     ] {
         let source = source(&[&server], strategy);
@@ -237,7 +241,7 @@ async fn whoever_lies_is_found_out_and_passed_over() {
             "{fault:?}"
         );
         let level = match strategy {
-            Strategy::Receipts => Verification::Receipts,
+            Strategy::Receipts => Verification::Roots,
             Strategy::Logs => Verification::Bloom,
         };
         assert_blocks(fetched, &node, range, level);
@@ -461,7 +465,8 @@ async fn slow_nodes_are_asked_in_parallel() {
         },
     )
     .await;
-    let source = source(&[&server], Strategy::Logs);
+    let headers_only = Checks::ALL.up_to(Verification::Receipts);
+    let source = source_with(&[&server], Strategy::Logs, headers_only);
     let range = BlockRange::new(0, BLOCKS);
     let fetched = source.fetch(range, &want(), None).await.unwrap();
     assert_blocks(fetched, &node, range, Verification::Bloom);
@@ -533,7 +538,7 @@ async fn errors_inside_an_answer_lead_to_the_next_endpoint() {
     assert_eq!(source.heads().await.unwrap().head, node.head());
     let range = BlockRange::new(0, 40);
     let fetched = source.fetch(range, &want(), None).await.unwrap();
-    assert_blocks(fetched, &node, range, Verification::Receipts);
+    assert_blocks(fetched, &node, range, Verification::Roots);
     assert!(source.endpoints()[0].failures > 0);
 }
 
@@ -579,7 +584,7 @@ async fn an_endpoint_on_another_fork_delivers_nothing() {
         .fetch(range, &want(), Some(node.head()))
         .await
         .unwrap();
-    assert_blocks(fetched, &node, range, Verification::Receipts);
+    assert_blocks(fetched, &node, range, Verification::Roots);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,14 +14,25 @@ const PREFIX: &str = "chronolith-";
 pub const ALLOWED: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("store", &[]),
+    ("evm", &[]),
     ("stellar", &["model"]),
-    ("source", &["model", "stellar"]),
+    ("source", &["model", "evm", "stellar"]),
     ("finality", &["model"]),
     ("archive", &["model", "store"]),
-    ("projection", &["model", "store", "archive", "finality"]),
+    (
+        "projection",
+        &["model", "store", "archive", "finality", "evm"],
+    ),
     (
         "serve",
-        &["model", "finality", "archive", "projection", "stellar"],
+        &[
+            "model",
+            "finality",
+            "archive",
+            "projection",
+            "evm",
+            "stellar",
+        ],
     ),
     (
         "sim",
@@ -38,6 +49,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
             "projection",
             "serve",
             "sim",
+            "evm",
             "stellar",
         ],
     ),

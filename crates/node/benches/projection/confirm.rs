@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use chronolith_archive::{Archive, Provenance, Settings};
 use chronolith_finality::{Tail, TailSnapshot};
-use chronolith_model::{Block, BlockRef, ChainId, Verification};
+use chronolith_model::{Block, BlockRef, ChainId, Proof};
 use chronolith_projection::fees::{FeeContract, Fees};
 use chronolith_projection::{
     ChainFeed, Database, Following, Live, Passwords, ProjectionSettings, Projector, set_up,
@@ -121,7 +121,7 @@ fn projector(
 
 async fn ingest(archive: &Archive, blocks: Vec<Block>) -> Result<()> {
     let provenance = Provenance {
-        level: Verification::Linked,
+        proof: Proof::LINKED,
         source: "bench".to_owned(),
         now: 0,
     };

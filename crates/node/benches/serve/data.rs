@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use chronolith_archive::{Archive, Provenance, Settings};
-use chronolith_model::{Block, BlockRange, ChainId, Verification};
+use chronolith_model::{Block, BlockRange, ChainId, Proof, Verification};
 use chronolith_sim::{ChainSpec, SimChain};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 use serde_json::{Value, json};
@@ -153,7 +153,7 @@ async fn archive(chain: &SimChain, blocks: u64, dir: &Path, chain_id: u64) -> Re
     let archive =
         Archive::open_writer(Arc::new(meta), Arc::new(store), settings, take_over).await?;
     let provenance = Provenance {
-        level: Verification::Receipts,
+        proof: Proof::of_logs(Verification::Receipts),
         source: "bench".to_owned(),
         now: 0,
     };

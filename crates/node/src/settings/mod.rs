@@ -28,7 +28,7 @@ use chronolith_projection::adfs::AdfsSettings;
 use chronolith_serve::Limits;
 use chronolith_source::evm::{Checks, RangeSettings, Strategy};
 use chronolith_source::portal::PortalSettings;
-use chronolith_source::{CHAINS, EndpointSettings, KnownChain, known_chain};
+use chronolith_source::{CHAINS, EndpointSettings, KnownChain, checks_of, known_chain};
 use serde_json::Value;
 
 use crate::environment::{DATA_DIR, Overrides, variable};
@@ -342,7 +342,7 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         raw.rpc_ws.iter().all(plain),
         "rpcWs: an endpoint begins with ws:// or wss://"
     );
-    let (level, checks) = proof(raw.verification.as_deref(), known)?;
+    let (level, checks) = proof(raw.verification.as_deref(), chain_id)?;
     let portal = portal(&raw, (chain_id, checks), known)?;
     // With endpoints beside it, they say where the chain stands and what a portal does not tell.
     let portal_alone = portal.as_ref().filter(|_| raw.rpc_http.is_empty());
@@ -420,22 +420,21 @@ fn who(raw: &RawChain) -> Result<(u64, String, Option<&'static KnownChain>)> {
 }
 
 /// What blocks must be proven to, and what is checked. What the settings ask for is checked whatever
-/// the table says of the chain; otherwise what the chain allows is checked and recorded, not demanded.
-fn proof(asked: Option<&str>, known: Option<&KnownChain>) -> Result<(Verification, Checks)> {
-    let (level, proof) = match asked {
-        None => (Verification::Claimed, known.map_or(2, |known| known.proof)),
-        Some("claimed") => (Verification::Claimed, 0),
-        Some("linked") => (Verification::Linked, 1),
-        Some("bloom") => (Verification::Bloom, 1),
-        Some("receipts") => (Verification::Receipts, 2),
-        Some(other) => bail!("verification: `{other}` is none of receipts, bloom, linked"),
+/// the table says of the chain; otherwise everything that the chain allows is.
+fn proof(asked: Option<&str>, chain_id: u64) -> Result<(Verification, Checks)> {
+    let known = checks_of(chain_id);
+    let Some(asked) = asked else {
+        return Ok((Verification::Claimed, known));
+    };
+    let Some(level) = Verification::parse(asked) else {
+        let all = Verification::ALL.map(Verification::as_str).join(", ");
+        bail!("verification: `{asked}` is none of {all}");
     };
     let checks = Checks {
-        header_hash: proof > 0,
-        bloom: proof > 0,
-        receipts_root: proof > 1,
+        oddity: known.oddity,
+        ..Checks::ALL
     };
-    Ok((level, checks))
+    Ok((level, checks.up_to(level)))
 }
 
 fn mode(asked: Option<&str>, start: Option<u64>, end: Option<u64>) -> Result<Mode> {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use alloy_primitives::Address;
 use bytes::Bytes;
+use chronolith_evm::Body;
 use chronolith_model::Hash32;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -95,9 +96,9 @@ pub(super) struct Event<'a> {
     pub(super) version: &'a Version,
 }
 
-/// What is needed of a transaction.
+/// What is needed of a transaction that is archived as JSON.
 #[derive(Deserialize)]
-struct Body<'a> {
+struct JsonBody<'a> {
     #[serde(borrow)]
     hash: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -119,11 +120,22 @@ impl Input {
     /// The transaction with a hash: where it should be, or wherever it is.
     pub(super) fn of(bodies: &[Bytes], index: u32, hash: &Hash32) -> Option<Self> {
         let expected = bodies.get(index as usize);
-        let all = expected.into_iter().chain(bodies);
-        let mut found = all.filter_map(|body| serde_json::from_slice::<Body<'_>>(body).ok());
-        let body = found.find(|body| {
-            const_hex::decode(body.hash.as_bytes()).is_ok_and(|found| found == hash.as_bytes())
-        })?;
+        let mut all = expected.into_iter().chain(bodies);
+        all.find_map(|stored| match Body::parse(stored).ok()? {
+            Body::Json(json) => Self::of_json(json, hash),
+            body => {
+                let named = body.hash().is_some_and(|found| found.0 == hash.0);
+                let call = named.then(|| body.call().ok()).flatten().flatten()?;
+                let (to, bytes) = (call.to, call.input.to_vec());
+                Some(Self { to, bytes })
+            }
+        })
+    }
+
+    fn of_json(json: &[u8], hash: &Hash32) -> Option<Self> {
+        let body: JsonBody<'_> = serde_json::from_slice(json).ok()?;
+        let named = const_hex::decode(body.hash.as_bytes());
+        named.ok().filter(|found| found == hash.as_bytes())?;
         let to = body.to.map(|to| to.parse::<Address>()).transpose().ok()?;
         let bytes = const_hex::decode(body.input.or(body.data)?.as_bytes()).ok()?;
         Some(Self { to, bytes })

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex};
 use chronolith_archive::{Archive, AuditEntry, Provenance, Settings};
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_model::{
-    Block, BlockClock, BlockRef, ChainId, Dataset, DatasetSet, Hash32, Log, LogParts, Payload, Tx,
-    Verification,
+    Block, BlockClock, BlockRef, ChainId, Dataset, DatasetSet, Hash32, Log, LogParts, Payload,
+    Proof, Tx,
 };
 use chronolith_projection::fees::{FeeContract, Fees};
 use chronolith_projection::{
@@ -174,7 +174,7 @@ impl TestChain {
             return;
         }
         let provenance = Provenance {
-            level: Verification::Linked,
+            proof: Proof::LINKED,
             source: "test".to_owned(),
             now: 0,
         };

@@ -1,13 +1,17 @@
 //! Blocks and transactions as nodes show them.
 //!
 //! A header is kept as the chain encodes it, which says everything but the list of uncles, the list of
-//! withdrawals and the size: these are left out where they cannot be told from the header's roots.
+//! withdrawals and the size: these are left out where they cannot be told from the header's roots. One of
+//! another family than Ethereum's is kept and shown as it came. A transaction is shown from its bytes.
 
 use alloy_consensus::Header;
 use alloy_primitives::{B256, b256};
 use alloy_rlp::Decodable as _;
+use bytes::Bytes;
 use chronolith_archive::{Error as ArchiveError, TxPlace};
+use chronolith_evm::{BlockFields, Body, Place as TxShown};
 use chronolith_model::{BlockClock, Dataset, DatasetSet, Hash32, Tx};
+use serde::de::IgnoredAny;
 
 use super::error::RpcError;
 use super::reply::Answer;
@@ -98,7 +102,35 @@ pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<
     let at = listed.iter().position(|tx| tx.index == index);
     let body = at.and_then(|at| bodies.get(at));
     let lost = || ArchiveError::Internal(format!("transaction {hash} has no body"));
-    Ok(Answer::Json(body.ok_or_else(lost)?.to_vec()))
+    let body = body.ok_or_else(lost)?;
+    let clock = view.clock(number).await?.ok_or_else(lost)?;
+    let base_fee = match view.chain.datasets.contains(Dataset::Headers) {
+        true => header(view, number).await?.base_fee(),
+        false => None,
+    };
+    let mut out = Vec::with_capacity(1_024);
+    write_transaction(&mut out, body, &tx_place(&clock, base_fee, index.into()))?;
+    Ok(Answer::Json(out))
+}
+
+fn tx_place(clock: &BlockClock, base_fee: Option<u64>, index: u64) -> TxShown {
+    TxShown {
+        block_hash: clock.hash.0,
+        block_number: clock.number,
+        block_time: clock.timestamp,
+        base_fee,
+        index,
+    }
+}
+
+/// An archived transaction as nodes show it.
+fn write_transaction(out: &mut Vec<u8>, stored: &[u8], place: &TxShown) -> Result<(), RpcError> {
+    let shown = Body::parse(stored).and_then(|body| body.write_json(place, out));
+    shown.map_err(|error| {
+        let (number, index) = (place.block_number, place.index);
+        let what = format!("transaction {index} of block {number}: {error}");
+        ArchiveError::Internal(what).into()
+    })
 }
 
 fn keeps(view: &View<'_>, dataset: Dataset) -> Result<(), Fault> {
@@ -120,7 +152,7 @@ async fn txs(view: &View<'_>, number: u64) -> Result<Vec<Tx>, RpcError> {
     Ok(txs)
 }
 
-async fn bodies(view: &View<'_>, number: u64) -> Result<Vec<bytes::Bytes>, RpcError> {
+async fn bodies(view: &View<'_>, number: u64) -> Result<Vec<Bytes>, RpcError> {
     keeps(view, Dataset::Transactions)?;
     let found = match view.place(number)? {
         Some(Place::Tail(block)) => block.payload.bodies.clone(),
@@ -132,7 +164,27 @@ async fn bodies(view: &View<'_>, number: u64) -> Result<Vec<bytes::Bytes>, RpcEr
     found.ok_or_else(|| Fault::NotKept(Dataset::Transactions).into())
 }
 
-async fn header(view: &View<'_>, number: u64) -> Result<Header, RpcError> {
+/// An archived header.
+enum KeptHeader {
+    /// Ethereum's, from its bytes.
+    Plain(Box<Header>),
+    /// Of another family: an object of what came.
+    Json(Bytes),
+}
+
+impl KeptHeader {
+    fn base_fee(&self) -> Option<u64> {
+        match self {
+            Self::Plain(header) => header.base_fee_per_gas,
+            Self::Json(json) => {
+                let fields: BlockFields<IgnoredAny> = serde_json::from_slice(json).ok()?;
+                fields.header.header.base_fee_per_gas
+            }
+        }
+    }
+}
+
+async fn header(view: &View<'_>, number: u64) -> Result<KeptHeader, RpcError> {
     keeps(view, Dataset::Headers)?;
     let found = match view.place(number)? {
         Some(Place::Tail(block)) => block.payload.header.clone(),
@@ -140,21 +192,29 @@ async fn header(view: &View<'_>, number: u64) -> Result<Header, RpcError> {
         None => None,
     };
     let found = found.ok_or(Fault::NotKept(Dataset::Headers))?;
-    Header::decode(&mut &found[..]).map_err(|error| {
+    if found.first() == Some(&b'{') {
+        return Ok(KeptHeader::Json(found));
+    }
+    let header = Header::decode(&mut &found[..]).map_err(|error| {
         let what = format!("the header of block {number} does not decode: {error}");
-        ArchiveError::Internal(what).into()
-    })
+        ArchiveError::Internal(what)
+    })?;
+    Ok(KeptHeader::Plain(Box::new(header)))
 }
 
 async fn block(view: &View<'_>, clock: BlockClock, whole: bool) -> Result<Answer, RpcError> {
     let header = header(view, clock.number).await?;
     let mut out = Vec::with_capacity(2_048);
-    write_header(&mut out, &header, &clock);
+    match &header {
+        KeptHeader::Plain(header) => write_header(&mut out, header, &clock),
+        KeptHeader::Json(json) => out.extend_from_slice(json.strip_suffix(b"}").unwrap_or(json)),
+    }
     out.extend_from_slice(b",\"transactions\":[");
     if whole {
+        let base_fee = header.base_fee();
         for (at, body) in bodies(view, clock.number).await?.iter().enumerate() {
             out.extend_from_slice(if at > 0 { b"," } else { b"" });
-            out.extend_from_slice(body);
+            write_transaction(&mut out, body, &tx_place(&clock, base_fee, at as u64))?;
         }
     } else {
         for (at, tx) in txs(view, clock.number).await?.iter().enumerate() {
@@ -190,6 +250,7 @@ fn write_header(out: &mut Vec<u8>, header: &Header, clock: &BlockClock) {
         ("withdrawalsRoot", header.withdrawals_root),
         ("parentBeaconBlockRoot", header.parent_beacon_block_root),
         ("requestsHash", header.requests_hash),
+        ("blockAccessListHash", header.block_access_list_hash),
     ];
     for (name, root) in roots {
         root.iter().for_each(|root| hash(name, root.as_slice()));
@@ -207,6 +268,7 @@ fn write_header(out: &mut Vec<u8>, header: &Header, clock: &BlockClock) {
         ("baseFeePerGas", header.base_fee_per_gas),
         ("blobGasUsed", header.blob_gas_used),
         ("excessBlobGas", header.excess_blob_gas),
+        ("slotNumber", header.slot_number),
     ];
     for (name, value) in maybe {
         value.iter().for_each(|value| number(name, *value));

@@ -86,6 +86,9 @@ pub enum AdfsWhat {
 /// A transaction to the contract; it has one log.
 #[derive(Clone, Debug)]
 pub(super) struct AdfsTx {
+    /// Keeps it apart from others; the same on every fork that has it.
+    pub(super) id: Hash32,
+    /// Keccak of its bytes, once the chain has made them.
     pub(super) hash: Hash32,
     version: u32,
     number: u64,
@@ -202,7 +205,8 @@ impl Adfs<'_> {
     fn upgrade(&self, number: u64) -> AdfsTx {
         let (version, to) = self.implementation(number);
         AdfsTx {
-            hash: rng::hash(&[domain::ADFS, 2, self.seed, number, version.into()]),
+            id: rng::hash(&[domain::ADFS, 2, self.seed, number, version.into()]),
+            hash: Hash32::ZERO,
             version,
             number,
             what: AdfsWhat::Upgraded(to),
@@ -229,7 +233,8 @@ impl Adfs<'_> {
             _ => accumulated(group as u8, (group as u8).wrapping_add(1)),
         };
         Some(AdfsTx {
-            hash: rng::hash(&[domain::ADFS, 5, self.seed, group, version.into()]),
+            id: rng::hash(&[domain::ADFS, 5, self.seed, group, version.into()]),
+            hash: Hash32::ZERO,
             version,
             number: group,
             what: AdfsWhat::Updated {
@@ -294,7 +299,7 @@ mod tests {
                         AdfsWhat::Updated { .. } => {
                             assert_eq!(tx.version, version, "block {number}");
                             versions[version as usize - 1] += 1;
-                            found.push((number, tx.hash));
+                            found.push((number, tx.id));
                         }
                     }
                 }

@@ -35,7 +35,7 @@ impl TxType {
 pub struct EvmTx {
     /// Position in the block.
     pub index: u32,
-    /// Hash; pseudo-random.
+    /// Keccak of its bytes.
     pub hash: Hash32,
     /// How it is encoded.
     pub tx_type: TxType,
@@ -51,11 +51,57 @@ pub struct EvmTx {
     pub cumulative_gas_used: u64,
     /// Price of a unit of gas.
     pub gas_price: u64,
+    /// Gas that it may use at most.
+    pub gas_limit: u64,
+    /// How many its sender sent before, which here keeps transactions apart.
+    pub nonce: u64,
     /// Which logs of the block are its own.
     pub logs: Range<usize>,
     /// What it was sent with, where anybody reads that.
     pub input: Vec<u8>,
 }
+
+impl EvmTx {
+    /// Its bytes. Nothing is signed: the signature is zero.
+    #[must_use]
+    pub fn encoded(&self, chain_id: u64) -> Vec<u8> {
+        let mut fields = Vec::with_capacity(self.input.len() + 120);
+        let put_call = |fields: &mut Vec<u8>| {
+            self.gas_limit.encode(fields);
+            match &self.to {
+                Some(to) => to.encode(fields),
+                None => fields.push(alloy_rlp::EMPTY_STRING_CODE),
+            }
+            0_u64.encode(fields);
+            self.input.as_slice().encode(fields);
+        };
+        let mut out = Vec::with_capacity(self.input.len() + 130);
+        match self.tx_type {
+            TxType::Legacy => {
+                self.nonce.encode(&mut fields);
+                self.gas_price.encode(&mut fields);
+                put_call(&mut fields);
+                LEGACY_V.encode(&mut fields);
+            }
+            TxType::DynamicFee => {
+                out.push(self.tx_type.number());
+                chain_id.encode(&mut fields);
+                self.nonce.encode(&mut fields);
+                self.gas_price.encode(&mut fields);
+                self.gas_price.encode(&mut fields);
+                put_call(&mut fields);
+                fields.push(alloy_rlp::EMPTY_LIST_CODE);
+                0_u64.encode(&mut fields);
+            }
+        }
+        fields.extend_from_slice(&[alloy_rlp::EMPTY_STRING_CODE; 2]);
+        put_list(&fields, &mut out);
+        out
+    }
+}
+
+/// The parity of an old signature that is for no chain.
+pub(super) const LEGACY_V: u64 = 27;
 
 /// A block with everything that its header commits to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -125,6 +171,7 @@ pub(super) struct Content {
 #[derive(Clone, Debug)]
 pub(super) struct Seal {
     pub(super) receipts_root: B256,
+    pub(super) transactions_root: B256,
     /// None where no bit is set, as in most blocks of a sparse chain.
     pub(super) bloom: Option<Box<Bloom>>,
     pub(super) gas_used: u64,
@@ -132,7 +179,7 @@ pub(super) struct Seal {
 }
 
 impl Seal {
-    pub(super) fn of(content: &Content) -> Self {
+    pub(super) fn of(content: &Content, chain_id: u64) -> Self {
         let mut bloom = Bloom::ZERO;
         let mut encoded = Vec::with_capacity(content.txs.len());
         for tx in &content.txs {
@@ -141,7 +188,12 @@ impl Seal {
             bloom |= tx_bloom;
             encoded.push(encode_receipt(tx, logs, &tx_bloom));
         }
+        let txs = content.txs.iter().map(|tx| tx.encoded(chain_id));
+        let txs: Vec<Vec<u8>> = txs.collect();
         Self {
+            transactions_root: ordered_trie_root_with_encoder(&txs, |tx, out| {
+                out.extend_from_slice(tx);
+            }),
             receipts_root: ordered_trie_root_with_encoder(&encoded, |receipt, out| {
                 out.extend_from_slice(receipt);
             }),
@@ -193,7 +245,6 @@ fn put_list(items: &[u8], out: &mut Vec<u8>) {
 pub(super) struct HeaderFiller {
     pub(super) beneficiary: Address,
     pub(super) state_root: B256,
-    pub(super) transactions_root: B256,
     pub(super) mix_hash: B256,
     pub(super) beacon_root: B256,
     pub(super) base_fee: u64,
@@ -206,7 +257,6 @@ impl HeaderFiller {
         Header {
             beneficiary: self.beneficiary,
             state_root: self.state_root,
-            transactions_root: self.transactions_root,
             mix_hash: self.mix_hash,
             base_fee_per_gas: Some(self.base_fee),
             difficulty: U256::ZERO,

@@ -3,10 +3,8 @@
 //! Content is a pure function of the seed, the fork and the number. A header also needs its
 //! parent's hash, so headers are made one behind the other, by whoever keeps the hashes.
 
-use std::ops::Range;
-
 use alloy_consensus::Header;
-use alloy_primitives::{Address, B256};
+use alloy_primitives::{Address, B256, keccak256};
 use alloy_trie::EMPTY_ROOT_HASH;
 use chronolith_model::{Hash32, Log, Tx};
 
@@ -177,7 +175,12 @@ impl EvmChain {
     /// have others.
     #[must_use]
     pub fn tx_hash(&self, number: u64, index: u32) -> Hash32 {
-        self.content.tx_hash(number, index)
+        let id = self.content.tx_hash(number, index);
+        self.hash_of(&self.bare_tx(index, id))
+    }
+
+    fn hash_of(&self, tx: &EvmTx) -> Hash32 {
+        Hash32(keccak256(tx.encoded(self.spec.chain_id)).0)
     }
 
     /// The transactions and logs of a block.
@@ -191,13 +194,13 @@ impl EvmChain {
         self.add_fees(number, &mut txs, &mut logs);
         let of_adfs = self.adfs_txs(number);
         for tx in &of_adfs {
-            let (index, hash) = (txs.len() as u32, tx.hash);
+            let (index, hash) = (txs.len() as u32, tx.id);
             logs.push(tx.log(index, logs.len() as u32));
             txs.push(Tx { index, hash });
         }
-        let mut txs = self.txs(number, &txs, &logs);
+        let mut txs = self.txs(&txs, &logs);
         for (tx, made) in txs.iter_mut().rev().zip(of_adfs.iter().rev()) {
-            (tx.to, tx.input) = (Some(made.to()), made.input());
+            (tx.to, tx.input, tx.hash) = (Some(made.to()), made.input(), made.hash);
         }
         Content { txs, logs }
     }
@@ -212,7 +215,13 @@ impl EvmChain {
             spec,
             place: &|number| self.place(number),
         };
-        adfs.txs(number)
+        let mut txs = adfs.txs(number);
+        for made in &mut txs {
+            let mut tx = self.bare_tx(0, made.id);
+            (tx.to, tx.input) = (Some(made.to()), made.input());
+            made.hash = self.hash_of(&tx);
+        }
+        txs
     }
 
     /// The hashes of a block's transactions, of which it has this many.
@@ -240,7 +249,7 @@ impl EvmChain {
             logs.push(proxy.log(&made, index, logs.len() as u32));
         }
         if logs.last().is_some_and(|log| log.tx_index() == index) {
-            let hash = self.tx_hash(number, index);
+            let hash = self.content.tx_hash(number, index);
             txs.push(Tx { index, hash });
         }
     }
@@ -261,7 +270,7 @@ impl EvmChain {
             let index = first + made.tx;
             logs.push(made.log(contract, index, logs.len() as u32));
             if index == txs.len() as u32 {
-                let hash = self.tx_hash(number, index);
+                let hash = self.content.tx_hash(number, index);
                 txs.push(Tx { index, hash });
             }
         }
@@ -271,11 +280,12 @@ impl EvmChain {
     pub(super) fn header(&self, number: u64, parent: Hash32, seal: &Seal) -> Header {
         let cancun = self.spec.era != Era::London;
         let prague = self.spec.era == Era::Prague;
-        let filler = self.filler(number, seal);
+        let filler = self.filler(number);
         let gas_limit = seal.gas_used.next_multiple_of(GAS_LIMIT).max(GAS_LIMIT);
         Header {
             parent_hash: B256::new(parent.0),
             receipts_root: seal.receipts_root,
+            transactions_root: seal.transactions_root,
             logs_bloom: seal.bloom.as_deref().copied().unwrap_or_default(),
             number,
             gas_limit,
@@ -300,8 +310,8 @@ impl EvmChain {
         self.content.block_hash(number).prefix64()
     }
 
-    fn txs(&self, number: u64, txs: &[Tx], logs: &[Log]) -> Vec<EvmTx> {
-        let mut rng = Rng::of(&[domain::TXS, self.spec.seed, self.place(number)]);
+    /// Transactions with their receipts, from ids that keep them apart.
+    fn txs(&self, txs: &[Tx], logs: &[Log]) -> Vec<EvmTx> {
         let mut gas_before = 0;
         let mut next_log = 0;
         let make = |tx: &Tx| {
@@ -309,52 +319,57 @@ impl EvmChain {
             let count = logs.iter().skip(next_log).take_while(mine).count();
             let range = next_log..next_log + count;
             next_log = range.end;
-            let made = make_tx(&mut rng, tx, range, gas_before);
+            let mut made = self.bare_tx(tx.index, tx.hash);
+            made.hash = self.hash_of(&made);
+            // A failed transaction leaves no logs.
+            made.succeeded |= !range.is_empty();
+            made.gas_used += LOG_GAS * range.len() as u64;
+            made.cumulative_gas_used = gas_before + made.gas_used;
             gas_before = made.cumulative_gas_used;
+            made.logs = range;
             made
         };
         txs.iter().map(make).collect()
     }
 
-    fn filler(&self, number: u64, seal: &Seal) -> HeaderFiller {
+    /// A transaction without logs. It follows from its id alone, so that its hash can be told without
+    /// the rest of its block.
+    fn bare_tx(&self, index: u32, id: Hash32) -> EvmTx {
+        let mut rng = Rng::of(&[domain::TXS, self.spec.seed, id.prefix64()]);
+        let legacy = rng.percent(LEGACY_PERCENT);
+        let creates = rng.percent(CREATE_PERCENT);
+        let succeeded = !rng.percent(FAILED_PERCENT);
+        let gas_used = TX_GAS + rng.below(180_000);
+        let to = Address::new(rng.bytes());
+        EvmTx {
+            index,
+            hash: id,
+            tx_type: if legacy {
+                TxType::Legacy
+            } else {
+                TxType::DynamicFee
+            },
+            from: Address::new(rng.bytes()),
+            to: (!creates).then_some(to),
+            succeeded,
+            gas_used,
+            cumulative_gas_used: gas_used,
+            gas_price: BASE_FEE + BASE_FEE_SPREAD + rng.below(BASE_FEE),
+            gas_limit: GAS_LIMIT,
+            nonce: id.prefix64() >> 1,
+            logs: 0..0,
+            input: Vec::new(),
+        }
+    }
+
+    fn filler(&self, number: u64) -> HeaderFiller {
         let mut rng = Rng::of(&[domain::HEADER, self.spec.seed, self.place(number)]);
-        let transactions_root = B256::new(rng.bytes());
         HeaderFiller {
             beneficiary: Address::new(rng.bytes()),
             state_root: B256::new(rng.bytes()),
-            transactions_root: match seal.tx_count {
-                0 => EMPTY_ROOT_HASH,
-                _ => transactions_root,
-            },
             mix_hash: B256::new(rng.bytes()),
             beacon_root: B256::new(rng.bytes()),
             base_fee: BASE_FEE + rng.below(BASE_FEE_SPREAD),
         }
-    }
-}
-
-fn make_tx(rng: &mut Rng, tx: &Tx, logs: Range<usize>, gas_before: u64) -> EvmTx {
-    let legacy = rng.percent(LEGACY_PERCENT);
-    let creates = rng.percent(CREATE_PERCENT);
-    // A failed transaction leaves no logs.
-    let failed = rng.percent(FAILED_PERCENT) && logs.is_empty();
-    let gas_used = TX_GAS + rng.below(180_000) + LOG_GAS * logs.len() as u64;
-    let to = Address::new(rng.bytes());
-    EvmTx {
-        index: tx.index,
-        hash: tx.hash,
-        tx_type: if legacy {
-            TxType::Legacy
-        } else {
-            TxType::DynamicFee
-        },
-        from: Address::new(rng.bytes()),
-        to: (!creates).then_some(to),
-        succeeded: !failed,
-        gas_used,
-        cumulative_gas_used: gas_before + gas_used,
-        gas_price: BASE_FEE + BASE_FEE_SPREAD + rng.below(BASE_FEE),
-        logs,
-        input: Vec::new(),
     }
 }

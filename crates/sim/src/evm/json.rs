@@ -7,7 +7,7 @@ use alloy_consensus::Header;
 use alloy_primitives::{Bloom, hex};
 use chronolith_model::{Hash32, Log};
 
-use super::block::{EvmBlock, EvmTx, TxType};
+use super::block::{EvmBlock, EvmTx, LEGACY_V, TxType};
 use super::bloom::bloom_of;
 use super::node::Head;
 
@@ -271,20 +271,24 @@ fn put_tx(out: &mut Vec<u8>, head: &Head, tx: &EvmTx, chain_id: u64) {
         None => object.raw("to", "null"),
     }
     object.quantity("chainId", chain_id);
-    object.quantity("nonce", tx.index.into());
+    object.quantity("nonce", tx.nonce);
     object.quantity("value", 0);
-    object.quantity("gas", tx.gas_used);
+    object.quantity("gas", tx.gas_limit);
     object.quantity("gasPrice", tx.gas_price);
     if tx.tx_type == TxType::DynamicFee {
         object.quantity("maxFeePerGas", tx.gas_price);
-        object.quantity("maxPriorityFeePerGas", 0);
+        object.quantity("maxPriorityFeePerGas", tx.gas_price);
         object.raw("accessList", "[]");
         object.quantity("yParity", 0);
     }
     object.data("input", &tx.input);
-    object.quantity("v", 0);
-    // Nobody signed.
-    object.quantity("r", 1);
-    object.quantity("s", 1);
+    let v = match tx.tx_type {
+        TxType::Legacy => LEGACY_V,
+        TxType::DynamicFee => 0,
+    };
+    object.quantity("v", v);
+    // Nothing is signed.
+    object.quantity("r", 0);
+    object.quantity("s", 0);
     object.end();
 }

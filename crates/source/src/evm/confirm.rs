@@ -63,7 +63,7 @@ impl Fetcher<'_> {
                 break;
             }
             for (block, answer) in some.iter().zip(answers) {
-                let number = block.header.number;
+                let number = block.number();
                 found.insert(number, self.required(number, GET_LOGS, answer)?);
             }
         }

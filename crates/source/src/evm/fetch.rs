@@ -10,13 +10,12 @@ use chronolith_model::{
     Tx,
 };
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
 use super::hint::{Meaning, meaning, refuses_batches};
 use super::ranges::Spans;
-use super::verify::Verifier;
+use super::verify::{Refusal, Verifier};
 use super::wire::{WholeBlock, WireBlock, WireLog, WireReceipt, hex};
 use crate::endpoint::{Call, Endpoint, verify_span};
 use crate::error::{Error, Result};
@@ -86,7 +85,7 @@ impl Fetcher<'_> {
         let mut fetched = Vec::with_capacity(blocks.len());
         let mut bytes = 0;
         for (block, receipts) in blocks.iter().zip(receipts) {
-            let number = block.header.number;
+            let number = block.number();
             let receipts = self.required(number, GET_RECEIPTS, receipts)?;
             let here =
                 |receipt: &WireReceipt| receipt.block_hash.is_none_or(|hash| hash == block.hash);
@@ -137,7 +136,7 @@ impl Fetcher<'_> {
         for log in logs {
             by_block.entry(log.block_number).or_default().push(log);
         }
-        let bare = |block: &&WireBlock| !by_block.contains_key(&block.header.number);
+        let bare = |block: &&WireBlock| !by_block.contains_key(&block.number());
         let doubtful = blocks.iter().filter(bare);
         let doubtful =
             doubtful.filter(|block| !self.is_suspicious(block) && self.is_doubtful(block));
@@ -149,22 +148,22 @@ impl Fetcher<'_> {
         }
         let mut fetched = Vec::with_capacity(blocks.len());
         for block in blocks {
-            let logs = by_block.remove(&block.header.number).unwrap_or_default();
+            let logs = by_block.remove(&block.number()).unwrap_or_default();
             if logs.iter().any(|log| log.block_hash != block.hash) {
-                return Err(self.moved(block.header.number));
+                return Err(self.moved(block.number()));
             }
             let kept = logs.iter().copied().filter(|log| self.keeps(log));
             if kept.clone().next().is_none() && self.is_suspicious(block) {
                 fetched.extend(
-                    self.some_by_receipts(BlockRange::one(block.header.number))
+                    self.some_by_receipts(BlockRange::one(block.number()))
                         .await?,
                 );
                 continue;
             }
             let all = self.has_all_logs();
-            let level = self.verifier.logs(block, &logs, all);
-            let level = level.map_err(|what| self.lied(block.header.number, what))?;
-            fetched.push(self.made(block, kept, Proof::of_logs(level))?);
+            let proof = self.verifier.logs(block, &logs, all);
+            let proof = proof.map_err(|refusal| self.refused(block.number(), refusal))?;
+            fetched.push(self.made(block, kept, proof)?);
         }
         if let Some(number) = by_block.keys().next() {
             return Err(self.lied(*number, "a log outside the range".to_owned()));
@@ -216,7 +215,7 @@ impl Fetcher<'_> {
         let starts = (range.start..range.end).step_by(step as usize);
         let parts = starts.map(|start| BlockRange::new(start, (start + step).min(range.end)));
         let asked = parts.map(|part| async move {
-            if self.want.datasets.contains(Dataset::Transactions) {
+            if self.whole_transactions() {
                 self.blocks_as::<WholeBlock>(part).await
             } else {
                 self.blocks_as::<WireBlock>(part).await
@@ -233,9 +232,10 @@ impl Fetcher<'_> {
         let answers = self.ask::<T>(&self.block_calls(range)).await?;
         let mut blocks = Vec::with_capacity(answers.len());
         for (number, answer) in (range.start..range.end).zip(answers) {
-            let block: WireBlock = self.required(number, GET_BLOCK, answer)?.into();
-            if block.header.number != number {
-                let what = format!("block {} instead", block.header.number);
+            let mut block: WireBlock = self.required(number, GET_BLOCK, answer)?.into();
+            block.keeps_header = self.want.datasets.contains(Dataset::Headers);
+            if block.number() != number {
+                let what = format!("block {} instead", block.number());
                 return Err(self.lied(number, what));
             }
             blocks.push(block);
@@ -320,7 +320,7 @@ impl Fetcher<'_> {
     }
 
     fn block_calls(&self, range: BlockRange) -> Vec<Call> {
-        let whole = self.want.datasets.contains(Dataset::Transactions);
+        let whole = self.whole_transactions();
         let call = |number| Call {
             method: GET_BLOCK,
             params: format!(r#"["{}",{whole}]"#, hex(number)),
@@ -333,14 +333,10 @@ impl Fetcher<'_> {
         block: &WireBlock,
         receipts: &[WireReceipt],
     ) -> Result<Fetched> {
-        let level = self.verifier.receipts(block, receipts);
-        let level = level.map_err(|what| self.lied(block.header.number, what))?;
+        let proof = self.verifier.receipts(block, receipts);
+        let proof = proof.map_err(|refusal| self.refused(block.number(), refusal))?;
         let logs = receipts.iter().flat_map(|receipt| &receipt.logs);
-        self.made(
-            block,
-            logs.filter(|log| self.keeps(log)),
-            Proof::of_logs(level),
-        )
+        self.made(block, logs.filter(|log| self.keeps(log)), proof)
     }
 
     /// A block of ours from one of theirs.
@@ -350,7 +346,7 @@ impl Fetcher<'_> {
         logs: impl Iterator<Item = &'a WireLog>,
         proof: Proof,
     ) -> Result<Fetched> {
-        let refuse = |what: &str| self.lied(wire.header.number, what.to_owned());
+        let refuse = |what: &str| self.lied(wire.number(), what.to_owned());
         let mut named = Vec::new();
         let mut made = Vec::new();
         for log in logs {
@@ -382,13 +378,13 @@ impl Fetcher<'_> {
             named.dedup();
             named
         };
-        let body = |raw: &RawValue| Bytes::copy_from_slice(raw.get().as_bytes());
-        let bodies = wire.bodies.as_ref();
+        let bodies = datasets.contains(Dataset::Transactions);
+        let bodies = bodies.then(|| wire.kept_bodies()).flatten();
         let payload = Payload {
             header: datasets
                 .contains(Dataset::Headers)
-                .then(|| wire.encoded().clone().into()),
-            bodies: bodies.map(|bodies| bodies.iter().map(|raw| body(raw)).collect()),
+                .then(|| wire.kept_header().into()),
+            bodies,
             raw: None,
         };
         let block = Block {
@@ -445,11 +441,19 @@ impl Fetcher<'_> {
     }
 
     fn lied(&self, number: u64, what: String) -> Error {
-        Error::Lied {
-            endpoint: self.endpoint.name.to_string(),
-            number,
-            what,
-        }
+        self.refused(number, what.into())
+    }
+
+    fn refused(&self, number: u64, refusal: Refusal) -> Error {
+        refusal.of(&self.endpoint.name, number)
+    }
+
+    /// Whether transactions are asked for whole: where they are kept, and where their root is to prove
+    /// the hashes that are kept.
+    pub(super) fn whole_transactions(&self) -> bool {
+        let datasets = self.want.datasets;
+        datasets.contains(Dataset::Transactions)
+            || datasets.contains(Dataset::TxHashes) && self.verifier.proves_transactions()
     }
 }
 
@@ -467,10 +471,10 @@ pub(super) fn no_batches<T>(answers: &[Answer<T>]) -> bool {
 /// What a header says of its block's place.
 pub(crate) fn clock_of(wire: &WireBlock) -> BlockClock {
     BlockClock {
-        number: wire.header.number,
+        number: wire.number(),
         hash: Hash32(wire.hash.0),
-        parent_hash: Hash32(wire.header.parent_hash.0),
-        timestamp: wire.header.timestamp,
+        parent_hash: Hash32(wire.header().parent_hash.0),
+        timestamp: wire.header().timestamp,
     }
 }
 

@@ -2,10 +2,12 @@
 
 pub(crate) mod bloom;
 mod confirm;
+mod evidence;
 mod fetch;
 mod heads;
 mod hint;
 mod ranges;
+mod receipts;
 mod recent;
 mod standing;
 mod verify;
@@ -17,4 +19,4 @@ pub use heads::Subscription;
 pub use ranges::RangeSettings;
 pub use source::{EvmSettings, EvmSource, Strategy};
 pub use standing::Tags;
-pub use verify::Checks;
+pub use verify::{Checks, Oddity, Rule};

@@ -5,13 +5,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use chronolith_model::{BlockRange, Dataset};
+use chronolith_model::BlockRange;
 
 use super::fetch::{Fetcher, GET_RECEIPTS};
 use super::wire::{WireBlock, WireReceipt, hex};
 use crate::endpoint::{Call, Endpoint};
 use crate::error::Result;
-use crate::source::{Fetched, Want};
+use crate::source::Fetched;
 
 #[derive(Debug)]
 struct Shown {
@@ -22,6 +22,13 @@ struct Shown {
 /// The newest header, and who showed it.
 #[derive(Debug, Default)]
 pub(crate) struct Recent(Mutex<Option<Shown>>);
+
+/// Whether whole transactions are needed, which a header does not hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Whole {
+    Needed,
+    NotNeeded,
+}
 
 impl Recent {
     pub(crate) fn keep(&self, endpoint: &Endpoint, block: WireBlock) {
@@ -35,13 +42,13 @@ impl Recent {
         &self,
         endpoint: &Endpoint,
         range: BlockRange,
-        want: &Want,
+        whole: Whole,
     ) -> Option<WireBlock> {
         let fits = |shown: &mut Shown| {
             shown.endpoint == endpoint.name
-                && BlockRange::one(shown.block.header.number) == range
+                && BlockRange::one(shown.block.number()) == range
                 && !shown.block.tx_hashes.is_empty()
-                && !want.datasets.contains(Dataset::Transactions)
+                && whole == Whole::NotNeeded
         };
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.take_if(fits).map(|shown| shown.block)
@@ -52,7 +59,7 @@ impl Fetcher<'_> {
     /// The block of a header that is known, with its receipts; none where they are not of this very
     /// block.
     pub(crate) async fn of_header(&self, block: &WireBlock) -> Result<Option<Fetched>> {
-        let number = block.header.number;
+        let number = block.number();
         let call = Call {
             method: GET_RECEIPTS,
             params: format!(r#"["{}"]"#, hex(number)),

@@ -9,10 +9,11 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
+use super::evidence::Evidence;
 use super::fetch::{Fetcher, GET_RECEIPTS, clock_of};
 use super::heads::{HeadListener, Subscription};
 use super::ranges::{RangeSettings, Spans};
-use super::recent::Recent;
+use super::recent::{Recent, Whole};
 use super::standing::{Reader, Tags};
 use super::verify::{Checks, Verifier};
 use super::wire::{WireBlock, hex, parse_quantity};
@@ -84,6 +85,7 @@ pub struct EvmSource {
     spans: HashMap<Arc<str>, Spans>,
     heads: HeadListener,
     recent: Recent,
+    evidence: Evidence,
     admitted: Mutex<Admitted>,
 }
 
@@ -103,6 +105,7 @@ impl EvmSource {
             verifier: Verifier::new(settings.checks),
             heads: HeadListener::new(settings.chain_id, settings.heads.clone()),
             recent: Recent::default(),
+            evidence: Evidence::default(),
             admitted: Mutex::default(),
             pool,
             settings,
@@ -248,7 +251,9 @@ impl EvmSource {
     /// How many blocks to ask for the logs of: they are held together, with all that is wanted.
     fn part_blocks(&self, endpoint: &Endpoint, spans: &Spans, want: &Want) -> u64 {
         let blocks = spans.for_logs();
-        if want.datasets.contains(Dataset::Transactions) {
+        let hashes = want.datasets.contains(Dataset::TxHashes);
+        let whole = hashes && self.verifier.proves_transactions();
+        if whole || want.datasets.contains(Dataset::Transactions) {
             return blocks.min(endpoint.batch() as u64);
         }
         // A part comes whole or not at all: the more requests it takes, the less often it does.
@@ -277,7 +282,11 @@ impl EvmSource {
             anchor,
         };
         if self.strategy(endpoint, want) == Strategy::Receipts {
-            if let Some(header) = self.recent.take(endpoint, range, want)
+            let whole = match fetcher.whole_transactions() {
+                true => Whole::Needed,
+                false => Whole::NotNeeded,
+            };
+            if let Some(header) = self.recent.take(endpoint, range, whole)
                 && let Some(fetched) = fetcher.of_header(&header).await?
             {
                 return Ok(vec![fetched]);
@@ -318,6 +327,7 @@ impl EvmSource {
                 endpoint.lied(&format!("block {number}: {what}"));
             }
             Error::WrongChain { .. } => endpoint.lied(&error.to_string()),
+            Error::RuleFailed { .. } => self.rule_failed(endpoint, error),
             Error::NoMethod { method, .. } if *method == GET_RECEIPTS => {
                 if endpoint.lacks(method) {
                     tracing::info!(endpoint = %endpoint.name, method, "method missing, asking another way");
@@ -327,6 +337,44 @@ impl EvmSource {
                 self.lock_admitted().remove(&endpoint.name);
                 endpoint.failed(error);
             }
+        }
+    }
+}
+
+impl EvmSource {
+    /// A block does not follow a rule. If every endpoint shows the same, the rule is wrong here: the
+    /// chain goes on one level lower. Else the endpoint is.
+    fn rule_failed(&self, endpoint: &Endpoint, error: &Error) {
+        let Error::RuleFailed {
+            number, rule, what, ..
+        } = error
+        else {
+            return;
+        };
+        let endpoints = self.pool.endpoints().len();
+        let wrong = self
+            .evidence
+            .note(&endpoint.name, (*number, *rule), what, endpoints);
+        if wrong {
+            if self.verifier.drop_rule(*rule) {
+                tracing::error!(
+                    chain = self.settings.chain_id,
+                    block = number,
+                    rule = rule.name(),
+                    what,
+                    "verification rule dropped: it fails on every endpoint, blocks get a lower level"
+                );
+                metrics::gauge!("chronolith_verification_rules_dropped",
+                    "chain" => self.settings.chain_id.to_string(), "rule" => rule.name())
+                .set(1.0);
+            }
+            let endpoints = self.pool.endpoints().iter();
+            endpoints.for_each(|endpoint| endpoint.forgive());
+        } else if endpoints == 1 {
+            // It is asked again soon: nothing else can tell whether the rule or the answer is wrong.
+            endpoint.failed(error);
+        } else {
+            endpoint.lied(&error.to_string());
         }
     }
 }

@@ -180,11 +180,12 @@ impl Reader<'_> {
         };
         let lied = |what| Error::Lied {
             endpoint: self.endpoint.name.to_string(),
-            number: block.header.number,
+            number: block.number(),
             what,
         };
-        self.verifier.header(&block).map_err(lied)?;
-        match asked.filter(|asked| *asked != block.header.number) {
+        let hashed = self.verifier.header(&block);
+        hashed.map_err(|refusal| refusal.of(&self.endpoint.name, block.number()))?;
+        match asked.filter(|asked| *asked != block.number()) {
             Some(asked) => Err(lied(format!("asked for block {asked}"))),
             None => Ok(Some(block)),
         }

@@ -4,8 +4,12 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use alloy_consensus::Header;
-use alloy_primitives::{Address, B64, B256, Bloom, Bytes, U256};
-use alloy_rlp::Encodable as _;
+use alloy_primitives::{Address, B256, Bytes as RlpBytes, U256, keccak256};
+use bytes::Bytes;
+pub(crate) use chronolith_evm::parse_quantity;
+use chronolith_evm::{
+    BlockFields, HeaderFields, HeaderForm, TxFields, maybe_quantity, quantity, store_body,
+};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -15,30 +19,128 @@ use serde_json::value::RawValue;
 pub(crate) struct WireBlock {
     /// What the node calls it; to be checked against the header.
     pub(crate) hash: B256,
-    pub(crate) header: Header,
+    pub(crate) fields: HeaderFields,
     pub(crate) tx_hashes: Vec<B256>,
     /// Transactions as they came, where whole ones were asked for.
     pub(crate) bodies: Option<Vec<Box<RawValue>>>,
-    /// The header as it is hashed and kept: made once, where anybody wants it.
-    encoded: OnceLock<Bytes>,
+    /// The bytes that hash to the block's hash, and their form: looked for once, where they are wanted.
+    hashed: OnceLock<Option<(HeaderForm, RlpBytes)>>,
+    encoded: OnceLock<Vec<EncodedTx>>,
+    /// Whether the header is kept too, from which the price that a transaction paid follows.
+    pub(crate) keeps_header: bool,
+}
+
+/// A transaction in its bytes, and as it is kept.
+#[derive(Debug)]
+pub(crate) enum EncodedTx {
+    /// Its bytes with their hash, and the form in which it is kept.
+    Bytes {
+        bytes: Vec<u8>,
+        hash: B256,
+        /// None where the bytes are all there is to keep.
+        kept: Option<Vec<u8>>,
+    },
+    /// It has no encoding that is known.
+    Unknown(String),
+}
+
+impl EncodedTx {
+    fn of(raw: &RawValue, base_fee: Option<u64>) -> Self {
+        let tx: TxFields<'_> = match serde_json::from_str(raw.get()) {
+            Ok(tx) => tx,
+            Err(error) => return Self::Unknown(format!("malformed transaction: {error}")),
+        };
+        match tx.encode() {
+            Ok(bytes) => {
+                let stored = store_body(&tx, &bytes, base_fee);
+                Self::Bytes {
+                    hash: keccak256(&bytes),
+                    kept: (stored != bytes).then_some(stored),
+                    bytes,
+                }
+            }
+            Err(error) => Self::Unknown(error.to_string()),
+        }
+    }
+
+    fn kept(&self, named: &B256) -> Option<Bytes> {
+        match self {
+            Self::Bytes { bytes, hash, kept } if hash == named => {
+                Some(kept.as_ref().unwrap_or(bytes).clone().into())
+            }
+            Self::Bytes { .. } | Self::Unknown(_) => None,
+        }
+    }
 }
 
 impl WireBlock {
-    pub(crate) fn encoded(&self) -> &Bytes {
+    fn new(fields: HeaderFields) -> Self {
+        Self {
+            hash: fields.hash,
+            fields,
+            tx_hashes: Vec::new(),
+            bodies: None,
+            hashed: OnceLock::new(),
+            encoded: OnceLock::new(),
+            keeps_header: true,
+        }
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        &self.fields.header
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.fields.header.number
+    }
+
+    /// The bytes that hash to the block's hash, and their form; none where no known form does.
+    pub(crate) fn hashed(&self) -> Option<&(HeaderForm, RlpBytes)> {
+        let hashed = || self.fields.hashed(&self.tx_hashes);
+        self.hashed.get_or_init(hashed).as_ref()
+    }
+
+    /// Its transactions as they are encoded, where whole ones came: done once.
+    pub(crate) fn encoded_txs(&self) -> Option<&[EncodedTx]> {
+        let bodies = self.bodies.as_ref()?;
+        let base_fee = self.header().base_fee_per_gas;
+        let base_fee = base_fee.filter(|_| self.keeps_header);
         let encode = || {
-            let mut out = Vec::with_capacity(self.header.length());
-            self.header.encode(&mut out);
-            out.into()
+            bodies
+                .iter()
+                .map(|raw| EncodedTx::of(raw, base_fee))
+                .collect()
         };
-        self.encoded.get_or_init(encode)
+        Some(self.encoded.get_or_init(encode))
+    }
+
+    /// Transactions as they are kept: bytes that have the hash of each, else JSON as it came.
+    pub(crate) fn kept_bodies(&self) -> Option<Vec<Bytes>> {
+        let bodies = self.bodies.as_ref()?.iter().zip(&self.tx_hashes);
+        let kept = bodies
+            .zip(self.encoded_txs()?)
+            .map(|((raw, hash), encoded)| {
+                let as_it_came = || Bytes::copy_from_slice(raw.get().as_bytes());
+                encoded.kept(hash).unwrap_or_else(as_it_came)
+            });
+        Some(kept.collect())
+    }
+
+    /// The header as it is kept: its bytes where they say all that came, else JSON.
+    pub(crate) fn kept_header(&self) -> Vec<u8> {
+        match self.hashed() {
+            Some((HeaderForm::Ethereum, bytes)) if self.fields.is_plain() => bytes.to_vec(),
+            _ => self.fields.to_json(),
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for WireBlock {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let fields: BlockFields<TxHash> = BlockFields::deserialize(from)?;
-        let (mut block, hashes) = fields.split();
-        block.tx_hashes = hashes.into_iter().map(|TxHash(hash)| hash).collect();
+        let mut block = Self::new(fields.header);
+        let hashes = fields.transactions.into_iter();
+        block.tx_hashes = hashes.map(|TxHash(hash)| hash).collect();
         Ok(block)
     }
 }
@@ -50,12 +152,12 @@ pub(crate) struct WholeBlock(pub(crate) WireBlock);
 impl<'de> Deserialize<'de> for WholeBlock {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let fields: BlockFields<Box<RawValue>> = BlockFields::deserialize(from)?;
-        let (mut block, bodies) = fields.split();
-        for body in &bodies {
+        let mut block = WireBlock::new(fields.header);
+        for body in &fields.transactions {
             let hash: TxHash = serde_json::from_str(body.get()).map_err(D::Error::custom)?;
             block.tx_hashes.push(hash.0);
         }
-        block.bodies = Some(bodies);
+        block.bodies = Some(fields.transactions);
         Ok(Self(block))
     }
 }
@@ -63,94 +165,6 @@ impl<'de> Deserialize<'de> for WholeBlock {
 impl From<WholeBlock> for WireBlock {
     fn from(WholeBlock(block): WholeBlock) -> Self {
         block
-    }
-}
-
-/// A block's fields on the wire. Those that a chain leaves out count as zero: the hash tells.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct BlockFields<T> {
-    hash: B256,
-    parent_hash: B256,
-    #[serde(default)]
-    sha3_uncles: B256,
-    #[serde(default)]
-    miner: Address,
-    #[serde(default)]
-    state_root: B256,
-    #[serde(default)]
-    transactions_root: B256,
-    #[serde(default)]
-    receipts_root: B256,
-    #[serde(default)]
-    logs_bloom: Bloom,
-    #[serde(default)]
-    difficulty: U256,
-    #[serde(deserialize_with = "quantity")]
-    number: u64,
-    #[serde(default, deserialize_with = "quantity")]
-    gas_limit: u64,
-    #[serde(default, deserialize_with = "quantity")]
-    gas_used: u64,
-    #[serde(deserialize_with = "quantity")]
-    timestamp: u64,
-    #[serde(default)]
-    extra_data: Bytes,
-    #[serde(default)]
-    mix_hash: Option<B256>,
-    #[serde(default)]
-    nonce: Option<B64>,
-    #[serde(default, deserialize_with = "maybe_quantity")]
-    base_fee_per_gas: Option<u64>,
-    #[serde(default)]
-    withdrawals_root: Option<B256>,
-    #[serde(default, deserialize_with = "maybe_quantity")]
-    blob_gas_used: Option<u64>,
-    #[serde(default, deserialize_with = "maybe_quantity")]
-    excess_blob_gas: Option<u64>,
-    #[serde(default)]
-    parent_beacon_block_root: Option<B256>,
-    #[serde(default)]
-    requests_hash: Option<B256>,
-    #[serde(default = "Vec::new")]
-    transactions: Vec<T>,
-}
-
-impl<T> BlockFields<T> {
-    /// The block without its transactions, and these.
-    fn split(self) -> (WireBlock, Vec<T>) {
-        let header = Header {
-            parent_hash: self.parent_hash,
-            ommers_hash: self.sha3_uncles,
-            beneficiary: self.miner,
-            state_root: self.state_root,
-            transactions_root: self.transactions_root,
-            receipts_root: self.receipts_root,
-            logs_bloom: self.logs_bloom,
-            difficulty: self.difficulty,
-            number: self.number,
-            gas_limit: self.gas_limit,
-            gas_used: self.gas_used,
-            timestamp: self.timestamp,
-            extra_data: self.extra_data,
-            mix_hash: self.mix_hash.unwrap_or_default(),
-            nonce: self.nonce.unwrap_or_default(),
-            base_fee_per_gas: self.base_fee_per_gas,
-            withdrawals_root: self.withdrawals_root,
-            blob_gas_used: self.blob_gas_used,
-            excess_blob_gas: self.excess_blob_gas,
-            parent_beacon_block_root: self.parent_beacon_block_root,
-            requests_hash: self.requests_hash,
-            ..Header::default()
-        };
-        let block = WireBlock {
-            hash: self.hash,
-            header,
-            tx_hashes: Vec::new(),
-            bodies: None,
-            encoded: OnceLock::new(),
-        };
-        (block, self.transactions)
     }
 }
 
@@ -215,6 +229,9 @@ pub(crate) struct WireReceipt {
     pub(crate) deposit_nonce: Option<u64>,
     #[serde(default, deserialize_with = "maybe_quantity")]
     pub(crate) deposit_receipt_version: Option<u64>,
+    /// Of Celo's transactions that pay their fee in a token.
+    #[serde(default)]
+    pub(crate) base_fee: Option<U256>,
 }
 
 impl WireReceipt {
@@ -231,7 +248,7 @@ impl WireReceipt {
 pub(crate) struct WireLog {
     pub(crate) address: Address,
     pub(crate) topics: Vec<B256>,
-    pub(crate) data: Bytes,
+    pub(crate) data: RlpBytes,
     #[serde(deserialize_with = "quantity")]
     pub(crate) block_number: u64,
     pub(crate) block_hash: B256,
@@ -244,85 +261,7 @@ pub(crate) struct WireLog {
     pub(crate) removed: bool,
 }
 
-/// A quantity: hexadecimal with `0x`. Some nodes write plain numbers.
-fn quantity<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    maybe_quantity(from)?.ok_or_else(|| D::Error::custom("quantity is null"))
-}
-
-fn maybe_quantity<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    from.deserialize_any(QuantityVisitor)
-}
-
-/// Takes a quantity as it comes, without a copy: there are five in each log.
-struct QuantityVisitor;
-
-impl Visitor<'_> for QuantityVisitor {
-    type Value = Option<u64>;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a quantity such as 0x1f, or null")
-    }
-
-    fn visit_unit<E: serde::de::Error>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Self::Value, E> {
-        Ok(Some(number))
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
-        match parse_quantity(text) {
-            Some(number) => Ok(Some(number)),
-            None => Err(E::custom(format!("no quantity: {text}"))),
-        }
-    }
-}
-
-/// Parses a quantity; none if it is none or too large.
-pub(crate) fn parse_quantity(text: &str) -> Option<u64> {
-    let digits = text
-        .strip_prefix("0x")
-        .or_else(|| text.strip_prefix("0X"))?;
-    if digits.is_empty() {
-        return Some(0);
-    }
-    u64::from_str_radix(digits, 16).ok()
-}
-
 /// A number as a quantity.
 pub(crate) fn hex(number: u64) -> String {
     format!("0x{number:x}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantities_are_read_in_all_their_forms() {
-        for (text, expected) in [
-            ("0x0", Some(0)),
-            ("0x", Some(0)),
-            ("0x01", Some(1)),
-            ("0xffffffffffffffff", Some(u64::MAX)),
-            ("0x10000000000000000", None),
-            ("12", None),
-            ("0xzz", None),
-            ("", None),
-        ] {
-            assert_eq!(parse_quantity(text), expected, "{text}");
-        }
-        #[derive(Deserialize)]
-        struct One {
-            #[serde(deserialize_with = "maybe_quantity")]
-            at: Option<u64>,
-        }
-        let read = |text: &str| serde_json::from_str(text).map(|one: One| one.at);
-        assert_eq!(read(r#"{"at":"0x10"}"#).unwrap(), Some(16));
-        assert_eq!(read(r#"{"at":16}"#).unwrap(), Some(16));
-        assert_eq!(read(r#"{"at":null}"#).unwrap(), None);
-        assert!(read(r#"{"at":"16"}"#).is_err());
-        assert!(read(r#"{"at":-1}"#).is_err());
-    }
 }

@@ -297,7 +297,7 @@ mod tests {
     fn walk(want: &Want, lines: &[Value]) -> Result<Vec<Fetched>, Failure> {
         let rules = Rules {
             want,
-            proof: Proof::LINKED,
+            level: Verification::Linked,
             endpoint: "portal".into(),
         };
         let mut walk = Walk::new(BlockRange::new(5, 8), rules);
@@ -404,7 +404,7 @@ mod tests {
             let at = at % bytes.len();
             if cut { bytes.truncate(at) } else { bytes[at] = byte }
             let want = want(&[Dataset::Logs]);
-            let rules = Rules { want: &want, proof: Proof::LINKED, endpoint: "p".into() };
+            let rules = Rules { want: &want, level: Verification::Linked, endpoint: "p".into() };
             let mut walk = Walk::new(BlockRange::new(5, 8), rules);
             let taken = walk.take(&bytes);
             prop_assert!(!cut || matches!(taken, Err(Failure::Again(_))));

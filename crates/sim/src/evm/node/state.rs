@@ -178,7 +178,11 @@ impl State {
     pub(in crate::evm) fn sibling(&self, number: u64) -> Option<EvmBlock> {
         let chain = self.record(number)?.chain.fork(number, SIBLING);
         let content = chain.content(number);
-        let header = chain.header(number, self.parent_of(number), &Seal::of(&content));
+        let header = chain.header(
+            number,
+            self.parent_of(number),
+            &Seal::of(&content, chain.spec().chain_id),
+        );
         Some(EvmBlock {
             hash: Hash32(header.hash_slow().0),
             header,
@@ -194,7 +198,7 @@ impl State {
         while first < end {
             let batch_end = end.min(first + BATCH);
             let chain = &self.chain;
-            let seal = |number| Seal::of(&chain.content(number));
+            let seal = |number| Seal::of(&chain.content(number), chain.spec().chain_id);
             let seals: Vec<Seal> = (first..batch_end).into_par_iter().map(seal).collect();
             seals.into_iter().for_each(|seal| self.push(seal));
             first = batch_end;

@@ -1,0 +1,223 @@
+//! A transaction as it is archived: its bytes, and beside them what came that is not in them.
+//!
+//! | first byte | is |
+//! |---|---|
+//! | `0x00` | four bytes of length, the transaction's bytes, then a JSON object of fields beside them |
+//! | `{` before a byte below `0x80` | JSON as it came: there is no encoding for it |
+//! | other | the transaction's bytes alone |
+
+use alloy_primitives::{Address, B256, keccak256};
+
+use crate::json::put_data;
+use crate::tx::{DEPOSIT, Decoded, Shown, TxFields};
+
+const WITH_OTHERS: u8 = 0;
+/// Names the fields that nothing proves.
+const UNPROVEN: &str = "unprovenFields";
+
+/// Where a transaction stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Hash of its block.
+    pub block_hash: [u8; 32],
+    /// Number of its block.
+    pub block_number: u64,
+    /// Time of its block.
+    pub block_time: u64,
+    /// Base fee of its block, where the header is at hand and has one.
+    pub base_fee: Option<u64>,
+    /// Its position in the block.
+    pub index: u64,
+}
+
+/// Why an archived transaction cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BodyError(&'static str);
+
+impl std::fmt::Display for BodyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for BodyError {}
+
+const MALFORMED: BodyError = BodyError("an archived transaction is malformed");
+
+/// An archived transaction.
+#[derive(Clone, Copy, Debug)]
+pub enum Body<'a> {
+    /// As it came: nothing proves it.
+    Json(&'a [u8]),
+    /// Its bytes, and an object of what came beside them.
+    Bytes {
+        /// What its hash is computed from.
+        bytes: &'a [u8],
+        /// Fields that are not in the bytes, as one source said them.
+        others: Option<&'a [u8]>,
+    },
+}
+
+impl<'a> Body<'a> {
+    /// Takes an archived transaction apart.
+    ///
+    /// # Errors
+    /// Where it is cut short.
+    pub fn parse(stored: &'a [u8]) -> Result<Self, BodyError> {
+        match stored {
+            [] => Err(MALFORMED),
+            [b'{', second, ..] if *second < 0x80 => Ok(Self::Json(stored)),
+            [WITH_OTHERS, a, b, c, d, rest @ ..] => {
+                let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
+                let (bytes, others) = rest.split_at_checked(length).ok_or(MALFORMED)?;
+                Ok(Self::Bytes {
+                    bytes,
+                    others: Some(others),
+                })
+            }
+            bytes => Ok(Self::Bytes {
+                bytes,
+                others: None,
+            }),
+        }
+    }
+
+    /// The hash that its bytes have; none where there are none.
+    #[must_use]
+    pub fn hash(&self) -> Option<B256> {
+        match self {
+            Self::Json(_) => None,
+            Self::Bytes { bytes, .. } => Some(keccak256(bytes)),
+        }
+    }
+
+    /// What it was sent with and whom it calls, from its bytes. None for JSON.
+    ///
+    /// # Errors
+    /// Where the bytes are no transaction.
+    pub fn call(&self) -> Result<Option<Call<'a>>, BodyError> {
+        let Self::Bytes { bytes, .. } = self else {
+            return Ok(None);
+        };
+        let decoded = Decoded::new(bytes).ok_or(MALFORMED)?;
+        let to = decoded.field("to").filter(|to| to.len() == 20);
+        Ok(Some(Call {
+            input: decoded.field("input").unwrap_or(&[]),
+            to: to.map(Address::from_slice),
+        }))
+    }
+
+    /// Who sent it, from its bytes: none for JSON, and where they do not tell.
+    #[must_use]
+    pub fn sender(&self) -> Option<Address> {
+        match self {
+            Self::Json(_) => None,
+            Self::Bytes { bytes, .. } => Decoded::new(bytes)?.sender(),
+        }
+    }
+
+    /// Writes it as nodes show it.
+    ///
+    /// # Errors
+    /// Where the bytes are no transaction.
+    pub fn write_json(&self, place: &Place, out: &mut Vec<u8>) -> Result<(), BodyError> {
+        let (bytes, others) = match self {
+            Self::Json(json) => {
+                out.extend_from_slice(json);
+                return Ok(());
+            }
+            Self::Bytes { bytes, others } => (bytes, others),
+        };
+        let decoded = Decoded::new(bytes).ok_or(MALFORMED)?;
+        let shown = Shown {
+            hash: &keccak256(bytes).0,
+            block_hash: &place.block_hash,
+            block_number: place.block_number,
+            block_time: place.block_time,
+            index: place.index,
+            base_fee: place.base_fee,
+        };
+        decoded.write(&shown, out).end();
+        if let Some(inner) = others.and_then(inner) {
+            out.pop();
+            out.push(b',');
+            out.extend_from_slice(inner);
+            out.push(b'}');
+        }
+        Ok(())
+    }
+}
+
+/// The members of an object without its braces; none where it has none.
+fn inner(object: &[u8]) -> Option<&[u8]> {
+    let inner = object.strip_prefix(b"{")?.strip_suffix(b"}")?;
+    (!inner.is_empty()).then_some(inner)
+}
+
+/// What a transaction does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Call<'a> {
+    /// What it was sent with.
+    pub input: &'a [u8],
+    /// Whom it calls; none where it creates a contract.
+    pub to: Option<Address>,
+}
+
+/// The archived form of a transaction whose bytes are known. What cannot be told from the bytes is
+/// kept beside them, and named in `unprovenFields`, which readers see. Without the header
+/// (`base_fee` none) the price that was paid is such a field.
+#[must_use]
+pub fn store_body(tx: &TxFields<'_>, bytes: &[u8], base_fee: Option<u64>) -> Vec<u8> {
+    let mut others: Vec<(&str, Vec<u8>)> = Vec::new();
+    let quoted = |number: alloy_primitives::U256| {
+        let mut out = Vec::new();
+        crate::json::put_wide(&mut out, &number.to_be_bytes::<32>());
+        out
+    };
+    if tx.kind == u64::from(DEPOSIT) && tx.source_hash.is_some() {
+        others.extend(tx.nonce.map(|nonce| ("nonce", quoted(nonce))));
+    }
+    if tx.max_fee.is_some() && base_fee.is_none() {
+        others.extend(tx.gas_price.map(|price| ("gasPrice", quoted(price))));
+    }
+    if has_no_signer(tx)
+        && let Some(from) = tx.from
+    {
+        let mut out = Vec::new();
+        put_data(&mut out, from.as_slice());
+        others.push(("from", out));
+    }
+    let came = tx.others.iter().filter(|(name, _)| name != UNPROVEN);
+    others.extend(came.map(|(name, value)| (name.as_str(), value.get().as_bytes().to_vec())));
+    if others.is_empty() {
+        return bytes.to_vec();
+    }
+    let mut out = vec![WITH_OTHERS];
+    out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+    out.extend_from_slice(bytes);
+    let mut object = crate::json::Object::begin(&mut out);
+    for (name, value) in &others {
+        object.key(&escaped(name)).extend_from_slice(value);
+    }
+    let names: Vec<&str> = others.iter().map(|(name, _)| *name).collect();
+    let names = serde_json::to_string(&names).expect("names are text");
+    object.raw(UNPROVEN, &names);
+    object.end();
+    out
+}
+
+/// A key as it stands between quotes.
+fn escaped(name: &str) -> String {
+    let quoted = serde_json::to_string(name).expect("a name is text");
+    let inner = quoted
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
+    inner.unwrap_or_default().to_owned()
+}
+
+/// Whether a type that is signed came without a signature: made by the chain itself.
+fn has_no_signer(tx: &TxFields<'_>) -> bool {
+    let zero = |field: Option<alloy_primitives::U256>| field.is_none_or(|number| number.is_zero());
+    let is_signed = matches!(tx.kind, 0..=4 | 0x7b | 0x7c);
+    is_signed && (zero(tx.r) || zero(tx.s))
+}

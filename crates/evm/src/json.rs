@@ -1,0 +1,78 @@
+//! JSON objects written by hand into one buffer, as nodes write them.
+
+use alloy_primitives::hex;
+
+/// An object being written. It begins in the buffer and is ended by [`Object::end`].
+pub(crate) struct Object<'a> {
+    out: &'a mut Vec<u8>,
+    is_empty: bool,
+}
+
+impl<'a> Object<'a> {
+    pub(crate) fn begin(out: &'a mut Vec<u8>) -> Self {
+        out.push(b'{');
+        Self {
+            out,
+            is_empty: true,
+        }
+    }
+
+    /// Writes a key and hands out the buffer for its value.
+    pub(crate) fn key(&mut self, key: &str) -> &mut Vec<u8> {
+        if !self.is_empty {
+            self.out.push(b',');
+        }
+        self.is_empty = false;
+        self.out.push(b'"');
+        self.out.extend_from_slice(key.as_bytes());
+        self.out.extend_from_slice(b"\":");
+        self.out
+    }
+
+    pub(crate) fn data(&mut self, key: &str, bytes: &[u8]) {
+        put_data(self.key(key), bytes);
+    }
+
+    /// A number of any width, from its bytes.
+    pub(crate) fn wide(&mut self, key: &str, bytes: &[u8]) {
+        put_wide(self.key(key), bytes);
+    }
+
+    pub(crate) fn quantity(&mut self, key: &str, value: u64) {
+        put_wide(self.key(key), &value.to_be_bytes());
+    }
+
+    /// A value that is JSON already.
+    pub(crate) fn raw(&mut self, key: &str, json: &str) {
+        self.key(key).extend_from_slice(json.as_bytes());
+    }
+
+    pub(crate) fn end(self) {
+        self.out.push(b'}');
+    }
+}
+
+/// Bytes: `"0x"` and two digits each.
+pub(crate) fn put_data(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(b"\"0x");
+    let start = out.len();
+    out.resize(start + 2 * bytes.len(), 0);
+    if let Some(digits) = out.get_mut(start..) {
+        hex::encode_to_slice(bytes, digits).expect("the room is twice the bytes");
+    }
+    out.push(b'"');
+}
+
+/// A number: `"0x"` and no leading zero.
+pub(crate) fn put_wide(out: &mut Vec<u8>, bytes: &[u8]) {
+    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+    let digits = hex::encode(bytes.get(zeros..).unwrap_or(&[]));
+    let digits = digits.strip_prefix('0').unwrap_or(&digits);
+    out.extend_from_slice(b"\"0x");
+    out.extend_from_slice(if digits.is_empty() {
+        b"0"
+    } else {
+        digits.as_bytes()
+    });
+    out.push(b'"');
+}

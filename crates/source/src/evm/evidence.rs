@@ -1,0 +1,123 @@
+//! Whether a rule that a block does not follow is wrong, or the endpoint that showed the block.
+//!
+//! A rule that fails for the same block in the same way on every endpoint is evidence against the rule.
+//! One endpoint alone is asked several times, over a while: it may have been a bad moment.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::verify::Rule;
+
+/// How often, and over how long, a lone endpoint must show the same before its chain is believed to
+/// have another rule.
+const LONE_TRIES: u32 = 3;
+const LONE_WHILE: Duration = Duration::from_secs(20);
+
+/// What failed on one endpoint.
+#[derive(Debug)]
+struct Shown {
+    what: String,
+    tries: u32,
+    since: Instant,
+}
+
+/// Failures of the block that failed last.
+#[derive(Debug, Default)]
+struct Failures {
+    block: Option<(u64, Rule)>,
+    by_endpoint: HashMap<Arc<str>, Shown>,
+}
+
+/// Collects failures of rules.
+#[derive(Debug, Default)]
+pub(crate) struct Evidence(Mutex<Failures>);
+
+impl Evidence {
+    /// Notes that a block failed a rule at an endpoint, one of so many that may be asked. Whether the
+    /// rule is to be dropped.
+    pub(crate) fn note(
+        &self,
+        endpoint: &Arc<str>,
+        (number, rule): (u64, Rule),
+        what: &str,
+        endpoints: usize,
+    ) -> bool {
+        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if failures.block != Some((number, rule)) {
+            failures.block = Some((number, rule));
+            failures.by_endpoint.clear();
+        }
+        let shown = failures.by_endpoint.entry(endpoint.clone());
+        let shown = shown.or_insert_with(|| Shown {
+            what: what.to_owned(),
+            tries: 0,
+            since: Instant::now(),
+        });
+        if shown.what != what {
+            *shown = Shown {
+                what: what.to_owned(),
+                tries: 0,
+                since: Instant::now(),
+            };
+        }
+        shown.tries += 1;
+        let lasts = shown.tries >= LONE_TRIES && shown.since.elapsed() >= LONE_WHILE;
+        let alike = failures
+            .by_endpoint
+            .values()
+            .all(|shown| shown.what == what);
+        alike && failures.by_endpoint.len() >= endpoints && (endpoints > 1 || lasts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAILED: (u64, Rule) = (7, Rule::ReceiptsRoot);
+
+    fn names() -> [Arc<str>; 2] {
+        ["one".into(), "two".into()]
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn endpoints_that_fail_alike_speak_against_the_rule() {
+        let [one, two] = names();
+        let evidence = Evidence::default();
+        assert!(!evidence.note(&one, FAILED, "a, not b", 2));
+        assert!(!evidence.note(&one, FAILED, "a, not b", 2));
+        assert!(evidence.note(&two, FAILED, "a, not b", 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn endpoints_that_fail_differently_speak_against_one_of_them() {
+        let [one, two] = names();
+        let evidence = Evidence::default();
+        assert!(!evidence.note(&one, FAILED, "a, not b", 2));
+        assert!(!evidence.note(&two, FAILED, "c, not b", 2));
+        assert!(!evidence.note(&one, FAILED, "a, not b", 2));
+        // Another block is another question.
+        assert!(!evidence.note(&one, (8, Rule::ReceiptsRoot), "a, not b", 2));
+        assert!(evidence.note(&two, (8, Rule::ReceiptsRoot), "a, not b", 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lone_endpoint_is_asked_again_for_a_while() {
+        let [one, _] = names();
+        let evidence = Evidence::default();
+        for _ in 0..5 {
+            assert!(!evidence.note(&one, FAILED, "a, not b", 1));
+        }
+        tokio::time::advance(LONE_WHILE).await;
+        assert!(evidence.note(&one, FAILED, "a, not b", 1));
+        // What changes from answer to answer is the endpoint's fault.
+        let evidence = Evidence::default();
+        for answer in 0..9 {
+            tokio::time::advance(LONE_WHILE).await;
+            assert!(!evidence.note(&one, FAILED, &format!("{answer}, not b"), 1));
+        }
+    }
+}

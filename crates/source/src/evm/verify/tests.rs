@@ -1,0 +1,206 @@
+//! The verifier on recorded blocks of real chains, with the profile of each chain: every root that is
+//! known to hold is proven, and nothing is proven that is not.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::*;
+use crate::chains::checks_of;
+use crate::evm::wire::WholeBlock;
+
+fn folder() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/evm-chains");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    let required = std::env::var_os("CHRONOLITH_REQUIRE_FIXTURES").is_some();
+    assert!(!required, "{} is absent", folder.display());
+    println!("skipped: recorded blocks of chains are absent");
+    None
+}
+
+struct Recorded {
+    name: String,
+    chain: u64,
+    block: WireBlock,
+    receipts: Option<Vec<WireReceipt>>,
+    checks: Value,
+}
+
+impl Recorded {
+    fn holds(&self, check: &str) -> bool {
+        self.checks[check]["holds"].as_bool() == Some(true)
+    }
+
+    /// What the chain's rules prove of it, as the table of the recordings says.
+    fn expected(&self) -> Verification {
+        let whole = self.block.bodies.is_some() || self.block.tx_hashes.is_empty();
+        if !self.holds("header hash") {
+            return Verification::Claimed;
+        }
+        match (self.holds("receipts root"), self.holds("logs bloom")) {
+            (true, _) if whole && self.holds("transactions root") => Verification::Roots,
+            (true, _) => Verification::Receipts,
+            (false, true) => Verification::Bloom,
+            (false, false) => Verification::Linked,
+        }
+    }
+}
+
+fn recorded(folder: &Path) -> Vec<Recorded> {
+    let read = |file: &Value| {
+        let file = file.as_str()?;
+        Some(std::fs::read_to_string(folder.join(file)).unwrap())
+    };
+    let manifest = read(&"manifest.json".into()).unwrap();
+    let manifest: Value = serde_json::from_str(&manifest).unwrap();
+    let mut all = Vec::new();
+    for one in manifest["fixtures"].as_array().unwrap() {
+        let Some(text) = read(&one["files"]["block"]) else {
+            continue;
+        };
+        let name = one["files"]["block"].to_string();
+        let whole = one["transactions"] == "full";
+        let block = match whole {
+            true => serde_json::from_str::<WholeBlock>(&text).map(WireBlock::from),
+            false => serde_json::from_str(&text),
+        };
+        let receipts = read(&one["files"]["receipts"]).filter(|_| one["receipts"] == "all");
+        let receipts = receipts.map(|text| serde_json::from_str(&text).unwrap());
+        let block = block.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let empty = block.tx_hashes.is_empty() && one["transactions"] == "empty";
+        all.push(Recorded {
+            name,
+            chain: one["chainId"].as_u64().unwrap(),
+            block,
+            receipts: receipts.or(empty.then(Vec::new)),
+            checks: one["checks"].clone(),
+        });
+    }
+    all
+}
+
+/// Blocks that break the rules of their chain on purpose, or whose chain has none that are known.
+fn is_odd(one: &Recorded) -> bool {
+    // A recording with a receipt that was altered; Ethermint; Opera; the old zkSync; Arbitrum before
+    // Nitro, whose receipts follow rules that nobody found.
+    let named = [
+        "1-ethereum/1000000",
+        "25-cronos",
+        "250-fantom",
+        "324-zksync",
+        "42161-arbitrum/19000174",
+    ];
+    named.iter().any(|name| one.name.contains(name))
+}
+
+#[test]
+fn every_chain_with_receipts_is_proven_as_far_as_is_known() {
+    let Some(folder) = folder() else { return };
+    let (mut roots, mut receipts_only) = (0, 0);
+    for one in recorded(&folder) {
+        let Some(receipts) = &one.receipts else {
+            continue;
+        };
+        if is_odd(&one) {
+            continue;
+        }
+        let verifier = Verifier::new(checks_of(one.chain));
+        let proof = verifier
+            .receipts(&one.block, receipts)
+            .unwrap_or_else(|refusal| panic!("{}: {refusal:?}", one.name));
+        let state_sync = verifier.unrooted(&one.block).is_some();
+        if state_sync {
+            assert_eq!(proof, Proof::LINKED, "{}", one.name);
+            continue;
+        }
+        assert_eq!(proof.logs(), one.expected(), "{}", one.name);
+        roots += usize::from(proof == Proof::ROOTS);
+        receipts_only += usize::from(proof.logs() == Verification::Receipts);
+    }
+    println!("note: {roots} blocks at roots, {receipts_only} at receipts");
+    assert!(roots >= 25, "{roots} blocks at roots");
+}
+
+#[test]
+fn headers_and_transactions_without_receipts_are_proven_too() {
+    let Some(folder) = folder() else { return };
+    let mut proven = 0;
+    for one in recorded(&folder) {
+        if is_odd(&one) || one.receipts.is_some() {
+            continue;
+        }
+        let checks = Checks {
+            bloom: false,
+            ..checks_of(one.chain)
+        };
+        let proof = Verifier::new(checks).logs(&one.block, &[], false);
+        let proof = proof.unwrap_or_else(|refusal| panic!("{}: {refusal:?}", one.name));
+        assert_eq!(proof.logs(), Verification::Linked, "{}", one.name);
+        let whole = one.block.bodies.is_some();
+        let txs = proof.txs() == Verification::Roots;
+        assert_eq!(txs, whole && one.holds("transactions root"), "{}", one.name);
+        proven += 1;
+    }
+    assert!(proven >= 15, "{proven} blocks");
+}
+
+/// A rule that does not hold names itself; once it is dropped the block is proven less, and no more is
+/// claimed.
+#[test]
+fn a_rule_that_fails_lowers_the_level_once_it_is_dropped() {
+    let Some(folder) = folder() else { return };
+    for one in recorded(&folder).iter().filter(|one| is_odd(one)) {
+        let Some(receipts) = &one.receipts else {
+            continue;
+        };
+        let verifier = Verifier::new(Checks::ALL);
+        let mut dropped = Vec::new();
+        let proof = loop {
+            match verifier.receipts(&one.block, receipts) {
+                Ok(proof) => break proof,
+                Err(refusal) => {
+                    let rule = refusal.rule.unwrap_or_else(|| panic!("{refusal:?}"));
+                    assert!(verifier.drop_rule(rule), "{rule:?} twice");
+                    dropped.push(rule);
+                }
+            }
+        };
+        assert!(!dropped.is_empty(), "{}", one.name);
+        assert!(proof.logs() <= one.expected(), "{}: {proof:?}", one.name);
+    }
+}
+
+/// The lie of the first audit: hashes replaced consistently, bodies altered.
+#[test]
+fn altered_transactions_are_refused() {
+    let Some(folder) = folder() else { return };
+    let all = recorded(&folder);
+    let path = folder.join("1-ethereum/17000000.block.json");
+    let honest = std::fs::read_to_string(path).unwrap();
+    let one = all
+        .iter()
+        .find(|one| one.name.contains("1-ethereum/17000000"))
+        .unwrap();
+    let verifier = Verifier::new(Checks::ALL);
+    let receipts = one.receipts.as_ref().unwrap();
+    assert_eq!(verifier.receipts(&one.block, receipts), Ok(Proof::ROOTS));
+    let first = one.block.tx_hashes[0].to_string();
+    for (from, to) in [
+        (first.as_str(), format!("0xbad0{}", &first[6..])),
+        ("\"value\":\"0x", "\"value\":\"0x1".to_owned()),
+        ("\"input\":\"0x", "\"input\":\"0xbeef".to_owned()),
+    ] {
+        let lie = honest.replace(from, &to);
+        assert_ne!(lie, honest);
+        let block: WireBlock = serde_json::from_str::<WholeBlock>(&lie).unwrap().into();
+        let refusal = verifier
+            .with_transactions(&block, true, Proof::LINKED)
+            .unwrap_err();
+        assert_eq!(refusal.rule, Some(Rule::TransactionsRoot));
+        // What has no bytes of its own hash is kept as it came, never as bytes.
+        let kept = block.kept_bodies().unwrap();
+        assert!(kept.iter().any(|body| body.first() == Some(&b'{')));
+    }
+}
