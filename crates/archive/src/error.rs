@@ -3,6 +3,7 @@
 use chronolith_model::{BlockFault, BlockRange, BlockRef, ErrorKind, Hash32};
 
 use crate::format::Damage;
+use crate::format::compress::NotPacked;
 
 /// The archive's result.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -129,6 +130,14 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// Bytes could not be compressed, most likely for want of memory. Nothing of them was published.
+    #[error(
+        "could not compress, and published nothing of it: {reason}; see that the machine has free memory, it is tried again"
+    )]
+    NotPacked {
+        /// Why, in the words of the library.
+        reason: &'static str,
+    },
     /// A bug: work that cannot fail did.
     #[error("internal error, please report it: {0}")]
     Internal(String),
@@ -140,6 +149,12 @@ pub enum Error {
         /// Why it failed.
         source: chronolith_store::Error,
     },
+}
+
+impl From<NotPacked> for Error {
+    fn from(NotPacked(reason): NotPacked) -> Self {
+        Self::NotPacked { reason }
+    }
 }
 
 /// A range as people say it: the last block is in it.
@@ -198,7 +213,9 @@ impl Error {
                 ErrorKind::Disagreement
             }
             Self::Fenced { .. } => ErrorKind::Fenced,
-            Self::Throttled { .. } | Self::Store { .. } => ErrorKind::Unavailable,
+            Self::Throttled { .. } | Self::NotPacked { .. } | Self::Store { .. } => {
+                ErrorKind::Unavailable
+            }
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Internal(_) => ErrorKind::Internal,
         }

@@ -182,7 +182,8 @@ fn place_of(
     part: BlockRange,
     base: u64,
 ) -> usize {
-    let id = geometry.id_of(part.start).unwrap_or(0);
+    let id = geometry.id_of(part.start);
+    let id = id.expect("parts are cut at the borders of ranges, the first block's among them");
     match standings.binary_search_by_key(&id, |standing| standing.id) {
         Ok(at) => at,
         Err(at) => {
@@ -209,7 +210,8 @@ fn has_loose_packs(
     let packs = &catalog.packs;
     let behind = packs.partition_point(|pack| pack.range.start < span.end);
     let before = packs.partition_point(|pack| pack.range.start < span.start);
-    let packs = packs.get(before..behind).unwrap_or_default();
+    let packs = packs.get(before..behind.max(before));
+    let packs = packs.expect("partition points lie in their slice");
     !small_packs(packs, settings, true).is_empty()
 }
 

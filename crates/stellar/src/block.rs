@@ -61,7 +61,10 @@ impl Proven {
             logs.tx_index = tx_index;
             logs.successful = is_successful(tx.pair.of(raw));
             // A transaction's own events begin with their stage.
-            let event = |span: &crate::reader::Span| span.of(meta).get(4..).unwrap_or_default();
+            let event = |span: &crate::reader::Span| {
+                let event = span.of(meta).get(4..);
+                event.expect("the stage was read from these four bytes")
+            };
             let at = |stage: u32| found.transaction.iter().filter(move |own| own.0 == stage);
             if found.transaction.iter().any(|own| own.0 > 2) {
                 return Err(Fault::Parts("an event at an unknown stage"));
@@ -164,7 +167,9 @@ impl Logs {
                 tx_index: made.tx_index,
                 log_index,
                 kind: made.kind,
-                emitter: emitter.get(..made.emitter_len).unwrap_or_default(),
+                emitter: emitter
+                    .get(..made.emitter_len)
+                    .ok_or(Fault::Parts("an event of a contract with a longer name"))?,
                 ..LogParts::default()
             };
             let lens = made.topic_lens.into_iter();

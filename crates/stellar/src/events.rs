@@ -152,7 +152,8 @@ impl<'a> EventParts<'a> {
         let value = |reader: &mut Reader<'a>| -> Result<&'a [u8], Fault> {
             let rest = reader.rest();
             let span = reader.span(|reader| schema.skip(types.value, reader))?;
-            Ok(rest.get(..span.len()).unwrap_or_default())
+            let value = rest.get(..span.len());
+            Ok(value.expect("a span lies in the bytes that it was read from"))
         };
         let count = reader.count()?;
         if count > EVENT_TOPICS_MAX {

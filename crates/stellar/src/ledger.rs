@@ -141,7 +141,7 @@ impl Ledger {
     /// The hash of an applied transaction.
     pub(crate) fn tx_hash(&self, tx: &TxSpans) -> Hash32 {
         let hash = tx.pair.of(&self.raw).first_chunk::<32>();
-        Hash32(hash.copied().unwrap_or_default())
+        Hash32(*hash.expect("a result begins with a hash, by the schema it was read with"))
     }
 }
 

@@ -63,8 +63,10 @@ impl TxParts {
         reader.finish()?;
         let slice = |span: Span| content.slice(span.start as usize..span.end as usize);
         let pair = slice(spans.pair);
-        let hash = pair.first_chunk::<32>().copied().unwrap_or_default();
-        let sort = content.first_chunk::<4>().copied().unwrap_or_default();
+        let short = Fault::Parts("the body of a transaction is cut off");
+        let hash = pair.first_chunk::<32>().copied();
+        let hash = hash.ok_or_else(|| short.clone())?;
+        let sort = content.first_chunk::<4>().copied().ok_or(short)?;
         Ok(Self {
             hash: Hash32(hash),
             inner_hash: inner_hash(&pair),

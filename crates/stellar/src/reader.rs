@@ -10,10 +10,10 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// What lies there, in the bytes that it was read from.
     pub(crate) fn of<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        bytes
-            .get(self.start as usize..self.end as usize)
-            .unwrap_or_default()
+        let place = bytes.get(self.start as usize..self.end as usize);
+        place.expect("a span lies in the bytes that it was read from")
     }
 
     pub(crate) fn len(&self) -> usize {

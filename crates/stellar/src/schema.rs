@@ -94,6 +94,7 @@ pub(crate) static WIRE: LazyLock<(Schema, Types)> = LazyLock::new(|| {
 
 impl Schema {
     fn named(&self, name: &str) -> Shape {
+        // No value is of the shape `Never`: reading one is an error.
         self.names.get(name).copied().unwrap_or(Shape::Never)
     }
 
@@ -230,6 +231,7 @@ impl Maker {
             let (numbers, item) = arm.split_once(": ").unwrap_or(("", arm));
             let shape = self.item(item);
             let (low, high) = numbers.split_once("..").unwrap_or((numbers, numbers));
+            // An arm without a number is that of none, and a value of it an error.
             let (low, high) = (low.parse().unwrap_or(0), high.parse().unwrap_or(-1));
             known.extend((low..=high).map(|number| (number, shape)));
         }

@@ -37,9 +37,10 @@ pub(crate) fn split(proven: &Proven) -> (Bytes, Vec<Bytes>) {
     let mut buffer = BytesMut::with_capacity(raw.len());
     let mut ends = Vec::with_capacity(ledger.txs.len());
     for (tx, &envelope) in ledger.txs.iter().zip(&proven.envelope_of) {
-        let envelope = ledger.envelopes.get(envelope as usize).copied();
+        let envelope = ledger.envelopes.get(envelope as usize);
+        let envelope = envelope.expect("each transaction was paired with an envelope");
         buffer.put_u8(form);
-        buffer.put_slice(envelope.unwrap_or_default().of(raw));
+        buffer.put_slice(envelope.of(raw));
         buffer.put_slice(tx.processing.of(raw));
         ends.push(buffer.len());
     }

@@ -84,6 +84,7 @@ fn encode_page(blocks: &[BlockRecord], out: &mut Vec<u8>) {
         _ => 0,
     };
     let steps = || blocks.windows(2).map(step);
+    // A page of one block has no steps: zero is what is stored of none.
     let least = steps().min().unwrap_or(0);
     let over = |step: i64| step.wrapping_sub(least) as u64;
     let width = u64::BITS - steps().map(over).max().unwrap_or(0).leading_zeros();
@@ -147,6 +148,9 @@ impl<'a> PageView<'a> {
     }
 }
 
+/// Why all of a table's pages can be read.
+const WALKED: &str = "all of a table is read and checked when it is opened";
+
 /// The number of `width` bits that begins at this bit.
 #[inline]
 fn bits_at(bytes: &[u8], bit: u32, width: u32) -> u64 {
@@ -156,7 +160,8 @@ fn bits_at(bytes: &[u8], bit: u32, width: u32) -> u64 {
     else {
         return 0;
     };
-    let rest = bytes.get((bit / 8) as usize..).unwrap_or_default();
+    let rest = bytes.get((bit / 8) as usize..);
+    let rest = rest.expect("a page's steps were measured when it was read");
     let word = match rest.first_chunk::<8>() {
         // Nearly always: seven bits may be shifted out.
         Some(chunk) if width <= 57 => u64::from_le_bytes(*chunk) >> (bit % 8),
@@ -299,8 +304,9 @@ impl BlockTable {
 
     /// The times of all blocks.
     pub(crate) fn times(&self) -> impl Iterator<Item = u64> {
-        let views = self.pages.iter().filter_map(|start| self.view(start));
-        views.flat_map(PageView::times)
+        let view = |start| self.view(start);
+        let views = self.pages.iter().map(view);
+        views.flat_map(|view| view.expect(WALKED).times())
     }
 
     /// The first block, from a place on, that is not before `time`. Times do not fall.
@@ -354,7 +360,8 @@ impl BlockTable {
             end = (end + reach).min(self.pages.len());
             reach *= 2;
         }
-        let within = self.pages.get(start..end).unwrap_or_default();
+        let within = self.pages.get(start..end);
+        let within = within.expect("the search stays among the pages");
         start + within.partition_point(|page| page.first_time < time)
     }
 }
@@ -375,11 +382,10 @@ fn entries<'a>(start: &PageStart, view: PageView<'a>) -> impl Iterator<Item = Bl
     (start.place..)
         .zip(view.times())
         .map(move |(place, timestamp)| {
-            // The table was walked when it was opened, so the counts are there.
             let (packed, txs) = match &mut counts {
                 Some(reader) => (
-                    reader.varint().unwrap_or(0),
-                    reader.varint_u32().unwrap_or(0),
+                    reader.varint().expect(WALKED),
+                    reader.varint_u32().expect(WALKED),
                 ),
                 None => (0, 0),
             };

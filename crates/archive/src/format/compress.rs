@@ -50,12 +50,18 @@ impl Packer {
     pub(crate) fn context(&self) -> PackContext<'_> {
         let mut context = CCtx::create();
         // The stretch names its dictionary, and the frame table has a checksum: four bytes each
-        // that a frame need not carry. Setting these parameters cannot fail.
-        let _ = context.set_parameter(CParameter::DictIdFlag(false));
-        let _ = context.set_parameter(CParameter::ChecksumFlag(false));
-        let _ = context.set_parameter(CParameter::CompressionLevel(self.level));
+        // that a frame need not carry.
+        for parameter in [
+            CParameter::DictIdFlag(false),
+            CParameter::ChecksumFlag(false),
+            CParameter::CompressionLevel(self.level),
+        ] {
+            let set = context.set_parameter(parameter);
+            set.expect("a new context takes these parameters: zstd clamps the level itself");
+        }
         if let Some(prepared) = &self.prepared {
-            let _ = context.ref_cdict(prepared);
+            let set = context.ref_cdict(prepared);
+            set.expect("a new context takes a dictionary: nothing is allocated for it");
         }
         PackContext(context)
     }
@@ -65,15 +71,30 @@ impl Packer {
 pub(crate) struct PackContext<'a>(CCtx<'a>);
 
 impl PackContext<'_> {
-    /// Appends the packed bytes and returns their number.
-    pub(crate) fn pack(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
+    /// Appends the packed bytes and returns their number, which is never zero. On an error `out` is
+    /// as it was.
+    pub(crate) fn pack(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, NotPacked> {
         let start = out.len();
         out.resize(start + zstd_safe::compress_bound(bytes.len()), 0);
-        let target = out.get_mut(start..).unwrap_or_default();
-        // Cannot fail: the target is as large as the worst case.
-        let written = self.0.compress2(target, bytes).unwrap_or_default();
-        out.truncate(start + written);
-        written
+        let target = out.get_mut(start..);
+        let target = target.expect("the buffer was made longer than this just now");
+        let packed = checked(self.0.compress2(target, bytes));
+        out.truncate(start + packed.as_ref().map_or(0, |&written| written));
+        packed
+    }
+}
+
+/// Why zstd did not pack a frame, in its own words. The target is always large enough, so what is
+/// left is memory that it could not allocate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NotPacked(pub(crate) &'static str);
+
+/// A frame of zero bytes would get a valid checksum, be published, and be lost content.
+fn checked(packed: zstd_safe::SafeResult) -> Result<usize, NotPacked> {
+    match packed {
+        Ok(0) => Err(NotPacked("zstd packed a frame into nothing")),
+        Ok(written) => Ok(written),
+        Err(code) => Err(NotPacked(zstd_safe::get_error_name(code))),
     }
 }
 
@@ -86,7 +107,8 @@ pub(crate) fn train(samples: &[u8], sizes: &[usize]) -> Bytes {
     train_to(samples, sizes, size)
 }
 
-/// Learns a dictionary of at most so many bytes; empty where that cannot be done.
+/// Learns a dictionary of at most so many bytes; empty where that cannot be done: too few or too
+/// uniform samples are an error to zstd. Without a dictionary frames are larger, and hold the same.
 pub(crate) fn train_to(samples: &[u8], sizes: &[usize], size: usize) -> Bytes {
     zstd::dict::from_continuous(samples, sizes, size)
         .unwrap_or_default()
@@ -174,13 +196,29 @@ mod tests {
         for dictionary in [Bytes::new(), trained] {
             let packer = Packer::new(dictionary.clone(), 3);
             let mut out = b"before".to_vec();
-            let written = packer.context().pack(&sample(9), &mut out);
+            let written = packer.context().pack(&sample(9), &mut out).unwrap();
             let packed = &out[6..];
             assert_eq!(packed.len(), written);
             let unpacker = Unpacker::new(&dictionary);
             assert_eq!(unpacker.unpack(packed).as_deref(), Ok(&sample(9)[..]));
             assert!(unpacker.unpack(&packed[..written - 1]).is_err());
         }
+    }
+
+    /// What zstd could not pack was taken for a frame of zero bytes: it got a checksum that holds,
+    /// was published, and the rows in it were lost for good.
+    #[test]
+    fn a_frame_that_was_not_packed_is_an_error() {
+        assert_eq!(checked(Ok(9)), Ok(9));
+        assert!(checked(Ok(0)).is_err());
+        // The code of zstd's memory_allocation error, as its functions return it.
+        let no_memory = 0_usize.wrapping_sub(64);
+        let expected = NotPacked("Allocation error : not enough memory");
+        assert_eq!(checked(Err(no_memory)), Err(expected));
+        // Even nothing packs to something.
+        let mut out = Vec::new();
+        let packed = Packer::new(Bytes::new(), 3).context().pack(&[], &mut out);
+        assert_eq!(packed, Ok(out.len()));
     }
 
     proptest! {

@@ -29,6 +29,7 @@ pub(crate) fn digest(block: &Block, bodies: &[u8]) -> Hash32 {
     let mut part = |bytes: Option<&[u8]>| {
         let len = bytes.map_or(0, |bytes| bytes.len() as u64 + 1);
         hasher.update(&len.to_le_bytes());
+        // A part that is not kept adds its length alone, which is 0; an empty one has length 1.
         hasher.update(bytes.unwrap_or_default());
     };
     part(block.payload.header.as_deref());
@@ -83,8 +84,10 @@ impl<Times: Iterator<Item = u64>> ClockDigests<Times> {
     /// Takes the next hashes, end to end, and adds the digests of their blocks to a root.
     pub(crate) fn add_to(&mut self, root: &mut blake3::Hasher, hashes: &[u8]) {
         let (hashes, _) = hashes.as_chunks::<32>();
-        for (hash, timestamp) in hashes.iter().zip(&mut self.times) {
+        for hash in hashes {
             let hash = Hash32(*hash);
+            let timestamp = self.times.next();
+            let timestamp = timestamp.expect("a segment has a time and a hash for each block");
             let digest = clock_digest(BlockClock {
                 number: self.number,
                 hash,

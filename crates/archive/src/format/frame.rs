@@ -99,7 +99,8 @@ impl Frame {
             .rows
             .get(row)
             .ok_or(Damage("no such row in the frame"))?;
-        let body = self.bytes.get(row.start as usize..).unwrap_or_default();
+        let body = self.bytes.get(row.start as usize..);
+        let body = body.ok_or(Damage("row outside its frame"))?;
         let numbers = (tx_index, row.numbers.log_index);
         row::decode(&mut Reader::new(body), row.len as usize, numbers)
     }

@@ -165,9 +165,14 @@ impl Dictionaries {
     /// The packed dictionary of each stretch, with the number of its frames.
     pub(crate) fn stretches(&self) -> impl Iterator<Item = (u32, Bytes)> {
         self.stretches.iter().map(|&(frames, dictionary)| {
-            let at = (dictionary as usize).checked_sub(1);
-            let packed = at.and_then(|at| self.packed.get(at)).cloned();
-            (frames, packed.unwrap_or_default())
+            let packed = match (dictionary as usize).checked_sub(1) {
+                None => Bytes::new(),
+                Some(at) => {
+                    let packed = self.packed.get(at).cloned();
+                    packed.expect("dictionaries are numbered as they are added or checked")
+                }
+            };
+            (frames, packed)
         })
     }
 }
@@ -282,8 +287,11 @@ impl AllPieces {
     /// The payload, from the bytes of its place.
     pub(crate) fn payload(&self, stream: &Bytes) -> Decoded<Payload> {
         let mut parts = self.pieces.take_out(stream)?.into_iter();
-        let mut one = |kept: bool| kept.then(|| parts.next().unwrap_or_default());
-        let (header, raw) = (one(self.header), one(self.raw));
+        let mut one = |kept: bool| {
+            let part = kept.then(|| parts.next().ok_or(Damage("a part is missing")));
+            part.transpose()
+        };
+        let (header, raw) = (one(self.header)?, one(self.raw)?);
         Ok(Payload {
             header,
             raw,
@@ -393,7 +401,8 @@ impl OpenPack {
             .partition_point(|anchor| anchor.block <= number);
         let anchor = behind.checked_sub(1).and_then(|at| self.anchors.get(at));
         let anchor = anchor.ok_or(Damage("block outside its pack"))?;
-        let mut reader = Reader::new(self.index.get(anchor.at..).unwrap_or_default());
+        let index = self.index.get(anchor.at..);
+        let mut reader = Reader::new(index.ok_or(Damage("pack index too short"))?);
         let mut start = anchor.stream;
         for _ in anchor.block..number {
             decode_parts(&mut reader, &mut start)?;

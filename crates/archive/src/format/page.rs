@@ -126,7 +126,8 @@ pub(crate) fn encode(ids: &[u16], out: &mut Vec<u8>) {
         out.put_u8(RUNS);
         let mut next = 0;
         for run in ids.chunk_by(|a, b| a.checked_add(1) == Some(*b)) {
-            let first = u32::from(run.first().copied().unwrap_or_default());
+            let first = run.first().copied();
+            let first = u32::from(first.expect("a chunk has at least one element"));
             out.put_varint(u64::from(first - next));
             out.put_varint(run.len() as u64 - 1);
             next = first + run.len() as u32;

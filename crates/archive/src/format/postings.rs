@@ -171,7 +171,9 @@ impl ListBuilder {
 
     fn push_paged(&mut self, ids: &[u32]) {
         for chunk in ids.chunk_by(|a, b| a / page::PAGE_IDS == b / page::PAGE_IDS) {
-            let number = chunk.first().copied().unwrap_or_default() / page::PAGE_IDS;
+            let first = chunk.first().copied();
+            let first = first.expect("a chunk has at least one element");
+            let number = first / page::PAGE_IDS;
             let mut locals = std::mem::take(&mut self.scratch);
             locals.clear();
             locals.extend(chunk.iter().map(|&id| id as u16));

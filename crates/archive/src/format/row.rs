@@ -45,7 +45,8 @@ pub(crate) fn encode(log: &Log, out: &mut Vec<u8>) {
 fn put_word(word: &[u8; WORD], out: &mut Vec<u8>) {
     let zeros = leading_zeros(word);
     out.put_u8((WORD - zeros) as u8);
-    out.put(word.get(zeros..).unwrap_or_default());
+    let significant = word.get(zeros..);
+    out.put(significant.expect("a word has no more zeros than bytes"));
 }
 
 /// Eight bytes at a time: most words begin with at least twelve zeros.
@@ -144,7 +145,8 @@ pub(crate) fn decode(
     }
     // The buffer holds the parts; only the emitter's length is told.
     const LENGTH_ONLY: [u8; EMITTER_BYTES_MAX] = [0; EMITTER_BYTES_MAX];
-    let emitter = LENGTH_ONLY.get(..emitter_len).unwrap_or_default();
+    let emitter = LENGTH_ONLY.get(..emitter_len);
+    let emitter = emitter.expect("an emitter's length was checked just now");
     let parts = LogParts {
         tx_index,
         log_index,
@@ -163,7 +165,8 @@ fn decode_word(reader: &mut Reader<'_>, significant: u8, out: &mut Vec<u8>) -> D
     let zeros = WORD
         .checked_sub(significant)
         .ok_or(Damage("word too long"))?;
-    out.put(ZEROS.get(..zeros).unwrap_or_default());
+    let zeros = ZEROS.get(..zeros);
+    out.put(zeros.expect("a word has no more zeros than bytes"));
     out.put(reader.take(significant)?);
     Ok(())
 }

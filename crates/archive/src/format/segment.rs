@@ -59,7 +59,10 @@ pub(crate) struct FramePlace {
 
 impl FramePlace {
     pub(crate) fn verify(&self, bytes: &[u8], index: u32) -> Decoded<()> {
-        if checksum(bytes, u64::from(index)) == self.checksum {
+        if bytes.is_empty() {
+            // Its checksum holds: no merge may copy it further.
+            Err(Damage("a frame of zero bytes"))
+        } else if checksum(bytes, u64::from(index)) == self.checksum {
             Ok(())
         } else {
             Err(Damage("frame checksum mismatch"))

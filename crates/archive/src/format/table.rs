@@ -23,6 +23,8 @@ const BUCKETS: usize = 1 << BUCKET_BITS;
 const ENTRY_BITS_MAX: u32 = 57;
 const CACHE_LINE: usize = 64;
 const PADDING: [u8; 8] = [0; 8];
+/// Why a bucket has its count.
+const BUCKET: &str = "a page has a count for each of its buckets";
 
 /// How keys are split and how wide entries are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,7 +126,8 @@ impl TableBuilder {
             write_page(self.shape, &self.pending, out);
             self.pending.clear();
         }
-        let page = out.get(start..).unwrap_or_default();
+        let page = out.get(start..);
+        let page = page.expect("the buffer only grew since its length was taken");
         self.directory
             .push((page.len() as u32, checksum(page, self.page as u64)));
         self.page += 1;
@@ -156,9 +159,7 @@ impl TableBuilder {
 fn write_page(shape: TableShape, entries: &[(u64, u64)], out: &mut Vec<u8>) {
     let mut counts = [0_u32; BUCKETS];
     for &(key, _) in entries {
-        if let Some(count) = counts.get_mut(shape.bucket(key)) {
-            *count += 1;
-        }
+        *counts.get_mut(shape.bucket(key)).expect(BUCKET) += 1;
     }
     put_counts(&counts, out);
     let entry = |&(key, payload): &(u64, u64)| shape.remainder(key) << shape.payload_bits | payload;
@@ -396,10 +397,9 @@ impl<'a> PageView<'a> {
     fn count(&self, bucket: usize) -> usize {
         if self.wide {
             let (counts, _) = self.counts.as_chunks::<4>();
-            let count = counts.get(bucket).copied().unwrap_or_default();
-            u32::from_le_bytes(count) as usize
+            u32::from_le_bytes(*counts.get(bucket).expect(BUCKET)) as usize
         } else {
-            self.counts.get(bucket).copied().unwrap_or_default().into()
+            usize::from(*self.counts.get(bucket).expect(BUCKET))
         }
     }
 
@@ -414,7 +414,8 @@ impl<'a> PageView<'a> {
             .entries
             .get(bit / 8..)
             .and_then(|rest| rest.first_chunk::<8>());
-        let word = u64::from_le_bytes(word.copied().unwrap_or_default()) >> (bit % 8);
+        let word = word.expect("a page was checked to hold its entries and the padding");
+        let word = u64::from_le_bytes(*word) >> (bit % 8);
         let entry = word & mask(self.shape.entry_bits());
         (
             entry >> self.shape.payload_bits,

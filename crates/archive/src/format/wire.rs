@@ -52,7 +52,8 @@ pub(crate) trait Put {
             }
         }
         let bytes = bits.to_le_bytes();
-        self.put(bytes.get(..filled.div_ceil(8) as usize).unwrap_or_default());
+        let bytes = bytes.get(..filled.div_ceil(8) as usize);
+        self.put(bytes.expect("fewer than 64 bits are left"));
     }
 
     /// A length and the bytes.

@@ -144,9 +144,9 @@ async fn in_table(
     let pages = objects
         .table_pages(identity, Part::TableHashPage, offset, &[place])
         .await?;
-    let page = pages.first().cloned().unwrap_or_default();
+    let page = pages.first().expect("as many pages as were asked for");
     let found = table
-        .find(key, &page)
+        .find(key, page)
         .map_err(|damage| Error::damaged(&identity.name, damage))?;
     Ok(found.map(|offset| start + offset).collect())
 }

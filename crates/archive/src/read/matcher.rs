@@ -37,7 +37,8 @@ impl Values {
         let start = self.digests.partition_point(|&digest| digest < wanted);
         let same = self.digests.iter().skip(start);
         let same = same.take_while(|&&digest| digest == wanted).count();
-        let same = self.values.get(start..start + same).unwrap_or_default();
+        let same = self.values.get(start..start + same);
+        let same = same.expect("each value has its digest");
         same.binary_search_by(|wanted| wanted.as_ref().cmp(value))
             .is_ok()
     }

@@ -270,24 +270,31 @@ impl Objects {
             .increment((wants.len() - missing.len()) as u64);
         if !missing.is_empty() {
             self.meters.cache_misses.increment(missing.len() as u64);
-            let ranges: Vec<Range<u64>> = missing
-                .iter()
-                .filter_map(|(slot, _)| wants.get(*slot))
-                .map(|want| want.range.clone())
-                .collect();
+            let range = |slot: usize| {
+                wants
+                    .get(slot)
+                    .expect("a slot is that of a want")
+                    .range
+                    .clone()
+            };
+            let ranges: Vec<Range<u64>> = missing.iter().map(|(slot, _)| range(*slot)).collect();
             let read = self.read(&object.name, &ranges).await?;
             for ((slot, guard), bytes) in missing.into_iter().zip(read) {
                 let value =
                     decode(slot, bytes).map_err(|damage| Error::damaged(&object.name, damage))?;
                 // A full cache may refuse the value; the reader has it all the same.
                 guard.map(|guard| guard.insert(value.clone()));
-                values
-                    .get_mut(slot)
-                    .into_iter()
-                    .for_each(|place| *place = Some(value.clone()));
+                let place = values.get_mut(slot);
+                *place.expect("a slot is that of a want") = Some(value);
             }
         }
-        Ok(values.into_iter().flatten().collect())
+        // Callers go through what they wanted and what they got side by side: one that is missing
+        // would make an answer shorter.
+        let all: Option<Vec<Value>> = values.into_iter().collect();
+        all.ok_or_else(|| {
+            let what = "a part was neither in memory nor read";
+            Error::Internal(format!("{what} (object={})", object.name))
+        })
     }
 
     /// What is cached of these, without waiting.
@@ -376,19 +383,16 @@ impl Objects {
             });
         }
         let decode = |slot: usize, bytes: Bytes| {
-            let number = numbers.get(slot).copied().unwrap_or_default();
+            let number = *numbers.get(slot).expect("a slot is that of a number");
             decode_frame(segment, number, &bytes).map(|frame| Value::Frame(Arc::new(frame)))
         };
         let values = self
             .load(&segment.identity, Part::Frame, &wants, decode)
             .await?;
-        Ok(values
-            .into_iter()
-            .filter_map(|value| match value {
-                Value::Frame(frame) => Some(frame),
-                _ => None,
-            })
-            .collect())
+        all_of(&segment.identity, values, |value| match value {
+            Value::Frame(frame) => Some(frame),
+            _ => None,
+        })
     }
 
     /// Blocks of a section that is read in blocks; their numbers must rise.
@@ -413,12 +417,28 @@ impl Objects {
             })
             .collect();
         let decode = |slot: usize, bytes: Bytes| {
-            section.verify(numbers.get(slot).copied().unwrap_or_default(), &bytes)?;
+            section.verify(
+                *numbers.get(slot).expect("a slot is that of a number"),
+                &bytes,
+            )?;
             Ok(Value::own(&bytes))
         };
         let values = self.load(&segment.identity, part, &wants, decode).await?;
-        Ok(values.into_iter().filter_map(into_bytes).collect())
+        all_of(&segment.identity, values, into_bytes)
     }
+}
+
+/// What parts hold. One of another kind is an error: the list is never shorter than what was wanted.
+pub(crate) fn all_of<T>(
+    object: &Identity,
+    values: Vec<Value>,
+    take: impl Fn(Value) -> Option<T>,
+) -> Result<Vec<T>> {
+    let all: Option<Vec<T>> = values.into_iter().map(take).collect();
+    all.ok_or_else(|| {
+        let what = "a part in memory is of another kind";
+        Error::Internal(format!("{what} (object={})", object.name))
+    })
 }
 
 fn taken(object: &ObjectRef) -> Error {

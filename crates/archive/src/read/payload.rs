@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use chronolith_model::{BlockRange, Dataset, DatasetSet, Payload};
 
 use super::cache::{Part, Value, into_bytes};
-use super::objects::{NamedPack, Objects, Want};
+use super::objects::{NamedPack, Objects, Want, all_of};
 use super::snapshot::Snapshot;
 use crate::catalog::PackEntry;
 use crate::error::{Error, Result};
@@ -31,7 +31,9 @@ pub(crate) async fn header(objects: &Objects, snapshot: &Snapshot, number: u64) 
     let named = objects.open_pack(pack).await?;
     let place = kept(&named, named.pack.header(number))?;
     let found = objects.pieces(&named, &place).await?;
-    Ok(found.into_iter().next().unwrap_or_default())
+    let damage = Damage("payload that is to be kept is missing");
+    let found = found.into_iter().next().ok_or(damage);
+    found.map_err(|damage| Error::damaged(&named.identity.name, damage))
 }
 
 /// Some of a block's transaction bodies, by their ordinals; fewer where the block has fewer.
@@ -111,13 +113,15 @@ impl Objects {
             Ok(Value::Bytes(unpacked.into()))
         };
         let values = self.load(identity, Part::PackFrame, &wants, decode).await?;
-        let mut unpacked = values.into_iter().filter_map(into_bytes);
-        let stream = if wants.len() == 1 {
-            unpacked.next().unwrap_or_default()
-        } else {
-            let mut stream = BytesMut::new();
-            unpacked.for_each(|bytes| stream.extend_from_slice(&bytes));
-            stream.freeze()
+        let unpacked = all_of(identity, values, into_bytes)?;
+        let stream = match <[Bytes; 1]>::try_from(unpacked) {
+            Ok([one]) => one,
+            Err(unpacked) => {
+                let mut stream = BytesMut::new();
+                let frames = unpacked.iter();
+                frames.for_each(|bytes| stream.extend_from_slice(bytes));
+                stream.freeze()
+            }
         };
         let skip = place.start - pack.stream_start(first);
         let (start, end) = (skip as usize, (skip + place.end - place.start) as usize);

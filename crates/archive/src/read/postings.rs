@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::cache::{Part, Value, into_bytes};
-use super::objects::{Identity, Objects, OpenSegment, Want};
+use super::objects::{Identity, Objects, OpenSegment, Want, all_of};
 use crate::catalog::ObjectRef;
 use crate::error::{Error, Result};
 use crate::format::page::{self, Ids};
@@ -97,8 +97,10 @@ impl Objects {
         let resolve = |pointer: Option<Pointer>| match pointer? {
             Pointer::One(id) => Some(Arc::new(Postings::Short(vec![id]))),
             Pointer::Record(offset) => {
-                let at = offsets.binary_search(&offset).ok()?;
-                records.get(at).cloned()
+                let at = offsets.binary_search(&offset);
+                let at = at.expect("every record that is pointed at was asked for");
+                let record = records.get(at).cloned();
+                Some(record.expect("as many lists as were asked for"))
             }
         };
         Ok(pointers.into_iter().map(resolve).collect())
@@ -163,7 +165,7 @@ impl Objects {
             Ok(Value::own(&bytes))
         };
         let values = self.load(identity, part, &wants, decode).await?;
-        Ok(values.into_iter().filter_map(into_bytes).collect())
+        all_of(identity, values, into_bytes)
     }
 
     /// The records at these offsets, which must rise. Lists are cached decoded.
@@ -286,7 +288,7 @@ impl Objects {
             Value::Ids(ids) => Some(ids),
             _ => None,
         };
-        Ok(values.into_iter().filter_map(ids).collect())
+        all_of(&segment.identity, values, ids)
     }
 }
 
@@ -333,7 +335,7 @@ impl LoadedBlocks {
                 break;
             }
             let skip = if place == at { skip } else { 0 };
-            whole.extend_from_slice(block.get(skip..).unwrap_or_default());
+            whole.extend_from_slice(block.get(skip..).ok_or(damage)?);
             if whole.len() >= len {
                 whole.truncate(len);
                 return Ok(whole.into());

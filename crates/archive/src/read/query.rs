@@ -231,6 +231,7 @@ impl Run<'_> {
                 let mut candidates = plan.await?;
                 let mut ahead = None;
                 if candidates.rows_max() <= rows_ahead {
+                    // None is what is left when there are no candidates.
                     let ids = candidates
                         .next(objects, &segment)
                         .await?

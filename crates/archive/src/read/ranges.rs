@@ -99,7 +99,7 @@ pub(crate) async fn keys_of(
     blocks: BlockRange,
 ) -> Option<KeyCounts> {
     let mut keys = KeyCounts::default();
-    for piece in pieces(snapshot, blocks) {
+    for piece in pieces(snapshot, blocks)? {
         let whole = piece.range == piece.entry.facts.range;
         let counted = match piece.entry.keys.filter(|_| whole) {
             Some(counted) => counted,
@@ -113,8 +113,9 @@ pub(crate) async fn keys_of(
 }
 
 /// The segments to ask for the transactions of the blocks that are archived: of each block one that
-/// lists all of them, where there is such.
-fn pieces(snapshot: &Snapshot, blocks: BlockRange) -> Vec<Piece> {
+/// lists all of them, where there is such. None where some block is in no segment: a count of the
+/// others would pass for the whole.
+fn pieces(snapshot: &Snapshot, blocks: BlockRange) -> Option<Vec<Piece>> {
     let all = Need {
         datasets: DatasetSet::of(&[Dataset::TxHashes]),
         filter: None,
@@ -135,10 +136,10 @@ fn pieces(snapshot: &Snapshot, blocks: BlockRange) -> Vec<Piece> {
         let wanted = inside.into_iter().map(|range| (range, &all));
         let wanted = wanted.chain(others.map(|range| (range, &Need::CLOCK)));
         for (range, need) in wanted {
-            pieces.extend(snapshot.select_whole(&range, need).unwrap_or_default());
+            pieces.extend(snapshot.select_whole(&range, need).ok()?);
         }
     }
-    pieces
+    Some(pieces)
 }
 
 async fn count_piece(objects: &Objects, piece: &Piece) -> Result<KeyCounts> {

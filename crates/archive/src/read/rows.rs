@@ -6,7 +6,7 @@ use bytes::Bytes;
 use chronolith_model::{Block, BlockClock, BlockRef, Hash32, Log, Payload, Tx};
 
 use super::cache::{Part, Value, into_bytes};
-use super::objects::{Objects, OpenSegment, Want};
+use super::objects::{Objects, OpenSegment, Want, all_of};
 use crate::error::{Error, Result};
 use crate::format::blocks::BlockEntry;
 use crate::format::digest::clock_digest;
@@ -251,7 +251,8 @@ impl Objects {
         let values = self
             .load(&segment.identity, Part::TxList, &[want], decode)
             .await?;
-        Ok(values.into_iter().find_map(into_bytes).unwrap_or_default())
+        let mut found = all_of(&segment.identity, values, into_bytes)?;
+        Ok(found.pop().expect("one part was asked for"))
     }
 
     /// The digest of a block.

@@ -57,15 +57,20 @@ struct Packing {
 impl Packing {
     /// Takes the blocks' payload. Returns the packs that are large enough, or at whose last block a range or
     /// the fill ends.
-    fn push(&mut self, blocks: &[Block], settings: &SealSettings, last: bool) -> Vec<BuiltPack> {
+    fn push(
+        &mut self,
+        blocks: &[Block],
+        settings: &SealSettings,
+        last: bool,
+    ) -> Result<Vec<BuiltPack>> {
         let mut built = Vec::new();
         for block in blocks {
             let Some(pack) = self.begun() else {
-                return built;
+                return Ok(built);
             };
             let number = block.clock.number;
             pack.0.push(&block.clock, &block.payload);
-            pack.0.pack_waiting(pack.1);
+            pack.0.pack_waiting(pack.1)?;
             let is_last = last
                 && blocks
                     .last()
@@ -73,10 +78,11 @@ impl Packing {
             let range_ends = settings.range_begins(number.saturating_add(1));
             if is_last || range_ends || pack.0.bytes() >= settings.pack_bytes {
                 let pack = self.pack.take();
-                built.extend(pack.and_then(|pack| pack.finish(&mut self.learner)));
+                let pack = pack.map(|pack| pack.finish(&mut self.learner));
+                built.extend(pack.transpose()?.flatten());
             }
         }
-        built
+        Ok(built)
     }
 
     /// The pack that is being made, and what it learns from; none where nothing goes into packs.
@@ -187,7 +193,7 @@ impl Fill {
         let packer = self.packer.clone();
         let last = self.next == self.range.end;
         let job = move || {
-            let packs = packing.push(&blocks, &settings, last);
+            let packs = packing.push(&blocks, &settings, last)?;
             blocks.iter().for_each(|block| rows.push(block, level));
             let mut cuts = cut::due(&rows, &settings);
             let sealed = cuts.last().map_or(0, |cut| cut.end);
@@ -205,18 +211,19 @@ impl Fill {
                 )))
             });
             let plain = Arc::new(Packer::new(Bytes::new(), settings.level));
+            // There is none only where there is nothing to seal.
             let used = packer.clone().unwrap_or(plain);
-            let built: Vec<Built> = cuts
+            let built = cuts
                 .iter()
                 .map(|&cut| seal::seal(&rows, cut, &kept, &used))
-                .collect();
+                .collect::<Result<Vec<Built>>>()?;
             rows.drop_front(cuts.last().map_or(0, |cut| cut.end));
-            (rows, built, (packing, packs), packer)
+            Ok::<_, Error>((rows, built, (packing, packs), packer))
         };
         let done = tokio::task::spawn_blocking(job)
             .await
             .map_err(|_| failed())?;
-        let (rows, built, (packing, packs), packer) = done;
+        let (rows, built, (packing, packs), packer) = done?;
         (self.pack, self.learner) = (packing.pack, packing.learner);
         let mut uploads = Vec::new();
         for built in built {

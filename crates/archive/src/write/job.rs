@@ -54,38 +54,41 @@ impl SealJob {
     /// Runs the job beside everything else.
     pub(crate) async fn run_aside(self) -> Result<Sealed> {
         let done = tokio::task::spawn_blocking(move || self.run()).await;
-        done.map_err(|error| Error::Internal(format!("sealing failed: {error}")))
+        done.map_err(|error| Error::Internal(format!("sealing failed: {error}")))?
     }
 
-    fn run(mut self) -> Sealed {
+    fn run(mut self) -> Result<Sealed> {
         let before = self.rows.blocks.len();
         self.blocks
             .iter()
             .for_each(|block| self.rows.push(block, self.level));
         let packs = cut::by_range(&self.blocks, &self.settings)
-            .filter_map(|blocks| pack::build(blocks, self.kept.datasets, &mut self.learner))
-            .collect();
+            .filter_map(|blocks| {
+                pack::build(blocks, self.kept.datasets, &mut self.learner).transpose()
+            })
+            .collect::<Result<_>>()?;
         self.blocks.clear();
         let cuts = cut::due(&self.rows, &self.settings);
         let sealed_blocks = cuts.last().map_or(0, |cut| cut.end);
         let packers = self.packers(&cuts);
         let (rows, kept) = (&self.rows, &self.kept);
-        let sealed: Vec<Built> = cuts
+        let sealed = cuts
             .par_iter()
             .zip(&packers)
             .map(|(&cut, packer)| seal::seal(rows, cut, kept, packer))
-            .collect();
+            .collect::<Result<Vec<Built>>>()?;
         let (start, first_replaced) = self.batch_start(before, sealed_blocks);
         let end = self.rows.blocks.len();
         let plain = Packer::new(Bytes::new(), BATCH_LEVEL);
         let batch =
             (start < end).then(|| seal::seal(&self.rows, Cut { start, end }, &self.kept, &plain));
+        let batch = batch.transpose()?;
         if sealed_blocks == 0 {
             // Blocks come one by one now, and many chains wait like this at once. While history
             // comes every job seals, and the next needs the memory again.
             self.rows.shrink();
         }
-        Sealed {
+        Ok(Sealed {
             sealed,
             sealed_blocks,
             batch,
@@ -95,7 +98,7 @@ impl SealJob {
             seals_with_packer: self.seals_with_packer,
             learner: self.learner,
             rows: self.rows,
-        }
+        })
     }
 
     /// A packer for each cut; a new dictionary is learnt now and then.

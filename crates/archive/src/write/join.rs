@@ -151,28 +151,30 @@ impl Joined {
         let (Some(learner), false) = (learner, plain.is_empty()) else {
             return Ok(());
         };
-        let (names, frames): (Vec<&str>, Vec<(Bytes, u32)>) =
-            plain.drain(..).map(|one| (one.name, one.frame)).unzip();
+        let (names, frames): (Vec<String>, Vec<(Bytes, u32)>) = plain
+            .drain(..)
+            .map(|one| (one.name.to_owned(), one.frame))
+            .unzip();
         let mut own = learner.clone();
         // The last few frames get the dictionary that the pack has already.
         let begun = !self.dictionaries.packed.is_empty();
-        let job = move || -> std::result::Result<_, (usize, Damage)> {
-            let unpacked = unpack_all(&frames)?;
+        let job = move || -> Result<_> {
+            let unpacked = unpack_all(&frames).map_err(|(at, damage)| {
+                let name = names.get(at).map(String::as_str);
+                Error::damaged(name.expect("each frame has the name of its pack"), damage)
+            })?;
             let bytes: u64 = unpacked.iter().map(|frame| frame.len() as u64).sum();
             let sample = |at: usize, out: &mut Vec<u8>| {
-                out.put(unpacked.get(at).map_or(&[], |frame| frame));
+                out.put(unpacked.get(at).expect("samples are taken of these frames"));
             };
-            let learnt = own.learnt((unpacked.len(), bytes), begun, sample);
-            let packed = pack_again(&unpacked, &learnt.packer);
+            let learnt = own.learnt((unpacked.len(), bytes), begun, sample)?;
+            let packed = pack_again(&unpacked, &learnt.packer)?;
             let lens: Vec<u32> = frames.iter().map(|(_, unpacked)| *unpacked).collect();
             Ok((own, learnt, packed, lens))
         };
         let done = tokio::task::spawn_blocking(job).await;
         let done = done.map_err(|error| Error::Internal(format!("packing failed: {error}")))?;
-        let (own, learnt, packed, lens) = done.map_err(|(at, damage)| {
-            let name = names.get(at).copied().unwrap_or_default();
-            Error::damaged(name, damage)
-        })?;
+        let (own, learnt, packed, lens) = done?;
         **learner = own;
         self.dictionaries.add(&learnt.packed, packed.len() as u32);
         for (frame, unpacked) in packed.iter().zip(lens) {
@@ -240,7 +242,7 @@ mod tests {
     fn the_frame_that_cannot_be_unpacked_is_told() {
         let packer = Packer::new(Bytes::new(), 1);
         let contents = [vec![1; 40], vec![2; 50]];
-        let packed = pack_again(&contents, &packer);
+        let packed = pack_again(&contents, &packer).unwrap();
         let mut frames: Vec<(Bytes, u32)> = packed
             .into_iter()
             .zip(&contents)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::format::compress::{self, Packer};
+use crate::format::compress::{self, NotPacked, Packer};
 
 /// Frames that are packed with a dictionary are small and stay for good: they are packed harder
 /// than those that wait to be packed again (ADR 0012).
@@ -38,14 +38,14 @@ impl Learnt {
         }
     }
 
-    fn new(dictionary: Bytes) -> Self {
+    fn new(dictionary: Bytes) -> Result<Self, NotPacked> {
         let mut packed = Vec::new();
         let packer = Packer::new(Bytes::new(), DICTIONARY_LEVEL);
-        packer.context().pack(&dictionary, &mut packed);
-        Self {
+        packer.context().pack(&dictionary, &mut packed)?;
+        Ok(Self {
             packer: Packer::new(dictionary, LEVEL),
             packed: packed.into(),
-        }
+        })
     }
 }
 
@@ -79,23 +79,23 @@ impl Learner {
         (frames, bytes): (usize, u64),
         begun: bool,
         sample: impl Fn(usize, &mut Vec<u8>),
-    ) -> Arc<Learnt> {
+    ) -> Result<Arc<Learnt>, NotPacked> {
         let enough = bytes >= self.least_bytes;
         let worn = self.packed_with_it >= BYTES_PER_DICTIONARY;
         if enough && (worn || self.newest.is_none()) {
             let dictionary = train(frames, sample);
             if !dictionary.is_empty() {
-                self.newest = Some(Arc::new(Learnt::new(dictionary)));
+                self.newest = Some(Arc::new(Learnt::new(dictionary)?));
                 self.packed_with_it = 0;
             }
         }
-        match &self.newest {
+        Ok(match &self.newest {
             Some(newest) if enough || begun => {
                 self.packed_with_it += bytes;
                 newest.clone()
             }
             _ => Arc::new(Learnt::plain()),
-        }
+        })
     }
 }
 
@@ -133,18 +133,24 @@ mod tests {
     #[test]
     fn the_same_frames_give_the_same_dictionary_and_it_serves_on() {
         let mut learner = Learner::new(100_000);
-        let little = learner.learnt((3, 30_000), false, frame);
+        let little = learner.learnt((3, 30_000), false, frame).unwrap();
         assert!(little.packed.is_empty(), "too little to learn from");
-        let first = learner.learnt((40, 400_000), false, frame);
+        let first = learner.learnt((40, 400_000), false, frame).unwrap();
         assert!(!first.packed.is_empty() && first.packed.len() < first.packer.dictionary().len());
-        let again = Learner::new(100_000).learnt((40, 400_000), false, frame);
+        let again = Learner::new(100_000)
+            .learnt((40, 400_000), false, frame)
+            .unwrap();
         assert_eq!(first.packed, again.packed);
-        let next = learner.learnt((40, 400_000), false, |at, out| frame(at + 3, out));
+        let next = learner
+            .learnt((40, 400_000), false, |at, out| frame(at + 3, out))
+            .unwrap();
         assert_eq!(first.packed, next.packed, "it serves the next pack too");
-        let rest = learner.learnt((1, 300), true, frame);
+        let rest = learner.learnt((1, 300), true, frame).unwrap();
         assert_eq!(first.packed, rest.packed, "the end of a pack that has it");
         learner.packed_with_it = BYTES_PER_DICTIONARY;
-        let new = learner.learnt((40, 400_000), false, |at, out| frame(at + 3, out));
+        let new = learner
+            .learnt((40, 400_000), false, |at, out| frame(at + 3, out))
+            .unwrap();
         assert_ne!(first.packed, new.packed, "worn");
     }
 }

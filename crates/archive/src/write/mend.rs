@@ -173,12 +173,12 @@ impl Fill {
         let job = move || {
             for (clock, payload) in held {
                 packing.0.push(&clock, &payload);
-                packing.0.pack_waiting(&mut packing.1);
+                packing.0.pack_waiting(&mut packing.1)?;
             }
-            packing
+            Ok::<_, Error>(packing)
         };
         let done = tokio::task::spawn_blocking(job).await;
-        let (pack, learner) = done.map_err(|_| super::fill::failed())?;
+        let (pack, learner) = done.map_err(|_| super::fill::failed())??;
         (self.pack, self.learner) = (Some(pack), learner);
         Ok(())
     }
@@ -202,7 +202,7 @@ impl Fill {
         let unfinished = batch.clone().any(|pack| pack.object.name == name);
         let (pack, mut learner) = self.packing_of(old.datasets)?;
         let built = tokio::task::spawn_blocking(move || pack.finish(&mut learner)).await;
-        let built = built.map_err(|_| super::fill::failed())?;
+        let built = built.map_err(|_| super::fill::failed())??;
         let built = built.ok_or_else(super::fill::failed)?;
         if built.datasets != old.datasets {
             return Err(Error::Invalid(format!("{name} keeps something else")));

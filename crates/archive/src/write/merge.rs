@@ -122,8 +122,8 @@ impl Writer {
         output.container.buffer().put(&terms.pages);
         output.container.begin(Section::BlockHashes);
         let times = open.iter().flat_map(|input| input.tables.blocks.times());
-        let parent_hash = inputs.first().map(|input| input.facts.parent_hash);
-        let mut clocks = ClockDigests::new(range.start, parent_hash.unwrap_or_default(), times);
+        let first = inputs.first().expect("merging nothing is refused above");
+        let mut clocks = ClockDigests::new(range.start, first.facts.parent_hash, times);
         let target = (&mut output, &mut sums);
         let hash = |hashes: &[u8]| {
             if follow {
@@ -144,7 +144,8 @@ impl Writer {
         let object = output.finish(&uploading.name).await?;
         // What replaces others must itself be readable.
         objects.open(&object).await?;
-        let tier = inputs.iter().map(|input| input.tier).max().unwrap_or(0) + 1;
+        let tier = inputs.iter().map(|input| input.tier).max();
+        let tier = tier.expect("merging nothing is refused above") + 1;
         Ok((
             SegmentEntry {
                 object,
@@ -316,7 +317,8 @@ async fn merge_terms(
         }
         let start = output.container.buffer().len();
         let pointer = list.finish(offset, output.container.buffer());
-        let record = output.container.buffer().get(start..).unwrap_or_default();
+        let record = output.container.buffer().get(start..);
+        let record = record.expect("the buffer only grew since its length was taken");
         offset += record.len() as u64;
         new_sums.update(record);
         table.push(term, pointer.encode(), &mut pages);
@@ -384,8 +386,10 @@ fn join_stretches(inputs: &[Arc<OpenSegment>]) -> (Vec<Stretch>, Vec<bytes::Byte
     for input in inputs {
         for placed in &input.tables.stretches {
             let mut stretch = placed.stretch;
-            let own = stretch.dictionary.checked_sub(1);
-            let own = own.and_then(|at| input.tables.dictionaries.get(at as usize));
+            let own = stretch.dictionary.checked_sub(1).map(|at| {
+                let own = input.tables.dictionaries.get(at as usize);
+                own.expect("a segment that lacks a dictionary does not open")
+            });
             stretch.dictionary = match own {
                 None => 0,
                 Some(bytes) => {

@@ -10,6 +10,7 @@ use rayon::prelude::*;
 
 use super::learn::{Learner, Learnt};
 use crate::catalog::{decode_range, encode_range};
+use crate::error::Result;
 use crate::format::compress::Packer;
 use crate::format::container::{ContainerBuilder, Finished, ObjectKind, Section};
 use crate::format::pack::{Dictionaries, encode_frame, encode_parts};
@@ -36,8 +37,10 @@ pub(crate) fn build(
     blocks: &[Block],
     datasets: DatasetSet,
     learner: &mut Learner,
-) -> Option<BuiltPack> {
-    let mut pack = PackBuilder::new(datasets)?;
+) -> Result<Option<BuiltPack>> {
+    let Some(mut pack) = PackBuilder::new(datasets) else {
+        return Ok(None);
+    };
     for block in blocks {
         pack.push(&block.clock, &block.payload);
     }
@@ -98,10 +101,11 @@ impl PackBuilder {
     }
 
     /// Compresses what waits, once it is worth a dictionary.
-    pub(crate) fn pack_waiting(&mut self, learner: &mut Learner) {
+    pub(crate) fn pack_waiting(&mut self, learner: &mut Learner) -> Result<()> {
         if self.waiting_bytes >= learner.least_bytes() {
-            self.pack(learner);
+            self.pack(learner)?;
         }
+        Ok(())
     }
 
     /// Bytes so far: those that are packed, and what those that wait will about be.
@@ -109,37 +113,41 @@ impl PackBuilder {
         self.container.len() + self.waiting_bytes / 8
     }
 
-    fn pack(&mut self, learner: &mut Learner) {
+    /// What waits is gone where this fails: the pack is to be given up.
+    fn pack(&mut self, learner: &mut Learner) -> Result<()> {
         let frames = cut(&std::mem::take(&mut self.waiting));
         if frames.is_empty() {
-            return;
+            return Ok(());
         }
         let bytes = std::mem::take(&mut self.waiting_bytes);
         let samples = |at: usize, out: &mut Vec<u8>| {
-            let frame = frames.get(at).into_iter().flatten();
-            frame.for_each(|part| out.put(part));
+            let frame = frames.get(at).expect("samples are taken of these frames");
+            frame.iter().for_each(|part| out.put(part));
         };
         let begun = !self.dictionaries.packed.is_empty();
-        let learnt = learner.learnt((frames.len(), bytes), begun, samples);
-        for (packed, lens) in pack_frames(&frames, &learnt) {
+        let learnt = learner.learnt((frames.len(), bytes), begun, samples)?;
+        for (packed, lens) in pack_frames(&frames, &learnt)? {
             let mut rest = packed.as_slice();
             for (len, unpacked) in lens {
-                let (frame, behind) = rest.split_at_checked(len).unwrap_or_default();
+                let split = rest.split_at_checked(len);
+                let (frame, behind) = split.expect("a task's frames lie end to end");
                 encode_frame(frame, unpacked as u64, self.frames, &mut self.table);
                 (rest, self.frames) = (behind, self.frames + 1);
             }
             self.container.buffer().put(&packed);
         }
-        self.dictionaries.add(
-            &learnt.packed,
-            u32::try_from(frames.len()).unwrap_or(u32::MAX),
-        );
+        let count = u32::try_from(frames.len());
+        let count = count.expect("what waits in memory has fewer than 2^32 frames");
+        self.dictionaries.add(&learnt.packed, count);
+        Ok(())
     }
 
     /// The pack; none where it got no block.
-    pub(crate) fn finish(mut self, learner: &mut Learner) -> Option<BuiltPack> {
-        let last = self.last?;
-        self.pack(learner);
+    pub(crate) fn finish(mut self, learner: &mut Learner) -> Result<Option<BuiltPack>> {
+        let Some(last) = self.last else {
+            return Ok(None);
+        };
+        self.pack(learner)?;
         let range = BlockRange::new(self.first, last.number + 1);
         let mut container = self.container;
         container.table(Section::FrameTable, self.table);
@@ -150,13 +158,13 @@ impl PackBuilder {
         let summary = encode_summary(&range, last.hash, self.datasets);
         container.table(Section::Summary, summary);
         let finished = container.finish();
-        Some(BuiltPack {
+        Ok(Some(BuiltPack {
             bytes: container.drain(),
             finished,
             range,
             last_hash: last.hash,
             datasets: self.datasets,
-        })
+        }))
     }
 }
 
@@ -182,29 +190,29 @@ fn cut(parts: &[Bytes]) -> Vec<Vec<Bytes>> {
 /// Packed frames of one task: bytes, and packed and unpacked length of each.
 type PackedFrames = (Vec<u8>, Vec<(usize, usize)>);
 
-fn pack_frames(frames: &[Vec<Bytes>], learnt: &Learnt) -> Vec<PackedFrames> {
+fn pack_frames(frames: &[Vec<Bytes>], learnt: &Learnt) -> Result<Vec<PackedFrames>> {
     let pack_task = |frames: &[Vec<Bytes>]| {
         let mut context = learnt.packer.context();
         let (mut unpacked, mut bytes, mut lens) = (Vec::new(), Vec::new(), Vec::new());
         for frame in frames {
             unpacked.clear();
             frame.iter().for_each(|part| unpacked.put(part));
-            let len = context.pack(&unpacked, &mut bytes);
+            let len = context.pack(&unpacked, &mut bytes)?;
             lens.push((len, unpacked.len()));
         }
-        (bytes, lens)
+        Ok((bytes, lens))
     };
     frames.par_chunks(FRAMES_PER_TASK).map(pack_task).collect()
 }
 
 /// Packs frames that lie unpacked in memory, one by one.
-pub(crate) fn pack_again(frames: &[Vec<u8>], packer: &Packer) -> Vec<Vec<u8>> {
+pub(crate) fn pack_again(frames: &[Vec<u8>], packer: &Packer) -> Result<Vec<Vec<u8>>> {
     let pack_task = |frames: &[Vec<u8>]| {
         let mut context = packer.context();
         let pack = |frame: &Vec<u8>| {
             let mut packed = Vec::new();
-            context.pack(frame, &mut packed);
-            packed
+            context.pack(frame, &mut packed)?;
+            Ok(packed)
         };
         frames.iter().map(pack).collect::<Vec<_>>()
     };

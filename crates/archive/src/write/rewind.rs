@@ -130,7 +130,7 @@ impl Writer {
             }
             for cut in cuts {
                 let packer = Packer::new(seal::train(&rows, cut), settings.level);
-                let built = seal::seal(&rows, cut, &kept, &packer);
+                let built = seal::seal(&rows, cut, &kept, &packer)?;
                 let mut uploads = Vec::new();
                 pieces.push(self.upload(built, 1, &mut uploads));
                 names.extend(self.put_all(uploads).await?);
@@ -197,10 +197,11 @@ impl Writer {
                 if let Some(kept) = &mut kept {
                     kept.push(&clock, &payload);
                     // A pack unpacks to many times its size: no more of it waits than must.
-                    kept.pack_waiting(&mut learner);
+                    kept.pack_waiting(&mut learner)?;
                 }
             }
-            if let Some(built) = kept.and_then(|kept| kept.finish(&mut learner)) {
+            let built = kept.map(|kept| kept.finish(&mut learner)).transpose()?;
+            if let Some(built) = built.flatten() {
                 edit.batch_packs.push(self.upload_pack(built, &mut uploads));
             }
         }

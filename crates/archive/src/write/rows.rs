@@ -41,12 +41,11 @@ impl Rows {
     pub(crate) fn push(&mut self, block: &Block, level: Proof) {
         let first_body = self.bodies.len();
         self.push_known(block, level, Hash32::ZERO);
-        let bodies = self.bodies.get(first_body..).unwrap_or_default();
+        let bodies = self.bodies.get(first_body..);
+        let bodies = bodies.expect("bodies only grew since their length was taken");
         let digest = digest(block, bodies);
-        self.blocks
-            .last_mut()
-            .into_iter()
-            .for_each(|last| last.digest = digest);
+        let last = self.blocks.last_mut();
+        last.expect("a block was added just now").digest = digest;
     }
 
     /// Adds a block whose digest is known.
@@ -108,9 +107,7 @@ impl Rows {
     /// Forgets the first blocks.
     pub(crate) fn drop_front(&mut self, count: usize) {
         let (txs, rows, log_bytes) = self.before(count);
-        let end_of = |ends: &[usize]| rows.checked_sub(1).and_then(|at| ends.get(at)).copied();
-        let (bodies, terms) = (end_of(&self.body_ends), end_of(&self.term_ends));
-        let (bodies, terms) = (bodies.unwrap_or(0), terms.unwrap_or(0));
+        let (bodies, terms) = (end_of(&self.body_ends, rows), end_of(&self.term_ends, rows));
         self.blocks.drain(..count);
         self.txs.drain(..txs);
         self.numbers.drain(..rows);
@@ -139,6 +136,14 @@ impl Rows {
         shrink(&mut self.body_ends);
         shrink(&mut self.terms);
         shrink(&mut self.term_ends);
+    }
+}
+
+/// Where what belongs to the first rows ends, by the end of each row.
+pub(crate) fn end_of(ends: &[usize], rows: usize) -> usize {
+    match rows.checked_sub(1) {
+        None => 0,
+        Some(last) => *ends.get(last).expect("each row has its end"),
     }
 }
 

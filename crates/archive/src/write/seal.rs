@@ -4,7 +4,8 @@ use bytes::Bytes;
 use chronolith_model::{BlockRange, DatasetSet, Hash32, Proof, Scope};
 use rayon::prelude::*;
 
-use super::rows::{RowBlock, Rows};
+use super::rows::{RowBlock, Rows, end_of};
+use crate::error::Result;
 use crate::format::blocks::{self, BlockRecord};
 use crate::format::compress::{self, Packer};
 use crate::format::container::{BlockSums, ContainerBuilder, Finished, ObjectKind, Section};
@@ -30,6 +31,8 @@ pub(crate) const HASH_KEY_BITS: u32 = 40;
 const FRAMES_PER_TASK: usize = 256;
 /// A dictionary is learnt from this many frames, spread over the rows.
 const SAMPLE_FRAMES: usize = 512;
+/// Why what belongs to a cut is there.
+const CUT: &str = "a cut lies among the rows, and ends are those of rows and transactions";
 
 /// A part of rows: the blocks at these places.
 #[derive(Clone, Copy, Debug)]
@@ -55,11 +58,14 @@ pub(crate) struct Built {
 }
 
 /// Makes a segment of the blocks at `cut`.
-pub(crate) fn seal(rows: &Rows, cut: Cut, kept: &Kept, packer: &Packer) -> Built {
+///
+/// # Errors
+/// Where a frame could not be packed.
+pub(crate) fn seal(rows: &Rows, cut: Cut, kept: &Kept, packer: &Packer) -> Result<Built> {
     let part = Part::new(rows, cut);
     let (frames, postings) = rayon::join(|| pack_frames(&part, packer), || index_terms(&part));
     let mut container = ContainerBuilder::new(ObjectKind::Segment);
-    let frame_table = write_frames(frames, &mut container);
+    let frame_table = write_frames(frames?, &mut container);
     let facts = part.facts(kept);
     let mut sums = Vec::new();
     let txs = part.txs().iter().map(|tx| &tx.hash);
@@ -114,12 +120,12 @@ pub(crate) fn seal(rows: &Rows, cut: Cut, kept: &Kept, packer: &Packer) -> Built
     let finished = container.finish();
     let mut keys = KeyCounts::default();
     part.txs().iter().for_each(|tx| keys.count(&tx.hash));
-    Built {
+    Ok(Built {
         bytes: container.drain(),
         finished,
         facts,
         keys,
-    }
+    })
 }
 
 /// Learns a dictionary from the rows at `cut`.
@@ -153,8 +159,8 @@ impl<'a> Part<'a> {
         let (tx_end, row_end, bytes_end) = all.before(cut.end);
         Self {
             all,
-            blocks: all.blocks.get(cut.start..cut.end).unwrap_or_default(),
-            rows: all.numbers.get(row_start..row_end).unwrap_or_default(),
+            blocks: all.blocks.get(cut.start..cut.end).expect(CUT),
+            rows: all.numbers.get(row_start..row_end).expect(CUT),
             row_start,
             tx_start,
             tx_end,
@@ -163,32 +169,27 @@ impl<'a> Part<'a> {
     }
 
     fn body_end(&self, row: usize) -> usize {
-        let row = (self.row_start + row).checked_sub(1);
-        row.and_then(|row| self.all.body_ends.get(row))
-            .copied()
-            .unwrap_or(0)
+        end_of(&self.all.body_ends, self.row_start + row)
     }
 
     /// Appends a frame, unpacked, and returns the ordinal of its first transaction.
     fn frame(&self, at: usize, out: &mut Vec<u8>) -> u32 {
         let start = at * FRAME_ROWS;
         let end = (start + FRAME_ROWS).min(self.rows.len());
-        let rows = self.rows.get(start..end).unwrap_or_default();
+        let rows = self.rows.get(start..end).expect(CUT);
         let bodies = self
             .all
             .bodies
             .get(self.body_end(start)..self.body_end(end));
-        let first = rows.first().map_or(0, |row| row.tx_ordinal);
+        let first = rows.first().expect("a frame has at least one row");
+        let first = first.tx_ordinal;
         // Ordinals count from the beginning of the rows; the frame only stores steps.
-        frame::encode(first, rows, bodies.unwrap_or_default(), out);
+        frame::encode(first, rows, bodies.expect(CUT), out);
         first - self.tx_start as u32
     }
 
     fn txs(&self) -> &'a [chronolith_model::Tx] {
-        self.all
-            .txs
-            .get(self.tx_start..self.tx_end)
-            .unwrap_or_default()
+        self.all.txs.get(self.tx_start..self.tx_end).expect(CUT)
     }
 
     fn records(&self) -> impl Iterator<Item = BlockRecord> {
@@ -210,7 +211,7 @@ impl<'a> Part<'a> {
         let mut odd = Vec::new();
         for (at, block) in self.blocks.iter().enumerate() {
             if !block.txs_in_sequence {
-                let txs = self.all.txs.get(start..block.tx_end).unwrap_or_default();
+                let txs = self.all.txs.get(start..block.tx_end).expect(CUT);
                 odd.push(OddIndexes::new(at as u32, txs.iter().map(|tx| tx.index)));
             }
             start = block.tx_end;
@@ -250,7 +251,7 @@ impl<'a> Part<'a> {
 /// Packed frames of one task: bytes, and length and first transaction of each.
 type PackedFrames = (Vec<u8>, Vec<(u32, u32)>);
 
-fn pack_frames(part: &Part<'_>, packer: &Packer) -> Vec<PackedFrames> {
+fn pack_frames(part: &Part<'_>, packer: &Packer) -> Result<Vec<PackedFrames>> {
     let frames = part.rows.len().div_ceil(FRAME_ROWS);
     let tasks = frames.div_ceil(FRAMES_PER_TASK);
     let pack_task = |task: usize| {
@@ -259,10 +260,10 @@ fn pack_frames(part: &Part<'_>, packer: &Packer) -> Vec<PackedFrames> {
         for at in task * FRAMES_PER_TASK..((task + 1) * FRAMES_PER_TASK).min(frames) {
             unpacked.clear();
             let first_tx = part.frame(at, &mut unpacked);
-            let len = context.pack(&unpacked, &mut bytes);
+            let len = context.pack(&unpacked, &mut bytes)?;
             places.push((len as u32, first_tx));
         }
-        (bytes, places)
+        Ok((bytes, places))
     };
     (0..tasks).into_par_iter().map(pack_task).collect()
 }
@@ -274,7 +275,8 @@ fn write_frames(packed: Vec<PackedFrames>, container: &mut ContainerBuilder) -> 
     for (bytes, places) in packed {
         let mut rest = bytes.as_slice();
         for (len, first_tx) in places {
-            let (frame, behind) = rest.split_at_checked(len as usize).unwrap_or_default();
+            let split = rest.split_at_checked(len as usize);
+            let (frame, behind) = split.expect("a task's frames lie end to end");
             encode_frame_place(frame, index, first_tx, &mut table);
             (rest, index) = (behind, index + 1);
         }
@@ -309,7 +311,7 @@ fn write_hash_table(part: &Part<'_>, container: &mut ContainerBuilder) -> Vec<u8
     let mut entries = Vec::with_capacity(part.txs().len() + part.blocks.len());
     let mut start = part.tx_start;
     for (offset, block) in part.blocks.iter().enumerate() {
-        let txs = part.all.txs.get(start..block.tx_end).unwrap_or_default();
+        let txs = part.all.txs.get(start..block.tx_end).expect(CUT);
         entries.extend(txs.iter().map(|tx| (hash_key(&tx.hash), offset as u64)));
         entries.push((hash_key(&block.clock.hash), offset as u64));
         start = block.tx_end;
@@ -378,13 +380,8 @@ fn index_terms(part: &Part<'_>) -> IndexedTerms {
 
 /// Every term of every row, as one number that sorts by term, then by row.
 fn term_pairs(part: &Part<'_>) -> Vec<u64> {
-    let end_of = |row: usize| {
-        row.checked_sub(1)
-            .and_then(|at| part.all.term_ends.get(at))
-            .copied()
-    };
-    let start = end_of(part.row_start).unwrap_or(0);
-    let end = end_of(part.row_start + part.rows.len()).unwrap_or(0);
+    let start = end_of(&part.all.term_ends, part.row_start);
+    let end = end_of(&part.all.term_ends, part.row_start + part.rows.len());
     let mut pairs = Vec::with_capacity(end - start);
     let mut term_start = start;
     let ends = part
@@ -394,7 +391,7 @@ fn term_pairs(part: &Part<'_>) -> Vec<u64> {
         .skip(part.row_start)
         .take(part.rows.len());
     for (row, &term_end) in ends.enumerate() {
-        let terms = part.all.terms.get(term_start..term_end).unwrap_or_default();
+        let terms = part.all.terms.get(term_start..term_end).expect(CUT);
         pairs.extend(terms.iter().map(|term| term.0 << ROW_BITS | row as u64));
         term_start = term_end;
     }
@@ -406,29 +403,24 @@ fn term_pairs(part: &Part<'_>) -> Vec<u64> {
 fn sort_by_term(pairs: &mut Vec<u64>) {
     const DIGIT_BITS: u32 = TERM_BITS / 3;
     const DIGITS: usize = 1 << DIGIT_BITS;
+    const DIGIT: &str = "a digit is below the number of digits";
     let mut target = vec![0; pairs.len()];
     for pass in 0..3 {
         let shift = ROW_BITS + pass * DIGIT_BITS;
         let digit = |pair: u64| (pair >> shift) as usize & (DIGITS - 1);
         let mut starts = vec![0_usize; DIGITS];
         for &pair in pairs.iter() {
-            starts
-                .get_mut(digit(pair))
-                .into_iter()
-                .for_each(|count| *count += 1);
+            *starts.get_mut(digit(pair)).expect(DIGIT) += 1;
         }
         let mut sum = 0;
         for start in &mut starts {
             (*start, sum) = (sum, sum + *start);
         }
         for &pair in pairs.iter() {
-            if let Some(place) = starts.get_mut(digit(pair)) {
-                target
-                    .get_mut(*place)
-                    .into_iter()
-                    .for_each(|slot| *slot = pair);
-                *place += 1;
-            }
+            let place = starts.get_mut(digit(pair)).expect(DIGIT);
+            let slot = target.get_mut(*place);
+            *slot.expect("digits were counted just now") = pair;
+            *place += 1;
         }
         std::mem::swap(pairs, &mut target);
     }

@@ -32,7 +32,9 @@ impl Writer {
         }
         let keys = self.verify_range(snapshot, blocks, run).await?;
         let geometry = self.settings.seal.geometry();
-        let id = geometry.id_of(blocks.start).unwrap_or(0);
+        let id = geometry.id_of(blocks.start).ok_or_else(|| {
+            Error::Internal(format!("blocks {blocks} are verified and in no range"))
+        })?;
         let verified = Verified {
             run: run.object.name.clone(),
             blocks,

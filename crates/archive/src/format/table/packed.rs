@@ -109,12 +109,14 @@ pub(crate) fn build_pages(shape: TableShape, pages: Range<usize>, entries: &[u64
     let mut rest = entries;
     for page in pages {
         let own = rest.partition_point(|&packed| page_of(packed) <= page);
-        let (own, behind) = rest.split_at_checked(own).unwrap_or_default();
+        let split = rest.split_at_checked(own);
+        let (own, behind) = split.expect("a partition point lies in its slice");
         let start = built.bytes.len();
         if !own.is_empty() {
             write_page(shape, own, &mut built.bytes);
         }
-        let bytes = built.bytes.get(start..).unwrap_or_default();
+        let bytes = built.bytes.get(start..);
+        let bytes = bytes.expect("the buffer only grew since its length was taken");
         let place = (bytes.len() as u32, checksum(bytes, page as u64));
         built.places.push(place);
         rest = behind;
