@@ -22,7 +22,7 @@ pub enum Error {
         reason: String,
     },
     /// The store could not be reached or failed. Whether the operation took effect is unknown.
-    #[error("store unavailable: {context}")]
+    #[error("store unavailable: {context}{}", causes(source.as_deref()))]
     Unavailable {
         /// What was being done.
         context: String,
@@ -36,6 +36,22 @@ pub enum Error {
         /// What is wrong with them.
         reason: String,
     },
+}
+
+/// A cause, and what caused it in turn, as the end of a message: the operating system's own words are
+/// what tells a full disk from a broken one. What a message has said already is not said twice.
+fn causes(source: Option<&(dyn std::error::Error + Send + Sync + 'static)>) -> String {
+    let mut said = String::new();
+    let mut next = source.map(|source| source as &dyn std::error::Error);
+    while let Some(cause) = next {
+        let text = cause.to_string();
+        if !said.contains(&text) {
+            said.push_str(": ");
+            said.push_str(&text);
+        }
+        next = cause.source();
+    }
+    said
 }
 
 impl Error {
@@ -64,5 +80,32 @@ impl Error {
             None => "there is a record already".to_owned(),
         };
         Self::Conflict { reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk was full, and the log said `write object (path=…)` and nothing of the disk: the cause
+    /// was kept beside the message, where no log and no answer of `/health` looks.
+    #[test]
+    fn the_cause_is_in_the_message() {
+        let full = std::io::Error::from_raw_os_error(28);
+        let error = Error::unavailable("write object (path=/data/x)", full);
+        let text = error.to_string();
+        assert_eq!(
+            text,
+            "store unavailable: write object (path=/data/x): No space left on device (os error 28)"
+        );
+        let none = Error::Unavailable {
+            context: "load record".to_owned(),
+            source: None,
+        };
+        assert_eq!(none.to_string(), "store unavailable: load record");
+        // A cause that quotes its own cause is not followed by it again.
+        let outer = std::io::Error::other(std::io::Error::from_raw_os_error(28));
+        let text = Error::unavailable("sync", outer).to_string();
+        assert_eq!(text.matches("No space left").count(), 1, "{text}");
     }
 }
