@@ -28,20 +28,40 @@ pub(super) fn failed(what: &str, path: &Path, error: io::Error) -> Error {
 
 /// Makes the entries of a directory durable.
 pub(super) fn sync_directory(path: &Path) -> Result<()> {
-    let synced = File::open(path).and_then(|directory| directory.sync_all());
-    synced.map_err(|error| failed("sync directory", path, error))
+    open_and_sync(path).map_err(|error| failed("sync directory", path, error))
 }
 
-/// Creates a directory and its parents, and makes all of their entries durable.
+fn open_and_sync(path: &Path) -> io::Result<()> {
+    File::open(path).and_then(|directory| directory.sync_all())
+}
+
+/// Creates a directory and its parents, and makes the entries of those that it created durable.
+///
+/// Those that were there are synced where that is allowed: a process that died may have created
+/// them and not come to that. Which directories lead to ours is not ours to say, though, and a user
+/// need not be able to read them all: `/home` often lets one through and shows nothing.
 pub(super) fn create_directories(path: &Path) -> Result<()> {
+    let is_there = |directory: &Path| directory.as_os_str().is_empty() || directory.exists();
+    let ancestors = path.ancestors();
+    let created = ancestors.clone().take_while(|one| !is_there(one)).count();
     fs::create_dir_all(path).map_err(|error| failed("create directory", path, error))?;
-    for directory in path.ancestors().skip(1) {
-        if directory.as_os_str().is_empty() {
-            return sync_directory(Path::new("."));
+    for (at, parent) in ancestors.skip(1).enumerate() {
+        let is_relative = parent.as_os_str().is_empty();
+        let parent = if is_relative { Path::new(".") } else { parent };
+        match open_and_sync(parent) {
+            Err(error) if at < created || !is_refusal(&error) => {
+                return Err(failed("sync directory", parent, error));
+            }
+            _ => {}
         }
-        sync_directory(directory)?;
     }
     Ok(())
+}
+
+/// Whether a directory may not be read, or cannot be synced at all on this file system.
+fn is_refusal(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    matches!(error.kind(), PermissionDenied | InvalidInput | Unsupported)
 }
 
 /// Directories below a root that this process knows to exist durably.
