@@ -3,10 +3,11 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::StreamExt;
 use futures::stream::BoxStream;
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -30,6 +31,10 @@ pub(super) enum Fault {
     LostAndBreaks,
     /// Every create lands, whatever is there.
     IgnoresCondition,
+    /// The answer to every third request is lost; what it asks for happens.
+    LosesAnswers,
+    /// Deletes are not answered, and nothing is deleted.
+    NeverDeletes,
 }
 
 /// A store in memory with one fault.
@@ -37,6 +42,7 @@ pub(super) enum Fault {
 pub(super) struct Faulty {
     inner: InMemory,
     fault: AtomicU8,
+    requests: AtomicU64,
 }
 
 impl Faulty {
@@ -44,6 +50,7 @@ impl Faulty {
         Arc::new(Self {
             inner: InMemory::new(),
             fault: AtomicU8::new(Fault::None as u8),
+            requests: AtomicU64::new(0),
         })
     }
 
@@ -53,6 +60,15 @@ impl Faulty {
 
     fn is(&self, fault: Fault) -> bool {
         self.fault.load(Ordering::SeqCst) == fault as u8
+    }
+
+    /// Loses the answer, where this is one of those that get lost.
+    fn answer<T>(&self, answer: Result<T>) -> Result<T> {
+        let request = self.requests.fetch_add(1, Ordering::SeqCst);
+        match self.is(Fault::LosesAnswers) && request % 3 == 0 {
+            true => Err(broken()),
+            false => answer,
+        }
     }
 }
 
@@ -99,7 +115,8 @@ impl ObjectStore for Faulty {
         if self.is(Fault::LostAndBreaks) {
             return Err(broken());
         }
-        let put = self.inner.put_opts(path, payload, options).await?;
+        let put = self.inner.put_opts(path, payload, options).await;
+        let put = self.answer(put)?;
         if self.is(Fault::LandsButExists) {
             return Err(exists(path));
         }
@@ -118,7 +135,8 @@ impl ObjectStore for Faulty {
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
-        self.inner.get_opts(path, options).await
+        let found = self.inner.get_opts(path, options).await;
+        self.answer(found)
     }
 
     async fn get_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
@@ -129,6 +147,9 @@ impl ObjectStore for Faulty {
         &self,
         paths: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
+        if self.is(Fault::NeverDeletes) {
+            return futures::stream::pending().boxed();
+        }
         self.inner.delete_stream(paths)
     }
 

@@ -13,6 +13,9 @@
 //! - otherwise nobody can tell whether `n` was new: the answer is `Unavailable`, "load and look".
 //!   A record that names its writer, as the archive's does, then shows who owns it.
 //!
+//! Removal happens beside the swaps: a store that deletes slowly holds up nobody, and while one
+//! removal runs no other begins.
+//!
 //! The stale object itself lies below the head, where no reader looks, and goes with the next
 //! removal. A handle also refuses at once to swap versions below the highest it has ever seen.
 //!
@@ -21,8 +24,8 @@
 //! its answer got lost. So a refusal is always followed by a read of the object, and objects begin
 //! with a nonce that no other swap has.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -30,6 +33,7 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+use tokio::task::JoinHandle;
 
 use super::probe::probe_create_only;
 use super::stored::Stored;
@@ -45,6 +49,9 @@ pub const KEEP_VERSIONS: u64 = 64;
 const REMOVE_EVERY: u64 = 16;
 
 const REMOVALS_AT_ONCE: usize = 8;
+
+/// A removal that takes longer is given up: a later one tries again.
+const REMOVAL_MAX: Duration = Duration::from_secs(60);
 
 /// Reads of a listed record that are gone before it is read: each means 64 swaps since the list.
 const LOAD_TRIES: usize = 5;
@@ -64,6 +71,8 @@ pub struct ObjectMeta {
     nonces: Nonces,
     /// The highest version this handle knows of. Zero: none.
     seen: AtomicU64,
+    /// The removal of old versions that was begun last.
+    removal: Mutex<Option<JoinHandle<()>>>,
     watch_interval: Duration,
     writable: bool,
 }
@@ -93,6 +102,7 @@ impl ObjectMeta {
             directory: prefix.clone().join("state"),
             nonces: Nonces::new(),
             seen: AtomicU64::new(0),
+            removal: Mutex::default(),
             watch_interval: WATCH_INTERVAL,
             writable: true,
         }
@@ -194,27 +204,47 @@ impl ObjectMeta {
         })
     }
 
-    /// Removes versions that nobody needs. Best effort: the next removal tries again.
-    async fn remove_old(&self, newest: u64) {
-        let keep_from = newest.saturating_sub(KEEP_VERSIONS - 1);
-        let removed = async {
-            let keys = self.store.list(Some(&self.directory));
-            keys.try_for_each_concurrent(REMOVALS_AT_ONCE, async |meta| {
-                let number = meta
-                    .location
-                    .filename()
-                    .and_then(|name| name.parse::<u64>().ok());
-                match number {
-                    Some(number) if number < keep_from => self.store.delete(&meta.location).await,
-                    _ => Ok(()),
-                }
-            })
-            .await
-        };
-        if let Err(error) = removed.await {
-            tracing::debug!(%error, "removal of old versions failed");
+    /// Begins to remove versions that are not needed, unless that is still under way. Best effort: a
+    /// later swap tries again.
+    fn remove_old(&self, newest: u64) {
+        let mut removal = self.removal.lock().unwrap_or_else(PoisonError::into_inner);
+        if removal
+            .as_ref()
+            .is_some_and(|removal| !removal.is_finished())
+        {
+            return;
         }
+        let keep_from = newest.saturating_sub(KEEP_VERSIONS - 1);
+        let (store, directory) = (self.store.clone(), self.directory.clone());
+        *removal = Some(tokio::spawn(async move {
+            let removed = remove_below(&*store, &directory, keep_from);
+            match tokio::time::timeout(REMOVAL_MAX, removed).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "removal of old versions failed"),
+                Err(_) => tracing::debug!("removal of old versions takes too long"),
+            }
+        }));
     }
+}
+
+/// Removes the versions below a number.
+async fn remove_below(
+    store: &dyn ObjectStore,
+    directory: &Path,
+    keep_from: u64,
+) -> object_store::Result<()> {
+    let keys = store.list(Some(directory));
+    keys.try_for_each_concurrent(REMOVALS_AT_ONCE, async |meta| {
+        let number = meta
+            .location
+            .filename()
+            .and_then(|name| name.parse::<u64>().ok());
+        match number {
+            Some(number) if number < keep_from => store.delete(&meta.location).await,
+            _ => Ok(()),
+        }
+    })
+    .await
 }
 
 #[async_trait]
@@ -256,7 +286,7 @@ impl MetaStore for ObjectMeta {
         self.create(number, &Stored { nonce, bytes }).await?;
         self.check_won(number).await?;
         if number.is_multiple_of(REMOVE_EVERY) {
-            self.remove_old(number).await;
+            self.remove_old(number);
         }
         Ok(Version(number))
     }

@@ -20,6 +20,15 @@ async fn swap_until(meta: &ObjectMeta, last: u64) {
             meta.swap(expected, bytes).await.unwrap(),
             Version(number + 1)
         );
+        removed(meta).await;
+    }
+}
+
+/// Waits until what is removed beside the swaps is removed.
+async fn removed(meta: &ObjectMeta) {
+    let removal = meta.removal.lock().unwrap().take();
+    if let Some(removal) = removal {
+        removal.await.unwrap();
     }
 }
 
@@ -118,6 +127,30 @@ async fn a_winner_that_was_overtaken_has_still_won() {
         slow.check_won(2).await,
         Err(Error::Unavailable { .. })
     ));
+}
+
+/// Old versions were deleted inside of the swap: a bucket that deleted slowly held up whoever swapped,
+/// and the renewal of the lease behind it, until another writer took over.
+#[tokio::test(start_paused = true)]
+async fn a_swap_does_not_wait_for_deletes() {
+    let store = Faulty::new();
+    let owner = open(&store);
+    swap_until(&owner, 2 * KEEP_VERSIONS - 1).await;
+    store.set(Fault::NeverDeletes);
+    let (from, to) = (2 * KEEP_VERSIONS, 2 * KEEP_VERSIONS + 2 * REMOVE_EVERY);
+    for number in from..=to {
+        let bytes = Bytes::from_static(b"next");
+        let swap = owner.swap(Some(Version(number - 1)), bytes);
+        let swapped = tokio::time::timeout(Duration::from_secs(1), swap).await;
+        assert_eq!(swapped.unwrap().unwrap(), Version(number));
+    }
+    let kept = numbers(&owner).await.len() as u64;
+    assert!(kept > KEEP_VERSIONS + REMOVE_EVERY, "nothing was removed");
+    // It is given up after a while, and the next one removes what is due.
+    store.set(Fault::None);
+    removed(&owner).await;
+    swap_until(&owner, to + REMOVE_EVERY).await;
+    assert_eq!(numbers(&owner).await.len() as u64, KEEP_VERSIONS);
 }
 
 #[tokio::test]
