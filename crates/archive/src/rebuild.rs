@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::format::Decoded;
 use crate::format::container::{Container, FOOTER_BYTES, ObjectKind, Section, tables_start};
 use crate::format::segment::SegmentTables;
+use crate::format::term::TermKey;
 use crate::meters::Meters;
 use crate::read::objects::Objects;
 use crate::read::snapshot::Snapshot;
@@ -392,6 +393,15 @@ fn follow(found: &[Found], anchor: BlockRef) -> Vec<&Found> {
     chain
 }
 
+/// What the newest segment's terms are hashed with, so that new segments merge with it. Where there is
+/// none, the next writer makes a key.
+fn newest_key(catalog: &Catalog) -> TermKey {
+    let keyed = catalog.segments.iter();
+    let keyed = keyed.filter(|entry| !entry.facts.term_key.is_none());
+    let newest = keyed.max_by_key(|entry| entry.facts.range.end);
+    newest.map_or(TermKey::NONE, |entry| entry.facts.term_key)
+}
+
 async fn publish(
     meta: &dyn MetaStore,
     blobs: &dyn BlobStore,
@@ -429,6 +439,7 @@ async fn publish(
         batches: Vec::new(),
         batch_packs: Vec::new(),
         audit: vec![audit],
+        term_key: newest_key(catalog),
     };
     let swapped = meta.swap(None, Bytes::from(state.encode())).await;
     swapped.map_err(Error::store("swap the state"))?;

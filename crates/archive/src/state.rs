@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::catalog::{PackEntry, SegmentEntry};
 use crate::format::container::{FORMAT_VERSION, READABLE_FROM};
 use crate::format::facts::{decode_scope, encode_scope};
+use crate::format::term::TermKey;
 use crate::format::wire::{Put, Reader};
 use crate::format::{Damage, Decoded};
 
@@ -76,6 +77,9 @@ pub(crate) struct State {
     pub(crate) batches: Vec<Arc<SegmentEntry>>,
     pub(crate) batch_packs: Vec<Arc<PackEntry>>,
     pub(crate) audit: Vec<AuditEntry>,
+    /// What the terms of new segments are hashed with. A state of format version 2 has none; the next
+    /// writer makes one.
+    pub(crate) term_key: TermKey,
 }
 
 impl State {
@@ -120,6 +124,9 @@ impl State {
         for entry in &self.audit {
             out.put_varint(entry.at);
             out.put_bytes(entry.act.as_bytes());
+        }
+        if !self.term_key.is_none() {
+            out.put(&self.term_key.0);
         }
         let checksum = xxh3_64(&out);
         out.put_u64(checksum);
@@ -182,6 +189,10 @@ impl State {
                     act: text(reader)?,
                 })
             })?,
+            term_key: match reader.is_empty() {
+                true => TermKey::NONE,
+                false => TermKey(reader.array()?),
+            },
         })
     }
 
@@ -329,6 +340,7 @@ mod tests {
                 at: 1,
                 act: "resume".into(),
             }],
+            term_key: TermKey([3; 16]),
         }
     }
 

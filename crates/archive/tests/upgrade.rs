@@ -49,10 +49,10 @@ async fn every_object_is_of_the_newest_version_and_the_future_is_refused() {
     let health = archive.health();
     let parts = health.segments.0 + health.runs_and_packs.0 + health.runs_and_packs.1;
     let report = check_format(&place(&stores)).await.unwrap();
-    assert_eq!(report.newest, 2);
+    assert_eq!(report.newest, 3);
     assert_eq!(
         report.objects.into_iter().collect::<Vec<_>>(),
-        [(2, parts as u64 + 2)]
+        [(3, parts as u64 + 2)]
     );
 
     let newest = archive.segments_of(199).remove(0).name;

@@ -17,9 +17,9 @@ use super::wire::{Put, Reader};
 use super::{Damage, Decoded};
 
 /// The version that this code writes.
-pub(crate) const FORMAT_VERSION: u16 = 2;
+pub(crate) const FORMAT_VERSION: u16 = 3;
 /// The oldest code that can read what this code writes.
-pub(crate) const READABLE_FROM: u16 = 2;
+pub(crate) const READABLE_FROM: u16 = 3;
 const MAGIC: [u8; 8] = *b"CHRONO\x00\x01";
 /// Length of the footer.
 pub(crate) const FOOTER_BYTES: u64 = 32;

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32, Proof, Scope, ScopeEntry};
 
+use super::term::TermKey;
 use super::wire::{Put, Reader};
 use super::{Damage, Decoded};
 
@@ -26,7 +27,12 @@ pub(crate) struct SegmentFacts {
     pub(crate) levels: Vec<(u64, Proof)>,
     /// Hash over the digests of all blocks: equal content, equal root, however it was cut.
     pub(crate) root: Hash32,
+    /// What its terms are hashed with.
+    pub(crate) term_key: TermKey,
 }
+
+/// Set beside the datasets where the key of the terms stands at the end of the facts.
+const KEYED: u8 = 1 << 7;
 
 impl SegmentFacts {
     /// What counts against a tier's limit.
@@ -39,8 +45,14 @@ impl SegmentFacts {
         self.log_bytes + self.txs * 32
     }
 
-    /// Whether two neighbours may become one segment.
+    /// Whether two neighbours may be merged: their terms must be hashed alike, since merging looks at
+    /// no log.
     pub(crate) fn joins(&self, next: &Self) -> bool {
+        self.follows(next) && self.term_key == next.term_key
+    }
+
+    /// Whether the blocks of two neighbours may be in one segment.
+    pub(crate) fn follows(&self, next: &Self) -> bool {
         self.range.end == next.range.start
             && self.last_hash == next.parent_hash
             && self.datasets == next.datasets
@@ -70,7 +82,8 @@ impl SegmentFacts {
         out.put_varint(self.logs);
         out.put_varint(self.txs);
         out.put_varint(self.log_bytes);
-        out.put_u8(self.datasets.bits());
+        let keyed = if self.term_key.is_none() { 0 } else { KEYED };
+        out.put_u8(self.datasets.bits() | keyed);
         encode_scope(&self.scope, out);
         out.put_varint(self.levels.len() as u64);
         for &(end, level) in &self.levels {
@@ -78,6 +91,9 @@ impl SegmentFacts {
             out.put_u8(level.to_byte());
         }
         out.put(&self.root.0);
+        if !self.term_key.is_none() {
+            out.put(&self.term_key.0);
+        }
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Decoded<Self> {
@@ -88,6 +104,7 @@ impl SegmentFacts {
             .filter(|_| len > 0)
             .ok_or(Damage("impossible range"))?;
         let range = BlockRange::new(start, end);
+        let kept;
         let facts = Self {
             range,
             parent_hash: Hash32(reader.array()?),
@@ -97,10 +114,17 @@ impl SegmentFacts {
             logs: reader.varint()?,
             txs: reader.varint()?,
             log_bytes: reader.varint()?,
-            datasets: DatasetSet::from_bits(reader.u8()?).ok_or(Damage("unknown dataset"))?,
+            datasets: {
+                kept = reader.u8()?;
+                DatasetSet::from_bits(kept & !KEYED).ok_or(Damage("unknown dataset"))?
+            },
             scope: decode_scope(reader)?,
             levels: decode_levels(reader, range)?,
             root: Hash32(reader.array()?),
+            term_key: match kept & KEYED {
+                0 => TermKey::NONE,
+                _ => TermKey(reader.array()?),
+            },
         };
         if facts.logs > 0 && !facts.datasets.contains(Dataset::Logs) {
             return Err(Damage("logs in a segment without logs"));
@@ -210,6 +234,7 @@ pub(crate) mod tests {
             }]),
             levels: vec![(range.end, Proof::LINKED)],
             root: Hash32([3; 32]),
+            term_key: TermKey::NONE,
         }
     }
 
@@ -220,11 +245,14 @@ pub(crate) mod tests {
             (15, Proof::of_logs(Verification::Receipts)),
             (20, Proof::LINKED),
         ];
-        let mut out = Vec::new();
-        facts.encode(&mut out);
-        let mut reader = Reader::new(&out);
-        assert_eq!(SegmentFacts::decode(&mut reader), Ok(facts.clone()));
-        assert!(reader.is_empty());
+        for term_key in [TermKey::NONE, TermKey([8; 16])] {
+            facts.term_key = term_key;
+            let mut out = Vec::new();
+            facts.encode(&mut out);
+            let mut reader = Reader::new(&out);
+            assert_eq!(SegmentFacts::decode(&mut reader), Ok(facts.clone()));
+            assert!(reader.is_empty());
+        }
         let level = |start, end| facts.level_within(&BlockRange::new(start, end));
         assert_eq!(level(10, 15), Some(Proof::of_logs(Verification::Receipts)));
         assert_eq!(level(14, 16), Some(Proof::LINKED));

@@ -1,12 +1,13 @@
 //! A filter made ready: its terms for the index, its values for the exact check.
 
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use chronolith_model::{Clause, Log, LogFilter, TOPICS_MAX, TopicArity};
 
 use crate::error::{Error, Result};
-use crate::format::term::Term;
+use crate::format::term::{Field, Term, TermKey};
 use crate::settings::{OrPolicy, QueryLimits};
 
 /// Lists up to this length are searched one by one.
@@ -61,8 +62,8 @@ pub(crate) struct Matcher {
     emitters: Option<Values>,
     topics: Vec<Option<Values>>,
     arity: TopicArity,
-    /// Each clause's terms; a log must carry one of each. Not for clauses that are only checked.
-    pub(crate) clauses: Vec<Vec<Term>>,
+    /// What a log must carry one of each of. Not for clauses that are only checked.
+    pub(crate) clauses: Clauses,
     /// Whether some clause can match nothing.
     pub(crate) matches_nothing: bool,
 }
@@ -86,7 +87,7 @@ impl Matcher {
             emitters,
             topics,
             arity: filter.arity,
-            clauses: Vec::new(),
+            clauses: Clauses::default(),
             matches_nothing: false,
         };
         matcher.add_clauses(limits)?;
@@ -94,18 +95,17 @@ impl Matcher {
     }
 
     fn add_clauses(&mut self, limits: &QueryLimits) -> Result<()> {
-        let mut clauses: Vec<Vec<Term>> = Vec::new();
+        let mut clauses: Vec<Vec<Sought>> = Vec::new();
+        let sought = |field: Field, values: &[Bytes]| -> Vec<Sought> {
+            let values = values.iter().cloned();
+            values.map(|value| (field, value)).collect()
+        };
         if let Some(Values { values, .. }) = &self.emitters {
-            clauses.push(values.iter().map(|value| Term::emitter(value)).collect());
+            clauses.push(sought(Field::Emitter, values));
         }
         for (position, values) in self.topics.iter().enumerate() {
             if let Some(Values { values, .. }) = values {
-                clauses.push(
-                    values
-                        .iter()
-                        .map(|value| Term::topic(position, value))
-                        .collect(),
-                );
+                clauses.push(sought(Field::Topic(position), values));
             }
         }
         self.matches_nothing = clauses.iter().any(Vec::is_empty);
@@ -131,9 +131,10 @@ impl Matcher {
             TopicArity::Exact => positions..=positions,
         };
         if clauses.is_empty() && counts != (0..=TOPICS_MAX) {
-            clauses.push(counts.map(Term::topic_count).collect());
+            let counts = counts.map(|count| Bytes::copy_from_slice(&[count as u8]));
+            clauses.push(sought(Field::TopicCount, &counts.collect::<Vec<_>>()));
         }
-        self.clauses = clauses;
+        self.clauses = Clauses::new(clauses);
         Ok(())
     }
 
@@ -153,6 +154,43 @@ impl Matcher {
     }
 }
 
+/// A part of a log and the value it must have.
+type Sought = (Field, Bytes);
+
+/// The terms of each clause, for segments whose terms are hashed with whatever key.
+#[derive(Debug, Default)]
+pub(crate) struct Clauses {
+    sought: Vec<Vec<Sought>>,
+    /// Those that were made so far. An archive has one key, and none where segments are older.
+    hashed: Mutex<Vec<(TermKey, Terms)>>,
+}
+
+/// Terms of each clause, hashed.
+pub(crate) type Terms = Arc<Vec<Vec<Term>>>;
+
+impl Clauses {
+    fn new(sought: Vec<Vec<Sought>>) -> Self {
+        let hashed = Mutex::default();
+        Self { sought, hashed }
+    }
+
+    /// The terms as a segment with this key has them.
+    pub(crate) fn terms(&self, key: TermKey) -> Terms {
+        let mut hashed = self.hashed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, terms)) = hashed.iter().find(|(known, _)| *known == key) {
+            return terms.clone();
+        }
+        let clause = |sought: &Vec<Sought>| {
+            let terms = sought.iter();
+            let terms = terms.map(|(field, value)| Term::new(key, *field, value));
+            terms.collect()
+        };
+        let terms: Terms = Arc::new(self.sought.iter().map(clause).collect());
+        hashed.push((key, terms.clone()));
+        terms
+    }
+}
+
 /// The terms of a filter for a trace: the first of each clause, and how many more there are.
 pub(crate) struct TermIds<'a>(pub(crate) &'a LogFilter);
 
@@ -164,17 +202,13 @@ impl fmt::Display for TermIds<'_> {
             let Clause::OneOf(values) = clause else {
                 continue;
             };
-            let (name, term) = match position {
-                None => (
-                    "emitter".to_owned(),
-                    values.first().map(|value| Term::emitter(value)),
-                ),
-                Some(at) => (
-                    format!("topic{at}"),
-                    values.first().map(|value| Term::topic(at, value)),
-                ),
+            let (name, term_field) = match position {
+                None => ("emitter".to_owned(), Field::Emitter),
+                Some(at) => (format!("topic{at}"), Field::Topic(at)),
             };
-            let term = term.map_or(0, |term| term.0);
+            // Not as segments have it: what traces show must not tell of the key.
+            let term = values.first();
+            let term = term.map_or(0, |value| Term::new(TermKey::NONE, term_field, value).0);
             write!(f, "[{name} {term:09x} of {}]", values.len())?;
         }
         Ok(())

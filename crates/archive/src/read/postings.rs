@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::cache::{Part, Value, into_bytes};
+use super::matcher::Clauses;
 use super::objects::{Identity, Objects, OpenSegment, Want, all_of};
 use crate::catalog::ObjectRef;
 use crate::error::{Error, Result};
@@ -56,7 +57,7 @@ impl Postings {
 impl Objects {
     /// Whether the dictionary pages in memory show that some clause has no log in a segment. False
     /// also where that would take a read to know.
-    pub(crate) fn ruled_out(&self, object: &ObjectRef, clauses: &[Vec<Term>]) -> bool {
+    pub(crate) fn ruled_out(&self, object: &ObjectRef, clauses: &Clauses) -> bool {
         let Some(segment) = self.opened_segment(object) else {
             return false;
         };
@@ -73,6 +74,7 @@ impl Objects {
                     .is_ok_and(|mut found| found.next().is_none())
             })
         };
+        let clauses = clauses.terms(segment.tables.facts.term_key);
         clauses.iter().any(|terms| terms.iter().all(absent))
     }
 

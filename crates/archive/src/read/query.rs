@@ -227,7 +227,8 @@ impl Run<'_> {
             async move {
                 let segment = objects.open(&piece.entry.object).await?;
                 let bounds = segment.tables.ids_of(&piece.range);
-                let plan = Candidates::plan(objects, &segment, clauses, bounds, wanted.order);
+                let terms = clauses.terms(segment.tables.facts.term_key);
+                let plan = Candidates::plan(objects, &segment, &terms, bounds, wanted.order);
                 let mut candidates = plan.await?;
                 let mut ahead = None;
                 if candidates.rows_max() <= rows_ahead {

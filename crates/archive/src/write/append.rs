@@ -503,7 +503,7 @@ impl Writer {
 
     /// Reads the unsealed blocks back from their batches.
     async fn read_unsealed(&self, snapshot: &Snapshot) -> Result<Rows> {
-        let mut rows = Rows::default();
+        let mut rows = Rows::new(self.term_key);
         for batch in &snapshot.state.batches {
             self.read_rows(batch, batch.facts.range, &mut rows).await?;
         }

@@ -10,7 +10,7 @@ use crate::read::snapshot::Snapshot;
 pub(crate) fn contiguous(snapshot: &Snapshot) -> bool {
     let batches = &snapshot.state.batches;
     let side_by_side = batches.windows(2).all(|pair| match pair {
-        [before, next] => before.facts.joins(&next.facts),
+        [before, next] => before.facts.follows(&next.facts),
         _ => true,
     });
     let last = batches.last().map(|last| last.facts.last_hash);

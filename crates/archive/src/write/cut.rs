@@ -54,6 +54,7 @@ pub(crate) fn tail_to_join(weights: &[u64]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::term::TermKey;
     use chronolith_model::{BlockClock, Hash32, Log, LogParts, Payload, Proof, Tx};
 
     fn block(number: u64, logs: u32, data: usize) -> Block {
@@ -86,7 +87,7 @@ mod tests {
     }
 
     fn ends(settings: &SealSettings, blocks: &[Block]) -> Vec<usize> {
-        let mut rows = Rows::default();
+        let mut rows = Rows::new(TermKey::NONE);
         blocks
             .iter()
             .for_each(|block| rows.push(block, Proof::LINKED));

@@ -104,7 +104,7 @@ impl Fill {
         if range.is_empty() {
             return Err(Error::Invalid("an empty range cannot be filled".to_owned()));
         }
-        let learner = writer.learner();
+        let (learner, term_key) = (writer.learner(), writer.term_key);
         Ok(Self {
             writer,
             purpose,
@@ -114,7 +114,7 @@ impl Fill {
             first_parent: None,
             last_hash: None,
             level: None,
-            rows: Some(Rows::default()),
+            rows: Some(Rows::new(term_key)),
             packer: None,
             segments: Vec::new(),
             packs: Vec::new(),

@@ -128,13 +128,15 @@ impl Plan<'_> {
 
     fn next_merge(&self, tier: u8) -> Option<Step> {
         // A group that is being collected; one for each sort of content, since segments of several
-        // datasets and scopes may lie side by side.
+        // datasets and scopes may lie side by side, and some with terms of another key.
         let mut groups: Vec<Vec<Arc<SegmentEntry>>> = Vec::new();
         for entry in &self.catalog.segments {
             let facts = &entry.facts;
             let same_sort = |group: &Vec<Arc<SegmentEntry>>| {
                 group.last().is_some_and(|last| {
-                    last.facts.datasets == facts.datasets && last.facts.scope == facts.scope
+                    last.facts.datasets == facts.datasets
+                        && last.facts.scope == facts.scope
+                        && last.facts.term_key == facts.term_key
                 })
             };
             let mut group = match groups.iter().position(same_sort) {

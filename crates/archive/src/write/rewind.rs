@@ -119,7 +119,7 @@ impl Writer {
             scope: entry.facts.scope.clone(),
         };
         let settings = &self.settings.seal;
-        let (mut rows, mut pieces, mut names) = (Rows::default(), Vec::new(), Vec::new());
+        let (mut rows, mut pieces, mut names) = (Rows::new(self.term_key), Vec::new(), Vec::new());
         for number in range.start..range.end {
             self.read_rows(entry, BlockRange::one(number), &mut rows)
                 .await?;

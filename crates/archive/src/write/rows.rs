@@ -6,7 +6,7 @@ use chronolith_model::{Block, BlockClock, Hash32, Proof, Tx};
 
 use crate::format::digest::digest;
 use crate::format::row::{self, RowNumbers};
-use crate::format::term::Term;
+use crate::format::term::{Field, Term, TermKey};
 
 /// A block among the rows. Ends count from the beginning of the rows.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +22,10 @@ pub(crate) struct RowBlock {
 }
 
 /// Consecutive blocks, packed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Rows {
+    /// What terms are hashed with.
+    pub(crate) term_key: TermKey,
     pub(crate) blocks: Vec<RowBlock>,
     pub(crate) txs: Vec<Tx>,
     pub(crate) numbers: Vec<RowNumbers>,
@@ -36,6 +38,19 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
+    pub(crate) fn new(term_key: TermKey) -> Self {
+        Self {
+            term_key,
+            blocks: Vec::new(),
+            txs: Vec::new(),
+            numbers: Vec::new(),
+            bodies: Vec::new(),
+            body_ends: Vec::new(),
+            terms: Vec::new(),
+            term_ends: Vec::new(),
+        }
+    }
+
     /// Adds the block behind those that are here. It must already be checked and hold nothing but
     /// what is kept.
     pub(crate) fn push(&mut self, block: &Block, level: Proof) {
@@ -70,11 +85,13 @@ impl Rows {
             });
             row::encode(log, &mut self.bodies);
             self.body_ends.push(self.bodies.len());
-            self.terms.push(Term::emitter(log.emitter()));
+            let term = |field: Field, value: &[u8]| Term::new(self.term_key, field, value);
+            self.terms.push(term(Field::Emitter, log.emitter()));
             let topics = log.topics().enumerate();
-            self.terms
-                .extend(topics.map(|(at, topic)| Term::topic(at, topic)));
-            self.terms.push(Term::topic_count(log.topic_count()));
+            let topics = topics.map(|(at, topic)| term(Field::Topic(at), topic));
+            self.terms.extend(topics);
+            let count = Term::topic_count(self.term_key, log.topic_count());
+            self.terms.push(count);
             self.term_ends.push(self.terms.len());
             log_bytes += log.byte_len() as u64;
         }

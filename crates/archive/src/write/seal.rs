@@ -1,7 +1,7 @@
 //! Sealing: rows become a segment.
 
 use bytes::Bytes;
-use chronolith_model::{BlockRange, DatasetSet, Hash32, Proof, Scope};
+use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32, Proof, Scope};
 use rayon::prelude::*;
 
 use super::rows::{RowBlock, Rows, end_of};
@@ -18,7 +18,7 @@ use crate::format::segment::{
     encode_frame_place,
 };
 use crate::format::table::{TableBuilder, TableShape};
-use crate::format::term::TERM_BITS;
+use crate::format::term::{TERM_BITS, TermKey};
 use crate::format::wire::Put;
 use crate::keys::KeyCounts;
 
@@ -244,6 +244,11 @@ impl<'a> Part<'a> {
             scope: kept.scope.clone(),
             levels,
             root: content_root(self.blocks.iter().map(|block| &block.digest)),
+            // Without logs there are no terms, and segments of all archives are alike.
+            term_key: match kept.datasets.contains(Dataset::Logs) {
+                true => self.all.term_key,
+                false => TermKey::NONE,
+            },
         }
     }
 }

@@ -16,6 +16,7 @@ use super::seal::Kept;
 use crate::catalog::{ObjectRef, PackEntry};
 use crate::collect::Guardrails;
 use crate::error::{Error, Result};
+use crate::format::term::TermKey;
 use crate::read::snapshot::Snapshot;
 use crate::settings::Settings;
 use crate::state::State;
@@ -30,6 +31,8 @@ pub(crate) struct Writer {
     pub(crate) view: Arc<View>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) publisher: Arc<Publisher>,
+    /// What terms are hashed with.
+    pub(crate) term_key: TermKey,
     pub(crate) appender: tokio::sync::Mutex<Appender>,
     pub(crate) maintenance: tokio::sync::Mutex<()>,
     /// The dictionary with which packs are finished.
@@ -66,7 +69,7 @@ impl Writer {
             }
         }
         let (version, state) = swap_epoch(&view, &settings, found).await?;
-        let epoch = state.epoch;
+        let (epoch, term_key) = (state.epoch, state.term_key);
         let snapshot = view.take_state(version, state).await?;
         check_ranges(&snapshot, &settings)?;
         tracing::info!(
@@ -82,6 +85,7 @@ impl Writer {
             finishing: tokio::sync::Mutex::new(Learner::new(settings.seal.pack_dictionary_bytes)),
             view,
             settings,
+            term_key,
             appender: tokio::sync::Mutex::default(),
             maintenance: tokio::sync::Mutex::default(),
             damaged: Mutex::default(),
@@ -152,6 +156,9 @@ async fn swap_epoch(
             Some(found) => checked(decode_state(found)?, settings)?,
             None => fresh(settings, &mut random),
         };
+        if state.term_key.is_none() {
+            random.fill_bytes(&mut state.term_key.0);
+        }
         state.epoch += 1;
         state.sequence += 1;
         state.nonce = random.next_u64();
@@ -200,6 +207,7 @@ fn fresh(settings: &Settings, random: &mut StdRng) -> State {
         batches: Vec::new(),
         batch_packs: Vec::new(),
         audit: Vec::new(),
+        term_key: TermKey::NONE,
     }
 }
 

@@ -8,11 +8,13 @@ use std::ops::Range;
 const FOOTER_BYTES: usize = 32;
 const MAGIC_BYTES: usize = 8;
 /// The numbers of the sections that tests look for.
+pub(crate) const SUMMARY: u16 = 1;
 pub(crate) const FRAME_TABLE: u16 = 4;
 pub(crate) const FRAMES: u16 = 6;
 pub(crate) const TX_HASHES: u16 = 7;
 pub(crate) const DIGESTS: u16 = 9;
 pub(crate) const TERMS: u16 = 10;
+pub(crate) const TERM_DIRECTORY: u16 = 11;
 pub(crate) const POSTINGS: u16 = 12;
 pub(crate) const HASHES: u16 = 14;
 pub(crate) const BLOCK_HASHES: u16 = 18;
@@ -122,7 +124,8 @@ pub(crate) fn frames(segment: &[u8]) -> Vec<Range<usize>> {
     frames
 }
 
-fn varint(bytes: &mut &[u8]) -> usize {
+/// Reads a number and moves on behind it.
+pub(crate) fn varint(bytes: &mut &[u8]) -> usize {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
         let byte = bytes[0];
