@@ -43,7 +43,7 @@ fn open_and_sync(path: &Path) -> io::Result<()> {
 pub(super) fn create_directories(path: &Path) -> Result<()> {
     let is_there = |directory: &Path| directory.as_os_str().is_empty() || directory.exists();
     let ancestors = path.ancestors();
-    let created = ancestors.clone().take_while(|one| !is_there(one)).count();
+    let created = ancestors.take_while(|one| !is_there(one)).count();
     fs::create_dir_all(path).map_err(|error| failed("create directory", path, error))?;
     for (at, parent) in ancestors.skip(1).enumerate() {
         let is_relative = parent.as_os_str().is_empty();
