@@ -126,7 +126,7 @@ impl Archive {
     /// ingest. When ranges began and ended is not recorded: see [`Self::maintain_at`].
     ///
     /// # Errors
-    /// `Fenced`, `Corrupt` or `Store`; nothing is lost and the step can be tried again. What is
+    /// `Throttled` while there is too much garbage, `Fenced`, `Corrupt` or `Store`; nothing is lost and the step can be tried again. What is
     /// corrupt in a range whose blocks are all there is recorded as its failure, and is no error.
     pub async fn maintain(&self) -> Result<bool> {
         self.maintain_at(0).await

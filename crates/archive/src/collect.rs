@@ -58,6 +58,8 @@ pub(crate) struct Guardrails {
     orphan_segment_bytes: AtomicU64,
     orphan_state_records: AtomicU64,
     stale_batch_keys: AtomicU64,
+    /// How much this writer had done by the last collection.
+    written: AtomicU64,
     /// When each orphan was first seen.
     seen: Mutex<HashMap<String, Instant>>,
 }
@@ -69,6 +71,7 @@ impl Guardrails {
             orphan_segment_bytes: AtomicU64::new(0),
             orphan_state_records: AtomicU64::new(0),
             stale_batch_keys: AtomicU64::new(0),
+            written: AtomicU64::new(0),
             seen: Mutex::default(),
         }
     }
@@ -94,7 +97,7 @@ impl Guardrails {
         ]
     }
 
-    /// Whether ingest may go on.
+    /// Whether ingest, fills and merges may go on: all of them leave garbage behind.
     pub(crate) fn check(&self) -> Result<()> {
         for (guardrail, value, limit) in self.rails() {
             let value = value.load(Ordering::Relaxed);
@@ -109,8 +112,11 @@ impl Guardrails {
         Ok(())
     }
 
-    /// Takes new values. Says which rail, already over its limit, has risen further.
-    fn update(&self, report: &GarbageReport) -> Option<&'static str> {
+    /// Takes new values. Says which rail, already over its limit, has risen further although this
+    /// writer wrote nothing since: what it was about when a rail was reached still ends, and leaves
+    /// its garbage, without anything being wrong.
+    fn update(&self, report: &GarbageReport, written: u64) -> Option<&'static str> {
+        let wrote = self.written.swap(written, Ordering::Relaxed) != written;
         let values = [
             report.orphan_segment_bytes,
             report.orphan_state_records,
@@ -119,7 +125,7 @@ impl Guardrails {
         let mut rising = None;
         for ((guardrail, rail, limit), value) in self.rails().into_iter().zip(values) {
             let before = rail.swap(value, Ordering::Relaxed);
-            if before > limit && value > before {
+            if before > limit && value > before && !wrote {
                 rising = Some(guardrail);
             }
         }
@@ -151,6 +157,7 @@ impl Writer {
     pub(crate) async fn collect(&self, how: Collect, ages: Ages<'_>) -> Result<GarbageReport> {
         // The order matters: whatever was uploaded before the list was taken is either still being
         // uploaded now, or named by the state that is settled after that, or garbage.
+        let written = self.publisher.written();
         let listed = list_all(&**self.view.objects.blobs()).await?;
         let uploading = self.publisher.uploading();
         self.publisher.settled().await?;
@@ -198,7 +205,7 @@ impl Writer {
         for (gauge, value) in self.view.objects.meters.garbage.iter().zip(values) {
             gauge.set(value as f64);
         }
-        let rising = self.guardrails.update(&report);
+        let rising = self.guardrails.update(&report, written);
         if let Some(guardrail) = rising.filter(|_| how == Collect::Remove) {
             self.halt_for_garbage(guardrail).await?;
         }
@@ -244,10 +251,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Garbage is over its limit and still grows although ingest was throttled: stop for good.
+    /// Garbage is over its limit and still grows although nothing is written here: another program
+    /// writes into this archive, or objects that are removed come back. Stop for good.
     async fn halt_for_garbage(&self, guardrail: &'static str) -> Result<()> {
         let halt = Halt {
-            reason: format!("{guardrail} is over its limit and still rising"),
+            reason: format!(
+                "{guardrail} is over its limit and still rising, though this writer wrote nothing: see \
+                 what else writes to this place"
+            ),
             archived: None,
             offered: None,
             source: "garbage collection".to_owned(),

@@ -416,7 +416,8 @@ async fn too_much_garbage_throttles_and_then_halts() {
     let chain = tiny_chain(31);
     let mut settings = tiny_settings();
     settings.garbage.stale_batch_keys_max = 0;
-    let archive = Stores::memory().writer(&settings).await;
+    let stores = Stores::memory();
+    let archive = stores.writer(&settings).await;
     ingest(&archive, &chain, BlockRange::new(0, 60), &[3]).await;
     archive.collect_garbage(Collect::DryRun).await.unwrap();
     let more = batch(&chain, 60, 63);
@@ -434,8 +435,26 @@ async fn too_much_garbage_throttles_and_then_halts() {
         "{answer:?}"
     );
     assert!(matches!(archive.health().health, Health::Throttled(_)));
+    // Merges and fills leave garbage behind as well: they wait, too.
+    let merged = archive.maintain().await;
+    assert!(matches!(merged, Err(Error::Throttled { .. })), "{merged:?}");
+    let mut fill = archive.fill(BlockRange::new(0, 20)).unwrap();
+    let pushed = fill
+        .push(batch(&chain, 0, 20), &Provenance::default())
+        .await;
+    assert!(matches!(pushed, Err(Error::Throttled { .. })), "{pushed:?}");
+    // It rises by what this writer does itself, which is no reason to halt.
     archive
         .rewind(40, audit("makes more garbage"))
+        .await
+        .unwrap();
+    archive.collect_garbage(Collect::Remove).await.unwrap();
+    assert!(matches!(archive.health().health, Health::Throttled(_)));
+    // Now something else writes into the same place.
+    let stray = "bat/000000000000-9-00000000-1-0000000000000000";
+    stores
+        .blobs
+        .put(stray, bytes::Bytes::from_static(b"stray"))
         .await
         .unwrap();
     archive.collect_garbage(Collect::Remove).await.unwrap();

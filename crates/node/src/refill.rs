@@ -1,6 +1,7 @@
 //! Blocks of the archive, fetched once more: into a fill, in order, many ranges at a time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chronolith_archive::{Archive, Error as ArchiveError, Fill, Health, Provenance};
 use chronolith_model::{Block, BlockRange, BlockRef, DatasetSet};
@@ -14,6 +15,8 @@ use crate::ingest::Trouble;
 use crate::progress::Progress;
 use crate::settings::{ChainSettings, RangePlan};
 
+/// How often it is looked whether there is room again.
+const ROOM_EVERY: Duration = Duration::from_secs(1);
 /// How often a range is fetched whose blocks do not fit what is archived; each time whoever
 /// delivered them is asked last.
 const TRIES: usize = 3;
@@ -272,9 +275,27 @@ impl<'a> Steps<'a> {
 /// Hands blocks to a fill, those of one level and endpoint together.
 async fn push(fill: &mut Fill, blocks: Vec<Fetched>) -> Result<(), ArchiveError> {
     for (how, group) in groups(blocks) {
+        await_room(fill).await?;
         fill.push(group, &how).await?;
     }
     Ok(())
+}
+
+/// Waits while there is too much garbage: it is collected meanwhile, and to give up what was filled so
+/// far would make more of it.
+async fn await_room(fill: &Fill) -> Result<(), ArchiveError> {
+    let mut told = false;
+    loop {
+        match fill.check_room() {
+            Err(error @ ArchiveError::Throttled { .. }) => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(%error, "fill paused");
+                }
+                tokio::time::sleep(ROOM_EVERY).await;
+            }
+            room => return room,
+        }
+    }
 }
 
 fn groups(blocks: Vec<Fetched>) -> Vec<(Provenance, Vec<Block>)> {

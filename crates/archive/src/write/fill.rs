@@ -128,8 +128,10 @@ impl Fill {
     /// Adds the next blocks. What is complete is uploaded at once; memory stays bounded.
     ///
     /// # Errors
-    /// `Gap`, `BadParent` or `BadBlock` for what does not fit, or `Store`.
+    /// `Throttled` while there is too much garbage: nothing of the blocks was taken, see
+    /// [`Self::check_room`]. `Gap`, `BadParent` or `BadBlock` for what does not fit, or `Store`.
     pub async fn push(&mut self, mut blocks: Vec<Block>, provenance: &Provenance) -> Result<()> {
+        self.check_room()?;
         check_links(&blocks)?;
         let Some(first) = blocks.first().map(|block| block.clock) else {
             return Ok(());
@@ -172,6 +174,17 @@ impl Fill {
             Purpose::Pack { .. } => self.hold_payload(&blocks).await,
             Purpose::Fill | Purpose::Segment { .. } => self.seal(blocks, provenance.proof).await,
         }
+    }
+
+    /// Whether blocks may be pushed now. What repairs need not wait: it may be why there is garbage.
+    ///
+    /// # Errors
+    /// `Throttled` while there is too much garbage.
+    pub fn check_room(&self) -> Result<()> {
+        if self.purpose.mends() {
+            return Ok(());
+        }
+        self.writer.guardrails.check()
     }
 
     /// What becomes of the blocks' payload.

@@ -23,6 +23,8 @@ use crate::read::snapshot::Snapshot;
 impl Writer {
     /// Does the next step of maintenance, if there is one. `now` is 0 where nobody knows the time.
     pub(crate) async fn maintain(&self, now: u64) -> Result<bool> {
+        // What a merge replaces is garbage until it is collected.
+        self.guardrails.check()?;
         let one_at_a_time = self.maintenance.lock().await;
         let snapshot = self.publisher.settled().await?;
         let seal = &self.settings.seal;

@@ -4,6 +4,7 @@
 //! effect; a higher epoch is there, so we are fenced; the old version is there, so we try again.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -57,6 +58,7 @@ pub(crate) struct Publisher {
     turn: tokio::sync::Mutex<Turn>,
     random: Mutex<StdRng>,
     uploading: Mutex<HashMap<String, u32>>,
+    written: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -76,6 +78,7 @@ impl Publisher {
             turn: tokio::sync::Mutex::default(),
             random: Mutex::new(StdRng::from_os_rng()),
             uploading: Mutex::default(),
+            written: AtomicU64::new(0),
         }
     }
 
@@ -90,8 +93,19 @@ impl Publisher {
             .next_u64()
     }
 
+    /// Grows with every object that is begun, given up or named: while it stands still, nothing that
+    /// this writer does makes garbage.
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    fn note_written(&self) {
+        self.written.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A name for a new object. It is safe from collection as long as the guard lives.
     pub(crate) fn name(self: &Arc<Self>, folder: &str, about: &str) -> Uploading {
+        self.note_written();
         let name = format!("{folder}/{about}-{:x}-{:016x}", self.epoch, self.nonce());
         let mut uploading = self
             .uploading
@@ -312,6 +326,7 @@ impl Publisher {
             state.sequence, self.epoch, state.nonce
         );
         let (len, hash) = (bytes.len() as u64, Hash32(*blake3::hash(&bytes).as_bytes()));
+        self.note_written();
         let put = self.view.objects.blobs().put(&name, bytes).await;
         put.map_err(|error| Failure::Unavailable(error.to_string()))?;
         Ok(CatalogRef {
@@ -383,6 +398,7 @@ pub(crate) struct Uploading {
 
 impl Drop for Uploading {
     fn drop(&mut self) {
+        self.publisher.note_written();
         let uploading = self.publisher.uploading.lock();
         uploading
             .unwrap_or_else(PoisonError::into_inner)
