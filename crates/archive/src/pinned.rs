@@ -54,6 +54,13 @@ impl Pinned {
         self.snapshot.state.live.map(|live| live.head_timestamp)
     }
 
+    /// The latest time of any covered block. Where times do not fall it is that of the newest one.
+    #[must_use]
+    pub fn latest_timestamp(&self) -> Option<u64> {
+        let last = self.snapshot.clock_runs().last()?;
+        last.reached.last().copied()
+    }
+
     /// The blocks from the first one on, up to the first gap.
     #[must_use]
     pub fn covered_prefix(&self) -> Option<BlockRange> {

@@ -112,42 +112,50 @@ impl View<'_> {
         }
     }
 
-    /// The last block whose time is not after this one.
+    /// The last block before the first one whose time is after this one. Where times do not fall, it is
+    /// the last block whose time is not after this one; where they do, later blocks change nothing.
     async fn last_through(&self, time: u64) -> Result<Found, Missing> {
-        let head = self.head_timestamp().ok_or(Missing::NotYet)?;
-        if head <= time {
-            return self.newest().await;
-        }
         let settled = |clock| Found {
             clock,
             settled: true,
         };
-        let above = self.tail.blocks_in(self.tail_range());
-        let in_tail = above.rev().find(|block| block.clock.timestamp <= time);
-        if let Some(block) = in_tail {
-            return Ok(settled(block.clock));
-        }
         let archived = self.archive.as_ref();
         let archived = archived.and_then(|archive| Some((archive, archive.head()?)));
-        let Some((archive, head)) = archived else {
-            return Err(self.below_tail());
-        };
-        let archived = Some(head).zip(archive.head_timestamp());
-        match archived {
-            // The block behind it is the tail's first, and it is later.
-            Some((head, timestamp)) if timestamp <= time => {
-                let clock = self.clock(head.number).await?;
-                clock.map(settled).ok_or(Missing::NotYet)
-            }
-            _ => found(archive, time, TimeSide::AtOrBefore).await,
+        if let Some((archive, _)) = archived
+            && archive
+                .latest_timestamp()
+                .is_some_and(|latest| latest > time)
+        {
+            return found(archive, time, TimeSide::AtOrBefore).await;
         }
+        let mut before = None;
+        for block in self.tail.blocks_in(self.tail_range()) {
+            if block.clock.timestamp <= time {
+                before = Some(block.clock);
+                continue;
+            }
+            return match (before, archived) {
+                (Some(before), _) => Ok(settled(before)),
+                // The block behind it is the tail's first, and it is later.
+                (None, Some((_, head))) => {
+                    let clock = self.clock(head.number).await?;
+                    clock.map(settled).ok_or(Missing::NotYet)
+                }
+                (None, None) => Err(self.below_tail()),
+            };
+        }
+        self.newest().await
     }
 
     /// The first block whose time is not before this one.
     async fn first_from(&self, time: u64) -> Result<Found, Missing> {
-        let archived = self.archive.as_ref().and_then(Pinned::head_timestamp);
+        let archived = self
+            .archive
+            .as_ref()
+            .filter(|archive| archive.head().is_some());
+        let archived = archived.and_then(Pinned::latest_timestamp);
         if let Some(archive) = &self.archive
-            && archived.is_some_and(|head| head >= time)
+            && archived.is_some_and(|latest| latest >= time)
         {
             return found(archive, time, TimeSide::AtOrAfter).await;
         }

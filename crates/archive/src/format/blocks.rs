@@ -180,7 +180,8 @@ fn bits_at(bytes: &[u8], bit: u32, width: u32) -> u64 {
 /// Where a page begins.
 #[derive(Clone, Copy, Debug)]
 struct PageStart {
-    first_time: u64,
+    /// The latest time of its first block and all before it: it never falls, whatever times do.
+    reached: u64,
     place: u32,
     first_id: u32,
     first_tx: u32,
@@ -193,6 +194,7 @@ pub(crate) struct BlockTable {
     bytes: Bytes,
     pages: Vec<PageStart>,
     len: u32,
+    latest_time: u64,
 }
 
 impl BlockTable {
@@ -207,6 +209,7 @@ impl BlockTable {
             pages: Vec::new(),
             place: 0,
             last_time: 0,
+            latest_time: 0,
         };
         let (mut logs, mut txs) = (0, 0);
         for placed in stretches {
@@ -219,10 +222,11 @@ impl BlockTable {
             pages,
             place,
             last_time,
+            latest_time,
             ..
         } = walk;
         reader.finish()?;
-        let first_time = pages.first().map(|page| page.first_time);
+        let first_time = pages.first().map(|page| page.reached);
         let found = (u64::from(place), logs, txs, first_time, last_time);
         let first_time = Some(facts.first_timestamp);
         let expected = (facts.range.len(), facts.logs, facts.txs, first_time);
@@ -237,11 +241,22 @@ impl BlockTable {
         {
             return Err(Damage("block table does not fit the summary"));
         }
+        // Segments of format version 2 say that the last time is the latest, whatever is so.
+        let is_falling = facts.latest_timestamp > facts.last_timestamp;
+        if is_falling && facts.latest_timestamp != latest_time {
+            return Err(Damage("block table does not fit the summary"));
+        }
         Ok(Self {
             bytes,
             pages,
             len: place,
+            latest_time,
         })
+    }
+
+    /// The latest time of any block.
+    pub(crate) fn latest_time(&self) -> u64 {
+        self.latest_time
     }
 
     /// How many blocks it has.
@@ -309,10 +324,11 @@ impl BlockTable {
         views.flat_map(|view| view.expect(WALKED).times())
     }
 
-    /// The first block, from a place on, that is not before `time`. Times do not fall.
+    /// The first block, from a place on, that is not before `time`. No block before that place may be
+    /// so late.
     pub(crate) fn first_from(&self, from: u32, time: u64) -> Option<Later> {
         let behind = self.pages_before(time);
-        // It is in the last page that begins earlier, or the first block of the next one.
+        // It is in the last page at whose first block no time was so late, or the first block of the next.
         let pages = self.pages.iter().skip(behind.saturating_sub(1)).take(2);
         let mut before = None;
         for start in pages {
@@ -337,32 +353,32 @@ impl BlockTable {
         })
     }
 
-    /// How many pages begin before a time. Clocks run nearly evenly, so the search begins where the
+    /// How many pages begin before any block was so late. Clocks run nearly evenly, so the search begins where the
     /// page would be if they did, and widens: far fewer loads from memory than halving the whole.
     fn pages_before(&self, time: u64) -> usize {
-        let first_time = |at: usize| self.pages.get(at).map(|page| page.first_time);
+        let reached = |at: usize| self.pages.get(at).map(|page| page.reached);
         let (Some(first), Some(last)) = (self.pages.first(), self.pages.last()) else {
             return 0;
         };
-        let span = last.first_time.saturating_sub(first.first_time).max(1);
-        let part = time.saturating_sub(first.first_time) as f64 / span as f64;
+        let span = last.reached.saturating_sub(first.reached).max(1);
+        let part = time.saturating_sub(first.reached) as f64 / span as f64;
         let guess = (part * self.pages.len() as f64) as usize;
         let (mut start, mut end) = (guess.min(self.pages.len()), guess.min(self.pages.len()));
         let mut reach = GALLOP_PAGES;
-        while start > 0 && first_time(start - 1).is_some_and(|at| at >= time) {
+        while start > 0 && reached(start - 1).is_some_and(|at| at >= time) {
             end = start - 1;
             start = start.saturating_sub(reach);
             reach *= 2;
         }
         reach = GALLOP_PAGES;
-        while first_time(end).is_some_and(|at| at < time) {
+        while reached(end).is_some_and(|at| at < time) {
             start = end + 1;
             end = (end + reach).min(self.pages.len());
             reach *= 2;
         }
         let within = self.pages.get(start..end);
         let within = within.expect("the search stays among the pages");
-        start + within.partition_point(|page| page.first_time < time)
+        start + within.partition_point(|page| page.reached < time)
     }
 }
 
@@ -411,6 +427,7 @@ struct Walk<'a> {
     pages: Vec<PageStart>,
     place: u32,
     last_time: u64,
+    latest_time: u64,
 }
 
 impl Walk<'_> {
@@ -424,7 +441,7 @@ impl Walk<'_> {
                 .checked_sub(view.blocks)
                 .ok_or(Damage("a page of blocks crosses a stretch"))?;
             self.pages.push(PageStart {
-                first_time: view.first_time,
+                reached: self.latest_time.max(view.first_time),
                 place: self.place,
                 first_id: id,
                 first_tx: tx,
@@ -432,7 +449,10 @@ impl Walk<'_> {
             });
             let place = self.place.checked_add(view.blocks);
             self.place = place.ok_or(Damage("too many blocks"))?;
-            self.last_time = view.times().last().unwrap_or(view.first_time);
+            for time in view.times() {
+                self.last_time = time;
+                self.latest_time = self.latest_time.max(time);
+            }
             if view.counts.is_some() {
                 for _ in 0..view.blocks {
                     let logs = self.reader.varint()? >> 1;

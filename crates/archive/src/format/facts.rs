@@ -17,6 +17,9 @@ pub(crate) struct SegmentFacts {
     pub(crate) last_hash: Hash32,
     pub(crate) first_timestamp: u64,
     pub(crate) last_timestamp: u64,
+    /// The latest time of any of its blocks. Where times do not fall it is that of the last one, which
+    /// is also what segments of format version 2 and before are taken to have.
+    pub(crate) latest_timestamp: u64,
     pub(crate) logs: u64,
     pub(crate) txs: u64,
     /// Unpacked bytes of all logs.
@@ -33,6 +36,8 @@ pub(crate) struct SegmentFacts {
 
 /// Set beside the datasets where the key of the terms stands at the end of the facts.
 const KEYED: u8 = 1 << 7;
+/// Set beside the datasets where the latest time, which is not the last one, stands behind that.
+const FALLING: u8 = 1 << 6;
 
 impl SegmentFacts {
     /// What counts against a tier's limit.
@@ -83,7 +88,9 @@ impl SegmentFacts {
         out.put_varint(self.txs);
         out.put_varint(self.log_bytes);
         let keyed = if self.term_key.is_none() { 0 } else { KEYED };
-        out.put_u8(self.datasets.bits() | keyed);
+        let is_falling = self.latest_timestamp > self.last_timestamp;
+        let falling = if is_falling { FALLING } else { 0 };
+        out.put_u8(self.datasets.bits() | keyed | falling);
         encode_scope(&self.scope, out);
         out.put_varint(self.levels.len() as u64);
         for &(end, level) in &self.levels {
@@ -93,6 +100,9 @@ impl SegmentFacts {
         out.put(&self.root.0);
         if !self.term_key.is_none() {
             out.put(&self.term_key.0);
+        }
+        if is_falling {
+            out.put_varint(self.latest_timestamp);
         }
     }
 
@@ -105,18 +115,19 @@ impl SegmentFacts {
             .ok_or(Damage("impossible range"))?;
         let range = BlockRange::new(start, end);
         let kept;
-        let facts = Self {
+        let mut facts = Self {
             range,
             parent_hash: Hash32(reader.array()?),
             last_hash: Hash32(reader.array()?),
             first_timestamp: reader.varint()?,
             last_timestamp: reader.varint()?,
+            latest_timestamp: 0,
             logs: reader.varint()?,
             txs: reader.varint()?,
             log_bytes: reader.varint()?,
             datasets: {
                 kept = reader.u8()?;
-                DatasetSet::from_bits(kept & !KEYED).ok_or(Damage("unknown dataset"))?
+                DatasetSet::from_bits(kept & !(KEYED | FALLING)).ok_or(Damage("unknown dataset"))?
             },
             scope: decode_scope(reader)?,
             levels: decode_levels(reader, range)?,
@@ -126,6 +137,13 @@ impl SegmentFacts {
                 _ => TermKey(reader.array()?),
             },
         };
+        facts.latest_timestamp = match kept & FALLING {
+            0 => facts.last_timestamp,
+            _ => reader.varint()?,
+        };
+        if facts.latest_timestamp < facts.last_timestamp {
+            return Err(Damage("the latest time is before the last"));
+        }
         if facts.logs > 0 && !facts.datasets.contains(Dataset::Logs) {
             return Err(Damage("logs in a segment without logs"));
         }
@@ -224,6 +242,7 @@ pub(crate) mod tests {
             last_hash: Hash32([2; 32]),
             first_timestamp: 5,
             last_timestamp: 9,
+            latest_timestamp: 9,
             logs: 3,
             txs: 2,
             log_bytes: 700,
@@ -245,8 +264,13 @@ pub(crate) mod tests {
             (15, Proof::of_logs(Verification::Receipts)),
             (20, Proof::LINKED),
         ];
-        for term_key in [TermKey::NONE, TermKey([8; 16])] {
-            facts.term_key = term_key;
+        for (term_key, latest_timestamp) in [
+            (TermKey::NONE, 9),
+            (TermKey([8; 16]), 9),
+            (TermKey::NONE, 12),
+            (TermKey([8; 16]), 12),
+        ] {
+            (facts.term_key, facts.latest_timestamp) = (term_key, latest_timestamp);
             let mut out = Vec::new();
             facts.encode(&mut out);
             let mut reader = Reader::new(&out);

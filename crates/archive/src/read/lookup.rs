@@ -5,13 +5,15 @@ use std::sync::Arc;
 use chronolith_model::{Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32, Tx};
 
 use super::objects::{Objects, OpenSegment};
-use super::snapshot::{Need, Piece, Snapshot};
+use super::snapshot::{Need, Snapshot};
 use crate::error::{Error, Result};
 
 /// Which block is wanted for a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeSide {
-    /// The last block not after the time.
+    /// The last block before the chain's clock passes the time. The clock of a chain at a block is the
+    /// latest time of that block and all before it: where times fall now and then, it stands still
+    /// meanwhile, so that an answer once known stays.
     AtOrBefore,
     /// The first block not before the time.
     AtOrAfter,
@@ -101,7 +103,8 @@ pub(crate) async fn content_root(
 }
 
 /// The block at a time, on a chain that begins with the block `first`. It is an answer only when the block across the time is covered too: the
-/// newest block before a gap says nothing about what comes behind it.
+/// newest block before a gap says nothing about what comes behind it. That no block of a gap is later than those
+/// behind it is assumed.
 pub(crate) async fn number_at(
     objects: &Objects,
     snapshot: &Snapshot,
@@ -114,9 +117,8 @@ pub(crate) async fn number_at(
         TimeSide::AtOrAfter => Some(time),
         TimeSide::AtOrBefore => time.checked_add(1),
     };
-    let ends_before =
-        |piece: &Piece| from.is_none_or(|from| piece.entry.facts.last_timestamp < from);
-    let at = runs.partition_point(|run| run.pieces.last().is_none_or(ends_before));
+    let ends_before = |reached: &u64| from.is_none_or(|from| *reached < from);
+    let at = runs.partition_point(|run| run.reached.last().is_none_or(ends_before));
     let before = at.checked_sub(1).and_then(|at| runs.get(at));
     let Some(run) = runs.get(at) else {
         let covered = before.map_or(BlockRange::new(0, 0), |run| run.range);
@@ -125,7 +127,7 @@ pub(crate) async fn number_at(
             covered,
         });
     };
-    let in_run = run.pieces.partition_point(ends_before);
+    let in_run = run.reached.partition_point(ends_before);
     let piece = run.pieces.get(in_run);
     let piece = piece.ok_or_else(|| Error::not_covered(run.range))?;
     let segment = objects.open(&piece.entry.object).await?;
@@ -134,7 +136,7 @@ pub(crate) async fn number_at(
     let found = found.ok_or_else(|| missing(&segment, piece.range.end - 1))?;
     let number = segment.tables.number(found.place);
     if number == run.range.start && number > first {
-        // Times do not fall: what is asked for is this block or one of the gap before it.
+        // What is asked for is this block or one of the gap before it.
         return Err(Error::NotCovered {
             missing: BlockRange::new(before.map_or(first, |run| run.range.end), number),
             covered: run.range,

@@ -67,6 +67,9 @@ pub(crate) struct Piece {
 pub(crate) struct ClockRun {
     pub(crate) range: BlockRange,
     pub(crate) pieces: Vec<Piece>,
+    /// For each piece, the latest time of its blocks and of all covered ones before it. It never
+    /// falls, whatever times do.
+    pub(crate) reached: Vec<u64>,
 }
 
 impl Snapshot {
@@ -128,21 +131,24 @@ impl Snapshot {
     pub(crate) fn clock_runs(&self) -> &[ClockRun] {
         self.clock_runs.get_or_init(|| {
             let mut runs: Vec<ClockRun> = Vec::new();
-            let mut at = 0;
+            let (mut at, mut latest) = (0, 0);
             for segment in &self.segments {
                 at = segment.facts.range.start.max(at);
                 while let Some(entry) = self.best_at(at, &Need::CLOCK) {
                     let range = BlockRange::new(at, entry.facts.range.end);
                     let entry = entry.clone();
                     at = range.end;
+                    latest = entry.facts.latest_timestamp.max(latest);
                     match runs.last_mut().filter(|last| last.range.end == range.start) {
                         Some(last) => {
                             last.range.end = range.end;
                             last.pieces.push(Piece { entry, range });
+                            last.reached.push(latest);
                         }
                         None => runs.push(ClockRun {
                             range,
                             pieces: vec![Piece { entry, range }],
+                            reached: vec![latest],
                         }),
                     }
                 }

@@ -132,7 +132,10 @@ impl Writer {
         };
         copy_hashes(objects, &open, Part::BlockHashes, target, hash).await?;
         let root = Hash32(*root.finalize().as_bytes());
-        let facts = join_facts(inputs, range, root);
+        let mut facts = join_facts(inputs, range, root);
+        // Inputs of older versions do not say it.
+        let latest = open.iter().map(|input| input.tables.blocks.latest_time());
+        facts.latest_timestamp = latest.max().expect("merging nothing is refused above");
         let mut summary = Vec::new();
         facts.encode(&mut summary);
         let container = &mut output.container;

@@ -237,6 +237,10 @@ impl<'a> Part<'a> {
             last_hash: last.map_or(Hash32::ZERO, |clock| clock.hash),
             first_timestamp: first.map_or(0, |clock| clock.timestamp),
             last_timestamp: last.map_or(0, |clock| clock.timestamp),
+            latest_timestamp: {
+                let times = self.blocks.iter().map(|block| block.clock.timestamp);
+                times.max().unwrap_or(0)
+            },
             logs: self.rows.len() as u64,
             txs: (self.tx_end - self.tx_start) as u64,
             log_bytes: self.log_bytes,

@@ -29,6 +29,8 @@ const SHOWN: usize = 20;
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) logs: u64,
+    /// Blocks that are older than their parent. Nothing is wrong with them.
+    pub(super) falling_times: u64,
     /// What is wrong with which block.
     pub(super) blocks: Vec<Finding>,
     /// Objects that are damaged or gone.
@@ -92,6 +94,7 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
             "from": from,
             "to": to,
             "logs": logs,
+            "fallingTimes": found.falling_times,
             "level": lowest,
             "contentRoot": root,
             "findings": found.blocks.iter().map(finding_json).collect::<Vec<_>>(),
@@ -102,6 +105,9 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
     } else {
         let count = found.blocks.len() + found.objects.len();
         println!("blocks {from} to {to}: {logs} logs, {count} findings");
+        if found.falling_times > 0 {
+            println!("{} blocks are older than their parent", found.falling_times);
+        }
         show(&found);
         if let Some(root) = root {
             println!(
@@ -166,6 +172,7 @@ pub(super) async fn look(
     let lacking = archive.lacking(range, chain.datasets, &chain.scope);
     let mut found = Found {
         logs: 0,
+        falling_times: 0,
         blocks: gaps(archive, &lacking),
         objects,
         not_compared: None,
@@ -333,8 +340,9 @@ async fn read_back(
     (range, lacking): (BlockRange, &[BlockRange]),
     found: &mut Found,
 ) {
+    let findings = &mut found.blocks;
     let mut finding = |block: u64, what: String| {
-        found.blocks.push(Finding {
+        findings.push(Finding {
             block,
             what,
             content_differs: false,
@@ -359,6 +367,8 @@ async fn read_back(
             Ok(block) => {
                 let before = before.replace(block.clock);
                 let before = before.filter(|before| before.number + 1 == number);
+                let is_older = |before: BlockClock| block.clock.timestamp < before.timestamp;
+                found.falling_times += u64::from(before.is_some_and(is_older));
                 if before.is_some_and(|before| before.hash != block.clock.parent_hash) {
                     finding(number, "does not link to the block before".to_owned());
                 }
