@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use chronolith_archive::{AuditEntry, Collect};
+use chronolith_archive::{Archive, AuditEntry, Collect, Health};
 use chronolith_projection::TakenBack;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
@@ -102,6 +102,9 @@ async fn perform(chain: &Chain, act: ChainAct) -> Done {
     let archive = &chain.archive;
     let before = archive.health().head.map(|head| head.number);
     let chain_id = chain.settings.chain_id;
+    if matches!(act, ChainAct::Resume { .. }) {
+        check_halted(archive, &chain.settings.name)?;
+    }
     let done = match &act {
         ChainAct::Resume { reason } => archive.resume(audit("resume", reason)).await,
         ChainAct::Rewind { to, reason } => archive.rewind(*to, audit("rewind", reason)).await,
@@ -158,6 +161,33 @@ pub(crate) fn half_done(chain: &str, error: &anyhow::Error) -> String {
 }
 
 /// A line of the archive's record.
+/// A halt must be there for `resume` to end it.
+pub(crate) fn check_halted(archive: &Archive, chain: &str) -> Result<(), String> {
+    match archive.health().health {
+        Health::Halted(_) => Ok(()),
+        _ => Err(format!("{chain} is not halted: there is nothing to resume")),
+    }
+}
+
+/// A reason as it is recorded, with who gave it. Without a word it is none.
+pub(crate) fn signed(reason: &str, by: Option<&str>) -> Result<String, String> {
+    let (reason, by) = (reason.trim(), by.map(str::trim));
+    if reason.is_empty() {
+        return Err("the reason is empty: say why, it is recorded for those who look later".into());
+    }
+    Ok(match by.filter(|by| !by.is_empty()) {
+        Some(by) => format!("{reason} (by {by})"),
+        None => reason.to_owned(),
+    })
+}
+
+/// Who runs this command, as far as the shell says.
+pub(crate) fn user() -> Option<String> {
+    let names = ["SUDO_USER", "USER", "LOGNAME"].into_iter();
+    let mut names = names.filter_map(|name| std::env::var(name).ok());
+    names.find(|name| !name.is_empty())
+}
+
 pub(crate) fn audit(act: &str, reason: &str) -> AuditEntry {
     AuditEntry {
         at: now(),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use chronolith_archive::AuditEntry;
 use chronolith_model::BlockRange;
 use chronolith_serve::{Act, Later, Operator, Probe as _, Range, Refusal, admin, listen};
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use crate::acts::ChainAct;
+use crate::acts::{ChainAct, signed};
 use crate::chain::Chain;
 use crate::commands::{check_numbers, fill_lacking};
 use crate::mending::core_is_busy;
@@ -124,9 +125,27 @@ pub(crate) fn refusal(code: &'static str, message: String) -> Refusal {
     Refusal { code, message }
 }
 
+fn recorded(reason: &str, by: Option<&str>) -> Result<String, Refusal> {
+    signed(reason, by).map_err(|message| refusal("INVALID", message))
+}
+
+/// What operators did, the newest last.
+pub(crate) fn audit_json(entries: &[AuditEntry]) -> Vec<Value> {
+    let entry = |entry: &AuditEntry| json!({ "at": entry.at, "act": entry.act });
+    entries.iter().map(entry).collect()
+}
+
 impl Operator for Desk {
     fn state(&self) -> Value {
-        json!({ "dataDir": self.data_dir, "chains": self.chains.chains() })
+        let audit = self.chains.0.iter().map(|chain| {
+            let entries = chain.archive.health().audit;
+            json!({ "chain": chain.settings.chain_id, "entries": audit_json(&entries) })
+        });
+        json!({
+            "dataDir": self.data_dir,
+            "chains": self.chains.chains(),
+            "audit": audit.collect::<Vec<_>>(),
+        })
     }
 
     fn jobs(&self) -> Value {
@@ -139,11 +158,12 @@ impl Operator for Desk {
                 Act::Backfill(range) => return self.begin(&range),
                 Act::Projection(act) => return self.projections.act(act).await,
                 Act::Resume(asked) => {
-                    let reason = asked.reason;
+                    let reason = recorded(&asked.reason, asked.by.as_deref())?;
                     (asked.chain, ChainAct::Resume { reason })
                 }
                 Act::Rewind(asked) => {
-                    let (to, reason) = (asked.to, asked.reason);
+                    let reason = recorded(&asked.reason, asked.by.as_deref())?;
+                    let to = asked.to;
                     (asked.chain, ChainAct::Rewind { to, reason })
                 }
                 Act::Gc(asked) => {
@@ -151,7 +171,8 @@ impl Operator for Desk {
                     (asked.chain, ChainAct::Gc { dry_run })
                 }
                 Act::RetryRange(asked) => {
-                    let (id, reason) = (asked.id, asked.reason);
+                    let reason = recorded(&asked.reason, asked.by.as_deref())?;
+                    let id = asked.id;
                     (asked.chain, ChainAct::RetryRange { id, reason })
                 }
             };

@@ -124,6 +124,18 @@ async fn what_makes_no_sense_is_refused_with_a_reason() {
     for (path, body, code, said) in [
         ("rewind", json!({ "chain": "sim" }), 400, "missing field"),
         (
+            "rewind",
+            json!({ "chain": "sim", "to": 9, "reason": " " }),
+            409,
+            "the reason is empty",
+        ),
+        (
+            "resume",
+            json!({ "chain": "sim", "reason": "x", "by": "me" }),
+            409,
+            "sim is not halted",
+        ),
+        (
             "resume",
             json!({ "chain": "other", "reason": "x" }),
             409,

@@ -117,11 +117,21 @@ async fn operators_get_json_too() {
         (&rewound["head"], &rewound["headBefore"]),
         (&50.into(), &95.into())
     );
-    let resumed = bench.json(&["resume", "--json", "--reason", "test"]);
-    assert_eq!(
-        (&resumed["halted"], &resumed["head"]),
-        (&false.into(), &50.into())
+    // There is no halt to end, and what cannot be read later is no reason.
+    bench.refused(&["resume", "--reason", "test"], "sim is not halted");
+    bench.refused(
+        &["rewind", "--to", "40", "--reason", " "],
+        "the reason is empty",
     );
+    // What was recorded can be read: what, why, when.
+    let state = bench.json(&["state", "--json"]);
+    let audit = state[0]["audit"].as_array().unwrap();
+    assert_eq!(audit.len(), 1, "{state}");
+    let act = audit[0]["act"].as_str().unwrap();
+    assert!(act.starts_with("rewind: test"), "{act}");
+    assert!(audit[0]["at"].as_u64() > Some(1_600_000_000), "{state}");
+    let told = bench.say(&["state"]);
+    assert!(told.contains("Z rewind: test"), "{told}");
     let found = bench.json(&["gc", "--json", "--dry-run"]);
     let orphans = found["orphans"].as_array().unwrap();
     assert!(

@@ -95,6 +95,9 @@ pub struct Reason {
     pub chain: String,
     /// For those who look later; it is recorded.
     pub reason: String,
+    /// Who wants it, for the record.
+    #[serde(default)]
+    pub by: Option<String>,
 }
 
 /// Down to where, and why.
@@ -107,6 +110,9 @@ pub struct RewindTo {
     pub to: u64,
     /// For those who look later; it is recorded.
     pub reason: String,
+    /// Who wants it, for the record.
+    #[serde(default)]
+    pub by: Option<String>,
 }
 
 /// Which chain's garbage.
@@ -130,6 +136,9 @@ pub struct OneRange {
     pub id: u64,
     /// For those who look later; it is recorded.
     pub reason: String,
+    /// Who wants it, for the record.
+    #[serde(default)]
+    pub by: Option<String>,
 }
 
 /// Whoever runs the chains.

@@ -4,13 +4,13 @@
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Error, Result, anyhow};
 use chronolith_archive::Collect;
 use chronolith_store::BlobInfo;
 use serde_json::{Value, json};
 
 use super::anew::line_of;
-use crate::acts::{audit, half_done, with_database};
+use crate::acts::{audit, check_halted, half_done, signed, user, with_database};
 use crate::admin::ask_running;
 use crate::chain::open_for_operator;
 use crate::cli::{Act, Wanted};
@@ -21,14 +21,20 @@ use crate::settings::Settings;
 
 pub(crate) async fn resume(settings: &Settings, act: &Act) -> Result<Exit> {
     let chain = settings.chain(act.wanted.chain.as_deref())?;
-    let asked = json!({ "chain": chain.chain_id.to_string(), "reason": act.reason });
+    let reason = signed(&act.reason, user().as_deref()).map_err(Error::msg)?;
+    let id = chain.chain_id.to_string();
+    let asked = json!({ "chain": id, "reason": act.reason, "by": user() });
     if let Some(told) = ask_running(settings, "resume", &asked).await? {
         let line = format!("{}: the halt is over; the node goes on", chain.name);
         return tell(&act.wanted, &told, &line);
     }
     let (archive, _lock) = open_for_operator(chain, &settings.place(chain)).await?;
-    archive.resume(audit("resume", &act.reason)).await?;
+    let resumed = match check_halted(&archive, &chain.name) {
+        Ok(()) => Ok(archive.resume(audit("resume", &reason)).await?),
+        Err(why) => Err(Error::msg(why)),
+    };
     archive.release().await?;
+    resumed?;
     let head = archive.health().head.map(|head| head.number);
     let told = json!({ "chainId": chain.chain_id, "halted": false, "head": head });
     let line = format!("{}: the halt is over; `chronolith run` goes on", chain.name);
@@ -37,7 +43,9 @@ pub(crate) async fn resume(settings: &Settings, act: &Act) -> Result<Exit> {
 
 pub(crate) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<Exit> {
     let chain = settings.chain(act.wanted.chain.as_deref())?;
-    let asked = json!({ "chain": chain.chain_id.to_string(), "to": to, "reason": act.reason });
+    let reason = signed(&act.reason, user().as_deref()).map_err(Error::msg)?;
+    let id = chain.chain_id.to_string();
+    let asked = json!({ "chain": id, "to": to, "reason": act.reason, "by": user() });
     if let Some(told) = ask_running(settings, "rewind", &asked).await? {
         let mut line = format!(
             "{}: blocks above {to} were dropped; the node goes on from there",
@@ -54,7 +62,7 @@ pub(crate) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<Ex
     let database = database.context("the rows of this chain must be taken back as well")?;
     let (archive, _lock) = open_for_operator(chain, &settings.place(chain)).await?;
     let before = archive.health().head.map(|head| head.number);
-    let rewound = archive.rewind(to, audit("rewind", &act.reason)).await;
+    let rewound = archive.rewind(to, audit("rewind", &reason)).await;
     rewound.context("rewind")?;
     archive.release().await?;
     let mut told = json!({ "chainId": chain.chain_id, "head": to, "headBefore": before });

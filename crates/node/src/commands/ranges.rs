@@ -1,12 +1,12 @@
 //! `chronolith state --ranges` and `--keys`, and `chronolith range retry`.
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 use chronolith_archive::{RangeReport, RangeState};
 use chronolith_serve::{range_json, utc};
 use serde_json::{Map, Value, json};
 
 use super::state::chosen;
-use crate::acts::audit;
+use crate::acts::{audit, signed, user};
 use crate::admin::ask_running;
 use crate::chain::{open_for_operator, open_reader};
 use crate::cli::{RetryRange, Wanted};
@@ -146,7 +146,9 @@ pub(crate) async fn retry_range(settings: &Settings, asked: &RetryRange) -> Resu
         "chain": chain.chain_id.to_string(),
         "id": id,
         "reason": asked.reason,
+        "by": user(),
     });
+    let reason = signed(&asked.reason, user().as_deref()).map_err(Error::msg)?;
     if let Some(told) = ask_running(settings, "range-retry", &body).await? {
         let line = format!("{name}: range {id} is tried again by the node that runs");
         return Ok(tell(&asked.wanted, &told, &line));
@@ -160,7 +162,7 @@ pub(crate) async fn retry_range(settings: &Settings, asked: &RetryRange) -> Resu
             bail!(why);
         }
         archive
-            .retry_range(id, audit("range retry", &asked.reason))
+            .retry_range(id, audit("range retry", &reason))
             .await?;
         Ok(settle(&archive, now).await?)
     };

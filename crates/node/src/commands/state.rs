@@ -3,13 +3,18 @@
 use anyhow::Result;
 use chronolith_archive::{Health, HealthReport};
 use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof};
+use chronolith_serve::utc;
 use serde_json::{Value, json};
 
 use super::ranges::{self, Shown};
+use crate::admin::audit_json;
 use crate::chain::open_reader;
 use crate::cli::{StateQuery, Wanted};
 use crate::exit::Exit;
 use crate::settings::{ChainSettings, Settings};
+
+/// Acts of operators that are shown without being asked for all, the newest first.
+const AUDIT_SHOWN: usize = 5;
 
 type Covered = Vec<(BlockRange, Proof)>;
 
@@ -77,6 +82,7 @@ fn as_json(chain: &ChainSettings, report: &HealthReport, covered: &Covered) -> V
         "storedBytes": report.stored_bytes,
         "segments": report.segments.0,
         "covered": covered.collect::<Vec<_>>(),
+        "audit": audit_json(&report.audit),
         "datasets": names(chain.datasets),
     })
 }
@@ -105,6 +111,13 @@ fn print(chain: &ChainSettings, report: &HealthReport, covered: &Covered) {
     let (logs, segments) = (report.logs, report.segments.0);
     let mib = report.stored_bytes as f64 / f64::from(1 << 20);
     println!("  stored    {logs} logs in {segments} segments, {mib:.1} MiB");
+    for entry in report.audit.iter().rev().take(AUDIT_SHOWN) {
+        let at = utc(entry.at).unwrap_or_else(|| entry.at.to_string());
+        println!("  acts      {at} {}", entry.act);
+    }
+    if let Some(more) = report.audit.len().checked_sub(AUDIT_SHOWN + 1) {
+        println!("  acts      … and {} more; --json shows all", more + 1);
+    }
 }
 
 fn names(datasets: DatasetSet) -> Vec<&'static str> {
