@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `chronolith_archive_ingest_seconds` | time of one ingest call |
 //! | `chronolith_archive_ingest_block_seconds` | the same, divided by its blocks |
-//! | `chronolith_archive_ingested_blocks_total`, `…_logs_total` | what was appended |
+//! | `chronolith_archive_ingested_blocks_total`, `…_logs_total` | what was appended, as far as it is kept |
 //! | `chronolith_archive_query_seconds` | time of one query |
 //! | `chronolith_archive_query_candidates` | rows looked at by one query |
 //! | `chronolith_archive_clause_logs` | logs that carry a clause's terms, per clause and segment |

@@ -7,55 +7,55 @@
 
 mod support;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chronolith_archive::{Collect, Provenance};
-use chronolith_model::{BlockRange, LogFilter};
+use chronolith_model::{BlockRange, Dataset, DatasetSet, LogFilter};
 use chronolith_sim::{FaultPlan, FaultyMeta, Odds};
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName};
 use metrics::{Metadata, Recorder, SharedString, Unit};
 use support::{Stores, ingest, tiny_chain, tiny_settings};
 
-/// Remembers which metrics were touched.
+/// Remembers which metrics were touched, and how often or by how much.
 #[derive(Clone, Default)]
-struct Touched(Arc<Mutex<BTreeSet<String>>>);
+struct Touched(Arc<Mutex<BTreeMap<String, u64>>>);
 
 struct Cell(String, Touched);
 
 impl Cell {
-    fn touch(&self) {
-        self.1.0.lock().unwrap().insert(self.0.clone());
+    fn touch(&self, by: u64) {
+        *self.1.0.lock().unwrap().entry(self.0.clone()).or_default() += by;
     }
 }
 
 impl CounterFn for Cell {
     fn increment(&self, value: u64) {
         if value > 0 {
-            self.touch();
+            self.touch(value);
         }
     }
     fn absolute(&self, _value: u64) {
-        self.touch();
+        self.touch(1);
     }
 }
 
 impl GaugeFn for Cell {
     fn increment(&self, _value: f64) {
-        self.touch();
+        self.touch(1);
     }
     fn decrement(&self, _value: f64) {
-        self.touch();
+        self.touch(1);
     }
     fn set(&self, _value: f64) {
-        self.touch();
+        self.touch(1);
     }
 }
 
 impl HistogramFn for Cell {
     fn record(&self, _value: f64) {
-        self.touch();
+        self.touch(1);
     }
 }
 
@@ -157,21 +157,63 @@ async fn lose_a_segment() {
     while archive.maintain_at(1).await.unwrap_or(false) {}
 }
 
-#[test]
-fn every_metric_exists_and_moves() {
+/// What the metrics say after something was done.
+fn after(work: impl Future<Output = ()>) -> BTreeMap<String, u64> {
     let touched = Touched::default();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
         .unwrap();
-    metrics::with_local_recorder(&touched, || {
-        runtime.block_on(async {
-            use_everything().await;
-            lose_swaps().await;
-            lose_a_segment().await;
-        })
+    metrics::with_local_recorder(&touched, || runtime.block_on(work));
+    let all = touched.0.lock().unwrap();
+    all.clone()
+}
+
+/// Logs were counted as they were offered: those of blocks that were archived already, and those that
+/// are not kept, counted as archived. Batches, which are not sealed, counted as sealed segments.
+#[test]
+fn what_is_not_kept_or_not_sealed_is_not_counted() {
+    let chain = tiny_chain(54);
+    let offered = |range: BlockRange| chain.blocks(range).collect::<Vec<_>>();
+    let logs_in = |range: BlockRange| {
+        chain
+            .blocks(range)
+            .map(|block| block.logs.len())
+            .sum::<usize>()
+    };
+    let push = async |kept: DatasetSet| {
+        let mut settings = tiny_settings();
+        settings.datasets = kept;
+        settings.seal.weight = 1 << 20;
+        settings.seal.grid_blocks = 1 << 20;
+        settings.seal.range_blocks = 1 << 20;
+        let archive = Stores::memory().writer(&settings).await;
+        let how = Provenance::default();
+        for (start, end) in [(0, 10), (5, 20)] {
+            let blocks = offered(BlockRange::new(start, end));
+            archive.ingest_finalized_blocks(blocks, &how).await.unwrap();
+        }
+    };
+    let of = |all: &BTreeMap<String, u64>, name: &str| {
+        let found = all.get(&format!("chronolith_archive_{name}"));
+        found.copied().unwrap_or(0)
+    };
+    let all = after(push(DatasetSet::of(&[Dataset::Logs])));
+    let logs = logs_in(BlockRange::new(0, 20)) as u64;
+    assert_eq!(of(&all, "ingested_blocks_total"), 20);
+    assert_eq!(of(&all, "ingested_logs_total"), logs);
+    assert_eq!((of(&all, "seals_total"), of(&all, "segment_bytes")), (0, 0));
+    let all = after(push(DatasetSet::CLOCK));
+    assert_eq!(of(&all, "ingested_logs_total"), 0);
+}
+
+#[test]
+fn every_metric_exists_and_moves() {
+    let names = after(async {
+        use_everything().await;
+        lose_swaps().await;
+        lose_a_segment().await;
     });
-    let names = touched.0.lock().unwrap().clone();
     for name in [
         "ingest_seconds",
         "ingest_block_seconds",
@@ -197,6 +239,9 @@ fn every_metric_exists_and_moves() {
         "head_block",
     ] {
         let name = format!("chronolith_archive_{name}");
-        assert!(names.contains(&name), "{name} was never touched: {names:?}");
+        assert!(
+            names.contains_key(&name),
+            "{name} was never touched: {names:?}"
+        );
     }
 }

@@ -119,8 +119,6 @@ impl Writer {
             meters
                 .ingest_block_seconds
                 .record(seconds / blocks.max(1) as f64);
-            meters.ingested_blocks.increment(blocks);
-            meters.ingested_logs.increment(logs as u64);
         }
         if let Err(Error::Corrupt { object, reason }) = &outcome {
             match self.halt_for_damage(object, reason, provenance).await {
@@ -412,6 +410,8 @@ impl Writer {
             None => self.read_unsealed(snapshot).await?,
         };
         let count = blocks.len() as u64;
+        // Those that are kept of blocks that are new: more may have been offered.
+        let logs: usize = blocks.iter().map(|block| block.logs.len()).sum();
         let batches = &snapshot.state.batches;
         let job = SealJob {
             rows,
@@ -460,6 +460,9 @@ impl Writer {
         appender.packer = done.packer;
         appender.seals_with_packer = done.seals_with_packer;
         appender.learner = Some(done.learner);
+        let meters = &self.view.objects.meters;
+        meters.ingested_blocks.increment(count);
+        meters.ingested_logs.increment(logs as u64);
         Ok(IngestOutcome::Appended {
             head,
             blocks: count,

@@ -51,9 +51,9 @@ impl Writer {
             tables_start: built.finished.tables_start,
         };
         let meters = &self.view.objects.meters;
-        meters.segment_bytes.record(built.finished.len as f64);
         if tier > 0 {
             meters.seals.increment(1);
+            meters.segment_bytes.record(built.finished.len as f64);
         }
         uploads.push((uploading, built.bytes));
         SegmentEntry {
