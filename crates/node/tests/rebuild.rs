@@ -76,7 +76,7 @@ async fn there_is_nothing_to_upgrade() {
     let told = bench.json(&["archive", "upgrade", "--json"]);
     assert_eq!(
         (&told[0]["format"], &told[0]["upgraded"]),
-        (&2.into(), &0.into())
+        (&3.into(), &0.into())
     );
-    assert!(told[0]["objects"]["2"].as_u64().unwrap() > 2, "{told}");
+    assert!(told[0]["objects"]["3"].as_u64().unwrap() > 2, "{told}");
 }

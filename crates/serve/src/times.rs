@@ -128,23 +128,19 @@ impl View<'_> {
         {
             return found(archive, time, TimeSide::AtOrBefore).await;
         }
-        let mut before = None;
-        for block in self.tail.blocks_in(self.tail_range()) {
-            if block.clock.timestamp <= time {
-                before = Some(block.clock);
-                continue;
-            }
-            return match (before, archived) {
-                (Some(before), _) => Ok(settled(before)),
-                // The block behind it is the tail's first, and it is later.
-                (None, Some((_, head))) => {
+        let above = self.tail.blocks_in(self.tail_range());
+        match before_first_after(above.map(|block| block.clock), time) {
+            None => self.newest().await,
+            Some(Some(before)) => Ok(settled(before)),
+            // The block behind it is the tail's first, and it is later.
+            Some(None) => match archived {
+                Some((_, head)) => {
                     let clock = self.clock(head.number).await?;
                     clock.map(settled).ok_or(Missing::NotYet)
                 }
-                (None, None) => Err(self.below_tail()),
-            };
+                None => Err(self.below_tail()),
+            },
         }
-        self.newest().await
     }
 
     /// The first block whose time is not before this one.
@@ -237,6 +233,22 @@ impl View<'_> {
     }
 }
 
+/// Of blocks in order, the one before the first that is after a time, where there is such a first one;
+/// none before it where it is the first of all.
+fn before_first_after(
+    clocks: impl Iterator<Item = BlockClock>,
+    time: u64,
+) -> Option<Option<BlockClock>> {
+    let mut before = None;
+    for clock in clocks {
+        if clock.timestamp > time {
+            return Some(before);
+        }
+        before = Some(clock);
+    }
+    None
+}
+
 async fn found(archive: &Pinned, time: u64, side: TimeSide) -> Result<Found, Missing> {
     let clock = archive.block_at(time, side).await.map_err(Fault::from)?;
     let clock = clock.ok_or(Missing::None)?;
@@ -244,4 +256,39 @@ async fn found(archive: &Pinned, time: u64, side: TimeSide) -> Result<Found, Mis
         clock,
         settled: true,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chronolith_model::Hash32;
+
+    /// Blocks that are not final yet were searched from the newest one down: one that was set back was
+    /// the answer to times that the chain had passed long before, and said to be settled.
+    #[test]
+    fn blocks_that_are_set_back_change_no_answer() {
+        let clock = |(number, timestamp)| BlockClock {
+            number,
+            hash: Hash32::ZERO,
+            parent_hash: Hash32::ZERO,
+            timestamp,
+        };
+        let times = [10, 12, 14, 11, 16, 15, 15, 20];
+        for (time, expected) in [
+            (9, Some(None)),
+            (10, Some(Some(0))),
+            (11, Some(Some(0))),
+            (12, Some(Some(1))),
+            (13, Some(Some(1))),
+            (14, Some(Some(3))),
+            (15, Some(Some(3))),
+            (16, Some(Some(6))),
+            (19, Some(Some(6))),
+            (20, None),
+        ] {
+            let found = before_first_after((0..).zip(times).map(clock), time);
+            let found = found.map(|before| before.map(|before| before.number));
+            assert_eq!(found, expected, "{time}");
+        }
+    }
 }

@@ -75,57 +75,62 @@ impl Term {
 }
 
 /// SipHash-C-D of a number (eight bytes, little-endian) and the bytes behind it.
+#[inline]
 fn siphash<const C: usize, const D: usize>(key: TermKey, first: u64, bytes: &[u8]) -> u64 {
-    let [k0, k1] = {
-        let (words, _) = key.0.as_chunks::<8>();
-        let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
-        [(); 2].map(|()| words.next().expect("sixteen bytes are two words"))
+    let key = u128::from_le_bytes(key.0);
+    let (low, high) = (key as u64, (key >> 64) as u64);
+    let mut state = Sip {
+        a: low ^ 0x736f_6d65_7073_6575,
+        b: high ^ 0x646f_7261_6e64_6f6d,
+        c: low ^ 0x6c79_6765_6e65_7261,
+        d: high ^ 0x7465_6462_7974_6573,
     };
-    let mut state = Sip([
-        k0 ^ 0x736f_6d65_7073_6575,
-        k1 ^ 0x646f_7261_6e64_6f6d,
-        k0 ^ 0x6c79_6765_6e65_7261,
-        k1 ^ 0x7465_6462_7974_6573,
-    ]);
     state.absorb::<C>(first);
     let (words, rest) = bytes.as_chunks::<8>();
     for word in words {
         state.absorb::<C>(u64::from_le_bytes(*word));
     }
-    let mut last = [0; 8];
-    last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-    let length = (bytes.len() as u64 + 8) << 56;
-    state.absorb::<C>(u64::from_le_bytes(last) | length);
-    state.0[2] ^= 0xff;
-    (0..D).for_each(|_| state.round());
-    let [a, b, c, d] = state.0;
-    a ^ b ^ c ^ d
+    let mut last = (bytes.len() as u64 + 8) << 56;
+    for (byte, place) in rest.iter().zip(0_u32..) {
+        last |= u64::from(*byte) << (8 * place);
+    }
+    state.absorb::<C>(last);
+    state.c ^= 0xff;
+    for _ in 0..D {
+        state.round();
+    }
+    state.a ^ state.b ^ state.c ^ state.d
 }
 
-struct Sip([u64; 4]);
+struct Sip {
+    a: u64,
+    b: u64,
+    c: u64,
+    d: u64,
+}
 
 impl Sip {
-    #[inline]
+    #[inline(always)]
     fn absorb<const C: usize>(&mut self, word: u64) {
-        self.0[3] ^= word;
-        (0..C).for_each(|_| self.round());
-        self.0[0] ^= word;
+        self.d ^= word;
+        for _ in 0..C {
+            self.round();
+        }
+        self.a ^= word;
     }
 
-    #[inline]
+    #[inline(always)]
     fn round(&mut self) {
-        let [mut a, mut b, mut c, mut d] = self.0;
-        a = a.wrapping_add(b);
-        b = b.rotate_left(13) ^ a;
-        a = a.rotate_left(32);
-        c = c.wrapping_add(d);
-        d = d.rotate_left(16) ^ c;
-        a = a.wrapping_add(d);
-        d = d.rotate_left(21) ^ a;
-        c = c.wrapping_add(b);
-        b = b.rotate_left(17) ^ c;
-        c = c.rotate_left(32);
-        self.0 = [a, b, c, d];
+        self.a = self.a.wrapping_add(self.b);
+        self.c = self.c.wrapping_add(self.d);
+        self.b = self.b.rotate_left(13) ^ self.a;
+        self.d = self.d.rotate_left(16) ^ self.c;
+        self.a = self.a.rotate_left(32);
+        self.c = self.c.wrapping_add(self.b);
+        self.a = self.a.wrapping_add(self.d);
+        self.b = self.b.rotate_left(17) ^ self.c;
+        self.d = self.d.rotate_left(21) ^ self.a;
+        self.c = self.c.rotate_left(32);
     }
 }
 
