@@ -269,7 +269,11 @@ async fn times_before_the_first_block_of_a_chain_that_begins_with_two() {
 fn falling(number: u64) -> Block {
     let mut block = bare(number);
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    let back = if mixed % 10 == 0 { 3 + mixed % 400 } else { 0 };
+    let back = if mixed.is_multiple_of(10) {
+        3 + mixed % 400
+    } else {
+        0
+    };
     block.clock.timestamp = 1_000_000 + number * 2 - back;
     block
 }

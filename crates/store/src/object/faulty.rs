@@ -65,7 +65,7 @@ impl Faulty {
     /// Loses the answer, where this is one of those that get lost.
     fn answer<T>(&self, answer: Result<T>) -> Result<T> {
         let request = self.requests.fetch_add(1, Ordering::SeqCst);
-        match self.is(Fault::LosesAnswers) && request % 3 == 0 {
+        match self.is(Fault::LosesAnswers) && request.is_multiple_of(3) {
             true => Err(broken()),
             false => answer,
         }
