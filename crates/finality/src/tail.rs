@@ -69,6 +69,12 @@ impl Tail {
         self.bytes
     }
 
+    /// What the budget still holds.
+    #[must_use]
+    pub fn bytes_free(&self) -> usize {
+        self.bytes_max.saturating_sub(self.bytes)
+    }
+
     /// What a block weighs in a tail: the memory that it holds, nearly.
     #[must_use]
     pub fn bytes_of(block: &Block) -> usize {

@@ -12,7 +12,7 @@ use chronolith_model::{BlockRange, BlockRef, ChainId, DatasetSet, Hash32, Proof}
 use chronolith_projection::Database;
 use chronolith_source::evm::{EvmSettings, EvmSource};
 use chronolith_source::portal::PortalSource;
-use chronolith_source::{EndpointReport, JointSource, Source, Want};
+use chronolith_source::{EndpointReport, Fetched, JointSource, Source, Want};
 
 use tokio::sync::watch;
 
@@ -28,9 +28,6 @@ use crate::settings::{ChainSettings, Finality, Mode};
 use crate::stellar;
 use crate::upkeep::Upkeep;
 use crate::watched::Watched;
-
-/// Blocks that wait for finality may take this many bytes.
-const TAIL_BYTES_MAX: usize = 256 << 20;
 
 /// How a chain does, for people.
 #[derive(Clone, Debug, Default)]
@@ -85,6 +82,17 @@ pub(crate) struct Window {
     pub(crate) tail: Tail,
     /// How far the blocks of the tail were proven, and by whom they were delivered.
     pub(crate) proofs: HashMap<Hash32, Delivered>,
+    pub(crate) held: Held,
+}
+
+/// Blocks that were fetched and found no room in the tail: they are offered again before others are
+/// fetched. At most those of one step of the walk.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// In order.
+    pub(crate) blocks: Vec<Fetched>,
+    /// The newest block that the source vouched for when they were fetched.
+    pub(crate) vouched: Option<u64>,
 }
 
 /// How far a block was proven, and who delivered it.
@@ -129,7 +137,7 @@ impl Chain {
         is_beside: bool,
     ) -> Result<Self> {
         let rule = rule(&settings, is_beside);
-        let window = Window::above(rule, archive.health().head)?;
+        let window = Window::above(rule, settings.tail_bytes, archive.health().head)?;
         let l1 = match &settings.l1 {
             Some(l1) if !l1.endpoints.is_empty() => Some(L1::open(&settings, l1).await?),
             // That chain is followed too: `share_l1` shares its source.
@@ -324,17 +332,18 @@ impl Chain {
     /// A window in which nothing is known above the archive.
     pub(crate) fn window_above_archive(&self) -> Result<Window> {
         let rule = rule(&self.settings, self.is_beside);
-        Window::above(rule, self.archive.health().head)
+        Window::above(rule, self.settings.tail_bytes, self.archive.health().head)
     }
 }
 
 impl Window {
-    fn above(rule: Rule, head: Option<BlockRef>) -> Result<Self> {
+    fn above(rule: Rule, tail_bytes: usize, head: Option<BlockRef>) -> Result<Self> {
         let tracker = Tracker::new(rule, WindowSettings::default(), head).context("finality")?;
         Ok(Self {
             tracker,
-            tail: Tail::new(TAIL_BYTES_MAX, head),
+            tail: Tail::new(tail_bytes, head),
             proofs: HashMap::new(),
+            held: Held::default(),
         })
     }
 

@@ -43,6 +43,9 @@ pub(crate) enum Trouble {
     /// Endpoints do not tell of one chain right now: asked again, they will.
     #[error("{0}")]
     Unsettled(String),
+    /// What waits for finality has no room for more. The head stands still until some of it is final.
+    #[error("{0}")]
+    TailFull(String),
     /// An operator waits for the end of the round.
     #[error("an operator asked for something else first")]
     Interrupted,
@@ -58,7 +61,7 @@ impl Trouble {
         match self {
             Self::Source(error) => error.kind(),
             Self::Archive(error) => error.kind(),
-            Self::Unsettled(_) | Self::Interrupted => ErrorKind::Unavailable,
+            Self::Unsettled(_) | Self::TailFull(_) | Self::Interrupted => ErrorKind::Unavailable,
             Self::Upkeep { kind, .. } => *kind,
             Self::Other(_) => ErrorKind::Internal,
         }
@@ -119,11 +122,15 @@ pub(crate) async fn rounds(chain: &Chain, hopeless: Hopeless) -> anyhow::Result<
             }
             Err(trouble) => {
                 report(chain, &trouble);
+                // The next head may come with more that is final, and that makes room.
+                let is_full = matches!(trouble, Trouble::TailFull(_));
                 if chain.end_block().is_some() {
                     patience.check(chain, &[trouble], (chain.archive_next(), hopeless))?;
                 }
+                let wait = if is_full { chain.settings.poll } else { pause };
                 tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
+                    () = tokio::time::sleep(wait) => {}
+                    Ok(()) = hints.changed(), if is_full => {}
                     () = chain.acts.asked() => {}
                 }
                 pause = (pause * 2).min(PAUSE_MAX);
@@ -170,8 +177,8 @@ async fn catch_up(chain: &Chain) -> Result<(), Trouble> {
     if next <= heads.head.number {
         chain.note_missing(next);
     }
-    // What became final before, but could not be archived, comes first.
-    finalize(chain, &Seen::at(now())).await?;
+    // What is final by now leaves the tail first: a full one has no room for the walk.
+    finalize(chain, &observe(chain, &heads)).await?;
     if let Some(history) = missing_history(chain, &heads).await? {
         let filled = Box::pin(backfill::run(chain, &history)).await;
         chain.note_archived();

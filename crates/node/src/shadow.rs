@@ -36,7 +36,7 @@ async fn refresh(chain: &Chain) {
 }
 
 /// Takes the archive's newest state, and lets the tail stand on it.
-async fn align(chain: &Chain) -> Result<(), Trouble> {
+pub(crate) async fn align(chain: &Chain) -> Result<(), Trouble> {
     chain.archive.refresh().await?;
     let Some(head) = chain.archive.health().head else {
         return Ok(());

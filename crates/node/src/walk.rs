@@ -3,17 +3,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use chronolith_finality::{Endpoint, Fault, Seen, Step, TailError};
+use chronolith_finality::{Endpoint, Fault, Seen, Settings as WindowSettings, Step, TailError};
 use chronolith_model::{BlockRange, BlockRef, Hash32};
 use chronolith_serve::Reorg;
 use chronolith_source::{Fetched, Heads};
 
-use crate::chain::{Chain, Delivered, Window};
+use crate::chain::{Chain, Delivered, Held, Window};
 use crate::clock::now;
 use crate::confirm;
 use crate::ingest::{self, Trouble};
+use crate::settings::Finality;
+use crate::shadow;
 
-/// Blocks that are asked for at once.
+/// Blocks that are asked for at once. So many may also be held beside a full tail.
 const STEP_BLOCKS: u64 = 64;
 /// How far back a fork is looked for before the round is given up.
 const BACK_MAX: usize = 4_096;
@@ -33,9 +35,14 @@ pub(crate) async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), Trouble>
         if chain.acts.is_asked() {
             return Err(Trouble::Interrupted);
         }
-        let end = next.saturating_add(STEP_BLOCKS);
-        let end = end.min(heads.head.number.saturating_add(1));
-        let fetched = fetch(chain, BlockRange::new(next, end)).await?;
+        let fetched = match take_held(chain, heads) {
+            Some(held) => held,
+            None => {
+                let end = next.saturating_add(step_blocks(chain));
+                let end = end.min(heads.head.number.saturating_add(1));
+                fetch(chain, BlockRange::new(next, end)).await?
+            }
+        };
         offer_all(chain, heads, fetched).await?;
         if !chain.is_beside {
             ingest::finalize(chain, &ingest::observe(chain, heads)).await?;
@@ -47,6 +54,65 @@ pub(crate) async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), Trouble>
 pub(crate) fn next_block(chain: &Chain) -> u64 {
     let head = chain.window().tracker.head();
     head.map_or_else(|| chain.begins_at(), |head| head.number.saturating_add(1))
+}
+
+/// How many blocks to fetch next: as many as fit, judged by the average of those that wait already. One
+/// is fetched in any case; if it does not fit, it is held until it does.
+fn step_blocks(chain: &Chain) -> u64 {
+    let window = chain.window();
+    let places = WindowSettings::default()
+        .window_blocks_max
+        .saturating_sub(window.tracker.window_blocks());
+    let average = window.tail.bytes().div_ceil(window.tail.len().max(1));
+    let fitting = window
+        .tail
+        .bytes_free()
+        .checked_div(average)
+        .unwrap_or(usize::MAX);
+    (places.min(fitting) as u64).clamp(1, STEP_BLOCKS)
+}
+
+/// The newest block that the source vouches for in a way that this chain's rule counts.
+fn vouched(chain: &Chain, heads: &Heads) -> Option<u64> {
+    let mark = match chain.settings.finality {
+        Finality::Depth(_) => None,
+        Finality::Finalized => heads.finalized,
+        Finality::Safe | Finality::Dual { .. } => heads.safe,
+    };
+    mark.map(|block| block.number)
+}
+
+/// The blocks that found no room before, where they can still be offered: they extend what is known, and
+/// the source has not vouched for their heights since they were fetched. A block that came before such a
+/// mark may be on a fork that the mark is not on, so it is fetched again.
+fn take_held(chain: &Chain, heads: &Heads) -> Option<Vec<Fetched>> {
+    let mut window = chain.window();
+    let held = std::mem::take(&mut window.held);
+    let (first, last) = (held.blocks.first()?, held.blocks.last()?);
+    let head = window.tracker.head();
+    let extends = head.is_none_or(|head| head.hash == first.block.clock.parent_hash);
+    let is_there = last.block.clock.number <= heads.head.number;
+    let vouched = vouched(chain, heads);
+    let newly_vouched = |one: &Fetched| {
+        let number = Some(one.block.clock.number);
+        number > held.vouched && number <= vouched
+    };
+    let usable = extends && is_there && !held.blocks.iter().any(newly_vouched);
+    usable.then_some(held.blocks)
+}
+
+/// Archives what is final by now. Returns whether that made room.
+async fn make_room(chain: &Chain, heads: &Heads) -> Result<bool, Trouble> {
+    let waiting = || {
+        let window = chain.window();
+        (window.tail.len(), window.tracker.window_blocks())
+    };
+    let before = waiting();
+    match chain.is_beside {
+        true => shadow::align(chain).await?,
+        false => ingest::finalize(chain, &ingest::observe(chain, heads)).await?,
+    }
+    Ok(waiting() < before)
 }
 
 /// Whether the block that the source calls its head is at a height that we know another block of.
@@ -72,6 +138,18 @@ async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Resul
         };
         match offer(chain, &shown_by, &one)? {
             Offered::Taken => chain.note_there(one.block.clock.number),
+            Offered::NoRoom(why) => {
+                due.push(one);
+                if !make_room(chain, heads).await? {
+                    chain.meters.tail_full.increment(1);
+                    due.reverse();
+                    chain.window().held = Held {
+                        blocks: due,
+                        vouched: vouched(chain, heads),
+                    };
+                    return Err(Trouble::TailFull(why));
+                }
+            }
             Offered::Before { number, hash } => {
                 chain.note_missing(number);
                 due.push(one);
@@ -124,6 +202,8 @@ async fn is_syncing(
 /// What became of a block that was offered.
 enum Offered {
     Taken,
+    /// Too much waits for finality already, for this reason.
+    NoRoom(String),
     /// This block must come first.
     Before {
         number: u64,
@@ -140,10 +220,11 @@ fn offer(chain: &Chain, shown_by: &Endpoint, one: &Fetched) -> Result<Offered, T
     let head = window.tracker.head();
     let extends = head.is_none_or(|head| head.hash == clock.parent_hash);
     if extends && !window.tail.has_room(&one.block) {
-        chain.meters.tail_full.increment(1);
-        let what =
-            "the blocks that wait for finality fill the memory for them: the head stands still";
-        return Err(Trouble::Unsettled(what.to_owned()));
+        let (blocks, mib) = (window.tail.len(), chain.settings.tail_bytes >> 20);
+        return Ok(Offered::NoRoom(format!(
+            "the blocks that wait for finality fill the memory for them: the head stands still until \
+             some are final; raise tailMib if this lasts (blocks={blocks}, tailMib={mib})"
+        )));
     }
     let depth = window.tracker.reorg_depth(clock.number);
     let known = window.tracker.hash_at(clock.number);
@@ -164,10 +245,7 @@ fn offer(chain: &Chain, shown_by: &Endpoint, one: &Fetched) -> Result<Offered, T
         Err(Fault::FinalityViolation { .. } | Fault::Below { .. }) => {
             return Ok(Offered::Violation);
         }
-        Err(fault @ Fault::WindowFull { .. }) => {
-            chain.meters.tail_full.increment(1);
-            return Err(Trouble::Unsettled(fault.to_string()));
-        }
+        Err(fault @ Fault::WindowFull { .. }) => return Ok(Offered::NoRoom(fault.to_string())),
     };
     let done = follow(chain, window, steps, one);
     // Depth alone may make something final with each block.

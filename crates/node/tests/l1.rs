@@ -40,6 +40,11 @@ impl Layers {
     async fn new(teller: Teller) -> Self {
         let l2 = EvmNode::new(EvmSpec::tiny(31), 100);
         l2.set_finalized_depth(20);
+        Self::of(l2, teller, "").await
+    }
+
+    /// The same with an L2 of its own, and more settings of it.
+    async fn of(l2: EvmNode, teller: Teller, more: &str) -> Self {
         let spec = EvmSpec {
             chain_id: L1_ID,
             ..EvmSpec::tiny(32)
@@ -74,7 +79,7 @@ impl Layers {
         let text = format!(
             r#"{{ "dataDir": {data:?}, "listen": "127.0.0.1:0", "metricsPort": 0, "adminListen": "127.0.0.1:0", "chains": [ {{ "chainId": 31337, "name": "sim",
               "rpcHttp": ["{upper}"], "pollMs": 20, "finality": {{ "mode": "dual_source", "l2Depth": 5,
-              "l1Confirmations": 3, "maxL1DelaySeconds": 4, "l1ChainId": {L1_ID} {told} }} }} {chain} ] }}"#
+              "l1Confirmations": 3, "maxL1DelaySeconds": 4, "l1ChainId": {L1_ID} {told} }} {more} }} {chain} ] }}"#
         );
         std::fs::write(&config, text).unwrap();
         Self {
@@ -186,6 +191,31 @@ async fn an_l1_that_stalls_stops_finality_and_nothing_else() {
         .bench
         .json(&["verify", "--json", "--against-source", "--chain", "sim"]);
     assert_eq!(compared["findings"].as_array().unwrap().len(), 0);
+}
+
+/// More blocks wait for L1 than there is memory for. Those that it confirms leave at once and make room,
+/// although the tail is full before and after.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_tail_drains_as_l1_confirms_blocks() {
+    let l2 = EvmNode::new(EvmSpec::tiny(33), 3_000);
+    // The safe block is half as far behind the head, inside of what is held.
+    l2.set_finalized_depth(5_900);
+    let layers = Layers::of(l2, Teller::Endpoints, r#", "tailMib": 1"#).await;
+    let running = layers.bench.start();
+    layers.bench.wait("the listener", || {
+        layers.bench.log().contains("health and metrics")
+    });
+    let full = |chain: &Value| {
+        let trouble = chain["trouble"].as_str().unwrap_or_default();
+        trouble.contains("raise tailMib")
+    };
+    layers.health("a full tail", full).await;
+    for _ in 0..3 {
+        layers.l2.mine(10);
+        layers.confirm().await;
+        layers.health("a full tail", full).await;
+    }
+    running.stop();
 }
 
 /// The L1 is followed itself: its source is shared. A head below the one before dates nothing.

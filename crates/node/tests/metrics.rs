@@ -10,11 +10,13 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use chronolith_model::BlockRange;
+use bytes::Bytes;
+use chronolith_model::{BlockRange, Hash32};
 use chronolith_sim::evm::{
     EvmNode, EvmSpec, Faults, FeesSpec, RpcFault, RpcOptions, RpcServer, UPGRADED_TOPIC,
 };
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
+use serde_json::Value;
 use support::{Bench, PATIENCE, assert_equals};
 
 const PAGE: &str = include_str!("../../../docs/metrics.md");
@@ -399,16 +401,107 @@ async fn a_full_tail_stands_still_is_counted_and_leaves_nothing_out() {
         waiting.is_some_and(|blocks| blocks <= HELD as f64),
         "{shown}"
     );
-    let said = |_, health: &serde_json::Value| {
+    let said = |_, health: &Value| {
         health
             .to_string()
             .contains("too many blocks wait for finality")
     };
     bench.until_health("why it stands still", said).await;
+    // What becomes final inside of what is held leaves at once, however full it is.
+    let archived = r#"chronolith_archived_block{chain="31337"}"#;
+    for _ in 0..2 {
+        node.mine(10);
+        let wanted = node.finalized().number as f64;
+        until(&bench, archived, |number| number == wanted).await;
+    }
     node.set_finalized_depth(20);
     let head = node.mine(50).number;
     bench.wait("the end", || bench.head() == Some(head - 20));
     running.stop();
     // Around the block where it stood; each of the others names the one before it.
     assert_equals(&bench, &node, BlockRange::new(HELD - 100, head - 19));
+}
+
+/// The numbers of all blocks whose receipts were fetched, each as often as that happened.
+fn fetched(node: &EvmNode, server: &RpcServer) -> Vec<u64> {
+    let calls = |body: Bytes| match serde_json::from_slice(&body).unwrap() {
+        Value::Array(calls) => calls,
+        one => vec![one],
+    };
+    let number = |call: Value| {
+        let of_receipts = call["method"] == "eth_getBlockReceipts";
+        let named = call["params"][0].as_str().filter(|_| of_receipts)?;
+        match named.len() {
+            66 => {
+                let digits = |at: usize| u8::from_str_radix(&named[at..at + 2], 16).unwrap();
+                let bytes: Vec<u8> = (2..66).step_by(2).map(digits).collect();
+                let block = node.by_hash(Hash32::from_slice(&bytes).unwrap());
+                Some(block.unwrap().to_model().clock.number)
+            }
+            _ => u64::from_str_radix(&named[2..], 16).ok(),
+        }
+    };
+    let requests = server.requests().into_iter();
+    requests.flat_map(calls).filter_map(number).collect()
+}
+
+/// Follows a chain whose newest blocks need more memory than there is for those that are not final, and lets
+/// finality move on inside of what is held. What is final must leave at once, and make room for as much:
+/// before, nothing left until finality had passed everything that was held, and then all of it was
+/// fetched a second time.
+async fn drains(node: &EvmNode, server: &RpcServer, bench: &Bench) {
+    const STEP: u64 = 10;
+    let running = bench.start();
+    bench.wait("the listener", || {
+        bench.log().contains("health and metrics")
+    });
+    let full = r#"chronolith_tail_full_total{chain="31337"}"#;
+    let waiting = r#"chronolith_tail_blocks{chain="31337"}"#;
+    let archived = r#"chronolith_archived_block{chain="31337"}"#;
+    let mut shown = until(bench, full, |count| count > 0.0).await;
+    let begins = node.finalized().number;
+    // Standing still asks for nothing.
+    let held = value(&shown, waiting).unwrap();
+    assert!(held > (4 * STEP) as f64, "too little is held: {shown}");
+    for _ in 0..4 {
+        let before = value(&shown, full).unwrap();
+        node.mine(STEP);
+        let wanted = node.finalized().number as f64;
+        until(bench, archived, |number| number == wanted).await;
+        // Still full, as there is more to come than what has left.
+        shown = until(bench, full, |count| count > before + 2.0).await;
+        let waits = value(&shown, waiting).unwrap();
+        assert!(waits > held / 2.0, "the tail was thrown away: {shown}");
+    }
+    let mut once = BTreeSet::new();
+    let fetched = fetched(node, server);
+    // The last block of what was final at the start is fetched for its parent, and then by the walk.
+    let walked = fetched.iter().filter(|number| **number > begins);
+    let twice: Vec<_> = walked.filter(|number| !once.insert(**number)).collect();
+    assert!(twice.is_empty(), "fetched twice: {twice:?}");
+    assert!(once.len() as f64 > held, "{once:?}");
+    // Now finality passes everything that is held.
+    node.set_finalized_depth(5);
+    let head = node.head().number;
+    until(bench, archived, |number| number == (head - 5) as f64).await;
+    running.stop();
+    assert_equals(bench, node, BlockRange::new(0, head - 4));
+}
+
+async fn recorded(node: &EvmNode) -> RpcServer {
+    let options = RpcOptions {
+        keeps_requests: true,
+        ..RpcOptions::default()
+    };
+    RpcServer::start(node.clone(), options).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_tail_drains_as_blocks_become_final() {
+    let node = EvmNode::new(EvmSpec::tiny(35), 3_000);
+    node.set_finalized_depth(2_950);
+    let server = recorded(&node).await;
+    let more = r#", "finality": { "mode": "finalized" }, "tailMib": 1"#;
+    let bench = Bench::new(&[server.url()], more);
+    drains(&node, &server, &bench).await;
 }

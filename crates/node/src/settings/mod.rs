@@ -112,6 +112,8 @@ pub(crate) struct ChainSettings {
     /// How often to look for new blocks.
     pub(crate) poll: Duration,
     pub(crate) ranges: RangeSettings,
+    /// What the blocks that wait for finality may take in memory.
+    pub(crate) tail_bytes: usize,
     /// What is in memory of all chains' archives.
     pub(crate) cache: Cache,
     /// What a query may cost.
@@ -387,6 +389,7 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         adfs,
         alerts: alerts::of_chain(raw.alerts_config.as_ref(), shared.alerts)?,
         ranges: ranges(&raw.backfill)?,
+        tail_bytes: process::tail_bytes(raw.tail_mib)?,
         cache: shared.cache.clone(),
         queries: shared.queries.clone(),
         portal,

@@ -22,6 +22,12 @@ const FEES_LISTEN: &str = "0.0.0.0:9999";
 const CACHE_MIB: u64 = 256;
 const CACHE_MIB_BOUNDS: RangeInclusive<u64> = 8..=1 << 20;
 
+/// MiB of blocks of a chain that wait for finality. Base needs most: its blocks come every 2 s, weigh
+/// about 650 KB with all logs and whole transactions, and may wait half an hour, which is 900 of them
+/// or 560 MiB. It is a limit and not a reservation: a chain takes what its blocks weigh.
+const TAIL_MIB: u64 = 640;
+const TAIL_MIB_BOUNDS: RangeInclusive<u64> = 1..=1 << 16;
+
 /// Connections at the most, whatever is asked for.
 const CONNECTIONS: usize = 1 << 20;
 
@@ -50,6 +56,18 @@ pub(super) fn cache(mib: Option<u64>) -> Result<Cache> {
         CACHE_MIB_BOUNDS.end()
     );
     Ok(Cache::of_bytes(mib << 20))
+}
+
+/// What the blocks of a chain that wait for finality may take.
+pub(super) fn tail_bytes(mib: Option<u64>) -> Result<usize> {
+    let mib = mib.unwrap_or(TAIL_MIB);
+    ensure!(
+        TAIL_MIB_BOUNDS.contains(&mib),
+        "tailMib: {mib} is not between {} and {}",
+        TAIL_MIB_BOUNDS.start(),
+        TAIL_MIB_BOUNDS.end()
+    );
+    Ok(usize::try_from(mib << 20).unwrap_or(usize::MAX))
 }
 
 /// What every chain shares with the others.

@@ -329,6 +329,9 @@ pub(crate) struct RawChain {
     /// When people want to be told.
     #[serde(alias = "alerts_config")]
     pub(crate) alerts_config: Option<RawAlerts>,
+    /// Memory for blocks that wait for finality, in MiB: a limit, not a reservation [default: 640].
+    #[serde(alias = "tail_mib")]
+    pub(crate) tail_mib: Option<u64>,
     /// How history is fetched.
     pub(crate) backfill: RawBackfill,
     /// How history is cut into ranges.

@@ -9,7 +9,7 @@ use chronolith_source::evm::{Checks, Strategy};
 use chronolith_source::stellar::{CoreSettings, LakePlace, LakeSettings, Layout};
 use chronolith_stellar::Network;
 
-use super::process::Shared;
+use super::process::{self, Shared};
 use super::raw::{RawChain, RawCore, RawLake, RawStellar};
 use super::{ChainSettings, Finality, Mode, RangePlan, alerts, datasets, mode, ranges};
 
@@ -113,6 +113,7 @@ pub(super) fn chain(
         strategy: Strategy::Receipts,
         poll: Duration::from_millis(raw.poll_ms.unwrap_or(POLL_MS).max(10)),
         ranges,
+        tail_bytes: process::tail_bytes(raw.tail_mib)?,
         plan: RangePlan::new(&raw.ranges, FIRST_LEDGER)?,
         cache: shared.cache.clone(),
         queries: shared.queries.clone(),

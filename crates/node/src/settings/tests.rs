@@ -160,6 +160,10 @@ const BAD: &[(&str, &str)] = &[
         "planner.orPolicy: `guess` is neither refuse nor block_scan",
     ),
     (
+        r#"{ "chains": [{ "name": "base", "rpcHttp": ["http://a"], "tailMib": 0 }] }"#,
+        "tailMib: 0 is not between 1 and 65536",
+    ),
+    (
         r#"{ "chains": ["base"], "cacheMib": 1 }"#,
         "cacheMib: 1 is not between 8 and 1048576",
     ),
