@@ -232,9 +232,13 @@ impl EvmChain {
         others.chain(of_adfs.into_iter().map(|tx| tx.hash))
     }
 
-    /// Where the fee collector is, if there is one.
-    pub(super) fn fee_collector(&self) -> Option<[u8; 20]> {
-        self.spec.fees.map(|fees| fees.contract)
+    /// The contracts that have code: those that projections are given.
+    pub(super) fn contracts(&self) -> Vec<[u8; 20]> {
+        let (seed, every) = (self.spec.seed, self.spec.upgrade_every);
+        let proxy = (every > 0).then(|| Proxy { seed, every }.address());
+        let fees = self.spec.fees.map(|fees| fees.contract);
+        let oracle = self.spec.adfs.map(|_| AdfsSpec::PROXY);
+        [proxy, fees, oracle].into_iter().flatten().collect()
     }
 
     /// Puts what the proxy emits into a transaction of its own behind all others.

@@ -66,7 +66,7 @@ impl Proxy {
         upgrades + u64::from(self.every > 1)
     }
 
-    fn address(&self) -> [u8; 20] {
+    pub(super) fn address(&self) -> [u8; 20] {
         Rng::of(&[domain::PROXY, self.seed]).bytes()
     }
 

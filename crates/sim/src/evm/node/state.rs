@@ -45,9 +45,9 @@ pub(in crate::evm) struct State {
 }
 
 impl State {
-    /// Where the fee collector is, if there is one.
-    pub(in crate::evm) fn fee_collector(&self) -> Option<[u8; 20]> {
-        self.chain.fee_collector()
+    /// The contracts that have code.
+    pub(in crate::evm) fn contracts(&self) -> Vec<[u8; 20]> {
+        self.chain.contracts()
     }
 
     pub(super) fn new(spec: EvmSpec) -> Self {
