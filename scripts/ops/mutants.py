@@ -31,7 +31,7 @@ WRONGS = [
     ("only this much of it", r"0\.8 \*", "0.9 *"),
     ("more than this much of it", r"0\.8 \*", "0.7 *"),
     ("whole history too", r"< 1\b", "<= 1"),
-    ("any status", r'\{status!="dropped"\}', ""),
+    ("any projection", r'\{projection="adfs"\}', ""),
     ("any state", r'\{state="dead"\}', ""),
     ("any job", r'\{job=~?"[^"]+"\}', ""),
     ("no readers", r'=~"chronolith\(-readers\)\?"', '="chronolith"'),

@@ -129,6 +129,7 @@ impl Live for Reader {
             },
             queue_depth: 0,
             paused: halt.is_some(),
+            halted: halt.is_some(),
             // A halted archive is served as before: only its writer stands still.
             not_ready_reason: why_not_ready(&Facts {
                 halt: None,

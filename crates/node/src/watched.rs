@@ -115,6 +115,17 @@ impl Watched {
         Some(paused_words(paused))
     }
 
+    /// What of history is lacking for good unless a person acts: jobs that were given up.
+    pub(crate) fn given_up(&self) -> Option<String> {
+        let known = self.lock();
+        let mut all = known.chain()?.projections.iter();
+        let dead = all.find(|one| one.dead_jobs > 0)?;
+        let (name, jobs) = (&dead.projection, dead.dead_jobs);
+        Some(format!(
+            "projection {name}: {jobs} jobs were given up, and their rows are missing: see `chronolith jobs list`, then `chronolith jobs retry`"
+        ))
+    }
+
     /// Why rows are not what they should be, where they are not.
     pub(crate) fn not_ready(&self) -> Option<String> {
         if let Some(paused) = self.paused() {

@@ -93,7 +93,7 @@ async fn a_backfill_is_handed_to_the_node_that_runs() {
     assert!(jobs.iter().all(|job| job["status"] == "done"), "{jobs:?}");
     assert_eq!(jobs.len(), 2);
     // What cannot be is told, and nothing else happens.
-    let above = json!({ "chain": "31337", "from": 0, "to": 1_000_000 });
+    let above = json!({ "chain": 31_337, "from": 0, "to": 1_000_000 });
     ask(&bench, "backfill", Some(&above)).await;
     let failed = async || {
         let (_, jobs) = ask(&bench, "jobs", None).await;

@@ -59,7 +59,9 @@ async fn until(bench: &Bench, series: &str, wanted: impl Fn(f64) -> bool) -> Str
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_lists_what_is_exported_and_the_values_are_right() {
-    let node = EvmNode::new(EvmSpec::tiny(31), 300);
+    // A contract that is there and has nothing to say.
+    let spec = EvmSpec::tiny(31).with_fees(FeesSpec::per_thousand_blocks(0));
+    let node = EvmNode::new(spec, 300);
     let faults = Faults::new(31);
     let options = RpcOptions {
         faults: faults.clone(),
@@ -68,10 +70,11 @@ async fn the_page_lists_what_is_exported_and_the_values_are_right() {
     let server = RpcServer::start(node.clone(), options).await.unwrap();
     let more = format!(
         r#", "finality": {{ "mode": "depth", "confirmations": 12 }}, "rpcWs": ["{}"],
-           "contractAddress": "0x4444444444444444444444444444444444444444",
+           "contractAddress": "{}",
            "topicNames": {{ "1": "DataFeedsUpdated(uint256)" }},
            "alertsConfig": {{ "noEventsSeconds": 45 }}"#,
-        server.ws_url()
+        server.ws_url(),
+        hex(&FeesSpec::CONTRACT)
     );
     let bench = Bench::new(&[server.url()], &more);
     bench.change(
@@ -342,6 +345,35 @@ async fn what_projections_do_is_counted_under_both_names() {
         let series = format!(r#"chronolith_projection_paused{{{both}="{projection}"}}"#);
         assert_eq!(of(&series), is_paused, "{projection}");
     }
+    // A projection that is paused halts no chain: its blocks are archived.
+    assert_eq!(of(r#"chronolith_halted{chain="31337"}"#), 0.0);
+    // Blocks that are projected again bring no event.
+    let came = format!(r#"chronolith_projection_last_event_timestamp_seconds{{{both}="fees"}}"#);
+    let (came_at, counted) = (of(&came), of(&events("confirmed")));
+    assert!(came_at > 1.7e9, "{came_at}");
+    let worked = format!(
+        r#"chronolith_database_ops_total{{{both}="fees",op="backfill",outcome="success"}}"#
+    );
+    let times = of(&worked);
+    let words = [
+        "projection",
+        "replay",
+        "--projection",
+        "fees",
+        "--from",
+        "0",
+        "--to",
+        "50",
+    ];
+    let replay = bench.command(&words).envs(url).output().unwrap();
+    assert!(
+        replay.status.success(),
+        "{}",
+        String::from_utf8_lossy(&replay.stderr)
+    );
+    let again = until(&bench, &worked, |count| count > times).await;
+    assert_eq!(value(&again, &events("confirmed")), Some(counted));
+    assert_eq!(value(&again, &came), Some(came_at));
     for lock in ["writer", "finality"] {
         let ours =
             format!(r#"chronolith_projection_lock_age_seconds{{{both}="adfs",lock="{lock}"}}"#);

@@ -185,7 +185,7 @@ async fn acts_are_done_and_written_down(setup: &Setup, desk: &Desk) {
 
 /// What is refused: request, status, code, and words of the message.
 const REFUSED: &str = r#"
-    POST locks/release {"type": "all"} | 400 | BAD_REQUEST | backfill, finality, writer
+    POST locks/release {"type": "all"} | 400 | BAD_REQUEST | neither finality nor writer
     POST locks/release {} | 400 | BAD_REQUEST | missing field
     POST locks/release {"type": "writer", "x": 1} | 400 | BAD_REQUEST | unknown field
     POST partitions/create {"month": "May"} | 400 | BAD_REQUEST | YYYY-MM

@@ -8,8 +8,11 @@
 
 mod support;
 
+use chronolith_sim::evm::{EvmNode, EvmSpec, FeesSpec, RpcOptions, RpcServer};
+use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use serde_json::{Value, json};
 use support::projected::{Setup, named};
+use support::{Bench, serve};
 
 /// `Upgraded(address)`.
 const UPGRADED: &str = "0xbc7cd75a20ee27fd9adebab32041f755214dbc6bffa90cc0225b39da2e5c2d3b";
@@ -160,5 +163,93 @@ async fn a_database_that_is_away_is_told_with_since_when() {
     };
     let health = setup.bench.until_health("its return", again).await;
     assert_eq!(health["chains"][0]["projections"]["trouble"], Value::Null);
+    running.stop();
+}
+
+/// A job that was given up leaves a hole in the rows until a person acts. `/health` had not a word of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_was_given_up_is_told() {
+    let setup = Setup::new(83, 30).await;
+    let running = setup.start();
+    setup.bench.public();
+    let whole = |_: u16, health: &Value| of(health, "fees")["completeThrough"] == 25;
+    let health = setup.bench.until_health("fees", whole).await;
+    assert_eq!(health["chains"][0]["trouble"], Value::Null);
+    let dead = "INSERT INTO jobs (chain_id, projection, from_block, to_block, next_block, status) \
+        VALUES (31337, 'fees', 3, 7, 3, 'dead') RETURNING projection";
+    assert_eq!(setup.column(dead).await, ["fees"]);
+    let told = |_: u16, health: &Value| {
+        let trouble = health["chains"][0]["trouble"].as_str().unwrap_or_default();
+        trouble.contains("fees: 1 jobs were given up") && trouble.contains("chronolith jobs retry")
+    };
+    setup.bench.until_health("the job", told).await;
+    running.stop();
+}
+
+/// Somebody makes the database anew under a node that runs. It stayed degraded until it was started again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_made_anew_is_filled_again() {
+    let setup = Setup::new(84, 30).await;
+    let running = setup.start();
+    setup.bench.public();
+    let whole =
+        |code: u16, health: &Value| code == 200 && of(health, "fees")["completeThrough"] == 25;
+    setup.bench.until_health("fees", whole).await;
+    let count = "SELECT count(*)::text FROM fee_events";
+    let before = setup.column(count).await;
+    for gone in ["DROP SCHEMA public CASCADE", "DROP SCHEMA metadata CASCADE"] {
+        setup.column(gone).await;
+    }
+    setup.column("CREATE SCHEMA public").await;
+    let lost = |_: u16, health: &Value| {
+        let trouble = health["chains"][0]["projections"]["trouble"].as_str();
+        trouble.is_some_and(|said| said.contains("run `chronolith db init`"))
+    };
+    setup.bench.until_health("what to do", lost).await;
+    setup.json(&["db", "init", "--json"]);
+    // Confirmed rows and pending ones.
+    setup
+        .until_count("the rows that were there", count, &before)
+        .await;
+    running.stop();
+}
+
+/// A chain with fees and nothing else.
+async fn collector(seed: u64) -> (EvmNode, RpcServer, Bench) {
+    let spec = EvmSpec::tiny(seed).with_fees(FeesSpec::per_thousand_blocks(1_500));
+    let node = EvmNode::new(spec, 40);
+    let server = serve(&node, RpcOptions::default()).await;
+    let address = FeesSpec::CONTRACT.iter().map(|byte| format!("{byte:02x}"));
+    let address: String = address.collect();
+    let more = format!(
+        r#", "finality": {{ "mode": "depth", "confirmations": 5 }}, "fees": {{ "contracts": ["0x{address}"] }}"#
+    );
+    let bench = Bench::new(&[server.url()], &more);
+    (node, server, bench)
+}
+
+/// A node that waits to take over must be on the chain that it would take over. One on another chain with
+/// the same id was healthy until it had to, and then could not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_on_another_chain_is_told() {
+    let database = TempPostgres::start(&TempPostgresOptions::default()).unwrap();
+    let url = [("PG_URL", database.url.as_str())];
+    let (_, _first, leads) = collector(85).await;
+    leads.say(&["db", "init", "--admin-url", &database.url]);
+    let running = leads.start_with(&["run"], &url);
+    leads.public();
+    let whole = |_: u16, health: &Value| of(health, "fees")["completeThrough"] == 35;
+    leads.until_health("the leader", whole).await;
+    let (_, _second, waits) = collector(86).await;
+    let waiting = waits.start_with(&["run"], &url);
+    waits.public();
+    let told = |code: u16, health: &Value| {
+        let trouble = health["chains"][0]["projections"]["trouble"].as_str();
+        code == 503 && trouble.is_some_and(|said| said.contains("it is of another chain"))
+    };
+    waits.until_health("the standby", told).await;
+    let well = |code: u16, _: &Value| code == 200;
+    leads.until_health("the leader", well).await;
+    waiting.stop();
     running.stop();
 }

@@ -326,7 +326,7 @@ async fn operators_are_told_what_to_do() {
         .command(&["locks", "release", "--type", "all"])
         .output()
         .unwrap();
-    assert!(String::from_utf8_lossy(&wrong.stderr).contains("backfill, finality, writer"));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("neither finality nor writer"));
     // A database that was set up by another program is refused before anything is followed.
     let older = "WITH gone AS (DELETE FROM refinery_schema_history WHERE version > 1 RETURNING 1) \
         SELECT count(*) FROM gone";

@@ -69,6 +69,7 @@ impl Live for Still {
             },
             queue_depth: 0,
             paused: false,
+            halted: false,
             paused_reason: None,
             trouble: None,
             not_ready_reason: None,

@@ -124,6 +124,12 @@ impl Database {
         })
     }
 
+    /// Lets go of connections that nobody uses. What they keep, such as tables that rows are staged in, is of
+    /// the tables that were there when it was made, and those may have been made anew.
+    pub(crate) fn reconnect(&self) {
+        self.pool.retain(|_, _| false);
+    }
+
     /// Whether the tables are those that this program knows.
     ///
     /// # Errors

@@ -90,15 +90,17 @@ impl Projector {
         if let Err(error) = &done {
             // Whatever was committed without our knowing it, or was not: the database is read anew.
             self.partitions.forget();
+            // What is projected is written down again: it may have been reset, or the database may be
+            // another one by now, made anew under the same address.
+            self.forget_registered();
+            self.database.reconnect();
             let held = following.held.take();
             *following = Following::default();
             match error.kind() {
                 // It may answer again before the leases run out.
                 ErrorKind::Unavailable => following.held = held,
-                // Somebody else may do better. What is still ours is given back, and what is projected is
-                // written down anew: it may have been reset.
+                // Somebody else may do better. What is still ours is given back.
                 _ => {
-                    self.forget_registered();
                     let released = self.release_all().await;
                     released.unwrap_or_else(|error| tracing::debug!(%error, "not released"));
                 }
@@ -145,6 +147,7 @@ impl Projector {
         }
         let held_before = following.held.is_some();
         let Some((writer, finality)) = self.hold(following).await? else {
+            self.check_standby(&moment).await?;
             return Ok(waiting);
         };
         // What was seen before the leases were ours may have been taken back under others.
@@ -202,6 +205,15 @@ impl Projector {
         let safe = client.query_one(SAFE, &[&self.chain]).await;
         let safe: i64 = safe.tried("read the last safe block")?.get(0);
         Ok((tip < safe).then_some(safe))
+    }
+
+    /// Whoever waits for the leases must be on the same chain as the holder: otherwise it could never
+    /// take over, and nobody would know before.
+    async fn check_standby(&self, moment: &Moment) -> Result<()> {
+        match self.check_chain(moment).await {
+            Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
+            checked => checked,
+        }
     }
 
     /// Takes the leases, or shows that whoever holds them lives. None where somebody else does.
@@ -293,6 +305,7 @@ impl Projector {
             written = count;
             meters::events(self.chain, "pending", &counts);
             if let Some(clock) = self.clock {
+                meters::arrived(self.chain, &counts, clock());
                 meters::delay(self.chain, &counts, clock() - clock_of(block));
             }
             following.pending.insert(clock.number, clock.hash);

@@ -26,8 +26,6 @@ pub enum LeaseKind {
     Writer,
     /// What is confirmed and what is dropped.
     Finality,
-    /// Which ranges of history are handed out.
-    Backfill,
 }
 
 impl LeaseKind {
@@ -37,7 +35,6 @@ impl LeaseKind {
         match self {
             Self::Writer => "writer",
             Self::Finality => "finality",
-            Self::Backfill => "backfill",
         }
     }
 }
@@ -52,11 +49,9 @@ impl FromStr for LeaseKind {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let all = [Self::Writer, Self::Finality, Self::Backfill];
+        let all = [Self::Writer, Self::Finality];
         let found = all.into_iter().find(|kind| kind.name() == text);
-        found.ok_or_else(|| {
-            Error::Invalid(format!("`{text}` is none of backfill, finality, writer"))
-        })
+        found.ok_or_else(|| Error::Invalid(format!("`{text}` is neither finality nor writer")))
     }
 }
 

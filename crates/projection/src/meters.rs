@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use metrics::{Counter, counter, histogram};
+use metrics::{Counter, counter, gauge, histogram};
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
@@ -36,6 +36,16 @@ pub(crate) fn events(chain: i64, status: &'static str, counts: &Counts) {
         let (chain, projection) = (chain.to_string(), projection.clone());
         counter!("chronolith_projection_events_total", "chain" => chain, "projection" => projection, "status" => status)
             .increment(*rows);
+    }
+}
+
+/// When events came that were not there before, in seconds since 1970. That an old one is confirmed or made
+/// again is none.
+pub(crate) fn arrived(chain: i64, counts: &Counts, now: f64) {
+    for (projection, _) in counts.iter().filter(|(_, rows)| **rows > 0) {
+        let (chain, projection) = (chain.to_string(), projection.clone());
+        gauge!("chronolith_projection_last_event_timestamp_seconds", "chain" => chain, "projection" => projection)
+            .set(now);
     }
 }
 

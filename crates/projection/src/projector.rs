@@ -130,7 +130,8 @@ impl Projector {
     /// # Errors
     /// The tables are of another version, or were made with other settings.
     pub async fn register(&self, now: u64) -> Result<()> {
-        self.database.check_version().await?;
+        let version = self.database.check_version().await;
+        version.inspect_err(|_| self.database.reconnect())?;
         let moment = self.feed.moment().await?;
         let mut client = self.database.client().await?;
         let tx = client.transaction().await.tried("begin")?;

@@ -94,6 +94,9 @@ impl Projector {
             ended = self.run(projection, &job) => ended,
             error = self.keep(&job) => Err(error),
         };
+        if ended.is_err() {
+            self.database.reconnect();
+        }
         match ended {
             Ok(Ended::Done) => {
                 tracing::debug!(chain, projection = name, from, to, "projected");
@@ -160,14 +163,15 @@ impl Projector {
             let through = projected.next.unwrap_or(page.next) as i64;
             let pause = projected.pause.clone();
             next = pause.as_ref().map_or(through, |pause| pause.block as i64);
-            let counts = Counts::from([(
-                projection.name().to_owned(),
-                projection.events(&projected.rows),
-            )]);
             let name = std::iter::once(projection.name());
             let write = self.write_page(projection, job, projected, next);
-            meters::timed(self.chain, name, "backfill", write).await?;
+            let written = meters::timed(self.chain, name, "backfill", write).await?;
+            // Events that were there already were counted when they came.
+            let counts = Counts::from([(projection.name().to_owned(), written)]);
             meters::events(self.chain, "confirmed", &counts);
+            if let Some(clock) = self.clock {
+                meters::arrived(self.chain, &counts, clock());
+            }
             if let Some(pause) = pause {
                 self.pause(projection.name(), &pause).await?;
                 return Ok(Ended::Paused);
@@ -199,7 +203,7 @@ impl Projector {
 
     /// What is final in the database must be what the archive here has: rows of another chain would be
     /// confirmed at once.
-    async fn check_chain(&self, moment: &Moment) -> Result<()> {
+    pub(crate) async fn check_chain(&self, moment: &Moment) -> Result<()> {
         const SAFE: &str = "SELECT last_safe_block, last_safe_hash FROM processing_state \
             WHERE chain_id = $1 AND last_safe_hash IS NOT NULL";
         let safe = {
@@ -232,13 +236,14 @@ impl Projector {
         }
     }
 
+    /// Writes a page of rows, and returns how many events were not there before.
     async fn write_page(
         &self,
         projection: &dyn Projection,
         job: &Job,
         projected: Projected,
         next: i64,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let rows = projected.rows;
         self.ensure_partitions(&rows.months).await?;
         let mut client = self.database.client().await?;
@@ -250,12 +255,14 @@ impl Projector {
         let staged = copying::stage(&tx, rows).await?;
         // From here on nobody else may take the job until this ends.
         jobs::hold(&tx, job).await?;
+        let mut written = 0;
         if !blocks.is_empty() {
             // What the archive holds is on the chain, whatever it was before.
             let revive = "DELETE FROM dropped_blocks WHERE chain_id = $1 AND block_hash = ANY($2)";
             let revive = tx.execute(revive, &[&self.chain, &blocks]).await;
             revive.tried("take blocks back")?;
-            copying::insert_range(&tx, &staged, (self.chain, range.0, range.1)).await?;
+            let place = (self.chain, range.0, range.1);
+            written = copying::insert_range(&tx, &staged, place).await?;
             projection.confirmed(&tx, None).await?;
         }
         // Last of all: ends of jobs wait for each other here.
@@ -267,7 +274,7 @@ impl Projector {
         {
             tracing::debug!(chain = self.chain, %error, "what is complete was not noted");
         }
-        Ok(())
+        Ok(written)
     }
 }
 

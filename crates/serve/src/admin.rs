@@ -80,6 +80,7 @@ pub enum Act {
 #[serde(deny_unknown_fields)]
 pub struct Range {
     /// Name or id of the chain.
+    #[serde(deserialize_with = "projections::some_name")]
     pub chain: String,
     /// First block.
     pub from: u64,
@@ -92,6 +93,7 @@ pub struct Range {
 #[serde(deny_unknown_fields)]
 pub struct Reason {
     /// Name or id of the chain.
+    #[serde(deserialize_with = "projections::some_name")]
     pub chain: String,
     /// For those who look later; it is recorded.
     pub reason: String,
@@ -105,6 +107,7 @@ pub struct Reason {
 #[serde(deny_unknown_fields)]
 pub struct RewindTo {
     /// Name or id of the chain.
+    #[serde(deserialize_with = "projections::some_name")]
     pub chain: String,
     /// The last block that stays.
     pub to: u64,
@@ -120,6 +123,7 @@ pub struct RewindTo {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Collect {
     /// Name or id of the chain.
+    #[serde(deserialize_with = "projections::some_name")]
     pub chain: String,
     /// Only show what would be removed.
     #[serde(default)]
@@ -131,6 +135,7 @@ pub struct Collect {
 #[serde(deny_unknown_fields)]
 pub struct OneRange {
     /// Name or id of the chain.
+    #[serde(deserialize_with = "projections::some_name")]
     pub chain: String,
     /// The range's number.
     pub id: u64,

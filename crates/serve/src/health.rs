@@ -24,6 +24,9 @@ pub struct ChainHealth {
     pub queue_depth: usize,
     /// Whether nothing is taken any more until a person acts, or a projection stands still until then.
     pub paused: bool,
+    /// Whether the archive is why. A projection that is paused halts no chain.
+    #[serde(skip)]
+    pub halted: bool,
     /// Why.
     pub paused_reason: Option<String>,
     /// What goes wrong right now, where something does.

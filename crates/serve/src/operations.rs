@@ -98,6 +98,7 @@ mod tests {
             },
             queue_depth: 3,
             paused: false,
+            halted: false,
             paused_reason: None,
             trouble: None,
             not_ready_reason: None,
@@ -139,6 +140,7 @@ mod tests {
     async fn health_is_told_in_codes_and_words() {
         let halted = ChainHealth {
             paused: true,
+            halted: true,
             paused_reason: Some("a finalized block was replaced".to_owned()),
             not_ready_reason: Some("halted: a finalized block was replaced".to_owned()),
             ..chain()

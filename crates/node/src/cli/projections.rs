@@ -58,7 +58,7 @@ pub(crate) enum LocksCommand {
     List(Wanted),
     /// Take a lock away from whoever holds it; what that one had under way is not written.
     Release {
-        /// Which one: backfill, finality or writer.
+        /// Which one: finality or writer.
         #[arg(long = "type", value_name = "TYPE")]
         kind: String,
         /// Which chain.

@@ -40,7 +40,7 @@ fn of_health(health: &ChainHealth) {
     let progress = seen.map_or(f64::NAN, |seen| archived / (seen as f64).max(1.0));
     of("chronolith_backfill_progress").set(progress.min(1.0));
     of("chronolith_tail_blocks").set(health.queue_depth as f64);
-    of("chronolith_halted").set(flag(health.paused));
+    of("chronolith_halted").set(flag(health.halted));
     of("chronolith_ready").set(flag(health.is_ready()));
     of("chronolith_in_trouble").set(flag(health.trouble.is_some()));
     of("chronolith_last_good_round_age_seconds").set(number(health.last_good_round_seconds));

@@ -16,6 +16,11 @@ pub(super) const METRICS: &[Described] = &[
     ),
     (
         Gauge,
+        "chronolith_projection_last_event_timestamp_seconds",
+        "when an event last came that was not there before, in seconds since 1970; confirming an old one is none",
+    ),
+    (
+        Gauge,
         "chronolith_projection_paused",
         "1 while the projection takes no block until a person or a backfill is done",
     ),
@@ -47,7 +52,7 @@ pub(super) const METRICS: &[Described] = &[
     (
         Gauge,
         "chronolith_projection_lock_age_seconds",
-        "seconds since whoever holds a lock showed that it lives, by lock (backfill, finality, writer); 0 while it is free",
+        "seconds since whoever holds a lock showed that it lives, by lock (finality, writer); 0 while it is free",
     ),
     (
         Counter,

@@ -115,6 +115,20 @@ impl Setup {
         .await
     }
 
+    /// Waits until a statement has this answer.
+    pub async fn until_count(&self, what: &str, sql: &str, wanted: &[String]) {
+        let began = Instant::now();
+        loop {
+            let found = self.column(sql).await;
+            if found == wanted {
+                return;
+            }
+            let late = began.elapsed() > PATIENCE;
+            assert!(!late, "{what}: {found:?}\n{}", self.bench.log());
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+    }
+
     /// The first column of a statement, as text.
     pub async fn column(&self, sql: &str) -> Vec<String> {
         let connected = tokio_postgres::connect(&self.database.url, NoTls).await;

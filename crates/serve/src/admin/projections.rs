@@ -98,7 +98,7 @@ pub struct LockOf {
     /// Name or id; none for the only one.
     #[serde(default, deserialize_with = "name")]
     pub chain: Option<String>,
-    /// `backfill`, `finality` or `writer`.
+    /// `finality` or `writer`.
     #[serde(rename = "type")]
     pub kind: String,
 }
@@ -155,6 +155,12 @@ fn name<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> 
         Value::Number(id) => Ok(Some(id.to_string())),
         _ => Err(D::Error::custom("chain: give its name or its id")),
     }
+}
+
+/// The same where it is needed.
+pub(super) fn some_name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let missing = || D::Error::custom("chain: give its name or its id");
+    name(from)?.ok_or_else(missing)
 }
 
 /// In a query everything is text.
