@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use chronolith_projection::Projector;
-use chronolith_source::keccak256;
+use chronolith_source::{Error as SourceError, keccak256};
 
 use crate::chain::Chain;
 use crate::hex::hex;
@@ -21,6 +21,33 @@ const LOOK_WITHIN: Duration = Duration::from_secs(2);
 pub(crate) struct Codes {
     seen: BTreeSet<[u8; 20]>,
     not_before: Option<Instant>,
+    /// Whether the contracts were looked at.
+    contracts: bool,
+    /// What is wrong with them.
+    missing: Option<String>,
+}
+
+/// What to change where a contract of the settings has no code. None where all have some, or nobody can
+/// tell.
+///
+/// # Errors
+/// The source cannot be asked.
+pub(crate) async fn missing_contract(chain: &Chain) -> Result<Option<String>, SourceError> {
+    let settings = &chain.settings;
+    let fees = settings.fees.iter().flat_map(|fees| &fees.contracts);
+    let fees = fees.map(|contract| (contract.address, "fees.contracts"));
+    let adfs = settings.adfs.iter();
+    let adfs = adfs.map(|adfs| (adfs.proxy, "contractAddress"));
+    for (address, setting) in fees.chain(adfs) {
+        let code = chain.source.code(address).await?;
+        if code.is_some_and(|code| code.is_empty()) {
+            let address = hex(&address);
+            return Ok(Some(format!(
+                "there is no contract at {address}: correct {setting}"
+            )));
+        }
+    }
+    Ok(None)
 }
 
 impl Codes {
@@ -39,11 +66,26 @@ impl Codes {
         self.not_before = Some(Instant::now() + AGAIN_AFTER);
     }
 
+    /// What is wrong with the contracts of the settings, where something is.
+    pub(crate) fn missing(&self) -> Option<&str> {
+        self.missing.as_deref()
+    }
+
     /// Looks at the code of implementations that are new, and writes its hash down.
     ///
     /// # Errors
     /// Somebody does not answer, or does not have the block of deployment yet.
     pub(crate) async fn look(&mut self, projector: &Projector, chain: &Chain) -> Result<()> {
+        if !self.contracts {
+            let missing = missing_contract(chain).await;
+            self.missing = missing.context("the code of contracts")?;
+            // One that is not there may be deployed: it is looked for again.
+            self.contracts = self.missing.is_none();
+            if self.missing.is_some() {
+                self.not_before = Some(Instant::now() + AGAIN_AFTER);
+                return Ok(());
+            }
+        }
         for (implementation, is_final) in projector.implementations().await? {
             if self.seen.contains(&implementation) {
                 continue;

@@ -19,9 +19,8 @@ use futures::future::join_all;
 
 use crate::chain::Chain;
 use crate::clock::{now, precise_now};
-use crate::codes::Codes;
+use crate::codes::{self, Codes};
 use crate::exporter::observe_projections;
-use crate::hex::hex;
 use crate::settings::{ChainSettings, DatabaseSettings, Settings, Token};
 
 /// A lease must be renewed, and somebody else's look for new ranges noticed, at least so often.
@@ -130,24 +129,21 @@ pub(crate) async fn projectors(
     Ok(all)
 }
 
-/// Refuses a contract that is none: its events would never come. A source that cannot tell is believed.
+/// Refuses a contract that is none: its events would never come. A source that cannot tell is believed, and
+/// one that could not be asked is asked before the first row ([`Codes::look_soon`]).
 async fn check_contracts(chain: &Chain) -> Result<()> {
-    let settings = &chain.settings;
-    let contracts = settings.fees.iter().flat_map(|fees| &fees.contracts);
-    for contract in contracts {
-        let address = hex(&contract.address);
-        match chain.source.code(contract.address).await {
-            Ok(Some(code)) if code.is_empty() => bail!(
-                "chain {}: there is no contract at {address}: correct fees.contracts",
-                settings.name
-            ),
-            Ok(_) => {}
-            Err(error) => {
-                tracing::warn!(chain = %settings.name, %address, %error, "contract was not looked at");
-            }
+    if !chain.is_admitted() {
+        return Ok(());
+    }
+    let name = &chain.settings.name;
+    match codes::missing_contract(chain).await {
+        Ok(None) => Ok(()),
+        Ok(Some(why)) => bail!("chain {name}: {why}"),
+        Err(error) => {
+            tracing::warn!(chain = %name, %error, "contract was not looked at");
+            Ok(())
         }
     }
-    Ok(())
 }
 
 /// Gives back what this process holds, so that nobody has to wait.
@@ -274,7 +270,10 @@ async fn step(
 ) -> Result<Round, Error> {
     projector.ensure_registered(now()).await?;
     codes.look_soon(projector, chain).await;
-    projector.follow(following).await
+    match codes.missing() {
+        Some(why) => Err(Error::Invalid(why.to_owned())),
+        None => projector.follow(following).await,
+    }
 }
 
 /// Shows how projections do, for ever.

@@ -7,6 +7,7 @@
 
 mod support;
 
+use chronolith_sim::evm::adfs::AdfsSpec;
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use serde_json::json;
@@ -16,7 +17,7 @@ const FIRST: &str = "0x1111111111111111111111111111111111111111";
 const STRANGER: &str = "0x2222222222222222222222222222222222222222";
 
 fn bench(node: &str, url: &str) -> Bench {
-    let contract = r#", "contractAddress": "0x4444444444444444444444444444444444444444",
+    let contract = r#", "contractAddress": "0xadadadadadadadadadadadadadadadadadadadad",
         "topicNames": { "1": "DataFeedsUpdated(uint256)" }"#;
     let bench = Bench::new(&[node.to_owned()], contract);
     let more = format!(
@@ -34,10 +35,24 @@ fn a_contract_without_a_database_is_refused() {
     bench.refused(&["versions", "list"], "there is no database");
 }
 
+/// An address that is mistyped has no code, and no update would ever come from it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_contract_without_code_is_refused() {
+    let node = EvmNode::new(EvmSpec::tiny(32), 30);
+    let node = RpcServer::start(node, RpcOptions::default()).await.unwrap();
+    let bench = bench(&node.url(), "postgres://nobody@127.0.0.1:1/none");
+    let said = "there is no contract at 0xadadadadadadadadadadadadadadadadadadadad: correct contractAddress";
+    bench.refused(&["run"], said);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn versions_are_added_listed_and_must_fit_the_settings() {
     let server = TempPostgres::start(&TempPostgresOptions::default()).unwrap();
-    let node = EvmNode::new(EvmSpec::tiny(31), 30);
+    let spec = EvmSpec {
+        adfs: Some(AdfsSpec { upgrade_every: 15 }),
+        ..EvmSpec::tiny(31)
+    };
+    let node = EvmNode::new(spec, 30);
     let node = RpcServer::start(node, RpcOptions::default()).await.unwrap();
     let bench = bench(&node.url(), &server.url);
     bench.say(&["db", "init"]);

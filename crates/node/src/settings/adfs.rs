@@ -102,12 +102,19 @@ pub(super) fn contract(raw: &RawChain, shared: &Versions) -> Result<Option<AdfsS
         "topicNames: contractAddress needs the event of each version, as in \
          \"topicNames\": {{ \"1\": \"DataFeedsUpdated(uint256)\" }}, and a profile of it in versions"
     );
-    let mut used = shared.implementations.values();
-    if let Some(number) = used.find(|number| !versions.contains_key(number)) {
-        bail!(
-            "topicNames.{number}: implVersionMap names version {number}, and its event is missing"
-        );
-    }
+    // A chain need not have every version. An upgrade to one whose event it does not name is to an
+    // implementation that is not known here: the projection stands still and says so.
+    let here = |number: &u32| versions.contains_key(number);
+    let implementations = shared.implementations.iter();
+    let implementations: BTreeMap<[u8; 20], u32> = implementations
+        .filter(|(_, number)| here(number))
+        .map(|(address, number)| (*address, *number))
+        .collect();
+    let code_hashes = shared.code_hashes.iter();
+    let code_hashes = code_hashes.filter(|(address, _)| implementations.contains_key(*address));
+    let code_hashes = code_hashes
+        .map(|(address, hash)| (*address, *hash))
+        .collect();
     let most = raw.max_calldata_bytes;
     let most = most.unwrap_or(Limits::default().calldata_bytes_max);
     ensure!(
@@ -118,9 +125,9 @@ pub(super) fn contract(raw: &RawChain, shared: &Versions) -> Result<Option<AdfsS
         proxy,
         start_block: raw.start_block.unwrap_or(0),
         versions,
-        implementations: shared.implementations.clone(),
+        implementations,
         initial_version: raw.initial_version,
-        code_hashes: shared.code_hashes.clone(),
+        code_hashes,
         calldata_bytes_max: most,
     };
     settings.check()?;
@@ -217,14 +224,23 @@ mod tests {
         assert_eq!(entries.len(), 2);
     }
 
+    /// Chains share `implVersionMap`, and one may not have been upgraded yet, or never have had the first
+    /// version. It had to name events of versions that it does not have.
+    #[test]
+    fn a_chain_names_the_versions_that_it_has() {
+        let settings = parse(&[(r#""1": "DataFeedsUpdated(uint256)", "#, "")]).unwrap();
+        let adfs = settings.chains[0].adfs.as_ref().unwrap();
+        assert_eq!(adfs.versions.keys().collect::<Vec<_>>(), [&2]);
+        assert_eq!(
+            adfs.implementations.keys().collect::<Vec<_>>(),
+            [&[0x33; 20]]
+        );
+        assert!(!adfs.code_hashes.contains_key(&[0x11; 20]));
+    }
+
     #[test]
     fn what_is_missing_is_named_with_its_place() {
         for (from, to, expected) in [
-            (
-                r#""1": "DataFeedsUpdated(uint256)", "#,
-                "",
-                "chains[0]: topicNames.1: implVersionMap",
-            ),
             (
                 r#""2": "DataFeeds"#,
                 r#""3": "DataFeeds"#,

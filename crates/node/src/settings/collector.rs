@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 const CHAIN: &str = "ACTIVE_CHAIN";
 const REST: [&str; 3] = ["RPC_URL", "CONTRACT_ADDRESS", "START_POINT"];
 
-/// Blocks of a job where `BATCH_SIZE` says nothing that can be used.
+/// Blocks of a job where `BATCH_SIZE` is not set.
 const BATCH_SIZE: u64 = 100;
-/// How long a job is somebody's where `JOB_LEASE_TTL_MS` says nothing that can be used.
+/// How long a job is somebody's where `JOB_LEASE_TTL_MS` is not set, and the least that it may be.
 const JOB_LEASE_TTL_MS: u64 = 120_000;
+const JOB_LEASE_TTL_MS_LEAST: u64 = 1_000;
 
 /// What the environment says, where there is no settings file and it names a chain.
 pub(super) fn from_environment(
@@ -39,12 +40,15 @@ pub(super) fn from_environment(
         .trim()
         .parse()
         .with_context(|| format!("START_POINT: `{start}` is no number"))?;
-    let batch = variable("BATCH_SIZE").and_then(|text| text.trim().parse().ok());
-    let batch = batch.filter(|batch: &u64| *batch > 0).unwrap_or(BATCH_SIZE);
-    let ttl = variable("JOB_LEASE_TTL_MS").and_then(|text| text.trim().parse().ok());
-    let ttl = ttl
-        .filter(|ttl: &u64| *ttl >= 1_000)
-        .unwrap_or(JOB_LEASE_TTL_MS);
+    let number = |name: &str, default: u64, least: u64| {
+        let Some(text) = variable(name) else {
+            return Ok(default);
+        };
+        let number = text.trim().parse().ok().filter(|number| *number >= least);
+        number.with_context(|| format!("{name}: `{text}` is no number of {least} or more"))
+    };
+    let batch = number("BATCH_SIZE", BATCH_SIZE, 1)?;
+    let ttl = number("JOB_LEASE_TTL_MS", JOB_LEASE_TTL_MS, JOB_LEASE_TTL_MS_LEAST)?;
     Ok(Some(json!({
         "chains": [{
             "chainId": chain,
@@ -69,7 +73,6 @@ mod tests {
             ("RPC_URL", "http://127.0.0.1:1"),
             ("CONTRACT_ADDRESS", address),
             ("START_POINT", "78600000"),
-            ("BATCH_SIZE", "many"),
         ];
         let path = Path::new("/nowhere/chronolith.json");
         let without = |left_out: &'static str| {
@@ -97,12 +100,20 @@ mod tests {
                 "{error}"
             );
         }
-        let odd = |name: &str| match name {
-            "START_POINT" => Some("soon".to_owned()),
-            _ => without("")(name),
-        };
-        let error = from_environment(path, &odd).unwrap_err();
-        assert!(error.to_string().contains("START_POINT: `soon`"), "{error}");
+        // What cannot be used is named. It was replaced by a default before.
+        for (odd, value) in [
+            ("START_POINT", "soon"),
+            ("BATCH_SIZE", "many"),
+            ("BATCH_SIZE", "0"),
+            ("JOB_LEASE_TTL_MS", "5"),
+        ] {
+            let variable = |name: &str| match name == odd {
+                true => Some(value.to_owned()),
+                false => without("")(name),
+            };
+            let error = from_environment(path, &variable).unwrap_err().to_string();
+            assert!(error.contains(&format!("{odd}: `{value}`")), "{error}");
+        }
         // A file that is there goes before it.
         let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
         assert!(from_environment(&here, &without("")).unwrap().is_none());
