@@ -129,7 +129,7 @@ pub(crate) async fn begin(chain: &Chain, hopeless: Hopeless) -> Result<Option<Bl
 /// The newest final block that is wanted by its number, and the one that vouches for it.
 async fn settled(chain: &Chain) -> Result<Option<(u64, BlockRef)>, Trouble> {
     chain.source.note_next(chain.archive_next());
-    let heads = chain.source.heads().await?;
+    let heads = chain.heads().await?;
     let Some((settled, named)) = ingest::settled(chain, &heads) else {
         return Ok(None);
     };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use chronolith_archive::{Archive, Place, Settings as ArchiveSettings};
@@ -12,14 +12,15 @@ use chronolith_model::{BlockRange, BlockRef, ChainId, DatasetSet, Hash32, Proof}
 use chronolith_projection::Database;
 use chronolith_source::evm::{EvmSettings, EvmSource};
 use chronolith_source::portal::PortalSource;
-use chronolith_source::{EndpointReport, Fetched, JointSource, Source, Want};
+use chronolith_source::{Error as SourceError, Fetched, Heads, JointSource, Source, Want};
 
 use tokio::sync::watch;
 
 use crate::acts::Acts;
+use crate::admission::Admission;
 use crate::gaps::Gaps;
-use crate::genesis;
 use crate::history::History;
+use crate::ingest::Trouble;
 use crate::l1::L1;
 use crate::meters::Meters;
 use crate::place::ArchivePlace;
@@ -28,6 +29,18 @@ use crate::settings::{ChainSettings, Finality, Mode};
 use crate::stellar;
 use crate::upkeep::Upkeep;
 use crate::watched::Watched;
+
+/// A source that takes longer than this to say where the chain stands hangs, as far as people can tell.
+const ANSWER_AFTER: Duration = Duration::from_secs(5);
+
+/// How loudly trouble is logged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Severity {
+    /// It is tried again, and may be over then.
+    Warning,
+    /// A person must look.
+    Error,
+}
 
 /// How a chain does, for people.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +53,20 @@ pub(crate) struct Status {
     pub(crate) trouble: Option<String>,
     /// When a round last ended well.
     pub(crate) good_round: Option<Instant>,
+    /// Since when the source has been asked where the chain stands, while it does not answer.
+    pub(crate) asked_at: Option<Instant>,
+    /// Since when no round has, and how that was logged last.
+    pub(crate) failing_since: Option<Instant>,
+    pub(crate) logged_as: Option<Severity>,
+}
+
+impl Status {
+    /// What to say of a source that lets a question wait for long. Its own timeouts come much later.
+    pub(crate) fn unanswered(&self, now: Instant) -> Option<String> {
+        let waited = now.saturating_duration_since(self.asked_at?);
+        let seconds = waited.as_secs();
+        (waited >= ANSWER_AFTER).then(|| format!("the source has not answered for {seconds} s"))
+    }
 }
 
 /// A chain.
@@ -47,6 +74,8 @@ pub(crate) struct Chain {
     pub(crate) settings: ChainSettings,
     pub(crate) archive: Archive,
     pub(crate) source: Arc<dyn Source>,
+    /// The checks that the source is behind, in the process that writes the archive.
+    admission: Option<Arc<Admission>>,
     /// The chain below, where finality needs its head.
     pub(crate) l1: Option<L1>,
     pub(crate) want: Want,
@@ -103,17 +132,45 @@ pub(crate) struct Delivered {
 }
 
 impl Chain {
-    /// Opens the archive for writing and makes sure that the source serves this chain.
+    /// Opens the archive for writing. Nothing is asked of the source yet: it may be down, and what is
+    /// archived is served all the same. See [`Chain::admit`].
     pub(crate) async fn open(settings: ChainSettings, place: &ArchivePlace) -> Result<Self> {
-        let source = open_source(&settings).await?;
-        tell_syncing(&settings, &*source).await;
+        let source = match &settings.stellar {
+            Some(stellar) => stellar::open_at_once(stellar)?,
+            None => Some(evm_source(&settings)?),
+        };
         let (archive, lock) = open_writer(&settings, place).await?;
-        genesis::check(&settings, place.notes(), &*source).await?;
         let ran = Remembered::load(&settings, place.notes())?.with(&settings);
-        let mut chain = Self::with(settings, archive, source, false).await?;
+        let is_empty = archive.health().head.is_none();
+        let begins_at = is_empty.then_some(settings.start_block);
+        let notes = place.notes().to_owned();
+        let admission = Arc::new(Admission::new(&settings, notes, begins_at, source));
+        let mut chain = Self::with(settings, archive, admission.clone(), false)?;
+        chain.admission = Some(admission);
         chain.lock = lock;
         chain.ran = ran;
         Ok(chain)
+    }
+
+    /// Makes sure that the source serves this chain. Whatever is taken from it does so first; this is for
+    /// who wants to know before.
+    ///
+    /// # Errors
+    /// It serves another one, or cannot be asked.
+    pub(crate) async fn admit(&self) -> Result<(), Trouble> {
+        if let Some(admission) = &self.admission {
+            admission.admitted().await?;
+        }
+        match &self.l1 {
+            Some(l1) => l1.check(&self.settings.name).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Whether it is known that the source serves this chain.
+    pub(crate) fn is_admitted(&self) -> bool {
+        let admission = self.admission.as_ref();
+        admission.is_none_or(|admission| admission.is_admitted())
     }
 
     /// Opens the archive for reading, beside the process that writes it.
@@ -121,16 +178,17 @@ impl Chain {
         let source = match &settings.stellar {
             // The process that writes runs the core.
             Some(stellar) => stellar::open_lake_alone(&settings.name, stellar).await?,
-            None => open_source(&settings).await?,
+            // It asks each endpoint for its chain before the first block.
+            None => evm_source(&settings)?,
         };
         let archive = open_reader(&settings, place).await?;
         let ran = Remembered::load(&settings, place.notes())?;
-        let mut chain = Self::with(settings, archive, source, true).await?;
+        let mut chain = Self::with(settings, archive, source, true)?;
         chain.ran = ran;
         Ok(chain)
     }
 
-    async fn with(
+    fn with(
         settings: ChainSettings,
         archive: Archive,
         source: Arc<dyn Source>,
@@ -139,7 +197,7 @@ impl Chain {
         let rule = rule(&settings, is_beside);
         let window = Window::above(rule, settings.tail_bytes, archive.health().head)?;
         let l1 = match &settings.l1 {
-            Some(l1) if !l1.endpoints.is_empty() => Some(L1::open(&settings, l1).await?),
+            Some(l1) if !l1.endpoints.is_empty() => Some(L1::open(&settings, l1)?),
             // That chain is followed too: `share_l1` shares its source.
             _ => None,
         };
@@ -147,6 +205,7 @@ impl Chain {
             l1,
             want: want_of(&settings),
             source,
+            admission: None,
             archive,
             meters: Meters::new(settings.chain_id),
             is_beside,
@@ -202,6 +261,14 @@ impl Chain {
     /// Changes whenever tail or archive do.
     pub(crate) fn moves(&self) -> watch::Receiver<u64> {
         self.moved.subscribe()
+    }
+
+    /// Where the source stands. It is noted how long that takes, for who looks meanwhile.
+    pub(crate) async fn heads(&self) -> Result<Heads, SourceError> {
+        self.status().asked_at = Some(Instant::now());
+        let heads = self.source.heads().await;
+        self.status().asked_at = None;
+        heads
     }
 
     /// Notes the source's newest block.
@@ -377,11 +444,18 @@ pub(crate) async fn open_source(settings: &ChainSettings) -> Result<Arc<dyn Sour
     if let Some(stellar) = &settings.stellar {
         return stellar::open(&settings.name, stellar).await;
     }
+    let source = evm_source(settings)?;
+    let identity = source.identity().await;
+    identity.context("the source cannot be used")?;
+    Ok(source)
+}
+
+/// The source of an EVM chain. Nothing is asked yet.
+fn evm_source(settings: &ChainSettings) -> Result<Arc<dyn Source>> {
     let portal = settings.portal.clone().map(PortalSource::new).transpose()?;
     if settings.endpoints.is_empty()
         && let Some(portal) = portal
     {
-        portal.heads().await.context("the portal cannot be used")?;
         return Ok(Arc::new(portal));
     }
     let endpoints = EvmSource::new(EvmSettings {
@@ -393,27 +467,11 @@ pub(crate) async fn open_source(settings: &ChainSettings) -> Result<Arc<dyn Sour
         checks: settings.checks,
         ranges: settings.ranges,
     })?;
-    endpoints
-        .check_chain()
-        .await
-        .context("no endpoint can be used")?;
     Ok(match portal {
         // Whether the portal is on the same chain is found out when it is first needed.
         Some(portal) => Arc::new(JointSource::new(portal, endpoints)),
         None => Arc::new(endpoints),
     })
-}
-
-/// Tells of endpoints that are still catching up: the head that they show is not the chain's.
-async fn tell_syncing(settings: &ChainSettings, source: &dyn Source) {
-    let well = |endpoint: &EndpointReport| !endpoint.cooling;
-    for endpoint in source.endpoints().into_iter().filter(well) {
-        // One that does not answer is told of where blocks are asked for.
-        if let Ok(true) = source.syncing(&endpoint.name).await {
-            let (chain, endpoint) = (&settings.name, &endpoint.name);
-            tracing::warn!(%chain, %endpoint, "endpoint says that it is syncing: its newest block is not the chain's");
-        }
-    }
 }
 
 /// What blocks of its family look like.

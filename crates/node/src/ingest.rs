@@ -21,17 +21,20 @@ use tracing::field::Empty;
 
 use crate::backfill;
 use crate::bounded::{self, Hopeless};
-use crate::chain::Chain;
+use crate::chain::{Chain, Severity};
 use crate::clock::now;
 use crate::giving_up::Patience;
 use crate::mending;
 use crate::settings::{Finality, Mode};
+use crate::streaming;
 use crate::upkeep;
 use crate::walk;
 
 /// The pause after a first failure; it doubles with each that follows.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// A source that contradicts itself for so long needs a person to look.
+const LASTS_AFTER: Duration = Duration::from_secs(120);
 
 /// Why a round ended early.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +49,9 @@ pub(crate) enum Trouble {
     /// What waits for finality has no room for more. The head stands still until some of it is final.
     #[error("{0}")]
     TailFull(String),
+    /// No later try helps until somebody changes what is set, or the source.
+    #[error("{0}")]
+    Refused(String),
     /// An operator waits for the end of the round.
     #[error("an operator asked for something else first")]
     Interrupted,
@@ -62,6 +68,7 @@ impl Trouble {
             Self::Source(error) => error.kind(),
             Self::Archive(error) => error.kind(),
             Self::Unsettled(_) | Self::TailFull(_) | Self::Interrupted => ErrorKind::Unavailable,
+            Self::Refused(_) => ErrorKind::Invalid,
             Self::Upkeep { kind, .. } => *kind,
             Self::Other(_) => ErrorKind::Internal,
         }
@@ -71,6 +78,16 @@ impl Trouble {
 /// Follows a chain for ever, or to the end where its mode has one. Whatever goes wrong is told and tried
 /// again: one chain's trouble never touches another, and what is archived is served on.
 pub(crate) async fn run(chain: &Chain) -> anyhow::Result<()> {
+    if chain.settings.mode == Mode::Streaming {
+        streaming::wait(chain).await?;
+    }
+    // Who waits for the end of a backfill is told that there will be none.
+    if chain.end_block().is_some()
+        && let Err(trouble) = chain.admit().await
+        && trouble.kind() == ErrorKind::Invalid
+    {
+        anyhow::bail!("chain {}: {trouble}", chain.settings.name);
+    }
     let work = Box::pin(async {
         match chain.end_block() {
             Some(_) => Box::pin(bounded::run(chain, Hopeless::TryAgain)).await,
@@ -147,7 +164,10 @@ pub(crate) async fn round(chain: &Chain) -> Result<(), Trouble> {
     span.record("outcome", outcome);
     match &done {
         Ok(()) => {
-            chain.status().good_round = Some(Instant::now());
+            let mut status = chain.status();
+            status.good_round = Some(Instant::now());
+            status.failing_since = None;
+            drop(status);
             chain.meters.good_rounds.increment(1);
         }
         Err(_) => chain.meters.failed_rounds.increment(1),
@@ -161,7 +181,7 @@ async fn catch_up(chain: &Chain) -> Result<(), Trouble> {
         return chain.upkeep.check();
     }
     chain.source.note_next(walk::next_block(chain));
-    let heads = chain.source.heads().await?;
+    let heads = chain.heads().await?;
     if let Health::Halted(halt) = chain.archive.health().health {
         // Nothing would be taken, so nothing is fetched. That the source has moved is still shown.
         chain.note_source_head(heads.head);
@@ -367,13 +387,76 @@ pub(crate) fn is_hopeless(chain: &Chain, trouble: &Trouble) -> bool {
 pub(crate) fn report(chain: &Chain, trouble: &Trouble) {
     let name = &chain.settings.name;
     let said = trouble.to_string();
-    let known = chain.status().trouble.replace(said.clone());
-    let again = known.as_deref() == Some(said.as_str());
-    match trouble.kind() {
+    let (again, severity) = {
+        let mut status = chain.status();
+        let known = status.trouble.replace(said.clone());
+        let since = *status.failing_since.get_or_insert_with(Instant::now);
+        let severity = severity(trouble, since.elapsed());
+        let before = status.logged_as.replace(severity);
+        let same = known.as_deref() == Some(said.as_str());
+        (same && before == Some(severity), severity)
+    };
+    match severity {
         _ if again => tracing::debug!(chain = %name, %said, "still in trouble"),
-        ErrorKind::Disagreement | ErrorKind::Corrupt | ErrorKind::Internal => {
+        Severity::Error => {
             tracing::error!(chain = %name, %said, "chain stands still, serving goes on");
         }
-        _ => tracing::warn!(chain = %name, %said, "chain in trouble, trying again"),
+        Severity::Warning => {
+            tracing::warn!(chain = %name, %said, "chain in trouble, trying again");
+        }
+    }
+}
+
+/// How loudly to log trouble after so long without a good round. A source that contradicts itself may be
+/// right with the next answer, so that is an error only once it lasts.
+fn severity(trouble: &Trouble, lasted: Duration) -> Severity {
+    match (trouble, trouble.kind()) {
+        (Trouble::Source(_), ErrorKind::Disagreement) if lasted < LASTS_AFTER => Severity::Warning,
+        (_, ErrorKind::Disagreement | ErrorKind::Corrupt | ErrorKind::Internal)
+        | (Trouble::Source(_) | Trouble::Refused(_), ErrorKind::Invalid) => Severity::Error,
+        _ => Severity::Warning,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A Portal that sends one wrong line and the right one half a minute later needs nobody to look.
+    #[test]
+    fn a_contradiction_is_an_error_only_once_it_lasts() {
+        let wrong = || {
+            Trouble::Source(SourceError::Lied {
+                endpoint: "a".to_owned(),
+                number: 7,
+                what: "its hash".to_owned(),
+            })
+        };
+        let halted = Trouble::Upkeep {
+            kind: ErrorKind::Disagreement,
+            said: "a final block was replaced".to_owned(),
+        };
+        let brief = LASTS_AFTER / 2;
+        for (trouble, lasted, expected) in [
+            (wrong(), brief, Severity::Warning),
+            (wrong(), LASTS_AFTER, Severity::Error),
+            (halted, Duration::ZERO, Severity::Error),
+            (
+                Trouble::Refused("another chain".to_owned()),
+                Duration::ZERO,
+                Severity::Error,
+            ),
+            (
+                Trouble::Unsettled("a fork".to_owned()),
+                LASTS_AFTER * 100,
+                Severity::Warning,
+            ),
+        ] {
+            assert_eq!(
+                severity(&trouble, lasted),
+                expected,
+                "{trouble:?} {lasted:?}"
+            );
+        }
     }
 }

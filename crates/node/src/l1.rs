@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use chronolith_finality::{Mark, Seen};
 use chronolith_model::BlockRef;
 use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
@@ -17,6 +17,7 @@ use chronolith_source::{Error as SourceError, Source};
 use tokio::sync::Notify;
 
 use crate::clock::now;
+use crate::ingest::Trouble;
 use crate::settings::{ChainSettings, L1Settings};
 
 /// Blocks of L1 that a second may bring at most, and how many more are forgiven.
@@ -30,6 +31,8 @@ const FIRST_WAIT: Duration = Duration::from_secs(5);
 pub(crate) struct L1 {
     pub(crate) chain_id: u64,
     source: Arc<dyn Source>,
+    /// The same, where its endpoints are its own and nobody else checks them.
+    own: Option<Arc<EvmSource>>,
     /// Between two looks at its head.
     pause: Duration,
     state: Mutex<State>,
@@ -64,15 +67,15 @@ impl L1 {
         Self {
             chain_id,
             source,
+            own: None,
             pause,
             state: Mutex::default(),
             changed: Notify::new(),
         }
     }
 
-    /// Over endpoints of its own. One that serves another chain is refused; one that is down is not:
-    /// it holds up finality, and nothing else.
-    pub(crate) async fn open(chain: &ChainSettings, l1: &L1Settings) -> Result<Self> {
+    /// Over endpoints of its own. Nothing is asked yet.
+    pub(crate) fn open(chain: &ChainSettings, l1: &L1Settings) -> Result<Self> {
         let source = EvmSource::new(EvmSettings {
             chain_id: l1.chain_id,
             endpoints: l1.endpoints.clone(),
@@ -83,16 +86,29 @@ impl L1 {
             checks: Checks::NONE,
             ranges: RangeSettings::default(),
         })?;
-        match source.check_chain().await {
+        let source = Arc::new(source);
+        Ok(Self {
+            own: Some(source.clone()),
+            ..Self::new(l1.chain_id, source, chain.poll)
+        })
+    }
+
+    /// Refuses an L1 that is another chain. One that is down is not refused: it holds up finality, and
+    /// nothing else. An endpoint is asked for its chain before its head counts, also without this.
+    pub(crate) async fn check(&self, chain: &str) -> Result<(), Trouble> {
+        let Some(own) = &self.own else {
+            return Ok(());
+        };
+        match own.check_chain().await {
+            Ok(()) => Ok(()),
             Err(error @ SourceError::WrongChain { .. }) => {
-                return Err(error).context("finality.l1RpcHttp");
+                Err(Trouble::Refused(format!("finality.l1RpcHttp: {error}")))
             }
             Err(error) => {
-                tracing::warn!(chain = %chain.name, %error, "L1 does not answer: nothing becomes final until it does");
+                tracing::warn!(%chain, %error, "L1 does not answer: nothing becomes final until it does");
+                Ok(())
             }
-            Ok(()) => {}
         }
-        Ok(Self::new(l1.chain_id, Arc::new(source), chain.poll))
     }
 
     /// Follows the head for ever.

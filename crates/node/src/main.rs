@@ -2,6 +2,7 @@
 
 mod acts;
 mod admin;
+mod admission;
 mod backfill;
 mod bounded;
 mod chain;

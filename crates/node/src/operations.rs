@@ -1,7 +1,7 @@
 //! The listener for operators, and what it shows of the chains.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use chronolith_archive::Health;
@@ -54,23 +54,29 @@ pub(crate) fn health_of(chain: &Chain) -> ChainHealth {
         Health::Halted(halt) => Some(halt.reason.clone()),
         _ => None,
     };
-    // New blocks may come in time, and yet history be lacking.
-    let trouble = status.trouble.as_deref().or(status.lacking.as_deref());
-    let trouble = trouble.map(without_paths);
-    let since_good = status.good_round.map(|at| at.elapsed());
     // A round may try for long before it fails: meanwhile the endpoints know more.
     let failing = endpoints.iter().filter(|endpoint| endpoint.cooling);
     let mut failing = failing.filter_map(|endpoint| endpoint.last_error.as_deref());
+    let failing = failing.next();
+    let unanswered = status.unanswered(Instant::now());
+    let unanswered = unanswered.filter(|_| failing.is_none());
+    // New blocks may come in time, and yet history be lacking, or a projection's.
+    let given_up = chain.projected.given_up();
+    let trouble = unanswered.as_deref().or(status.trouble.as_deref());
+    let trouble = trouble.or(status.lacking.as_deref());
+    let trouble = trouble.or(given_up.as_deref()).map(without_paths);
+    let since_good = status.good_round.map(|at| at.elapsed());
     let not_ready_reason = why_not_ready(&Facts {
         halt: halt.as_deref(),
         since_good,
         poll: chain.settings.poll,
-        trouble: trouble.as_deref().or(failing.next()),
+        trouble: trouble.as_deref().or(failing),
     });
     let not_ready_reason = not_ready_reason.or_else(|| chain.projected.not_ready());
+    let halted = halt.is_some();
     let paused_reason = halt.or_else(|| chain.projected.paused());
     let seen = status.source_head.map(|(block, _)| block.number);
-    let up = endpoints.iter().any(|endpoint| !endpoint.cooling);
+    let up = unanswered.is_none() && endpoints.iter().any(|endpoint| !endpoint.cooling);
     ChainHealth {
         chain: chain.settings.chain_id,
         version: chain.projected.version(),
@@ -86,6 +92,7 @@ pub(crate) fn health_of(chain: &Chain) -> ChainHealth {
         },
         queue_depth: waiting,
         paused: paused_reason.is_some(),
+        halted,
         paused_reason,
         trouble,
         not_ready_reason,

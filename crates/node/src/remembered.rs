@@ -12,6 +12,8 @@ use crate::settings::{ChainSettings, Mode};
 
 /// The file.
 const FILE: &str = "run";
+/// Where a damaged one is kept.
+const ASIDE: &str = "run.damaged";
 
 /// How a chain was last run.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -35,15 +37,24 @@ impl Remembered {
                 return Err(error).with_context(|| format!("cannot read {}", path.display()));
             }
         };
-        let damaged = || format!("{} is damaged: remove it", path.display());
-        serde_json::from_slice(&text).with_context(damaged)
+        // A note of how the chain was run, and nothing that answers depend on: the settings say the same.
+        Ok(serde_json::from_slice(&text).unwrap_or_else(|error| {
+            let path = path.display();
+            tracing::warn!(%path, %error, "note of the last run is damaged, going by the settings");
+            Self::default().with(settings)
+        }))
     }
 
     /// Remembers that a chain is run with these settings. Whoever calls writes its archive.
     pub(crate) fn note(settings: &ChainSettings, notes: &Path) -> Result<()> {
+        let path = notes.join(FILE);
+        if fs::read(&path).is_ok_and(|text| serde_json::from_slice::<Self>(&text).is_err()) {
+            let aside = notes.join(ASIDE);
+            fs::rename(&path, &aside).with_context(|| format!("cannot move {}", path.display()))?;
+            tracing::warn!(path = %aside.display(), "damaged note of the last run was set aside");
+        }
         let before = Self::load(settings, notes)?;
         let after = before.clone().with(settings);
-        let path = notes.join(FILE);
         if before == after && path.exists() {
             return Ok(());
         }
@@ -113,7 +124,14 @@ mod tests {
         let last = load(&backfill);
         assert_eq!(last.mode(), "streaming");
         assert_eq!(last.bounds, Some((2, 30_000_001)));
+        // A damaged note stops nothing: it is set aside, and a new one is written.
         fs::write(dir.path().join(FILE), "x").unwrap();
-        assert!(Remembered::load(&auto, dir.path()).is_err());
+        assert_eq!(
+            (load(&auto).mode(), load(&auto).bounds),
+            ("streaming", None)
+        );
+        Remembered::note(&backfill, dir.path()).unwrap();
+        assert_eq!(load(&auto).mode(), "backfill");
+        assert_eq!(fs::read(dir.path().join(ASIDE)).unwrap(), b"x");
     }
 }

@@ -81,7 +81,7 @@ async fn rounds(chain: &Chain) {
 
 async fn round(chain: &Chain) -> Result<(), Trouble> {
     align(chain).await?;
-    let heads = chain.source.heads().await?;
+    let heads = chain.heads().await?;
     chain.note_source_head(heads.head);
     let head = chain.archive.health().head;
     let archived = head.map_or(0, |head| head.number);

@@ -7,7 +7,24 @@ use chronolith_model::ErrorKind;
 use chronolith_source::Source;
 use chronolith_source::stellar::{CoreSource, LakeAndCore, LakeSource};
 
-use crate::settings::StellarSettings;
+use crate::settings::{ChainSettings, StellarSettings};
+
+/// The source of a network, where it needs nothing of a lake. Settings of a core that make no sense are
+/// refused in any case.
+pub(crate) fn open_at_once(settings: &StellarSettings) -> Result<Option<Arc<dyn Source>>> {
+    let core = settings.core.clone().map(CoreSource::new).transpose()?;
+    Ok(match (&settings.lake, core) {
+        (None, Some(core)) => Some(Arc::new(core)),
+        _ => None,
+    })
+}
+
+/// Opens the source of a chain that is one of Stellar.
+pub(crate) async fn open_of(chain: &ChainSettings) -> Result<Arc<dyn Source>> {
+    let settings = chain.stellar.as_ref();
+    let settings = settings.context("no network of Stellar is given")?;
+    open(&chain.name, settings).await
+}
 
 /// Opens the source of a network. A lake is sure to be of that network; core shows it with its first
 /// ledger, which takes a while.

@@ -1,6 +1,7 @@
 //! Mode streaming: nothing is followed over a gap.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use chronolith_archive::{Geometry, RangeReport, RangeState};
@@ -11,6 +12,10 @@ use crate::ingest;
 use crate::ranges::Ranges;
 use crate::settings::Mode;
 
+/// The pause after a failure.
+const PAUSE_FIRST: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
 /// Whole ranges above the head that are named: the message is for people.
 const NAMED_MAX: usize = 100;
 
@@ -20,10 +25,14 @@ pub(crate) async fn check(chain: &Chain) -> Result<()> {
         return Ok(());
     }
     chain.source.note_next(chain.archive_next());
-    let heads = match chain.source.heads().await {
-        // A core says nothing before its first ledger: what is archived is judged by itself.
-        Err(error) if chain.has_core() && error.kind() == ErrorKind::Unavailable => None,
-        heads => Some(heads.context("cannot ask where the chain stands")?),
+    let heads = match chain.is_admitted() {
+        // A source that is down: what is archived is judged by itself, and the rest by `wait`.
+        false => None,
+        true => match chain.source.heads().await {
+            // A core says nothing before its first ledger.
+            Err(error) if chain.has_core() && error.kind() == ErrorKind::Unavailable => None,
+            heads => Some(heads.context("cannot ask where the chain stands")?),
+        },
     };
     let settled = heads
         .as_ref()
@@ -53,6 +62,27 @@ pub(crate) async fn check(chain: &Chain) -> Result<()> {
         true => Ok(()),
         false => bail!("{}", found.message(&bad, &chain.settings.name)),
     }
+}
+
+/// Waits for a source that could not be asked at the start, and makes up for what could not be checked.
+///
+/// # Errors
+/// There is a gap.
+pub(crate) async fn wait(chain: &Chain) -> Result<()> {
+    if chain.is_admitted() {
+        return Ok(());
+    }
+    let mut pause = PAUSE_FIRST;
+    while let Err(trouble) = chain.admit().await {
+        ingest::report(chain, &trouble);
+        chain.acts.perform(chain).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = chain.acts.asked() => {}
+        }
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+    check(chain).await
 }
 
 /// What a gap is looked for in.

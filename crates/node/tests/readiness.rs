@@ -7,9 +7,9 @@
 
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions, RpcServer};
+use chronolith_sim::evm::{EvmNode, EvmSpec, FaultSizes, Faults, RpcFault, RpcOptions, RpcServer};
 use serde_json::Value;
 use support::Bench;
 
@@ -139,5 +139,41 @@ async fn a_chain_without_a_good_round_for_long_is_not_ready_and_says_why() {
     let (code, _) = bench.operations("/health/live").await;
     assert_eq!(code, 200);
     bench.json(&["logs", "--json", "--to", "30"]);
+    running.stop();
+}
+
+/// A node that takes questions and never answers used to be called healthy for forty seconds, and the chain
+/// to be catching up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_hangs_is_told_long_before_it_times_out() {
+    let node = EvmNode::new(EvmSpec::tiny(22), 60);
+    let faults = Faults::new(22);
+    let options = RpcOptions {
+        faults: faults.clone(),
+        ..RpcOptions::default()
+    };
+    let server = RpcServer::start(node, options).await.unwrap();
+    let bench = Bench::new(&[server.url()], DEPTH_5);
+    let running = bench.start();
+    bench.wait("the listener", || {
+        bench.log().contains("health and metrics")
+    });
+    bench
+        .until_health("the first good round", |code, _| code == 200)
+        .await;
+    faults.set_sizes(FaultSizes {
+        slow_answer: Duration::from_secs(60),
+        ..faults.sizes()
+    });
+    faults.always(RpcFault::SlowAnswer);
+    let began = Instant::now();
+    let hangs = |_: u16, health: &Value| {
+        let chain = &health["chains"][0];
+        let trouble = chain["trouble"].as_str().unwrap_or_default();
+        chain["rpc"]["http"] == "down" && trouble.contains("the source has not answered for")
+    };
+    bench.until_health("the question that waits", hangs).await;
+    assert!(began.elapsed() < Duration::from_secs(20));
+    faults.clear();
     running.stop();
 }

@@ -1,4 +1,5 @@
-//! What cannot work is said at the start, with what to do about it, and nothing starts.
+//! What cannot work is said at the start, with what to do about it. A source that is down, or is another
+//! chain's, stops its own chain only; everything else that is wrong keeps the program from starting.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -8,10 +9,14 @@
 
 mod support;
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
+use chronolith_sim::portal::{PortalFault, PortalFaults, PortalOptions, PortalServer};
 use chronolith_store::{FileMeta, MetaStore as _};
-use support::Bench;
+use serde_json::{Value, json};
+use support::{Bench, Running};
 
 const DEPTH: &str = r#", "finality": { "mode": "depth", "confirmations": 5 }"#;
 const NOWHERE: &str = "http://127.0.0.1:1/SECRET";
@@ -40,6 +45,13 @@ fn chain(id: u64, url: &str) -> String {
 /// The program does not start, exits with 1 and says all of this, without a secret.
 #[track_caller]
 fn assert_refused(bench: &Bench, expected: &[&str]) {
+    let said = assert_fails(bench, expected);
+    assert!(!said.contains("health and metrics"), "it started: {said}");
+}
+
+/// A run to its end exits with 1 and says all of this, without a secret.
+#[track_caller]
+fn assert_fails(bench: &Bench, expected: &[&str]) -> String {
     let output = bench.output(&["run", "--until-caught-up"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -47,7 +59,7 @@ fn assert_refused(bench: &Bench, expected: &[&str]) {
         assert!(said.contains(expected), "no `{expected}` in\n{said}");
     }
     assert!(!said.contains("SECRET"), "a secret was printed: {said}");
-    assert!(!said.contains("health and metrics"), "it started: {said}");
+    said
 }
 
 fn genesis_of(node: &EvmNode) -> String {
@@ -73,14 +85,6 @@ async fn every_failure_says_what_to_do() {
             vec!["chain 5 (5)", "wrong chain", "expected=5, got=31337"],
         ),
         (
-            chain(31_337, NOWHERE),
-            vec![
-                "no endpoint can be used",
-                "endpoint=127.0.0.1:1",
-                "cannot connect",
-            ],
-        ),
-        (
             chain(1, &fake_url),
             vec![
                 "another chain with the same id",
@@ -96,6 +100,13 @@ async fn every_failure_says_what_to_do() {
     ] {
         assert_refused(&bench(&[entry]), &expected);
     }
+    // Who waits for the end is told that nobody answers; a node that follows would go on asking.
+    let words = [
+        "the source cannot be used",
+        "endpoint=127.0.0.1:1",
+        "cannot connect",
+    ];
+    assert_fails(&bench(&[chain(31_337, NOWHERE)]), &words);
     let taken = bench(&[chain(31_337, &right)]);
     std::fs::write(taken.dir.path().join("data"), "a file").unwrap();
     let data = taken.dir.path().join("data");
@@ -160,9 +171,9 @@ async fn a_format_from_the_future_is_refused() {
     assert_eq!(std::fs::read(dir.join("state")).unwrap(), before);
 }
 
-/// One that cannot start is enough for none to, and all are told.
+/// What one chain is asked for is not there, which used to keep every other chain from starting.
 #[tokio::test(flavor = "multi_thread")]
-async fn all_failures_are_told_together() {
+async fn a_chain_whose_source_is_wrong_stops_no_other() {
     let (_, server) = serve(EvmSpec::tiny(6), 20).await;
     let url = server.url();
     let bench = bench(&[
@@ -172,12 +183,199 @@ async fn all_failures_are_told_together() {
         chain(1, &url),
     ]);
     let words = [
-        "3 chains cannot start",
         "chain 5 (5): ",
         "expected=5, got=31337",
         "chain 7 (7): ",
         "cannot connect",
         "chain ethereum (1): ",
     ];
-    assert_refused(&bench, &words);
+    assert_fails(&bench, &words);
+    let states = bench.json(&["state", "--json"]);
+    assert_eq!(state_of(&states, 31_337)["head"]["number"], 15);
+    assert!(state_of(&states, 5)["head"].is_null());
+    // Where none can ever be followed, nothing starts.
+    let none = self::bench(&[chain(5, &url), chain(1, &url)]);
+    assert_refused(
+        &none,
+        &["no chain can be followed", "expected=5", "expected=1"],
+    );
+}
+
+/// Starts the program and waits for its listener for operators, the so manieth of this log.
+fn start(bench: &Bench, times: usize) -> Running {
+    let running = bench.start();
+    let told = || bench.log().matches("health and metrics").count() >= times;
+    bench.wait("the listener", told);
+    running
+}
+
+fn state_of(states: &Value, id: u64) -> &Value {
+    let states = states.as_array().unwrap();
+    states.iter().find(|one| one["chainId"] == id).unwrap()
+}
+
+/// A chain's part of the health.
+fn health_of(health: &Value, id: u64) -> &Value {
+    let chains = health["chains"].as_array().unwrap();
+    chains.iter().find(|one| one["chain"] == id).unwrap()
+}
+
+/// The server's address, to be used again.
+fn address(server: &RpcServer) -> SocketAddr {
+    let url = server.url();
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    address.parse().unwrap()
+}
+
+async fn serve_again(at: SocketAddr, node: &EvmNode) -> RpcServer {
+    let server = RpcServer::start_at(at, node.clone(), RpcOptions::default()).await;
+    server.unwrap()
+}
+
+/// One provider is down while the node is restarted. That was a full outage: no chain was followed, and
+/// nothing was served. Now its own chain waits for it, serves what it has and says so; when the provider is
+/// back with another chain nothing of it is taken, and with the right one the chain catches up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_that_is_down_at_the_start_stops_no_chain() {
+    let (one, first) = serve(EvmSpec::tiny(7), 40).await;
+    let spec = |seed| EvmSpec {
+        chain_id: 31_338,
+        ..EvmSpec::tiny(seed)
+    };
+    let (two, second) = serve(spec(8), 40).await;
+    let bench = bench(&[chain(31_337, &first.url()), chain(31_338, &second.url())]);
+    bench.say(&["run", "--until-caught-up"]);
+    let at = address(&second);
+    second.shutdown().await.unwrap();
+    let running = start(&bench, 1);
+    one.mine(10);
+    let health = bench
+        .until_health("the chain whose provider is there", |_, health| {
+            health_of(health, 31_337)["lastBackfillBlock"] == 45
+                && health_of(health, 31_338)["trouble"].is_string()
+        })
+        .await;
+    let waits = health_of(&health, 31_338);
+    let said = |field: &str, what: &str| waits[field].as_str().unwrap().contains(what);
+    assert!(said("trouble", "cannot connect"), "{waits}");
+    assert!(said("notReadyReason", "since the start"), "{waits}");
+    assert_eq!(waits["lastBackfillBlock"], 35);
+    let states = bench.json(&["state", "--json"]);
+    let trouble = state_of(&states, 31_338)["trouble"].as_str();
+    assert!(trouble.unwrap().contains("cannot connect"), "{states}");
+    assert!(state_of(&states, 31_337)["trouble"].is_null(), "{states}");
+    // What is archived is served.
+    let ask = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_getBlockByNumber", "params": ["0x14", false] });
+    let request = reqwest::Client::new().post(format!("{}/31338", bench.public()));
+    let request = request.header("content-type", "application/json");
+    let answer = request.body(ask.to_string()).send().await.unwrap();
+    let answer: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+    let hash = &answer["result"]["hash"];
+    assert_eq!(*hash, two.block(20).unwrap().hash.to_string(), "{answer}");
+    // Somebody else answers there by now: the same id, another genesis.
+    let (other, spare) = serve(spec(9), 60).await;
+    spare.shutdown().await.unwrap();
+    let wrong = serve_again(at, &other).await;
+    let refused = |_, health: &Value| {
+        let trouble = health_of(health, 31_338)["trouble"].as_str();
+        trouble.is_some_and(|said| said.contains("another chain"))
+    };
+    bench
+        .until_health("that the chain is another one", refused)
+        .await;
+    let log = bench.log();
+    let mut lines = log
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    let logged = |line: &Value| {
+        line["level"] == "ERROR" && line["fields"]["said"].to_string().contains("another chain")
+    };
+    assert!(lines.any(|line: Value| logged(&line)), "{log}");
+    wrong.shutdown().await.unwrap();
+    two.mine(10);
+    let _right = serve_again(at, &two).await;
+    let caught_up = |_, health: &Value| health_of(health, 31_338)["lastBackfillBlock"] == 45;
+    bench.until_health("the right chain", caught_up).await;
+    running.stop();
+    let states = bench.json(&["state", "--json"]);
+    for (id, node) in [(31_337, &one), (31_338, &two)] {
+        let head = &state_of(&states, id)["head"];
+        assert_eq!(head["hash"], node.block(45).unwrap().hash.to_string());
+    }
+    bench.say(&["verify", "--chain", "31338", "--against-source"]);
+}
+
+/// A dataset that a Portal does not know, or that begins later than the first block that is wanted, stops
+/// its own chain, and says what to set.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dataset_that_cannot_be_used_stops_no_other_chain() {
+    let (one, server) = serve(EvmSpec::tiny(10), 40).await;
+    let options = PortalOptions {
+        start_block: 7,
+        ..PortalOptions::default()
+    };
+    let late = PortalServer::start(one.clone(), options).await.unwrap();
+    let faults = PortalFaults::new(1);
+    faults.always(PortalFault::Status(404));
+    let options = PortalOptions {
+        faults,
+        ..PortalOptions::default()
+    };
+    let unknown = PortalServer::start(one, options).await.unwrap();
+    let portal = |id: u64, server: &PortalServer| {
+        let url = server.url();
+        let (url, dataset) = url.trim_end_matches('/').rsplit_once('/').unwrap();
+        format!(
+            r#"{{ "chainId": {id}, "portal": {{ "url": "{url}", "dataset": "{dataset}" }}, "pollMs": 20 }}"#
+        )
+    };
+    let bench = bench(&[
+        portal(31_338, &late),
+        portal(31_339, &unknown),
+        chain(31_337, &server.url()),
+    ]);
+    let running = start(&bench, 1);
+    let health = bench
+        .until_health("the other chain", |_, health| {
+            let said = |id| health_of(health, id)["trouble"].is_string();
+            health_of(health, 31_337)["lastBackfillBlock"] == 35 && said(31_338) && said(31_339)
+        })
+        .await;
+    let trouble = |id| health_of(&health, id)["trouble"].as_str().unwrap();
+    assert!(trouble(31_338).contains("set startBlock to 7"), "{health}");
+    assert!(
+        trouble(31_339).contains("does not know the dataset"),
+        "{health}"
+    );
+    running.stop();
+    // With what it says to set, the chain goes on.
+    bench.change(
+        r#""chainId": 31338,"#,
+        r#""chainId": 31338, "startBlock": 7,"#,
+    );
+    let running = start(&bench, 2);
+    bench
+        .until_health("the dataset that begins later", |_, health| {
+            let chain = health_of(health, 31_338);
+            chain["trouble"].is_null() && chain["lastSeenBlock"] == 40 && chain["queueDepth"] == 34
+        })
+        .await;
+    running.stop();
+}
+
+/// A note of how the chain was run last is no reason not to run it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_note_of_the_last_run_is_set_aside() {
+    let (_, server) = serve(EvmSpec::tiny(11), 20).await;
+    let bench = bench(&[chain(31_337, &server.url())]);
+    bench.say(&["run", "--until-caught-up"]);
+    let dir = bench.dir.path().join("data/chains/31337");
+    std::fs::write(dir.join("run"), [0, 1, 2]).unwrap();
+    bench.say(&["run", "--until-caught-up"]);
+    assert_eq!(std::fs::read(dir.join("run.damaged")).unwrap(), [0, 1, 2]);
+    assert!(
+        std::fs::read_to_string(dir.join("run"))
+            .unwrap()
+            .starts_with('{')
+    );
 }

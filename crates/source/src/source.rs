@@ -82,6 +82,11 @@ pub trait Source: Send + Sync + std::fmt::Debug {
     /// Which chain this is.
     async fn identity(&self) -> Result<Identity>;
 
+    /// The first block that it has, where that may be another one than the chain's first.
+    async fn first_block(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Where the chain stands.
     async fn heads(&self) -> Result<Heads>;
 

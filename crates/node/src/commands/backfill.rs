@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Error, Result, bail, ensure};
+use anyhow::{Context as _, Error, Result, bail, ensure};
 use chronolith_archive::Archive;
 use chronolith_model::{BlockRange, DatasetSet, ErrorKind};
 use chronolith_source::Error as SourceError;
@@ -89,6 +89,7 @@ async fn fetch(settings: &Settings, chain: &ChainSettings, range: BlockRange) ->
     let place = settings.place(chain);
     let chain = open(bounded(chain, range), &place).await?;
     let fetched = async {
+        chain.admit().await.context("the source cannot be used")?;
         check_final(&chain, range).await?;
         check_linked(&chain.archive, &lacking_below_head(&chain, range))?;
         Remembered::note(&chain.settings, place.notes())?;

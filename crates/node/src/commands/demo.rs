@@ -209,6 +209,7 @@ async fn set(dir: &Path, address: SocketAddr) -> Result<Stage> {
     let mut chains = Vec::new();
     for chain in &settings.chains {
         let opened = Chain::open(chain.clone(), &settings.place(chain)).await?;
+        opened.admit().await?;
         chains.push(Arc::new(opened));
     }
     Ok(Stage {

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, bail, ensure};
 use chronolith_archive::Error as ArchiveError;
+use chronolith_model::ErrorKind;
 use chronolith_projection::Projector;
+use futures::future::join_all;
 use futures::stream::{self, StreamExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -15,7 +17,7 @@ use crate::bounded::{self, Hopeless};
 use crate::chain::Chain;
 use crate::exit::Exit;
 use crate::exporter;
-use crate::ingest;
+use crate::ingest::{self, Trouble};
 use crate::mending;
 use crate::operations::{self, Chains};
 use crate::projecting;
@@ -29,6 +31,8 @@ use crate::upkeep;
 const LEASE_EVERY: Duration = Duration::from_secs(5);
 /// Chains that are opened at the same time.
 const OPEN_AT_ONCE: usize = 8;
+/// How long the start waits for sources to say which chains they serve.
+const ADMIT_WITHIN: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Exit> {
     let metrics = exporter::start(settings)?;
@@ -111,6 +115,9 @@ async fn follow(chain: &Chain) -> Result<()> {
 
 /// Until archive and tables are where the chain is.
 async fn catch_up_all(chain: Arc<Chain>, projector: Option<Arc<Projector>>) -> Result<()> {
+    // Who waits for the end is told at once that there will be none.
+    let admitted = chain.admit().await;
+    admitted.with_context(|| format!("{}: the source cannot be used", named(&chain.settings)))?;
     let work = Box::pin(async {
         match chain.end_block() {
             Some(_) => Box::pin(bounded::run(&chain, Hopeless::GiveUp)).await,
@@ -168,38 +175,39 @@ async fn keep_leases(settings: &Settings, chains: &[Arc<Chain>]) -> Result<()> {
     }
 }
 
-/// Opens all chains, several at a time. If one cannot start none does, and every reason is told.
+/// A chain by its name and id.
+fn named(chain: &ChainSettings) -> String {
+    format!("chain {} ({})", chain.name, chain.chain_id)
+}
+
+/// Opens all chains, several at a time. If an archive or a setting keeps one from starting none does, and
+/// every reason is told. A source that cannot be asked, or that is not the chain's, stops no other chain.
 async fn open_all(settings: &Settings) -> Result<Vec<Chain>> {
     let open = |chain: &ChainSettings| {
         let (chain, place) = (chain.clone(), settings.place(chain));
         async move {
-            let named = format!("chain {} ({})", chain.name, chain.chain_id);
-            let opened = async {
-                let chain = Chain::open(chain, &place).await?;
-                streaming::check(&chain).await?;
-                Remembered::note(&chain.settings, place.notes())?;
-                Ok(chain)
-            };
-            opened.await.map_err(|error: Error| error.context(named))
+            let named = named(&chain);
+            let opened = Chain::open(chain, &place).await;
+            opened.map_err(|error| format!("{:#}", error.context(named)))
         }
     };
-    let opened: Vec<Result<Chain>> = stream::iter(settings.chains.iter().map(open))
+    let opened: Vec<Result<Chain, String>> = stream::iter(settings.chains.iter().map(open))
         .buffered(OPEN_AT_ONCE)
         .collect()
         .await;
-    let mut chains = Vec::new();
-    let mut failed = Vec::new();
-    for one in opened {
-        match one {
-            Ok(chain) => chains.push(chain),
-            Err(error) => failed.push(format!("{error:#}")),
-        }
+    let chains = all_or_none(opened)?;
+    admit_all(&chains).await?;
+    let mut checked = Vec::new();
+    for chain in chains {
+        let (place, named) = (settings.place(&chain.settings), named(&chain.settings));
+        let check = async {
+            streaming::check(&chain).await?;
+            Remembered::note(&chain.settings, place.notes())
+        };
+        let done = check.await.map(|()| chain);
+        checked.push(done.map_err(|error: Error| format!("{:#}", error.context(named))));
     }
-    match failed.as_slice() {
-        [] => {}
-        [only] => bail!("{only}"),
-        all => bail!("{} chains cannot start:\n  {}", all.len(), all.join("\n  ")),
-    }
+    let mut chains = all_or_none(checked)?;
     share_l1(&mut chains);
     for chain in &chains {
         let (name, id, next) = (
@@ -210,6 +218,52 @@ async fn open_all(settings: &Settings) -> Result<Vec<Chain>> {
         tracing::info!(chain = %name, id, next, "following");
     }
     Ok(chains)
+}
+
+/// All of them, or why some are not there.
+fn all_or_none(opened: Vec<Result<Chain, String>>) -> Result<Vec<Chain>> {
+    let mut chains = Vec::new();
+    let mut failed = Vec::new();
+    for one in opened {
+        match one {
+            Ok(chain) => chains.push(chain),
+            Err(why) => failed.push(why),
+        }
+    }
+    match failed.as_slice() {
+        [] => Ok(chains),
+        [only] => bail!("{only}"),
+        all => bail!("{} chains cannot start:\n  {}", all.len(), all.join("\n  ")),
+    }
+}
+
+/// Asks all sources whether they serve their chains, for a moment: what is archived can be served
+/// without them. Refuses only where none of them does and no later try would change that.
+async fn admit_all(chains: &[Chain]) -> Result<()> {
+    let admitted = chains.iter().map(Chain::admit);
+    let asked = join_all(admitted.map(|one| tokio::time::timeout(ADMIT_WITHIN, one))).await;
+    let mut refused = Vec::new();
+    for (chain, asked) in chains.iter().zip(asked) {
+        let trouble = match asked {
+            Ok(Ok(())) => continue,
+            Ok(Err(trouble)) => trouble,
+            Err(_) => Trouble::Unsettled(format!(
+                "the source did not answer within {} s of the start",
+                ADMIT_WITHIN.as_secs()
+            )),
+        };
+        if trouble.kind() == ErrorKind::Invalid {
+            refused.push(format!("{}: {trouble}", named(&chain.settings)));
+        }
+        ingest::report(chain, &trouble);
+    }
+    match refused.as_slice() {
+        [only] if chains.len() == 1 => bail!("{only}"),
+        all if all.len() == chains.len() => {
+            bail!("no chain can be followed:\n  {}", all.join("\n  "))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A chain that settles on another one of the file looks at its head there.

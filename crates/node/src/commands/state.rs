@@ -1,5 +1,8 @@
 //! `chronolith state`.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use anyhow::Result;
 use chronolith_archive::{Health, HealthReport};
 use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof};
@@ -7,7 +10,7 @@ use chronolith_serve::utc;
 use serde_json::{Value, json};
 
 use super::ranges::{self, Shown};
-use crate::admin::audit_json;
+use crate::admin::{RunningNode, audit_json};
 use crate::chain::open_reader;
 use crate::cli::{StateQuery, Wanted};
 use crate::exit::Exit;
@@ -15,6 +18,8 @@ use crate::settings::{ChainSettings, Settings};
 
 /// Acts of operators that are shown without being asked for all, the newest first.
 const AUDIT_SHOWN: usize = 5;
+/// How long a node that runs may take to say how it does.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 type Covered = Vec<(BlockRange, Proof)>;
 
@@ -27,20 +32,46 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
         return ranges::show(settings, wanted, Shown::Keys).await;
     }
     let mut all = Vec::new();
+    let troubles = troubles(settings).await;
     for chain in chosen(settings, wanted)? {
+        let trouble = troubles.get(&chain.chain_id).map(String::as_str);
         let archive = open_reader(chain, &settings.place(chain)).await?;
         let report = archive.health();
         let covered = archive.kept(chain.datasets, &chain.scope);
         if wanted.json {
-            all.push(as_json(chain, &report, &covered));
+            let mut shown = as_json(chain, &report, &covered);
+            if let Some(shown) = shown.as_object_mut() {
+                shown.insert("trouble".to_owned(), json!(trouble));
+            }
+            all.push(shown);
         } else {
             print(chain, &report, &covered);
+            if let Some(trouble) = trouble {
+                println!("  trouble   {trouble}");
+            }
         }
     }
     if wanted.json {
         println!("{}", serde_json::to_string_pretty(&all)?);
     }
     Ok(Exit::Done)
+}
+
+/// What keeps chains from following their sources, as the node that runs on this data directory says.
+/// Nothing where none runs, or none answers in time: the archive is shown all the same.
+async fn troubles(settings: &Settings) -> BTreeMap<u64, String> {
+    let asked = async {
+        let node = RunningNode::find(settings).await.ok()??;
+        node.get("state").await.ok()
+    };
+    let state = tokio::time::timeout(ANSWER_WITHIN, asked).await;
+    let state = state.ok().flatten().unwrap_or_default();
+    let chains = state.get("chains").and_then(Value::as_array).into_iter();
+    let trouble = |chain: &Value| {
+        let said = chain.get("trouble").and_then(Value::as_str)?;
+        Some((chain.get("chain")?.as_u64()?, said.to_owned()))
+    };
+    chains.flatten().filter_map(trouble).collect()
 }
 
 /// The chain that was asked for, or all of them.

@@ -253,6 +253,11 @@ impl Source for PortalSource {
         })
     }
 
+    async fn first_block(&self) -> Result<Option<u64>> {
+        let metadata: Metadata = self.client.get("metadata").await?;
+        Ok(Some(metadata.start_block))
+    }
+
     async fn heads(&self) -> Result<Heads> {
         let head = self.head("head").await?;
         let finalized = match self.client.finalized(None) {
