@@ -12,6 +12,7 @@ mod filler;
 mod kinds;
 mod lake;
 mod ledger;
+mod lies;
 mod made;
 mod maker;
 mod set;
@@ -23,6 +24,7 @@ use stellar_xdr::{Limits, WriteXdr};
 pub use chain::{StellarChain, StellarSettings};
 pub use event::{EventId, MadeEvent};
 pub use lake::{Lake, LakeLayout, LakeSuffix};
+pub use lies::{Forged, LakeLie, forge};
 pub use made::{Made, MadeTx};
 
 /// The XDR of a value that was made here, so that it keeps every bound of its type.

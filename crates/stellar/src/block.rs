@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use chronolith_model::{Block, BlockClock, Hash32, Log, LogParts, Payload, Tx};
 
-use crate::events::{EventParts, EventPlace, EventSpans, Stage, split_topics};
+use crate::events::{EventParts, EventPlace, Stage, split_topics};
 use crate::fault::Fault;
 use crate::parts::{inner_hash, is_successful};
 use crate::prove::Proven;
@@ -55,11 +55,13 @@ impl Proven {
     fn logs(&self) -> Result<Vec<Log>, Fault> {
         let raw = &self.ledger.raw;
         let mut logs = Logs::default();
-        for (tx, tx_index) in self.ledger.txs.iter().zip(0..) {
+        let txs = self.ledger.txs.iter().zip(&self.calls);
+        for ((tx, call), tx_index) in txs.zip(0..) {
             let meta = tx.meta.of(raw);
-            let found = EventSpans::find(meta)?;
+            let found = &call.events;
             logs.tx_index = tx_index;
             logs.successful = is_successful(tx.pair.of(raw));
+            logs.covered = call.covered;
             // A transaction's own events begin with their stage.
             let event = |span: &crate::reader::Span| {
                 let event = span.of(meta).get(4..);
@@ -95,6 +97,8 @@ struct Logs {
     made: Vec<Made>,
     tx_index: u32,
     successful: bool,
+    /// The operation whose events a hash covers.
+    covered: Option<u32>,
     before_all: u32,
     after_all: u32,
     /// Where the events are that were seen last, and how many there were.
@@ -136,6 +140,7 @@ impl Logs {
             stage,
             index: self.number(stage),
             successful: self.successful,
+            proven: matches!(stage, Stage::Operation(at) if self.covered == Some(at)),
             tx_index: self.tx_index,
             more_topics,
         };

@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! flags u8 | operation varint, of an operation's event | number varint | further topics: length varint, bytes
-//! flags: bits 0 and 1 the stage, bit 2 whether the transaction succeeded
+//! flags: bits 0 and 1 the stage, bit 2 whether the transaction succeeded, bit 3 whether a hash of the chain
+//!        covers the event (never set by versions that did not check it)
 //! ```
 
 use bytes::Bytes;
@@ -18,6 +19,7 @@ use crate::reader::{Reader, Span, put_varint, take_varint};
 use crate::schema::WIRE;
 
 const SUCCESSFUL: u8 = 4;
+const PROVEN: u8 = 8;
 
 /// No contract leaves more than four topics, and no event of the network itself many more. Whoever writes
 /// a ledger may claim millions, each of which takes twenty times as much here as in the ledger.
@@ -45,6 +47,10 @@ pub(crate) struct EventSpans {
     pub(crate) operations: Vec<Vec<Span>>,
     /// XDR of a DiagnosticEvent each.
     pub(crate) diagnostic: Vec<Span>,
+    /// What a contract call returned (XDR of an SCVal).
+    pub(crate) return_value: Option<Span>,
+    /// The version of the meta.
+    pub(crate) meta_version: u32,
 }
 
 impl EventSpans {
@@ -52,7 +58,8 @@ impl EventSpans {
     pub(crate) fn find(meta: &[u8]) -> Result<Self, Fault> {
         let mut reader = Reader::new(meta)?;
         let mut found = Self::default();
-        match reader.u32()? {
+        found.meta_version = reader.u32()?;
+        match found.meta_version {
             0..=2 => return Ok(found),
             3 => found.of_v3(&mut reader)?,
             4 => found.of_v4(&mut reader)?,
@@ -72,7 +79,7 @@ impl EventSpans {
             // There is one operation where there is a contract.
             let events = spans(reader, |reader| schema.skip(types.event, reader))?;
             self.operations.push(events);
-            schema.skip(types.value, reader)?;
+            self.return_value = Some(reader.span(|reader| schema.skip(types.value, reader))?);
             self.diagnostic = spans(reader, |reader| schema.skip(types.diagnostic, reader))?;
         }
         reader.finish()
@@ -90,7 +97,10 @@ impl EventSpans {
         }
         many(reader, |reader| schema.skip(types.change, reader))?;
         if reader.present()? {
-            schema.skip(types.soroban_meta_v2, reader)?;
+            schema.skip(types.soroban_meta_ext, reader)?;
+            if reader.present()? {
+                self.return_value = Some(reader.span(|reader| schema.skip(types.value, reader))?);
+            }
         }
         for _ in 0..reader.count()? {
             let mut stage = 0;
@@ -183,6 +193,8 @@ pub struct EventPlace {
     pub index: u32,
     /// Whether its transaction succeeded.
     pub successful: bool,
+    /// Whether the chain has a hash of it that was checked: it is of a successful contract call.
+    pub proven: bool,
     /// The position of its transaction, from 0 on.
     pub tx_index: u32,
     /// Topics behind the first four.
@@ -198,7 +210,8 @@ impl EventPlace {
             Stage::AfterTx => (2, None),
             Stage::AfterAll => (3, None),
         };
-        out.push(stage | if self.successful { SUCCESSFUL } else { 0 });
+        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+        out.push(stage | flag(self.successful, SUCCESSFUL) | flag(self.proven, PROVEN));
         operation
             .into_iter()
             .for_each(|operation| put_varint(operation.into(), out));
@@ -207,6 +220,14 @@ impl EventPlace {
             put_varint(topic.len() as u64, out);
             out.extend_from_slice(topic);
         }
+    }
+
+    /// Whether a log is an event that a hash of the chain covers, without reading more of it.
+    #[must_use]
+    pub fn is_proven(log: &Log) -> bool {
+        log.suffix()
+            .first()
+            .is_some_and(|flags| flags & PROVEN != 0)
     }
 
     /// Reads the suffix of a log.
@@ -238,6 +259,7 @@ impl EventPlace {
             stage,
             index,
             successful: flags & SUCCESSFUL != 0,
+            proven: flags & PROVEN != 0,
             tx_index: log.tx_index(),
             more_topics,
         })

@@ -1,5 +1,7 @@
 //! What can be wrong with the bytes of a ledger.
 
+use chronolith_model::Hash32;
+
 /// Why bytes are not a ledger, or not the one they say they are.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
@@ -31,6 +33,18 @@ pub enum Fault {
         position: u32,
         /// The passphrase that was tried.
         passphrase: String,
+    },
+    /// A contract call's events are not those that its result has the hash of.
+    #[error("ledger {sequence}, transaction {tx} (position {position}): {what}")]
+    Events {
+        /// Which ledger.
+        sequence: u32,
+        /// The transaction's position in apply order.
+        position: u32,
+        /// The transaction's hash.
+        tx: Hash32,
+        /// What is wrong with them.
+        what: &'static str,
     },
     /// As many envelopes as results are due.
     #[error("ledger {sequence}: {envelopes} envelopes and {results} results")]

@@ -123,8 +123,9 @@ impl Ledger {
         self.txs.iter().map(|tx| self.tx_hash(tx))
     }
 
-    /// The parts that hashes vouch for: header, set, and the results of transactions. What a transaction
-    /// changed and which events it emitted is the word of whoever wrote the ledger down.
+    /// The parts that the ledger's own hashes vouch for: header, set, and the results of transactions. Results
+    /// vouch for the events of contract calls in turn. What else a transaction left behind is the word of
+    /// whoever wrote the ledger down.
     pub fn hashed(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
         let header = &self.header;
         // The hash in front of the header and what comes behind it are not hashed themselves, but the

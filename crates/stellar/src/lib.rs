@@ -10,6 +10,7 @@
 //! ```
 
 mod block;
+mod calls;
 mod events;
 mod fault;
 mod ids;

@@ -11,7 +11,7 @@ use crate::schema::WIRE;
 use crate::skeleton::{FORM_V1, FORM_V2};
 
 /// A fee bump's result: the inner transaction succeeded, or failed.
-const INNER_SUCCESS: i32 = 1;
+pub(crate) const INNER_SUCCESS: i32 = 1;
 const INNER_FAILED: i32 = -13;
 
 /// The parts of a transaction. All share the bytes of its body.

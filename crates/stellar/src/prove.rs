@@ -3,6 +3,7 @@
 use chronolith_model::Hash32;
 use sha2::{Digest as _, Sha256};
 
+use crate::calls::{self, TxCall};
 use crate::fault::Fault;
 use crate::ledger::{Ledger, Version};
 use crate::network::Network;
@@ -15,6 +16,8 @@ pub struct Proven {
     pub(crate) ledger: Ledger,
     /// The envelope of each transaction, in the order in which they were applied: its place in the set.
     pub(crate) envelope_of: Vec<u32>,
+    /// The events of each transaction, in the same order.
+    pub(crate) calls: Vec<TxCall>,
 }
 
 impl Proven {
@@ -23,12 +26,28 @@ impl Proven {
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
+
+    /// Whether a hash of the chain covers every event of the ledger, and none could be left out unseen: the
+    /// ledger is of a protocol before 23 as core wrote it then, or has no transaction. Elsewhere a log says for
+    /// itself whether a hash covers it ([`EventPlace::is_proven`](crate::EventPlace::is_proven)).
+    #[must_use]
+    pub fn all_events_proven(&self) -> bool {
+        calls::all_covered(&self.ledger, &self.calls)
+    }
+
+    /// How many contract calls have other events than those that were hashed, because the ledger was made again
+    /// with events of a newer protocol. They are kept, and count as not proven.
+    #[must_use]
+    pub fn rewritten_calls(&self) -> usize {
+        self.calls.iter().filter(|call| call.rewritten).count()
+    }
 }
 
-/// Computes header, set and result hashes of a ledger, and the hash of each of its envelopes.
+/// Computes header, set and result hashes of a ledger, the hash of each of its envelopes, and the hashes over
+/// the events of its contract calls.
 ///
 /// # Errors
-/// `Hash` where one does not fit, `Count` or `Unpaired` where envelopes and results are not of each other:
+/// `Hash` where one does not fit, `Events` where events are not those of a call's result, `Count` or `Unpaired` where envelopes and results are not of each other:
 /// with the passphrase of another network none is.
 pub fn prove(ledger: Ledger, network: &Network) -> Result<Proven, Fault> {
     let header = &ledger.header;
@@ -44,9 +63,11 @@ pub fn prove(ledger: Ledger, network: &Network) -> Result<Proven, Fault> {
     check(set_hash(&ledger) == header.set_hash, "transaction set")?;
     check(result_hash(&ledger) == header.result_hash, "result set")?;
     let envelope_of = pair(&ledger, network)?;
+    let calls = calls::check(&ledger)?;
     Ok(Proven {
         ledger,
         envelope_of,
+        calls,
     })
 }
 

@@ -24,6 +24,8 @@ pub(super) struct Filler {
     network_id: [u8; 32],
     envelope: Sheet,
     result: Sheet,
+    /// What the hash in the result is made of.
+    preimage: Sheet,
     fee_processing: Sheet,
     meta: Sheet,
     post_fee_processing: Sheet,
@@ -50,6 +52,7 @@ impl Filler {
             network_id: setting.network_id,
             envelope: sheet(made.envelope),
             result: sheet(made.result),
+            preimage: sheet(made.preimage),
             fee_processing: sheet(made.fee_processing),
             meta: sheet(made.meta),
             post_fee_processing: sheet(made.post_fee_processing),
@@ -59,15 +62,16 @@ impl Filler {
     /// One more transfer.
     pub(super) fn transfer(&self, maker: &mut Maker) -> Parts {
         let source = maker.pooled(ACCOUNT, ACCOUNTS);
-        let fields = Fields {
+        let mut fields = Fields {
             source,
             destination: maker.pooled(ACCOUNT, ACCOUNTS),
             signature: maker.make(),
-            result: maker.make(),
+            result: [0; 32],
             amount: (maker.rng.next() >> 40).to_be_bytes(),
             sequence: (maker.rng.next() >> 12).to_be_bytes(),
             balance: (maker.rng.next() >> 30).to_be_bytes(),
         };
+        fields.result = sha256(&[&self.preimage.fill(&fields)]);
         let envelope = self.envelope.fill(&fields);
         let signed = envelope.len() - SIGNATURES_BYTES;
         // What is signed is the envelope up to its signatures, after the network's id.

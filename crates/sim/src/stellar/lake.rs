@@ -4,8 +4,10 @@
 //! written appears under its name at once and whole.
 
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
 
 use super::chain::StellarChain;
 
@@ -164,21 +166,39 @@ impl Lake {
         let mut next = start;
         while next < ledgers.end {
             let (_, end) = self.layout.file(next);
-            put(&self.path(next), &object(chain, next, end)?)?;
+            let object = object(next..=end, |sequence| chain.ledger(sequence).raw.clone())?;
+            put(&self.path(next), &object)?;
             next = end.saturating_add(1);
         }
         Ok(start..next)
     }
+
+    /// Writes the file that holds this ledger, with other bytes in its place.
+    pub(super) fn write_with(
+        &self,
+        chain: &StellarChain,
+        sequence: u32,
+        other: &Bytes,
+    ) -> io::Result<()> {
+        let (start, end) = self.layout.file(sequence);
+        let start = start.max(chain.settings().first_ledger);
+        let object = object(start..=end, |one| match one == sequence {
+            true => other.clone(),
+            false => chain.ledger(one).raw.clone(),
+        })?;
+        put(&self.path(sequence), &object)
+    }
 }
 
-/// A file of the ledgers from `start` to `end`, both included.
-fn object(chain: &StellarChain, start: u32, end: u32) -> io::Result<Vec<u8>> {
+/// A file of these ledgers.
+fn object(ledgers: RangeInclusive<u32>, raw: impl Fn(u32) -> Bytes) -> io::Result<Vec<u8>> {
+    let (start, end) = (*ledgers.start(), *ledgers.end());
     let mut batch = Vec::new();
     for number in [start, end, end - start + 1] {
         batch.extend_from_slice(&number.to_be_bytes());
     }
-    for sequence in start..=end {
-        batch.extend_from_slice(&chain.ledger(sequence).raw);
+    for sequence in ledgers {
+        batch.extend_from_slice(&raw(sequence));
     }
     // With a checksum, as Galexie's files are.
     let mut packer = zstd::bulk::Compressor::new(LEVEL)?;

@@ -96,6 +96,7 @@ pub(super) fn ledger(
     let setting = Setting {
         network_id,
         meta: maker.one_of(era.metas()),
+        protocol: era.protocol(),
     };
     let txs = transactions(maker, settings, (sequence, era), setting);
     let set = set::set(maker, era.set(), &previous.hash, &txs);

@@ -1,5 +1,6 @@
 //! One transaction: an envelope, what became of it and what it changed, as bytes.
 
+mod call;
 mod meta;
 mod outcome;
 
@@ -43,13 +44,18 @@ pub(super) struct Parts {
 pub(super) struct Setting {
     pub(super) network_id: [u8; 32],
     pub(super) meta: MetaVersion,
+    pub(super) protocol: u32,
 }
 
 /// Makes one transaction of this kind.
 pub(super) fn transaction(maker: &mut Maker, family: Family, setting: Setting) -> Parts {
     let operations = operations(maker, family);
     let outcome = Outcome::draw(maker, operations.len());
-    let results = outcome.of_operations(maker, &operations);
+    let meta = meta::meta(maker, setting.meta, family, (outcome, operations.len()));
+    let mut results = outcome.of_operations(maker, &operations);
+    if outcome.success() {
+        call::seal(maker, &mut results, &meta, setting.protocol);
+    }
     let transaction = Transaction {
         source_account: maker.make(),
         fee: maker.make(),
@@ -86,12 +92,7 @@ pub(super) fn transaction(maker: &mut Maker, family: Family, setting: Setting) -
         envelope: xdr(&envelope),
         result: xdr(&outcome.result(maker, inner_hash, results)),
         fee_processing: xdr(&maker.make::<LedgerEntryChanges>()),
-        meta: xdr(&meta::meta(
-            maker,
-            setting.meta,
-            family,
-            (outcome, operations.len()),
-        )),
+        meta: xdr(&meta),
         post_fee_processing: xdr(&post),
     }
 }

@@ -3,18 +3,19 @@
 use stellar_xdr::{
     AccountEntry, AccountEntryExt, AccountEntryExtensionV1, AccountEntryExtensionV1Ext,
     AccountEntryExtensionV2, AccountEntryExtensionV2Ext, AccountEntryExtensionV3, AccountId, Asset,
-    DecoratedSignature, ExtensionPoint, Hash, HostFunction, Int128Parts, InvokeContractArgs,
-    InvokeHostFunctionOp, InvokeHostFunctionResult, LedgerEntry, LedgerEntryChange,
-    LedgerEntryChanges, LedgerEntryData, LedgerEntryExt, LedgerFootprint, LedgerKey,
-    LedgerKeyAccount, Liabilities, Memo, MuxedAccount, Operation, OperationBody, OperationMeta,
-    OperationMetaV2, OperationResult, OperationResultTr, PaymentOp, PaymentResult, Preconditions,
-    PublicKey, ScAddress, ScVal, SequenceNumber, SignatureHint, SorobanAuthorizationEntry,
-    SorobanAuthorizedFunction, SorobanAuthorizedInvocation, SorobanCredentials, SorobanResources,
-    SorobanTransactionData, SorobanTransactionDataExt, SorobanTransactionMeta,
-    SorobanTransactionMetaExt, SorobanTransactionMetaV2, String32, Thresholds, TimePoint,
-    Transaction, TransactionEnvelope, TransactionEventStage, TransactionExt, TransactionMeta,
-    TransactionMetaV1, TransactionMetaV2, TransactionMetaV3, TransactionMetaV4, TransactionResult,
-    TransactionResultExt, TransactionResultResult, TransactionV1Envelope, Uint256, VecM,
+    ContractEvent, DecoratedSignature, ExtensionPoint, Hash, HostFunction, Int128Parts,
+    InvokeContractArgs, InvokeHostFunctionOp, InvokeHostFunctionResult,
+    InvokeHostFunctionSuccessPreImage, LedgerEntry, LedgerEntryChange, LedgerEntryChanges,
+    LedgerEntryData, LedgerEntryExt, LedgerFootprint, LedgerKey, LedgerKeyAccount, Liabilities,
+    Memo, MuxedAccount, Operation, OperationBody, OperationMeta, OperationMetaV2, OperationResult,
+    OperationResultTr, PaymentOp, PaymentResult, Preconditions, PublicKey, ScAddress, ScVal,
+    SequenceNumber, SignatureHint, SorobanAuthorizationEntry, SorobanAuthorizedFunction,
+    SorobanAuthorizedInvocation, SorobanCredentials, SorobanResources, SorobanTransactionData,
+    SorobanTransactionDataExt, SorobanTransactionMeta, SorobanTransactionMetaExt,
+    SorobanTransactionMetaV2, String32, Thresholds, TimePoint, Transaction, TransactionEnvelope,
+    TransactionEventStage, TransactionExt, TransactionMeta, TransactionMetaV1, TransactionMetaV2,
+    TransactionMetaV3, TransactionMetaV4, TransactionResult, TransactionResultExt,
+    TransactionResultResult, TransactionV1Envelope, Uint256, VecM,
 };
 
 use super::Fields;
@@ -101,6 +102,7 @@ pub(super) fn sheet(bytes: Vec<u8>) -> Sheet {
 pub(super) struct Made {
     pub(super) envelope: Vec<u8>,
     pub(super) result: Vec<u8>,
+    pub(super) preimage: Vec<u8>,
     pub(super) fee_processing: Vec<u8>,
     pub(super) meta: Vec<u8>,
     pub(super) post_fee_processing: Vec<u8>,
@@ -124,6 +126,10 @@ pub(super) fn template(maker: &mut Maker, family: Family, version: MetaVersion) 
     Made {
         envelope: xdr(&envelope(maker, family)),
         result: xdr(&result),
+        preimage: xdr(&InvokeHostFunctionSuccessPreImage {
+            return_value: ScVal::Void,
+            events: bounded(vec![transfer(maker)]),
+        }),
         fee_processing: xdr(&source),
         meta: xdr(&meta(maker, version)),
         post_fee_processing: xdr(&source),
@@ -220,8 +226,7 @@ fn meta(maker: &mut Maker, version: MetaVersion) -> TransactionMeta {
             changes: moved.clone(),
         }])
     };
-    let amount = ScVal::I128(Int128Parts { hi: 0, lo: AMOUNT });
-    let event = event::transfer(maker, (party(SOURCE), party(DESTINATION)), amount);
+    let event = transfer(maker);
     match version {
         MetaVersion::V0 => TransactionMeta::V0(plain()),
         MetaVersion::V1 => TransactionMeta::V1(TransactionMetaV1 {
@@ -269,6 +274,12 @@ fn meta(maker: &mut Maker, version: MetaVersion) -> TransactionMeta {
             })
         }
     }
+}
+
+/// The event of the transfer.
+fn transfer(maker: &Maker) -> ContractEvent {
+    let amount = ScVal::I128(Int128Parts { hi: 0, lo: AMOUNT });
+    event::transfer(maker, (party(SOURCE), party(DESTINATION)), amount)
 }
 
 fn amount_of_fee() -> ScVal {
