@@ -247,7 +247,8 @@ impl Archive {
     #[must_use]
     pub fn highest_level(&self, object: &StoredObject) -> Option<Proof> {
         let snapshot = self.view.current()?;
-        snapshot.highest_level(&object.range, object.datasets)
+        let highest = snapshot.highest_level(&object.range, object.datasets);
+        highest.map(|proof| self.settings.profile.reads(proof))
     }
 
     /// The segments that hold a block.
@@ -361,9 +362,10 @@ impl Archive {
     #[must_use]
     pub fn kept(&self, datasets: DatasetSet, scope: &Scope) -> Vec<(BlockRange, Proof)> {
         let snapshot = self.view.current();
-        snapshot
-            .map(|snapshot| snapshot.kept(datasets, scope))
-            .unwrap_or_default()
+        let kept = snapshot.map(|snapshot| snapshot.kept(datasets, scope));
+        let kept = kept.unwrap_or_default().into_iter();
+        kept.map(|(range, proof)| (range, self.settings.profile.reads(proof)))
+            .collect()
     }
 
     /// The blocks of a range of which these datasets and this scope are not archived, in order.

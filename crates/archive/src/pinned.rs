@@ -87,7 +87,13 @@ impl Pinned {
         // Without a filter, all logs are meant.
         let every_log = LogFilter::over(BlockRange::new(0, 0));
         let filter = filter.or(Some(&every_log).filter(|_| datasets.contains(Dataset::Logs)));
-        self.snapshot.coverage(&Need { datasets, filter })
+        let covered = self
+            .snapshot
+            .coverage(&Need { datasets, filter })
+            .into_iter();
+        covered
+            .map(|(range, proof)| (range, self.settings.profile.reads(proof)))
+            .collect()
     }
 
     /// The logs that a filter wants.
@@ -99,6 +105,11 @@ impl Pinned {
         let query_id = self.queries.fetch_add(1, Ordering::Relaxed);
         let (objects, snapshot) = (self.objects(), &self.snapshot);
         let answer = query::query(objects, snapshot, filter, &self.settings.limits).await;
+        let profile = &self.settings.profile;
+        let answer = answer.map(|page| LogPage {
+            level: page.level.map(|proof| profile.reads(proof)),
+            ..page
+        });
         let (elapsed, meters) = (started.elapsed(), &objects.meters);
         meters.query_seconds.record(elapsed.as_secs_f64());
         match &answer {

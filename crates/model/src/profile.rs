@@ -1,6 +1,6 @@
 //! What a chain family lets its blocks look like. Checked before anything is archived.
 
-use crate::{Block, TOPICS_MAX, Tx};
+use crate::{Block, Proof, TOPICS_MAX, Tx, Verification};
 
 /// The limits and rules of a chain family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +16,9 @@ pub struct ChainProfile {
     pub data_bytes_max: usize,
     /// Whether log indexes of a block are 0, 1, 2 … when all logs are kept.
     pub log_index_contiguous: bool,
+    /// Whether the root over receipts covers every log. The result set of a Stellar ledger covers the events of
+    /// contract calls alone.
+    pub receipts_cover_logs: bool,
 }
 
 impl ChainProfile {
@@ -26,6 +29,7 @@ impl ChainProfile {
         topic_bytes_max: 32,
         data_bytes_max: 15 << 20,
         log_index_contiguous: true,
+        receipts_cover_logs: true,
     };
 
     /// Stellar: contract events with XDR topics.
@@ -35,7 +39,21 @@ impl ChainProfile {
         topic_bytes_max: 64 << 10,
         data_bytes_max: 15 << 20,
         log_index_contiguous: true,
+        receipts_cover_logs: false,
     };
+
+    /// What a stored proof says in this family. Stellar ledgers were once stored with logs at `receipts`,
+    /// though nothing had been compared with their events: that reads as `linked`.
+    #[must_use]
+    pub fn reads(&self, proof: Proof) -> Proof {
+        if self.receipts_cover_logs || proof.logs() <= Verification::Linked {
+            return proof;
+        }
+        match proof.txs() {
+            Verification::Roots => Proof::LINKED.with_transactions(),
+            _ => Proof::LINKED,
+        }
+    }
 
     /// Checks one block's shape: lengths, orders, and that every log names a known transaction.
     /// `complete` says that all logs of the block are there.

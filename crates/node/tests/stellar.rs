@@ -84,7 +84,7 @@ async fn real_ledgers_come_back_as_they_were() {
         assert_eq!(ledger_bytes(&archived, number).await, ledgers[0]);
     }
     let verified = bench.json(&["verify", "--against-source", "--json"]);
-    assert_eq!(verified["level"], "receipts");
+    assert_eq!(verified["level"], "linked");
     assert_eq!(verified["findings"].as_array().unwrap().len(), 0);
     bench.say(&["logs", "--json"]);
     bench.say(&["repair", "--dry-run"]);

@@ -5,6 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chronolith_archive::LogRecord;
 use chronolith_model::{Hash32, TOPICS_MAX};
+use chronolith_stellar::EventPlace;
 
 /// Appends `"0x…"`.
 pub(crate) fn data(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -50,6 +51,8 @@ pub(crate) struct LogWriter {
     of_block: Vec<u8>,
     tx: Option<Hash32>,
     of_tx: Vec<u8>,
+    /// Whether logs say for themselves that a hash covers them: those of Stellar.
+    pub(crate) own_levels: bool,
 }
 
 /// More than a block's or a transaction's part of a log ever takes.
@@ -62,6 +65,7 @@ impl Default for LogWriter {
             of_block: Vec::with_capacity(SHARED_BYTES),
             tx: None,
             of_tx: Vec::with_capacity(SHARED_BYTES),
+            own_levels: false,
         }
     }
 }
@@ -84,7 +88,11 @@ impl LogWriter {
         out.extend_from_slice(self.of_block(record));
         out.extend_from_slice(self.of_tx(record));
         quantity(out, u64::from(log.log_index()));
-        out.extend_from_slice(b",\"removed\":false}");
+        out.extend_from_slice(b",\"removed\":false");
+        if self.own_levels && EventPlace::is_proven(log) {
+            out.extend_from_slice(b",\"level\":\"roots\"");
+        }
+        out.push(b'}');
     }
 
     /// The first line of a table.

@@ -59,6 +59,8 @@ pub(crate) struct LogsAnswer {
     pub(crate) logs: Vec<LogRecord>,
     pub(crate) behind: Vec<u8>,
     pub(crate) shape: Shape,
+    /// Whether logs say for themselves how far they are proven, where that is further than the answer says.
+    pub(crate) own_levels: bool,
     /// Memory that is held while the logs are.
     pub(crate) held: Option<OwnedSemaphorePermit>,
 }
@@ -174,9 +176,11 @@ impl Pieces {
         };
         self.text(open);
         self.bytes += size;
+        let mut writer = LogWriter::default();
+        writer.own_levels = answer.own_levels;
         self.pieces.push_back(Piece::Logs(Box::new(Logs {
             rest: answer.logs.into_iter(),
-            writer: LogWriter::default(),
+            writer,
             shape: answer.shape,
             is_first: true,
             _held: answer.held,

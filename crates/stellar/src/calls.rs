@@ -30,16 +30,6 @@ pub(crate) struct TxCall {
     pub(crate) rewritten: bool,
 }
 
-impl TxCall {
-    /// Whether each event that a log is made of is under a hash.
-    fn is_covered(&self) -> bool {
-        let of_operations = self.events.operations.iter().zip(0..);
-        let mut open =
-            of_operations.filter(|(events, at)| !events.is_empty() && self.covered != Some(*at));
-        self.events.transaction.is_empty() && open.next().is_none()
-    }
-}
-
 /// Finds the events of every transaction, and checks those of contract calls.
 ///
 /// # Errors
@@ -51,21 +41,12 @@ pub(crate) fn check(ledger: &Ledger) -> Result<Vec<TxCall>, Fault> {
         .collect()
 }
 
-/// Whether every event of a ledger is under a hash, and none could be left out unseen. That can be said of
-/// ledgers before protocol 23 as core wrote them, where contracts alone emit events, and of ledgers without
-/// transactions.
-pub(crate) fn all_covered(ledger: &Ledger, calls: &[TxCall]) -> bool {
-    let plain = |call: &TxCall| call.events.meta_version < META_V4 && call.is_covered();
-    let before_classic = ledger.protocol() < CLASSIC_EVENTS_PROTOCOL;
-    calls.is_empty() || (before_classic && calls.iter().all(plain))
-}
-
 fn check_tx(ledger: &Ledger, tx: &TxSpans, position: u32) -> Result<TxCall, Fault> {
     let meta = tx.meta.of(&ledger.raw);
     let wrong = |what: &'static str| Fault::Events {
         sequence: ledger.sequence(),
         position,
-        tx: ledger.tx_hash(tx),
+        tx: Box::new(ledger.tx_hash(tx)),
         what,
     };
     let mut call = TxCall {

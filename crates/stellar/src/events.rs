@@ -285,6 +285,14 @@ impl EventPlace {
     }
 }
 
+/// The suffix of a log without the mark that a hash covers it.
+pub(crate) fn unproven(log: &Log) -> Result<Vec<u8>, Fault> {
+    let mut suffix = log.suffix().to_vec();
+    let flags = suffix.first_mut();
+    *flags.ok_or(Fault::Parts("a log that is no event"))? &= !PROVEN;
+    Ok(suffix)
+}
+
 /// The topics of an event that a log has room for, and those behind them.
 pub(crate) fn split_topics<'a, 'b>(topics: &'b [&'a [u8]]) -> (&'b [&'a [u8]], Vec<Bytes>) {
     let (seen, more) = topics.split_at(topics.len().min(TOPICS_MAX));

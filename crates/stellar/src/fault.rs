@@ -41,8 +41,8 @@ pub enum Fault {
         sequence: u32,
         /// The transaction's position in apply order.
         position: u32,
-        /// The transaction's hash.
-        tx: Hash32,
+        /// The transaction's hash. Boxed: faults lie on the stack of every level of nested values.
+        tx: Box<Hash32>,
         /// What is wrong with them.
         what: &'static str,
     },

@@ -9,6 +9,7 @@
 //!  skeleton and bodies ─► join ─► the same bytes          body ─► TxParts
 //! ```
 
+mod again;
 mod block;
 mod calls;
 mod events;
@@ -22,6 +23,7 @@ mod reader;
 mod schema;
 mod skeleton;
 
+pub use again::{prove_kept, without_proofs};
 pub use events::{EventPlace, Stage};
 pub use fault::Fault;
 pub use ids::{EventId, NoEventId, Toid};

@@ -1,6 +1,6 @@
 //! Whether a ledger is what it says: every hash in it is computed again.
 
-use chronolith_model::Hash32;
+use chronolith_model::{Hash32, Proof};
 use sha2::{Digest as _, Sha256};
 
 use crate::calls::{self, TxCall};
@@ -27,12 +27,13 @@ impl Proven {
         &self.ledger
     }
 
-    /// Whether a hash of the chain covers every event of the ledger, and none could be left out unseen: the
-    /// ledger is of a protocol before 23 as core wrote it then, or has no transaction. Elsewhere a log says for
-    /// itself whether a hash covers it ([`EventPlace::is_proven`](crate::EventPlace::is_proven)).
+    /// What is proven of the ledger: its transactions by the hashes of set and results. Of its events the
+    /// ledger as a whole says no more than that its header was hashed: one that no hash covers could be changed
+    /// or left out. A log says for itself whether a hash covers it
+    /// ([`EventPlace::is_proven`](crate::EventPlace::is_proven)).
     #[must_use]
-    pub fn all_events_proven(&self) -> bool {
-        calls::all_covered(&self.ledger, &self.calls)
+    pub fn proof(&self) -> Proof {
+        Proof::LINKED.with_transactions()
     }
 
     /// How many contract calls have other events than those that were hashed, because the ledger was made again

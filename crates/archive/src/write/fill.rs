@@ -435,7 +435,9 @@ impl Fill {
 
     /// Whether all of it is proven further than any block of an archived segment.
     pub(super) fn is_surer(&self, old: &SegmentEntry) -> bool {
-        let levels = old.facts.levels.iter().map(|(_, level)| *level);
+        let profile = &self.writer.settings.profile;
+        let levels = old.facts.levels.iter();
+        let levels = levels.map(|(_, level)| profile.reads(*level));
         let highest = levels.reduce(Proof::higher);
         self.level
             .zip(highest)

@@ -119,7 +119,9 @@ impl Fill {
             return Ok(());
         }
         let mut start = old.facts.range.start;
+        let profile = &self.writer.settings.profile;
         for &(end, level) in &old.facts.levels {
+            let level = profile.reads(level);
             let part = BlockRange::new(start, end);
             let within = |new: &SegmentEntry| new.facts.level_within(&part);
             let reached = self.segments.iter().filter_map(within).reduce(Proof::lower);

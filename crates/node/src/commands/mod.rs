@@ -21,6 +21,7 @@ mod state;
 mod stellar;
 mod torture;
 mod verify;
+mod verify_stellar;
 mod versions;
 mod work;
 

@@ -5,7 +5,8 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use chronolith_archive::{Archive, LogPage, LogRecord, TimeSide};
-use chronolith_model::{BlockRange, Clause, LogFilter};
+use chronolith_model::{BlockRange, Clause, LogFilter, Verification};
+use chronolith_stellar::EventPlace;
 use serde_json::json;
 use stellar_strkey::Contract;
 
@@ -13,7 +14,7 @@ use crate::chain::open_reader;
 use crate::cli::{BlockAtQuery, LogsQuery};
 use crate::exit::Exit;
 use crate::hex::{hex, parse_hex};
-use crate::settings::Settings;
+use crate::settings::{ChainSettings, Settings};
 
 /// Bytes of a contract's id on Stellar.
 const CONTRACT_BYTES: usize = 32;
@@ -47,7 +48,10 @@ pub(crate) async fn logs(settings: &Settings, query: &LogsQuery) -> Result<Exit>
     let began = Instant::now();
     let page = archive.query_finalized(&filter).await?;
     if query.wanted.json {
-        let logs: Vec<_> = page.logs.iter().map(|one| as_json(one, address)).collect();
+        let logs = page.logs.iter();
+        let logs: Vec<_> = logs
+            .map(|one| as_json(one, address, own_level(chain, one)))
+            .collect();
         let answer = json!({
             "logs": logs,
             "hasMore": page.has_more,
@@ -57,7 +61,7 @@ pub(crate) async fn logs(settings: &Settings, query: &LogsQuery) -> Result<Exit>
         });
         println!("{}", serde_json::to_string_pretty(&answer)?);
     } else {
-        show(&page, address);
+        show(chain, &page, address);
         println!("{:.1} ms", began.elapsed().as_secs_f64() * 1e3);
     }
     Ok(Exit::Done)
@@ -66,13 +70,25 @@ pub(crate) async fn logs(settings: &Settings, query: &LogsQuery) -> Result<Exit>
 /// How whoever emitted a log is written.
 type Address = fn(&[u8]) -> String;
 
-fn show(page: &LogPage, address: Address) {
-    println!("{:>10}  {:>5}  {:<42}  topic0", "block", "index", "address");
+/// How far a log is proven, where that is further than its block is: an event of Stellar that a hash covers.
+fn own_level(chain: &ChainSettings, record: &LogRecord) -> Option<Verification> {
+    let is_proven = chain.stellar.is_some() && EventPlace::is_proven(&record.log);
+    is_proven.then_some(Verification::Roots)
+}
+
+fn show(chain: &ChainSettings, page: &LogPage, address: Address) {
+    let level = page.level.map(|proof| proof.logs());
+    println!(
+        "{:>10}  {:>5}  {:<42}  {:<8}  topic0",
+        "block", "index", "address", "level"
+    );
     for record in &page.logs {
         let topic0 = record.log.topic(0).map_or("-".to_owned(), hex);
         let (block, index) = (record.block.number, record.log.log_index());
         let address = address(record.log.emitter());
-        println!("{block:>10}  {index:>5}  {address:<42}  {topic0}");
+        let level = own_level(chain, record).or(level);
+        let level = level.map_or("-", Verification::as_str);
+        println!("{block:>10}  {index:>5}  {address:<42}  {level:<8}  {topic0}");
     }
     let (from, to) = (page.range.start, page.range.end - 1);
     let more = if page.has_more { ", and more" } else { "" };
@@ -154,9 +170,9 @@ fn contract_text(id: &[u8]) -> String {
     }
 }
 
-fn as_json(record: &LogRecord, address: Address) -> serde_json::Value {
+fn as_json(record: &LogRecord, address: Address, level: Option<Verification>) -> serde_json::Value {
     let log = &record.log;
-    json!({
+    let mut shown = json!({
         "address": address(log.emitter()),
         "topics": log.topics().map(hex).collect::<Vec<_>>(),
         "data": hex(log.data()),
@@ -166,5 +182,9 @@ fn as_json(record: &LogRecord, address: Address) -> serde_json::Value {
         "transactionHash": record.tx_hash.to_string(),
         "transactionIndex": log.tx_index(),
         "logIndex": log.log_index(),
-    })
+    });
+    if let (Some(level), Some(fields)) = (level, shown.as_object_mut()) {
+        fields.insert("level".to_owned(), level.as_str().into());
+    }
+    shown
 }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::backfill::linked_end;
 use super::query::range_of;
+use super::verify_stellar::{difference, recomputed};
 use crate::backfill::parts;
 use crate::chain::{open_reader, open_source, want_of};
 use crate::cli::VerifyRange;
@@ -299,9 +300,7 @@ async fn compare(
     for part in there.iter().flat_map(|part| parts(*part, STEP_BLOCKS)) {
         *next = part.start;
         for theirs in source.fetch(part, &want, None).await? {
-            let compared = archive
-                .difference(&theirs.block, chain.datasets, &chain.scope)
-                .await;
+            let compared = difference(archive, chain, &theirs.block).await;
             let difference = match compared {
                 Ok(None) => continue,
                 Ok(Some(difference)) => difference,
@@ -373,6 +372,14 @@ async fn read_back(
                     finding(number, "does not link to the block before".to_owned());
                 }
                 found.logs += block.logs.len() as u64;
+                let wrong = match in_gap {
+                    true => Ok(None),
+                    false => recomputed(archive, chain, &block).await,
+                };
+                match wrong {
+                    Ok(wrong) => wrong.into_iter().for_each(|what| finding(number, what)),
+                    Err(error) => finding(number, error.to_string()),
+                }
             }
             Err(error) => {
                 finding(number, error.to_string());

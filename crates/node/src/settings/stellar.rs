@@ -108,7 +108,8 @@ pub(super) fn chain(
         l1: None,
         datasets: kept(raw.datasets.as_deref())?,
         scope: Scope::All,
-        level: Verification::Receipts,
+        // No hash covers every event, so that no more can be asked for. Logs say for themselves.
+        level: Verification::Linked,
         checks: Checks::ALL,
         strategy: Strategy::Receipts,
         poll: Duration::from_millis(raw.poll_ms.unwrap_or(POLL_MS).max(10)),
@@ -256,6 +257,15 @@ fn lake_url(url: &str, raw: &RawLake) -> Result<LakePlace> {
     match scheme {
         Some("http" | "https") => return Ok(LakePlace::Http(url.to_owned())),
         Some("s3") => {}
+        Some("gs") => {
+            let place = url.trim_start_matches("gs://");
+            bail!(
+                "url: gs:// is read in two other ways. A bucket that everybody may read: url = \
+                 \"https://storage.googleapis.com/{place}\". Any other, in its S3 form: url = \"s3://{place}\" \
+                 with endpoint = \"https://storage.googleapis.com\" and an HMAC key in AWS_ACCESS_KEY_ID and \
+                 AWS_SECRET_ACCESS_KEY"
+            )
+        }
         _ => bail!("url: it begins with s3://, http:// or https://; a directory goes into dir"),
     }
     let of_environment = crate::place::store_options();
@@ -319,7 +329,7 @@ mod tests {
         assert_eq!(chain.chain_id, network.chain_id());
         assert_eq!((chain.name.as_str(), chain.start_block), ("pubnet", 2));
         assert_eq!(chain.finality, Finality::Finalized);
-        assert_eq!(chain.level, Verification::Receipts);
+        assert_eq!(chain.level, Verification::Linked);
         assert!(chain.datasets.contains(Dataset::Transactions));
         assert!(!chain.datasets.contains(Dataset::Payload));
         let stellar = chain.stellar.unwrap();
@@ -405,12 +415,17 @@ mod tests {
         (
             r#""network":"pubnet","lake":{"url":"gs://b"}"#,
             "",
-            "begins with s3://",
+            "gs:// is read in two other ways",
         ),
         (
             r#""network":"pubnet","lake":{"dir":"x","anonymous":true}"#,
             "",
             "for lakes in S3",
+        ),
+        (
+            r#""network":"pubnet","lake":{"url":"gs://bucket/v1/ledgers"}"#,
+            "",
+            r#"url = "https://storage.googleapis.com/bucket/v1/ledgers""#,
         ),
         (
             r#""network":"pubnet","lake":{"dir":"x","ledgersPerBatch":1}"#,

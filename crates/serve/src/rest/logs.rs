@@ -68,6 +68,7 @@ async fn answer(context: &Context, view: &View<'_>, asked: &Asked) -> Result<Res
     let mut answer = LogsAnswer {
         shape: asked.shape,
         held,
+        own_levels: view.chain.stellar().is_some(),
         ..LogsAnswer::default()
     };
     if asked.shape == Shape::List {

@@ -87,6 +87,7 @@ pub(super) async fn get_page(
         logs: page.logs,
         behind,
         held,
+        own_levels: view.chain.stellar().is_some(),
         ..LogsAnswer::default()
     }))
 }

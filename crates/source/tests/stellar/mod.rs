@@ -9,7 +9,7 @@
 
 use std::path::PathBuf;
 
-use chronolith_model::{BlockRange, DatasetSet, Proof, Scope, Verification};
+use chronolith_model::{BlockRange, DatasetSet, Proof, Scope};
 use chronolith_sim::stellar::{Lake, LakeLayout, LakeSuffix, StellarChain, StellarSettings};
 use chronolith_source::stellar::{LakePlace, LakeSettings, LakeSource, Layout};
 use chronolith_source::{Fetched, Source, Want};
@@ -35,7 +35,7 @@ pub fn all() -> Want {
     Want {
         datasets: DatasetSet::CLOCK,
         scope: Scope::All,
-        proof: Proof::of_logs(Verification::Receipts),
+        proof: Proof::LINKED,
     }
 }
 
@@ -108,7 +108,7 @@ pub fn assert_chain(chain: &StellarChain, fetched: &[Fetched], range: BlockRange
         assert_eq!(one.block.clock.hash, made.hash);
         assert_eq!(one.block.clock.parent_hash, made.previous_hash);
         assert_eq!(one.block.clock.timestamp, made.close_time);
-        assert_eq!(one.proof.logs(), Verification::Receipts);
+        assert_eq!(one.proof, Proof::LINKED.with_transactions());
         let payload = &one.block.payload;
         let bodies = payload.bodies.as_ref().unwrap();
         let joined = join(payload.header.as_ref().unwrap(), bodies).unwrap();

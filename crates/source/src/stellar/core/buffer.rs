@@ -300,7 +300,7 @@ impl Inner {
 mod tests {
     use std::sync::Arc;
 
-    use chronolith_model::{Block, BlockClock, Hash32, Payload, Proof, Verification};
+    use chronolith_model::{Block, BlockClock, Hash32, Payload, Proof};
 
     use super::*;
 
@@ -320,7 +320,7 @@ mod tests {
                 logs: Vec::new(),
                 payload: Payload::default(),
             },
-            proof: Proof::of_logs(Verification::Receipts),
+            proof: Proof::LINKED.with_transactions(),
             endpoint: "core".into(),
         }
     }

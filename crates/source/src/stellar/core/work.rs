@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use chronolith_model::{Block, Hash32, Proof, Verification};
+use chronolith_model::Hash32;
 use chronolith_stellar::Network;
 
 use super::buffer::{Buffer, End};
@@ -14,7 +14,7 @@ use super::pipe::{Flow, Pipe};
 use super::process::{Call, Output, Process, end_stale, stale};
 use crate::source::Fetched;
 use crate::stellar::lake::FIRST_LEDGER;
-use crate::stellar::lake::open::{Wrong, prove_ledger};
+use crate::stellar::lake::open::{ProvenBlock, Wrong, prove_ledger};
 
 /// How often it is looked whether a process has ended.
 const TICK: Duration = Duration::from_millis(20);
@@ -223,10 +223,10 @@ impl Worker {
                 return Err(self.ended_early());
             };
             let bytes = frame.len() as u64;
-            let block = self.proven(frame, before)?;
-            let number = block.clock.number as u32;
-            before = Some((number, block.clock.hash));
-            if number >= self.job.task.from() && !self.buffer.push(self.fetched(block), bytes) {
+            let proven = self.proven(frame, before)?;
+            let number = proven.block.clock.number as u32;
+            before = Some((number, proven.block.clock.hash));
+            if number >= self.job.task.from() && !self.buffer.push(self.fetched(proven), bytes) {
                 return Ok(());
             }
             if matches!(self.job.task, Task::Bounded { to, .. } if number >= to) {
@@ -235,29 +235,30 @@ impl Worker {
         }
     }
 
-    fn fetched(&self, block: Block) -> Fetched {
+    fn fetched(&self, proven: ProvenBlock) -> Fetched {
         Fetched {
-            block,
-            proof: Proof::of_logs(Verification::Receipts),
+            block: proven.block,
+            proof: proven.proof,
             endpoint: self.job.endpoint.clone(),
         }
     }
 
     /// A ledger as a block: proven, and the one that is due. Core may begin before the first that is
     /// wanted, but never behind it, and from there on leaves none out.
-    fn proven(&self, frame: Bytes, before: Option<(u32, Hash32)>) -> Result<Block, End> {
+    fn proven(&self, frame: Bytes, before: Option<(u32, Hash32)>) -> Result<ProvenBlock, End> {
         let due = before.map_or(self.job.task.from(), |(before, _)| before.saturating_add(1));
         let wrong = |what: String| End::Wrong { ledger: due, what };
-        let block = match prove_ledger(frame, &self.job.network) {
-            Ok(block) => block,
+        let proven = match prove_ledger(frame, &self.job.network) {
+            Ok(proven) => proven,
             Err(Wrong::Network(what)) => return Err(End::Network(what)),
             Err(Wrong::Content { what, .. }) => return Err(wrong(what)),
         };
-        let number = block.clock.number;
+        let clock = proven.block.clock;
+        let number = clock.number;
         let is_due = match before {
             None => number <= u64::from(due),
             Some((_, hash)) if number == u64::from(due) => {
-                if block.clock.parent_hash != hash {
+                if clock.parent_hash != hash {
                     return Err(wrong("it does not name the ledger before it".to_owned()));
                 }
                 true
@@ -265,7 +266,7 @@ impl Worker {
             Some(_) => false,
         };
         match is_due {
-            true => Ok(block),
+            true => Ok(proven),
             false => Err(wrong(format!("ledger {number} came in its place"))),
         }
     }

@@ -5,7 +5,7 @@
 use std::io::Read as _;
 
 use bytes::Bytes;
-use chronolith_model::Block;
+use chronolith_model::{Block, Proof};
 use chronolith_stellar::{Fault, Ledger, Network, prove, walk_batch};
 
 use super::keys::Batch;
@@ -39,10 +39,23 @@ impl Wrong {
     }
 }
 
+/// A ledger whose hashes all fit.
+#[derive(Debug)]
+pub(crate) struct ProvenBlock {
+    pub(crate) block: Block,
+    pub(crate) proof: Proof,
+    /// Contract calls whose events were rewritten after they were hashed.
+    pub(crate) rewritten: usize,
+}
+
 /// The ledgers of an object, in order, each naming the one before it.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) blocks: Vec<Block>,
+    /// What is proven of each of them.
+    pub(crate) proof: Proof,
+    /// Contract calls whose events were rewritten after they were hashed.
+    pub(crate) rewritten: usize,
     /// What they take.
     pub(crate) bytes: u64,
 }
@@ -60,8 +73,12 @@ pub(crate) fn open(packed: &[u8], batch: Batch, network: &Network) -> Result<Ope
         walk_batch(&Bytes::from(unpacked)).map_err(|fault| wrong(fault.to_string()))?;
     check_bounds((start, end, ledgers.len()), batch).map_err(wrong)?;
     let mut blocks: Vec<Block> = Vec::with_capacity(ledgers.len());
+    let (mut proof, mut rewritten) = (Proof::ROOTS, 0);
     for (sequence, raw) in batch.ledgers().zip(ledgers) {
-        let block = prove_ledger(raw, network).map_err(|wrong| wrong.of(sequence))?;
+        let proven = prove_ledger(raw, network).map_err(|wrong| wrong.of(sequence))?;
+        proof = proof.lower(proven.proof);
+        rewritten += proven.rewritten;
+        let block = proven.block;
         let found = block.clock.number;
         if found != u64::from(sequence) {
             let what = format!("ledger {found} is in its place");
@@ -80,14 +97,26 @@ pub(crate) fn open(packed: &[u8], batch: Batch, network: &Network) -> Result<Ope
         }
         blocks.push(block);
     }
-    Ok(Opened { blocks, bytes })
+    Ok(Opened {
+        blocks,
+        proof,
+        rewritten,
+        bytes,
+    })
 }
 
 /// A ledger as a block, once everything in it fits.
-pub(crate) fn prove_ledger(raw: Bytes, network: &Network) -> Result<Block, Wrong> {
+pub(crate) fn prove_ledger(raw: Bytes, network: &Network) -> Result<ProvenBlock, Wrong> {
     let proven = Ledger::walk(raw).and_then(|ledger| prove(ledger, network));
-    match proven.and_then(|proven| proven.block()) {
-        Ok(block) => Ok(block),
+    let proven = proven.and_then(|proven| {
+        Ok(ProvenBlock {
+            block: proven.block()?,
+            proof: proven.proof(),
+            rewritten: proven.rewritten_calls(),
+        })
+    });
+    match proven {
+        Ok(proven) => Ok(proven),
         // Header and sets fit by now: nothing but the passphrase is left to be wrong.
         Err(fault @ Fault::Unpaired { .. }) => Err(Wrong::Network(fault.to_string())),
         Err(fault) => Err(Wrong::Content {

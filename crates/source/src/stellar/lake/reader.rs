@@ -40,6 +40,8 @@ pub(crate) struct Reader {
     first_ledger: u32,
     /// Whether the last object was under the older spelling.
     older: AtomicBool,
+    /// Whether rewritten events were reported.
+    rewritten: AtomicBool,
     /// The newest object that was seen.
     newest: Mutex<Option<Batch>>,
     /// When objects behind a hole were last looked for.
@@ -82,6 +84,7 @@ impl Reader {
             layout,
             first_ledger: settings.first_ledger.max(FIRST_LEDGER),
             older: AtomicBool::new(false),
+            rewritten: AtomicBool::new(false),
             newest: Mutex::default(),
             looked_ahead: Mutex::default(),
             opened: Cache::with_weighter(settings.at_once * 4, cached, Weight),
@@ -249,6 +252,16 @@ impl Reader {
         })?;
         match opened {
             Ok(opened) => {
+                let calls = opened.rewritten;
+                if calls > 0 && !self.rewritten.swap(true, Ordering::Relaxed) {
+                    tracing::info!(
+                        endpoint = %self.standing.name,
+                        object = key,
+                        calls,
+                        "contract events of an old protocol were rewritten after they were hashed: they \
+                         are kept as not proven; later objects like this are not reported"
+                    );
+                }
                 let each = opened.bytes / (opened.blocks.len().max(1) as u64);
                 // A few large ones must count at once, small ones in time.
                 let before = self.ledger_bytes.load(Ordering::Relaxed);

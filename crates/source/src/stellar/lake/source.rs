@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use chronolith_model::{BlockClock, BlockRange, BlockRef, Hash32, Proof, Verification};
+use chronolith_model::{BlockClock, BlockRange, BlockRef, Hash32};
 use chronolith_stellar::Network;
 use futures::stream::{self, StreamExt as _};
 use tokio::sync::watch;
@@ -67,9 +67,9 @@ pub struct LakeSettings {
 }
 
 /// Reads a Stellar network from its data lake. Every ledger is proven by itself: header, transaction set,
-/// result set, and which envelope has which result. What is archived of it is in the hashes of the chain,
-/// but for the changes and events that a transaction left behind: those are covered by the checksum that
-/// objects carry.
+/// result set, which envelope has which result, and the events of contract calls. What else a transaction left
+/// behind (ledger changes, events of classic operations and fees) is in no hash of the chain: that is the
+/// lake's word, under the checksum that objects carry.
 #[derive(Debug)]
 pub struct LakeSource {
     objects: Reader,
@@ -175,7 +175,7 @@ impl LakeSource {
             }
             fetched.push(Fetched {
                 block: block.clone(),
-                proof: Proof::of_logs(Verification::Receipts),
+                proof: opened.proof,
                 endpoint: self.objects.standing.name.clone(),
             });
         }
