@@ -11,7 +11,7 @@ mod stellar_support;
 use chronolith_finality::Tail;
 use chronolith_serve::Limits;
 use chronolith_sim::stellar::StellarSettings;
-use chronolith_stellar::Network;
+use chronolith_stellar::{EventPlace, Network};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
@@ -32,32 +32,37 @@ getTransaction {} => -32602 unexpected hash length (0)
 getTransaction {"hash":"abc"} => -32602 unexpected hash length (3)
 getTransaction {"hash":"zzHASH"} => -32602 unexpected hash length (66)
 getTransaction {"hash":"zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"} => -32602 incorrect hash
-getTransaction {"hash":5} => -32602 invalid type
-getTransaction ["HASH"] => -32602 expected an object
-getTransaction {"hash":"HASH","xdrFormat":"xml"} => -32602 'xdrFormat'
+getTransaction {"hash":5} => -32602 invalid parameters: invalid type
+getTransaction ["HASH"] => -32602 invalid parameters: invalid type: sequence, expected an object
+getTransaction {"hash":"HASH","xdrFormat":"xml"} => -32602 got 'xml': expected base64, json for optional 'xdrFormat'
+getHealth [] => -32602 invalid parameters: invalid type
+getNetwork [] => -32602 invalid parameters: invalid type
+getLatestLedger [] => -32602 invalid parameters: invalid type
+getVersionInfo [1] => -32602 invalid parameters: invalid type
 getLedgers {} => -32600 start ledger (0) must be between the oldest ledger: 2 and the latest ledger: 41
 getLedgers {"startLedger":42} => -32600 start ledger (42) must be between
-getLedgers {"startLedger":1} => -32600 pruned history unavailable
-getLedgers {"startLedger":5,"pagination":{"cursor":"7"}} => -32602 startLedger (5) and cursor (7) cannot both be set
-getLedgers {"startLedger":5,"pagination":{"limit":201}} => -32602 limit must not exceed 200
-getLedgers {"startLedger":5,"pagination":{"limit":-1}} => -32602 invalid value
-getLedgers {"startLedger":5,"xdrFormat":"xml"} => -32602 'xdrFormat'
+getLedgers {"startLedger":1} => -32600 start ledger (1) must be between the oldest ledger: 2 and
+getLedgers {"startLedger":5,"pagination":{"cursor":"7"}} => -32600 startLedger (5) and cursor (7) cannot both be set
+getLedgers {"startLedger":5,"pagination":{"limit":201}} => -32600 limit must not exceed 200
+getLedgers {"startLedger":5,"pagination":{"limit":-1}} => -32602 invalid parameters: invalid value
+getLedgers {"startLedger":5,"xdrFormat":"xml"} => -32600 got 'xml': expected base64, json
 getLedgers {"pagination":{"cursor":"x"}} => -32602 cursor ('x') must be between
-getLedgers {"pagination":{"cursor":"0"}} => -32600 cursor ('0') must be between
-getLedgers {"pagination":{"cursor":"99"}} => -32600 cursor ('99') must be between
+getLedgers {"pagination":{"cursor":"0"}} => -32602 cursor ('0') must be between
+getLedgers {"pagination":{"cursor":"99"}} => -32602 cursor ('99') must be between
 getTransactions {"startLedger":42} => -32600 start ledger (42) must be between
-getTransactions {"startLedger":5,"pagination":{"limit":201}} => -32602 limit must not exceed 200
-getTransactions {"startLedger":5,"xdrFormat":"xml"} => -32602 'xdrFormat'
+getTransactions {"startLedger":1} => -32600 start ledger (1) must be between
+getTransactions {"startLedger":5,"pagination":{"cursor":"7"}} => -32600 startLedger (5) and cursor (7) cannot both be set
+getTransactions {"startLedger":5,"pagination":{"limit":201}} => -32600 limit must not exceed 200
+getTransactions {"startLedger":5,"xdrFormat":"xml"} => -32600 got 'xml': expected base64, json
 getTransactions {"pagination":{"cursor":"-1"}} => -32602 cursor ('-1')
 getTransactions {"pagination":{"cursor":"9223372036854775808"}} => -32602 cursor (
-getTransactions {"pagination":{"cursor":"4294967297"}} => -32600 pruned history unavailable
+getTransactions {"pagination":{"cursor":"4294967297"}} => -32602 database does not contain metadata for ledger: 1
 getEvents {} => -32602 startLedger must be positive
 getEvents {"startLedger":0} => -32602 startLedger must be positive
 getEvents {"startLedger":42} => -32600 startLedger must be within the ledger range: 2 - 41
-getEvents {"startLedger":1} => -32600 pruned history unavailable
-getEvents {"startLedger":9,"endLedger":8} => -32602 endLedger
+getEvents {"startLedger":1} => -32600 startLedger must be within the ledger range: 2 - 41
 getEvents {"startLedger":5,"pagination":{"cursor":"1-1"}} => -32602 ledger ranges and cursor cannot both be set
-getEvents {"pagination":{"cursor":"abc"}} => -32602 cursor ('abc')
+getEvents {"pagination":{"cursor":"abc"}} => -32602 invalid parameters: invalid event id abc
 getEvents {"pagination":{"cursor":"0-0"}} => -32600 within the ledger range
 getEvents {"pagination":{"cursor":"184683593727-4294967295"}} => -32600 within the ledger range
 getEvents {"startLedger":5,"pagination":{"limit":10001}} => -32602 limit must not exceed 10000
@@ -72,7 +77,7 @@ getEvents {"startLedger":5,"filters":[{"topics":[["*","*","*","*","*"]]}]} => -3
 getEvents {"startLedger":5,"filters":[{"topics":[["**","*"]]}]} => -32602 segment 1 invalid: wildcard '**' is only allowed as the last segment
 getEvents {"startLedger":5,"filters":[{"topics":[["***"]]}]} => -32602 neither a wildcard nor base64
 getEvents {"startLedger":5,"filters":[{"topics":[["AAAA"]]}]} => -32602 not the XDR of an ScVal
-eth_blockNumber [] => -32601 eth_blockNumber does not exist
+eth_blockNumber [] => -32601 method not found: eth_blockNumber
 "#;
 
 const CONTRACT: &str = "CDLZFC3SYJYDZT7K67VZ75HPJVIEUVNIXF47ZG2FB2RMQQVU2HHGCYSC";
@@ -88,9 +93,20 @@ async fn what_is_wrong_is_told_in_stellars_words() {
         let (method, params) = asked.split_once(' ').unwrap();
         let (code, words) = told.split_once(' ').unwrap();
         let params = serde_json::from_str(params).unwrap();
-        let (found, message) = rpc.refused(method, params).await;
+        let error = rpc.call(method, params).await.unwrap_err();
+        let (found, mut message) = (
+            &error["code"],
+            error["message"].as_str().unwrap().to_owned(),
+        );
+        if let Some(cause) = error["data"].as_str() {
+            message = format!("{message}: {cause}");
+        }
         assert_eq!(found.to_string(), code, "{case}: {message}");
         assert!(message.contains(words), "{case}: {message}");
+        assert!(
+            !message.contains("block") || method == "eth_blockNumber",
+            "{case}: {message}"
+        );
     }
     for fine in [
         json!({ "filters": [{ "contractIds": vec![CONTRACT; 5], "type": "contract,system" }] }),
@@ -164,7 +180,12 @@ async fn history_that_is_lacking_is_an_error() {
         assert!(number.as_u64() <= Some(29), "{method}");
         let asked = json!({ "pagination": { "cursor": page["cursor"] } });
         let (code, message) = rpc.refused(method, asked).await;
-        assert_eq!(code, -32_600, "{method}: {message}");
+        let expected = if method == "getEvents" {
+            -32_600
+        } else {
+            -32_602
+        };
+        assert_eq!(code, expected, "{method}: {message}");
         // The last one before the gap, whatever is in it.
         rpc.result(method, json!({ "startLedger": 29 })).await;
         let asked = json!({ "startLedger": 30 });
@@ -212,7 +233,20 @@ async fn a_node_that_fell_behind_is_not_healthy() {
         let rpc = Rpc::of(vec![chain], Limits::default(), latest + later);
         let health = rpc.call("getHealth", json!({})).await;
         assert_eq!(health.is_ok(), is_healthy, "{later}: {health:?}");
+        if let Ok(health) = &health {
+            // Numbers in quotes: a client in Go refuses them without.
+            assert_eq!(health["latestLedgerCloseTime"], latest.to_string());
+            let oldest = world.made[0].close_time.to_string();
+            assert_eq!(health["oldestLedgerCloseTime"], oldest);
+            assert!(health["latestLedger"].is_u64() && health["oldestLedger"].is_u64());
+            assert!(health["ledgerRetentionWindow"].is_u64());
+        }
         if let Err(error) = health {
+            let told = error["message"].as_str().unwrap();
+            assert!(
+                later != 86_400 || told.contains("latency (24h0m0s) since"),
+                "{told}"
+            );
             assert_eq!(error["code"], -32_603);
             assert!(
                 error["message"].as_str().unwrap().contains("latency"),
@@ -368,6 +402,31 @@ async fn rest_knows_the_chain_by_name_too() {
     );
     assert_eq!(results["results"][0], results["results"][1]);
     assert_eq!(results["results"][2]["error"]["code"], "CHAIN_NOT_FOUND");
+}
+
+/// Logs that a hash of the chain covers say so, in the archive and in the tail; the answer as a whole cannot.
+#[tokio::test]
+async fn logs_say_for_themselves_what_covers_them() {
+    let world = world();
+    let rpc = world.serve(4).await;
+    let place = "/v1/chains/simulated/logs?fromBlock=0x2&toBlock=0x29&limit=10000";
+    let (status, answer) = rpc.get(place).await;
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["nextCursor"], Value::Null);
+    let logs = answer["logs"].as_array().unwrap();
+    let blocks = world.blocks();
+    let expected: Vec<Value> = blocks
+        .iter()
+        .flat_map(|block| &block.logs)
+        .map(|log| match EventPlace::is_proven(log) {
+            true => json!("roots"),
+            false => Value::Null,
+        })
+        .collect();
+    let found: Vec<Value> = logs.iter().map(|log| log["level"].clone()).collect();
+    assert_eq!(found, expected);
+    assert!(expected.contains(&json!("roots")) && expected.contains(&Value::Null));
+    assert_ne!(answer["level"], "roots");
 }
 
 /// Parameters of any shape: an answer or an error, and never a panic.

@@ -1,5 +1,4 @@
-//! Stellar's own client in front of real ledgers: what it reads is what they hold. It does not know all that a
-//! simulated ledger may hold: its protocol is older.
+//! Stellar's own client in front of real ledgers: what it reads is what they hold.
 //!
 //! `make test-clients` installs the client and says in `STELLAR_CLIENT` where its script is.
 #![allow(

@@ -13,6 +13,8 @@ use crate::skeleton::{FORM_V1, FORM_V2};
 /// A fee bump's result: the inner transaction succeeded, or failed.
 pub(crate) const INNER_SUCCESS: i32 = 1;
 const INNER_FAILED: i32 = -13;
+/// The sort of envelope that a fee bump has.
+const FEE_BUMP: u32 = 5;
 
 /// The parts of a transaction. All share the bytes of its body.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,7 +73,7 @@ impl TxParts {
             hash: Hash32(hash),
             inner_hash: inner_hash(&pair),
             successful: is_successful(&pair),
-            fee_bump: u32::from_be_bytes(sort) == 5,
+            fee_bump: u32::from_be_bytes(sort) == FEE_BUMP,
             envelope: slice(envelope),
             result: pair.slice(32.min(pair.len())..),
             meta: slice(spans.meta),
@@ -94,6 +96,39 @@ impl TxParts {
             diagnostic: found.diagnostic.iter().map(slice).collect(),
         })
     }
+}
+
+impl TxParts {
+    /// Whether it is a Soroban transaction whose meta is V3: it has one operation, also where the meta says
+    /// nothing of it.
+    #[must_use]
+    pub fn is_soroban_v3(&self) -> bool {
+        self.meta.starts_with(&3_u32.to_be_bytes()) && is_soroban(&self.envelope).unwrap_or(false)
+    }
+}
+
+/// Whether the transaction in an envelope has an extension for Soroban.
+fn is_soroban(envelope: &[u8]) -> Result<bool, Fault> {
+    let (schema, types) = &*WIRE;
+    let mut reader = Reader::new(envelope)?;
+    match reader.u32()? {
+        2 => {}
+        FEE_BUMP => {
+            // Who pays and how much, and the sort of the transaction inside.
+            schema.skip(types.muxed_account, &mut reader)?;
+            reader.take(8 + 4)?;
+        }
+        _ => return Ok(false),
+    }
+    schema.skip(types.muxed_account, &mut reader)?;
+    // Fee and sequence number.
+    reader.take(4 + 8)?;
+    schema.skip(types.preconditions, &mut reader)?;
+    schema.skip(types.memo, &mut reader)?;
+    for _ in 0..reader.count()? {
+        schema.skip(types.operation, &mut reader)?;
+    }
+    Ok(reader.u32()? == 1)
 }
 
 /// The code of a result behind its hash and fee.

@@ -22,19 +22,31 @@ pub(super) async fn health(context: &Context, view: &View<'_>) -> Result<Answer,
     let bounds = Bounds::of(view).await?;
     let latency = (context.clock)().saturating_sub(bounds.latest_time);
     if latency > LATENCY_SECONDS_MAX {
+        let latency = duration(latency);
         let message = format!(
-            "latency ({latency}s) since last known ledger closed is too high (>{LATENCY_SECONDS_MAX}s)"
+            "latency ({latency}) since last known ledger closed is too high (>{LATENCY_SECONDS_MAX}s)"
         );
         return Err(RpcError::new(INTERNAL, message));
     }
     Ok(Answer::json(&json!({
         "status": "healthy",
         "latestLedger": bounds.latest,
-        "latestLedgerCloseTime": bounds.latest_time,
+        // Text, as clients in Go demand it.
+        "latestLedgerCloseTime": bounds.latest_time.to_string(),
         "oldestLedger": bounds.oldest,
-        "oldestLedgerCloseTime": bounds.oldest_time,
+        "oldestLedgerCloseTime": bounds.oldest_time.to_string(),
         "ledgerRetentionWindow": bounds.latest - bounds.oldest + 1,
     })))
+}
+
+/// Seconds as Go writes a duration: `45s`, `3m0s`, `19316h23m25s`.
+fn duration(seconds: u64) -> String {
+    let (hours, minutes, rest) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{rest}s"),
+        (0, _) => format!("{minutes}m{rest}s"),
+        _ => format!("{hours}h{minutes}m{rest}s"),
+    }
 }
 
 pub(super) async fn network(view: &View<'_>) -> Result<Answer, RpcError> {
@@ -102,4 +114,22 @@ fn range(range: &RangeReport) -> Value {
 fn of<'a>(view: &'a View<'_>) -> Result<&'a StellarChain, RpcError> {
     let other = || RpcError::new(INTERNAL, "not a Stellar network: please report it");
     view.chain.stellar().ok_or_else(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_written_as_in_go() {
+        for (seconds, expected) in [
+            (0, "0s"),
+            (59, "59s"),
+            (60, "1m0s"),
+            (3_600, "1h0m0s"),
+            (69_539_005, "19316h23m25s"),
+        ] {
+            assert_eq!(duration(seconds), expected);
+        }
+    }
 }

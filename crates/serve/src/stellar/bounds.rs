@@ -2,7 +2,9 @@
 
 use std::io::Write as _;
 
+use super::wire::From;
 use crate::rpc::RpcError;
+use crate::rpc::error::{INVALID_PARAMS, INVALID_REQUEST, PRUNED, brief};
 use crate::view::View;
 
 /// The oldest and the newest ledger. Between them none is missing.
@@ -46,6 +48,24 @@ impl Bounds {
         format!(
             "{what} must be between the oldest ledger: {oldest} and the latest ledger: {latest} for this rpc instance"
         )
+    }
+
+    /// An error about ledgers that are not there, in the words of Stellar RPC where what was asked for lies below
+    /// the oldest. All other errors stay as they are.
+    pub(super) fn outside(&self, error: RpcError, first: u64, from: &From) -> RpcError {
+        if error.code != PRUNED || first >= self.oldest {
+            return error;
+        }
+        let (code, what) = match from {
+            From::Ledger(start) => (INVALID_REQUEST, format!("start ledger ({start})")),
+            From::Cursor(cursor) => (INVALID_PARAMS, format!("cursor ('{cursor}')")),
+        };
+        let message = brief(self.refusal(&what));
+        RpcError {
+            code,
+            message,
+            ..error
+        }
     }
 
     /// Appends the fields, a comma before the first.

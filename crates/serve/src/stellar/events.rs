@@ -12,12 +12,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::bounds::{Bounds, Times};
 use super::filter::{Filters, kind_name};
 use super::scan::{Event, Scan, before_gap, is_too_large, smaller};
-use super::wire::{AskedEvents, Format};
+use super::wire::{AskedEvents, Format, invalid};
 use super::{END_BYTES, unreadable, xdr};
 use crate::context::Context;
 use crate::pieces::BytesAnswer;
 use crate::rest::chains::utc;
-use crate::rpc::error::INVALID_REQUEST;
+use crate::rpc::error::{INVALID_REQUEST, PRUNED};
 use crate::rpc::{Answer, RpcError};
 use crate::view::View;
 
@@ -60,7 +60,7 @@ impl Wanted {
             }
             Some(cursor) => Some(cursor.parse::<EventId>().map_err(|error| {
                 let shown: String = cursor.chars().take(40).collect();
-                RpcError::params(format!("cursor ('{shown}'): {error}"))
+                invalid(format!("invalid event id {shown}: {error}"))
             })?),
             None if from == 0 => return Err(RpcError::params("startLedger must be positive")),
             None => None,
@@ -69,14 +69,8 @@ impl Wanted {
         let filters = Filters::read(asked.filters.as_deref().unwrap_or_default());
         let filters = filters.map_err(RpcError::params)?;
         let start = behind.map_or(u64::from(from), |behind| behind.place.ledger.into());
-        if to != 0 && u64::from(to) < start {
-            return Err(RpcError::params("endLedger must not be before startLedger"));
-        }
         if start == 0 || start > bounds.latest {
-            let Bounds { oldest, latest, .. } = bounds;
-            let message =
-                format!("startLedger must be within the ledger range: {oldest} - {latest}");
-            return Err(RpcError::new(INVALID_REQUEST, message));
+            return Err(RpcError::new(INVALID_REQUEST, outside(bounds)));
         }
         // Behind all of a ledger the next one is looked at: where that is lacking, the call must say so.
         let is_whole = behind.is_some_and(|behind| behind >= EventId::last_of(behind.place.ledger));
@@ -89,7 +83,8 @@ impl Wanted {
             filters,
             limit,
             format,
-            range: BlockRange::new(start, end),
+            // An end before the start is an empty page that ends there.
+            range: BlockRange::new(start.min(end), end),
             behind,
         })
     }
@@ -125,6 +120,11 @@ impl Wanted {
     }
 }
 
+/// What is said to whoever asks for ledgers that are not there.
+fn outside(Bounds { oldest, latest, .. }: &Bounds) -> String {
+    format!("startLedger must be within the ledger range: {oldest} - {latest}")
+}
+
 pub(super) async fn page(
     context: &Context,
     view: &View<'_>,
@@ -132,7 +132,16 @@ pub(super) async fn page(
 ) -> Result<Answer, RpcError> {
     let bounds = Bounds::of(view).await?;
     let wanted = Wanted::read(&asked, &bounds, context.limits.page_ledgers)?;
-    let found = wanted.find(context, view).await?;
+    let found = match wanted.find(context, view).await {
+        Err(error) if error.code == PRUNED && wanted.range.start < bounds.oldest => {
+            return Err(RpcError {
+                code: INVALID_REQUEST,
+                message: outside(&bounds),
+                ..error
+            });
+        }
+        found => found?,
+    };
     let mut is_full = found.events.len() >= wanted.limit;
     let mut out = BytesAnswer::default();
     out.text.extend_from_slice(b"{\"events\":[");

@@ -14,7 +14,7 @@ use super::{END_BYTES, unreadable, xdr};
 use crate::context::{Context, Turn};
 use crate::fault::Fault;
 use crate::pieces::BytesAnswer;
-use crate::rpc::error::{INVALID_REQUEST, PRUNED};
+use crate::rpc::error::PRUNED;
 use crate::rpc::{Answer, RpcError};
 use crate::view::{Place, View};
 
@@ -167,6 +167,11 @@ fn write_ledger(out: &mut BytesAnswer, kept: Kept, format: Format) -> Result<(),
         clock.number,
         clock.timestamp,
     );
+    if format == Format::Json {
+        // Clients in Go know both names, and one is always there.
+        out.text
+            .extend_from_slice(b",\"headerXdr\":\"\",\"metadataXdr\":\"\"");
+    }
     xdr::name(&mut out.text, "header", format);
     xdr::value::<LedgerHeaderHistoryEntry>(&mut out.text, &header, format)?;
     write_meta(out, raw, format)?;
@@ -183,9 +188,9 @@ pub(super) async fn page(
 ) -> Result<Answer, RpcError> {
     let bounds = Bounds::of(view).await?;
     let (from, limit, format) = asked.checked(&bounds)?;
-    let start = match from {
-        From::Ledger(start) => start,
-        From::Cursor(cursor) => behind(&cursor, &bounds)?,
+    let start = match &from {
+        From::Ledger(start) => *start,
+        From::Cursor(cursor) => behind(cursor, &bounds)?,
     };
     let turn = context.turn().await?;
     let mut out = BytesAnswer::default();
@@ -197,7 +202,7 @@ pub(super) async fn page(
             Ok(None) => break,
             // The next page begins with what is lacking, and says so.
             Err(error) if error.code == PRUNED && last >= start => break,
-            Err(error) => return Err(error),
+            Err(error) => return Err(bounds.outside(error, start, &from)),
         };
         let ledger = written(&turn, kept, (format, write_ledger)).await?;
         let size = out.size() + ledger.size() + END_BYTES;
@@ -227,10 +232,7 @@ fn behind(cursor: &str, bounds: &Bounds) -> Result<u64, RpcError> {
         let shown: String = cursor.chars().take(40).collect();
         bounds.refusal(&format!("cursor ('{shown}')"))
     };
-    match next {
-        None => Err(RpcError::params(refusal())),
-        // Behind the newest there is nothing yet: that is an empty page, and no mistake.
-        Some(next) if next > 1 && next <= bounds.latest + 1 => Ok(next),
-        Some(_) => Err(RpcError::new(INVALID_REQUEST, refusal())),
-    }
+    // Behind the newest there is nothing yet: that is an empty page, and no mistake.
+    let known = next.filter(|&next| next > 1 && next <= bounds.latest + 1);
+    known.ok_or_else(|| RpcError::params(refusal()))
 }

@@ -37,6 +37,15 @@ pub(crate) const METHODS: [&str; 9] = [
     "getStatus",
 ];
 
+/// Those that are asked with something.
+const TAKE_PARAMETERS: [&str; 5] = [
+    "getLatestLedger",
+    "getLedgers",
+    "getTransaction",
+    "getTransactions",
+    "getEvents",
+];
+
 /// Answers from one view; where that may be another answer in a moment, once more from a newer one.
 pub(crate) async fn answer(
     context: &Context,
@@ -45,8 +54,10 @@ pub(crate) async fn answer(
 ) -> Result<Answer, RpcError> {
     if !METHODS.contains(&&*request.method) {
         let shown: String = request.method.chars().take(80).collect();
-        let message = format!("the method {shown} does not exist/is not available");
-        return Err(RpcError::new(NO_SUCH_METHOD, message));
+        return Err(RpcError {
+            data: Some(shown.into()),
+            ..RpcError::new(NO_SUCH_METHOD, "method not found")
+        });
     }
     let view = View::take(chain).await.map_err(RpcError::from);
     let view = view.map_err(in_stellar_words)?;
@@ -67,6 +78,9 @@ async fn dispatch(
     request: &Request<'_>,
 ) -> Result<Answer, RpcError> {
     let params = request.params;
+    if !TAKE_PARAMETERS.contains(&&*request.method) {
+        let wire::Nothing {} = wire::read(params)?;
+    }
     match &*request.method {
         "getHealth" => about::health(context, view).await,
         "getNetwork" => about::network(view).await,
@@ -84,15 +98,24 @@ async fn dispatch(
     }
 }
 
-/// Stellar RPC knows three codes. Ledgers that are not there are a wrong request, what is not ready is a
-/// fault of the server.
+/// Stellar RPC knows three codes, and ledgers where others have blocks. Ledgers that are not there are a wrong
+/// request, what is not ready is a fault of the server.
 fn in_stellar_words(error: RpcError) -> RpcError {
     let code = match error.code {
         PRUNED => INVALID_REQUEST,
         SERVER => INTERNAL,
         other => other,
     };
-    RpcError { code, ..error }
+    // What other codes say may quote what was sent.
+    let message = match error.code {
+        PRUNED | SERVER => error.message.replace("block", "ledger"),
+        _ => error.message,
+    };
+    RpcError {
+        code,
+        message,
+        ..error
+    }
 }
 
 /// Room for what stands behind the items of a page.

@@ -19,8 +19,7 @@ use super::{END_BYTES, unreadable, xdr};
 use crate::context::{Context, Turn};
 use crate::fault::Fault;
 use crate::pieces::BytesAnswer;
-use crate::rpc::error::INVALID_REQUEST;
-use crate::rpc::error::PRUNED;
+use crate::rpc::error::{INVALID_PARAMS, PRUNED};
 use crate::rpc::{Answer, RpcError};
 use crate::view::{Place, View};
 
@@ -37,12 +36,17 @@ pub(super) async fn one(
     let bounds = Bounds::of(view).await?;
     let Some((clock, position)) = find(view, &hash).await? else {
         view.known_whole(DatasetSet::of(&[Dataset::TxHashes]))?;
-        return Ok(not_found(&hash, &bounds));
+        return Ok(not_found(&asked.hash, &bounds));
     };
     let body = body(view, clock.number, position).await?;
     let mut out = BytesAnswer::default();
     context.widen(&mut out.room, size_of(&body)).await?;
-    let place = (clock, position);
+    let place = Shown {
+        clock,
+        position,
+        // As it was asked for: in capitals, or that of the transaction inside a fee bump.
+        hash: Some(asked.hash),
+    };
     out.text = match format {
         // One of them does not wait for pages.
         Format::Base64 => written(None, place, (body, format)).await?,
@@ -60,24 +64,32 @@ fn size_of(body: &Bytes) -> usize {
     body.len() / 3 * 8 + END_BYTES
 }
 
+/// Which transaction is shown, and under which hash where not under its own.
+struct Shown {
+    clock: BlockClock,
+    position: u32,
+    hash: Option<String>,
+}
+
 /// A transaction as it is asked for, open at its end. To take one apart keeps a thread busy: where there is a
 /// turn for that, it is done aside.
 async fn written(
     turn: Option<&Turn>,
-    (clock, position): (BlockClock, u32),
+    shown: Shown,
     (body, format): (Bytes, Format),
 ) -> Result<Vec<u8>, RpcError> {
+    let number = shown.clock.number;
     let write = move || {
         let parts = TxParts::read(&body).map_err(|fault| fault.to_string())?;
         let mut out = Vec::with_capacity(size_of(&body));
         out.push(b'{');
-        write_parts(&mut out, (&clock, position), &parts, format).map(|()| out)
+        write_parts(&mut out, &shown, &parts, format).map(|()| out)
     };
     let written = match turn {
         Some(turn) => turn.aside(write).await?,
         None => write(),
     };
-    written.map_err(|why| unreadable(clock.number, why))
+    written.map_err(|why| unreadable(number, why))
 }
 
 fn read_hash(text: &str) -> Result<Hash32, RpcError> {
@@ -93,12 +105,11 @@ fn read_hash(text: &str) -> Result<Hash32, RpcError> {
 }
 
 /// As Stellar RPC answers: what there would be of a transaction is zero.
-fn not_found(hash: &Hash32, bounds: &Bounds) -> Answer {
+fn not_found(hash: &str, bounds: &Bounds) -> Answer {
     let mut out = Vec::with_capacity(512);
     let _ = write!(
         out,
-        "{{\"status\":\"NOT_FOUND\",\"txHash\":\"{}\",\"applicationOrder\":0,\"feeBump\":false,\"events\":{{}},\"ledger\":0,\"createdAt\":\"0\"",
-        const_hex::encode(hash.0),
+        "{{\"status\":\"NOT_FOUND\",\"txHash\":\"{hash}\",\"applicationOrder\":0,\"feeBump\":false,\"events\":{{}},\"ledger\":0,\"createdAt\":\"0\"",
     );
     bounds.write(&mut out, Times::Text);
     out.push(b'}');
@@ -159,10 +170,12 @@ async fn count(view: &View<'_>, number: u64) -> Result<Option<u32>, RpcError> {
 /// Appends what both methods say of a transaction, without what stands around it.
 fn write_parts(
     out: &mut Vec<u8>,
-    (clock, position): (&BlockClock, u32),
+    shown: &Shown,
     parts: &TxParts,
     format: Format,
 ) -> Result<(), String> {
+    let own = || const_hex::encode(parts.hash.0);
+    let hash = shown.hash.clone().unwrap_or_else(own);
     let status = if parts.successful {
         "SUCCESS"
     } else {
@@ -171,9 +184,8 @@ fn write_parts(
     // Writing to memory does not fail.
     let _ = write!(
         out,
-        "\"status\":\"{status}\",\"txHash\":\"{}\",\"applicationOrder\":{},\"feeBump\":{}",
-        const_hex::encode(parts.hash.0),
-        u64::from(position) + 1,
+        "\"status\":\"{status}\",\"txHash\":\"{hash}\",\"applicationOrder\":{},\"feeBump\":{}",
+        u64::from(shown.position) + 1,
         parts.fee_bump,
     );
     xdr::name(out, "envelope", format);
@@ -182,7 +194,11 @@ fn write_parts(
     xdr::value::<TransactionResult>(out, &parts.result, format)?;
     xdr::name(out, "resultMeta", format);
     xdr::value::<TransactionMeta>(out, &parts.meta, format)?;
-    let events = parts.events().map_err(|fault| fault.to_string())?;
+    let mut events = parts.events().map_err(|fault| fault.to_string())?;
+    // A contract call that failed may say nothing of its events: Stellar RPC lists none, of one operation.
+    if events.operations.is_empty() && parts.is_soroban_v3() {
+        events.operations.push(Vec::new());
+    }
     if !events.diagnostic.is_empty() {
         xdr::name(out, "diagnosticEvents", format);
         xdr::list::<DiagnosticEvent>(out, &events.diagnostic, format)?;
@@ -206,7 +222,7 @@ fn write_parts(
     out.extend_from_slice(b",\"events\":{");
     // The first name has no comma before it.
     out.extend_from_slice(inside.get(1..).unwrap_or_default());
-    let _ = write!(out, "}},\"ledger\":{}", clock.number);
+    let _ = write!(out, "}},\"ledger\":{}", shown.clock.number);
     Ok(())
 }
 
@@ -232,15 +248,11 @@ pub(super) async fn page(
 ) -> Result<Answer, RpcError> {
     let bounds = Bounds::of(view).await?;
     let (from, limit, format) = asked.checked(&bounds)?;
-    let (first, is_cursor) = match from {
-        From::Ledger(start) => ((start, 0), false),
-        From::Cursor(cursor) => (read_cursor(&cursor)?, true),
+    // A cursor behind the newest ledger is an empty page, and the same cursor again.
+    let (first, is_cursor) = match &from {
+        From::Ledger(start) => ((*start, 0), false),
+        From::Cursor(cursor) => (read_cursor(cursor)?, true),
     };
-    // An empty page would lead whoever asks past ledgers that have not closed yet.
-    if first.0 > bounds.latest {
-        let what = format!("the ledger of the cursor ({})", first.0);
-        return Err(RpcError::new(INVALID_REQUEST, bounds.refusal(&what)));
-    }
     let mut page = Page {
         context,
         view,
@@ -267,7 +279,14 @@ pub(super) async fn page(
             Err(error) if error.code == PRUNED && number > start && (has_moved || !is_cursor) => {
                 break;
             }
-            Err(error) => return Err(error),
+            Err(error) if error.code == PRUNED && is_cursor => {
+                return Err(RpcError {
+                    code: INVALID_PARAMS,
+                    message: format!("database does not contain metadata for ledger: {number}"),
+                    ..error
+                });
+            }
+            Err(error) => return Err(bounds.outside(error, start, &from)),
         }
     }
     let (ledger, tx) = page.last;
@@ -344,7 +363,12 @@ impl Page<'_> {
     ) -> Result<bool, RpcError> {
         let (context, out) = (self.context, &mut self.out);
         let turn = (self.format == Format::Json).then_some(&self.turn);
-        let tx = written(turn, (clock, at), (body, self.format)).await?;
+        let shown = Shown {
+            clock,
+            position: at,
+            hash: None,
+        };
+        let tx = written(turn, shown, (body, self.format)).await?;
         let size = out.size() + tx.len() + END_BYTES;
         if out.text.last() == Some(&b'[') {
             context.widen(&mut out.room, size).await?;

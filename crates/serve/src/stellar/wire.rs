@@ -6,20 +6,31 @@ use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
 
 use super::bounds::Bounds;
-use crate::rpc::error::INVALID_REQUEST;
+use crate::rpc::error::{INVALID_REQUEST, brief};
 use crate::rpc::{Object, RpcError};
 
 /// Reads the parameters of a call: an object, or nothing.
 pub(super) fn read<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Result<T, RpcError> {
     let text = params.map_or("{}", RawValue::get);
     let text = match text.trim() {
-        "null" | "[]" => "{}",
+        "null" => "{}",
         text => text,
     };
-    let Object(asked) = serde_json::from_str(text)
-        .map_err(|error| RpcError::params(format!("invalid parameters: {error}")))?;
+    let Object(asked) = serde_json::from_str(text).map_err(invalid)?;
     Ok(asked)
 }
+
+/// Parameters that cannot be read, and why.
+pub(super) fn invalid(cause: impl std::fmt::Display) -> RpcError {
+    RpcError {
+        data: Some(brief(cause.to_string()).into()),
+        ..RpcError::params("invalid parameters")
+    }
+}
+
+/// What methods without parameters are asked with: an object, whatever it holds, or nothing.
+#[derive(Debug, Deserialize)]
+pub(super) struct Nothing {}
 
 /// How XDR is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +49,12 @@ impl AskedFormat {
         match self.0.as_deref() {
             None | Some("" | "base64") => Ok(Format::Base64),
             Some("json") => Ok(Format::Json),
-            Some(_) => Err("expected base64, json for optional 'xdrFormat'".to_owned()),
+            Some(other) => {
+                let shown: String = other.chars().take(40).collect();
+                Err(format!(
+                    "got '{shown}': expected base64, json for optional 'xdrFormat'"
+                ))
+            }
         }
     }
 }
@@ -96,6 +112,7 @@ const PAGE_ITEMS_MAX: u32 = 200;
 impl AskedPage {
     /// Begin, length and format of the page.
     pub(super) fn checked(&self, bounds: &Bounds) -> Result<(From, usize, Format), RpcError> {
+        let wrong = |message: String| RpcError::new(INVALID_REQUEST, message);
         let start = self.start_ledger.unwrap_or(0);
         let cursor = self
             .pagination
@@ -106,18 +123,17 @@ impl AskedPage {
                 let shown: String = cursor.chars().take(40).collect();
                 let message =
                     format!("startLedger ({start}) and cursor ({shown}) cannot both be set");
-                return Err(RpcError::params(message));
+                return Err(wrong(message));
             }
             Some(cursor) => From::Cursor(cursor.to_owned()),
             None if start == 0 || u64::from(start) > bounds.latest => {
-                let message = bounds.refusal(&format!("start ledger ({start})"));
-                return Err(RpcError::new(INVALID_REQUEST, message));
+                return Err(wrong(bounds.refusal(&format!("start ledger ({start})"))));
             }
             None => From::Ledger(start.into()),
         };
         let limit = limit_of(self.pagination.as_ref(), PAGE_ITEMS, PAGE_ITEMS_MAX);
-        let limit = limit.map_err(RpcError::params)?;
-        let format = self.xdr_format.known().map_err(RpcError::params)?;
+        let limit = limit.map_err(wrong)?;
+        let format = self.xdr_format.known().map_err(wrong)?;
         Ok((from, limit, format))
     }
 }
