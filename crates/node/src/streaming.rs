@@ -130,7 +130,8 @@ impl Found<'_> {
         match range.state {
             RangeState::Complete => false,
             RangeState::Pending | RangeState::Failed => true,
-            RangeState::Ingesting => range.id != next,
+            // One that is cut by the first block that is wanted lacks nothing, and is never complete.
+            RangeState::Ingesting => range.id != next && blocks.start >= self.start,
             // Every block is there, and the transition goes on beside the newest range: it may be one
             // that was archived before ranges were kept.
             RangeState::Transitioning => false,

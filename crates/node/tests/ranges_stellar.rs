@@ -150,3 +150,69 @@ async fn what_is_kept_by_now_is_filled_in_up_to_the_end_of_a_lake() {
     assert_eq!(bench.json(&words)["filledBlocks"], 58);
     pond.assert_archived(&bench, 2..60).await;
 }
+
+/// The end of a range was archived and nothing below it: the range said COMPLETE with a fraction of its ledgers,
+/// and streaming refused to start because it was not. It is INGESTING until its first ledger is there.
+#[test]
+fn a_range_that_is_cut_at_its_start_is_not_complete() {
+    let pond = Pond::new(36, 130);
+    let bench = bench(&pond.fields(&pond.lake_field()), RANGES);
+    bench.say(&["backfill", "--start-ledger", "30", "--end-ledger", "41"]);
+    let cut = keys(&bench);
+    assert_eq!(cut["range:0:state"], "INGESTING", "{cut}");
+    assert_eq!(cut["range:0:ledger:phase"], "INGESTING", "{cut}");
+    assert_eq!(cut["range:0:ledger:count"], 12, "{cut}");
+    assert_eq!(cut["range:0:completed_at"], Value::Null, "{cut}");
+    bench.change(r#", "ranges""#, r#", "mode": "streaming", "ranges""#);
+    bench.refused(&["run"], "Range 0 (ledgers 2-41): state=INGESTING");
+    bench.change(r#", "mode": "streaming", "ranges""#, r#", "ranges""#);
+    let said = bench.say(&["backfill", "--start-ledger", "2", "--end-ledger", "41"]);
+    assert!(said.contains("28 were fetched, 12 were there"), "{said}");
+    let whole = keys(&bench);
+    assert_eq!(whole["range:0:state"], "COMPLETE", "{whole}");
+    assert!(whole["range:0:completed_at"].is_string(), "{whole}");
+    // Where the settings want no more of it, nothing is missing: it stays cut, and is followed from.
+    let later = bench_from(&pond, 30);
+    later.say(&["run", "--until-caught-up"]);
+    assert_eq!(keys(&later)["range:0:state"], "INGESTING");
+    later.change(r#", "ranges""#, r#", "mode": "streaming", "ranges""#);
+    let running = later.start();
+    later.wait("streaming", || later.log().contains("\"following\""));
+    assert_eq!(keys(&later)["global:mode"], "streaming");
+    running.stop();
+}
+
+fn bench_from(pond: &Pond, first: u32) -> Bench {
+    let more = format!(r#", "startBlock": {first}{RANGES}"#);
+    bench(&pond.fields(&pond.lake_field()), &more)
+}
+
+/// Asked for ledgers above the newest, `backfill` fetched all between as well, and counted those that were asked
+/// for. It says first what else would have to be fetched, and how to ask for it.
+#[test]
+fn a_backfill_fetches_what_was_asked_for() {
+    let pond = Pond::new(37, 130);
+    let bench = bench(&pond.fields(&pond.lake_field()), RANGES);
+    let said = bench.say(&["backfill", "--start-ledger", "2", "--end-ledger", "41"]);
+    assert!(said.contains("40 were fetched, 0 were there"), "{said}");
+    let words = ["backfill", "--start-ledger", "82", "--end-ledger", "121"];
+    bench.refused(
+        &words,
+        "40 ledgers between it and 82 would have to be fetched as well",
+    );
+    bench.refused(&words, "--start-ledger 42 --end-ledger 121");
+    assert_eq!(bench.head(), Some(41));
+    let said = bench.say(&["backfill", "--start-ledger", "42", "--end-ledger", "121"]);
+    assert!(said.contains("80 were fetched, 0 were there"), "{said}");
+    assert_eq!(bench.head(), Some(121));
+}
+
+/// A backfill that fails at its start leaves a new archive that says what it is for.
+#[test]
+fn a_new_archive_says_that_it_is_backfilled() {
+    let pond = Pond::new(38, 30);
+    let bench = bench(&pond.fields(&pond.lake_field()), RANGES);
+    let words = ["backfill", "--start-ledger", "2", "--end-ledger", "41"];
+    bench.refused(&words, "only final blocks are filled in");
+    assert_eq!(keys(&bench)["global:mode"], "backfill");
+}

@@ -54,17 +54,27 @@ fn described(snapshot: &Snapshot, standing: &Standing, geometry: Geometry) -> Ra
     let segments = segments.filter(|entry| inside(&entry.facts.range));
     let packs = snapshot.packs().filter(|entry| inside(&entry.range));
     let runs = catalog.runs.iter().filter(|entry| inside(&entry.range));
-    let state = standing.state();
+    // What the archive holds of a range may be in its last form, and the range is not complete for all that where
+    // its first blocks are not there.
+    let is_cut = standing.span.start > blocks.start;
+    let (state, ledger, txhash) = match standing.state() {
+        RangeState::Transitioning | RangeState::Complete if is_cut => (
+            RangeState::Ingesting,
+            LedgerPhase::Ingesting,
+            TxHashPhase::Ingesting,
+        ),
+        state => (state, standing.ledger, standing.txhash),
+    };
     let (ledger_status, txhash_status) = statuses(standing, state);
     let begun = standing.prefix_end > standing.span.start;
     RangeReport {
         state,
-        ledger: Some(standing.ledger),
-        txhash: Some(standing.txhash),
+        ledger: Some(ledger),
+        txhash: Some(txhash),
         last_committed: begun.then(|| standing.prefix_end - 1),
         blocks: standing.blocks,
         created_at: notes.created_at,
-        completed_at: notes.completed_at,
+        completed_at: notes.completed_at.filter(|_| !is_cut),
         transition_started_at: notes.started_at,
         ledger_status,
         txhash_status,

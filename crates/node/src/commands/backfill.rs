@@ -89,10 +89,12 @@ async fn fetch(settings: &Settings, chain: &ChainSettings, range: BlockRange) ->
     let place = settings.place(chain);
     let chain = open(bounded(chain, range), &place).await?;
     let fetched = async {
+        // First of all: whoever looks at a new archive sees what it is for, also where the rest fails.
+        Remembered::note(&chain.settings, place.notes())?;
         chain.admit().await.context("the source cannot be used")?;
+        check_reachable(&chain, range)?;
         check_final(&chain, range).await?;
         check_linked(&chain.archive, &lacking_below_head(&chain, range))?;
-        Remembered::note(&chain.settings, place.notes())?;
         let count = |gaps: Vec<BlockRange>| gaps.iter().map(BlockRange::len).sum::<u64>();
         let before = count(chain.lacking_below(range.end));
         let work = Box::pin(bounded::run(&chain, Hopeless::GiveUp));
@@ -114,6 +116,28 @@ async fn open(chain: ChainSettings, place: &ArchivePlace) -> Result<Chain> {
     opened.unwrap_or_else(|_| {
         bail!("somebody writes {place}: stop the node that follows this chain first")
     })
+}
+
+/// Refuses blocks that lie above the next one that the archive takes: all blocks between would have to be fetched
+/// too, which may be very many more than were asked for.
+fn check_reachable(chain: &Chain, range: BlockRange) -> Result<()> {
+    let Some(head) = chain.archive.health().head else {
+        return Ok(());
+    };
+    let (next, last) = (head.number + 1, range.end - 1);
+    let (blocks, from, to) = match chain.settings.stellar {
+        Some(_) => ("ledgers", "--start-ledger", "--end-ledger"),
+        None => ("blocks", "--from", "--to"),
+    };
+    ensure!(
+        range.start <= next,
+        "the archive ends with {}, and goes on from there: {} {blocks} between it and {} would have to be \
+         fetched as well; to fetch them too, use {from} {next} {to} {last}",
+        head.number,
+        range.start.saturating_sub(next),
+        range.start
+    );
+    Ok(())
 }
 
 /// Nobody waits at a command for blocks that are yet to come.
