@@ -20,7 +20,9 @@ pub(crate) use projections::{
 };
 pub(crate) use ranges::{RangeCommand, RetryRange, StateQuery};
 use stellar::{CORE_HELP, LAKE_HELP};
-pub(crate) use stellar::{Core, CoreCommand, CoreStream, StellarCore, StellarLake, Suffix};
+pub(crate) use stellar::{
+    Core, CoreCommand, CoreStream, NewestAt, StellarCore, StellarLake, Suffix,
+};
 
 /// Follows blockchains, proves that nothing is missing, keeps their history and answers for it.
 #[derive(Debug, Parser)]

@@ -12,7 +12,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use chronolith_model::{BlockRange, DatasetSet, ErrorKind, Proof, Scope, Verification};
+use chronolith_model::{BlockRange, DatasetSet, ErrorKind, Proof, Scope};
 use chronolith_sim::files::{FileFaults, FileServer};
 use chronolith_source::stellar::{
     CoreSettings, CoreSource, LakeAndCore, LakePlace, LakeSettings, LakeSource,
@@ -29,7 +29,7 @@ fn want() -> Want {
     Want {
         datasets: DatasetSet::CLOCK,
         scope: Scope::All,
-        proof: Proof::of_logs(Verification::Receipts),
+        proof: Proof::LINKED,
     }
 }
 
@@ -89,7 +89,7 @@ fn assert_made(pond: &Pond, fetched: &[Fetched], from: u64) {
         let bodies = payload.bodies.as_ref().unwrap();
         let bytes = join(payload.header.as_ref().unwrap(), bodies).unwrap();
         assert_eq!(bytes, made.raw, "ledger {number}");
-        assert_eq!(one.proof.logs(), Verification::Receipts);
+        assert_eq!(one.proof, Proof::LINKED.with_transactions());
     }
 }
 
@@ -223,7 +223,7 @@ async fn another_network_and_a_missing_program_are_refused() {
         binary,
         config,
         work_dir: work_dir(&pond, "core"),
-        network: Network::new("The one that is set"),
+        network: pond.network(),
         last_ledger: None,
         patience: PATIENCE,
     };
@@ -231,6 +231,14 @@ async fn another_network_and_a_missing_program_are_refused() {
     let range = BlockRange::new(20, 40);
     let error = core.fetch(range, &want(), None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    let phrase = pond.network().passphrase().to_owned();
+    assert!(error.to_string().contains(&phrase), "{error}");
+    // What its settings file says is looked at before it is started.
+    let other = CoreSettings {
+        network: Network::new("The one that is set"),
+        ..settings.clone()
+    };
+    let error = CoreSource::new(other).unwrap_err();
     assert!(error.to_string().contains("The one that is set"), "{error}");
     for settings in [
         CoreSettings {
@@ -251,7 +259,8 @@ async fn another_network_and_a_missing_program_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_core_that_falls_silent_while_it_follows_is_started_again() {
     let pond = Pond::new(51, 2);
-    let fault = "[[faults]]\nkind = \"stall\"\nafterFrames = 7\ncommand = \"run\"";
+    // Core begins behind the checkpoint before ledger 100.
+    let fault = "[[faults]]\nkind = \"stall\"\nafterFrames = 43\ncommand = \"run\"";
     let more = format!("head = 120\nledgerMs = 5\n{fault}");
     let core = patient_core(&pond, "core", &more, Duration::from_secs(2));
     let (mut next, mut told) = (100, Vec::new());

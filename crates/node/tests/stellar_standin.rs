@@ -14,7 +14,7 @@ use chronolith_sim::stellar::{Lake, LakeLayout, LakeSuffix, StellarChain, Stella
 use serde_json::Value;
 use tempfile::TempDir;
 
-const CONF: &str = "seed = 3\nhead = 25\nledgerMs = 1\n";
+const CONF: &str = "DATABASE = \"sqlite3://stellar.db\"\nseed = 3\nhead = 25\nledgerMs = 1\n";
 
 /// A working directory of the stand-in.
 struct Place(TempDir);

@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) const LAKE_HELP: &str = "\
 Example: a thousand ledgers of all versions, eight to a file, as a lake and, from there on, as core.
 
-  echo 'seed = 7' > core.toml
+  printf 'seed = 7\\nDATABASE = \"sqlite3://stellar.db\"\\n' > core.toml
   chronolith sim stellar-lake --conf core.toml --out lake --ledgers 2..1001 --ledgers-per-file 8
   printf '#!/bin/sh\\nexec chronolith sim stellar-core \"$@\"\\n' > stellar-core; chmod +x stellar-core
   ./stellar-core --conf core.toml new-db
@@ -26,11 +26,13 @@ pub(crate) const CORE_HELP: &str = r#"It takes the arguments of stellar-core:
   run --metadata-output-stream fd:N|PATH
 
 and keeps the last closed ledger in the working directory. `--conf` names a small TOML file in place of
-core's (names in capitals are core's own; of these only NETWORK_PASSPHRASE counts):
+core's (names in capitals are core's own; of these NETWORK_PASSPHRASE counts, and DATABASE, without which
+nothing is remembered, and METADATA_OUTPUT_STREAM, which is refused beside the flag):
 
   seed = 7                  # everything follows from it
   passphrase = "…"          # of the network
   firstLedger = 2
+  genesisTime = 1443640000  # when the ledger before it closed
   v1From = 12               # from here on LedgerCloseMetaV1
   v2From = 22               # from here on LedgerCloseMetaV2
   transactions = 5          # a ledger, on average
@@ -142,6 +144,9 @@ pub(crate) struct StellarLake {
     /// The network's passphrase [default: that of a simulated one].
     #[arg(long)]
     pub(crate) passphrase: Option<String>,
+    /// When the newest of these ledgers closed: seconds since 1970, or `now` [default: in 2015].
+    #[arg(long, value_name = "SECONDS|now", value_parser = parse_time)]
+    pub(crate) newest_at: Option<NewestAt>,
     /// Transactions of a ledger, on average [default: 5].
     #[arg(long)]
     pub(crate) transactions: Option<u32>,
@@ -169,6 +174,25 @@ fn parse_catchup(text: &str) -> Result<(u32, u32), String> {
         number(count)
     };
     Ok((number(to)?, count?))
+}
+
+/// When the newest ledger closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NewestAt {
+    /// Right now.
+    Now,
+    /// Seconds since 1970.
+    Time(u64),
+}
+
+fn parse_time(text: &str) -> Result<NewestAt, String> {
+    match text {
+        "now" => Ok(NewestAt::Now),
+        text => text
+            .parse()
+            .map(NewestAt::Time)
+            .map_err(|_| format!("`{text}` is neither `now` nor seconds since 1970")),
+    }
 }
 
 fn parse_ledgers(text: &str) -> Result<Range<u32>, String> {

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use chronolith_sim::stellar::core::{
-    self, CoreConf, CoreFrames, CoreState, CoreStep, catchup_ledgers,
+    self, CoreConf, CoreFrames, CoreState, CoreStep, GENESIS_LEDGER, catchup_ledgers, checkpoint,
 };
 use chronolith_sim::stellar::{Lake, LakeLayout, LakeSuffix, StellarChain, StellarSettings};
 use clap::Parser as _;
 use serde_json::json;
 
-use crate::cli::{Core, CoreCommand, CoreStream, StellarCore, StellarLake, Suffix};
+use crate::cli::{Core, CoreCommand, CoreStream, NewestAt, StellarCore, StellarLake, Suffix};
 use crate::exit::Exit;
 
 /// Frames are handed on whole; this only saves small writes.
@@ -34,7 +34,6 @@ pub(crate) fn stellar_lake(asked: &StellarLake) -> Result<Exit> {
             settings
         }
     };
-    let chain = StellarChain::new(settings);
     let layout = LakeLayout {
         ledgers_per_file: asked.ledgers_per_file,
         files_per_partition: asked.files_per_partition,
@@ -43,6 +42,7 @@ pub(crate) fn stellar_lake(asked: &StellarLake) -> Result<Exit> {
             Suffix::Zstd => LakeSuffix::Zstd,
         },
     };
+    let chain = StellarChain::new(placed_in_time(settings, asked, layout)?);
     let lake = Lake::new(&asked.out, layout);
     let cannot = || format!("--out: cannot write to {}", asked.out.display());
     let begun = Instant::now();
@@ -54,9 +54,31 @@ pub(crate) fn stellar_lake(asked: &StellarLake) -> Result<Exit> {
     println!("lake      {}", asked.out.display());
     println!("network   {}", chain.settings().passphrase);
     println!("ledgers   {}..{}", written.start, written.end);
+    println!("genesis   {}", chain.settings().genesis_time);
     println!("newest    {}", layout.key(written.end - 1));
     println!("seconds   {:.1}", begun.elapsed().as_secs_f64());
     Ok(Exit::Done)
+}
+
+/// The same chain, moved in time so that its newest ledger closed when it should. The steps from ledger to ledger
+/// stay.
+fn placed_in_time(
+    mut settings: StellarSettings,
+    asked: &StellarLake,
+    layout: LakeLayout,
+) -> Result<StellarSettings> {
+    let wanted = match asked.newest_at {
+        None => return Ok(settings),
+        Some(NewestAt::Now) => crate::clock::now(),
+        Some(NewestAt::Time(time)) => time,
+    };
+    let (_, newest) = layout.file(asked.ledgers.end.saturating_sub(1));
+    let chain = StellarChain::new(settings.clone());
+    let took = chain.ledger(newest.max(settings.first_ledger)).close_time - settings.genesis_time;
+    let genesis = wanted.checked_sub(took);
+    settings.genesis_time = genesis
+        .with_context(|| format!("--newest-at: the ledgers take {took} seconds, which is more"))?;
+    Ok(settings)
 }
 
 /// Does what stellar-core would do with these arguments.
@@ -74,6 +96,13 @@ pub(crate) async fn stellar_core(asked: &StellarCore) -> Result<Exit> {
         conf: load(&asked.conf)?,
         directory: std::env::current_dir().context("find the working directory")?,
     };
+    let stream = match &asked.what {
+        CoreCommand::Catchup { stream, .. } | CoreCommand::Run { stream } => Some(stream),
+        _ => None,
+    };
+    if process.conf.has_stream && stream.is_some_and(|it| it.metadata_output_stream.is_some()) {
+        bail!("METADATA_OUTPUT_STREAM is set in the file, and --metadata-output-stream is given");
+    }
     match asked.what {
         CoreCommand::Version => {}
         CoreCommand::NewDb => CoreState::anew(&process.directory)?.save(&process.directory)?,
@@ -122,9 +151,34 @@ impl Process {
         Ok(())
     }
 
+    /// Remembers a state; without a database on disk, none but the faults that struck.
+    fn save(&self, state: &CoreState) -> Result<()> {
+        let mut state = state.clone();
+        if !self.conf.keeps_ledgers {
+            state.lcl = GENESIS_LEDGER;
+        }
+        state.save(&self.directory).context("write the state")
+    }
+
+    /// That the ledger to catch up with is in history: up to the newest checkpoint that is published, where it is
+    /// known how far the network is.
+    fn check_published(&self, to: u32, reached: u32) -> Result<()> {
+        match checkpoint(self.conf.head.max(reached)) {
+            Some(newest) if to > newest => {
+                bail!(
+                    "the checkpoint with ledger {to} is not published yet: the newest is {newest}"
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Writes what was asked for; then the last of it is the last closed ledger.
     async fn catchup(&self, asked: (u32, u32), stream: &CoreStream) -> Result<()> {
         let state = self.state()?;
+        if asked.1 == 0 {
+            self.check_published(asked.0, state.reached)?;
+        }
         let chain = StellarChain::new(self.conf.chain.clone());
         let ledgers = catchup_ledgers(&chain, asked, self.conf.from_checkpoint);
         let faults = self
@@ -140,20 +194,17 @@ impl Process {
             writing.write(sequence).await?;
         }
         writing.state.lcl = asked.0;
-        writing
-            .state
-            .save(&self.directory)
-            .context("write the state")
+        self.save(&writing.state)
     }
 
     /// Writes ledgers for ever: those up to the head at once, the others as they are closed.
     async fn run(&self, stream: &CoreStream) -> Result<()> {
         let state = self.state()?;
         let chain = StellarChain::new(self.conf.chain.clone());
-        let next = state
-            .lcl
-            .saturating_add(1)
-            .max(chain.settings().first_ledger);
+        // One that remembers nothing begins with the newest checkpoint.
+        let newest = checkpoint(self.conf.head).filter(|_| !self.conf.keeps_ledgers);
+        let closed = state.lcl.max(newest.unwrap_or_default());
+        let next = closed.saturating_add(1).max(chain.settings().first_ledger);
         let faults = self.conf.faults_left(core::CoreCommand::Run, &state.struck);
         let frames = CoreFrames::new(chain, open(stream)?, faults);
         let mut writing = Writing {
@@ -200,12 +251,12 @@ impl Writing<'_> {
             CoreStep::Die => bail!("injected fault before ledger {sequence}"),
         }
         self.state.lcl = sequence;
+        self.state.reached = self.state.reached.max(sequence);
         self.remember()
     }
 
     fn remember(&self) -> Result<()> {
-        let saved = self.state.save(&self.process.directory);
-        saved.context("write the state")
+        self.process.save(&self.state)
     }
 }
 

@@ -61,6 +61,15 @@ pub fn ledgers_in(object: &Path) -> Vec<Bytes> {
     ledgers
 }
 
+/// What core's settings file must have.
+pub fn core_lines(passphrase: &str) -> String {
+    format!(
+        "NETWORK_PASSPHRASE = {passphrase:?}\nDATABASE = \"sqlite3://stellar.db\"\n\
+         EMIT_CLASSIC_EVENTS = true\nENABLE_SOROBAN_DIAGNOSTIC_EVENTS = true\n\
+         EMIT_SOROBAN_TRANSACTION_META_EXT_V1 = true\n"
+    )
+}
+
 /// A simulated network: its lake, and its core.
 pub struct Pond {
     pub dir: TempDir,
@@ -120,7 +129,8 @@ impl Pond {
     pub fn set_core(&self, more: &str) {
         let seed = self.chain.settings().seed;
         let config = self.dir.path().join("core.toml");
-        std::fs::write(config, format!("seed = {seed}\n{more}\n")).unwrap();
+        let core = core_lines(&self.chain.settings().passphrase);
+        std::fs::write(config, format!("{core}seed = {seed}\n{more}\n")).unwrap();
     }
 
     pub fn core_field(&self, more: &str) -> String {

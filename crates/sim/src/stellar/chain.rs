@@ -12,7 +12,7 @@ use super::sha256;
 
 /// Ledgers that are kept as they were made. All others are made again when they are asked for.
 const KEPT_MAX: usize = 32;
-/// When the ledger before the first one closed.
+/// When the ledger before the first one closed, unless that is set.
 const GENESIS_TIME: u64 = 1_443_640_000;
 /// What the ledger before the first one is the hash of.
 const GENESIS: &[u8] = b"the ledger before all others";
@@ -26,6 +26,8 @@ pub struct StellarSettings {
     pub passphrase: String,
     /// The first ledger; 2 as on real networks. It names the hash of a made-up ledger before it.
     pub first_ledger: u32,
+    /// When the ledger before the first one closed, in seconds since 1970.
+    pub genesis_time: u64,
     /// From this ledger on they are `LedgerCloseMetaV1`; those before are V0.
     pub v1_from: u32,
     /// From this ledger on they are `LedgerCloseMetaV2`.
@@ -45,6 +47,7 @@ impl StellarSettings {
             seed,
             passphrase: "Simulated Chronolith Network ; November 2026".to_owned(),
             first_ledger: 2,
+            genesis_time: GENESIS_TIME,
             v1_from: 12,
             v2_from: 22,
             transactions: 5,
@@ -92,7 +95,7 @@ impl StellarChain {
     pub fn new(settings: StellarSettings) -> Self {
         let genesis = Link {
             hash: sha256(&[GENESIS]),
-            close_time: GENESIS_TIME,
+            close_time: settings.genesis_time,
         };
         let network_id = sha256(&[settings.passphrase.as_bytes()]);
         Self {

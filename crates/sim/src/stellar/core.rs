@@ -23,6 +23,13 @@ const CHECKPOINT_LEDGERS: u32 = 64;
 /// Set in the length of every frame: nothing of it is in another one.
 const LAST_FRAGMENT: u32 = 1 << 31;
 
+/// The newest checkpoint at or below a ledger: 63, 127, and so on; none before the first.
+#[must_use]
+pub fn checkpoint(ledger: u32) -> Option<u32> {
+    let after = ledger.saturating_add(1) / CHECKPOINT_LEDGERS * CHECKPOINT_LEDGERS;
+    after.checked_sub(1)
+}
+
 /// What comes after a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CoreStep {

@@ -220,7 +220,6 @@ fn header(
     let upgrades = bounded(upgrades.collect());
     let ext = match maker.rng.below(3) {
         0 => StellarValueExt::Basic,
-        1 if era == Era::V2 => StellarValueExt::SignedMs(maker.make()),
         _ => StellarValueExt::Signed(maker.make()),
     };
     LedgerHeader {

@@ -67,6 +67,11 @@ pub struct CoreConf {
     pub ledger_ms: u64,
     /// `catchup` begins at the checkpoint before what it was asked for.
     pub from_checkpoint: bool,
+    /// Whether its database is on disk. Without it the real one forgets its ledgers when it ends, and begins
+    /// with the newest checkpoint.
+    pub keeps_ledgers: bool,
+    /// Whether the file says where ledgers go. The real one refuses to be told twice.
+    pub has_stream: bool,
     /// What goes wrong.
     pub faults: Vec<CoreFault>,
 }
@@ -79,6 +84,7 @@ struct File {
     seed: u64,
     passphrase: Option<String>,
     first_ledger: Option<u32>,
+    genesis_time: Option<u64>,
     v1_from: Option<u32>,
     v2_from: Option<u32>,
     transactions: Option<u32>,
@@ -114,23 +120,24 @@ impl fmt::Display for CoreConfError {
 impl Error for CoreConfError {}
 
 impl CoreConf {
-    /// Reads a file. Names in capitals are settings of the real core: of these the passphrase of the
-    /// network counts, and all others are let be. Any other name that is not known is refused.
+    /// Reads a file. Names in capitals are settings of the real core: of these NETWORK_PASSPHRASE, DATABASE and
+    /// METADATA_OUTPUT_STREAM count, and all others are let be. Any other name that is not known is refused.
     ///
     /// # Errors
     /// When it is not TOML, or says something that is not known.
     pub fn parse(text: &str) -> Result<Self, CoreConfError> {
         let refused = |error| CoreConfError(Box::new(error));
         let mut table: toml::Table = text.parse().map_err(refused)?;
-        let passphrase = table
-            .get("NETWORK_PASSPHRASE")
-            .and_then(|value| value.as_str());
-        let passphrase = passphrase.map(str::to_owned);
+        let text_of = |name: &str| table.get(name).and_then(|value| value.as_str());
+        let passphrase = text_of("NETWORK_PASSPHRASE").map(str::to_owned);
+        let keeps_ledgers = text_of("DATABASE").is_some_and(|place| !place.contains(":memory:"));
+        let has_stream = text_of("METADATA_OUTPUT_STREAM").is_some_and(|name| !name.is_empty());
         table.retain(|name, _| name.chars().any(char::is_lowercase));
         let file: File = table.try_into().map_err(refused)?;
         let mut chain = StellarSettings::new(file.seed);
         set(&mut chain.passphrase, file.passphrase.or(passphrase));
         set(&mut chain.first_ledger, file.first_ledger);
+        set(&mut chain.genesis_time, file.genesis_time);
         set(&mut chain.v1_from, file.v1_from);
         set(&mut chain.v2_from, file.v2_from);
         set(&mut chain.transactions, file.transactions);
@@ -140,6 +147,8 @@ impl CoreConf {
             head: file.head,
             ledger_ms: file.ledger_ms,
             from_checkpoint: file.from_checkpoint,
+            keeps_ledgers,
+            has_stream,
             faults: file.faults,
         })
     }

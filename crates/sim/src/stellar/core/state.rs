@@ -15,20 +15,26 @@ const NAME: &str = "sim-stellar-core.json";
 pub struct CoreState {
     /// The last ledger that was closed.
     pub lcl: u32,
+    /// The newest ledger that was ever closed: so far the network is.
+    #[serde(default)]
+    pub reached: u32,
     /// How often each fault of the settings struck, in their order.
     pub struck: Vec<u32>,
 }
 
 impl CoreState {
-    /// The state of a new database. Faults that struck are not forgotten with the old one.
+    /// The state of a new database. Faults that struck, and how far the network is, are not forgotten with the old
+    /// one.
     ///
     /// # Errors
     /// When the old one cannot be read.
     pub fn anew(directory: &Path) -> io::Result<Self> {
         let old = Self::load(directory)?;
+        let (reached, struck) = old.map_or((0, Vec::new()), |old| (old.reached, old.struck));
         Ok(Self {
             lcl: GENESIS_LEDGER,
-            struck: old.map(|old| old.struck).unwrap_or_default(),
+            reached,
+            struck,
         })
     }
 

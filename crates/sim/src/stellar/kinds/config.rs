@@ -23,10 +23,6 @@ fields! {
         ballot_timeout_initial_milliseconds, ballot_timeout_increment_milliseconds }
     ContractCostParamEntry { ext, const_term, linear_term }
     EvictionIterator { bucket_list_level, is_curr_bucket, bucket_file_offset }
-    FreezeBypassTxs { tx_hashes }
-    FreezeBypassTxsDelta { add_txs, remove_txs }
-    FrozenLedgerKeys { keys }
-    FrozenLedgerKeysDelta { keys_to_freeze, keys_to_unfreeze }
     StateArchivalSettings { max_entry_ttl, min_temporary_ttl, min_persistent_ttl,
         persistent_rent_rate_denominator, temp_rent_rate_denominator, max_entries_to_archive,
         live_soroban_state_size_window_sample_size, live_soroban_state_size_window_sample_period,
@@ -38,6 +34,5 @@ variants! {
         ContractHistoricalDataV0 ContractEventsV0 ContractBandwidthV0
         ContractCostParamsCpuInstructions ContractCostParamsMemoryBytes ContractDataKeySizeBytes
         ContractDataEntrySizeBytes StateArchival ContractExecutionLanes LiveSorobanStateSizeWindow
-        EvictionIterator ContractParallelComputeV0 ContractLedgerCostExtV0 ScpTiming
-        FrozenLedgerKeys FrozenLedgerKeysDelta FreezeBypassTxs FreezeBypassTxsDelta]
+        EvictionIterator ContractParallelComputeV0 ContractLedgerCostExtV0 ScpTiming]
 }

@@ -16,7 +16,6 @@ fields! {
     ScpStatementConfirm { ballot, n_prepared, n_commit, n_h, quorum_set_hash }
     ScpStatementExternalize { commit, n_h, commit_quorum_set_hash }
     ScpStatementPrepare { quorum_set_hash, ballot, prepared, prepared_prime, n_c, n_h }
-    StellarValueSignedMsValue { close_time_ms, lc_value_signature }
 }
 
 variants! {

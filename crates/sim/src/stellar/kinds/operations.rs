@@ -37,10 +37,8 @@ fields! {
         med_threshold, high_threshold, home_domain, signer }
     SetTrustLineFlagsOp { trustor, asset, clear_flags, set_flags }
     SorobanAddressCredentials { address, nonce, signature_expiration_ledger, signature }
-    SorobanAddressCredentialsWithDelegates { address_credentials, delegates }
     SorobanAuthorizationEntry { credentials, root_invocation }
     SorobanAuthorizedInvocation { function, sub_invocations }
-    SorobanDelegateSignature { address, signature, nested_delegates }
     SorobanResources { footprint, instructions, disk_read_bytes, write_bytes }
     SorobanResourcesExtV0 { archived_soroban_entries }
     SorobanTransactionData { ext, resources, resource_fee }
@@ -63,7 +61,7 @@ variants! {
     Preconditions [None] [Time V2]
     RevokeSponsorshipOp [] [LedgerEntry Signer]
     SorobanAuthorizedFunction [] [ContractFn CreateContractHostFn CreateContractV2HostFn]
-    SorobanCredentials [SourceAccount] [Address AddressV2 AddressWithDelegates]
+    SorobanCredentials [SourceAccount] [Address]
     SorobanTransactionDataExt [V0] [V1]
     SorobanTransactionMetaExt [V0] [V1]
 }

@@ -24,8 +24,7 @@ variants! {
     ChangeTrustResult [Success Malformed NoIssuer InvalidLimit LowReserve SelfNotAllowed
         TrustLineMissing CannotDelete NotAuthMaintainLiabilities] []
     ClaimAtom [] [V0 OrderBook LiquidityPool]
-    ClaimClaimableBalanceResult [Success DoesNotExist CannotClaim LineFull NoTrust NotAuthorized
-        TrustlineFrozen] []
+    ClaimClaimableBalanceResult [Success DoesNotExist CannotClaim LineFull NoTrust NotAuthorized] []
     ClawbackClaimableBalanceResult [Success DoesNotExist NotIssuer NotClawbackEnabled] []
     ClawbackResult [Success Malformed NotClawbackEnabled NoTrust Underfunded] []
     CreateAccountResult [Success Malformed Underfunded LowReserve AlreadyExist] []
@@ -36,9 +35,8 @@ variants! {
     InvokeHostFunctionResult [Malformed Trapped ResourceLimitExceeded EntryArchived
         InsufficientRefundableFee] [Success]
     LiquidityPoolDepositResult [Success Malformed NoTrust NotAuthorized Underfunded LineFull
-        BadPrice PoolFull TrustlineFrozen] []
-    LiquidityPoolWithdrawResult [Success Malformed NoTrust Underfunded LineFull UnderMinimum
-        TrustlineFrozen] []
+        BadPrice PoolFull] []
+    LiquidityPoolWithdrawResult [Success Malformed NoTrust Underfunded LineFull UnderMinimum] []
     ManageBuyOfferResult [Malformed SellNoTrust BuyNoTrust SellNotAuthorized BuyNotAuthorized
         LineFull Underfunded CrossSelf SellNoIssuer BuyNoIssuer NotFound LowReserve] [Success]
     ManageDataResult [Success NotSupportedYet NameNotFound LowReserve InvalidName] []

@@ -100,7 +100,7 @@ impl Outcome {
     }
 }
 
-const REFUSALS: [fn() -> Inner; 16] = [
+const REFUSALS: [fn() -> Inner; 15] = [
     || Inner::TxTooEarly,
     || Inner::TxTooLate,
     || Inner::TxMissingOperation,
@@ -116,7 +116,6 @@ const REFUSALS: [fn() -> Inner; 16] = [
     || Inner::TxBadMinSeqAgeOrGap,
     || Inner::TxMalformed,
     || Inner::TxSorobanInvalid,
-    || Inner::TxFrozenKeyAccessed,
 ];
 
 /// The same result, of a transaction that is not inside of another.

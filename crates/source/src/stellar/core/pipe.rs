@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
@@ -24,7 +24,7 @@ const NOW: Timespec = Timespec {
 /// What is on its way between core and whoever takes ledgers, for those who do not read the pipe.
 #[derive(Default, Debug)]
 pub(crate) struct Flow {
-    file: OnceLock<File>,
+    file: Mutex<Option<File>>,
     /// Whether bytes were read that are not handed on as a ledger yet.
     busy: AtomicBool,
 }
@@ -37,7 +37,8 @@ impl Flow {
     }
 
     fn holds_bytes(&self) -> bool {
-        let Some(file) = self.file.get() else {
+        let held = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(file) = held.as_ref() else {
             return false;
         };
         let mut asked = [PollFd::new(file, PollFlags::IN)];
@@ -72,7 +73,7 @@ impl<'a> Pipe<'a> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(open(path, flags, Mode::empty())?);
         let watched = file.try_clone()?;
-        flow.file.get_or_init(|| watched);
+        *flow.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(watched);
         Ok(Self {
             file,
             flow,
@@ -83,6 +84,18 @@ impl<'a> Pipe<'a> {
     /// Tells that everything that was read is handed on.
     pub(crate) fn note_handed_on(&self) {
         self.flow.busy.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Pipe<'_> {
+    /// Nobody reads any more: core must not wait for room in it while it ends.
+    fn drop(&mut self) {
+        let mut watched = self
+            .flow
+            .file
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *watched = None;
     }
 }
 

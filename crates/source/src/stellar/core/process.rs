@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::quiet::Quiet;
 
@@ -19,6 +21,9 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 /// How core tells where it stands: what it was and what it is, and the one that is no way behind.
 const STATE_CHANGE: &str = "Changing state ";
 const STATE_SYNCED: &str = "LM_SYNCED_STATE";
+
+/// How long core may take to end by itself once it was asked to: it closes its database in that time.
+const END_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How core is called.
 #[derive(Clone, Debug)]
@@ -117,22 +122,42 @@ impl Process {
         child.try_wait().ok().flatten()
     }
 
-    /// Ends it and all that it started.
-    pub(crate) fn kill(&self) {
-        let mut inner = self.inner();
-        if let Some(mut child) = inner.child.take()
-            && child.try_wait().is_ok_and(|ended| ended.is_none())
-        {
-            kill_group(child.id());
-            // It cannot refuse, so this does not take long.
-            let _ended = child.wait();
-        }
+    /// Ends it: it is asked to, and killed with all that it started where it does not end in time. Waits until it
+    /// is gone.
+    pub(crate) fn end(&self) {
+        self.end_within(END_PATIENCE);
     }
 
-    /// The same, and none is started any more.
+    fn end_within(&self, patience: Duration) {
+        // Nobody else can signal it from here on, so that its number is its own until it is reaped below.
+        let child = self.inner().child.take();
+        let Some(mut child) = child else {
+            return;
+        };
+        if !child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            return;
+        }
+        signal_group(child.id(), Signal::INT);
+        if !ends_within(child.id(), patience) {
+            tracing::warn!(
+                pid = child.id(),
+                "core does not end by itself: it is killed"
+            );
+            signal_group(child.id(), Signal::KILL);
+        }
+        // It is gone, or cannot refuse: this does not take long.
+        let _ended = child.wait();
+    }
+
+    /// Asks it to end, and lets none be started any more. Does not wait: whoever runs it does.
     pub(crate) fn close(&self) {
-        self.inner().closed = true;
-        self.kill();
+        let mut inner = self.inner();
+        inner.closed = true;
+        if let Some(child) = inner.child.as_mut()
+            && child.try_wait().is_ok_and(|ended| ended.is_none())
+        {
+            signal_group(child.id(), Signal::INT);
+        }
     }
 
     /// What went wrong, with what it printed last.
@@ -157,7 +182,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.close();
+        self.end();
     }
 }
 
@@ -205,13 +230,29 @@ fn answer_of(from: impl Read) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-fn kill_group(id: u32) {
-    let id = i32::try_from(id).ok().and_then(Pid::from_raw);
-    if let Some(id) = id
-        && let Err(error) = kill_process_group(id, Signal::KILL)
+fn pid(id: u32) -> Option<Pid> {
+    i32::try_from(id).ok().and_then(Pid::from_raw)
+}
+
+fn signal_group(id: u32, signal: Signal) {
+    if let Some(id) = pid(id)
+        && let Err(error) = kill_process_group(id, signal)
     {
         tracing::debug!(%error, "core was gone already");
     }
+}
+
+/// Whether a process ends in time. One that cannot be watched does not.
+fn ends_within(id: u32, patience: Duration) -> bool {
+    let watched = pid(id).and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok());
+    let patience = Timespec {
+        tv_sec: patience.as_secs().cast_signed(),
+        tv_nsec: patience.subsec_nanos().into(),
+    };
+    watched.is_some_and(|watched| {
+        let mut asked = [PollFd::new(&watched, PollFlags::IN)];
+        poll(&mut asked, Some(&patience)).is_ok_and(|ready| ready > 0)
+    })
 }
 
 /// Where it is written down which process core is.
@@ -224,10 +265,13 @@ pub(crate) fn stale(call: &Call) -> Option<u32> {
     is_ours(id, &call.config).then_some(id)
 }
 
-/// Ends it.
+/// Ends it, and waits until it is gone or killed.
 pub(crate) fn end_stale(id: u32) {
     tracing::warn!(pid = id, "a core of before still runs: it is ended");
-    kill_group(id);
+    signal_group(id, Signal::INT);
+    if !ends_within(id, END_PATIENCE) {
+        signal_group(id, Signal::KILL);
+    }
 }
 
 /// Whether a process is a core with these settings: numbers of processes are given again.
@@ -265,6 +309,44 @@ mod tests {
             ("Got consensus: LM_SYNCED_STATE", None),
         ] {
             assert_eq!(is_catching_up(&format!("{at} {line}")), expected, "{line}");
+        }
+    }
+
+    /// A shell script in place of core.
+    fn script(dir: &Path, text: &str) -> Call {
+        use std::os::unix::fs::PermissionsExt as _;
+        let binary = dir.join("core.sh");
+        fs::write(&binary, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
+        Call {
+            binary,
+            config: dir.join("core.cfg"),
+            work_dir: dir.to_owned(),
+            quiet: Quiet::default(),
+        }
+    }
+
+    /// Core was killed while it wrote its database. It is asked first, and has time; one that does not listen
+    /// is killed after that.
+    #[test]
+    fn core_is_asked_to_end_before_it_is_killed() {
+        for (trap, patience, is_asked) in [
+            ("trap 'echo asked > asked; exit 0' INT", END_PATIENCE, true),
+            ("trap '' INT", Duration::from_millis(50), false),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let call = script(
+                dir.path(),
+                &format!("{trap}\necho ready > ready\nwhile :; do sleep 0.01; done"),
+            );
+            let process = Process::default();
+            process.start(&call, &[], Output::Log).unwrap();
+            while !dir.path().join("ready").exists() {
+                std::thread::yield_now();
+            }
+            process.end_within(patience);
+            assert_eq!(dir.path().join("asked").exists(), is_asked, "{trap}");
+            assert!(process.ended().is_none());
         }
     }
 }

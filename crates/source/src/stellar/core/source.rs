@@ -14,6 +14,7 @@ use tokio::sync::{Mutex, MutexGuard, watch};
 use tokio::time::Instant;
 
 use super::buffer::{Buffer, End};
+use super::config;
 use super::process::Call;
 use super::quiet::Quiet;
 use super::work::{Job, Running, Task};
@@ -102,6 +103,11 @@ impl CoreSource {
             let path = settings.config.display();
             invalid(format!("its settings file {path} cannot be read: {error}"))
         })?;
+        let missing = config::check(&text, &settings.network)
+            .map_err(|what| invalid(format!("{}: {what}", settings.config.display())))?;
+        for what in missing {
+            tracing::warn!(config = %settings.config.display(), what, "core runs without an event setting");
+        }
         let call = Call {
             binary: program(&settings.binary)?,
             config: absolute(&settings.config)?,

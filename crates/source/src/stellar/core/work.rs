@@ -22,6 +22,8 @@ const TICK: Duration = Duration::from_millis(20);
 const END_TICKS: u32 = 500;
 /// A core that is so far behind is not waited for: it begins anew.
 const BEHIND_MAX: u32 = 50_000;
+/// History is published every so many ledgers: 63, 127, and so on.
+const CHECKPOINT_LEDGERS: u32 = 64;
 /// The pipe's name in core's directory.
 const PIPE: &str = "meta.pipe";
 
@@ -87,7 +89,7 @@ impl Running {
             // It has been told to end.
             let _ended = before.map(JoinHandle::join);
             let end = worker.work().err().unwrap_or(End::Done);
-            worker.process.kill();
+            worker.process.end();
             worker.buffer.end(end);
         });
         Self {
@@ -164,8 +166,8 @@ impl Worker {
             return Ok(());
         }
         self.call(&["new-db"])?;
-        if from > FIRST_LEDGER {
-            self.call(&["catchup", &format!("{}/0", from - 1)])?;
+        if let Some(ledger) = catchup_target(from) {
+            self.call(&["catchup", &format!("{ledger}/0")])?;
         }
         Ok(())
     }
@@ -308,6 +310,17 @@ impl Worker {
     }
 }
 
+/// The ledger to catch up with before the first that is wanted: the last checkpoint before it. A ledger between
+/// two checkpoints cannot be had before the second one is published, and core would wait for that for minutes.
+/// What comes before the first that is wanted is passed over. Before the first checkpoint of all there is none.
+fn catchup_target(from: u32) -> Option<u32> {
+    let before = from
+        .checked_sub(1)
+        .filter(|before| *before >= FIRST_LEDGER)?;
+    let checkpoint = (from / CHECKPOINT_LEDGERS * CHECKPOINT_LEDGERS).checked_sub(1);
+    Some(checkpoint.unwrap_or(before))
+}
+
 /// Whether core can go on from what it closed last, to the ledger that is wanted.
 fn is_usable(closed: u32, from: u32) -> bool {
     let before = from.saturating_sub(1);
@@ -334,6 +347,23 @@ mod tests {
         assert!(bounded.serves(from(10)) && bounded.serves(from(20)));
         assert!(!bounded.serves(from(21)) && !bounded.serves(live));
         assert!(live.serves(live) && live.serves(from(21)));
+    }
+
+    #[test]
+    fn core_catches_up_with_a_checkpoint() {
+        for (from, expected) in [
+            (2, None),
+            (3, Some(2)),
+            (63, Some(62)),
+            (64, Some(63)),
+            (65, Some(63)),
+            (127, Some(63)),
+            (128, Some(127)),
+            (53_312_000, Some(53_311_999)),
+            (53_312_001, Some(53_311_999)),
+        ] {
+            assert_eq!(catchup_target(from), expected, "{from}");
+        }
     }
 
     #[test]
