@@ -9,7 +9,9 @@ use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof, Scope, Verificati
 use chronolith_sim::evm::{
     EvmNode, EvmSpec, Faults, MissingMethod, RpcFault, RpcOptions, RpcServer,
 };
-use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
+use chronolith_source::evm::{
+    Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Subscription, Tags,
+};
 use chronolith_source::portal::{PortalSettings, PortalSource};
 use chronolith_source::{EndpointSettings, Heads, Source, Want};
 
@@ -108,6 +110,46 @@ async fn nodes_that_refuse_batches_or_tags_are_asked_all_the_same() {
     let server = serve(&node, untagged).await;
     let heads = source(&server, Tags::ALL).heads().await.unwrap();
     assert_eq!(heads, heads_of(&node, Tags::NONE));
+}
+
+/// A node that serves WebSocket but no subscriptions answered pings for ever: the second endpoint was
+/// never tried, and nothing was logged.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_that_refuses_the_subscription_is_followed_by_the_next() {
+    let node = EvmNode::new(EvmSpec::tiny(9), 20);
+    let refusing = RpcOptions {
+        missing_methods: vec![MissingMethod {
+            name: "eth_subscribe".to_owned(),
+            code: -32601,
+        }],
+        ..RpcOptions::default()
+    };
+    let (refuses, tells) = (
+        serve(&node, refusing).await,
+        serve(&node, RpcOptions::default()).await,
+    );
+    let source = EvmSource::new(EvmSettings {
+        chain_id: 31_337,
+        endpoints: vec![EndpointSettings::new(&tells.url())],
+        heads: vec![refuses.ws_url(), tells.ws_url()],
+        tags: Tags::NONE,
+        strategy: Strategy::Receipts,
+        checks: Checks::ALL,
+        ranges: RangeSettings::default(),
+    })
+    .unwrap();
+    let mut hints = source.hints();
+    let connected = async {
+        while source.subscription() != Subscription::Connected {
+            hints.changed().await.unwrap();
+        }
+    };
+    let within = tokio::time::timeout(std::time::Duration::from_secs(20), connected);
+    tokio::select! {
+        () = source.listen() => unreachable!("it listens for ever"),
+        connected = within => connected.expect("the second endpoint was not tried"),
+    }
+    assert_eq!(refuses.stats().calls["eth_subscribe"], 1);
 }
 
 /// A batch that several nodes answered may hold a newest block below the finalized one. In order

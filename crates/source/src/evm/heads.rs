@@ -8,17 +8,25 @@ use std::time::Duration;
 
 use futures::{SinkExt as _, StreamExt as _};
 use metrics::Counter;
+use reqwest::Url;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
-use tokio_tungstenite::connect_async_with_config;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
+use tokio_tungstenite::{WebSocketStream, connect_async_with_config};
 
 use crate::meters;
+use crate::reply::RpcFault;
+use crate::secrets::{Secrets, name_of};
 
 const SUBSCRIBE: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"eth_subscribe","params":["newHeads"]}"#;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an endpoint may take to answer the subscription.
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// After this much silence we ask whether anybody is there, after twice as much we connect anew.
 const SILENCE: Duration = Duration::from_secs(30);
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
@@ -91,60 +99,153 @@ impl HeadListener {
         was_there
     }
 
-    /// Listens for ever, connecting anew as often as it takes.
+    /// Listens for ever. A connection that ends, and one that never told of heads, is followed by the
+    /// next endpoint.
     pub(crate) async fn listen(&self) {
         let mut pause = PAUSE_FIRST;
         for url in self.urls.iter().cycle() {
-            let lasted = self.one_connection(url).await;
+            let ended = self.one_connection(url).await;
             self.reconnects.increment(1);
             if self.lost() {
                 pause = PAUSE_FIRST;
             }
-            // The error's text may hold the URL with its key: only its kind is told.
-            let ended = matches!(
-                lasted,
-                Err(WsError::ConnectionClosed | WsError::AlreadyClosed)
-            );
-            tracing::debug!(ended, "head subscription lost, connecting again");
+            let endpoint = Url::parse(url).map_or_else(|_| "?".to_owned(), |url| name_of(&url));
+            match ended {
+                Ended::Refused(reason) => {
+                    tracing::warn!(%endpoint, %reason, "head subscription refused, trying the next endpoint");
+                }
+                // The error's text may hold the URL with its key: only its kind is told.
+                Ended::Lost(error) => {
+                    let closed =
+                        matches!(error, WsError::ConnectionClosed | WsError::AlreadyClosed);
+                    tracing::debug!(%endpoint, closed, "head subscription lost, connecting again");
+                }
+            }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
         std::future::pending().await
     }
 
-    async fn one_connection(&self, url: &str) -> Result<(), WsError> {
+    /// Why a connection ended.
+    async fn one_connection(&self, url: &str) -> Ended {
         let config = WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX));
         let connecting = connect_async_with_config(url, Some(config), false);
-        let connected = timeout(CONNECT_TIMEOUT, connecting).await;
-        let (mut socket, _) = connected.map_err(|_| WsError::ConnectionClosed)??;
-        socket.send(Message::text(SUBSCRIBE)).await?;
+        let mut socket = match timeout(CONNECT_TIMEOUT, connecting).await {
+            Ok(Ok((socket, _))) => socket,
+            Ok(Err(error)) => return Ended::Lost(error),
+            Err(_) => return Ended::Lost(WsError::ConnectionClosed),
+        };
+        if let Err(error) = socket.send(Message::text(SUBSCRIBE)).await {
+            return Ended::Lost(error);
+        }
+        match timeout(SUBSCRIBE_TIMEOUT, subscribed(&mut socket)).await {
+            Ok(Ok(())) => self.wake(),
+            Ok(Err(Ended::Refused(reason))) => {
+                let secrets = Url::parse(url).map(|url| Secrets::of(&url));
+                let reason = secrets.map_or_else(|_| String::new(), |all| all.hide(&reason));
+                return Ended::Refused(reason);
+            }
+            Ok(Err(ended)) => return ended,
+            // Pings may be answered all the while: that is no subscription.
+            Err(_) => return Ended::Refused("no answer to eth_subscribe".to_owned()),
+        }
+        self.hear(&mut socket).await
+    }
+
+    /// Hears of heads until the connection ends.
+    async fn hear<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        socket: &mut WebSocketStream<S>,
+    ) -> Ended {
         let mut silent = false;
         loop {
             match timeout(SILENCE, socket.next()).await {
-                Ok(None) => return Err(WsError::ConnectionClosed),
-                Ok(Some(message)) => {
-                    let message = message?;
+                Ok(None) => return Ended::Lost(WsError::ConnectionClosed),
+                Ok(Some(Err(error))) => return Ended::Lost(error),
+                Ok(Some(Ok(message))) => {
                     silent = false;
-                    self.take(&message);
+                    if matches!(said(&message), Some(Said::Head)) {
+                        self.wake();
+                    }
                 }
-                Err(_) if silent => return Err(WsError::ConnectionClosed),
+                Err(_) if silent => return Ended::Lost(WsError::ConnectionClosed),
                 Err(_) => {
                     silent = true;
-                    socket.send(Message::Ping(Vec::new().into())).await?;
+                    if let Err(error) = socket.send(Message::Ping(Vec::new().into())).await {
+                        return Ended::Lost(error);
+                    }
                 }
             }
         }
     }
 
-    /// The answer to the subscription and every head after it wake whoever waits: heads may have
-    /// come while nobody listened.
-    fn take(&self, message: &Message) {
-        let Message::Text(text) = message else { return };
-        let subscribed = text.contains("\"result\"") || text.contains("eth_subscription");
-        if subscribed {
-            *self.down_since() = None;
-            self.heads.send_modify(|count| *count += 1);
+    /// The answer to the subscription and every head after it wake the reader: heads may have come
+    /// while there was no connection.
+    fn wake(&self) {
+        *self.down_since() = None;
+        self.heads.send_modify(|count| *count += 1);
+    }
+}
+
+/// Why a connection ended.
+enum Ended {
+    /// The endpoint does not tell of heads.
+    Refused(String),
+    Lost(WsError),
+}
+
+/// Waits until the endpoint takes the subscription.
+async fn subscribed<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: &mut WebSocketStream<S>,
+) -> Result<(), Ended> {
+    loop {
+        let message = match socket.next().await {
+            None => return Err(Ended::Lost(WsError::ConnectionClosed)),
+            Some(message) => message.map_err(Ended::Lost)?,
+        };
+        match said(&message) {
+            Some(Said::Subscribed | Said::Head) => return Ok(()),
+            Some(Said::Refused(reason)) => return Err(Ended::Refused(reason)),
+            None => {}
         }
+    }
+}
+
+/// What a message says, where it says anything.
+#[derive(PartialEq, Eq, Debug)]
+enum Said {
+    Subscribed,
+    Refused(String),
+    Head,
+}
+
+fn said(message: &Message) -> Option<Said> {
+    #[derive(Deserialize)]
+    struct Reply {
+        id: Option<IgnoredAny>,
+        method: Option<String>,
+        result: Option<IgnoredAny>,
+        error: Option<RpcFault>,
+    }
+    let Message::Text(text) = message else {
+        return None;
+    };
+    let reply: Reply = serde_json::from_str(text).ok()?;
+    match reply {
+        Reply {
+            error: Some(fault), ..
+        } => Some(Said::Refused(fault.message)),
+        Reply {
+            method: Some(method),
+            ..
+        } if method == "eth_subscription" => Some(Said::Head),
+        Reply {
+            id: Some(_),
+            result: Some(_),
+            ..
+        } => Some(Said::Subscribed),
+        _ => None,
     }
 }
 
@@ -189,8 +290,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn down_is_counted_from_the_last_head_and_not_from_the_last_attempt() {
         let listener = HeadListener::new(1, vec!["ws:///".to_owned()]);
-        let answer = r#"{"jsonrpc":"2.0","id":1,"result":"0x1"}"#;
-        listener.take(&Message::text(answer));
+        listener.wake();
         tokio::time::advance(Duration::from_secs(7)).await;
         assert_eq!(listener.state(), Subscription::Connected);
         assert!(listener.lost());
@@ -200,5 +300,23 @@ mod tests {
         assert_eq!(listener.state(), down);
         let off = HeadListener::new(1, Vec::new());
         assert_eq!(off.state(), Subscription::Off);
+    }
+
+    #[test]
+    fn an_error_is_a_refusal_and_never_a_head() {
+        let check = |text: &str, expected: Option<Said>| {
+            assert_eq!(said(&Message::text(text)), expected, "{text}");
+        };
+        let geth = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no \"newHeads\" subscription in eth namespace"}}"#;
+        let reason = r#"no "newHeads" subscription in eth namespace"#.to_owned();
+        check(geth, Some(Said::Refused(reason)));
+        let nameless = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}"#;
+        check(nameless, Some(Said::Refused("no".to_owned())));
+        let taken = r#"{"jsonrpc":"2.0","id":1,"result":"0x1"}"#;
+        check(taken, Some(Said::Subscribed));
+        let head = r#"{"jsonrpc":"2.0","method":"eth_subscription","params":{"subscription":"0x1","result":{}}}"#;
+        check(head, Some(Said::Head));
+        check("\"result\"", None);
+        check("{}", None);
     }
 }
