@@ -12,10 +12,11 @@ use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::Policy;
 use reqwest::{RequestBuilder, Response, Url};
 use serde::Deserialize;
-use tokio::sync::SemaphorePermit;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::limit::Limit;
 use super::lines::{Lines, Stop};
 use super::source::PortalSettings;
 use super::status::{Meaning, meaning, text_of};
@@ -27,12 +28,9 @@ use crate::endpoint::{
 use crate::error::{Error, Result};
 use crate::meters::{Meters, Outcome};
 use crate::secrets::{Secrets, name_of};
-use crate::throttle::Throttle;
 
 /// Pauses before a request is sent again; after the last the caller is told.
 const PAUSES_MS: [u64; 6] = [10, 100, 500, 2_000, 10_000, 20_000];
-/// The stretch of time in which Portal counts requests.
-const RATE_WINDOW: Duration = Duration::from_secs(10);
 /// An answer that is no stream is refused above this length.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// The stream of blocks that cannot be replaced.
@@ -58,7 +56,6 @@ struct Health {
     requests: u64,
     failures: u64,
     lies: u64,
-    pause_until: Option<Instant>,
     last_error: Option<String>,
     /// The highest finalized block that was ever spoken of.
     finalized: Option<BlockRef>,
@@ -71,7 +68,10 @@ pub(crate) struct Client {
     http: reqwest::Client,
     base: Url,
     secrets: Secrets,
-    throttle: Throttle,
+    /// Requests of this dataset that may be in flight.
+    in_flight: Semaphore,
+    /// Shared with the other datasets of this Portal.
+    limit: Arc<Limit>,
     line_bytes_max: usize,
     idle_timeout: Duration,
     steps: AtomicU64,
@@ -103,12 +103,6 @@ impl Client {
             .referer(false)
             .build()
             .map_err(|error| invalid(format!("HTTP client: {error}")))?;
-        let most = settings.requests_per_10s as usize;
-        let window = if most == 0 {
-            Duration::ZERO
-        } else {
-            RATE_WINDOW
-        };
         // No endpoint is called so: who is blamed for what goes by the name.
         let name = format!("Portal {}", name_of(&base));
         Ok(Self {
@@ -117,8 +111,9 @@ impl Client {
             chain_id: settings.chain_id,
             http,
             secrets: Secrets::of(&base),
+            limit: Limit::of(&base, settings.requests_per_10s),
             base,
-            throttle: Throttle::windowed(settings.in_flight, most, window),
+            in_flight: Semaphore::new(settings.in_flight.max(1)),
             line_bytes_max: settings.line_bytes_max,
             idle_timeout: settings.idle_timeout,
             steps: AtomicU64::default(),
@@ -286,8 +281,7 @@ impl Client {
         let until = Instant::now() + asked.or(pause).unwrap_or_default();
         if busy {
             // Also after the last try: the wish holds for whoever asks next.
-            let mut health = self.health();
-            health.pause_until = health.pause_until.max(Some(until));
+            self.limit.pause(until);
         }
         if pause.is_none() {
             return Err(Error::Exhausted(Box::new(error)));
@@ -335,9 +329,7 @@ impl Client {
             requests: health.requests,
             failures: health.failures,
             lies: health.lies,
-            cooling: health
-                .pause_until
-                .is_some_and(|until| until > Instant::now()),
+            cooling: self.limit.pause_until().is_some(),
             last_error: health.last_error.clone(),
         }
     }
@@ -351,11 +343,8 @@ impl Client {
     }
 
     async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        let permit = self.throttle.turn().await;
-        let until = self.health().pause_until;
-        if let Some(until) = until {
-            tokio::time::sleep_until(until).await;
-        }
+        let permit = self.in_flight.acquire().await.ok();
+        self.limit.turn().await;
         permit
     }
 

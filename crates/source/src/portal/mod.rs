@@ -4,6 +4,7 @@
 //! asked for again, until the range is complete.
 
 mod client;
+mod limit;
 mod lines;
 mod request;
 mod source;

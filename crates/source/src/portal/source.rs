@@ -35,7 +35,7 @@ pub struct PortalSettings {
     pub url: String,
     /// Id of its chain. Portal does not tell, so that nobody checks it here.
     pub chain_id: u64,
-    /// Requests in any ten seconds; 0 for no limit.
+    /// Requests in any ten seconds to this Portal, over all its datasets; 0 for no limit.
     pub requests_per_10s: u32,
     /// Requests that may be in flight.
     pub in_flight: usize,
