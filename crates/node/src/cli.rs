@@ -1,5 +1,6 @@
 //! The command line.
 
+mod chain;
 mod projections;
 mod ranges;
 mod stellar;
@@ -14,6 +15,7 @@ use crate::commands::DecodeCommand;
 use crate::environment::INTERVAL_SECONDS;
 use crate::hex::parse_hex;
 
+pub(crate) use chain::{ChainCommand, ProbeChain, RecordChain};
 pub(crate) use projections::{
     DbCommand, JobsCommand, LocksCommand, PartitionsCommand, ProjectionAct, ProjectionCommand,
     VersionsCommand,
@@ -208,6 +210,12 @@ pub(crate) enum Command {
         /// Stop after this many seconds; 0 for never.
         #[arg(long, default_value_t = 0)]
         seconds: u64,
+    },
+    /// Find out what can be proven on a chain, from one of its endpoints.
+    Chain {
+        /// What to find out.
+        #[command(subcommand)]
+        what: ChainCommand,
     },
     /// Make up chains.
     Sim {

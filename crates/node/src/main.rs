@@ -125,6 +125,7 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
                 SimCommand::StellarCore(asked) => commands::stellar_core(asked).await,
             };
         }
+        Command::Chain { what } => return commands::chain(what).await,
         Command::Decode { what } => return commands::decode(what),
         Command::Openapi => {
             print!("{}", chronolith_serve::OPENAPI);
@@ -139,6 +140,7 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
     let settings = settings?;
     match cli.command {
         Command::Config { .. }
+        | Command::Chain { .. }
         | Command::Decode { .. }
         | Command::Demo { .. }
         | Command::Sim { .. }

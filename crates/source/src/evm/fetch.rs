@@ -24,7 +24,7 @@ use crate::reply::Answer;
 use crate::source::{Fetched, Want};
 
 pub(crate) const GET_RECEIPTS: &str = "eth_getBlockReceipts";
-const GET_BLOCK: &str = "eth_getBlockByNumber";
+pub(super) const GET_BLOCK: &str = "eth_getBlockByNumber";
 pub(super) const GET_LOGS: &str = "eth_getLogs";
 
 /// How often calls that failed are sent again, and the pause before the first time; it doubles.

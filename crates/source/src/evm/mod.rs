@@ -6,6 +6,7 @@ mod evidence;
 mod fetch;
 mod heads;
 mod hint;
+mod probe;
 mod ranges;
 mod receipts;
 mod recent;
@@ -16,6 +17,7 @@ mod wire;
 mod source;
 
 pub use heads::Subscription;
+pub use probe::{Probed, Prober, Recorded};
 pub use ranges::RangeSettings;
 pub use source::{EvmSettings, EvmSource, Strategy};
 pub use standing::Tags;

@@ -1,0 +1,256 @@
+//! Which roots hold by which rule, on blocks of an endpoint whose chain is not known.
+
+use std::sync::Arc;
+
+use chronolith_evm::HeaderForm;
+use serde_json::value::RawValue;
+
+use super::fetch::{GET_BLOCK, GET_RECEIPTS};
+use super::verify::{Checks, Oddity, Rule, Verifier};
+use super::wire::{EncodedTx, WholeBlock, WireBlock, WireReceipt, hex, parse_quantity};
+use crate::endpoint::{Call, Endpoint, EndpointSettings};
+use crate::error::{Error, Result};
+use crate::pool::Pool;
+use crate::reply::Answer;
+
+/// What was found out about one block.
+#[derive(Clone, Debug)]
+pub struct Probed {
+    /// Its number.
+    pub number: u64,
+    /// The form of header that gives its hash.
+    pub header: Option<HeaderForm>,
+    /// Fields of its header that are not Ethereum's.
+    pub extra_fields: Vec<String>,
+    /// Its transactions.
+    pub transactions: usize,
+    /// Its logs; none where the endpoint shows no receipts.
+    pub logs: Option<usize>,
+    /// Whether each of these rules holds; none where it cannot be tried.
+    pub bloom: Option<bool>,
+    /// The receipts root.
+    pub receipts_root: Option<bool>,
+    /// The transactions root.
+    pub transactions_root: Option<bool>,
+    /// Types of transactions that have no encoding that is known.
+    pub unknown_transactions: Vec<String>,
+    /// What its blocks hold beside plain transactions.
+    pub oddity: Oddity,
+}
+
+/// A block as it came.
+#[derive(Debug)]
+pub struct Recorded {
+    /// Its number.
+    pub number: u64,
+    /// The answer to `eth_getBlockByNumber` with whole transactions.
+    pub block: String,
+    /// The answer to `eth_getBlockReceipts`, where the endpoint has it.
+    pub receipts: Option<String>,
+}
+
+/// Asks one endpoint.
+#[derive(Debug)]
+pub struct Prober {
+    endpoint: Arc<Endpoint>,
+}
+
+impl Prober {
+    /// For this URL.
+    ///
+    /// # Errors
+    /// `Invalid` where it is not a URL.
+    pub fn new(url: &str) -> Result<Self> {
+        let pool = Pool::new(0, vec![EndpointSettings::new(url)])?;
+        let endpoint = pool.endpoints().first().cloned();
+        let endpoint = endpoint.ok_or_else(|| Error::Invalid("no endpoint is given".to_owned()))?;
+        Ok(Self { endpoint })
+    }
+
+    /// The id of its chain and the number of its newest block.
+    ///
+    /// # Errors
+    /// Where it does not answer.
+    pub async fn newest(&self) -> Result<(u64, u64)> {
+        let mut numbers = Vec::new();
+        for method in ["eth_chainId", "eth_blockNumber"] {
+            let raw = self.ask(method, "[]".to_owned()).await?;
+            let text: Option<String> = serde_json::from_str(raw.get()).ok();
+            let number = text.as_deref().and_then(parse_quantity);
+            let missing = || self.endpoint.unavailable(format!("{method}: not a number"));
+            numbers.push(number.ok_or_else(missing)?);
+        }
+        match numbers.as_slice() {
+            [chain_id, newest] => Ok((*chain_id, *newest)),
+            _ => Err(self.endpoint.unavailable("no answer".to_owned())),
+        }
+    }
+
+    async fn ask(&self, method: &'static str, params: String) -> Result<Box<RawValue>> {
+        let call = Call { method, params };
+        let answers: Vec<Answer<Box<RawValue>>> = self.endpoint.send(&[call]).await?;
+        let answer = answers.into_iter().next();
+        match answer {
+            Some(Ok(Some(raw))) => Ok(raw),
+            Some(Err(fault)) => {
+                let what = format!("{method}: {} ({})", fault.message, fault.code);
+                Err(self.endpoint.unavailable(what))
+            }
+            _ => Err(self.endpoint.unavailable(format!("{method}: no answer"))),
+        }
+    }
+
+    /// A block and its receipts, as they come.
+    ///
+    /// # Errors
+    /// Where the block is not there.
+    pub async fn record(&self, number: u64) -> Result<Recorded> {
+        let block = self
+            .ask(GET_BLOCK, format!(r#"["{}",true]"#, hex(number)))
+            .await?;
+        let receipts = self
+            .ask(GET_RECEIPTS, format!(r#"["{}"]"#, hex(number)))
+            .await;
+        Ok(Recorded {
+            number,
+            block: block.get().to_owned(),
+            receipts: receipts.ok().map(|raw| raw.get().to_owned()),
+        })
+    }
+}
+
+impl Recorded {
+    /// Tries every rule on it.
+    ///
+    /// # Errors
+    /// Where it is not a block of an EVM chain.
+    pub fn probe(&self) -> Result<Probed> {
+        let malformed = |error: serde_json::Error| {
+            Error::Invalid(format!("block {} cannot be read: {error}", self.number))
+        };
+        let block: WholeBlock = serde_json::from_str(&self.block).map_err(malformed)?;
+        let block = WireBlock::from(block);
+        let receipts = self.receipts.as_deref().map(serde_json::from_str);
+        let receipts: Option<Vec<WireReceipt>> = receipts.transpose().map_err(malformed)?;
+        let header = block.hashed().map(|(form, _)| *form);
+        let extra = block.fields.extra.names().map(str::to_owned);
+        let txs = block.encoded_txs().unwrap_or_default().iter();
+        let unknown = txs.filter_map(|tx| match tx {
+            EncodedTx::Unknown(why) => Some(why.clone()),
+            EncodedTx::Bytes { .. } => None,
+        });
+        let mut unknown: Vec<String> = unknown.collect();
+        unknown.sort_unstable();
+        unknown.dedup();
+        let tried = |oddity| Tried::new(&block, receipts.as_deref(), oddity);
+        let tried = [Oddity::None, Oddity::StateSync, Oddity::BlockReceipt].map(tried);
+        let [plain, ..] = &tried;
+        let best = tried.iter().rev().max_by_key(|tried| tried.count());
+        let best = best.unwrap_or(plain);
+        Ok(Probed {
+            number: self.number,
+            header,
+            extra_fields: extra.collect(),
+            transactions: block.tx_hashes.len(),
+            logs: receipts.map(|all| all.iter().map(|one| one.logs.len()).sum()),
+            bloom: best.bloom,
+            receipts_root: best.receipts_root,
+            transactions_root: best.transactions_root,
+            unknown_transactions: unknown,
+            oddity: best.oddity,
+        })
+    }
+}
+
+/// The rules on one block, with one oddity.
+struct Tried {
+    oddity: Oddity,
+    bloom: Option<bool>,
+    receipts_root: Option<bool>,
+    transactions_root: Option<bool>,
+}
+
+impl Tried {
+    fn new(block: &WireBlock, receipts: Option<&[WireReceipt]>, oddity: Oddity) -> Self {
+        let holds = |rule| {
+            Some(
+                Verifier::new(Checks {
+                    oddity,
+                    ..Checks::ALL
+                })
+                .holds(rule, block, receipts?),
+            )
+        };
+        let no_receipts: &[WireReceipt] = &[];
+        let transactions = Verifier::new(Checks {
+            oddity,
+            ..Checks::ALL
+        });
+        let transactions = transactions.holds(Rule::TransactionsRoot, block, no_receipts);
+        Self {
+            oddity,
+            bloom: holds(Rule::Bloom),
+            receipts_root: holds(Rule::ReceiptsRoot),
+            transactions_root: Some(transactions),
+        }
+    }
+
+    fn count(&self) -> usize {
+        let all = [self.bloom, self.receipts_root, self.transactions_root];
+        all.iter().filter(|holds| **holds == Some(true)).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// A recorded block of a chain is probed to what its recording says.
+    #[test]
+    fn a_recorded_block_tells_its_rules() {
+        let folder =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/evm-chains");
+        if !folder.is_dir() {
+            println!("skipped: recorded blocks of chains are absent");
+            return;
+        }
+        let probed = |name: &str, number: u64| {
+            let read = |what: &str| {
+                std::fs::read_to_string(folder.join(format!("{name}/{number}.{what}.json"))).ok()
+            };
+            let recorded = Recorded {
+                number,
+                block: read("block").unwrap(),
+                receipts: read("receipts"),
+            };
+            recorded.probe().unwrap()
+        };
+        let arbitrum = probed("42161-arbitrum", 150_000_000);
+        assert_eq!(arbitrum.header, Some(HeaderForm::Ethereum));
+        assert_eq!(arbitrum.receipts_root, Some(true));
+        assert_eq!(arbitrum.transactions_root, Some(true));
+        assert!(
+            arbitrum
+                .extra_fields
+                .iter()
+                .any(|field| field == "sendRoot")
+        );
+        let mumbai = probed("80001-polygon-mumbai", 135_808);
+        assert_eq!(mumbai.oddity, Oddity::StateSync);
+        assert_eq!(
+            (mumbai.bloom, mumbai.receipts_root),
+            (Some(true), Some(true))
+        );
+        let cronos = probed("25-cronos", 10_000);
+        assert_eq!(cronos.header, None);
+        assert_eq!(
+            (cronos.bloom, cronos.receipts_root),
+            (Some(true), Some(false))
+        );
+        let classic = probed("42161-arbitrum", 19_000_174);
+        assert_eq!(classic.receipts_root, Some(false));
+        assert_eq!(classic.transactions_root, Some(true));
+    }
+}
