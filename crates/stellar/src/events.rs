@@ -57,8 +57,10 @@ impl EventSpans {
     /// Finds the events in a transaction's meta.
     pub(crate) fn find(meta: &[u8]) -> Result<Self, Fault> {
         let mut reader = Reader::new(meta)?;
-        let mut found = Self::default();
-        found.meta_version = reader.u32()?;
+        let mut found = Self {
+            meta_version: reader.u32()?,
+            ..Self::default()
+        };
         match found.meta_version {
             0..=2 => return Ok(found),
             3 => found.of_v3(&mut reader)?,
