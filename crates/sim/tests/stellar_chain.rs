@@ -533,7 +533,7 @@ fn the_chains_never_change() {
     check(
         StellarSettings::large(1),
         3,
-        "f3f0f49219d8dcf3b0f6a67b20ce55d0a2737e1cd11d7cadd4b24d35f97e385a",
+        "a0ca879d4e9df03e26fa2c5f3421e09797a356562c167076c71294fc098e75fd",
     );
 }
 
