@@ -196,6 +196,11 @@ mod tests {
                 "cannot open: gone",
             ),
             ("cut (path=/a", "cut"),
+            // Not where, but why: a full disk must be told from outside, too.
+            (
+                "write object (path=/a/b): No space left on device (os error 28)",
+                "write object: No space left on device (os error 28)",
+            ),
         ] {
             assert_eq!(without_paths(said), shown);
         }
