@@ -2,7 +2,7 @@
 //!
 //! | first byte | is |
 //! |---|---|
-//! | `0x00` | four bytes of length, the transaction's bytes, then a JSON object of fields beside them |
+//! | `0x00` | four bytes of length, the transaction's bytes, then a JSON object of fields beside them. The highest bit of the length says that the block's time is shown with it |
 //! | `{` before a byte below `0x80` | JSON as it came: there is no encoding for it |
 //! | other | the transaction's bytes alone |
 
@@ -12,6 +12,7 @@ use crate::json::put_data;
 use crate::tx::{DEPOSIT, Decoded, Shown, TxFields};
 
 const WITH_OTHERS: u8 = 0;
+const SHOWS_TIME: u32 = 1 << 31;
 /// Names the fields that nothing proves.
 const UNPROVEN: &str = "unprovenFields";
 
@@ -55,6 +56,8 @@ pub enum Body<'a> {
         bytes: &'a [u8],
         /// Fields that are not in the bytes, as one source said them.
         others: Option<&'a [u8]>,
+        /// Whether the block's time is shown with it, as it was when it came.
+        shows_time: bool,
     },
 }
 
@@ -68,16 +71,19 @@ impl<'a> Body<'a> {
             [] => Err(MALFORMED),
             [b'{', second, ..] if *second < 0x80 => Ok(Self::Json(stored)),
             [WITH_OTHERS, a, b, c, d, rest @ ..] => {
-                let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
-                let (bytes, others) = rest.split_at_checked(length).ok_or(MALFORMED)?;
+                let length = u32::from_be_bytes([*a, *b, *c, *d]);
+                let split = rest.split_at_checked((length & !SHOWS_TIME) as usize);
+                let (bytes, others) = split.ok_or(MALFORMED)?;
                 Ok(Self::Bytes {
                     bytes,
-                    others: Some(others),
+                    others: (!others.is_empty()).then_some(others),
+                    shows_time: length & SHOWS_TIME != 0,
                 })
             }
             bytes => Ok(Self::Bytes {
                 bytes,
                 others: None,
+                shows_time: false,
             }),
         }
     }
@@ -121,19 +127,23 @@ impl<'a> Body<'a> {
     /// # Errors
     /// Where the bytes are no transaction.
     pub fn write_json(&self, place: &Place, out: &mut Vec<u8>) -> Result<(), BodyError> {
-        let (bytes, others) = match self {
+        let (bytes, others, shows_time) = match self {
             Self::Json(json) => {
                 out.extend_from_slice(json);
                 return Ok(());
             }
-            Self::Bytes { bytes, others } => (bytes, others),
+            Self::Bytes {
+                bytes,
+                others,
+                shows_time,
+            } => (bytes, others, *shows_time),
         };
         let decoded = Decoded::new(bytes).ok_or(MALFORMED)?;
         let shown = Shown {
             hash: &keccak256(bytes).0,
             block_hash: &place.block_hash,
             block_number: place.block_number,
-            block_time: place.block_time,
+            block_time: shows_time.then_some(place.block_time),
             index: place.index,
             base_fee: place.base_fee,
         };
@@ -164,8 +174,8 @@ pub struct Call<'a> {
 }
 
 /// The archived form of a transaction whose bytes are known. What cannot be told from the bytes is
-/// kept beside them, and named in `unprovenFields`, which readers see. Without the header
-/// (`base_fee` none) the price that was paid is such a field.
+/// kept beside them, and named in `unprovenFields`, which readers see. In a block without a
+/// base fee the price that was paid is such a field.
 #[must_use]
 pub fn store_body(tx: &TxFields<'_>, bytes: &[u8], base_fee: Option<u64>) -> Vec<u8> {
     let mut others: Vec<(&str, Vec<u8>)> = Vec::new();
@@ -189,12 +199,16 @@ pub fn store_body(tx: &TxFields<'_>, bytes: &[u8], base_fee: Option<u64>) -> Vec
     }
     let came = tx.others.iter().filter(|(name, _)| name != UNPROVEN);
     others.extend(came.map(|(name, value)| (name.as_str(), value.get().as_bytes().to_vec())));
-    if others.is_empty() {
+    if others.is_empty() && !tx.has_block_time {
         return bytes.to_vec();
     }
     let mut out = vec![WITH_OTHERS];
-    out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+    let time = if tx.has_block_time { SHOWS_TIME } else { 0 };
+    out.extend_from_slice(&(bytes.len() as u32 | time).to_be_bytes());
     out.extend_from_slice(bytes);
+    if others.is_empty() {
+        return out;
+    }
     let mut object = crate::json::Object::begin(&mut out);
     for (name, value) in &others {
         object.key(&escaped(name)).extend_from_slice(value);

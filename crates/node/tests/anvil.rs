@@ -62,7 +62,7 @@ async fn a_real_node_is_followed_through_reorgs_of_every_depth() {
     println!("note: {compared} logs equal Anvil's receipts after reorgs of 1 to 60 blocks");
     let verified = bench.json(&["verify", "--json"]);
     assert_eq!(verified["findings"].as_array().unwrap().len(), 0);
-    assert_eq!(verified["level"], "receipts");
+    assert_eq!(verified["level"], "roots");
     running.stop();
 }
 

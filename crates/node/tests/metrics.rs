@@ -105,7 +105,7 @@ async fn the_page_lists_what_is_exported_and_the_values_are_right() {
     let head = node.mine(40).number;
     // Counted last of all that happens to a block.
     let blocks = (head - 11) as f64;
-    let proven = r#"chronolith_verified_blocks_total{chain="31337",level="receipts"}"#;
+    let proven = r#"chronolith_verified_blocks_total{chain="31337",level="roots"}"#;
     until(&bench, proven, |count| count == blocks).await;
     // Those that wait for finality may still be on their way.
     let waiting = r#"chronolith_tail_blocks{chain="31337"}"#;
@@ -173,7 +173,7 @@ fn assert_values(shown: &str, node: &EvmNode) {
     assert_eq!(chain("chronolith_archive_ingested_blocks_total"), blocks);
     assert_eq!(chain("chronolith_archived_block"), blocks - 1.0);
     assert_eq!(
-        of(r#"chronolith_verified_blocks_total{chain="31337",level="links"}"#),
+        of(r#"chronolith_verified_blocks_total{chain="31337",level="linked"}"#),
         0.0
     );
     assert_eq!(chain("chronolith_unverified_blocks"), 0.0);

@@ -11,7 +11,7 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use chronolith_archive::{Archive, Provenance};
-use chronolith_model::{Block, BlockRange, Dataset, DatasetSet};
+use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, Proof};
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
 use serde_json::Value;
 use support::{
@@ -235,8 +235,12 @@ async fn other_content_is_replaced_where_it_is_proven_further() {
         .filter_map(|block| block.logs.pop())
         .count();
     assert!(short > 50, "{short}");
+    let linked = Provenance {
+        proof: Proof::LINKED,
+        ..Provenance::default()
+    };
     archive
-        .ingest_finalized_blocks(blocks, &Provenance::default())
+        .ingest_finalized_blocks(blocks, &linked)
         .await
         .unwrap();
     archive.release().await.unwrap();
@@ -249,15 +253,12 @@ async fn other_content_is_replaced_where_it_is_proven_further() {
     assert_eq!(told["mended"], Value::Array(Vec::new()));
     let what = told["objects"][0]["what"].as_str().unwrap();
     assert!(what.contains("the source has other logs"), "{told}");
-    bench.change(
-        r#""verification": "linked""#,
-        r#""verification": "receipts""#,
-    );
+    bench.change(r#""verification": "linked""#, r#""verification": "roots""#);
     let told = bench.json(&words);
     assert!(!told["mended"].as_array().unwrap().is_empty(), "{told}");
     assert_equals(&bench, &node, BlockRange::new(0, 146));
     let level = bench.json(&["verify", "--json", "--against-source"])["level"].clone();
-    assert_eq!(level, "receipts");
+    assert_eq!(level, "roots");
 }
 
 /// Transactions that a source once gave wrong are put right where they are kept: in packs.
@@ -300,10 +301,7 @@ async fn other_bodies_are_replaced_in_their_packs() {
         .unwrap();
     archive.release().await.unwrap();
     drop(archive);
-    bench.change(
-        r#""verification": "linked""#,
-        r#""verification": "receipts""#,
-    );
+    bench.change(r#""verification": "linked""#, r#""verification": "roots""#);
     let told = bench.json(&["repair", "--json", "--against-source"]);
     assert!(told.to_string().contains("pack/"), "{told}");
     bench.say(&["verify", "--against-source"]);

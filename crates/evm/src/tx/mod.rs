@@ -63,6 +63,8 @@ pub struct TxFields<'a> {
     pub(crate) sender: Option<Address>,
     pub(crate) celo: CeloFields,
     pub(crate) arbitrum: ArbitrumFields,
+    /// Whether the time of the block was told with it.
+    pub(crate) has_block_time: bool,
     /// Fields that no type of transaction has in its bytes, as they came.
     pub(crate) others: Vec<(String, &'a RawValue)>,
 }

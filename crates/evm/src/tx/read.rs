@@ -108,7 +108,10 @@ fn body_field<'de, A: MapAccess<'de>>(
         "authorizationList" => {
             tx.authorizations = map.next_value::<Option<_>>()?.unwrap_or_default();
         }
-        "data" | "blockHash" | "blockNumber" | "blockTimestamp" | "transactionIndex" => {
+        "blockTimestamp" => {
+            tx.has_block_time = map.next_value::<Option<IgnoredAny>>()?.is_some();
+        }
+        "data" | "blockHash" | "blockNumber" | "transactionIndex" => {
             map.next_value::<IgnoredAny>()?;
         }
         _ => return Ok(false),

@@ -258,7 +258,8 @@ pub(crate) struct Shown<'a> {
     pub(crate) hash: &'a [u8; 32],
     pub(crate) block_hash: &'a [u8; 32],
     pub(crate) block_number: u64,
-    pub(crate) block_time: u64,
+    /// None where it was not told with the transaction.
+    pub(crate) block_time: Option<u64>,
     pub(crate) index: u64,
     pub(crate) base_fee: Option<u64>,
 }
@@ -337,7 +338,9 @@ impl<'a> Decoded<'a> {
         let mut object = Object::begin(out);
         object.data("blockHash", shown.block_hash);
         object.quantity("blockNumber", shown.block_number);
-        object.quantity("blockTimestamp", shown.block_time);
+        if let Some(time) = shown.block_time {
+            object.quantity("blockTimestamp", time);
+        }
         object.data("hash", shown.hash);
         object.quantity("transactionIndex", shown.index);
         object.quantity("type", self.kind.into());

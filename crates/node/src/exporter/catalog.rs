@@ -138,7 +138,7 @@ const METRICS: &[Described] = &[
     (
         Counter,
         "chronolith_verified_blocks_total",
-        "archived blocks by how far they were proven (links, bloom, receipts)",
+        "archived blocks by how far their logs were proven (claimed, linked, bloom, receipts, roots)",
     ),
     (
         Gauge,

@@ -233,7 +233,7 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"verification":"perfect"}]}"#,
-        "`perfect` is none of receipts",
+        "`perfect` is none of claimed",
     ),
     (
         r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"logs":{"addresses":["0x12"]}}]}"#,

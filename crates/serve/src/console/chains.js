@@ -22,9 +22,11 @@ import { rangesOf } from "./ranges.js";
 const RANGES_MAX = 100;
 
 const KIND_WORDS = {
+  roots: "proven by receipts and transactions",
   receipts: "proven by receipts",
   bloom: "proven by bloom",
   linked: "proven by links",
+  claimed: "one source's word",
   tail: "tail, not final",
   hole: "missing",
   ahead: "not fetched yet",

@@ -3,7 +3,7 @@
 import { count, counted, el, percent, setAttr, setText } from "./dom.js";
 
 // Worse kinds hide better ones in the same cell, so that one missing block of twenty million is seen.
-const KINDS = ["ahead", "receipts", "bloom", "linked", "tail", "hole"];
+const KINDS = ["ahead", "roots", "receipts", "bloom", "linked", "claimed", "tail", "hole"];
 /** How many cells a bar has: two or three pixels each, so that one of them can be seen. */
 export const CELLS_ROW = 100;
 export const CELLS_DETAILS = 400;
@@ -18,7 +18,7 @@ export function spansOf(chain) {
   let next = Math.min(chain.startBlock ?? 0, covered[0]?.from ?? Infinity);
   for (const { from, to, level } of covered) {
     if (from > next) spans.push({ from: next, to: from - 1, kind: "hole" });
-    spans.push({ from, to, kind: KINDS.includes(level) ? level : "linked" });
+    spans.push({ from, to, kind: KINDS.includes(level) ? level : "claimed" });
     next = to + 1;
   }
   const served = chain.head?.number ?? -1;

@@ -232,8 +232,7 @@ impl Fetcher<'_> {
         let answers = self.ask::<T>(&self.block_calls(range)).await?;
         let mut blocks = Vec::with_capacity(answers.len());
         for (number, answer) in (range.start..range.end).zip(answers) {
-            let mut block: WireBlock = self.required(number, GET_BLOCK, answer)?.into();
-            block.keeps_header = self.want.datasets.contains(Dataset::Headers);
+            let block: WireBlock = self.required(number, GET_BLOCK, answer)?.into();
             if block.number() != number {
                 let what = format!("block {} instead", block.number());
                 return Err(self.lied(number, what));

@@ -26,8 +26,6 @@ pub(crate) struct WireBlock {
     /// The bytes that hash to the block's hash, and their form: looked for once, where they are wanted.
     hashed: OnceLock<Option<(HeaderForm, RlpBytes)>>,
     encoded: OnceLock<Vec<EncodedTx>>,
-    /// Whether the header is kept too, from which the price that a transaction paid follows.
-    pub(crate) keeps_header: bool,
 }
 
 /// A transaction in its bytes, and as it is kept.
@@ -82,7 +80,6 @@ impl WireBlock {
             bodies: None,
             hashed: OnceLock::new(),
             encoded: OnceLock::new(),
-            keeps_header: true,
         }
     }
 
@@ -104,7 +101,6 @@ impl WireBlock {
     pub(crate) fn encoded_txs(&self) -> Option<&[EncodedTx]> {
         let bodies = self.bodies.as_ref()?;
         let base_fee = self.header().base_fee_per_gas;
-        let base_fee = base_fee.filter(|_| self.keeps_header);
         let encode = || {
             bodies
                 .iter()
