@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chronolith_model::ErrorKind;
+use chronolith_model::{ErrorKind, Hash32};
 
 use crate::evm::Rule;
 
@@ -25,6 +25,18 @@ pub enum Error {
         expected: u64,
         /// The chain it serves.
         got: u64,
+    },
+    /// The endpoint is on another chain with the same id.
+    #[error(
+        "wrong chain (endpoint={endpoint}): its first block is {got}, that of the chain is {expected}; remove it from rpcHttp"
+    )]
+    WrongGenesis {
+        /// Which endpoint.
+        endpoint: String,
+        /// The chain's first block.
+        expected: Hash32,
+        /// The endpoint's first block.
+        got: Hash32,
     },
     /// No answer, or one that is no answer: try again, or elsewhere.
     #[error("no answer (endpoint={endpoint}): {reason}")]
@@ -92,6 +104,16 @@ pub enum Error {
         /// What was computed, and what the block says.
         what: String,
     },
+    /// The endpoint shows no log of the scope in a block that may hold one, and cannot prove it.
+    #[error(
+        "block {number} may hold logs of the scope that are not shown (endpoint={endpoint}): it has no eth_getBlockReceipts and no other endpoint confirms it; add an endpoint with eth_getBlockReceipts to rpcHttp, or set verification to linked to take its word"
+    )]
+    Unproven {
+        /// Which endpoint.
+        endpoint: String,
+        /// The first such block.
+        number: u64,
+    },
     /// All endpoints failed.
     #[error("every endpoint failed, last: {0}")]
     Exhausted(Box<Error>),
@@ -102,10 +124,13 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Invalid(_) | Self::WrongChain { .. } => ErrorKind::Invalid,
-            Self::Unavailable { .. } | Self::Stuck { .. } | Self::NoMethod { .. } => {
-                ErrorKind::Unavailable
+            Self::Invalid(_) | Self::WrongChain { .. } | Self::WrongGenesis { .. } => {
+                ErrorKind::Invalid
             }
+            Self::Unavailable { .. }
+            | Self::Stuck { .. }
+            | Self::NoMethod { .. }
+            | Self::Unproven { .. } => ErrorKind::Unavailable,
             Self::TooLarge { .. } => ErrorKind::TooLarge,
             Self::Missing { .. } => ErrorKind::NotFound,
             Self::Lied { .. } | Self::RuleFailed { .. } => ErrorKind::Disagreement,

@@ -9,6 +9,8 @@
 //! | `chronolith_rate_limited_total` | requests refused because there were too many |
 //! | `chronolith_received_bytes_total` | bytes of answers, unpacked |
 //! | `chronolith_head_subscription_reconnects_total` | subscriptions that ended or never began |
+//! | `chronolith_downgraded_blocks_total` | blocks fetched without receipts although the chain allows to check them |
+//! | `chronolith_unproven_blocks_total` | blocks taken as empty on one endpoint's word, because the settings say so |
 
 use std::time::Duration;
 
@@ -102,4 +104,14 @@ impl std::fmt::Debug for Meters {
 /// Counts subscriptions that ended, or that never began.
 pub(crate) fn reconnects(chain_id: u64) -> Counter {
     counter!("chronolith_head_subscription_reconnects_total", "chain" => chain_id.to_string())
+}
+
+/// Counts blocks that are proven less far than the chain allows.
+pub(crate) fn downgraded(chain_id: u64) -> Counter {
+    counter!("chronolith_downgraded_blocks_total", "chain" => chain_id.to_string())
+}
+
+/// Counts blocks that are taken as empty on one endpoint's word.
+pub(crate) fn unproven(chain_id: u64) -> Counter {
+    counter!("chronolith_unproven_blocks_total", "chain" => chain_id.to_string())
 }

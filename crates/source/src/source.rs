@@ -87,6 +87,10 @@ pub trait Source: Send + Sync + std::fmt::Debug {
         Ok(None)
     }
 
+    /// Says which first block the chain has: an endpoint with another one is passed over. Said once,
+    /// before the identity is asked for.
+    fn expect_genesis(&self, _genesis: Hash32) {}
+
     /// Where the chain stands.
     async fn heads(&self) -> Result<Heads>;
 
@@ -96,6 +100,12 @@ pub trait Source: Send + Sync + std::fmt::Debug {
     /// What every endpoint says of a block, the preferred first, those that are passed over for now
     /// included. Whoever does not answer or has no such block is left out.
     async fn opinions(&self, number: u64) -> Vec<Opinion>;
+
+    /// What the endpoints that are well, and those named here, have at a height, in a short time. One
+    /// that is down, slow or behind is left out. Nothing where there is no second endpoint to ask.
+    async fn second_opinions(&self, _number: u64, _also: &[Arc<str>]) -> Vec<Opinion> {
+        Vec::new()
+    }
 
     /// Whether an endpoint says that it is still catching up: what it shows may be long past. False
     /// where it cannot tell.

@@ -6,8 +6,14 @@
     reason = "a test may panic"
 )]
 
-use chronolith_model::{BlockRange, Dataset, DatasetSet, ErrorKind, Proof, Scope, Verification};
-use chronolith_sim::evm::{EvmNode, EvmSpec, MissingMethod, RpcOptions, RpcServer};
+use std::collections::HashMap;
+
+use chronolith_model::{
+    BlockRange, Dataset, DatasetSet, ErrorKind, Log, Proof, Scope, ScopeEntry, Verification,
+};
+use chronolith_sim::evm::{
+    EvmNode, EvmSpec, Faults, MissingMethod, RpcFault, RpcOptions, RpcServer,
+};
 use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::{EndpointSettings, Fetched, Source, Want};
 
@@ -102,8 +108,8 @@ async fn an_endpoint_that_proves_too_little_is_passed_over() {
     let both = source(&[&weak, &strong], Strategy::Receipts);
     let fetched = both.fetch(range, &want, None).await.unwrap();
     assert_from(&fetched, &strong, Verification::Roots);
-    let said = both.endpoints()[0].last_error.clone().unwrap_or_default();
-    assert!(said.contains("as far as is wanted"), "{said}");
+    // It is not even asked for what it cannot prove.
+    assert_eq!(calls(&weak, "eth_getLogs"), 0);
     // Asking once more would prove no more.
     let before = calls(&weak, "eth_getLogs");
     let alone = source(&[&weak], Strategy::Receipts);
@@ -111,4 +117,177 @@ async fn an_endpoint_that_proves_too_little_is_passed_over() {
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     assert!(error.to_string().contains("as far as is wanted"), "{error}");
     assert_eq!(calls(&weak, "eth_getLogs") - before, 1);
+}
+
+/// Whoever denied receipts chose to be checked less: logs came from it although the endpoint beside it
+/// could prove them, and `data` is in no bloom.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_without_receipts_is_passed_over_while_another_has_them() {
+    let node = EvmNode::new(EvmSpec::tiny(4), BLOCKS);
+    let weak = without(&node, &["eth_getBlockReceipts"]).await;
+    let strong = without(&node, &[]).await;
+    let range = BlockRange::new(0, 40);
+    let want = want(Verification::Claimed);
+    let both = source(&[&weak, &strong], Strategy::Receipts);
+    let fetched = both.fetch(range, &want, None).await.unwrap();
+    assert!(
+        fetched
+            .iter()
+            .all(|one| one.proof.logs() >= Verification::Receipts)
+    );
+    assert_eq!(calls(&weak, "eth_getLogs"), 0);
+    // Alone it is believed as far as the bloom goes, which is stored and told.
+    let alone = source(&[&weak], Strategy::Receipts);
+    let fetched = alone.fetch(range, &want, None).await.unwrap();
+    assert!(
+        fetched
+            .iter()
+            .all(|one| one.proof.logs() == Verification::Bloom)
+    );
+}
+
+/// The emitter with the most logs.
+fn busiest(node: &EvmNode) -> Scope {
+    let mut counts: HashMap<Vec<u8>, usize> = HashMap::new();
+    for number in 0..=BLOCKS {
+        for log in node.block(number).unwrap().to_model().logs {
+            *counts.entry(log.emitter().to_vec()).or_default() += 1;
+        }
+    }
+    let (emitter, _) = counts.into_iter().max_by_key(|(_, count)| *count).unwrap();
+    Scope::only(vec![ScopeEntry {
+        emitter: Some(emitter.into()),
+        topic0: None,
+    }])
+}
+
+/// Logs of the scope that came, and those that there are.
+fn kept(node: &EvmNode, scope: &Scope, fetched: &[Fetched]) -> (usize, usize) {
+    let there = fetched.iter().map(|one| {
+        let block = node.block(one.block.clock.number).unwrap().to_model();
+        let admitted = |log: &&Log| scope.admits(log.emitter(), log.topic(0));
+        block.logs.iter().filter(admitted).count()
+    });
+    let came = fetched.iter().map(|one| one.block.logs.len()).sum();
+    (came, there.sum())
+}
+
+/// An endpoint that denies receipts and finds no logs, once the fault is on.
+async fn emptying(node: &EvmNode) -> RpcServer {
+    let faults = Faults::new(1);
+    faults.always(RpcFault::EmptyLogs);
+    let options = RpcOptions {
+        missing_methods: vec![MissingMethod {
+            name: "eth_getBlockReceipts".to_owned(),
+            code: -32601,
+        }],
+        faults,
+        ..RpcOptions::default()
+    };
+    RpcServer::start(node.clone(), options).await.unwrap()
+}
+
+/// The first endpoint denied receipts and found nothing: the whole chain was archived without a log,
+/// while the second one had them all.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_narrow_scope_is_not_emptied_by_an_endpoint_that_cannot_show_receipts() {
+    let node = EvmNode::new(EvmSpec::tiny(5), BLOCKS);
+    let (liar, honest) = (emptying(&node).await, without(&node, &[]).await);
+    let scope = busiest(&node);
+    let want = Want {
+        scope: scope.clone(),
+        ..want(Verification::Claimed)
+    };
+    let range = BlockRange::new(0, BLOCKS + 1);
+    for anchor in [None, Some(node.head())] {
+        let both = source(&[&liar, &honest], Strategy::Receipts);
+        let fetched = both.fetch(range, &want, anchor).await.unwrap();
+        let (came, there) = kept(&node, &scope, &fetched);
+        assert!(there > 0);
+        assert_eq!(came, there);
+    }
+    // Alone it is waited for, and the error says what to do.
+    let alone = source(&[&liar], Strategy::Receipts);
+    let error = alone.fetch(range, &want, None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    for part in ["eth_getBlockReceipts", "verification to linked"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    // Unless the settings say in so many words that links are enough.
+    let linked = Want {
+        proof: Proof::LINKED,
+        ..want
+    };
+    let taken = alone.fetch(range, &linked, None).await.unwrap();
+    assert_eq!(kept(&node, &scope, &taken).0, 0);
+    assert!(
+        taken
+            .iter()
+            .all(|one| one.proof.logs() <= Verification::Linked)
+    );
+}
+
+/// Where no endpoint has receipts, two must call a block empty that its bloom does not clear.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_endpoints_without_receipts_confirm_each_other() {
+    let node = EvmNode::new(EvmSpec::tiny(6), BLOCKS);
+    let scope = busiest(&node);
+    let want = Want {
+        scope: scope.clone(),
+        ..want(Verification::Claimed)
+    };
+    let range = BlockRange::new(0, BLOCKS + 1);
+    let lacking = ["eth_getBlockReceipts"];
+    let (one, two) = (
+        without(&node, &lacking).await,
+        without(&node, &lacking).await,
+    );
+    let both = source(&[&one, &two], Strategy::Receipts);
+    let fetched = both.fetch(range, &want, Some(node.head())).await.unwrap();
+    let (came, there) = kept(&node, &scope, &fetched);
+    assert_eq!(came, there);
+    // One of them lies: its word alone empties nothing.
+    let liar = emptying(&node).await;
+    let both = source(&[&liar, &one], Strategy::Receipts);
+    match both.fetch(range, &want, Some(node.head())).await {
+        Ok(fetched) => {
+            let (came, there) = kept(&node, &scope, &fetched);
+            assert_eq!(came, there);
+        }
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+    }
+}
+
+/// Three endpoints of one chain id, of which the first was on another chain: it alone was asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_with_another_genesis_is_passed_over_and_named() {
+    let (node, foreign) = (
+        EvmNode::new(EvmSpec::tiny(7), BLOCKS),
+        EvmNode::new(EvmSpec::tiny(8), BLOCKS),
+    );
+    let (wrong, right) = (without(&foreign, &[]).await, without(&node, &[]).await);
+    let genesis = node.block(0).unwrap().hash;
+    let both = source(&[&wrong, &right], Strategy::Receipts);
+    // Nothing says which is right: both are named.
+    let error = both.identity().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    for server in [&wrong, &right] {
+        let name = server.url();
+        let name = name.trim_start_matches("http://").trim_end_matches('/');
+        assert!(error.to_string().contains(name), "{error}");
+    }
+    let both = source(&[&wrong, &right], Strategy::Receipts);
+    both.expect_genesis(genesis);
+    assert_eq!(both.identity().await.unwrap().genesis, Some(genesis));
+    let reports = both.endpoints();
+    assert!(reports[0].lies > 0 && reports[0].cooling, "{reports:?}");
+    assert_eq!(both.heads().await.unwrap().head, node.head());
+    let opinions = both.second_opinions(10, &[]).await;
+    assert_eq!(opinions.len(), 1);
+    // One that could not be reached at the start is compared when it is asked first.
+    let late = source(&[&wrong, &right], Strategy::Receipts);
+    late.expect_genesis(genesis);
+    let want = want(Verification::Claimed);
+    let fetched = late.fetch(BlockRange::new(0, 40), &want, None);
+    assert_from(&fetched.await.unwrap(), &right, Verification::Roots);
 }

@@ -1,18 +1,20 @@
-//! Whether a block of the tail that came without logs has none.
+//! Whether a block that came without logs has none.
 //!
 //! An endpoint may be many nodes. One that does not have a block yet answers for its number with
 //! nothing, while another shows the header; asked for the block by its hash, it has to say so. Below
-//! an anchor all nodes have had the block for long, and nothing is asked.
+//! an anchor all nodes have had the block for long, and nothing is asked, unless the bloom of the
+//! hashed header allows a log and the endpoint cannot show receipts.
 
 use std::collections::HashMap;
 
-use chronolith_model::Dataset;
+use chronolith_model::{Dataset, Verification};
 
-use super::fetch::{Fetcher, GET_LOGS, scope_params};
+use super::fetch::{Fetcher, GET_LOGS, GET_RECEIPTS, scope_params};
 use super::standing::INVALID_PARAMS;
 use super::wire::{WireBlock, WireLog};
 use crate::endpoint::Call;
 use crate::error::Result;
+use crate::meters;
 use crate::reply::{Answer, RpcFault};
 
 /// What an endpoint that does not take the hash of a block is noted to lack.
@@ -23,12 +25,37 @@ const REQUEST_BYTES_MAX: usize = 512 << 10;
 impl Fetcher<'_> {
     /// Whether it is open that a block of which no log came has none.
     pub(super) fn is_doubtful(&self, block: &WireBlock) -> bool {
-        self.anchor.is_none()
+        let is_open = match self.is_suspicious(block) {
+            true => !self.endpoint.has(GET_RECEIPTS),
+            false => self.anchor.is_none() && !self.verifier.settles(block, &self.want.scope),
+        };
+        is_open
             && self.want.datasets.contains(Dataset::Logs)
             // Every log is of a transaction.
             && !block.tx_hashes.is_empty()
-            && !self.verifier.settles(block, &self.want.scope)
             && self.endpoint.has(BLOCK_HASHES)
+    }
+
+    /// Whether a block that its bloom does not clear is taken as empty from an endpoint that has no
+    /// receipts: another endpoint says so too and this one confirmed it by the block's hash, or the
+    /// settings ask for links only.
+    pub(super) fn takes_as_empty(
+        &self,
+        block: &WireBlock,
+        confirmed: &HashMap<u64, Vec<WireLog>>,
+    ) -> bool {
+        let name = &self.endpoint.name;
+        self.claims.note(block.hash, name);
+        let by_hash = confirmed.contains_key(&block.number());
+        if by_hash && self.claims.by_another(block.hash, name) {
+            return true;
+        }
+        if self.want.proof.logs() != Verification::Linked {
+            return false;
+        }
+        meters::unproven(self.endpoint.chain_id).increment(1);
+        tracing::debug!(endpoint = %name, block = block.number(), "block taken as empty without proof");
+        true
     }
 
     /// The logs of blocks by their hashes, under their numbers. Without an entry a block is as it

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
+use super::claims::Claims;
 use super::hint::{Meaning, meaning, refuses_batches};
 use super::ranges::Spans;
 use super::verify::{Refusal, Verifier};
@@ -46,6 +47,8 @@ pub(crate) struct Fetcher<'a> {
     pub(crate) spans: &'a Spans,
     /// A block above the range that the endpoint has; none for the tail.
     pub(crate) anchor: Option<BlockRef>,
+    /// What endpoints said of blocks that their bloom does not clear.
+    pub(crate) claims: &'a Claims,
 }
 
 impl Fetcher<'_> {
@@ -138,8 +141,7 @@ impl Fetcher<'_> {
         }
         let bare = |block: &&WireBlock| !by_block.contains_key(&block.number());
         let doubtful = blocks.iter().filter(bare);
-        let doubtful =
-            doubtful.filter(|block| !self.is_suspicious(block) && self.is_doubtful(block));
+        let doubtful = doubtful.filter(|block| self.is_doubtful(block));
         let doubtful: Vec<&WireBlock> = doubtful.collect();
         let confirmed = self.by_hash(&doubtful).await?;
         for (number, logs) in &confirmed {
@@ -147,6 +149,7 @@ impl Fetcher<'_> {
             by_block.insert(*number, logs);
         }
         let mut fetched = Vec::with_capacity(blocks.len());
+        let mut unproven = None;
         for block in blocks {
             let logs = by_block.remove(&block.number()).unwrap_or_default();
             if logs.iter().any(|log| log.block_hash != block.hash) {
@@ -154,11 +157,15 @@ impl Fetcher<'_> {
             }
             let kept = logs.iter().copied().filter(|log| self.keeps(log));
             if kept.clone().next().is_none() && self.is_suspicious(block) {
-                fetched.extend(
-                    self.some_by_receipts(BlockRange::one(block.number()))
-                        .await?,
-                );
-                continue;
+                if self.endpoint.has(GET_RECEIPTS) {
+                    let block = BlockRange::one(block.number());
+                    fetched.extend(self.some_by_receipts(block).await?);
+                    continue;
+                }
+                if !self.takes_as_empty(block, &confirmed) {
+                    unproven = unproven.or(Some(block.number()));
+                    continue;
+                }
             }
             let all = self.has_all_logs();
             let proof = self.verifier.logs(block, &logs, all);
@@ -167,6 +174,10 @@ impl Fetcher<'_> {
         }
         if let Some(number) = by_block.keys().next() {
             return Err(self.lied(*number, "a log outside the range".to_owned()));
+        }
+        if let Some(number) = unproven {
+            let endpoint = self.endpoint.name.to_string();
+            return Err(Error::Unproven { endpoint, number });
         }
         self.check_links(&fetched)?;
         Ok(fetched)
@@ -185,12 +196,12 @@ impl Fetcher<'_> {
     }
 
     /// Whether no log came of a block whose bloom allows one of the scope: a node that is behind
-    /// answers for the blocks it has and leaves out the others without a word.
-    fn is_suspicious(&self, block: &WireBlock) -> bool {
+    /// answers for the blocks it has and leaves out the others without a word, and one that lies
+    /// leaves out all.
+    pub(super) fn is_suspicious(&self, block: &WireBlock) -> bool {
         self.want.scope != Scope::All
             && self.want.datasets.contains(Dataset::Logs)
             && self.verifier.may_hold(block, &self.want.scope)
-            && self.endpoint.has(GET_RECEIPTS)
     }
 
     async fn logs_of(&self, range: BlockRange) -> Result<Vec<WireLog>> {
@@ -210,7 +221,7 @@ impl Fetcher<'_> {
     }
 
     /// The headers of a range, with the transactions as far as they are wanted.
-    async fn blocks_of(&self, range: BlockRange) -> Result<Vec<WireBlock>> {
+    pub(super) async fn blocks_of(&self, range: BlockRange) -> Result<Vec<WireBlock>> {
         let step = self.endpoint.batch() as u64;
         let starts = (range.start..range.end).step_by(step as usize);
         let parts = starts.map(|start| BlockRange::new(start, (start + step).min(range.end)));

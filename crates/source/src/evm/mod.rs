@@ -1,16 +1,20 @@
 //! EVM chains over JSON-RPC.
 
 pub(crate) mod bloom;
+mod claims;
 mod confirm;
 mod evidence;
 mod fetch;
+mod headers;
 mod heads;
 mod hint;
 mod probe;
+mod opinions;
 mod ranges;
 mod receipts;
 mod recent;
 mod standing;
+mod strength;
 mod verify;
 mod wire;
 
@@ -22,3 +26,4 @@ pub use ranges::RangeSettings;
 pub use source::{EvmSettings, EvmSource, Strategy};
 pub use standing::Tags;
 pub use verify::{Checks, Oddity, Rule};
+pub(crate) use wire::WireBlock;

@@ -1,20 +1,22 @@
 //! An EVM chain behind JSON-RPC endpoints.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use async_trait::async_trait;
-use chronolith_model::{BlockClock, BlockRange, BlockRef, Dataset, Hash32, Scope};
+use chronolith_model::{BlockClock, BlockRange, BlockRef, Dataset, Hash32, Scope, Verification};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
+use super::claims::Claims;
 use super::evidence::Evidence;
 use super::fetch::{Fetcher, GET_RECEIPTS, clock_of};
 use super::heads::{HeadListener, Subscription};
 use super::ranges::{RangeSettings, Spans};
 use super::recent::{Recent, Whole};
 use super::standing::{Reader, Tags};
+use super::strength::{Downgrades, needs_receipts, weaker};
 use super::verify::{Checks, Verifier};
 use super::wire::{WireBlock, hex, parse_quantity};
 use crate::endpoint::{Call, Endpoint, EndpointReport, EndpointSettings};
@@ -79,14 +81,19 @@ type Admitted = HashMap<Arc<str>, Option<BlockRef>>;
 /// Reads an EVM chain.
 #[derive(Debug)]
 pub struct EvmSource {
-    settings: EvmSettings,
-    pool: Pool,
-    verifier: Verifier,
+    pub(super) settings: EvmSettings,
+    pub(super) pool: Pool,
+    pub(super) verifier: Verifier,
     spans: HashMap<Arc<str>, Spans>,
     heads: HeadListener,
     recent: Recent,
     evidence: Evidence,
     admitted: Mutex<Admitted>,
+    /// The chain's first block, once it is known.
+    pub(super) genesis: OnceLock<Hash32>,
+    /// Endpoints whose first block is not another one.
+    compared: Mutex<HashSet<Arc<str>>>,
+    downgrades: Downgrades,
 }
 
 impl EvmSource {
@@ -107,6 +114,9 @@ impl EvmSource {
             recent: Recent::default(),
             evidence: Evidence::default(),
             admitted: Mutex::default(),
+            genesis: OnceLock::new(),
+            compared: Mutex::default(),
+            downgrades: Downgrades::new(settings.chain_id),
             pool,
             settings,
         })
@@ -165,13 +175,18 @@ impl EvmSource {
 
     /// Whether an endpoint may be used: it serves this chain and, with an anchor, has that block.
     /// Asked once, and again after a failure.
-    async fn admit(&self, endpoint: &Arc<Endpoint>, anchor: Option<BlockRef>) -> Result<()> {
+    pub(super) async fn admit(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        anchor: Option<BlockRef>,
+    ) -> Result<()> {
         let known = self.lock_admitted().get(&endpoint.name).copied();
         if known.is_none() {
             let got = self.chain_id_of(endpoint).await?;
             if got != self.settings.chain_id {
                 return Err(self.wrong_chain(endpoint, got));
             }
+            self.compare_genesis(endpoint).await?;
             self.lock_admitted().insert(endpoint.name.clone(), None);
         }
         let Some(anchor) = anchor.filter(|anchor| known != Some(Some(*anchor))) else {
@@ -189,13 +204,18 @@ impl EvmSource {
         Ok(())
     }
 
-    fn lock_admitted(&self) -> MutexGuard<'_, Admitted> {
+    pub(super) fn lock_compared(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
+        self.compared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn lock_admitted(&self) -> MutexGuard<'_, Admitted> {
         self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks one endpoint after the other until one answers.
-    async fn ask_any<T>(
+    /// Asks one endpoint after the other until one answers; with an anchor, only those that have it.
+    pub(super) async fn ask_any<T>(
         &self,
+        anchor: Option<BlockRef>,
         ask: impl for<'a> Fn(&'a Self, &'a Arc<Endpoint>) -> BoxFuture<'a, Result<T>>,
     ) -> Result<T> {
         let mut avoid: Vec<Arc<str>> = Vec::new();
@@ -206,7 +226,7 @@ impl EvmSource {
             }
             let endpoint = self.pool.endpoint(&avoid).await?;
             let asked = async {
-                self.admit(&endpoint, None).await?;
+                self.admit(&endpoint, anchor).await?;
                 ask(self, &endpoint).await
             };
             match asked.await {
@@ -222,7 +242,11 @@ impl EvmSource {
     }
 
     /// A block's header from one endpoint; none where there is no such block or tag.
-    async fn header(&self, endpoint: &Arc<Endpoint>, tag: &str) -> Result<Option<WireBlock>> {
+    pub(super) async fn header(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        tag: &str,
+    ) -> Result<Option<WireBlock>> {
         let verifier = &self.verifier;
         Reader { endpoint, verifier }.header(tag).await
     }
@@ -239,7 +263,8 @@ impl EvmSource {
     /// Which way an endpoint is asked for this.
     fn strategy(&self, endpoint: &Endpoint, want: &Want) -> Strategy {
         let logs = want.datasets.contains(Dataset::Logs);
-        let narrow = want.scope != Scope::All;
+        // A narrow scope is asked for by its logs, unless more is demanded than those can prove.
+        let narrow = want.scope != Scope::All && want.proof.logs() <= Verification::Linked;
         match self.settings.strategy {
             Strategy::Receipts if logs && !narrow && endpoint.has(GET_RECEIPTS) => {
                 Strategy::Receipts
@@ -264,23 +289,33 @@ impl EvmSource {
         }
     }
 
-    /// The first blocks of a range from one endpoint.
-    async fn prefix(
-        &self,
-        endpoint: &Arc<Endpoint>,
-        range: BlockRange,
-        want: &Want,
-        anchor: Option<BlockRef>,
-    ) -> Result<Vec<Fetched>> {
+    /// Reads ranges from one endpoint.
+    pub(super) fn fetcher<'a>(
+        &'a self,
+        endpoint: &'a Arc<Endpoint>,
+        want: &'a Want,
+        (anchor, claims): (Option<BlockRef>, &'a Claims),
+    ) -> Result<Fetcher<'a>> {
         let spans = self.spans.get(&endpoint.name);
         let spans = spans.ok_or_else(|| endpoint.unavailable("it is not known".to_owned()))?;
-        let fetcher = Fetcher {
+        Ok(Fetcher {
             endpoint,
             verifier: &self.verifier,
             want,
             spans,
             anchor,
-        };
+            claims,
+        })
+    }
+
+    /// The first blocks of a range from one endpoint.
+    async fn prefix(&self, fetcher: &Fetcher<'_>, range: BlockRange) -> Result<Vec<Fetched>> {
+        let Fetcher {
+            endpoint,
+            want,
+            spans,
+            ..
+        } = *fetcher;
         if self.strategy(endpoint, want) == Strategy::Receipts {
             let whole = match fetcher.whole_transactions() {
                 true => Whole::Needed,
@@ -320,13 +355,29 @@ impl EvmSource {
         }
     }
 
+    /// Tells where blocks are proven less far than the chain allows.
+    fn note_proof(&self, endpoint: &Endpoint, want: &Want, fetched: &[Fetched]) {
+        if want.scope != Scope::All || !needs_receipts(&self.settings, want) {
+            return;
+        }
+        match endpoint.has(GET_RECEIPTS) {
+            true => self.downgrades.end(),
+            false => self.downgrades.note(fetched),
+        }
+    }
+
     /// Takes note of what went wrong with an endpoint.
-    fn note(&self, endpoint: &Endpoint, error: &Error) {
+    pub(super) fn note(&self, endpoint: &Endpoint, error: &Error) {
         match error {
             Error::Lied { what, number, .. } => {
                 endpoint.lied(&format!("block {number}: {what}"));
             }
-            Error::WrongChain { .. } => endpoint.lied(&error.to_string()),
+            Error::WrongChain { .. } | Error::WrongGenesis { .. } => {
+                endpoint.lied(&error.to_string());
+            }
+            Error::Unproven { number, .. } => {
+                tracing::debug!(endpoint = %endpoint.name, number, "block not taken: its logs are not proven");
+            }
             Error::RuleFailed { .. } => self.rule_failed(endpoint, error),
             Error::NoMethod { method, .. } if *method == GET_RECEIPTS => {
                 if endpoint.lacks(method) {
@@ -385,29 +436,25 @@ impl Source for EvmSource {
         if self.lock_admitted().is_empty() {
             self.check_chain().await?;
         }
-        // Only its name counts, and first blocks have headers that no later block has.
-        let genesis = self.ask_any(|_, endpoint| {
-            let name = async move {
-                let verifier = &Verifier::new(Checks::NONE);
-                Reader { endpoint, verifier }.header("0x0").await
-            };
-            name.boxed()
-        });
-        let genesis = genesis.await?;
+        let genesis = self.agreed_genesis().await?;
         Ok(Identity {
             chain_id: self.settings.chain_id,
-            genesis: genesis.map(|block| Hash32(block.hash.0)),
+            genesis,
         })
     }
 
+    fn expect_genesis(&self, genesis: Hash32) {
+        self.genesis.get_or_init(|| genesis);
+    }
+
     async fn heads(&self) -> Result<Heads> {
-        self.ask_any(|source, endpoint| source.heads_of(endpoint).boxed())
+        self.ask_any(None, |source, endpoint| source.heads_of(endpoint).boxed())
             .await
     }
 
     async fn clock(&self, number: u64) -> Result<Option<BlockClock>> {
         let tag = hex(number);
-        let block = self.ask_any(|source, endpoint| {
+        let block = self.ask_any(None, |source, endpoint| {
             let tag = tag.clone();
             async move { source.header(endpoint, &tag).await }.boxed()
         });
@@ -415,21 +462,14 @@ impl Source for EvmSource {
     }
 
     async fn opinions(&self, number: u64) -> Vec<Opinion> {
-        let tag = hex(number);
-        let ask = |endpoint: &Arc<Endpoint>| {
-            let (endpoint, tag) = (endpoint.clone(), tag.clone());
-            async move {
-                self.admit(&endpoint, None).await.ok()?;
-                let header = self.header(&endpoint, &tag).await.ok()??;
-                Some(Opinion {
-                    endpoint: endpoint.name.clone(),
-                    block: clock_of(&header).block_ref(),
-                })
-            }
-        };
+        let ask = async |endpoint: &Arc<Endpoint>| self.opinion(endpoint, number).await.ok()?;
         let asked = self.pool.endpoints().iter().map(ask);
         let heard = futures::future::join_all(asked).await;
         heard.into_iter().flatten().collect()
+    }
+
+    async fn second_opinions(&self, number: u64, also: &[Arc<str>]) -> Vec<Opinion> {
+        self.opinions_of(number, also).await
     }
 
     async fn syncing(&self, endpoint: &str) -> Result<bool> {
@@ -451,38 +491,53 @@ impl Source for EvmSource {
         want: &Want,
         anchor: Option<BlockRef>,
     ) -> Result<Vec<Fetched>> {
-        let count = self.pool.endpoints().len();
+        let endpoints = self.pool.endpoints();
+        let without = |avoid: &[Arc<str>]| {
+            let mut passed_over = weaker(&self.settings, endpoints, want);
+            passed_over.retain(|name| !avoid.contains(name));
+            passed_over.extend_from_slice(avoid);
+            passed_over
+        };
         // Asking these once more would change nothing.
         let mut unfit: Vec<Arc<str>> = Vec::new();
         let mut avoid: Vec<Arc<str>> = Vec::new();
         let mut attempts = 0;
+        let claims = Claims::default();
         loop {
-            if avoid.len() == count {
+            if without(&avoid).len() == endpoints.len() {
                 avoid.clone_from(&unfit);
             }
-            let endpoint = self.pool.endpoint(&avoid).await?;
+            let endpoint = self.pool.endpoint(&without(&avoid)).await?;
+            let claimed = claims.count();
             let asked = async {
                 self.admit(&endpoint, anchor).await?;
-                let fetched = self.prefix(&endpoint, range, want, anchor).await?;
+                let fetcher = self.fetcher(&endpoint, want, (anchor, &claims))?;
+                let fetched = self.prefix(&fetcher, range).await?;
                 check_level(&fetched, want)?;
                 Ok(fetched)
             };
             let error = match asked.await {
-                Ok(fetched) => return Ok(fetched),
+                Ok(fetched) => {
+                    self.note_proof(&endpoint, want, &fetched);
+                    return Ok(fetched);
+                }
                 Err(error) => error,
             };
             self.note(&endpoint, &error);
-            match &error {
+            let is_unfit = match &error {
                 // Without receipts it is asked another way; without anything else it cannot be.
-                Error::NoMethod { method, .. } if *method == GET_RECEIPTS => {}
-                Error::NoMethod { .. } | Error::Invalid(_) => {
-                    unfit.push(endpoint.name.clone());
-                    avoid.push(endpoint.name.clone());
-                }
-                _ => avoid.push(endpoint.name.clone()),
+                Error::NoMethod { method, .. } if *method == GET_RECEIPTS => None,
+                Error::NoMethod { .. } | Error::Invalid(_) => Some(true),
+                // Asked once more it may confirm what another endpoint says.
+                Error::Unproven { .. } => Some(claims.count() == claimed),
+                _ => Some(false),
+            };
+            if let Some(is_unfit) = is_unfit {
+                avoid.push(endpoint.name.clone());
+                unfit.extend(is_unfit.then(|| endpoint.name.clone()));
             }
             attempts += 1;
-            if attempts >= ATTEMPTS || unfit.len() == count {
+            if attempts >= ATTEMPTS || without(&unfit).len() == endpoints.len() {
                 return Err(Error::Exhausted(Box::new(error)));
             }
         }

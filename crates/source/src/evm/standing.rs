@@ -64,7 +64,7 @@ pub(crate) struct Reader<'a> {
 impl Reader<'_> {
     /// A block's header; none where there is no such block or tag.
     pub(crate) async fn header(&self, tag: &str) -> Result<Option<WireBlock>> {
-        let answers = self.endpoint.send(&[call(tag)]).await?;
+        let answers = self.endpoint.send(&[block_call(tag)]).await?;
         let answer = answers.into_iter().next();
         let answer = answer.ok_or_else(|| self.endpoint.unavailable("no answer".to_owned()))?;
         self.read(tag, answer)
@@ -122,7 +122,7 @@ impl Reader<'_> {
 
     /// All of them in one request; none where that was not answered as several calls.
     async fn together(&self, names: &[&str]) -> Result<Option<Vec<Option<WireBlock>>>> {
-        let calls: Vec<Call> = names.iter().map(|name| call(name)).collect();
+        let calls: Vec<Call> = names.iter().map(|name| block_call(name)).collect();
         let answers: Vec<Answer<WireBlock>> = match self.endpoint.send(&calls).await {
             Ok(answers) => answers,
             // A page of somebody in between says nothing about batches: the next one is tried again.
@@ -192,7 +192,7 @@ impl Reader<'_> {
     }
 }
 
-fn call(tag: &str) -> Call {
+pub(super) fn block_call(tag: &str) -> Call {
     Call {
         method: "eth_getBlockByNumber",
         params: format!(r#"["{tag}",false]"#),

@@ -221,7 +221,7 @@ impl Verifier {
     }
 
     /// Whether bloom and roots are under the block's hash.
-    fn commits(&self, block: &WireBlock) -> Result<bool, Refusal> {
+    pub(crate) fn commits(&self, block: &WireBlock) -> Result<bool, Refusal> {
         let covers = || {
             block
                 .hashed()

@@ -1,0 +1,185 @@
+//! What several endpoints say of one block: of the chain's first one, and of one that is about to be
+//! archived.
+//!
+//! A hash that fits its header says that a block is whole, not that it is the chain's. Only a second
+//! endpoint can say that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chronolith_model::Hash32;
+use futures::FutureExt as _;
+use tokio::time::timeout;
+
+use super::fetch::clock_of;
+use super::source::EvmSource;
+use super::standing::{Reader, block_call};
+use super::verify::{Checks, Verifier};
+use super::wire::{WireBlock, hex};
+use crate::chains::known_genesis;
+use crate::endpoint::Endpoint;
+use crate::error::{Error, Result};
+use crate::reply::Answer;
+use crate::source::Opinion;
+
+/// How long an endpoint may take to say which block it has: the others wait for it.
+const OPINION_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl EvmSource {
+    /// What the endpoints that are well, and these, have at a height. One that is down, slow or
+    /// behind is left out. Nothing is asked where there is no second endpoint.
+    pub(super) async fn opinions_of(&self, number: u64, also: &[Arc<str>]) -> Vec<Opinion> {
+        let endpoints = self.pool.endpoints();
+        if endpoints.len() < 2 {
+            return Vec::new();
+        }
+        let is_asked = |endpoint: &&Arc<Endpoint>| {
+            endpoint.cool_until().is_none() || also.contains(&endpoint.name)
+        };
+        let asked = endpoints.iter().filter(is_asked);
+        let asked = asked.map(|endpoint| async move {
+            let heard = timeout(OPINION_TIMEOUT, self.opinion(endpoint, number)).await;
+            let slow = |_| Err(endpoint.unavailable("no answer in time".to_owned()));
+            match heard.unwrap_or_else(slow) {
+                Ok(opinion) => opinion,
+                Err(error) => {
+                    self.note(endpoint, &error);
+                    None
+                }
+            }
+        });
+        let heard = futures::future::join_all(asked).await;
+        heard.into_iter().flatten().collect()
+    }
+
+    /// The block that one endpoint has at a height; none where it has none there.
+    pub(super) async fn opinion(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        number: u64,
+    ) -> Result<Option<Opinion>> {
+        self.admit(endpoint, None).await?;
+        let header = self.header(endpoint, &hex(number)).await?;
+        Ok(header.map(|header| Opinion {
+            endpoint: endpoint.name.clone(),
+            block: clock_of(&header).block_ref(),
+        }))
+    }
+
+    /// The hash of the first block, where it is known already.
+    fn expected_genesis(&self) -> Option<Hash32> {
+        let kept = self.genesis.get().copied();
+        kept.or_else(|| known_genesis(self.settings.chain_id))
+    }
+
+    /// Refuses an endpoint whose first block is not the chain's. One that does not serve that block
+    /// is believed. Compared once for each.
+    ///
+    /// # Errors
+    /// `WrongGenesis`, or that the endpoint does not answer.
+    pub(super) async fn compare_genesis(&self, endpoint: &Arc<Endpoint>) -> Result<()> {
+        let Some(expected) = self.expected_genesis() else {
+            return Ok(());
+        };
+        if self.lock_compared().contains(&endpoint.name) {
+            return Ok(());
+        }
+        let Ok(got) = self.first_block(endpoint).await? else {
+            // It refuses to say: compared the next time it is admitted.
+            return Ok(());
+        };
+        if let Some(got) = got.filter(|got| *got != expected) {
+            return Err(Error::WrongGenesis {
+                endpoint: endpoint.name.to_string(),
+                expected,
+                got,
+            });
+        }
+        self.lock_compared().insert(endpoint.name.clone());
+        Ok(())
+    }
+
+    /// The chain's first block by all endpoints that answer; none where none of them serves it.
+    /// Those that have another one than is expected are passed over.
+    ///
+    /// # Errors
+    /// `Invalid` where endpoints differ and nothing says which of them are right.
+    pub(super) async fn agreed_genesis(&self) -> Result<Option<Hash32>> {
+        let heard = self.first_blocks().await;
+        let heard: Vec<(&Arc<Endpoint>, Hash32)> = match heard.is_empty() {
+            // One after the other, as often as it takes.
+            true => {
+                return self
+                    .ask_any(None, |source, endpoint| {
+                        source.readable_first_block(endpoint).boxed()
+                    })
+                    .await;
+            }
+            false => heard
+                .into_iter()
+                .filter_map(|(one, hash)| Some((one, hash?)))
+                .collect(),
+        };
+        let Some((first, found)) = heard.first().copied() else {
+            return Ok(None);
+        };
+        let Some(expected) = self.expected_genesis() else {
+            if let Some((other, theirs)) = heard.iter().find(|(_, hash)| *hash != found) {
+                return Err(Error::Invalid(format!(
+                    "endpoints have different first blocks, and nothing says which is the chain's: {} has {found}, {} has {theirs}; remove those of another chain from rpcHttp",
+                    first.name, other.name
+                )));
+            }
+            self.genesis.get_or_init(|| found);
+            return Ok(Some(found));
+        };
+        for (endpoint, got) in &heard {
+            if *got != expected {
+                self.lock_admitted().remove(&endpoint.name);
+                let error = Error::WrongGenesis {
+                    endpoint: endpoint.name.to_string(),
+                    expected,
+                    got: *got,
+                };
+                self.note(endpoint, &error);
+            }
+        }
+        let is_there = heard.iter().any(|(_, got)| *got == expected);
+        // With nobody on the chain, the caller says what is wrong.
+        Ok(Some(if is_there { expected } else { found }))
+    }
+
+    /// The first block by every endpoint of this chain that answers; none where it serves none.
+    /// Those that do not answer are compared when they are asked next.
+    async fn first_blocks(&self) -> Vec<(&Arc<Endpoint>, Option<Hash32>)> {
+        let is_admitted =
+            |endpoint: &&Arc<Endpoint>| self.lock_admitted().contains_key(&endpoint.name);
+        let asked = self.pool.endpoints().iter().filter(is_admitted);
+        let asked = asked.map(|endpoint| async move {
+            let heard = timeout(OPINION_TIMEOUT, self.first_block(endpoint)).await;
+            match heard {
+                Ok(Ok(Ok(first))) => Some((endpoint, first)),
+                _ => {
+                    self.lock_admitted().remove(&endpoint.name);
+                    None
+                }
+            }
+        });
+        let heard = futures::future::join_all(asked).await;
+        heard.into_iter().flatten().collect()
+    }
+
+    async fn readable_first_block(&self, endpoint: &Arc<Endpoint>) -> Result<Option<Hash32>> {
+        let verifier = &Verifier::new(Checks::NONE);
+        let block = Reader { endpoint, verifier }.header("0x0").await?;
+        Ok(block.map(|block| Hash32(block.hash.0)))
+    }
+
+    /// Only its name counts: first blocks have headers that no later block has.
+    async fn first_block(&self, endpoint: &Arc<Endpoint>) -> Result<Answer<Hash32>> {
+        let answers: Vec<Answer<WireBlock>> = endpoint.send(&[block_call("0x0")]).await?;
+        let answer = answers.into_iter().next();
+        let answer = answer.ok_or_else(|| endpoint.unavailable("no answer".to_owned()))?;
+        Ok(answer.map(|block| block.map(|block| Hash32(block.hash.0))))
+    }
+}
