@@ -20,6 +20,7 @@ mod rpc;
 mod server;
 
 pub use block::{EvmBlock, EvmTx, TxType};
+pub(crate) use bloom::bloom_of;
 pub use chain::{Era, EvmChain, EvmSpec};
 pub(crate) use faults::parse_rates;
 pub use faults::{FaultSizes, Faults, FaultsError, RpcFault};

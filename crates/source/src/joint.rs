@@ -1,21 +1,25 @@
 //! A Portal for final history, and endpoints for everything else.
 //!
 //! The endpoints say what the chain is: its heads, its tail, what a Portal cannot tell, and whether
-//! the Portal is on it. A Portal delivers only blocks below one that the endpoints have too. What it
-//! fails to deliver comes from the endpoints.
+//! the Portal is on it. A Portal delivers only blocks below one that the endpoints have too. An
+//! endpoint shows the header of each of them, which is hashed, and the logs must fit its bloom. What
+//! the Portal fails to deliver, and what does not fit, comes from the endpoints.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chronolith_model::{BlockClock, BlockRange, BlockRef, DatasetSet, Proof, Scope};
+use chronolith_model::{
+    BlockClock, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Proof, Scope,
+};
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::Instant;
 
 use crate::endpoint::EndpointReport;
 use crate::error::{Error, Result};
-use crate::evm::{EvmSource, Subscription};
+use crate::evm::{EvmSource, Headers, Subscription};
 use crate::portal::PortalSource;
+use crate::portal::check::{self, Refusal};
 use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
 /// How long a Portal that failed or contradicted is passed over.
@@ -23,6 +27,10 @@ const PAUSE: Duration = Duration::from_secs(300);
 
 /// How long a Portal may bring nothing before the endpoints are asked.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Blocks of one fetch from a Portal that the endpoints are asked for once more because their bloom
+/// does not clear them.
+const OPEN_BLOCKS_MAX: usize = 100;
 
 /// Reads an EVM chain from a Portal and from endpoints.
 #[derive(Debug)]
@@ -97,8 +105,62 @@ impl JointSource {
             return Ok(None);
         }
         let below = BlockRange::new(range.start, end);
-        let fetched = self.portal.fetch_some(below, want, Some(through)).await?;
+        let want = unproven(want);
+        let fetched = self.portal.fetch_some(below, &want, Some(through)).await?;
         Ok(Some(fetched))
+    }
+
+    /// Blocks of the Portal with what the headers of the endpoints prove of them; none where they do
+    /// not fit, and the Portal is named and passed over.
+    async fn proven(
+        &self,
+        mut fetched: Vec<Fetched>,
+        want: &Want,
+        anchor: BlockRef,
+    ) -> Result<Option<Vec<Fetched>>> {
+        let checks = self.portal.checks();
+        let (Some(first), true) = (fetched.first(), checks.header_hash) else {
+            return Ok(Some(fetched));
+        };
+        let start = first.block.clock.number;
+        let range = BlockRange::new(start, start + fetched.len() as u64);
+        let Headers { headers, hashed } = self.endpoints.headers(range, anchor).await?;
+        // Headers that cannot be hashed prove nothing, and the blocks stay claimed.
+        if !hashed {
+            return Ok(Proof::CLAIMED.covers(want.proof).then_some(fetched));
+        }
+        let open = match check::check(&mut fetched, &headers, (want, checks)) {
+            Ok(open) => open,
+            Err(Refusal { block, what }) => {
+                self.blame(self.portal.name(), block, &what);
+                return Ok(None);
+            }
+        };
+        // Blooms of busy chains clear little: then the Portal is no shorter way.
+        if open.len() > OPEN_BLOCKS_MAX {
+            return Ok(None);
+        }
+        for number in open {
+            let block = BlockRange::one(number);
+            let shown = self.endpoints.fetch(block, want, Some(anchor)).await?;
+            let place = fetched.get_mut((number - start) as usize);
+            if let (Some(place), Some(shown)) = (place, shown.into_iter().next()) {
+                *place = shown;
+            }
+        }
+        Ok(Some(fetched))
+    }
+
+    /// Whether the Portal may deliver this: it can, and what the headers prove of it is enough.
+    fn is_for_portal(&self, want: &Want) -> bool {
+        let has_content = [Dataset::Logs, Dataset::TxHashes];
+        let has_content = has_content
+            .into_iter()
+            .any(|one| want.datasets.contains(one));
+        has_content
+            && self.portal.serves(&unproven(want))
+            && check::provable(want, self.portal.checks()).covers(want.proof)
+            && !self.is_paused()
     }
 
     /// The highest block up to the anchor that the Portal calls final and the endpoints have; none
@@ -178,6 +240,14 @@ impl Source for JointSource {
         opinions
     }
 
+    async fn second_opinions(&self, number: u64, also: &[Arc<str>]) -> Vec<Opinion> {
+        self.endpoints.second_opinions(number, also).await
+    }
+
+    fn expect_genesis(&self, genesis: Hash32) {
+        self.endpoints.expect_genesis(genesis);
+    }
+
     async fn syncing(&self, endpoint: &str) -> Result<bool> {
         if endpoint == self.portal.name() {
             return self.portal.syncing(endpoint).await;
@@ -197,11 +267,14 @@ impl Source for JointSource {
     ) -> Result<Vec<Fetched>> {
         // Without an anchor it is the tail that is asked for.
         if let Some(anchor) = anchor
-            && self.portal.serves(want)
-            && !self.is_paused()
+            && self.is_for_portal(want)
         {
             match self.delivered_in_time(range, want, anchor).await {
-                Ok(Some(fetched)) => return Ok(fetched),
+                Ok(Some(fetched)) => {
+                    if let Some(proven) = self.proven(fetched, want, anchor).await? {
+                        return Ok(proven);
+                    }
+                }
                 Ok(None) => {}
                 Err(error) => {
                     let pause_seconds = PAUSE.as_secs();
@@ -244,9 +317,17 @@ impl Source for JointSource {
     }
 
     fn plan(&self, want: &Want) -> Plan {
-        match self.portal.serves(want) && !self.is_paused() {
+        match self.is_for_portal(want) {
             true => self.portal.plan(want),
             false => self.endpoints.plan(want),
         }
+    }
+}
+
+/// The same on a source's word: what it delivers is proven afterwards.
+fn unproven(want: &Want) -> Want {
+    Want {
+        proof: Proof::CLAIMED,
+        ..want.clone()
     }
 }

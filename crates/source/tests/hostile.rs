@@ -60,7 +60,7 @@ fn want() -> Want {
     Want {
         datasets: DatasetSet::of(&[Dataset::Logs]),
         scope: Scope::All,
-        proof: Proof::LINKED,
+        proof: Proof::CLAIMED,
     }
 }
 

@@ -10,11 +10,12 @@ mod canned;
 use std::time::Duration;
 
 use canned::{Canned, Piece, head};
-use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof, Scope};
+use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof, Scope, ScopeEntry, Verification};
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
+use chronolith_sim::portal::{PortalFault, PortalFaults, PortalOptions, PortalServer};
 use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::portal::{PortalSettings, PortalSource};
-use chronolith_source::{EndpointSettings, JointSource, Source, Want};
+use chronolith_source::{EndpointSettings, Fetched, JointSource, Source, Want};
 use tokio::time::Instant;
 
 /// A Portal that wishes to be left alone for five minutes was waited for six times over, while the
@@ -62,6 +63,136 @@ async fn a_portal_that_asks_to_wait_is_not_waited_for() {
         began.elapsed()
     );
     assert_eq!(busy.asked().len(), 1);
+}
+
+/// A Portal left out logs, made some up and moved others, each with a bloom that fits: its own bloom
+/// was all that the logs were compared with, and the blocks were stored as proven by it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lie_that_fits_its_own_bloom_does_not_fit_the_hashed_header() {
+    let node = EvmNode::new(EvmSpec::tiny(5), 120);
+    let server = RpcServer::start(node.clone(), RpcOptions::default());
+    let server = server.await.unwrap();
+    let range = BlockRange::new(0, 100);
+    let lies = PortalFault::LIES.map(|(lie, _)| Some(lie));
+    for lie in lies.into_iter().chain([None]) {
+        for scope in [Scope::All, first_emitter(&node)] {
+            let faults = PortalFaults::new(1);
+            if let Some(lie) = lie {
+                faults.set(lie, 100_000);
+            }
+            let portal = serve_portal(&node, &faults).await;
+            let joint = joint(&portal, &server);
+            let want = Want {
+                scope: scope.clone(),
+                ..want()
+            };
+            let fetched = joint.fetch(range, &want, Some(node.head())).await.unwrap();
+            assert_eq!(fetched.len(), 100);
+            for one in &fetched {
+                let mut whole = node.block(one.block.clock.number).unwrap().to_model();
+                whole
+                    .logs
+                    .retain(|log| scope.admits(log.emitter(), log.topic(0)));
+                assert_eq!(one.block.logs, whole.logs, "{lie:?}");
+                assert_eq!(one.block.txs, whole.txs, "{lie:?}");
+                let least = match scope {
+                    Scope::All => Verification::Bloom,
+                    Scope::Only(_) => Verification::Linked,
+                };
+                assert!(one.proof.logs() >= least, "{lie:?}: {:?}", one.proof);
+            }
+            let reports = joint.endpoints();
+            let told = reports.last().unwrap();
+            let from_portal = |one: &&Fetched| one.endpoint.starts_with("Portal");
+            let by_portal = fetched.iter().filter(from_portal).count();
+            if lie.is_none() {
+                assert_eq!(told.lies, 0);
+                assert!(by_portal > 0, "the Portal delivered nothing");
+            } else if scope == Scope::All {
+                assert!(told.lies > 0 && told.cooling, "{lie:?}: {told:?}");
+                assert_eq!(by_portal, 0);
+            }
+        }
+    }
+}
+
+/// Headers are asked for in batches: one request for a hundred blocks, whatever they hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn headers_for_a_portal_cost_one_request_a_hundred_blocks() {
+    let node = EvmNode::new(EvmSpec::tiny(6), 1_100);
+    let server = RpcServer::start(node.clone(), RpcOptions::default());
+    let server = server.await.unwrap();
+    let portal = serve_portal(&node, &PortalFaults::new(1)).await;
+    let joint = joint(&portal, &server);
+    let range = BlockRange::new(0, 1_000);
+    let fetched = joint
+        .fetch(range, &want(), Some(node.head()))
+        .await
+        .unwrap();
+    let bloom = Proof::of_logs(Verification::Bloom);
+    assert!(fetched.iter().all(|one| one.proof == bloom));
+    let stats = server.stats();
+    assert!(!stats.calls.contains_key("eth_getBlockReceipts"));
+    // Ten for headers; chain id, anchor and the like beside them.
+    assert!((10..15).contains(&stats.http_requests), "{stats:?}");
+}
+
+/// A Portal alone proves nothing, and says what to do where more is wanted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_portal_alone_is_its_own_word() {
+    let node = EvmNode::new(EvmSpec::tiny(7), 50);
+    let portal = serve_portal(&node, &PortalFaults::new(1)).await;
+    let alone = PortalSource::new(PortalSettings::new(&portal.url(), 31_337)).unwrap();
+    let range = BlockRange::new(0, 40);
+    let fetched = alone.fetch(range, &want(), None).await.unwrap();
+    assert!(fetched.iter().all(|one| one.proof == Proof::CLAIMED));
+    let more = Want {
+        proof: Proof::of_logs(Verification::Bloom),
+        ..want()
+    };
+    let error = alone.fetch(range, &more, None).await.unwrap_err();
+    assert!(error.to_string().contains("add rpcHttp"), "{error}");
+}
+
+fn want() -> Want {
+    Want {
+        datasets: DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]),
+        scope: Scope::All,
+        proof: Proof::CLAIMED,
+    }
+}
+
+async fn serve_portal(node: &EvmNode, faults: &PortalFaults) -> PortalServer {
+    let options = PortalOptions {
+        faults: faults.clone(),
+        ..PortalOptions::default()
+    };
+    PortalServer::start(node.clone(), options).await.unwrap()
+}
+
+fn joint(portal: &PortalServer, server: &RpcServer) -> JointSource {
+    let endpoints = EvmSource::new(EvmSettings {
+        chain_id: 31_337,
+        endpoints: vec![EndpointSettings::new(&server.url())],
+        heads: Vec::new(),
+        tags: Tags::NONE,
+        strategy: Strategy::Receipts,
+        checks: Checks::ALL,
+        ranges: RangeSettings::default(),
+    })
+    .unwrap();
+    let portal = PortalSource::new(PortalSettings::new(&portal.url(), 31_337)).unwrap();
+    JointSource::new(portal, endpoints)
+}
+
+/// A scope of one emitter of the chain.
+fn first_emitter(node: &EvmNode) -> Scope {
+    let blocks = (0..100).map(|number| node.block(number).unwrap().to_model());
+    let log = blocks.flat_map(|block| block.logs).next().unwrap();
+    Scope::only(vec![ScopeEntry {
+        emitter: Some(log.emitter().to_vec().into()),
+        topic0: None,
+    }])
 }
 
 /// Who is blamed goes by the name: a Portal and an endpoint of one provider were one and the same.

@@ -28,7 +28,7 @@ thread_local! {
 }
 
 /// The bloom of these logs: each emitter and each topic sets three bits.
-pub(super) fn bloom_of(logs: &[Log]) -> Bloom {
+pub(crate) fn bloom_of(logs: &[Log]) -> Bloom {
     let mut bloom = Bloom::ZERO;
     if logs.is_empty() {
         return bloom;

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
-use chronolith_model::{BlockRange, Hash32};
+use chronolith_model::{BlockRange, Hash32, Log, LogParts};
 use futures::{StreamExt as _, stream};
 
 use super::encoder::Encoder;
 use super::faults::{PortalFault, PortalFaults};
 use super::lines::{write_block, write_clock};
 use super::query::Query;
-use crate::evm::{EvmBlock, EvmNode};
+use crate::evm::{EvmBlock, EvmNode, bloom_of};
 
 /// Blocks that are made at once: those with content are larger.
 const CLOCKS: u64 = 512;
@@ -174,6 +174,13 @@ impl Maker {
         if block.logs.len() == 1 && hits(PortalFault::MissingLog) {
             block.logs.pop();
         }
+        for lie in PortalFault::LIES.map(|(lie, _)| lie) {
+            let can =
+                !block.txs.is_empty() && (lie == PortalFault::AddedLog || !block.logs.is_empty());
+            if can && hits(lie) {
+                tell(lie, &mut block);
+            }
+        }
         if hits(PortalFault::WrongParent) {
             block.header.parent_hash = [0xee; 32].into();
         }
@@ -211,6 +218,39 @@ impl Maker {
             _ => out.push(b'\n'),
         }
     }
+}
+
+/// Who never logged anything.
+const STRANGER: [u8; 20] = [0x66; 20];
+
+/// Changes the logs of a block, and its bloom with them: nothing in the line gives it away.
+fn tell(lie: PortalFault, block: &mut EvmBlock) {
+    let place = match lie {
+        PortalFault::EmptiedBlock => {
+            block.logs.clear();
+            None
+        }
+        PortalFault::MovedLog => block
+            .logs
+            .pop()
+            .map(|log| (log.tx_index(), log.log_index())),
+        _ => {
+            let last = block.txs.last().map_or(0, |tx| tx.index);
+            Some((last, block.logs.len() as u32))
+        }
+    };
+    if let Some((tx_index, log_index)) = place {
+        let made_up = Log::new(&LogParts {
+            tx_index,
+            log_index,
+            emitter: &STRANGER,
+            topics: &[],
+            data: b"made up",
+            ..LogParts::default()
+        });
+        block.logs.extend(made_up);
+    }
+    block.header.logs_bloom = bloom_of(&block.logs);
 }
 
 #[cfg(test)]

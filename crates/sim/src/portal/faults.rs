@@ -49,10 +49,16 @@ pub enum PortalFault {
     Garbage,
     /// A line is padded to two million bytes.
     LongLine,
+    /// All logs of a block are left out, and its bloom is that of a block without logs.
+    EmptiedBlock,
+    /// A block has a log that was never there, and its bloom fits it.
+    AddedLog,
+    /// A log comes from another contract, and the bloom of its block fits it.
+    MovedLog,
 }
 
 impl PortalFault {
-    /// All of them but the statuses, with their names in reports and settings.
+    /// All of them but the statuses and the lies, with their names in reports and settings.
     pub const NAMED: [(Self, &'static str); 15] = [
         (Self::Conflict, "conflict"),
         (Self::HeadNull, "head_null"),
@@ -71,6 +77,17 @@ impl PortalFault {
         (Self::LongLine, "long_line"),
     ];
 
+    /// Lies that are consistent in themselves: only the chain's own headers tell.
+    pub const LIES: [(Self, &'static str); 3] = [
+        (Self::EmptiedBlock, "emptied_block"),
+        (Self::AddedLog, "added_log"),
+        (Self::MovedLog, "moved_log"),
+    ];
+
+    fn all_named() -> impl Iterator<Item = (Self, &'static str)> {
+        Self::NAMED.into_iter().chain(Self::LIES)
+    }
+
     /// Its name in reports and settings; that of a status is `status_503` or
     /// `status_503_retry_after`.
     #[must_use]
@@ -79,8 +96,8 @@ impl PortalFault {
             Self::Status(status) => format!("status_{status}"),
             Self::StatusRetryAfter(status) => format!("status_{status}_retry_after"),
             other => {
-                let named = Self::NAMED.iter().find(|(fault, _)| *fault == other);
-                named.map_or_else(String::new, |(_, name)| (*name).to_owned())
+                let named = Self::all_named().find(|(fault, _)| *fault == other);
+                named.map_or_else(String::new, |(_, name)| name.to_owned())
             }
         }
     }
@@ -101,18 +118,21 @@ impl PortalFault {
                 false => Self::Status(status),
             });
         }
-        let found = Self::NAMED.iter().find(|(_, known)| *known == name);
-        found.map(|(fault, _)| *fault)
+        let found = Self::all_named().find(|(_, known)| *known == name);
+        found.map(|(fault, _)| fault)
     }
 
     /// Those that happen to single lines.
-    pub(super) const OF_LINES: [Self; 6] = [
+    pub(super) const OF_LINES: [Self; 9] = [
         Self::SkippedBlock,
         Self::RepeatedBlock,
         Self::WrongParent,
         Self::MissingLog,
         Self::Garbage,
         Self::LongLine,
+        Self::EmptiedBlock,
+        Self::AddedLog,
+        Self::MovedLog,
     ];
 }
 
@@ -285,7 +305,7 @@ mod tests {
             PortalFault::Status(503),
             PortalFault::StatusRetryAfter(429),
         ];
-        let named = PortalFault::NAMED.into_iter().map(|(fault, _)| fault);
+        let named = PortalFault::all_named().map(|(fault, _)| fault);
         for fault in named.chain(statuses) {
             assert_eq!(PortalFault::named(&fault.name()), Some(fault));
         }

@@ -20,6 +20,7 @@ mod wire;
 
 mod source;
 
+pub(crate) use headers::Headers;
 pub use heads::Subscription;
 pub use probe::{Probed, Prober, Recorded};
 pub use ranges::RangeSettings;

@@ -3,6 +3,7 @@
 //! A stream may end anywhere and does not say so. What counts is the last whole line; the rest is
 //! asked for again, until the range is complete.
 
+pub(crate) mod check;
 mod client;
 mod limit;
 mod lines;

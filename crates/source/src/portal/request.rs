@@ -60,7 +60,7 @@ impl Query {
         };
         if !Proof::CLAIMED.covers(want.proof) {
             return Err(Error::Invalid(format!(
-                "a Portal's blocks are its own word, and more is wanted: use rpcHttp (level=claimed, wanted={})",
+                "a Portal's blocks are its own word: add rpcHttp so that headers can be hashed, or set verification to claimed (level=claimed, wanted={})",
                 want.proof.logs()
             )));
         }
@@ -169,7 +169,7 @@ mod tests {
         Want {
             datasets: DatasetSet::of(datasets),
             scope,
-            proof: Proof::LINKED,
+            proof: Proof::CLAIMED,
         }
     }
 
@@ -272,7 +272,7 @@ mod tests {
                 "does not fit",
             ),
             (want(&[Dataset::Logs], Scope::only(vec![odd])), "20 bytes"),
-            (proven, "cannot be proven"),
+            (proven, "its own word"),
         ] {
             let error = Query::new(&want, Checks::ALL).unwrap_err();
             assert!(

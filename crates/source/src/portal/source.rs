@@ -81,8 +81,8 @@ impl PortalSettings {
 
 /// Reads an EVM chain from Portal.
 ///
-/// Blocks are linked, and their logs fit their bloom where all logs are wanted and the chain allows
-/// that check. Receipts are not proven, and there is no safe block. A fetch holds as many blocks as
+/// All that it says is its own word (`claimed`): links and blooms come from the same lines as the
+/// logs, and only show that a line is whole. There is no safe block. A fetch holds as many blocks as
 /// its range has, fewer where they have many logs, and no more than one line beside them.
 #[derive(Debug)]
 pub struct PortalSource {
@@ -115,6 +115,11 @@ impl PortalSource {
     /// What it is called.
     pub(crate) fn name(&self) -> &str {
         &self.client.name
+    }
+
+    /// What the chain lets us prove.
+    pub(crate) fn checks(&self) -> Checks {
+        self.checks
     }
 
     /// How much it has brought so far: it changes with every answer and every block.
