@@ -177,7 +177,10 @@ impl Tracker {
         self.covers.clip(Mark::from(number));
     }
 
-    fn newest_mark(&self) -> Option<Mark> {
+    /// The newest mark: what is offered at or below it counts as settled history, so that the caller
+    /// must fetch it only from a source that has the mark's block.
+    #[must_use]
+    pub fn newest_mark(&self) -> Option<Mark> {
         match self.rule {
             Rule::Depth { .. } => None,
             Rule::Tag | Rule::Source => self.reported,

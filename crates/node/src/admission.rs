@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::Error as AnyError;
 use async_trait::async_trait;
-use chronolith_model::{BlockClock, BlockRange, BlockRef};
+use chronolith_model::{BlockClock, BlockRange, BlockRef, Hash32};
 use chronolith_source::evm::Subscription;
 use chronolith_source::{
     EndpointReport, Error, Fetched, Heads, Identity, Opinion, Plan, Source, Want,
@@ -154,6 +154,19 @@ impl Source for Admission {
         match self.admitted().await {
             Ok(source) => source.opinions(number).await,
             Err(_) => Vec::new(),
+        }
+    }
+
+    async fn second_opinions(&self, number: u64, also: &[Arc<str>]) -> Vec<Opinion> {
+        match self.admitted().await {
+            Ok(source) => source.second_opinions(number, also).await,
+            Err(_) => Vec::new(),
+        }
+    }
+
+    fn expect_genesis(&self, genesis: Hash32) {
+        if let Some(source) = self.known() {
+            source.expect_genesis(genesis);
         }
     }
 

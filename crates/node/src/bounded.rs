@@ -15,6 +15,7 @@ use chronolith_model::{BlockRange, BlockRef};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Semaphore;
 
+use crate::agreement;
 use crate::chain::Chain;
 use crate::giving_up::{Left, Part, Patience};
 use crate::ingest::{self, Trouble};
@@ -138,6 +139,7 @@ async fn settled(chain: &Chain) -> Result<Option<(u64, BlockRef)>, Trouble> {
         Some(named) => named,
         None => ingest::below_head(chain, settled, heads.head).await?,
     };
+    agreement::check(chain, anchor).await?;
     Ok((newest >= chain.settings.start_block).then_some((newest, anchor)))
 }
 

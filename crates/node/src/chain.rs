@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use crate::acts::Acts;
 use crate::admission::Admission;
+use crate::agreement::Agreement;
 use crate::gaps::Gaps;
 use crate::history::History;
 use crate::ingest::Trouble;
@@ -99,6 +100,8 @@ pub(crate) struct Chain {
     pub(crate) ran: Remembered,
     /// How maintenance does.
     pub(crate) upkeep: Upkeep,
+    /// Whether the endpoints tell of one chain.
+    pub(crate) agreement: Agreement,
     /// Where ingest begins while the archive has no head.
     begins_at: OnceLock<u64>,
     /// Keeps other processes of this machine away, while this lives.
@@ -149,6 +152,7 @@ impl Chain {
         chain.admission = Some(admission);
         chain.lock = lock;
         chain.ran = ran;
+        chain.agreement = Agreement::new(place.notes());
         Ok(chain)
     }
 
@@ -219,6 +223,7 @@ impl Chain {
             acts: Acts::default(),
             ran: Remembered::default(),
             upkeep: Upkeep::default(),
+            agreement: Agreement::default(),
             begins_at: OnceLock::new(),
             lock: None,
             settings,

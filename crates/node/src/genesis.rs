@@ -17,6 +17,11 @@ use crate::settings::ChainSettings;
 /// Refuses a source whose first block is not the chain's, or not the archive's. Whoever calls holds
 /// the archive's directory as its writer.
 pub(crate) async fn check(settings: &ChainSettings, dir: &Path, source: &dyn Source) -> Result<()> {
+    let path = dir.join("genesis");
+    let kept = load(&path)?;
+    if let Some(kept) = kept {
+        source.expect_genesis(kept);
+    }
     let identity = source.identity().await;
     let Some(found) = identity.context("cannot ask for block 0")?.genesis else {
         tracing::info!(chain = %settings.name, "block 0 is not served: the genesis is not compared");
@@ -29,8 +34,7 @@ pub(crate) async fn check(settings: &ChainSettings, dir: &Path, source: &dyn Sou
             settings.chain_id
         );
     }
-    let path = dir.join("genesis");
-    match load(&path)? {
+    match kept {
         None => {
             store(dir, &path, found).with_context(|| format!("cannot write {}", path.display()))
         }

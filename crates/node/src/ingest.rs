@@ -19,6 +19,7 @@ use chronolith_source::{Error as SourceError, Fetched, Heads, Want};
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
+use crate::agreement;
 use crate::backfill;
 use crate::bounded::{self, Hopeless};
 use crate::chain::{Chain, Severity};
@@ -189,6 +190,7 @@ async fn catch_up(chain: &Chain) -> Result<(), Trouble> {
         return Err(ArchiveError::Halted { reason }.into());
     }
     chain.note_source_head(heads.head);
+    check_not_set_back(chain, &heads)?;
     if let Some(l1) = &chain.l1 {
         l1.note_safe(heads.safe);
         l1.wait_once().await;
@@ -200,6 +202,7 @@ async fn catch_up(chain: &Chain) -> Result<(), Trouble> {
     // What is final by now leaves the tail first: a full one has no room for the walk.
     finalize(chain, &observe(chain, &heads)).await?;
     if let Some(history) = missing_history(chain, &heads).await? {
+        agreement::check(chain, history.anchor).await?;
         let filled = Box::pin(backfill::run(chain, &history)).await;
         chain.note_archived();
         // Also after a failure: what was archived before it lies below everything known.
@@ -210,9 +213,25 @@ async fn catch_up(chain: &Chain) -> Result<(), Trouble> {
             return chain.upkeep.check();
         }
     }
+    // The walk asks for what a mark covers: it must be the newest one, an old one may be replaced.
+    let seen = observe(chain, &heads);
+    chain.window().tracker.note(&seen);
     walk::to_head(chain, &heads).await?;
     finalize(chain, &observe(chain, &heads)).await?;
     chain.upkeep.check()
+}
+
+/// A source whose newest block is below the archive shows nothing new, and was set back or is behind.
+/// Nothing is taken back for it, and people should know at once.
+fn check_not_set_back(chain: &Chain, heads: &Heads) -> Result<(), Trouble> {
+    let head = chain.archive.health().head;
+    let Some(head) = head.filter(|head| head.number > heads.head.number) else {
+        return Ok(());
+    };
+    Err(Trouble::Unsettled(format!(
+        "the source's newest block {} is below block {}, which is archived: the node was set back or is syncing; nothing is taken back, repair the node or give another endpoint",
+        heads.head.number, head.number
+    )))
 }
 
 /// Final blocks to fetch, and a block that whoever delivers them must have.
@@ -321,7 +340,12 @@ pub(crate) async fn finalize(chain: &Chain, seen: &Seen) -> Result<(), Trouble> 
     let next = chain.archive_next();
     let tail = chain.tail();
     let last = chain.end_block().unwrap_or(u64::MAX).min(finalized.number);
-    let due = tail.blocks_in(BlockRange::new(next, last.saturating_add(1).max(next)));
+    let range = BlockRange::new(next, last.saturating_add(1).max(next));
+    let newest = tail.blocks_in(range).last();
+    if let Some(newest) = newest.map(|block| block.clock.block_ref()) {
+        agreement::check(chain, newest).await?;
+    }
+    let due = tail.blocks_in(range);
     let fetched: Option<Vec<Fetched>> = {
         let window = chain.window();
         let proven = |block: &Arc<Block>| {

@@ -3,6 +3,7 @@
 mod acts;
 mod admin;
 mod admission;
+mod agreement;
 mod backfill;
 mod bounded;
 mod chain;

@@ -13,6 +13,7 @@ pub(crate) struct Meters {
     pub(crate) gap_wait: Histogram,
     pub(crate) backfill_range: Histogram,
     pub(crate) tail_full: Counter,
+    pub(crate) disagreements: Counter,
     verified: [Counter; 5],
 }
 
@@ -31,6 +32,7 @@ impl Meters {
             gap_wait: spread("chronolith_gap_wait_seconds"),
             backfill_range: spread("chronolith_backfill_range_blocks"),
             tail_full: counted("chronolith_tail_full_total"),
+            disagreements: counted("chronolith_endpoint_disagreements_total"),
             verified: Verification::ALL.map(|level| proven(level.as_str())),
         }
     }

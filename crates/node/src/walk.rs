@@ -40,7 +40,7 @@ pub(crate) async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), Trouble>
             None => {
                 let end = next.saturating_add(step_blocks(chain));
                 let end = end.min(heads.head.number.saturating_add(1));
-                fetch(chain, BlockRange::new(next, end)).await?
+                fetch_below_mark(chain, BlockRange::new(next, end)).await?
             }
         };
         offer_all(chain, heads, fetched).await?;
@@ -119,6 +119,21 @@ async fn make_room(chain: &Chain, heads: &Heads) -> Result<bool, Trouble> {
 fn replaced(chain: &Chain, head: BlockRef) -> bool {
     let known = chain.window().tracker.hash_at(head.number);
     known.is_some_and(|known| known != head.hash)
+}
+
+/// Blocks that a mark covers are final once they are offered: only endpoints that have the mark's very
+/// block are asked for them. Returns none above it, so that the rest is fetched without.
+async fn fetch_below_mark(chain: &Chain, range: BlockRange) -> Result<Vec<Fetched>, Trouble> {
+    let mark = chain.window().tracker.newest_mark();
+    let mark = mark.and_then(|mark| {
+        let (number, hash) = (mark.number, mark.hash?);
+        (number >= range.start).then_some(BlockRef { number, hash })
+    });
+    let Some(mark) = mark else {
+        return fetch(chain, range).await;
+    };
+    let range = BlockRange::new(range.start, range.end.min(mark.number.saturating_add(1)));
+    Ok(chain.source.fetch(range, &chain.want, Some(mark)).await?)
 }
 
 async fn fetch(chain: &Chain, range: BlockRange) -> Result<Vec<Fetched>, Trouble> {

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 use chronolith_archive::{Health, HealthReport};
-use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof};
+use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof, Scope, Verification};
 use chronolith_serve::utc;
+use chronolith_source::evm::Strategy;
 use serde_json::{Value, json};
 
 use super::ranges::{self, Shown};
 use crate::admin::{RunningNode, audit_json};
+use crate::agreement;
 use crate::chain::open_reader;
 use crate::cli::{StateQuery, Wanted};
 use crate::exit::Exit;
@@ -35,19 +37,29 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
     let troubles = troubles(settings).await;
     for chain in chosen(settings, wanted)? {
         let trouble = troubles.get(&chain.chain_id).map(String::as_str);
-        let archive = open_reader(chain, &settings.place(chain)).await?;
+        let place = settings.place(chain);
+        let archive = open_reader(chain, &place).await?;
         let report = archive.health();
         let covered = archive.kept(chain.datasets, &chain.scope);
+        let held = agreement::noted(place.notes());
         if wanted.json {
             let mut shown = as_json(chain, &report, &covered);
             if let Some(shown) = shown.as_object_mut() {
                 shown.insert("trouble".to_owned(), json!(trouble));
+                shown.insert("held".to_owned(), json!(held));
+                shown.insert("trusts".to_owned(), json!(trusts(chain)));
             }
             all.push(shown);
         } else {
             print(chain, &report, &covered);
             if let Some(trouble) = trouble {
                 println!("  trouble   {trouble}");
+            }
+            if let Some(held) = held {
+                println!("  HELD      {held}");
+            }
+            if let Some(trusts) = trusts(chain) {
+                println!("  trusts    {trusts}");
             }
         }
     }
@@ -137,7 +149,15 @@ fn print(chain: &ChainSettings, report: &HealthReport, covered: &Covered) {
     println!("  keeps     {}", names(chain.datasets).join(", "));
     for (range, proof) in covered {
         let (from, to) = (range.start, range.end - 1);
-        println!("  covered   {from} to {to}, {}", levels(chain, *proof));
+        let allowed = allowed(chain);
+        let less = match proof.logs() < allowed {
+            true => format!(", downgraded: the chain allows {allowed} for logs"),
+            false => String::new(),
+        };
+        println!(
+            "  covered   {from} to {to}, {}{less}",
+            levels(chain, *proof)
+        );
     }
     let (logs, segments) = (report.logs, report.segments.0);
     let mib = report.stored_bytes as f64 / f64::from(1 << 20);
@@ -153,6 +173,32 @@ fn print(chain: &ChainSettings, report: &HealthReport, covered: &Covered) {
 
 fn names(datasets: DatasetSet) -> Vec<&'static str> {
     datasets.iter().map(|dataset| dataset.name()).collect()
+}
+
+/// Whose word the chain is, where it is one alone: nothing can be compared.
+fn trusts(chain: &ChainSettings) -> Option<&'static str> {
+    match (chain.endpoints.len(), &chain.portal) {
+        _ if chain.stellar.is_some() => None,
+        (0, Some(_)) => Some("one Portal's word"),
+        (1, _) => Some("one endpoint's word"),
+        _ => None,
+    }
+}
+
+/// How far the chain and the settings allow to prove logs. Those of a narrow scope are asked for one
+/// by one.
+fn allowed(chain: &ChainSettings) -> Verification {
+    let checks = chain.checks;
+    let whole = chain.datasets.contains(Dataset::Logs) && chain.scope == Scope::All;
+    let portal_alone = chain.endpoints.is_empty();
+    if chain.stellar.is_some() || portal_alone || !checks.header_hash {
+        return Verification::Claimed;
+    }
+    match (whole && checks.bloom, checks.receipts_root) {
+        (false, _) => Verification::Linked,
+        (true, true) if chain.strategy == Strategy::Receipts => Verification::Receipts,
+        (true, _) => Verification::Bloom,
+    }
 }
 
 /// The level of each dataset, or the one that all have.

@@ -52,6 +52,26 @@ const METRICS: &[Described] = &[
     ),
     (
         Gauge,
+        "chronolith_archiving_held",
+        "1 while nothing is archived because endpoints have different blocks",
+    ),
+    (
+        Counter,
+        "chronolith_endpoint_disagreements_total",
+        "times that endpoints had different blocks where one was to be archived",
+    ),
+    (
+        Counter,
+        "chronolith_downgraded_blocks_total",
+        "blocks fetched without receipts although the chain allows to check them: no endpoint has eth_getBlockReceipts",
+    ),
+    (
+        Counter,
+        "chronolith_unproven_blocks_total",
+        "blocks taken as empty on one endpoint's word, because verification is linked",
+    ),
+    (
+        Gauge,
         "chronolith_throttled",
         "1 while ingest waits for garbage to be collected",
     ),

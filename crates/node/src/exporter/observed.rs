@@ -55,6 +55,8 @@ fn of_chain(chain: &Chain) {
     let report = chain.archive.health();
     let throttled = matches!(report.health, Health::Throttled(_));
     of("chronolith_throttled").set(f64::from(u8::from(throttled)));
+    let held = chain.agreement.held().is_some();
+    of("chronolith_archiving_held").set(f64::from(u8::from(held)));
     of("chronolith_archive_stored_bytes").set(report.stored_bytes as f64);
     let stalled = chain.window().tracker.stalled(now()).is_some();
     of("chronolith_finality_stalled").set(f64::from(u8::from(stalled)));

@@ -348,6 +348,10 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
     let portal = portal(&raw, (chain_id, checks), known)?;
     // With endpoints beside it, they say where the chain stands and what a portal does not tell.
     let portal_alone = portal.as_ref().filter(|_| raw.rpc_http.is_empty());
+    ensure!(
+        portal_alone.is_none() || level == Verification::Claimed,
+        "verification: a Portal alone proves nothing, its blocks are its own word: add rpcHttp, whose headers prove them by bloom, or set verification to claimed"
+    );
     let strategy = match raw.strategy.as_deref() {
         None | Some("receipts") => Strategy::Receipts,
         Some("logs") => Strategy::Logs,

@@ -84,7 +84,7 @@ impl EvmSource {
         if self.lock_compared().contains(&endpoint.name) {
             return Ok(());
         }
-        let Ok(got) = self.first_block(endpoint).await? else {
+        let Ok(got) = self.genesis_of(endpoint).await? else {
             // It refuses to say: compared the next time it is admitted.
             return Ok(());
         };
@@ -156,7 +156,7 @@ impl EvmSource {
             |endpoint: &&Arc<Endpoint>| self.lock_admitted().contains_key(&endpoint.name);
         let asked = self.pool.endpoints().iter().filter(is_admitted);
         let asked = asked.map(|endpoint| async move {
-            let heard = timeout(OPINION_TIMEOUT, self.first_block(endpoint)).await;
+            let heard = timeout(OPINION_TIMEOUT, self.genesis_of(endpoint)).await;
             match heard {
                 Ok(Ok(Ok(first))) => Some((endpoint, first)),
                 _ => {
@@ -176,7 +176,7 @@ impl EvmSource {
     }
 
     /// Only its name counts: first blocks have headers that no later block has.
-    async fn first_block(&self, endpoint: &Arc<Endpoint>) -> Result<Answer<Hash32>> {
+    async fn genesis_of(&self, endpoint: &Arc<Endpoint>) -> Result<Answer<Hash32>> {
         let answers: Vec<Answer<WireBlock>> = endpoint.send(&[block_call("0x0")]).await?;
         let answer = answers.into_iter().next();
         let answer = answer.ok_or_else(|| endpoint.unavailable("no answer".to_owned()))?;
