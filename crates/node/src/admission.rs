@@ -164,6 +164,12 @@ impl Source for Admission {
         }
     }
 
+    fn note_archived(&self, number: u64) {
+        if let Some(source) = self.known() {
+            source.note_archived(number);
+        }
+    }
+
     fn expect_genesis(&self, genesis: Hash32) {
         if let Some(source) = self.known() {
             source.expect_genesis(genesis);

@@ -110,6 +110,12 @@ pub(crate) async fn check(chain: &Chain, block: BlockRef) -> Result<(), Trouble>
     if heard.iter().any(|one| one.block != block) {
         let strangers = strangers(chain).await?;
         heard.retain(|one| !strangers.contains(&one.endpoint));
+        if !strangers.is_empty() && !heard.iter().any(|one| one.block == block) {
+            let (number, names) = (block.number, strangers.join(", "));
+            return Err(Trouble::Unsettled(format!(
+                "block {number} comes from an endpoint that contradicts what is archived (endpoints={names})"
+            )));
+        }
     }
     let silent = |name: &&Arc<str>| !heard.iter().any(|one| one.endpoint == **name);
     let silent: Vec<Arc<str>> = dissenters.iter().filter(silent).cloned().collect();

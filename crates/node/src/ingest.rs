@@ -182,6 +182,9 @@ async fn catch_up(chain: &Chain) -> Result<(), Trouble> {
         return chain.upkeep.check();
     }
     chain.source.note_next(walk::next_block(chain));
+    if let Some(head) = chain.archive.health().head {
+        chain.source.note_archived(head.number);
+    }
     let heads = chain.heads().await?;
     if let Health::Halted(halt) = chain.archive.health().health {
         // Nothing would be taken, so nothing is fetched. That the source has moved is still shown.

@@ -142,6 +142,20 @@ async fn a_node_that_is_set_back_below_the_archive_shows_in_health() {
     running.stop();
 }
 
+/// A first endpoint that was set back kept the chain from moving, while the second one had all of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_endpoint_that_is_set_back_is_passed_over() {
+    let nodes = [39, 39].map(|seed| EvmNode::new(EvmSpec::tiny(seed), 60));
+    let servers = [serve(&nodes[0]).await, serve(&nodes[1]).await];
+    let bench = Bench::new(&[servers[0].url(), servers[1].url()], DEPTH);
+    let running = bench.start();
+    bench.wait("the head", || bench.head() == Some(55));
+    nodes[0].rollback(30);
+    nodes[1].mine(20);
+    bench.wait("the head of the other", || bench.head() == Some(75));
+    running.stop();
+}
+
 /// The first endpoint refuses receipts and finds no logs: with a narrow scope the archive came out
 /// empty, although the second endpoint had every log.
 #[tokio::test(flavor = "multi_thread")]

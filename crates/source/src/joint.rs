@@ -244,6 +244,10 @@ impl Source for JointSource {
         self.endpoints.second_opinions(number, also).await
     }
 
+    fn note_archived(&self, number: u64) {
+        self.endpoints.note_archived(number);
+    }
+
     fn expect_genesis(&self, genesis: Hash32) {
         self.endpoints.expect_genesis(genesis);
     }

@@ -180,6 +180,10 @@ pub trait Source: Send + Sync + std::fmt::Debug {
     /// Tells which block comes next, for sources that read in order and must begin somewhere.
     fn note_next(&self, _number: u64) {}
 
+    /// Tells which block is archived: an endpoint that does not reach it yet says nothing of where the
+    /// chain stands while another one does.
+    fn note_archived(&self, _number: u64) {}
+
     /// Tells that a block from this endpoint did not fit what others say.
     fn blame(&self, endpoint: &str, block: BlockRef, what: &str);
 

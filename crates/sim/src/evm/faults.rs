@@ -66,11 +66,21 @@ pub enum RpcFault {
     /// `eth_getLogs` is answered by a node that does not have the blocks yet: nothing for a range,
     /// an error for a block by its hash.
     LogsBehind,
+    /// `eth_getBlockReceipts` is refused as unknown, although the node has it.
+    NoReceipts,
+    /// The hashes of all transactions are others, in blocks, receipts and logs alike.
+    ForeignTxHashes,
+    /// Whole transactions have another sender and other input under the same hash.
+    ChangedBodies,
+    /// The last log of a block has other data: no bloom tells.
+    ChangedData,
+    /// The last log of a block comes from another contract.
+    MovedLog,
 }
 
 impl RpcFault {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 28] = [
         Self::RpcError,
         Self::Http500,
         Self::Http429RetryAfter,
@@ -94,6 +104,11 @@ impl RpcFault {
         Self::SlowAnswer,
         Self::Syncing,
         Self::LogsBehind,
+        Self::NoReceipts,
+        Self::ForeignTxHashes,
+        Self::ChangedBodies,
+        Self::ChangedData,
+        Self::MovedLog,
     ];
 
     /// Its name in reports and settings.
@@ -123,6 +138,11 @@ impl RpcFault {
             Self::SlowAnswer => "slow_answer",
             Self::Syncing => "syncing",
             Self::LogsBehind => "logs_behind",
+            Self::NoReceipts => "no_receipts",
+            Self::ForeignTxHashes => "foreign_tx_hashes",
+            Self::ChangedBodies => "changed_bodies",
+            Self::ChangedData => "changed_data",
+            Self::MovedLog => "moved_log",
         }
     }
 }

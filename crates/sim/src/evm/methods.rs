@@ -12,6 +12,7 @@ use super::block::EvmBlock;
 use super::faults::{Faults, RpcFault};
 use super::filter::{parse_hash, parse_quantity};
 use super::json::{self, Lies, LogPlace, Txs};
+use super::lies::{foreign, told};
 use super::node::{Head, State};
 use super::refusals::RpcError;
 use super::server::Context;
@@ -69,6 +70,10 @@ pub(super) fn call(context: &Context, method: &str, params: &[Value]) -> Answer 
         "eth_getBlockByHash" => {
             let hash = parse_hash(param(params, 0)?)?;
             Ok(block_by_hash(&state, faults, hash, shown(params)))
+        }
+        "eth_getBlockReceipts" if faults.hits(RpcFault::NoReceipts) => {
+            let message = "the method eth_getBlockReceipts does not exist/is not available";
+            Err(RpcError::new(-32601, message))
         }
         "eth_getBlockReceipts" => {
             let number = block_of(&state, faults, param(params, 0)?)?;
@@ -181,11 +186,15 @@ fn known_block(state: &State, faults: &Faults, number: u64, shown: ShownTxs) -> 
     let Some(head) = state.head_at(number) else {
         return null();
     };
-    let hashes: Vec<Hash32> = state.tx_hashes(number).collect();
+    let mut hashes: Vec<Hash32> = state.tx_hashes(number).collect();
+    if !hashes.is_empty() && faults.hits(RpcFault::ForeignTxHashes) {
+        hashes.iter_mut().for_each(|hash| *hash = foreign(*hash));
+    }
     put_block(faults, &head, &Txs::Hashes(&hashes))
 }
 
 fn whole_block(state: &State, faults: &Faults, block: &EvmBlock, shown: ShownTxs) -> Vec<u8> {
+    let block = &told(faults, block.clone());
     let head = Head {
         header: block.header.clone(),
         hash: block.hash,
@@ -213,6 +222,7 @@ fn block_receipts(state: &State, faults: &Faults, number: Option<u64>) -> Vec<u8
     if faults.hits(RpcFault::NullReceipts) {
         return null();
     }
+    let block = told(faults, block);
     let indexes: Vec<u32> = block.logs.iter().map(Log::log_index).collect();
     let lies = lies(faults, &indexes);
     let place = LogPlace::new(&block, lies);

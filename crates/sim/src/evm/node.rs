@@ -76,6 +76,18 @@ impl EvmNode {
         self.extend(&mut state, depth + 1)
     }
 
+    /// Another node of the same chain that has another block at every height above block 0.
+    #[must_use]
+    pub fn another_fork(&self) -> Self {
+        let (spec, head) = {
+            let state = self.read();
+            (state.spec(), state.head().number)
+        };
+        let other = Self::new(spec, head);
+        other.reorg(head);
+        other
+    }
+
     /// Takes the last blocks away and tells nobody; returns the new head. Mining gives the same
     /// blocks again.
     pub fn rollback(&self, blocks: u64) -> BlockRef {

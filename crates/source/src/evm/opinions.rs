@@ -20,7 +20,7 @@ use crate::chains::known_genesis;
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
 use crate::reply::Answer;
-use crate::source::Opinion;
+use crate::source::{Heads, Opinion};
 
 /// How long an endpoint may take to say which block it has: the others wait for it.
 const OPINION_TIMEOUT: Duration = Duration::from_secs(5);
@@ -50,6 +50,23 @@ impl EvmSource {
         });
         let heard = futures::future::join_all(asked).await;
         heard.into_iter().flatten().collect()
+    }
+
+    /// The heads of the first endpoint that is well and reaches this block.
+    pub(super) async fn heads_from(&self, number: u64) -> Option<Heads> {
+        let endpoints = self.pool.endpoints().iter();
+        for endpoint in endpoints.filter(|one| one.cool_until().is_none()) {
+            let asked = async {
+                self.admit(endpoint, None).await?;
+                self.heads_of(endpoint).await
+            };
+            match timeout(OPINION_TIMEOUT, asked).await {
+                Ok(Ok(heads)) if heads.head.number >= number => return Some(heads),
+                Ok(Err(error)) => self.note(endpoint, &error),
+                Ok(Ok(_)) | Err(_) => {}
+            }
+        }
+        None
     }
 
     /// The block that one endpoint has at a height; none where it has none there.

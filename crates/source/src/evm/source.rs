@@ -1,6 +1,7 @@
 //! An EVM chain behind JSON-RPC endpoints.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use async_trait::async_trait;
@@ -94,6 +95,8 @@ pub struct EvmSource {
     /// Endpoints whose first block is not another one.
     compared: Mutex<HashSet<Arc<str>>>,
     downgrades: Downgrades,
+    /// The archive's head.
+    archived: AtomicU64,
 }
 
 impl EvmSource {
@@ -117,6 +120,7 @@ impl EvmSource {
             genesis: OnceLock::new(),
             compared: Mutex::default(),
             downgrades: Downgrades::new(settings.chain_id),
+            archived: AtomicU64::default(),
             pool,
             settings,
         })
@@ -252,7 +256,7 @@ impl EvmSource {
     }
 
     /// All heads of one endpoint. The newest header is kept for whoever fetches that block next.
-    async fn heads_of(&self, endpoint: &Arc<Endpoint>) -> Result<Heads> {
+    pub(super) async fn heads_of(&self, endpoint: &Arc<Endpoint>) -> Result<Heads> {
         let verifier = &self.verifier;
         let reader = Reader { endpoint, verifier };
         let (heads, newest) = reader.heads(self.settings.tags).await?;
@@ -448,8 +452,19 @@ impl Source for EvmSource {
     }
 
     async fn heads(&self) -> Result<Heads> {
-        self.ask_any(None, |source, endpoint| source.heads_of(endpoint).boxed())
-            .await
+        let heads = self
+            .ask_any(None, |source, endpoint| source.heads_of(endpoint).boxed())
+            .await?;
+        let archived = self.archived.load(Ordering::Relaxed);
+        if heads.head.number >= archived {
+            return Ok(heads);
+        }
+        // It was set back or is syncing: another one may not be.
+        Ok(self.heads_from(archived).await.unwrap_or(heads))
+    }
+
+    fn note_archived(&self, number: u64) {
+        self.archived.store(number, Ordering::Relaxed);
     }
 
     async fn clock(&self, number: u64) -> Result<Option<BlockClock>> {

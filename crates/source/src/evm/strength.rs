@@ -35,6 +35,8 @@ impl std::fmt::Debug for Meter {
 
 impl Downgrades {
     pub(super) fn new(chain_id: u64) -> Self {
+        // Shown as none before the first.
+        meters::unproven(chain_id).increment(0);
         Self {
             is_on: AtomicBool::new(false),
             chain_id,

@@ -8,6 +8,7 @@ use crate::evm::block::EvmBlock;
 use crate::evm::faults::RpcFault;
 use crate::evm::filter::{Blocks, LogQuery};
 use crate::evm::json::{Lies, LogPlace};
+use crate::evm::lies::told;
 use crate::evm::node::State;
 use crate::evm::refusals::{self, Refused, RpcError};
 use crate::evm::server::{Cap, Context};
@@ -134,6 +135,7 @@ fn find(
             }));
         }
         if !logs.is_empty() {
+            let block = told(context.faults(), block);
             found.push(Found { block, logs });
         }
     }

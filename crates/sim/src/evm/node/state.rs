@@ -62,6 +62,10 @@ impl State {
         state
     }
 
+    pub(in crate::evm) fn spec(&self) -> EvmSpec {
+        *self.chain.spec()
+    }
+
     pub(in crate::evm) fn chain_id(&self) -> u64 {
         self.chain.spec().chain_id
     }
