@@ -12,6 +12,7 @@ mod faults;
 mod fees;
 mod filter;
 mod json;
+mod lies;
 mod methods;
 mod node;
 mod proxy;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use chronolith_archive::Archive;
-use chronolith_model::{BlockRange, Log, LogFilter};
+use chronolith_model::{BlockRange, Clause, Log, LogFilter, Scope};
 use chronolith_sim::Oracle;
 use chronolith_sim::evm::EvmNode;
 
@@ -44,19 +44,21 @@ pub(super) async fn compare(config: &Path, node: &EvmNode, last: u64) -> Result<
     );
     let range = BlockRange::new(0, last + 1);
     let oracle = node.oracle(range);
+    let is_kept = |log: &Log| chain.scope.admits(log.emitter(), log.topic(0));
     for theirs in oracle.blocks() {
         let number = theirs.clock.number;
         let ours = archive.block(number).await?;
         ensure!(ours.clock == theirs.clock, "block {number} is another one");
         ensure!(ours.txs == theirs.txs, "block {number}: other transactions");
         // What differs here is counted below, as a query finds it.
-        if ours.logs != theirs.logs {
-            let (ours, theirs) = (ours.logs.len(), theirs.logs.len());
+        let kept: Vec<&Log> = theirs.logs.iter().filter(|log| is_kept(log)).collect();
+        if !ours.logs.iter().eq(kept.iter().copied()) {
+            let (ours, theirs) = (ours.logs.len(), kept.len());
             eprintln!("block {number}: {ours} logs, not the {theirs} of the chain");
         }
     }
-    let logs = all_logs(&archive, range).await?;
-    let mut compared = differences(&oracle, &logs);
+    let logs = all_logs(&archive, (range, &chain.scope)).await?;
+    let mut compared = differences(&oracle, &logs, &is_kept);
     compared.blocks = range.len();
     Ok(compared)
 }
@@ -70,8 +72,15 @@ pub(super) async fn archived(config: &Path) -> Option<u64> {
 }
 
 /// Every log of a range, each with the number of its block.
-async fn all_logs(archive: &Archive, range: BlockRange) -> Result<Vec<(u64, Log)>> {
+async fn all_logs(
+    archive: &Archive,
+    (range, scope): (BlockRange, &Scope),
+) -> Result<Vec<(u64, Log)>> {
     let mut filter = LogFilter::over(range);
+    if let Scope::Only(entries) = scope {
+        let emitters = entries.iter().filter_map(|entry| entry.emitter.clone());
+        filter.emitters = Clause::OneOf(emitters.collect());
+    }
     filter.limit = Some(PAGE_LOGS);
     let mut all = Vec::new();
     loop {
@@ -85,7 +94,7 @@ async fn all_logs(archive: &Archive, range: BlockRange) -> Result<Vec<(u64, Log)
     }
 }
 
-fn differences(oracle: &Oracle, ours: &[(u64, Log)]) -> Comparison {
+fn differences(oracle: &Oracle, ours: &[(u64, Log)], is_kept: &dyn Fn(&Log) -> bool) -> Comparison {
     let mut seen: BTreeMap<(u64, u32), u64> = BTreeMap::new();
     let mut compared = Comparison {
         logs: ours.len() as u64,
@@ -93,7 +102,7 @@ fn differences(oracle: &Oracle, ours: &[(u64, Log)]) -> Comparison {
     };
     for (number, log) in ours {
         let block = oracle.block(*number);
-        if !block.is_some_and(|block| block.logs.contains(log)) {
+        if !is_kept(log) || !block.is_some_and(|block| block.logs.contains(log)) {
             compared.made_up += 1;
             continue;
         }
@@ -103,7 +112,8 @@ fn differences(oracle: &Oracle, ours: &[(u64, Log)]) -> Comparison {
     }
     for block in oracle.blocks() {
         let place = |log: &&Log| !seen.contains_key(&(block.clock.number, log.log_index()));
-        compared.missing += block.logs.iter().filter(place).count() as u64;
+        let kept = block.logs.iter().filter(|log| is_kept(log));
+        compared.missing += kept.filter(place).count() as u64;
     }
     compared
 }
@@ -127,17 +137,17 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         let all: Vec<(u64, Log)> = blocks.flat_map(with).collect();
-        assert!(differences(&oracle, &all).is_equal());
+        assert!(differences(&oracle, &all, &|_| true).is_equal());
         let mut less = all.clone();
         let gone = less.pop().unwrap();
-        assert_eq!(differences(&oracle, &less).missing, 1);
+        assert_eq!(differences(&oracle, &less, &|_| true).missing, 1);
         let mut twice = all.clone();
         twice.push(gone.clone());
-        let counted = differences(&oracle, &twice);
+        let counted = differences(&oracle, &twice, &|_| true);
         assert_eq!((counted.missing, counted.twice, counted.made_up), (0, 1, 0));
         // The right log in the wrong block is made up there, and missing where it belongs.
         less.push((gone.0 - 1, gone.1));
-        let counted = differences(&oracle, &less);
+        let counted = differences(&oracle, &less, &|_| true);
         assert_eq!((counted.missing, counted.twice, counted.made_up), (1, 0, 1));
     }
 }

@@ -1,14 +1,15 @@
-//! Who serves the tortured chain: three nodes or a Portal, and what each of them does wrong.
+//! Who serves the tortured chain: three nodes, a Portal or both, and what each of them does wrong.
 //!
 //! The first two nodes err and lie, the last one only errs: with nobody honest there is nothing to
 //! archive. An endpoint that was caught lying is left alone for minutes, longer than a life lasts, so
-//! each life has a lie of its own in front.
+//! each life has a lie of its own in front. In front of the nodes of some seeds stand two that serve another
+//! fork and another chain with the same id.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
-use chronolith_sim::evm::{EvmNode, FaultSizes, Faults, RpcFault, RpcOptions, RpcServer};
+use chronolith_sim::evm::{EvmNode, EvmSpec, FaultSizes, Faults, RpcFault, RpcOptions, RpcServer};
 use chronolith_sim::portal::{PortalFault, PortalFaults, PortalOptions, PortalServer};
 use rand::Rng as _;
 use rand::rngs::StdRng;
@@ -46,6 +47,8 @@ const LIES: [RpcFault; 4] = [
     RpcFault::HashChange,
     RpcFault::WrongChainId,
 ];
+/// A lie that is told in every answer, or in none: its answers must agree with each other.
+const ALWAYS: u32 = 1_000_000;
 /// How often the lie of a life is told, one about what is seldom asked for, and all the others.
 const LIE_OFTEN: u32 = 10_000;
 const RARE_LIE_OFTEN: u32 = 300_000;
@@ -80,17 +83,36 @@ const BLOCK_CAPS: [Option<u64>; 3] = [Some(25), Some(100), None];
 pub(super) enum Way {
     Receipts,
     Logs,
+    /// A Portal alone: its word is all there is, so that it does not lie.
     Portal,
+    /// A Portal that lies beside nodes that do not.
+    Joint,
+    /// The logs of one contract.
+    Narrow,
 }
 
 impl Way {
-    /// All three in any three seeds in a row.
+    /// All five in any five seeds in a row.
     pub(super) fn of(seed: u64) -> Self {
-        match seed % 3 {
+        match seed % 5 {
             0 => Self::Portal,
             1 => Self::Receipts,
-            _ => Self::Logs,
+            2 => Self::Logs,
+            3 => Self::Joint,
+            _ => Self::Narrow,
         }
+    }
+
+    /// How logs are asked for, in the settings.
+    fn strategy(self) -> &'static str {
+        match self {
+            Self::Logs => "logs",
+            _ => "receipts",
+        }
+    }
+
+    fn has_portal(self) -> bool {
+        matches!(self, Self::Portal | Self::Joint)
     }
 
     pub(super) fn name(self) -> &'static str {
@@ -98,6 +120,8 @@ impl Way {
             Self::Receipts => "receipts",
             Self::Logs => "logs",
             Self::Portal => "portal",
+            Self::Joint => "joint",
+            Self::Narrow => "narrow",
         }
     }
 
@@ -106,20 +130,33 @@ impl Way {
         if self == Self::Portal {
             return portal_faults().into_iter().map(portal_name).collect();
         }
+        if self == Self::Joint {
+            return portal_lies().map(portal_name).collect();
+        }
         let name = |fault: RpcFault| fault.name().to_owned();
         let failures = FAILURES.into_iter().chain(CALL_FAILURES);
         let troubles = failures.chain(OTHER_TROUBLES.map(|(fault, _)| fault));
         let lies = self.lies().into_iter().chain(self.own());
-        troubles.chain(lies).map(name).collect()
+        let mut all: Vec<String> = troubles.chain(lies).map(name).collect();
+        if self == Self::Receipts {
+            all.extend(STRANGERS.map(ToOwned::to_owned));
+        }
+        all
     }
 
     /// Nothing but its receipts prove that the last log of a block is there: where only logs are
     /// asked for, single ones do not go missing.
     fn lies(self) -> Vec<RpcFault> {
         let more = match self {
-            Self::Receipts => vec![RpcFault::MissingLog],
-            Self::Logs => vec![RpcFault::EmptyLogs],
-            Self::Portal => Vec::new(),
+            Self::Receipts => vec![
+                RpcFault::MissingLog,
+                RpcFault::MovedLog,
+                RpcFault::ChangedData,
+                RpcFault::NoReceipts,
+            ],
+            Self::Logs => vec![RpcFault::EmptyLogs, RpcFault::MovedLog],
+            Self::Narrow => vec![RpcFault::EmptyLogs, RpcFault::NoReceipts],
+            Self::Portal | Self::Joint => Vec::new(),
         };
         LIES.into_iter().chain(more).collect()
     }
@@ -129,7 +166,7 @@ impl Way {
         match self {
             Self::Receipts => Some(RpcFault::NullReceipts),
             Self::Logs => Some(RpcFault::RangeError),
-            Self::Portal => None,
+            Self::Portal | Self::Joint | Self::Narrow => None,
         }
     }
 }
@@ -137,6 +174,11 @@ impl Way {
 fn portal_faults() -> Vec<PortalFault> {
     let named = PortalFault::NAMED.into_iter().map(|(fault, _)| fault);
     named.chain(REFUSALS).collect()
+}
+
+/// What a Portal beside nodes lies about, with a bloom that fits.
+fn portal_lies() -> impl Iterator<Item = PortalFault> {
+    PortalFault::LIES.into_iter().map(|(lie, _)| lie)
 }
 
 fn portal_name(fault: PortalFault) -> String {
@@ -147,6 +189,8 @@ fn portal_name(fault: PortalFault) -> String {
 pub(super) struct Servers {
     way: Way,
     rpc: Vec<Rpc>,
+    /// Nodes of another fork and of another chain, asked before all others.
+    strangers: Vec<(&'static str, RpcServer, Faults)>,
     portal: Option<(PortalServer, PortalFaults)>,
     /// How often faults of a Portal's answers happen.
     of_answers: u32,
@@ -167,11 +211,12 @@ impl Servers {
         let mut servers = Self {
             way: Way::of(seed),
             rpc: Vec::new(),
+            strangers: Vec::new(),
             portal: None,
             of_answers: one_of(random, OF_ANSWERS),
             lives: 0,
         };
-        if servers.way == Way::Portal {
+        if servers.way.has_portal() {
             let faults = PortalFaults::new(seed);
             let options = PortalOptions {
                 blocks_max: one_of(random, [Some(500), Some(1_000), None]),
@@ -180,7 +225,12 @@ impl Servers {
             };
             let server = PortalServer::start(node.clone(), options).await?;
             servers.portal = Some((server, faults));
+        }
+        if servers.way == Way::Portal {
             return Ok(servers);
+        }
+        if servers.way == Way::Receipts {
+            servers.strangers = strangers(seed, node).await?;
         }
         for at in 0..3_u64 {
             let faults = Faults::new(seed * 10 + at);
@@ -218,26 +268,46 @@ impl Servers {
         Ok(servers)
     }
 
+    /// Whether the logs of one contract are kept.
+    pub(super) fn is_narrow(&self) -> bool {
+        self.way == Way::Narrow
+    }
+
     /// The part of the settings file that says where the chain is.
     pub(super) fn settings(&self, confirmations: u64) -> Value {
-        if let Some((server, _)) = &self.portal {
+        let portal = self.portal.as_ref().map(|(server, _)| {
             let url = server.url();
             let (url, dataset) = url.rsplit_once('/').unwrap_or((&url, ""));
-            return json!({ "portal": { "url": url, "dataset": dataset } });
+            json!({ "url": url, "dataset": dataset })
+        });
+        if self.way == Way::Portal {
+            return json!({ "portal": portal });
         }
-        let endpoint = |rpc: &Rpc| json!({ "url": rpc.server.url(), "inFlight": IN_FLIGHT });
-        let urls: Vec<Value> = self.rpc.iter().map(endpoint).collect();
+        let endpoint = |server: &RpcServer| json!({ "url": server.url(), "inFlight": IN_FLIGHT });
+        let strangers = self.strangers.iter().map(|(_, server, _)| server);
+        let urls = strangers.chain(self.rpc.iter().map(|rpc| &rpc.server));
+        let urls: Vec<Value> = urls.map(endpoint).collect();
         let sockets: Vec<String> = self.rpc.iter().map(|rpc| rpc.server.ws_url()).collect();
         json!({
-            "rpcHttp": urls, "rpcWs": sockets, "strategy": self.way.name(),
+            "rpcHttp": urls, "rpcWs": sockets, "strategy": self.way.strategy(), "portal": portal,
             "finality": { "mode": "depth", "confirmations": confirmations },
         })
     }
 
     /// Decides what goes wrong in the next life.
-    pub(super) fn begin_life(&mut self, random: &mut StdRng) {
+    pub(super) fn begin_life(&mut self, random: &mut StdRng, archived: u64) {
         self.lives += 1;
-        if let Some((_, faults)) = &self.portal {
+        for (_, _, faults) in &self.strangers {
+            // Without an archive nothing says which of two chains is right.
+            match archived {
+                0 => faults.always(RpcFault::Http500),
+                _ => faults.clear(),
+            }
+        }
+        if self.way == Way::Joint {
+            let portal = self.portal.iter();
+            portal.for_each(|(_, faults)| portal_lies().for_each(|lie| faults.times(lie, 1)));
+        } else if let Some((_, faults)) = &self.portal {
             let mut never = portal_faults();
             never.retain(|fault| faults.injected(*fault) == 0);
             never.shuffle(random);
@@ -283,17 +353,27 @@ impl Servers {
             .own()
             .iter()
             .for_each(|fault| faults.set(*fault, own));
-        if at >= LIARS {
+        if at >= LIARS || self.way == Way::Joint {
             return;
         }
         let lies = self.way.lies();
         let in_front = (self.lives * LIARS + at) % lies.len();
         for (which, lie) in lies.iter().enumerate() {
             let rate = match *lie {
+                RpcFault::NoReceipts if which != in_front => 0,
+                // Whoever denies receipts wants to be asked for logs, and lies about them.
+                RpcFault::NoReceipts => {
+                    let with = match self.way {
+                        Way::Narrow => RpcFault::EmptyLogs,
+                        _ => RpcFault::ChangedData,
+                    };
+                    faults.set(with, ALWAYS);
+                    ALWAYS
+                }
                 _ if which != in_front => LIE_SELDOM,
                 RpcFault::WrongChainId | RpcFault::EmptyLogs => RARE_LIE_OFTEN,
                 // Once in an answer for many blocks, instead of in each of them.
-                RpcFault::WrongBlockHashInLogs if self.way == Way::Logs => RARE_LIE_OFTEN,
+                RpcFault::WrongBlockHashInLogs if self.way != Way::Receipts => RARE_LIE_OFTEN,
                 _ => LIE_OFTEN,
             };
             faults.set(*lie, rate);
@@ -304,8 +384,8 @@ impl Servers {
     /// dead. A Portal is asked for its head only now and then.
     pub(super) fn reorgs_met_min(&self) -> u64 {
         match self.way {
-            Way::Receipts | Way::Logs => 3,
             Way::Portal => 1,
+            _ => 3,
         }
     }
 
@@ -326,6 +406,10 @@ impl Servers {
         if let Some((_, faults)) = &self.portal {
             let counts = faults.counts().into_iter();
             injected.extend(counts.map(|(name, count)| (format!("portal_{name}"), count)));
+        }
+        for (name, server, _) in &self.strangers {
+            let calls = server.stats().calls.values().sum();
+            injected.insert((*name).to_owned(), calls);
         }
         injected.retain(|_, count| *count > 0);
         injected
@@ -373,6 +457,26 @@ impl Servers {
         let all: Vec<String> = self.rpc.iter().map(of).collect();
         Some(format!("eth_getLogs refused above: {}", all.join("; ")))
     }
+}
+
+/// What the nodes of other chains are called in the list.
+const STRANGERS: [&str; 2] = ["another_fork", "another_genesis"];
+
+/// A node of another fork above block 0, and one of another chain with the same id.
+async fn strangers(seed: u64, node: &EvmNode) -> Result<Vec<(&'static str, RpcServer, Faults)>> {
+    let blocks = node.head().number;
+    let fork = node.another_fork();
+    let foreign = EvmNode::new(EvmSpec::tiny(!seed), blocks);
+    let mut all = Vec::new();
+    for (name, node) in STRANGERS.into_iter().zip([fork, foreign]) {
+        let faults = Faults::new(seed);
+        let options = RpcOptions {
+            faults: faults.clone(),
+            ..RpcOptions::default()
+        };
+        all.push((name, RpcServer::start(node, options).await?, faults));
+    }
+    Ok(all)
 }
 
 pub(super) fn one_of<T: Copy>(random: &mut StdRng, of: [T; 3]) -> T {
