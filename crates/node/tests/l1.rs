@@ -11,7 +11,9 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use chronolith_sim::evm::{EvmNode, EvmSpec, FaultSizes, Faults, RpcFault, RpcOptions, RpcServer};
+use chronolith_sim::evm::{
+    EvmNode, EvmSpec, FaultSizes, Faults, MissingMethod, RpcFault, RpcOptions, RpcServer,
+};
 use serde_json::Value;
 use support::{Bench, PATIENCE};
 
@@ -277,4 +279,36 @@ async fn another_chain_as_l1_is_refused_at_the_start() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success());
     assert!(said.contains("finality.l1RpcHttp: wrong chain"), "{said}");
+}
+
+/// What the safe block covers may become final before its hash is met, while the walk is still below
+/// it: it was fetched from any endpoint, also from one on another fork.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_mark_covers_comes_from_endpoints_that_have_the_mark() {
+    let layers = Layers::new(Teller::Endpoints).await;
+    // One says where the chain stands and delivers nothing, the other is on a fork above block 85.
+    let missing = |name: &str| MissingMethod {
+        name: name.to_owned(),
+        code: -32601,
+    };
+    let options = RpcOptions {
+        missing_methods: ["eth_getBlockReceipts", "eth_getLogs"].map(missing).into(),
+        ..RpcOptions::default()
+    };
+    let teller = RpcServer::start(layers.l2.clone(), options).await.unwrap();
+    let fork = EvmNode::new(EvmSpec::tiny(31), 100);
+    fork.set_finalized_depth(20);
+    fork.reorg(15);
+    let stale = RpcServer::start(fork, RpcOptions::default()).await.unwrap();
+    let both = format!(r#"["{}","{}"]"#, teller.url(), stale.url());
+    let one = format!(r#"["{}"]"#, layers._servers[0].url());
+    layers.bench.change(&one, &both);
+    let running = layers.bench.start();
+    layers
+        .bench
+        .wait("the history", || layers.bench.head() == Some(79));
+    let refused = |chain: &Value| chain.to_string().contains("another block 90 than");
+    let health = layers.health("the refusal", refused).await;
+    assert_eq!(health["queueDepth"], 0, "the fork was taken: {health}");
+    running.stop();
 }
