@@ -3,6 +3,9 @@
 //! ```text
 //! state: | version u64 | xxh3 of version and bytes u64 | bytes … |      little-endian
 //! ```
+//!
+//! The last versions stay in the directory `states`, one file each, under their number. They are
+//! there for an operator whose `state` is lost; nothing is ever loaded from them in its place.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -21,6 +24,10 @@ use crate::{Error, MetaStore, Result, Version, Versioned};
 const WATCH_INTERVAL: Duration = Duration::from_millis(50);
 
 const HEADER_BYTES: usize = 16;
+
+/// The directory of the last versions, and how many of them are kept.
+const KEPT_DIRECTORY: &str = "states";
+const KEPT_VERSIONS: usize = 8;
 
 /// The record as a file in a directory, replaced by rename under an OS file lock.
 #[derive(Debug)]
@@ -134,6 +141,11 @@ impl MetaStore for FileMeta {
     fn is_exclusive(&self) -> bool {
         self.inner.writing.is_some()
     }
+
+    async fn kept(&self) -> Result<Vec<Versioned>> {
+        let inner = self.inner.clone();
+        blocking(move || inner.kept()).await
+    }
 }
 
 impl Writing {
@@ -205,7 +217,13 @@ impl Inner {
         if found != expected {
             return Err(Error::stale(expected));
         }
-        let version = Version(found.map_or(0, |version| version.0) + 1);
+        // A record that was lost and made again goes on counting: a reader that saw the lost one
+        // takes a lower number for an older record.
+        let before = match found {
+            Some(version) => version.0,
+            None => self.kept_numbers()?.last().copied().unwrap_or(0),
+        };
+        let version = Version(before + 1);
         self.replace(writing, &Versioned { version, bytes }, &mut settled)?;
         Ok(version)
     }
@@ -216,9 +234,58 @@ impl Inner {
         *settled = Settled::No;
         let path = self.path();
         fs::rename(&tmp, &path).map_err(|error| failed("replace record", &path, error))?;
+        if let Err(error) = self.keep(record.version) {
+            // The record itself is in place: a missing second copy must not stop the writer.
+            tracing::warn!(%error, path = %path.display(), "no second copy of the record was kept");
+        }
         self.sync(writing)?;
         *settled = Settled::Yes;
         Ok(())
+    }
+
+    /// Keeps the record that is in place under its number, and removes the oldest such copies. A hard
+    /// link costs no write; later versions are other files, so damage to one leaves the others.
+    fn keep(&self, version: Version) -> io::Result<()> {
+        let directory = self.directory.join(KEPT_DIRECTORY);
+        match fs::create_dir(&directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let path = directory.join(kept_name(version.0));
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        if fs::hard_link(self.path(), &path).is_err() {
+            // A filesystem without hard links.
+            fs::copy(self.path(), &path)?;
+        }
+        let numbers = numbers_in(&directory)?;
+        let surplus = numbers.len().saturating_sub(KEPT_VERSIONS);
+        for number in numbers.iter().take(surplus) {
+            fs::remove_file(directory.join(kept_name(*number)))?;
+        }
+        Ok(())
+    }
+
+    /// Numbers of the copies, in order.
+    fn kept_numbers(&self) -> Result<Vec<u64>> {
+        let directory = self.directory.join(KEPT_DIRECTORY);
+        match numbers_in(&directory) {
+            Ok(numbers) => Ok(numbers),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(failed("list copies of the record", &directory, error)),
+        }
+    }
+
+    fn kept(&self) -> Result<Vec<Versioned>> {
+        let directory = self.directory.join(KEPT_DIRECTORY);
+        let numbers = self.kept_numbers()?.into_iter().rev();
+        let read = |number: u64| fs::read(directory.join(kept_name(number))).ok();
+        let whole = numbers.filter_map(read);
+        Ok(whole
+            .filter_map(|stored| decode(stored.into()).ok())
+            .collect())
     }
 
     #[cfg(not(test))]
@@ -238,6 +305,21 @@ impl Inner {
         }
         sync_directory(&self.directory)
     }
+}
+
+fn kept_name(number: u64) -> String {
+    format!("{number:020}")
+}
+
+/// The numbers that files of a directory are named by, in order.
+fn numbers_in(directory: &Path) -> io::Result<Vec<u64>> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        numbers.extend(name.to_str().and_then(|name| name.parse::<u64>().ok()));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
 }
 
 fn write_synced(path: &Path, record: &Versioned) -> io::Result<()> {

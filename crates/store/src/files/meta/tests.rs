@@ -110,3 +110,58 @@ async fn a_failed_write_changes_nothing() {
         .await
         .unwrap();
 }
+
+/// The record is one small file. An operator who lost it had nothing but the objects to go by, and what
+/// they do not tell, such as filled history and halts, was gone with it.
+#[tokio::test]
+async fn the_last_versions_survive_the_loss_of_the_record() {
+    let root = directory();
+    let writer = FileMeta::open_writer(root.path()).unwrap();
+    let mut version = None;
+    for number in 1..=20_u8 {
+        let swapped = writer.swap(version, Bytes::from(vec![number])).await;
+        version = Some(swapped.unwrap());
+    }
+    let numbers = async |meta: &FileMeta| -> Vec<u64> {
+        let kept = meta.kept().await.unwrap();
+        assert!(
+            kept.iter()
+                .all(|kept| u64::from(kept.bytes[0]) == kept.version.0)
+        );
+        kept.iter().map(|kept| kept.version.0).collect()
+    };
+    let newest: Vec<u64> = (13..=20).rev().collect();
+    assert_eq!(numbers(&writer).await, newest);
+    drop(writer);
+
+    // Nothing is loaded from a copy: going back to one is a decision.
+    fs::remove_file(root.path().join("state")).unwrap();
+    let reader = FileMeta::open_reader(root.path());
+    assert_eq!(reader.load().await.unwrap(), None);
+    assert_eq!(numbers(&reader).await, newest);
+
+    // A damaged copy is left out, and the numbers of a new record are higher than all there were.
+    let damaged = root.path().join("states").join(kept_name(20));
+    fs::write(&damaged, b"short").unwrap();
+    assert_eq!(numbers(&reader).await, newest[1..]);
+    let writer = FileMeta::open_writer(root.path()).unwrap();
+    let swapped = writer.swap(None, Bytes::from_static(&[21])).await.unwrap();
+    assert_eq!(swapped, Version(21));
+}
+
+#[tokio::test]
+async fn a_record_that_is_damaged_in_place_leaves_the_copy_before_it() {
+    let root = directory();
+    let writer = FileMeta::open_writer(root.path()).unwrap();
+    let first = writer.swap(None, Bytes::from_static(b"one")).await.unwrap();
+    writer
+        .swap(Some(first), Bytes::from_static(b"two"))
+        .await
+        .unwrap();
+    drop(writer);
+    fs::write(root.path().join("state"), b"cut").unwrap();
+    let reader = FileMeta::open_reader(root.path());
+    assert!(reader.load().await.is_err());
+    let kept = reader.kept().await.unwrap();
+    assert_eq!(kept.last().unwrap().bytes, "one");
+}
