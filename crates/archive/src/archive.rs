@@ -10,7 +10,7 @@ use chronolith_model::{
 };
 use chronolith_store::{BlobInfo, BlobStore, MetaStore, TakeOver};
 
-use crate::collect::{Collect, GarbageReport};
+use crate::collect::{self, Collect, GarbageReport};
 use crate::error::{Error, Result};
 use crate::health::HealthReport;
 use crate::inspect::{self, DamagedObject, Inspected, StoredObject};
@@ -47,7 +47,8 @@ impl Archive {
     /// Opens an archive for reading. It may not exist yet.
     ///
     /// # Errors
-    /// When the store fails or what it holds is damaged or of a newer version.
+    /// `StateLost` where there are objects and no state. When the store fails or what it holds is
+    /// damaged or of a newer version.
     pub async fn open_reader(
         meta: Arc<dyn MetaStore>,
         blobs: Arc<dyn BlobStore>,
@@ -57,7 +58,7 @@ impl Archive {
             meta,
             Objects::new(blobs, settings.cache.clone(), Meters::new(settings.chain)),
         ));
-        view.refresh().await?;
+        view.begin().await?;
         Ok(Self {
             view,
             settings: Arc::new(settings),
@@ -70,7 +71,8 @@ impl Archive {
     /// is there again; nothing is scanned.
     ///
     /// # Errors
-    /// When another instance holds the lease and `take_over` says not to wait, or the store fails.
+    /// `StateLost` where there are objects and no state. When another instance holds the lease and
+    /// `take_over` says not to wait, or the store fails.
     pub async fn open_writer(
         meta: Arc<dyn MetaStore>,
         blobs: Arc<dyn BlobStore>,
@@ -280,6 +282,15 @@ impl Archive {
         self.writer()?.resume(audit).await
     }
 
+    /// Lets go of the objects that a rebuild of the state left undecided: from now on they are garbage
+    /// like any other object that nothing names. Recorded.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Fenced` or `Store`.
+    pub async fn drop_undecided(&self, audit: AuditEntry) -> Result<()> {
+        self.writer()?.drop_undecided(audit).await
+    }
+
     /// Takes back every block behind `to` in one swap, and ends a halt. Recorded.
     ///
     /// # Errors
@@ -313,12 +324,16 @@ impl Archive {
         self.writer()?.prune(below, audit).await
     }
 
-    /// Finds objects that nothing names and removes those that have outlived the grace period.
+    /// Finds objects that nothing names and removes those that have outlived the grace period. A dry
+    /// run works on an archive that is open for reading as well, and then writes nothing.
     ///
     /// # Errors
     /// `ReadOnly`, `Fenced` or `Store`.
     pub async fn collect_garbage(&self, how: Collect) -> Result<GarbageReport> {
-        self.writer()?.collect(how, &|_| None).await
+        match (&self.writer, how) {
+            (None, Collect::DryRun) => collect::look(&self.view).await,
+            _ => self.writer()?.collect(how, &|_| None).await,
+        }
     }
 
     /// The same for a process that has just begun and will not wait: what `ages` says of an object that

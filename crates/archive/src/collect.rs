@@ -13,15 +13,17 @@ use chronolith_store::{BlobInfo, BlobStore};
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
+use crate::held::held;
 use crate::settings::GarbageSettings;
 use crate::state::Halt;
+use crate::view::View;
 use crate::write::edit::{Edit, catalog_names, state_names};
 use crate::write::writer::Writer;
 
 /// Objects that are listed at once.
 const LIST_PAGE: usize = 1000;
 /// Folders of segments, batches, runs, packs and catalogs.
-const FOLDERS: [&str; 5] = ["seg/", "bat/", "run/", "pack/", "cat/"];
+pub(crate) const FOLDERS: [&str; 5] = ["seg/", "bat/", "run/", "pack/", "cat/"];
 
 /// Whether garbage is removed or only listed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,6 +51,44 @@ pub struct GarbageReport {
     pub orphans: Vec<BlobInfo>,
     /// How many of them were removed.
     pub removed: u64,
+    /// Objects that nothing names and that stay all the same: a rebuild of the state left them
+    /// undecided.
+    pub held: u64,
+}
+
+impl GarbageReport {
+    /// What of these objects is garbage.
+    fn of(listed: Vec<BlobInfo>, named: &HashSet<String>, held: &HashSet<String>) -> Self {
+        let mut report = Self::default();
+        for info in listed {
+            match info.name.split('/').next() {
+                _ if named.contains(&info.name) => continue,
+                _ if held.contains(&info.name) => {
+                    report.held += 1;
+                    continue;
+                }
+                Some("cat") => report.orphan_state_records += 1,
+                Some("bat") => report.stale_batch_keys += 1,
+                _ => report.orphan_segment_bytes += info.len,
+            }
+            report.orphans.push(info);
+        }
+        report
+    }
+}
+
+/// What nothing names, as a reader sees it: nothing is written and no epoch is taken. What another
+/// process is uploading just now is among it.
+pub(crate) async fn look(view: &View) -> Result<GarbageReport> {
+    let blobs = &**view.objects.blobs();
+    let listed = list_all(blobs).await?;
+    let held = held(blobs).await?;
+    let mut named = HashSet::new();
+    if let Some(newest) = view.refresh().await? {
+        named.extend(catalog_names(&newest.catalog).map(str::to_owned));
+        named.extend(state_names(&newest.state).map(str::to_owned));
+    }
+    Ok(GarbageReport::of(listed, &named, &held))
 }
 
 /// How much garbage there is, as the last collection saw it.
@@ -182,18 +222,8 @@ impl Writer {
             named.extend(catalog_names(&snapshot.catalog).map(str::to_owned));
             named.extend(state_names(&snapshot.state).map(str::to_owned));
         }
-        let mut report = GarbageReport::default();
-        for info in listed
-            .into_iter()
-            .filter(|info| !named.contains(&info.name))
-        {
-            match info.name.split('/').next() {
-                Some("cat") => report.orphan_state_records += 1,
-                Some("bat") => report.stale_batch_keys += 1,
-                _ => report.orphan_segment_bytes += info.len,
-            }
-            report.orphans.push(info);
-        }
+        let held = held(&**self.view.objects.blobs()).await?;
+        let mut report = GarbageReport::of(listed, &named, &held);
         if how == Collect::Remove {
             self.remove_aged(&mut report, ages).await?;
         }

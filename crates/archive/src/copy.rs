@@ -12,6 +12,7 @@ use chronolith_store::{BlobStore, MetaStore};
 use crate::collect::list_all;
 use crate::error::{Error, Result};
 use crate::inspect::{Inspected, entries, read};
+use crate::lost::load_state;
 use crate::meters::Meters;
 use crate::read::cache::Cache;
 use crate::read::objects::Objects;
@@ -71,8 +72,7 @@ pub async fn copy_archive(
     let target = view_of(to, chain);
     let mut failure = Error::Invalid("nothing was copied".to_owned());
     for _ in 0..ROUNDS_MAX {
-        let found = from.meta.load().await;
-        let found = found.map_err(Error::store("load the state"))?;
+        let found = load_state(&*from.meta, &*from.blobs).await?;
         let found = found.ok_or_else(|| Error::Invalid("there is no archive".to_owned()))?;
         let state = decode_state(&found)?;
         if state.chain != chain {
@@ -82,11 +82,14 @@ pub async fn copy_archive(
             );
             return Err(Error::Invalid(message));
         }
-        check_target(to, &state).await?;
+        let older = check_target(to, &state).await?;
         match copy_objects(&source, &target, &found, told).await {
             Ok(copied) => {
                 write_state(to, found.bytes).await?;
-                remove_unnamed(&target).await?;
+                // Without a state there is no telling what else lies there: a lost archive, perhaps.
+                if older {
+                    remove_unnamed(&target).await?;
+                }
                 return Ok(copied);
             }
             Err(error @ Error::Corrupt { .. }) => failure = error,
@@ -113,10 +116,11 @@ fn view_of(place: &Place, chain: ChainId) -> View {
 
 /// Only an older copy of the same archive may be there: whoever names a restored archive, or an old one,
 /// must not lose the newer copy by it.
-async fn check_target(to: &Place, from: &State) -> Result<()> {
+/// Says whether there is one.
+async fn check_target(to: &Place, from: &State) -> Result<bool> {
     let found = to.meta.load().await;
     let Some(found) = found.map_err(Error::store("load the state of the copy"))? else {
-        return Ok(());
+        return Ok(false);
     };
     let there = decode_state(&found)?;
     if there.archive_id != from.archive_id {
@@ -125,7 +129,7 @@ async fn check_target(to: &Place, from: &State) -> Result<()> {
     }
     let age = |state: &State| (state.epoch, state.sequence);
     if age(&there) <= age(from) {
-        return Ok(());
+        return Ok(true);
     }
     let ((epoch, sequence), (our_epoch, our_sequence)) = (age(&there), age(from));
     Err(Error::Invalid(format!(

@@ -138,6 +138,16 @@ pub enum Error {
         /// Why, in the words of the library.
         reason: &'static str,
     },
+    /// There are objects and no state that names them. Nothing is collected, nothing is written.
+    #[error(
+        "the state of this archive is lost: there are objects and no state names them \
+         (object={object}); run `chronolith archive rebuild-state`, or move the objects away to begin \
+         a new archive"
+    )]
+    StateLost {
+        /// One of the objects.
+        object: String,
+    },
     /// A bug: work that cannot fail did.
     #[error("internal error, please report it: {0}")]
     Internal(String),
@@ -216,7 +226,7 @@ impl Error {
             Self::Throttled { .. } | Self::NotPacked { .. } | Self::Store { .. } => {
                 ErrorKind::Unavailable
             }
-            Self::Corrupt { .. } => ErrorKind::Corrupt,
+            Self::Corrupt { .. } | Self::StateLost { .. } => ErrorKind::Corrupt,
             Self::Internal(_) => ErrorKind::Internal,
         }
     }

@@ -3,12 +3,13 @@
 //! A query checks what it reads and no more. This reads everything, so that damage is found before
 //! somebody needs what is damaged.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chronolith_model::{BlockRange, DatasetSet, Scope};
 
 use crate::catalog::{ObjectRef, PackEntry, RunEntry, SegmentEntry};
+use crate::collect::list_all;
 use crate::error::{Error, Result};
 use crate::format::container::{Container, ObjectKind, Section};
 use crate::format::digest::ClockDigests;
@@ -16,6 +17,7 @@ use crate::format::pack::OpenPack;
 use crate::format::segment::{BlockedSection, SegmentTables};
 use crate::format::table::TableDirectory;
 use crate::format::{Damage, Decoded};
+use crate::hash_check;
 use crate::read::objects::Objects;
 use crate::read::snapshot::Snapshot;
 use crate::read::window::{STEP_BYTES, Window};
@@ -94,7 +96,7 @@ impl Entry {
         }
     }
 
-    fn described(&self) -> StoredObject {
+    pub(crate) fn described(&self) -> StoredObject {
         let (name, range) = (self.place().name.clone(), self.range());
         let (sort, datasets, scope) = match self {
             Self::Segment(entry) => return entry.described(),
@@ -164,8 +166,13 @@ pub(crate) async fn inspect(
             bytes: 0,
             bytes_all: due.iter().map(|entry| entry.place().len).sum(),
         };
+        let lengths = lengths(&view.objects).await?;
         for entry in due {
-            match read(&view.objects, &entry).await {
+            let checked = match read(&view.objects, &entry).await {
+                Ok(()) => check_length(&entry, &lengths),
+                failed => failed,
+            };
+            match checked {
                 Ok(()) => {}
                 Err(Error::Corrupt { reason, .. }) => damaged.push(DamagedObject {
                     object: entry.described(),
@@ -177,12 +184,42 @@ pub(crate) async fn inspect(
             told(done);
             seen.insert(entry.place().name.clone());
         }
+        for lacking in hash_check::lacking(&view.objects, &snapshot, range).await? {
+            if damaged.iter().all(|known| known.object != lacking.object) {
+                damaged.push(lacking);
+            }
+        }
         if damaged.is_empty() {
             return Ok(damaged);
         }
     }
     let message = "objects are replaced faster than they are inspected: try a smaller range";
     Err(Error::Invalid(message.to_owned()))
+}
+
+/// How long every object is.
+async fn lengths(objects: &Objects) -> Result<HashMap<String, u64>> {
+    let listed = list_all(&**objects.blobs()).await?;
+    Ok(listed
+        .into_iter()
+        .map(|info| (info.name, info.len))
+        .collect())
+}
+
+/// No query reads what lies behind the end of an object, and a rebuild of the state looks for its
+/// tables there.
+fn check_length(entry: &Entry, lengths: &HashMap<String, u64>) -> Result<()> {
+    let place = entry.place();
+    match lengths.get(&place.name) {
+        Some(&len) if len > place.len => Err(Error::Corrupt {
+            object: place.name.clone(),
+            reason: format!(
+                "there are bytes behind its end (bytes={len}, expected={})",
+                place.len
+            ),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// The objects that hold blocks of a range.

@@ -14,6 +14,7 @@ use crate::copy::Place;
 use crate::error::{Error, Result};
 use crate::format::container::{FORMAT_VERSION, versions};
 use crate::inspect::entries;
+use crate::lost::load_state;
 use crate::meters::Meters;
 use crate::read::cache::Cache;
 use crate::read::objects::Objects;
@@ -42,8 +43,7 @@ pub struct FormatReport {
 /// `Invalid` where there is no archive, or something is of a version that this code cannot read;
 /// `Corrupt` or `Store`.
 pub async fn check_format(place: &Place) -> Result<FormatReport> {
-    let found = place.meta.load().await;
-    let found = found.map_err(Error::store("load the state"))?;
+    let found = load_state(&*place.meta, &*place.blobs).await?;
     let found = found.ok_or_else(|| Error::Invalid("there is no archive".to_owned()))?;
     let mut report = FormatReport {
         newest: FORMAT_VERSION,

@@ -6,9 +6,13 @@ use chronolith_store::{MetaStore, Version, Versioned};
 
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
+use crate::lost::load_state;
 use crate::read::objects::Objects;
 use crate::read::snapshot::Snapshot;
 use crate::state::{CatalogRef, State};
+
+/// How often a process that begins loads a newer state because what the one before named is gone.
+const BEGIN_ROUNDS_MAX: usize = 16;
 
 /// The stores and the newest known snapshot.
 #[derive(Debug)]
@@ -66,13 +70,38 @@ impl View {
 
     /// Loads the newest state and what it names.
     pub(crate) async fn refresh(&self) -> Result<Option<Arc<Snapshot>>> {
-        match self
-            .meta
-            .load()
-            .await
-            .map_err(Error::store("load the state"))?
-        {
+        let found = self.meta.load().await;
+        match found.map_err(Error::store("load the state"))? {
             Some(found) => self.take(found).await.map(Some),
+            // It was there before.
+            None if self.current().is_some() => Err(Error::StateLost {
+                object: "state".to_owned(),
+            }),
+            None => Ok(None),
+        }
+    }
+
+    /// The same for a process that begins: a place that holds objects and no state is refused. A state
+    /// whose catalog is gone because a newer one replaced it is loaded again.
+    pub(crate) async fn begin(&self) -> Result<Option<Arc<Snapshot>>> {
+        let mut failed: Option<(Version, Error)> = None;
+        for _ in 0..BEGIN_ROUNDS_MAX {
+            let found = load_state(&*self.meta, &**self.objects.blobs()).await?;
+            let Some(found) = found else {
+                return Ok(None);
+            };
+            match failed {
+                Some((version, error)) if version == found.version => return Err(error),
+                _ => {}
+            }
+            let version = found.version;
+            match self.take(found).await {
+                Err(error @ Error::Corrupt { .. }) => failed = Some((version, error)),
+                taken => return taken.map(Some),
+            }
+        }
+        match failed {
+            Some((_, error)) => Err(error),
             None => Ok(None),
         }
     }

@@ -10,18 +10,47 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_archive::{Archive, Collect, Error, Settings};
+use chronolith_archive::{Archive, Collect, Error, Settings, has_state};
 use chronolith_model::{BlockRange, LogFilter};
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use chronolith_store::{
-    FileBlobs, FileMeta, MemoryBlobs, ObjectBlobs, ObjectMeta, PostgresMeta, TakeOver,
+    FileBlobs, FileMeta, MemoryBlobs, MetaStore, ObjectBlobs, ObjectMeta, PostgresMeta, TakeOver,
 };
 use object_store::ObjectStore;
 use object_store::path::Path;
 use support::{Stores, assert_answers, ingest, oracle_of, tiny_chain, tiny_settings};
 
-/// Writes, reopens, writes on, and compares with the chain. `open` gives a writer's stores anew.
-async fn check(open: impl AsyncFn() -> Stores) {
+/// Every name of a store, whatever is named.
+async fn names(stores: &Stores) -> Vec<String> {
+    let listed = stores.blobs.list("", None, 10_000).await.unwrap();
+    listed.into_iter().map(|info| info.name).collect()
+}
+
+/// A lost state made a new archive of an old one: the next collection removed every object.
+async fn check_lost(stores: &Stores, lost: Stores, settings: &Settings) {
+    let before = names(stores).await;
+    assert!(!before.is_empty());
+    let (meta, blobs) = (lost.meta.clone(), lost.blobs.clone());
+    let reader = Archive::open_reader(meta, blobs, settings.clone()).await;
+    for refused in [reader, lost.try_writer(settings).await] {
+        let Err(Error::StateLost { object }) = &refused else {
+            panic!("{refused:?}")
+        };
+        assert!(before.contains(object), "{object}");
+        let said = refused.unwrap_err().to_string();
+        assert!(said.contains("chronolith archive rebuild-state"), "{said}");
+    }
+    assert!(matches!(
+        has_state(&lost.place()).await,
+        Err(Error::StateLost { .. })
+    ));
+    assert_eq!(lost.meta.load().await.unwrap(), None, "no state was made");
+    assert_eq!(names(stores).await, before);
+}
+
+/// Writes, reopens, writes on, and compares with the chain. `open` gives a writer's stores anew, and
+/// `lost` a place for a state that is empty.
+async fn check(open: impl AsyncFn() -> Stores, lost: Arc<dyn MetaStore>) {
     let chain = tiny_chain(61);
     let mut settings = tiny_settings();
     settings.garbage.grace = Duration::ZERO;
@@ -46,31 +75,38 @@ async fn check(open: impl AsyncFn() -> Stores) {
             Some(chain.clock(77))
         );
     }
+    let lost = Stores {
+        meta: lost,
+        ..stores.clone()
+    };
+    check_lost(&stores, lost, &settings).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_path_buf();
-    check(async || Stores {
+    let lost = FileMeta::open_writer(folder.path().join("other")).unwrap();
+    let open = async || Stores {
         meta: Arc::new(FileMeta::open_writer(&path).unwrap()),
         blobs: Arc::new(FileBlobs::open_writer(&path).unwrap()),
-    })
-    .await;
+    };
+    check(open, Arc::new(lost)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_store_alone() {
     let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
-    check(async || Stores {
-        meta: Arc::new(
-            ObjectMeta::open_writer(store.clone(), &Path::from("chain/7"))
-                .await
-                .unwrap(),
-        ),
+    let meta = async |prefix: &str| {
+        let opened = ObjectMeta::open_writer(store.clone(), &Path::from(prefix)).await;
+        Arc::new(opened.unwrap())
+    };
+    let lost = meta("other/7").await;
+    let open = async || Stores {
+        meta: meta("chain/7").await,
         blobs: Arc::new(ObjectBlobs::new(store.clone(), Path::from("chain/7"))),
-    })
-    .await;
+    };
+    check(open, lost).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,11 +117,12 @@ async fn a_postgres_row_and_blobs() {
     };
     let postgres = TempPostgres::start(&options).unwrap();
     let blobs = Arc::new(MemoryBlobs::new());
-    check(async || Stores {
-        meta: Arc::new(PostgresMeta::new(&postgres.url, "chain-7").unwrap()),
+    let meta = |name: &str| Arc::new(PostgresMeta::new(&postgres.url, name).unwrap());
+    let open = async || Stores {
+        meta: meta("chain-7"),
         blobs: blobs.clone(),
-    })
-    .await;
+    };
+    check(open, meta("chain-8")).await;
 }
 
 /// Shared storage, and two instances that want to write to it.

@@ -392,3 +392,25 @@ async fn a_cut_or_missing_object_is_an_error_that_names_it() {
         assert!(!errors.is_empty(), "a cut state was read");
     }
 }
+
+/// Bytes behind the end of an object were seen by nobody but a rebuild of the state, which then called
+/// the whole object unreadable.
+#[tokio::test]
+async fn bytes_behind_the_end_of_an_object_are_found() {
+    let (stores, settings) = (Stores::memory(), tiny_settings());
+    let archive = stores.writer(&settings).await;
+    let chain = SimChain::new(ChainSpec::tiny(9));
+    let range = BlockRange::new(0, 60);
+    support::ingest(&archive, &chain, range, &[9]).await;
+    let objects = archive.inspect(range, &mut |_| {}).await.unwrap();
+    assert_eq!(objects, []);
+    let victim = archive.segments_of(30).remove(0);
+    let mut bytes = stores.blobs.get(&victim.name).await.unwrap().to_vec();
+    bytes.extend([7; 100]);
+    stores.blobs.delete(&victim.name).await.unwrap();
+    stores.blobs.put(&victim.name, bytes.into()).await.unwrap();
+    let found = archive.inspect(range, &mut |_| {}).await.unwrap();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].object, victim);
+    assert!(found[0].reason.contains("behind its end"), "{found:?}");
+}

@@ -12,7 +12,6 @@ mod support;
 use bytes::Bytes;
 use chronolith_archive::{
     Archive, Error, FailedPhase, KeyCounts, LedgerPhase, PartStatus, RangeState, TxHashPhase,
-    rebuild_state,
 };
 use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, Tx};
 use chronolith_sim::SimChain;
@@ -457,20 +456,9 @@ async fn a_rebuilt_state_has_ranges_again_without_their_times() {
         .await
         .unwrap();
     let before = report(&archive, 0).await;
-    let lost = Stores {
-        meta: Stores::memory().meta,
-        blobs: stores.blobs.clone(),
-    };
-    let (anchor, told) = (chain.block_ref(94), audit(102, "rebuild"));
-    rebuild_state(
-        lost.meta.clone(),
-        lost.blobs.clone(),
-        &range_settings(),
-        anchor,
-        told,
-    )
-    .await
-    .unwrap();
+    let lost = stores.without_state();
+    let rebuilt = lost.rebuild(&range_settings(), chain.block_ref(94)).await;
+    rebuilt.unwrap();
     assert!(lost.meta.load().await.unwrap().is_some());
     let archive = lost.writer(&range_settings()).await;
     settle(&archive, 103).await;

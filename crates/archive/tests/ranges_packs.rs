@@ -11,7 +11,7 @@ mod support;
 
 use chronolith_archive::{
     Archive, Collect, Error, FailedPhase, LedgerPhase, ObjectSort, RangeState, Settings,
-    TxHashPhase, rebuild_state,
+    TxHashPhase,
 };
 use chronolith_model::{BlockRange, Dataset};
 use chronolith_sim::SimChain;
@@ -64,14 +64,10 @@ fn blocks_of(name: &str) -> BlockRange {
 
 /// The archive again from its objects, after its state was lost.
 async fn rebuilt(stores: &Stores, chain: &SimChain, head: u64) -> Archive {
-    let lost = Stores {
-        meta: Stores::memory().meta,
-        blobs: stores.blobs.clone(),
-    };
-    let (meta, blobs) = (lost.meta.clone(), lost.blobs.clone());
-    let (anchor, told) = (chain.block_ref(head), audit(50, "rebuild"));
-    let rebuilt = rebuild_state(meta, blobs, &small_packs(), anchor, told).await;
-    assert!(rebuilt.unwrap().undecided.is_empty());
+    let lost = stores.without_state();
+    let rebuilt = lost.rebuild(&small_packs(), chain.block_ref(head)).await;
+    let rebuilt = rebuilt.unwrap();
+    assert!(!rebuilt.is_open(), "{rebuilt:?}");
     lost.writer(&small_packs()).await
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_archive::{
-    Archive, Collect, KeyCounts, LedgerPhase, RangeState, Settings, TxHashPhase,
+    Archive, Collect, Error, KeyCounts, LedgerPhase, RangeState, Settings, TxHashPhase,
 };
 use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, Hash32, Scope, Tx};
 use chronolith_sim::{Operation, SimChain};
@@ -176,11 +176,27 @@ async fn a_hash_that_is_missing_in_any_slice_is_found_out() {
         stores.blobs.delete(&run).await.unwrap();
         stores.blobs.put(&run, theirs).await.unwrap();
         let archive = stores.writer(&small_slices()).await;
+        // Before its range is verified, whoever inspects the archive finds it too.
+        let number = all[at].clock.number;
+        let cause = format!("it lacks a hash of block {number}");
+        let found = archive.inspect(blocks(2, 42), &mut |_| {}).await.unwrap();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((&found[0].object.name, &found[0].reason), (&run, &cause));
         settle(&archive, 4).await;
         let failure = report(&archive, 0).await.failure.unwrap();
-        let number = all[at].clock.number;
-        assert_eq!(failure.object, run);
-        assert_eq!(failure.cause, format!("it lacks a hash of block {number}"));
+        assert_eq!((failure.object, failure.cause), (run, cause));
+        // The transaction is archived, and only its hash is not in the run: it must not be called unknown.
+        let hash = all[at].txs[tx].hash;
+        let answer = archive.transaction_by_hash(&hash).await;
+        assert!(
+            matches!(answer, Err(Error::NotCovered { .. })),
+            "{answer:?}"
+        );
+        let told = audit(5, "mend");
+        archive.mend_run(&found[0].object, told).await.unwrap();
+        archive.retry_range(0, audit(6, "retry")).await.unwrap();
+        let answer = archive.transaction_by_hash(&hash).await.unwrap();
+        assert_eq!(answer.map(|place| place.block.number), Some(number));
     }
 }
 

@@ -9,9 +9,9 @@
 mod ranges;
 mod support;
 
-use chronolith_archive::{Archive, Error, RangeState, Settings, rebuild_state};
+use chronolith_archive::{Archive, Error, RangeState, Settings};
 use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32};
-use ranges::{append, audit, check_counts, fill, range_settings, report, settle};
+use ranges::{append, check_counts, fill, range_settings, report, settle};
 use support::{Stores, tiny_chain};
 
 fn blocks(start: u64, end: u64) -> BlockRange {
@@ -46,13 +46,8 @@ async fn a_rebuilt_state_reaches_as_far_down_as_anything_leads() {
     fill(&more, &chain, blocks(37, 40), 3).await.unwrap();
     drop(more);
 
-    let lost = Stores {
-        meta: Stores::memory().meta,
-        blobs: stores.blobs.clone(),
-    };
-    let (meta, blobs) = (lost.meta.clone(), lost.blobs.clone());
-    let anchor = chain.block_ref(39);
-    let rebuilt = rebuild_state(meta, blobs, &keeping(&MORE), anchor, audit(4, "rebuild")).await;
+    let lost = stores.without_state();
+    let rebuilt = lost.rebuild(&keeping(&MORE), chain.block_ref(39)).await;
     let rebuilt = rebuilt.unwrap();
     assert_eq!(rebuilt.covered, blocks(2, 40), "{rebuilt:?}");
 }
@@ -103,4 +98,35 @@ async fn a_range_in_which_payload_is_kept_no_more_becomes_complete() {
         let payload = few.payload(block.clock.number, Dataset::Headers).await;
         assert_eq!(payload.unwrap().header, block.payload.header);
     }
+}
+
+/// Runs over the same blocks lay side by side after `datasets` was widened: an older one with the hashes
+/// of transactions that have logs, and a newer one with all. A rebuilt state took the older one, since
+/// both have the same range: every other transaction was `null`, and nothing said so.
+#[tokio::test]
+async fn a_rebuilt_state_finds_every_transaction_after_what_is_kept_was_widened() {
+    let (chain, stores) = (tiny_chain(94), Stores::memory());
+    let poor = stores.writer(&keeping(&[Dataset::Logs])).await;
+    append(&poor, &chain, blocks(2, 50), 7, 1).await;
+    settle(&poor, 2).await;
+    let rich = reopened(&stores, poor, &FEW).await;
+    fill(&rich, &chain, blocks(2, 50), 3).await.unwrap();
+    settle(&rich, 4).await;
+    drop(rich);
+
+    let lost = stores.without_state();
+    let report = lost.rebuild(&keeping(&FEW), chain.block_ref(49)).await;
+    let report = report.unwrap();
+    assert_eq!(report.covered, blocks(2, 50), "{report:?}");
+    assert_eq!(report.without_hashes, None, "{report:?}");
+    let archive = lost.reader(&keeping(&FEW)).await;
+    for block in chain.blocks(blocks(2, 50)) {
+        for tx in &block.txs {
+            let place = archive.transaction_by_hash(&tx.hash).await.unwrap();
+            let place = place.map(|place| place.block.number);
+            assert_eq!(place, Some(block.clock.number));
+        }
+    }
+    let found = archive.inspect(blocks(2, 50), &mut |_| {}).await.unwrap();
+    assert_eq!(found, []);
 }

@@ -17,10 +17,37 @@ use crate::ranges::Ranges;
 /// An act of an operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ChainAct {
-    Resume { reason: String },
-    Rewind { to: u64, reason: String },
-    Gc { dry_run: bool },
-    RetryRange { id: u64, reason: String },
+    Resume {
+        reason: String,
+        undecided: Undecided,
+    },
+    Rewind {
+        to: u64,
+        reason: String,
+    },
+    Gc {
+        dry_run: bool,
+    },
+    RetryRange {
+        id: u64,
+        reason: String,
+    },
+}
+
+/// What becomes of objects that a rebuild of the state left undecided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Undecided {
+    Hold,
+    Drop,
+}
+
+impl From<bool> for Undecided {
+    fn from(drop: bool) -> Self {
+        match drop {
+            true => Self::Drop,
+            false => Self::Hold,
+        }
+    }
 }
 
 type Done = Result<Value, String>;
@@ -102,11 +129,11 @@ async fn perform(chain: &Chain, act: ChainAct) -> Done {
     let archive = &chain.archive;
     let before = archive.health().head.map(|head| head.number);
     let chain_id = chain.settings.chain_id;
-    if matches!(act, ChainAct::Resume { .. }) {
-        check_halted(archive, &chain.settings.name)?;
-    }
     let done = match &act {
-        ChainAct::Resume { reason } => archive.resume(audit("resume", reason)).await,
+        ChainAct::Resume { reason, undecided } => {
+            resume((archive, &chain.settings.name), reason, *undecided).await?;
+            Ok(())
+        }
         ChainAct::Rewind { to, reason } => archive.rewind(*to, audit("rewind", reason)).await,
         ChainAct::Gc { dry_run } => {
             let how = match dry_run {
@@ -116,7 +143,10 @@ async fn perform(chain: &Chain, act: ChainAct) -> Done {
             let report = archive.collect_garbage(how).await;
             let report = report.map_err(|error| error.to_string())?;
             let (orphans, removed) = (report.orphans.len(), report.removed);
-            return Ok(json!({ "chainId": chain_id, "orphans": orphans, "removed": removed }));
+            let held = report.held;
+            return Ok(
+                json!({ "chainId": chain_id, "orphans": orphans, "removed": removed, "held": held }),
+            );
         }
         ChainAct::RetryRange { id, reason } => {
             let ranges = Ranges::of(archive, &chain.ran).await;
@@ -144,6 +174,31 @@ async fn perform(chain: &Chain, act: ChainAct) -> Done {
     Ok(told)
 }
 
+/// Ends a halt. What a rebuild left undecided goes away only where an operator says so, and then also
+/// where there is no halt any more.
+pub(crate) async fn resume(
+    (archive, chain): (&Archive, &str),
+    reason: &str,
+    undecided: Undecided,
+) -> Result<(), String> {
+    let told = |error: chronolith_archive::Error| error.to_string();
+    match check_halted(archive, chain) {
+        Err(_) if undecided == Undecided::Drop => {}
+        halted => {
+            halted?;
+            let resumed = archive.resume(audit("resume", reason)).await;
+            resumed.map_err(told)?;
+        }
+    }
+    match undecided {
+        Undecided::Hold => Ok(()),
+        Undecided::Drop => {
+            let dropped = archive.drop_undecided(audit("drop undecided", reason));
+            dropped.await.map_err(told)
+        }
+    }
+}
+
 /// An answer that tells of the database as well.
 pub(crate) fn with_database(mut told: Value, taken: &TakenBack) -> Value {
     if let Some(told) = told.as_object_mut() {
@@ -162,7 +217,7 @@ pub(crate) fn half_done(chain: &str, error: &anyhow::Error) -> String {
 
 /// A line of the archive's record.
 /// A halt must be there for `resume` to end it.
-pub(crate) fn check_halted(archive: &Archive, chain: &str) -> Result<(), String> {
+fn check_halted(archive: &Archive, chain: &str) -> Result<(), String> {
     match archive.health().health {
         Health::Halted(_) => Ok(()),
         _ => Err(format!("{chain} is not halted: there is nothing to resume")),

@@ -159,7 +159,8 @@ impl Operator for Desk {
                 Act::Projection(act) => return self.projections.act(act).await,
                 Act::Resume(asked) => {
                     let reason = recorded(&asked.reason, asked.by.as_deref())?;
-                    (asked.chain, ChainAct::Resume { reason })
+                    let undecided = asked.drop_undecided.into();
+                    (asked.chain, ChainAct::Resume { reason, undecided })
                 }
                 Act::Rewind(asked) => {
                     let reason = recorded(&asked.reason, asked.by.as_deref())?;

@@ -504,6 +504,7 @@ async fn open_writer(
     settings: &ChainSettings,
     place: &ArchivePlace,
 ) -> Result<(Archive, Option<File>)> {
+    place.refuse_lost().await?;
     let writable = place.writer().await?;
     let mut archive = archive_settings(settings);
     if let Some(instance) = writable.instance {
@@ -543,6 +544,7 @@ pub(crate) async fn open_for_operator(
         ensure!(place.has_archive().await?, "there is no archive in {place}");
         eprintln!("looking whether somebody writes {place}");
     }
+    place.refuse_lost().await?;
     let patience = archive_settings(settings).lease_ttl * 2;
     let opened = tokio::time::timeout(patience, open_writer(settings, place)).await;
     let opened = opened.unwrap_or_else(|_| Err(anyhow!("somebody writes {place}")));

@@ -139,7 +139,15 @@ pub(crate) enum Command {
         wanted: Wanted,
     },
     /// End a halt: go on with what is archived.
-    Resume(Act),
+    Resume {
+        /// Let garbage collection remove what a rebuild of the state left undecided. Without it these
+        /// objects stay.
+        #[arg(long)]
+        drop_undecided: bool,
+        /// Which chain, and why.
+        #[command(flatten)]
+        act: Act,
+    },
     /// Drop all blocks above a number, for example after a finalized block was replaced.
     Rewind {
         /// The last block that stays.
@@ -256,10 +264,12 @@ pub(crate) enum ConfigCommand {
 pub(crate) enum ArchiveCommand {
     /// Make a lost state again from what the objects say of themselves.
     ///
-    /// From a block that is known to be right, segments are followed back by their hash links. What does
-    /// not hang together with it is listed, not guessed at, and the archive is halted until somebody has
-    /// looked. Where a state is there but damaged, or names a damaged catalog, move the file `state` of
-    /// the chain's directory away first.
+    /// From a block that is known to be right, segments are followed back by their hash links. Segments
+    /// below a hole are used where the source has their last block. What is left over is listed, not guessed
+    /// at: the archive is halted until an operator has looked, and these objects stay until `resume
+    /// --drop-undecided`. A kept version of the state is the start where its newest block is the newest that
+    /// is known to be right. Where a state is there but damaged, or names a damaged catalog, move the file
+    /// `state` of the chain's directory away first.
     RebuildState(RebuildState),
     /// Check the format of every object.
     ///
@@ -271,10 +281,10 @@ pub(crate) enum ArchiveCommand {
 /// From where to rebuild.
 #[derive(Debug, Args)]
 pub(crate) struct RebuildState {
-    /// The newest block that is known to be right, as NUMBER:0xHASH [default: the newest one that a
-    /// segment ends with and the source has].
+    /// A block that is known to be right, as NUMBER:0xHASH; may be given several times. The newest one is
+    /// where the archive ends [default: the newest one that a segment ends with and the source has].
     #[arg(long)]
-    pub(crate) anchor: Option<String>,
+    pub(crate) anchor: Vec<String>,
     /// Which chain.
     #[command(flatten)]
     pub(crate) wanted: Wanted,

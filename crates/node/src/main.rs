@@ -167,7 +167,10 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
         Command::Backup { dir, wanted } => commands::backup(&settings, &dir, &wanted).await,
         Command::Restore { dir, wanted } => commands::restore(&settings, &dir, &wanted).await,
         Command::Archive { what } => commands::archive(&settings, &what).await,
-        Command::Resume(act) => commands::resume(&settings, &act).await,
+        Command::Resume {
+            drop_undecided,
+            act,
+        } => commands::resume(&settings, drop_undecided.into(), &act).await,
         Command::Rewind { to, act } => commands::rewind(&settings, to, &act).await,
         Command::Gc { dry_run, wanted } => commands::gc(&settings, dry_run, &wanted).await,
     }

@@ -148,15 +148,34 @@ impl ArchivePlace {
         }
     }
 
-    /// Whether there is an archive.
+    /// Whether there is an archive. Objects without a state are an error: the state is lost.
     pub(crate) async fn has_archive(&self) -> Result<bool> {
+        let found = chronolith_archive::has_state(&self.reader()).await;
+        found.with_context(|| format!("cannot read the archive in {self}"))
+    }
+
+    /// Refuses a place whose state is lost, before anything is written there.
+    pub(crate) async fn refuse_lost(&self) -> Result<()> {
+        match chronolith_archive::has_state(&self.reader()).await {
+            Err(lost @ chronolith_archive::Error::StateLost { .. }) => {
+                Err(lost).with_context(|| format!("cannot open the archive in {self}"))
+            }
+            // Whatever else is wrong is told where the archive is opened.
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether there is a state, whatever else lies there.
+    pub(crate) async fn has_state(&self) -> Result<bool> {
         match self {
             Self::Directory(dir) => Ok(dir.join("state").exists()),
             Self::Remote { .. } => {
-                let loaded = self.reader().meta.load().await;
-                Ok(loaded
-                    .with_context(|| format!("cannot read {self}"))?
-                    .is_some())
+                match self.reader().meta.load().await {
+                    Ok(loaded) => Ok(loaded.is_some()),
+                    // It is there, and it is damaged.
+                    Err(chronolith_store::Error::Corrupt { .. }) => Ok(true),
+                    Err(error) => Err(error).with_context(|| format!("cannot read {self}")),
+                }
             }
         }
     }

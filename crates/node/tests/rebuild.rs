@@ -8,8 +8,12 @@
 
 mod support;
 
+use std::path::PathBuf;
+use std::process::Command;
+
 use chronolith_model::BlockRange;
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
+use serde_json::json;
 use support::{Bench, DEPTH_5, assert_equals, serve};
 
 const REBUILD: [&str; 3] = ["archive", "rebuild-state", "--json"];
@@ -79,4 +83,223 @@ async fn there_is_nothing_to_upgrade() {
         (&3.into(), &0.into())
     );
     assert!(told[0]["objects"]["3"].as_u64().unwrap() > 2, "{told}");
+}
+
+/// Every object and state of the chain's directory, with its bytes.
+fn files(bench: &Bench) -> Vec<(PathBuf, Vec<u8>)> {
+    let (mut found, mut due) = (Vec::new(), vec![bench.chain_dir()]);
+    while let Some(dir) = due.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => due.push(path),
+                false if path.ends_with("lock") => {}
+                false => found.push((path.clone(), std::fs::read(&path).unwrap())),
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Loses the state and every kept version of it.
+fn lose_state(bench: &Bench) {
+    std::fs::remove_file(bench.chain_dir().join("state")).unwrap();
+    std::fs::remove_dir_all(bench.chain_dir().join("states")).unwrap();
+}
+
+/// Makes all objects so old that garbage collection takes what nothing names.
+fn age_objects(bench: &Bench) {
+    let blobs = bench.chain_dir().join("blobs");
+    let touched = Command::new("find")
+        .arg(blobs)
+        .args([
+            "-type",
+            "f",
+            "-exec",
+            "touch",
+            "-d",
+            "1 hour ago",
+            "{}",
+            "+",
+        ])
+        .status();
+    assert!(touched.unwrap().success());
+}
+
+fn segments(bench: &Bench) -> usize {
+    let named = |folder: &str| {
+        let dir = bench.chain_dir().join("blobs").join(folder);
+        std::fs::read_dir(dir).map_or(0, Iterator::count)
+    };
+    named("seg") + named("bat")
+}
+
+/// A lost state made a new archive of an old one. `state` said "empty"; `gc --dry-run` wrote a new state,
+/// so that `rebuild-state` had nothing to rebuild; `run` began at block 0 and removed every old object.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_refuses_an_archive_whose_state_is_lost() {
+    let node = EvmNode::new(EvmSpec::tiny(73), 120);
+    let server = serve(&node, RpcOptions::default()).await;
+    let bench = Bench::new(&[server.url()], DEPTH_5);
+    bench.say(&["run", "--until-caught-up"]);
+    let root = bench.json(&["verify", "--json"])["contentRoot"].clone();
+    std::fs::remove_file(bench.chain_dir().join("state")).unwrap();
+    let before = files(&bench);
+    let backup = bench.dir.path().join("backup");
+    for words in [
+        &["state"][..],
+        &["state", "--ranges"],
+        &["verify"],
+        &["repair"],
+        &["repair", "--dry-run"],
+        &["gc", "--dry-run"],
+        &["gc"],
+        &["run"],
+        &["run", "--until-caught-up"],
+        &["serve"],
+        &["serve", "--follow"],
+        &["backfill", "--from", "0", "--to", "50"],
+        &["logs", "--from", "0", "--to", "50"],
+        &["block-at", "5"],
+        &["resume", "--reason", "test"],
+        &["resume", "--drop-undecided", "--reason", "test"],
+        &["rewind", "--to", "50", "--reason", "test"],
+        &["range", "retry", "0", "--reason", "test"],
+        &["archive", "upgrade"],
+        &["backup", backup.to_str().unwrap()],
+    ] {
+        bench.refused(words, "chronolith archive rebuild-state");
+        assert!(files(&bench) == before, "{words:?} wrote something");
+    }
+    let report = bench.json(&REBUILD);
+    assert!(report["keptVersion"].is_u64(), "{report}");
+    assert_eq!(report["to"], 115);
+    assert_eq!(bench.json(&["verify", "--json"])["contentRoot"], root);
+}
+
+/// A dry run took the writer's epoch.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_of_gc_writes_nothing() {
+    let node = EvmNode::new(EvmSpec::tiny(74), 60);
+    let server = serve(&node, RpcOptions::default()).await;
+    let bench = Bench::new(&[server.url()], DEPTH_5);
+    bench.say(&["run", "--until-caught-up"]);
+    let before = files(&bench);
+    let told = bench.json(&["gc", "--dry-run", "--json"]);
+    assert_eq!(
+        (&told["dryRun"], &told["removed"]),
+        (&true.into(), &0.into())
+    );
+    assert!(files(&bench) == before);
+}
+
+/// Below the first hole everything was "undecided". `verify` found nothing wrong, the program said to
+/// `resume`, and five minutes later the collector had removed days of fetching.
+#[tokio::test(flavor = "multi_thread")]
+async fn islands_survive_the_loss_of_the_state() {
+    let node = EvmNode::new(EvmSpec::tiny(75), 300);
+    let server = serve(&node, RpcOptions::default()).await;
+    let more = format!(r#"{DEPTH_5}, "ranges": {{ "size": 50 }}"#);
+    let bench = Bench::new(&[server.url()], &more);
+    bench.say(&["run", "--until-caught-up"]);
+    age_objects(&bench);
+    bench.say(&["gc"]);
+    // Two ranges are lost, so what is left of the archive has two holes.
+    let folder = bench.chain_dir().join("blobs/seg");
+    let mut lost = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let start: u64 = name.split('-').next().unwrap().parse().unwrap();
+        if (50..100).contains(&start) || (150..200).contains(&start) {
+            std::fs::remove_file(path).unwrap();
+            lost += 1;
+        }
+    }
+    assert!(lost >= 2, "{lost}");
+
+    // The source has the last block of each island.
+    lose_state(&bench);
+    let report = bench.json(&REBUILD);
+    let islands = json!([{ "from": 0, "to": 49 }, { "from": 100, "to": 149 }]);
+    assert_eq!(report["islands"], islands, "{report}");
+    assert_eq!((&report["from"], &report["to"]), (&200.into(), &295.into()));
+    assert_eq!(report["unlinked"], json!([]));
+    let covered = bench.json(&["state", "--json"])[0]["covered"].clone();
+    let starts = covered.as_array().unwrap().iter();
+    let starts: Vec<_> = starts.map(|one| one["from"].clone()).collect();
+    assert_eq!(starts, [json!(0), json!(100), json!(200)], "{covered}");
+
+    // Nobody can be asked: they stay, through `resume` and collection, until an operator drops them.
+    lose_state(&bench);
+    bench.change(&server.url(), "http://127.0.0.1:1");
+    let head = node.block(295).unwrap().to_model().clock;
+    let anchor = format!("{}:{}", head.number, head.hash);
+    let words = ["archive", "rebuild-state", "--anchor", &anchor, "--json"];
+    let report = bench.json(&words);
+    assert_eq!(report["islands"], json!([]));
+    let unlinked = report["unlinked"].as_array().unwrap();
+    let ends = unlinked.iter().map(|one| one["end"]["number"].clone());
+    assert_eq!(ends.collect::<Vec<_>>(), [json!(49), json!(149)]);
+    assert_eq!(report["halted"], true);
+    let all = segments(&bench);
+    age_objects(&bench);
+    bench.say(&["resume", "--reason", "looked"]);
+    let told = bench.json(&["gc", "--json"]);
+    assert!(told["held"].as_u64().unwrap() >= 2, "{told}");
+    assert_eq!(segments(&bench), all, "{told}");
+
+    // Once the operator vouches for their ends they are used again.
+    lose_state(&bench);
+    let named = |number: u64| {
+        format!(
+            "{number}:{}",
+            node.block(number).unwrap().to_model().clock.hash
+        )
+    };
+    let (low, middle) = (named(49), named(149));
+    let report = bench.json(
+        &[
+            &words[..4],
+            &["--anchor", &low, "--anchor", &middle, "--json"],
+        ]
+        .concat(),
+    );
+    assert_eq!(report["islands"], islands, "{report}");
+    lose_state(&bench);
+    bench.json(&words);
+    age_objects(&bench);
+    bench.say(&["resume", "--drop-undecided", "--reason", "they can go"]);
+    bench.say(&["gc"]);
+    assert!(segments(&bench) < all);
+}
+
+/// `verify` and `repair` did not see bytes behind an object's end; a rebuild then dropped the object.
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_behind_an_object_are_found_and_repaired() {
+    let node = EvmNode::new(EvmSpec::tiny(77), 120);
+    let server = serve(&node, RpcOptions::default()).await;
+    let more = format!(r#"{DEPTH_5}, "ranges": {{ "size": 50 }}"#);
+    let bench = Bench::new(&[server.url()], &more);
+    bench.say(&["run", "--until-caught-up"]);
+    let root = bench.json(&["verify", "--json"])["contentRoot"].clone();
+    let blobs = bench.chain_dir().join("blobs");
+    for folder in ["seg", "pack", "run", "bat"] {
+        let Ok(listed) = std::fs::read_dir(blobs.join(folder)) else {
+            continue;
+        };
+        for entry in listed {
+            let path = entry.unwrap().path();
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes.extend([7; 100]);
+            std::fs::write(&path, bytes).unwrap();
+        }
+    }
+    let output = bench.output(&["verify"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("bytes behind its end"), "{said}");
+    bench.say(&["repair"]);
+    assert_eq!(bench.json(&["verify", "--json"])["contentRoot"], root);
 }

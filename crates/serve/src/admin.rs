@@ -64,7 +64,7 @@ pub enum Act {
     /// Fetch what coverage lacks in a range.
     Backfill(Range),
     /// End a halt.
-    Resume(Reason),
+    Resume(ResumeHow),
     /// Drop all blocks above one.
     Rewind(RewindTo),
     /// Remove what nothing names.
@@ -100,6 +100,23 @@ pub struct Reason {
     /// Who wants it, for the record.
     #[serde(default)]
     pub by: Option<String>,
+}
+
+/// Which chain, why, and what becomes of what a rebuild of its state left undecided.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct ResumeHow {
+    /// Name or id of the chain.
+    #[serde(deserialize_with = "projections::some_name")]
+    pub chain: String,
+    /// For those who look later; it is recorded.
+    pub reason: String,
+    /// Who wants it, for the record.
+    #[serde(default)]
+    pub by: Option<String>,
+    /// Let garbage collection remove the undecided objects.
+    #[serde(default)]
+    pub drop_undecided: bool,
 }
 
 /// Down to where, and why.

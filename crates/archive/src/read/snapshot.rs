@@ -9,6 +9,7 @@ use super::run_set::RunSet;
 use crate::catalog::{Catalog, PackEntry, SegmentEntry, order};
 use crate::cover::{PACKED, holding, minus, union};
 use crate::error::{Error, Result};
+use crate::range::{FailedPhase, RangeFailure};
 use crate::state::State;
 
 /// One state and everything it names.
@@ -27,7 +28,7 @@ pub(crate) struct Snapshot {
     clock_runs: OnceLock<Vec<ClockRun>>,
     /// The blocks of which packs hold each dataset that lies in packs, once it was asked for.
     packed: [OnceLock<Vec<BlockRange>>; PACKED.len()],
-    /// The first merged segment whose hashes no run holds.
+    /// The first merged segment whose hashes no run holds, or the first range that failed on hashes.
     without_hashes: Option<BlockRange>,
     /// The first segment that does not list all transactions of its blocks, or is the above.
     without_tx_hashes: Option<BlockRange>,
@@ -82,6 +83,7 @@ impl Snapshot {
             .collect();
         segments.sort_by(|a, b| order(a, b));
         let without_hashes = merged_without_run(&segments, &catalog);
+        let without_hashes = without_hashes.or_else(|| failed_range(&segments, &catalog));
         let facts = || segments.iter().map(|entry| &entry.facts);
         let listing = facts().filter(|facts| facts.datasets.contains(Dataset::TxHashes));
         // One that lists few may lie beside one that lists all.
@@ -157,8 +159,8 @@ impl Snapshot {
         })
     }
 
-    /// Blocks whose hashes cannot be looked up: only after a rebuild from a store that had lost
-    /// them.
+    /// Blocks whose hashes cannot be looked up: after a rebuild from a store that had lost them, and
+    /// where their range failed before every hash was found in its run.
     pub(crate) fn without_hashes(&self) -> Option<BlockRange> {
         self.without_hashes
     }
@@ -391,4 +393,20 @@ fn merged_without_run(segments: &[Arc<SegmentEntry>], catalog: &Catalog) -> Opti
     merged
         .map(|entry| entry.facts.range)
         .find(|range| !covered(range))
+}
+
+/// The archived blocks of the first range that failed while its hashes were put into a run or looked
+/// up there: a hash that is not found may be one that the run lacks.
+fn failed_range(segments: &[Arc<SegmentEntry>], catalog: &Catalog) -> Option<BlockRange> {
+    let geometry = catalog.book.geometry?;
+    let on_hashes = |failure: &RangeFailure| failure.phase != FailedPhase::WritingLfs;
+    let failed = catalog.book.notes.iter();
+    let mut failed = failed.filter(|(_, notes)| notes.failure.as_ref().is_some_and(on_hashes));
+    failed.find_map(|(id, _)| {
+        let blocks = geometry.blocks_of(*id);
+        let inside = segments
+            .iter()
+            .filter_map(|entry| entry.facts.range.intersect(&blocks));
+        union(inside).first().copied()
+    })
 }

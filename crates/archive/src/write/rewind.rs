@@ -14,6 +14,7 @@ use super::writer::Writer;
 use crate::catalog::SegmentEntry;
 use crate::error::{Error, Result};
 use crate::format::compress::Packer;
+use crate::held;
 use crate::read::lookup::block_by_number;
 use crate::read::snapshot::Snapshot;
 use crate::state::{AuditEntry, LiveRun};
@@ -42,6 +43,16 @@ impl Writer {
             ..Edit::default()
         };
         self.publisher.publish(edit).await.map(|_| ())
+    }
+
+    /// Lets the collector take what a rebuild left undecided. Recorded before anything is let go.
+    pub(crate) async fn drop_undecided(&self, audit: AuditEntry) -> Result<()> {
+        let edit = Edit {
+            audit: Some(audit),
+            ..Edit::default()
+        };
+        self.publisher.publish(edit).await?;
+        held::let_go(&**self.view.objects.blobs()).await
     }
 
     /// Takes back every block behind `to` and ends a halt. One swap: readers see all or nothing.

@@ -28,6 +28,29 @@ struct Gathered {
 }
 
 impl Writer {
+    /// Makes runs of blocks whose hashes no run holds, one range after the other; returns how many were
+    /// made. A range whose segments are damaged is passed over: lookups by hash say so.
+    pub(crate) async fn derive_runs(&self, ranges: &[BlockRange]) -> Result<usize> {
+        let _no_merges = self.maintenance.lock().await;
+        let snapshot = self.publisher.settled().await?;
+        let mut edit = Edit::default();
+        for blocks in ranges {
+            match self.make_runs(&snapshot, *blocks, None, &mut edit).await {
+                Ok(()) => {}
+                Err(Error::Corrupt { object, reason }) => {
+                    let chain = self.settings.chain.0;
+                    tracing::warn!(chain, %blocks, object, reason, "no run of these blocks can be made");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let made = edit.runs.len();
+        if made > 0 {
+            self.publisher.publish(edit).await?;
+        }
+        Ok(made)
+    }
+
     /// Adds runs over these blocks to the edit. `last_hash` is that of the last block, which may be
     /// pruned; where it is not given, the block must be there.
     pub(super) async fn make_runs(

@@ -17,6 +17,7 @@ use crate::catalog::{ObjectRef, PackEntry};
 use crate::collect::Guardrails;
 use crate::error::{Error, Result};
 use crate::format::term::TermKey;
+use crate::lost::load_state;
 use crate::read::snapshot::Snapshot;
 use crate::settings::Settings;
 use crate::state::State;
@@ -61,6 +62,11 @@ impl Writer {
         let holder = |bytes: &[u8]| State::instance_of(bytes).filter(|name| !name.is_empty());
         let found = wait_until_quiet(&*view.meta, &claim, holder).await;
         let found = found.map_err(Error::store("take the archive over"))?;
+        // Refused before a new state makes garbage of every object.
+        let found = match found {
+            Some(found) => Some(found),
+            None => load_state(&*view.meta, &**view.objects.blobs()).await?,
+        };
         if let Some(found) = &found {
             // Refused before anybody is fenced. What cannot be read now is read again below: it may
             // be what another writer has just replaced.

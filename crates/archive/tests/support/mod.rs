@@ -8,8 +8,12 @@
 
 use std::sync::Arc;
 
-use chronolith_archive::{Archive, LogPage, Provenance, Settings};
-use chronolith_model::{Block, BlockRange, ChainId, ChainProfile, Dataset, DatasetSet, LogFilter};
+use chronolith_archive::{
+    Archive, AuditEntry, LogPage, Place, Provenance, RebuildReport, Settings, rebuild_state,
+};
+use chronolith_model::{
+    Block, BlockRange, BlockRef, ChainId, ChainProfile, Dataset, DatasetSet, LogFilter,
+};
 use chronolith_sim::{ChainSpec, Oracle, SimChain};
 use chronolith_store::{BlobStore, MemoryBlobs, MemoryMeta, MetaStore, TakeOver};
 
@@ -37,11 +41,41 @@ impl Stores {
         Archive::open_writer(meta, blobs, settings.clone(), TakeOver::NoWait).await
     }
 
+    pub fn place(&self) -> Place {
+        Place {
+            meta: self.meta.clone(),
+            blobs: self.blobs.clone(),
+        }
+    }
+
+    /// The same objects without their state.
+    pub fn without_state(&self) -> Self {
+        Self {
+            meta: Arc::new(MemoryMeta::new()),
+            blobs: self.blobs.clone(),
+        }
+    }
+
+    /// Makes the state again. Nobody confirms blocks but the anchor.
+    pub async fn rebuild(
+        &self,
+        settings: &Settings,
+        anchor: BlockRef,
+    ) -> chronolith_archive::Result<RebuildReport> {
+        let audit = AuditEntry {
+            at: 5,
+            act: "rebuild".to_owned(),
+        };
+        rebuild_state(&self.place(), settings, anchor, audit, &async |_| Ok(false)).await
+    }
+
     pub async fn reader(&self, settings: &Settings) -> Archive {
+        self.try_reader(settings).await.unwrap()
+    }
+
+    pub async fn try_reader(&self, settings: &Settings) -> chronolith_archive::Result<Archive> {
         let (meta, blobs) = (self.meta.clone(), self.blobs.clone());
-        Archive::open_reader(meta, blobs, settings.clone())
-            .await
-            .unwrap()
+        Archive::open_reader(meta, blobs, settings.clone()).await
     }
 }
 

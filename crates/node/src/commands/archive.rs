@@ -1,12 +1,15 @@
 //! `chronolith archive`: what is done to an archive as a whole.
 
+use std::sync::Arc;
+
 use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_archive::{
     Archive, AuditEntry, Place, RebuildReport, check_format, rebuild_anchors, rebuild_state,
 };
-use chronolith_model::{BlockRef, Hash32};
+use chronolith_model::{BlockRange, BlockRef, Hash32};
+use chronolith_source::Source;
 use chronolith_store::BlobStore;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::state::chosen;
 use crate::chain::{archive_settings, open_source};
@@ -38,11 +41,8 @@ async fn rebuild(settings: &Settings, asked: &RebuildState) -> Result<Exit> {
     let writable = place.writer().await;
     let writable = writable.context("stop the node that follows this chain first")?;
     check_lost(chain, &place).await?;
-    let Place { meta, blobs } = writable.place;
-    let anchor = match &asked.anchor {
-        Some(text) => parse_anchor(text)?,
-        None => confirmed_anchor(chain, &*blobs).await?,
-    };
+    let vouching = Vouching::open(chain, asked, &*writable.place.blobs).await?;
+    let anchor = vouching.anchor;
     let audit = AuditEntry {
         at: now(),
         act: format!(
@@ -50,7 +50,9 @@ async fn rebuild(settings: &Settings, asked: &RebuildState) -> Result<Exit> {
             anchor.number, anchor.hash
         ),
     };
-    let report = rebuild_state(meta, blobs, &archive_settings(chain), anchor, audit).await?;
+    let confirm = async |block: BlockRef| Ok(vouching.confirms(block).await);
+    let archive = archive_settings(chain);
+    let report = rebuild_state(&writable.place, &archive, anchor, audit, &confirm).await?;
     tell(chain, anchor, asked, &report)?;
     let open = !report.damaged.is_empty() || report.without_hashes.is_some();
     Ok(match open {
@@ -59,9 +61,66 @@ async fn rebuild(settings: &Settings, asked: &RebuildState) -> Result<Exit> {
     })
 }
 
+/// Who says which blocks are right: an operator, and the source.
+struct Vouching {
+    /// The newest block that is known to be right.
+    anchor: BlockRef,
+    /// Blocks that an operator names.
+    named: Vec<BlockRef>,
+    source: Option<Arc<dyn Source>>,
+}
+
+impl Vouching {
+    async fn open(
+        chain: &ChainSettings,
+        asked: &RebuildState,
+        blobs: &dyn BlobStore,
+    ) -> Result<Self> {
+        let named = asked.anchor.iter().map(|text| parse_anchor(text));
+        let named = named.collect::<Result<Vec<BlockRef>>>()?;
+        let source = open_source(chain).await;
+        let Some(&anchor) = named.iter().max_by_key(|block| block.number) else {
+            let source = source
+                .context("no source can vouch for a block: name one with --anchor NUMBER:0xHASH")?;
+            let anchor = confirmed_anchor(&*source, blobs).await?;
+            let source = Some(source);
+            return Ok(Self {
+                anchor,
+                named,
+                source,
+            });
+        };
+        if let Err(error) = &source {
+            eprintln!("no source can be asked, so only --anchor says what is right: {error:#}");
+        }
+        Ok(Self {
+            anchor,
+            named,
+            source: source.ok(),
+        })
+    }
+
+    /// Whether a block is known to be right. One that cannot be asked about is not.
+    async fn confirms(&self, block: BlockRef) -> bool {
+        if self.named.contains(&block) {
+            return true;
+        }
+        let Some(source) = &self.source else {
+            return false;
+        };
+        match source.clock(block.number).await {
+            Ok(clock) => clock.is_some_and(|clock| clock.hash == block.hash),
+            Err(error) => {
+                tracing::warn!(block = block.number, %error, "block not confirmed by the source");
+                false
+            }
+        }
+    }
+}
+
 /// Refuses where there is a state that can be used, and says what to do with one that cannot.
 async fn check_lost(chain: &ChainSettings, place: &ArchivePlace) -> Result<()> {
-    if !place.has_archive().await? {
+    if !place.has_state().await? {
         return Ok(());
     }
     let Place { meta, blobs } = place.reader();
@@ -88,15 +147,12 @@ fn parse_anchor(text: &str) -> Result<BlockRef> {
 }
 
 /// The newest block that both a segment ends with and the source has.
-async fn confirmed_anchor(chain: &ChainSettings, blobs: &dyn BlobStore) -> Result<BlockRef> {
+async fn confirmed_anchor(source: &dyn Source, blobs: &dyn BlobStore) -> Result<BlockRef> {
     let anchors = rebuild_anchors(blobs).await?;
     ensure!(
         !anchors.is_empty(),
         "no segment can be read: restore a backup, or begin anew"
     );
-    let source = open_source(chain)
-        .await
-        .context("no source can vouch for a block: name one with --anchor NUMBER:0xHASH")?;
     for anchor in anchors.into_iter().take(ANCHORS_MAX) {
         let clock = source.clock(anchor.number).await?;
         if clock.is_some_and(|clock| clock.hash == anchor.hash) {
@@ -112,39 +168,70 @@ fn tell(
     asked: &RebuildState,
     report: &RebuildReport,
 ) -> Result<()> {
-    let (from, to) = (report.covered.start, report.covered.end - 1);
-    let (runs, packs) = report.runs_and_packs;
-    let without = report
-        .without_hashes
-        .map(|range| (range.start, range.end - 1));
     if asked.wanted.json {
-        let damaged = report.damaged.iter();
-        let damaged = damaged.map(|(object, what)| json!({ "object": object, "what": what }));
-        let answer = json!({
-            "chainId": chain.chain_id,
-            "anchor": { "number": anchor.number, "hash": anchor.hash.to_string() },
-            "from": from,
-            "to": to,
-            "segments": report.segments,
-            "runs": runs,
-            "packs": packs,
-            "undecided": report.undecided,
-            "damaged": damaged.collect::<Vec<_>>(),
-            "withoutHashes": without.map(|(from, to)| json!({ "from": from, "to": to })),
-            "halted": !report.undecided.is_empty(),
-        });
+        let answer = report_json(chain, anchor, report);
         println!("{}", serde_json::to_string_pretty(&answer)?);
         return Ok(());
     }
+    print(chain, anchor, report);
+    Ok(())
+}
+
+fn range_json(range: BlockRange) -> Value {
+    json!({ "from": range.start, "to": range.end - 1 })
+}
+
+fn report_json(chain: &ChainSettings, anchor: BlockRef, report: &RebuildReport) -> Value {
+    let (runs, packs) = report.runs_and_packs;
+    let damaged = report.damaged.iter();
+    let damaged = damaged.map(|(object, what)| json!({ "object": object, "what": what }));
+    let islands = report.islands.iter().map(|range| range_json(*range));
+    let unlinked = report.unlinked.iter().map(|island| {
+        json!({
+            "from": island.range.start,
+            "to": island.range.end - 1,
+            "end": { "number": island.end.number, "hash": island.end.hash.to_string() },
+            "objects": island.objects,
+        })
+    });
+    json!({
+        "chainId": chain.chain_id,
+        "anchor": { "number": anchor.number, "hash": anchor.hash.to_string() },
+        "keptVersion": report.kept_version,
+        "from": report.covered.start,
+        "to": report.covered.end.saturating_sub(1),
+        "islands": islands.collect::<Vec<_>>(),
+        "segments": report.segments,
+        "runs": runs,
+        "runsMade": report.runs_made,
+        "packs": packs,
+        "unlinked": unlinked.collect::<Vec<_>>(),
+        "undecided": report.undecided,
+        "damaged": damaged.collect::<Vec<_>>(),
+        "withoutHashes": report.without_hashes.map(range_json),
+        "halted": report.is_open(),
+    })
+}
+
+fn print(chain: &ChainSettings, anchor: BlockRef, report: &RebuildReport) {
+    let ends = |range: BlockRange| (range.start, range.end.saturating_sub(1));
+    let (runs, packs) = report.runs_and_packs;
     println!(
         "{}: a new state, from block {} {}",
         chain.name, anchor.number, anchor.hash
     );
+    if let Some(version) = report.kept_version {
+        println!("  start     version {version} of the state, which was kept");
+    }
+    let (from, to) = ends(report.covered);
     println!(
-        "  decided   blocks {from} to {to}, in {} segments, {runs} runs, {packs} packs",
-        report.segments
+        "  decided   blocks {from} to {to}, in {} segments, {runs} runs ({} made anew), {packs} packs",
+        report.segments, report.runs_made
     );
-    if let Some((from, to)) = without {
+    for (from, to) in report.islands.iter().map(|range| ends(*range)) {
+        println!("  island    blocks {from} to {to}: used, the last one is confirmed");
+    }
+    if let Some((from, to)) = report.without_hashes.map(ends) {
         println!(
             "  open      hashes of blocks {from} to {to} are in no run: lookups by hash say so"
         );
@@ -152,20 +239,30 @@ fn tell(
     for (object, what) in report.damaged.iter().take(SHOWN) {
         println!("  damaged   {object}: {what}");
     }
-    for object in report.undecided.iter().take(SHOWN) {
-        println!("  undecided {object}: older than what is used, or not linked to it");
+    for island in report.unlinked.iter().take(SHOWN) {
+        let (from, to) = ends(island.range);
+        println!(
+            "  unlinked  blocks {from} to {to} in {} segments: block {} {} is not confirmed",
+            island.objects.len(),
+            island.end.number,
+            island.end.hash
+        );
     }
+    for object in report.undecided.iter().take(SHOWN) {
+        println!("  copy      {object}: older than what is used");
+    }
+    let over = |count: usize| count.saturating_sub(SHOWN);
     let left_out =
-        report.damaged.len().saturating_sub(SHOWN) + report.undecided.len().saturating_sub(SHOWN);
+        over(report.damaged.len()) + over(report.undecided.len()) + over(report.unlinked.len());
     if left_out > 0 {
         println!("  … and {left_out} more; --json shows all");
     }
-    if !report.undecided.is_empty() {
+    if report.is_open() {
         println!(
-            "It is halted until you have looked: `chronolith verify`, then `chronolith resume`."
+            "The archive is halted until you have looked: `chronolith verify`, then `chronolith resume`. \
+             Unlinked segments and copies stay; `chronolith resume --drop-undecided` lets them go."
         );
     }
-    Ok(())
 }
 
 async fn upgrade(settings: &Settings, wanted: &Wanted) -> Result<Exit> {

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, ensure};
-use chronolith_archive::{Copied, copy_archive};
+use anyhow::{Context as _, Result, bail, ensure};
+use chronolith_archive::{Copied, Error as ArchiveError, copy_archive};
 use chronolith_model::ChainId;
 use serde_json::{Value, json};
 
@@ -17,6 +17,8 @@ use crate::settings::{ChainSettings, Settings};
 
 /// The hash of the chain's first block, beside its archive.
 const GENESIS: &str = "genesis";
+/// Objects that are listed at once.
+const LIST_PAGE: usize = 1000;
 
 /// Copies the archives into a directory that is laid out like a data directory.
 pub(crate) async fn backup(settings: &Settings, dir: &Path, wanted: &Wanted) -> Result<Exit> {
@@ -52,13 +54,14 @@ pub(crate) async fn restore(settings: &Settings, dir: &Path, wanted: &Wanted) ->
         );
         let exists = match to.directory() {
             Some(dir) => dir.exists(),
-            None => to.has_archive().await?,
+            None => to.has_state().await?,
         };
         ensure!(
             !exists,
             "an archive of {} lies in {to} already: move it away to restore over it",
             chain.name
         );
+        refuse_foreign(&from, &to).await?;
     }
     let mut told = Vec::new();
     for chain in chains {
@@ -107,6 +110,44 @@ async fn copy(
     let copied = copy_archive(&from.reader(), &target.place, ChainId(chain.chain_id), told).await?;
     copy_genesis(from.notes(), to.notes())?;
     Ok(copied)
+}
+
+/// Refuses to restore over objects whose state is lost: the restored state would make garbage of them.
+/// Objects of an interrupted restore are those of the backup.
+async fn refuse_foreign(from: &ArchivePlace, to: &ArchivePlace) -> Result<()> {
+    if !matches!(to.has_archive().await, Err(error) if is_lost(&error)) {
+        return Ok(());
+    }
+    let (backup, there) = (from.reader().blobs, to.reader().blobs);
+    let mut after: Option<String> = None;
+    loop {
+        let page = there.list("", after.as_deref(), LIST_PAGE).await?;
+        let full = page.len() == LIST_PAGE;
+        after = page.last().map(|info| info.name.clone());
+        for info in page.iter().filter(|info| is_archived(&info.name)) {
+            if backup.range(&info.name, 0..0).await.is_err() {
+                bail!(
+                    "{to} holds {}, which is not in the backup, and no state: run `chronolith archive rebuild-state`, or move the objects away to restore",
+                    info.name
+                );
+            }
+        }
+        if !full {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether objects lie there and no state.
+fn is_lost(error: &anyhow::Error) -> bool {
+    let cause = error.downcast_ref::<ArchiveError>();
+    matches!(cause, Some(ArchiveError::StateLost { .. }))
+}
+
+/// Whether an object is of an archive: there may be versions of its state and a note of its genesis.
+fn is_archived(name: &str) -> bool {
+    let folder = name.split('/').next().unwrap_or_default();
+    ["seg", "bat", "run", "pack", "cat"].contains(&folder)
 }
 
 /// Which chain an archive is of goes with it. The file is not there where no source served block 0.

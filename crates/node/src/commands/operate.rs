@@ -5,34 +5,37 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, Error, Result, anyhow};
-use chronolith_archive::Collect;
+use chronolith_archive::{Collect, GarbageReport};
 use chronolith_store::BlobInfo;
 use serde_json::{Value, json};
 
 use super::anew::line_of;
-use crate::acts::{audit, check_halted, half_done, signed, user, with_database};
+use crate::acts::{self, Undecided, audit, half_done, signed, user, with_database};
 use crate::admin::ask_running;
-use crate::chain::open_for_operator;
+use crate::chain::{open_for_operator, open_reader};
 use crate::cli::{Act, Wanted};
 use crate::clock::now;
 use crate::exit::Exit;
+use crate::place::ArchivePlace;
 use crate::projecting::{database_of, projections_of, take_back};
-use crate::settings::Settings;
+use crate::settings::{ChainSettings, Settings};
 
-pub(crate) async fn resume(settings: &Settings, act: &Act) -> Result<Exit> {
+pub(crate) async fn resume(settings: &Settings, undecided: Undecided, act: &Act) -> Result<Exit> {
     let chain = settings.chain(act.wanted.chain.as_deref())?;
     let reason = signed(&act.reason, user().as_deref()).map_err(Error::msg)?;
-    let id = chain.chain_id.to_string();
-    let asked = json!({ "chain": id, "reason": act.reason, "by": user() });
+    let asked = json!({
+        "chain": chain.chain_id.to_string(),
+        "reason": act.reason,
+        "by": user(),
+        "dropUndecided": undecided == Undecided::Drop,
+    });
     if let Some(told) = ask_running(settings, "resume", &asked).await? {
         let line = format!("{}: the halt is over; the node goes on", chain.name);
         return tell(&act.wanted, &told, &line);
     }
     let (archive, _lock) = open_for_operator(chain, &settings.place(chain)).await?;
-    let resumed = match check_halted(&archive, &chain.name) {
-        Ok(()) => Ok(archive.resume(audit("resume", &reason)).await?),
-        Err(why) => Err(Error::msg(why)),
-    };
+    let resumed = acts::resume((&archive, &chain.name), &reason, undecided).await;
+    let resumed = resumed.map_err(Error::msg);
     archive.release().await?;
     resumed?;
     let head = archive.health().head.map(|head| head.number);
@@ -76,6 +79,24 @@ pub(crate) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<Ex
     tell(&act.wanted, &told, &line)
 }
 
+/// What nothing names. A dry run reads: it takes no epoch and needs no right to write.
+async fn garbage(
+    chain: &ChainSettings,
+    place: &ArchivePlace,
+    how: Collect,
+) -> Result<GarbageReport> {
+    if how == Collect::DryRun {
+        let archive = open_reader(chain, place).await?;
+        return Ok(archive.collect_garbage(how).await?);
+    }
+    let (archive, _lock) = open_for_operator(chain, place).await?;
+    let (blobs, now) = (place.directory().map(|dir| dir.join("blobs")), now());
+    let age = |info: &BlobInfo| age_of(&blobs.as_ref()?.join(&info.name), now);
+    let report = archive.collect_garbage_by_age(how, &age).await?;
+    archive.release().await?;
+    Ok(report)
+}
+
 pub(crate) async fn gc(settings: &Settings, dry_run: bool, wanted: &Wanted) -> Result<Exit> {
     let chain = settings.chain(wanted.chain.as_deref())?;
     let asked = json!({ "chain": chain.chain_id.to_string(), "dryRun": dry_run });
@@ -83,16 +104,11 @@ pub(crate) async fn gc(settings: &Settings, dry_run: bool, wanted: &Wanted) -> R
         let line = format!("{}: the node that runs did it: {told}", chain.name);
         return tell(wanted, &told, &line);
     }
-    let place = settings.place(chain);
-    let (archive, _lock) = open_for_operator(chain, &place).await?;
     let how = match dry_run {
         true => Collect::DryRun,
         false => Collect::Remove,
     };
-    let (blobs, now) = (place.directory().map(|dir| dir.join("blobs")), now());
-    let age = |info: &BlobInfo| age_of(&blobs.as_ref()?.join(&info.name), now);
-    let report = archive.collect_garbage_by_age(how, &age).await?;
-    archive.release().await?;
+    let report = garbage(chain, &settings.place(chain), how).await?;
     let (count, removed) = (report.orphans.len(), report.removed);
     let bytes: u64 = report.orphans.iter().map(|info| info.len).sum();
     let orphans = report.orphans.iter();
@@ -105,6 +121,7 @@ pub(crate) async fn gc(settings: &Settings, dry_run: bool, wanted: &Wanted) -> R
         "staleBatchKeys": report.stale_batch_keys,
         "orphans": orphans.collect::<Vec<_>>(),
         "removed": removed,
+        "held": report.held,
     });
     let mib = bytes as f64 / f64::from(1 << 20);
     let line = format!(
@@ -116,7 +133,15 @@ pub(crate) async fn gc(settings: &Settings, dry_run: bool, wanted: &Wanted) -> R
         "{}: nothing names {count} objects ({mib:.1} MiB)",
         chain.name
     );
-    tell(wanted, &told, if dry_run { &dry } else { &line })
+    let mut line = if dry_run { dry } else { line };
+    if report.held > 0 {
+        line = format!(
+            "{line}\n{}: {} more are undecided since the state was rebuilt and stay; `chronolith resume \
+             --drop-undecided` lets them go",
+            chain.name, report.held
+        );
+    }
+    tell(wanted, &told, &line)
 }
 
 /// How long ago a file was written: this process sees it for the first time.
