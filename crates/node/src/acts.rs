@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use anyhow::ensure;
 use chronolith_archive::{Archive, AuditEntry, Collect, Health};
 use chronolith_projection::TakenBack;
 use serde_json::{Value, json};
@@ -13,6 +14,7 @@ use crate::chain::Chain;
 use crate::clock::now;
 use crate::projecting::take_back;
 use crate::ranges::Ranges;
+use crate::settings::ChainSettings;
 
 /// An act of an operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +22,10 @@ pub(crate) enum ChainAct {
     Resume {
         reason: String,
         undecided: Undecided,
+    },
+    Prune {
+        below: u64,
+        reason: String,
     },
     Rewind {
         to: u64,
@@ -134,6 +140,11 @@ async fn perform(chain: &Chain, act: ChainAct) -> Done {
             resume((archive, &chain.settings.name), reason, *undecided).await?;
             Ok(())
         }
+        ChainAct::Prune { below, reason } => {
+            let pruned = prune(&chain.settings, archive, *below, reason).await;
+            chain.note_moved();
+            return pruned.map_err(|error| format!("{error:#}"));
+        }
         ChainAct::Rewind { to, reason } => archive.rewind(*to, audit("rewind", reason)).await,
         ChainAct::Gc { dry_run } => {
             let how = match dry_run {
@@ -197,6 +208,29 @@ pub(crate) async fn resume(
             dropped.await.map_err(told)
         }
     }
+}
+
+/// Lets go of the oldest blocks. Refused while the settings want them: they would be fetched again.
+pub(crate) async fn prune(
+    settings: &ChainSettings,
+    archive: &Archive,
+    below: u64,
+    reason: &str,
+) -> anyhow::Result<Value> {
+    let (name, start) = (&settings.name, settings.start_block);
+    ensure!(
+        start >= below,
+        "the settings want {name} from block {start} on, so what is pruned would be fetched again: \
+         set startBlock to {below} or more first (a node that runs must be restarted with it)"
+    );
+    let pruned = archive.prune(below, audit("prune", reason)).await?;
+    let covered = archive.health().covered;
+    Ok(json!({
+        "chainId": settings.chain_id,
+        "below": below,
+        "segments": pruned,
+        "first": covered.map(|covered| covered.start),
+    }))
 }
 
 /// An answer that tells of the database as well.

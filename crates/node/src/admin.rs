@@ -162,6 +162,11 @@ impl Operator for Desk {
                     let undecided = asked.drop_undecided.into();
                     (asked.chain, ChainAct::Resume { reason, undecided })
                 }
+                Act::Prune(asked) => {
+                    let reason = recorded(&asked.reason, asked.by.as_deref())?;
+                    let below = asked.below;
+                    (asked.chain, ChainAct::Prune { below, reason })
+                }
                 Act::Rewind(asked) => {
                     let reason = recorded(&asked.reason, asked.by.as_deref())?;
                     let to = asked.to;

@@ -157,6 +157,18 @@ pub(crate) enum Command {
         #[command(flatten)]
         act: Act,
     },
+    /// Let go of the oldest blocks: all segments that lie wholly below a number.
+    ///
+    /// Refused while the settings want these blocks: set `startBlock` first. Garbage collection removes the
+    /// objects after the grace period.
+    Prune {
+        /// The first block that stays. A segment that straddles it stays whole.
+        #[arg(long)]
+        below: u64,
+        /// Which chain, and why.
+        #[command(flatten)]
+        act: Act,
+    },
     /// Rebuild a lost state, or look at the format of an archive.
     Archive {
         /// What to do with it.

@@ -171,6 +171,7 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
             drop_undecided,
             act,
         } => commands::resume(&settings, drop_undecided.into(), &act).await,
+        Command::Prune { below, act } => commands::prune(&settings, below, &act).await,
         Command::Rewind { to, act } => commands::rewind(&settings, to, &act).await,
         Command::Gc { dry_run, wanted } => commands::gc(&settings, dry_run, &wanted).await,
     }

@@ -165,6 +165,7 @@ async fn every_command_refuses_an_archive_whose_state_is_lost() {
         &["resume", "--reason", "test"],
         &["resume", "--drop-undecided", "--reason", "test"],
         &["rewind", "--to", "50", "--reason", "test"],
+        &["prune", "--below", "0", "--reason", "test"],
         &["range", "retry", "0", "--reason", "test"],
         &["archive", "upgrade"],
         &["backup", backup.to_str().unwrap()],
@@ -273,6 +274,44 @@ async fn islands_survive_the_loss_of_the_state() {
     bench.say(&["resume", "--drop-undecided", "--reason", "they can go"]);
     bench.say(&["gc"]);
     assert!(segments(&bench) < all);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_oldest_blocks_are_pruned_by_command() {
+    let node = EvmNode::new(EvmSpec::tiny(76), 300);
+    let server = serve(&node, RpcOptions::default()).await;
+    let more = format!(r#"{DEPTH_5}, "startBlock": 0, "ranges": {{ "size": 50 }}"#);
+    let bench = Bench::new(&[server.url()], &more);
+    bench.say(&["run", "--until-caught-up"]);
+    let prune = ["prune", "--below", "120", "--reason", "disk", "--json"];
+    // What the settings want would be fetched again.
+    bench.refused(&prune, "set startBlock to 120 or more");
+    bench.change(r#""startBlock": 0"#, r#""startBlock": 120"#);
+    let told = bench.json(&prune);
+    assert_eq!((&told["below"], &told["first"]), (&120.into(), &100.into()));
+    assert!(told["segments"].as_u64().unwrap() > 0, "{told}");
+    bench.refused(
+        &["prune", "--below", "100000", "--reason", "typo"],
+        "startBlock",
+    );
+    node.mine(10);
+    bench.say(&["run", "--until-caught-up"]);
+    let verified = bench.json(&["verify", "--json"]);
+    assert_eq!(
+        (&verified["from"], &verified["to"]),
+        (&100.into(), &305.into())
+    );
+    bench.refused(&["logs", "--from", "0", "--to", "60"], "not covered");
+
+    // The same through a node that runs.
+    bench.change(r#""startBlock": 120"#, r#""startBlock": 160"#);
+    let running = bench.start();
+    bench.wait("the listener for acts", || {
+        bench.dir.path().join("data/admin").exists()
+    });
+    let told = bench.json(&["prune", "--below", "160", "--reason", "disk", "--json"]);
+    assert_eq!(told["first"], 150, "{told}");
+    running.stop();
 }
 
 /// `verify` and `repair` did not see bytes behind an object's end; a rebuild then dropped the object.

@@ -67,6 +67,8 @@ pub enum Act {
     Resume(ResumeHow),
     /// Drop all blocks above one.
     Rewind(RewindTo),
+    /// Let go of the oldest blocks.
+    Prune(PruneBelow),
     /// Remove what nothing names.
     Gc(Collect),
     /// Try the transition of a range again that failed.
@@ -117,6 +119,22 @@ pub struct ResumeHow {
     /// Let garbage collection remove the undecided objects.
     #[serde(default)]
     pub drop_undecided: bool,
+}
+
+/// Up to where, and why.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PruneBelow {
+    /// Name or id of the chain.
+    #[serde(deserialize_with = "projections::some_name")]
+    pub chain: String,
+    /// The first block that stays.
+    pub below: u64,
+    /// For those who look later; it is recorded.
+    pub reason: String,
+    /// Who wants it, for the record.
+    #[serde(default)]
+    pub by: Option<String>,
 }
 
 /// Down to where, and why.
@@ -259,6 +277,7 @@ async fn act(
         "backfill" => read(&body).map(Act::Backfill),
         "resume" => read(&body).map(Act::Resume),
         "rewind" => read(&body).map(Act::Rewind),
+        "prune" => read(&body).map(Act::Prune),
         "gc" => read(&body).map(Act::Gc),
         "range-retry" => read(&body).map(Act::RetryRange),
         _ => return nothing().await,

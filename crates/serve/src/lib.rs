@@ -33,8 +33,8 @@ mod view;
 
 pub use admin::{
     Act, Collect, Later, LockOf, OfChain, OfProjection, OneJob, OneRange, Operator, PartitionsOf,
-    ProjectionAct, Prune, Range, Reason, Refusal, ReplayRange, ResumeHow, RewindTo, SomeJob,
-    VersionOf, admin,
+    ProjectionAct, Prune, PruneBelow, Range, Reason, Refusal, ReplayRange, ResumeHow, RewindTo,
+    SomeJob, VersionOf, admin,
 };
 pub use console::OPENAPI;
 pub use context::{Clock, Limits};

@@ -33,7 +33,7 @@ pub(crate) use chain::chain;
 pub(crate) use config::config;
 pub(crate) use decode::{DecodeCommand, decode};
 pub(crate) use demo::demo;
-pub(crate) use operate::{gc, resume, rewind};
+pub(crate) use operate::{gc, prune, resume, rewind};
 pub(crate) use projections::{db, jobs, locks, partitions, projection};
 pub(crate) use query::{block_at, logs};
 pub(crate) use ranges::retry_range;

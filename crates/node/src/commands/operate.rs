@@ -1,4 +1,4 @@
-//! What operators do: `resume`, `rewind`, `gc`. Where a node runs on the data directory, it is asked;
+//! What operators do: `resume`, `rewind`, `prune`, `gc`. Where a node runs on the data directory, it is asked;
 //! else the archive is opened for it.
 
 use std::path::Path;
@@ -76,6 +76,30 @@ pub(crate) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<Ex
         told = with_database(told, &taken);
         line = format!("{line}\n{}", line_of(chain, &taken));
     }
+    tell(&act.wanted, &told, &line)
+}
+
+pub(crate) async fn prune(settings: &Settings, below: u64, act: &Act) -> Result<Exit> {
+    let chain = settings.chain(act.wanted.chain.as_deref())?;
+    let reason = signed(&act.reason, user().as_deref()).map_err(Error::msg)?;
+    let id = chain.chain_id.to_string();
+    let asked = json!({ "chain": id, "below": below, "reason": act.reason, "by": user() });
+    let told = match ask_running(settings, "prune", &asked).await? {
+        Some(told) => told,
+        None => {
+            let (archive, _lock) = open_for_operator(chain, &settings.place(chain)).await?;
+            let told = acts::prune(chain, &archive, below, &reason).await;
+            archive.release().await?;
+            told?
+        }
+    };
+    let count = |field: &str| told.get(field).and_then(Value::as_u64);
+    let segments = count("segments").unwrap_or(0);
+    let first = count("first").map_or("none".to_owned(), |first| first.to_string());
+    let line = format!(
+        "{}: {segments} segments below block {below} were let go; the first archived block is {first}",
+        chain.name
+    );
     tell(&act.wanted, &told, &line)
 }
 
