@@ -17,15 +17,16 @@ pub(crate) async fn load_state(
     meta: &dyn MetaStore,
     blobs: &dyn BlobStore,
 ) -> Result<Option<Versioned>> {
-    let load = async || meta.load().await.map_err(Error::store("load the state"));
-    if let Some(found) = load().await? {
+    let found = meta.load().await;
+    if let Some(found) = found.map_err(Error::store("load the state"))? {
         return Ok(Some(found));
     }
     let Some(object) = first_object(blobs).await? else {
         return Ok(None);
     };
     // Another process may have created the archive since the first look.
-    match load().await? {
+    let found = meta.load().await;
+    match found.map_err(Error::store("load the state"))? {
         Some(found) => Ok(Some(found)),
         None => Err(Error::StateLost { object }),
     }

@@ -5,11 +5,11 @@
 //! and the first block that it has. Until they hold nothing is taken from it, whoever asks; a check that
 //! failed is made again with the next call.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Error as AnyError;
 use async_trait::async_trait;
+use chronolith_archive::Archive;
 use chronolith_model::{BlockClock, BlockRange, BlockRef, Hash32};
 use chronolith_source::evm::Subscription;
 use chronolith_source::{
@@ -18,6 +18,7 @@ use chronolith_source::{
 use tokio::sync::{OnceCell, watch};
 
 use crate::genesis;
+use crate::place::ArchivePlace;
 use crate::settings::ChainSettings;
 use crate::stellar;
 
@@ -28,8 +29,9 @@ const NOT_REACHED: &str = "it was not reached since the start";
 #[derive(Debug)]
 pub(crate) struct Admission {
     settings: ChainSettings,
-    /// Where the genesis is kept.
-    notes: PathBuf,
+    /// The archive, and where it and its genesis are kept.
+    place: ArchivePlace,
+    archive: Archive,
     /// The first block that will be asked for, where nothing is archived yet.
     begins_at: Option<u64>,
     source: Opened,
@@ -49,13 +51,14 @@ impl Admission {
     /// Over this source; without one, over that of a Stellar network, which is opened when it is needed.
     pub(crate) fn new(
         settings: &ChainSettings,
-        notes: PathBuf,
+        (place, archive): (ArchivePlace, Archive),
         begins_at: Option<u64>,
         source: Option<Arc<dyn Source>>,
     ) -> Self {
         Self {
             settings: settings.clone(),
-            notes,
+            place,
+            archive,
             begins_at,
             source: source.map_or_else(|| Opened::OnceReached(OnceCell::new()), Opened::AtOnce),
             admitted: OnceCell::new(),
@@ -90,8 +93,10 @@ impl Admission {
     }
 
     async fn check(&self, source: &dyn Source) -> Result<(), Error> {
-        let genesis = genesis::check(&self.settings, &self.notes, source).await;
-        genesis.map_err(as_source_error)?;
+        let found = genesis::check(&self.settings, &self.place, source).await;
+        let found = found.map_err(as_source_error)?;
+        let kept = genesis::keep(&self.place, &self.archive, found).await;
+        kept.map_err(as_source_error)?;
         if let Some((begins_at, first)) = self.begins_at.zip(source.first_block().await?)
             && begins_at < first
         {
@@ -126,6 +131,15 @@ impl Admission {
 
 /// What a check says, as an error of the source: one that no later try changes is `Invalid`.
 fn as_source_error(error: AnyError) -> Error {
+    // The archive's own store did not answer: that passes.
+    let store = error.downcast_ref::<chronolith_store::Error>();
+    if let Some(chronolith_store::Error::Unavailable { .. }) = store {
+        return Error::Unavailable {
+            endpoint: "archive".to_owned(),
+            reason: format!("{error:#}"),
+            retry_after: None,
+        };
+    }
     match error.downcast::<Error>() {
         Ok(error) => error,
         Err(other) => Error::Invalid(format!("{other:#}")),

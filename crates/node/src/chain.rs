@@ -146,8 +146,8 @@ impl Chain {
         let ran = Remembered::load(&settings, place.notes())?.with(&settings);
         let is_empty = archive.health().head.is_none();
         let begins_at = is_empty.then_some(settings.start_block);
-        let notes = place.notes().to_owned();
-        let admission = Arc::new(Admission::new(&settings, notes, begins_at, source));
+        let of = (place.clone(), archive.clone());
+        let admission = Arc::new(Admission::new(&settings, of, begins_at, source));
         let mut chain = Self::with(settings, archive, admission.clone(), false)?;
         chain.admission = Some(admission);
         chain.lock = lock;

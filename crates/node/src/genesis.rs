@@ -1,31 +1,45 @@
-//! The chain's first block, kept beside its archive: an archive is of one chain for ever.
+//! The chain's first block, kept with its archive: an archive is of one chain for ever.
 //!
 //! A chain id does not tell chains apart. Private chains share theirs, and a chain that was begun
-//! anew keeps it. The hash of block 0 does, so it is written down once and compared at every start.
+//! anew keeps it. The hash of block 0 does, so it is written down once and compared at every start: in
+//! the file `genesis` of the archive's directory, or in the object `genesis` below the archive's prefix
+//! of an object store, so that every machine that shares the archive compares with the same hash.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use bytes::Bytes;
+use chronolith_archive::Archive;
 use chronolith_model::Hash32;
 use chronolith_source::{Source, known_genesis};
+use chronolith_store::BlobStore as _;
 
 use crate::hex::parse_hex;
+use crate::place::ArchivePlace;
 use crate::settings::ChainSettings;
 
-/// Refuses a source whose first block is not the chain's, or not the archive's. Whoever calls holds
-/// the archive's directory as its writer.
-pub(crate) async fn check(settings: &ChainSettings, dir: &Path, source: &dyn Source) -> Result<()> {
-    let path = dir.join("genesis");
-    let kept = load(&path)?;
-    if let Some(kept) = kept {
+/// The name of the file or object.
+const NAME: &str = "genesis";
+
+/// Refuses a source whose first block is not the chain's, or not the archive's. Writes nothing. Returns
+/// the source's first block, where it is served.
+pub(crate) async fn check(
+    settings: &ChainSettings,
+    place: &ArchivePlace,
+    source: &dyn Source,
+) -> Result<Option<Hash32>> {
+    let kept = load(place).await?;
+    // What this machine noted before the hash was kept with the archive.
+    let noted = load_file(&place.notes().join(NAME))?;
+    if let Some(kept) = kept.or(noted) {
         source.expect_genesis(kept);
     }
     let identity = source.identity().await;
     let Some(found) = identity.context("cannot ask for block 0")?.genesis else {
         tracing::info!(chain = %settings.name, "block 0 is not served: the genesis is not compared");
-        return Ok(());
+        return Ok(None);
     };
     if let Some(known) = known_genesis(settings.chain_id) {
         ensure!(
@@ -34,39 +48,125 @@ pub(crate) async fn check(settings: &ChainSettings, dir: &Path, source: &dyn Sou
             settings.chain_id
         );
     }
+    compare(place, kept, found)?;
+    compare(place, noted, found)?;
+    Ok(Some(found))
+}
+
+/// Keeps the source's first block with the archive, which is open for writing, unless one is kept.
+pub(crate) async fn keep(
+    place: &ArchivePlace,
+    archive: &Archive,
+    found: Option<Hash32>,
+) -> Result<()> {
+    let Some(found) = found else {
+        return Ok(());
+    };
+    // Where block 0 is not archived there is nothing to compare with.
+    let archived = match archive.pin() {
+        Some(pinned) => pinned.block_by_number(0).await.ok(),
+        None => None,
+    };
+    compare(place, archived.map(|clock| clock.hash), found)?;
+    store(place, found).await
+}
+
+fn compare(place: &ArchivePlace, kept: Option<Hash32>, found: Hash32) -> Result<()> {
     match kept {
-        None => {
-            store(dir, &path, found).with_context(|| format!("cannot write {}", path.display()))
-        }
-        Some(kept) if kept == found => Ok(()),
-        Some(kept) => bail!(
-            "the archive in {} is of another chain: its genesis is {kept}, the source's is {found}; give the right endpoint, or another data directory (dataDir)",
-            dir.display()
+        Some(kept) if kept != found => bail!(
+            "the archive in {place} is of another chain: its genesis is {kept}, the source's is {found}; give the right endpoint, or another data directory (dataDir) or archiveUrl"
         ),
+        _ => Ok(()),
     }
 }
 
-fn load(path: &Path) -> Result<Option<Hash32>> {
-    let text = match fs::read_to_string(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        text => text.with_context(|| format!("cannot read {}", path.display()))?,
+/// The hash that is kept with an archive, where one is.
+pub(crate) async fn load(place: &ArchivePlace) -> Result<Option<Hash32>> {
+    let Some(remote) = place.object_place() else {
+        return load_file(&place.notes().join(NAME));
     };
-    let hash = parse_hex(text.trim_end()).and_then(|bytes| Hash32::from_slice(&bytes));
-    let damaged = || {
+    let (_, blobs) = remote.reader();
+    match blobs.get(NAME).await {
+        Ok(bytes) => parse(&bytes, &format!("{place}/{NAME}")).map(Some),
+        Err(chronolith_store::Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {place}/{NAME}")),
+    }
+}
+
+/// Keeps a hash with an archive. In an object store the first one stays, and another one is refused.
+pub(crate) async fn store(place: &ArchivePlace, hash: Hash32) -> Result<()> {
+    let text = format!("{hash}\n");
+    let Some(remote) = place.object_place() else {
+        let (dir, path) = (place.notes(), place.notes().join(NAME));
+        if load_file(&path)? == Some(hash) {
+            return Ok(());
+        }
+        return store_file(dir, &path, &text)
+            .with_context(|| format!("cannot write {}", path.display()));
+    };
+    let there = remote.create_once(NAME, Bytes::from(text)).await;
+    let there = there.with_context(|| format!("cannot write {place}/{NAME}"))?;
+    let kept = parse(&there, &format!("{place}/{NAME}"))?;
+    compare(place, Some(kept), hash)
+}
+
+fn load_file(path: &Path) -> Result<Option<Hash32>> {
+    match fs::read(path) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+        Ok(bytes) => parse(&bytes, &path.display().to_string()).map(Some),
+    }
+}
+
+fn parse(bytes: &[u8], place: &str) -> Result<Hash32> {
+    let text = std::str::from_utf8(bytes).ok().map(str::trim_end);
+    let hash = text.and_then(parse_hex);
+    let hash = hash.and_then(|bytes| Hash32::from_slice(&bytes));
+    hash.with_context(|| {
         format!(
-            "{} is damaged: put the hash of the chain's block 0 there, or remove it to take the source's",
-            path.display()
+            "{place} is damaged: put the hash of the chain's block 0 there, or remove it to take the source's"
         )
-    };
-    hash.with_context(damaged).map(Some)
+    })
 }
 
 /// Whole or not at all, also after a power cut.
-fn store(dir: &Path, path: &Path, hash: Hash32) -> std::io::Result<()> {
+fn store_file(dir: &Path, path: &Path, text: &str) -> std::io::Result<()> {
     let beside = dir.join("genesis.tmp");
     let mut file = File::create(&beside)?;
-    writeln!(file, "{hash}")?;
+    file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&beside, path)?;
     File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place::Remote;
+
+    /// The hash was a file of each machine. A second machine with endpoints of another chain of the same
+    /// id noted its own, took over, contradicted the head, and halted the shared archive.
+    #[tokio::test]
+    async fn machines_that_share_an_archive_compare_with_one_genesis() {
+        let remote = Remote::open("memory:///shared").unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let machine = |name: &str| ArchivePlace::Remote {
+            remote: remote.clone(),
+            part: "7".to_owned(),
+            notes: dir.path().join(name),
+        };
+        let (one, two) = (machine("one"), machine("two"));
+        let (ours, theirs) = (Hash32([1; 32]), Hash32([2; 32]));
+        assert_eq!(load(&two).await.unwrap(), None);
+        store(&one, ours).await.unwrap();
+        store(&two, ours).await.unwrap();
+        assert_eq!(load(&two).await.unwrap(), Some(ours));
+        let refused = store(&two, theirs).await.unwrap_err().to_string();
+        for said in [ours.to_string(), theirs.to_string()] {
+            assert!(refused.contains(&said), "{refused}");
+        }
+        assert_eq!(load(&one).await.unwrap(), Some(ours));
+    }
 }

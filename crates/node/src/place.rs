@@ -132,6 +132,14 @@ impl ArchivePlace {
         }
     }
 
+    /// Where the object store keeps it, where it is in one.
+    pub(crate) fn object_place(&self) -> Option<ObjectPlace> {
+        match self {
+            Self::Directory(_) => None,
+            Self::Remote { remote, part, .. } => Some(remote.place.within(part)),
+        }
+    }
+
     /// The directory in which this machine notes what it knows of the chain.
     pub(crate) fn notes(&self) -> &Path {
         match self {

@@ -11,12 +11,11 @@ use serde_json::{Value, json};
 use super::state::chosen;
 use crate::cli::Wanted;
 use crate::exit::Exit;
+use crate::genesis;
 use crate::place::ArchivePlace;
 use crate::progress::{Progress, Unit};
 use crate::settings::{ChainSettings, Settings};
 
-/// The hash of the chain's first block, beside its archive.
-const GENESIS: &str = "genesis";
 /// Objects that are listed at once.
 const LIST_PAGE: usize = 1000;
 
@@ -108,7 +107,10 @@ async fn copy(
     let told =
         &mut |done: chronolith_archive::Inspected| progress.reach(done.bytes, done.bytes_all);
     let copied = copy_archive(&from.reader(), &target.place, ChainId(chain.chain_id), told).await?;
-    copy_genesis(from.notes(), to.notes())?;
+    // Which chain an archive is of goes with it, where a source served block 0.
+    if let Some(hash) = genesis::load(from).await? {
+        genesis::store(to, hash).await?;
+    }
     Ok(copied)
 }
 
@@ -148,20 +150,6 @@ fn is_lost(error: &anyhow::Error) -> bool {
 fn is_archived(name: &str) -> bool {
     let folder = name.split('/').next().unwrap_or_default();
     ["seg", "bat", "run", "pack", "cat"].contains(&folder)
-}
-
-/// Which chain an archive is of goes with it. The file is not there where no source served block 0.
-fn copy_genesis(from: &Path, to: &Path) -> Result<()> {
-    let (from, place) = (from.join(GENESIS), to.join(GENESIS));
-    if !from.exists() {
-        return Ok(());
-    }
-    let beside = to.join("genesis.tmp");
-    let copied = std::fs::copy(&from, &beside)
-        .and_then(|_| File::open(&beside)?.sync_all())
-        .and_then(|()| std::fs::rename(&beside, &place))
-        .and_then(|()| File::open(to)?.sync_all());
-    copied.with_context(|| format!("cannot copy {} to {}", from.display(), place.display()))
 }
 
 /// Gives the directory its name, durably.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use object_store::ObjectStore;
+use bytes::Bytes;
 use object_store::path::Path;
+use object_store::{ObjectStore, PutMode, PutOptions};
 
-use super::{ObjectBlobs, ObjectMeta};
-use crate::{Error, Result};
+use super::{ObjectBlobs, ObjectMeta, failed, key};
+use crate::{BlobStore as _, Error, Result};
 
 /// The option by which objects are deleted one by one.
 const ONE_BY_ONE: &str = "aws_disable_bulk_delete";
@@ -54,6 +55,22 @@ impl ObjectPlace {
         (meta, self.blobs())
     }
 
+    /// Creates a small object that is never replaced. Returns what is there: these bytes, or those of
+    /// the process that was first.
+    ///
+    /// # Errors
+    /// When the store cannot be reached.
+    pub async fn create_once(&self, name: &str, bytes: Bytes) -> Result<Bytes> {
+        let key = key(&self.prefix, name)?;
+        let options = PutOptions::from(PutMode::Create);
+        let body = bytes.clone().into();
+        match self.store.put_opts(&key, body, options).await {
+            Ok(_) => Ok(bytes),
+            Err(object_store::Error::AlreadyExists { .. }) => self.blobs().get(name).await,
+            Err(error) => Err(failed("create object", name, error)),
+        }
+    }
+
     fn blobs(&self) -> ObjectBlobs {
         ObjectBlobs::new(self.store.clone(), self.prefix.clone())
     }
@@ -90,6 +107,17 @@ pub fn open_object_store(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn what_is_created_once_is_never_replaced() {
+        let place = ObjectPlace::open("memory:///a", &[]).unwrap().within("b");
+        for bytes in ["first", "second"] {
+            let there = place.create_once("note", Bytes::from(bytes)).await;
+            assert_eq!(there.unwrap(), "first");
+        }
+        let (_, blobs) = place.reader();
+        assert_eq!(blobs.get("note").await.unwrap(), "first");
+    }
 
     #[test]
     fn urls() {
