@@ -177,14 +177,15 @@ async fn a_key_stays_with_its_archive() {
         meta: Arc::new(MemoryMeta::new()),
         ..one.clone()
     };
-    let (meta, blobs) = (lost.meta.clone(), lost.blobs.clone());
     let audit = AuditEntry {
         at: 5,
         act: "rebuild".to_owned(),
     };
     let anchor = chain.block_ref(range.end - 1);
     let settings = tiny_settings();
-    let rebuilt = rebuild_state(meta, blobs, &settings, anchor, audit);
+    let confirm = async |_| Ok(false);
+    let place = lost.place();
+    let rebuilt = rebuild_state(&place, &settings, anchor, audit, &confirm);
     rebuilt.await.unwrap();
     let archive = lost.writer(&tiny_settings()).await;
     let audit = AuditEntry {

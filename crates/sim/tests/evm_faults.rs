@@ -121,6 +121,50 @@ impl Bench {
             | RpcFault::WrongChainId
             | RpcFault::Syncing
             | RpcFault::BloomZero => self.see_call(fault).await,
+            RpcFault::NoReceipts
+            | RpcFault::ForeignTxHashes
+            | RpcFault::ChangedBodies
+            | RpcFault::ChangedData
+            | RpcFault::MovedLog => self.see_lie(fault).await,
+        }
+    }
+
+    /// Lies that fit themselves: only a root tells.
+    async fn see_lie(&self, fault: RpcFault) {
+        match fault {
+            RpcFault::NoReceipts => {
+                let answer = call(&self.url, "eth_getBlockReceipts", json!([hex(self.busy)])).await;
+                assert_eq!(answer["error"]["code"], -32601);
+            }
+            RpcFault::ForeignTxHashes => {
+                let (truth, told) = self.both_blocks(fault).await;
+                let (truth, told) = (&truth["transactions"], &told["transactions"]);
+                assert_eq!(
+                    truth.as_array().unwrap().len(),
+                    told.as_array().unwrap().len()
+                );
+                assert_ne!(truth[0], told[0]);
+                let (_, logs) = self.both_logs(fault).await;
+                let named =
+                    |log: &Value| told.as_array().unwrap().contains(&log["transactionHash"]);
+                assert!(logs.iter().all(named), "logs name the same hashes");
+            }
+            RpcFault::ChangedBodies => {
+                let params = json!([hex(self.busy), true]);
+                let (truth, told) = self.both(fault, "eth_getBlockByNumber", params).await;
+                let (truth, told) = (&truth["transactions"][0], &told["transactions"][0]);
+                assert_eq!(truth["hash"], told["hash"]);
+                assert_ne!(truth, told);
+            }
+            _ => {
+                let field = match fault {
+                    RpcFault::ChangedData => "data",
+                    _ => "address",
+                };
+                let (truth, told) = self.both_receipts(fault).await;
+                assert_eq!(truth.len(), told.len());
+                assert_ne!(truth.last().unwrap()[field], told.last().unwrap()[field]);
+            }
         }
     }
 
