@@ -9,12 +9,13 @@
 //! | `chronolith_rate_limited_total` | requests refused because there were too many |
 //! | `chronolith_received_bytes_total` | bytes of answers, unpacked |
 //! | `chronolith_head_subscription_reconnects_total` | subscriptions that ended or never began |
+//! | `chronolith_verification_rules_dropped` | 1 for a rule that was dropped because it fails on every endpoint |
 //! | `chronolith_downgraded_blocks_total` | blocks fetched without receipts although the chain allows to check them |
 //! | `chronolith_unproven_blocks_total` | blocks taken as empty on one endpoint's word, because the settings say so |
 
 use std::time::Duration;
 
-use metrics::{Counter, SharedString, counter, histogram};
+use metrics::{Counter, Gauge, SharedString, counter, gauge, histogram};
 
 /// How a call ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,6 +110,11 @@ pub(crate) fn reconnects(chain_id: u64) -> Counter {
 /// Counts blocks that are proven less far than the chain allows.
 pub(crate) fn downgraded(chain_id: u64) -> Counter {
     counter!("chronolith_downgraded_blocks_total", "chain" => chain_id.to_string())
+}
+
+/// Whether a rule of verification was dropped: 1 once it was.
+pub(crate) fn rule_dropped(chain_id: u64, rule: &'static str) -> Gauge {
+    gauge!("chronolith_verification_rules_dropped", "chain" => chain_id.to_string(), "rule" => rule)
 }
 
 /// Counts blocks that are taken as empty on one endpoint's word.

@@ -61,6 +61,11 @@ const METRICS: &[Described] = &[
         "times that endpoints had different blocks where one was to be archived",
     ),
     (
+        Gauge,
+        "chronolith_verification_rules_dropped",
+        "1 for a rule of verification that was dropped because it fails on every endpoint: blocks get a lower level",
+    ),
+    (
         Counter,
         "chronolith_downgraded_blocks_total",
         "blocks fetched without receipts although the chain allows to check them: no endpoint has eth_getBlockReceipts",

@@ -9,7 +9,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::source::EvmSource;
 use super::verify::Rule;
+use crate::endpoint::Endpoint;
+use crate::error::Error;
+use crate::meters;
 
 /// How often, and over how long, a lone endpoint must show the same before its chain is believed to
 /// have another rule.
@@ -70,6 +74,41 @@ impl Evidence {
             .values()
             .all(|shown| shown.what == what);
         alike && failures.by_endpoint.len() >= endpoints && (endpoints > 1 || lasts)
+    }
+}
+
+impl EvmSource {
+    /// A block does not follow a rule. If every endpoint shows the same, the rule is wrong here: the
+    /// chain goes on one level lower. Else the endpoint is.
+    pub(super) fn rule_failed(&self, endpoint: &Endpoint, error: &Error) {
+        let Error::RuleFailed {
+            number, rule, what, ..
+        } = error
+        else {
+            return;
+        };
+        let (chain, endpoints) = (self.settings.chain_id, self.pool.endpoints());
+        let failed = (*number, *rule);
+        let name = &endpoint.name;
+        if self.evidence.note(name, failed, what, endpoints.len()) {
+            if self.verifier.drop_rule(*rule) {
+                let (block, rule) = (number, rule.name());
+                tracing::error!(
+                    chain,
+                    block,
+                    rule,
+                    what,
+                    "verification rule dropped: it fails on every endpoint, blocks get a lower level"
+                );
+                meters::rule_dropped(chain, rule).set(1.0);
+            }
+            endpoints.iter().for_each(|endpoint| endpoint.forgive());
+        } else if endpoints.len() == 1 {
+            // It is asked again soon: nothing else can tell whether the rule or the answer is wrong.
+            endpoint.failed(error);
+        } else {
+            endpoint.lied(&error.to_string());
+        }
     }
 }
 

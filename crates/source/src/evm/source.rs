@@ -18,7 +18,7 @@ use super::ranges::{RangeSettings, Spans};
 use super::recent::{Recent, Whole};
 use super::standing::{Reader, Tags};
 use super::strength::{Downgrades, needs_receipts, weaker};
-use super::verify::{Checks, Verifier};
+use super::verify::{Checks, Rule, Verifier};
 use super::wire::{WireBlock, hex, parse_quantity};
 use crate::endpoint::{Call, Endpoint, EndpointReport, EndpointSettings};
 use crate::error::{Error, Result};
@@ -88,7 +88,7 @@ pub struct EvmSource {
     spans: HashMap<Arc<str>, Spans>,
     heads: HeadListener,
     recent: Recent,
-    evidence: Evidence,
+    pub(super) evidence: Evidence,
     admitted: Mutex<Admitted>,
     /// The chain's first block, once it is known.
     pub(super) genesis: OnceLock<Hash32>,
@@ -110,6 +110,10 @@ impl EvmSource {
             let parts = parts_at_once(endpoint.settings.in_flight);
             (endpoint.name.clone(), Spans::new(settings.ranges, parts))
         };
+        // Shown as kept before one is dropped.
+        let kept =
+            |rule: Rule| crate::meters::rule_dropped(settings.chain_id, rule.name()).set(0.0);
+        Rule::ALL.into_iter().for_each(kept);
         Ok(Self {
             spans: pool.endpoints().iter().map(span).collect(),
             verifier: Verifier::new(settings.checks),
@@ -392,44 +396,6 @@ impl EvmSource {
                 self.lock_admitted().remove(&endpoint.name);
                 endpoint.failed(error);
             }
-        }
-    }
-}
-
-impl EvmSource {
-    /// A block does not follow a rule. If every endpoint shows the same, the rule is wrong here: the
-    /// chain goes on one level lower. Else the endpoint is.
-    fn rule_failed(&self, endpoint: &Endpoint, error: &Error) {
-        let Error::RuleFailed {
-            number, rule, what, ..
-        } = error
-        else {
-            return;
-        };
-        let endpoints = self.pool.endpoints().len();
-        let wrong = self
-            .evidence
-            .note(&endpoint.name, (*number, *rule), what, endpoints);
-        if wrong {
-            if self.verifier.drop_rule(*rule) {
-                tracing::error!(
-                    chain = self.settings.chain_id,
-                    block = number,
-                    rule = rule.name(),
-                    what,
-                    "verification rule dropped: it fails on every endpoint, blocks get a lower level"
-                );
-                metrics::gauge!("chronolith_verification_rules_dropped",
-                    "chain" => self.settings.chain_id.to_string(), "rule" => rule.name())
-                .set(1.0);
-            }
-            let endpoints = self.pool.endpoints().iter();
-            endpoints.for_each(|endpoint| endpoint.forgive());
-        } else if endpoints == 1 {
-            // It is asked again soon: nothing else can tell whether the rule or the answer is wrong.
-            endpoint.failed(error);
-        } else {
-            endpoint.lied(&error.to_string());
         }
     }
 }

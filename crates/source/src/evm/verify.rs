@@ -30,6 +30,14 @@ pub enum Rule {
 }
 
 impl Rule {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::HeaderHash,
+        Self::Bloom,
+        Self::ReceiptsRoot,
+        Self::TransactionsRoot,
+    ];
+
     /// Its name in messages and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
