@@ -8,6 +8,7 @@
 mod body;
 mod header;
 mod json;
+mod kept;
 mod quantity;
 mod rlp;
 mod sender;
@@ -15,6 +16,7 @@ pub mod tx;
 
 pub use body::{Body, BodyError, Call, Place, store_body};
 pub use header::{BlockFields, ExtraFields, HeaderFields, HeaderForm};
+pub use kept::{KeptHeader, kept_header};
 pub use quantity::{maybe_quantity, parse_quantity, quantity};
 pub use tx::{TxFields, Unencodable};
 

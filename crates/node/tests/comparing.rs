@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chronolith_archive::{Archive, Provenance, Settings};
-use chronolith_model::{Block, ChainId, Dataset, DatasetSet};
+use chronolith_model::{Block, ChainId, Dataset, DatasetSet, Proof};
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 use serde_json::Value;
@@ -39,6 +39,10 @@ async fn blocks_of(bench: &Bench, count: u64) -> Vec<Block> {
 }
 
 async fn archive(bench: &Bench, datasets: &[Dataset], blocks: Vec<Block>) {
+    archive_as(bench, datasets, blocks, Proof::CLAIMED).await;
+}
+
+async fn archive_as(bench: &Bench, datasets: &[Dataset], blocks: Vec<Block>, proof: Proof) {
     let dir = bench.chain_dir();
     std::fs::create_dir_all(&dir).unwrap();
     let (meta, blobs) = (FileMeta::open_writer(&dir), FileBlobs::open_writer(&dir));
@@ -47,7 +51,10 @@ async fn archive(bench: &Bench, datasets: &[Dataset], blocks: Vec<Block>) {
     settings.datasets = DatasetSet::of(datasets);
     let opened = Archive::open_writer(meta, blobs, settings, TakeOver::NoWait).await;
     let archive = opened.unwrap();
-    let how = Provenance::default();
+    let how = Provenance {
+        proof,
+        ..Provenance::default()
+    };
     archive.ingest_finalized_blocks(blocks, &how).await.unwrap();
     archive.release().await.unwrap();
 }
@@ -113,5 +120,66 @@ async fn every_dataset_that_is_kept_is_compared() {
         assert_eq!(findings[0]["block"].as_u64(), number);
         let what = findings[0]["what"].as_str().unwrap();
         assert!(what.contains(expected), "{datasets:?}: {what}");
+    }
+}
+
+/// What a level promises is computed again from the archive alone: an archive that was poisoned before
+/// levels meant anything is found out without a source.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_proven_is_computed_again_without_a_source() {
+    use Dataset::{Headers, Logs, Transactions, TxHashes};
+    let datasets = [Headers, Logs, TxHashes, Transactions];
+    let node = EvmNode::new(EvmSpec::tiny(92), 60);
+    let server = serve(&node, RpcOptions::default()).await;
+    let honest = Bench::new(&[server.url()], &kept(&datasets));
+    honest.say(&["run", "--until-caught-up"]);
+    assert_eq!(
+        honest.json(&["state", "--json"])[0]["covered"][0]["level"],
+        "roots"
+    );
+    let blocks = blocks_of(&honest, 56).await;
+    drop(server);
+    let header: Alter = |block| {
+        block.payload.header = block.payload.header.as_ref().map(flipped);
+        true
+    };
+    let body: Alter = |block| {
+        let body = block.payload.bodies.iter_mut().flatten().next();
+        // Inside of the transaction's bytes: behind them is what nothing proves.
+        let altered = body.map(|body| {
+            let mut bytes = body.to_vec();
+            bytes[12] ^= 1;
+            *body = bytes.into();
+        });
+        altered.is_some()
+    };
+    let hash: Alter = |block| {
+        let tx = block.txs.last_mut();
+        tx.map(|tx| tx.hash.0[0] ^= 1).is_some()
+    };
+    let log: Alter = |block| block.logs.pop().is_some();
+    for (alter, expected) in [
+        (header, "the archived header hashes to"),
+        (body, "has another hash"),
+        (hash, "has another hash"),
+        (log, "do not give the bloom"),
+    ] {
+        for (proof, code) in [(Proof::ROOTS, 3), (Proof::CLAIMED, 0)] {
+            let bench = Bench::new(&["http://127.0.0.1:1".to_owned()], &kept(&datasets));
+            let mut altered = blocks.clone();
+            let mut candidates = altered.iter_mut().skip(20);
+            let number = candidates.find_map(|block| alter(block).then_some(block.clock.number));
+            archive_as(&bench, &datasets, altered, proof).await;
+            let output = bench.output(&["verify", "--json"]);
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!(output.status.code(), Some(code), "{expected}: {said}");
+            if code == 0 {
+                continue;
+            }
+            let found: Value = serde_json::from_str(&said).unwrap();
+            assert_eq!(found["findings"][0]["block"].as_u64(), number, "{found}");
+            let what = found["findings"][0]["what"].as_str().unwrap();
+            assert!(what.contains(expected), "{found}");
+        }
     }
 }

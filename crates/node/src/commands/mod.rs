@@ -22,6 +22,7 @@ mod state;
 mod stellar;
 mod torture;
 mod verify;
+mod verify_evm;
 mod verify_stellar;
 mod versions;
 mod work;

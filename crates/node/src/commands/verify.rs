@@ -6,12 +6,13 @@ use anyhow::{Context as _, Error, Result};
 use chronolith_archive::{
     Archive, DamagedObject, Difference, Error as ArchiveError, Result as ArchiveResult,
 };
-use chronolith_model::{Block, BlockClock, BlockRange, Dataset, DatasetSet, Payload};
+use chronolith_model::{Block, BlockClock, BlockRange, Dataset, DatasetSet, Payload, Proof};
 use chronolith_source::Source;
 use serde_json::{Value, json};
 
 use super::backfill::linked_end;
 use super::query::range_of;
+use super::verify_evm;
 use super::verify_stellar::{difference, recomputed};
 use crate::backfill::parts;
 use crate::chain::{open_reader, open_source, want_of};
@@ -355,6 +356,12 @@ async fn read_back(
     let mut progress = Progress::of_command("reading blocks", &chain.name, Unit::Blocks);
     let mut done = 0;
     let mut before: Option<BlockClock> = None;
+    let levels = archive.kept(chain.datasets, &chain.scope);
+    let proven = |number: u64| {
+        let within = levels.iter().filter(|(range, _)| range.contains(number));
+        let lowest = within.map(|(_, proof)| *proof).reduce(Proof::lower);
+        lowest.unwrap_or(Proof::CLAIMED)
+    };
     for number in there.iter().flat_map(|part| part.start..part.end) {
         let gap = lacking.partition_point(|gap| gap.end <= number);
         let in_gap = lacking.get(gap).is_some_and(|gap| gap.contains(number));
@@ -374,7 +381,7 @@ async fn read_back(
                 found.logs += block.logs.len() as u64;
                 let wrong = match in_gap {
                     true => Ok(None),
-                    false => recomputed(archive, chain, &block).await,
+                    false => recomputed_by_bytes(archive, chain, &block, proven(number)).await,
                 };
                 match wrong {
                     Ok(wrong) => wrong.into_iter().for_each(|what| finding(number, what)),
@@ -388,5 +395,18 @@ async fn read_back(
         }
         done += 1;
         progress.reach(done, all);
+    }
+}
+
+/// What is wrong with an archived block, by its own bytes.
+async fn recomputed_by_bytes(
+    archive: &Archive,
+    chain: &ChainSettings,
+    block: &Block,
+    proof: Proof,
+) -> ArchiveResult<Option<String>> {
+    match chain.stellar.is_some() {
+        true => recomputed(archive, chain, block).await,
+        false => verify_evm::recomputed(archive, chain, block, proof).await,
     }
 }

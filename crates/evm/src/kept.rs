@@ -1,0 +1,85 @@
+//! What the archived bytes of a block still prove, without asking anybody.
+
+use alloy_consensus::Header;
+use alloy_primitives::{Address, B256, Bloom, keccak256};
+use alloy_rlp::Decodable as _;
+
+use crate::body::Body;
+use crate::ordered_root;
+
+/// An archived header in its bytes, which give the block's hash.
+#[derive(Debug)]
+pub struct KeptHeader(Header);
+
+/// Reads an archived header. None for one that is kept as JSON.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn kept_header(stored: &[u8], hash: &[u8; 32]) -> Result<Option<KeptHeader>, String> {
+    if stored.first() == Some(&b'{') {
+        return Ok(None);
+    }
+    let computed = keccak256(stored);
+    if computed.0 != *hash {
+        return Err(format!("the archived header hashes to {computed}"));
+    }
+    let header = Header::decode(&mut &stored[..]);
+    let header = header.map_err(|error| format!("the archived header does not decode: {error}"))?;
+    Ok(Some(KeptHeader(header)))
+}
+
+impl KeptHeader {
+    /// Whether archived transactions have the hashes that are archived, and give the transactions root.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn check_transactions<'a>(
+        &self,
+        txs: impl Iterator<Item = (&'a [u8; 32], &'a [u8])>,
+    ) -> Result<(), String> {
+        let mut encoded = Vec::new();
+        for (hash, stored) in txs {
+            let named = B256::new(*hash);
+            match Body::parse(stored).map_err(|error| error.to_string())? {
+                Body::Json(_) => {
+                    return Err(format!("transaction {named} is kept without its bytes"));
+                }
+                body @ Body::Bytes { bytes, .. } => {
+                    if body.hash() != Some(named) {
+                        return Err(format!("the archived transaction {named} has another hash"));
+                    }
+                    encoded.push(bytes);
+                }
+            }
+        }
+        let (computed, root) = (ordered_root(&encoded), self.0.transactions_root);
+        if computed == root {
+            return Ok(());
+        }
+        Err(format!(
+            "archived transactions hash to {computed}, the header says {root}"
+        ))
+    }
+
+    /// Whether all logs of the block, each an emitter and its topics, give the header's bloom.
+    ///
+    /// # Errors
+    /// That they do not.
+    pub fn check_bloom<'a>(
+        &self,
+        logs: impl Iterator<Item = (&'a [u8], Vec<&'a [u8]>)>,
+    ) -> Result<(), String> {
+        let mut bloom = Bloom::ZERO;
+        for (emitter, topics) in logs {
+            let wide = |topic: &&[u8]| B256::try_from(*topic).ok();
+            let topics: Vec<B256> = topics.iter().filter_map(wide).collect();
+            let emitter =
+                Address::try_from(emitter).map_err(|_| "an emitter that is no address")?;
+            bloom.accrue_raw_log(emitter, &topics);
+        }
+        if bloom == self.0.logs_bloom {
+            return Ok(());
+        }
+        Err("archived logs do not give the bloom of the header".to_owned())
+    }
+}

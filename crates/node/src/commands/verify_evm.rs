@@ -1,0 +1,65 @@
+//! What `verify` computes again of blocks of EVM chains, from what is archived of them alone: header hash,
+//! transaction hashes, transactions root and logs bloom. Receipts are not archived, so their root is not.
+
+use chronolith_archive::{Archive, Result as ArchiveResult};
+use chronolith_evm::kept_header;
+use chronolith_model::{Block, Dataset, Log, Proof, Scope, Verification};
+
+use crate::settings::ChainSettings;
+
+/// What is wrong with an archived block, by its own bytes. Nothing is found where nothing was proven, or
+/// too little is kept to compute anything.
+pub(super) async fn recomputed(
+    archive: &Archive,
+    chain: &ChainSettings,
+    block: &Block,
+    proof: Proof,
+) -> ArchiveResult<Option<String>> {
+    let keeps = |dataset| chain.datasets.contains(dataset);
+    let hashed = proof.of(Dataset::Headers) >= Verification::Linked;
+    if chain.stellar.is_some() || !keeps(Dataset::Headers) || !hashed {
+        return Ok(None);
+    }
+    let number = block.clock.number;
+    let stored = archive.header(number).await?;
+    let header = match kept_header(&stored, &block.clock.hash.0) {
+        Ok(Some(header)) => header,
+        Ok(None) => return Ok(None),
+        Err(what) => return Ok(Some(what)),
+    };
+    let all_logs = keeps(Dataset::Logs) && chain.scope == Scope::All;
+    if all_logs && proof.logs() >= Verification::Bloom {
+        let parts = |log: &Log| {
+            (
+                log.emitter().to_vec(),
+                log.topics().map(<[u8]>::to_vec).collect(),
+            )
+        };
+        let logs: Vec<(Vec<u8>, Vec<Vec<u8>>)> = block.logs.iter().map(parts).collect();
+        let logs = logs.iter().map(|(emitter, topics)| {
+            let topics = topics.iter().map(Vec::as_slice).collect();
+            (emitter.as_slice(), topics)
+        });
+        if let Err(what) = header.check_bloom(logs) {
+            return Ok(Some(what));
+        }
+    }
+    if !keeps(Dataset::Transactions) || proof.txs() < Verification::Roots {
+        return Ok(None);
+    }
+    let bodies = archive.payload(number, Dataset::Transactions).await?.bodies;
+    let bodies = bodies.unwrap_or_default();
+    let txs: Vec<_> = block.txs.iter().filter(|tx| !tx.is_alias()).collect();
+    if txs.len() != bodies.len() {
+        return Ok(Some(format!(
+            "{} transactions, {} bodies",
+            txs.len(),
+            bodies.len()
+        )));
+    }
+    let both = txs
+        .iter()
+        .zip(&bodies)
+        .map(|(tx, body)| (&tx.hash.0, &body[..]));
+    Ok(header.check_transactions(both).err())
+}
