@@ -17,7 +17,7 @@ const CONFIRMATIONS: u64 = 60;
 
 fn bench(anvil: &RealNode) -> Bench {
     let more = format!(
-        r#", "rpcWs": ["{}"], "finality": {{ "mode": "depth", "confirmations": {CONFIRMATIONS} }}, "verification": "receipts", "datasets": ["headers", "logs", "tx_hashes", "transactions"]"#,
+        r#", "rpcWs": ["{}"], "finality": {{ "mode": "depth", "confirmations": {CONFIRMATIONS} }}, "verification": "roots", "datasets": ["headers", "logs", "tx_hashes", "transactions"]"#,
         anvil.socket()
     );
     Bench::new(std::slice::from_ref(&anvil.url), &more)

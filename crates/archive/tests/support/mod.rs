@@ -97,9 +97,12 @@ pub fn tiny_settings() -> Settings {
     settings
 }
 
-/// The simulated tiny chains use emitters and topics of any length.
+/// The simulated tiny chains use emitters and topics of any length. Receipts cover their logs.
 pub fn any_profile() -> ChainProfile {
-    ChainProfile::STELLAR
+    ChainProfile {
+        receipts_cover_logs: true,
+        ..ChainProfile::STELLAR
+    }
 }
 
 pub fn tiny_chain(seed: u64) -> SimChain {

@@ -105,10 +105,7 @@ fn as_json(chain: &ChainSettings, report: &HealthReport, covered: &Covered) -> V
     let covered = covered.iter().map(|(range, proof)| {
         let (from, to) = (range.start, range.end - 1);
         let level = proof.of_all(chain.datasets).as_str();
-        let levels = chain.datasets.iter();
-        let levels =
-            levels.map(|dataset| (dataset.name().to_owned(), proof.of(dataset).as_str().into()));
-        let levels: serde_json::Map<String, Value> = levels.collect();
+        let levels = levels_json(chain, *proof);
         json!({ "from": from, "to": to, "level": level, "levels": levels })
     });
     let head = report.head.map(|head| {
@@ -201,13 +198,18 @@ fn allowed(chain: &ChainSettings) -> Verification {
     }
 }
 
-/// The level of each dataset, or the one that all have.
-fn levels(chain: &ChainSettings, proof: Proof) -> String {
-    let kept: Vec<Dataset> = chain
-        .datasets
-        .iter()
-        .filter(|one| *one != Dataset::Clock)
-        .collect();
+/// The level of each dataset by its name.
+pub(super) fn levels_json(chain: &ChainSettings, proof: Proof) -> Value {
+    let levels = chain.datasets.iter();
+    let levels = levels.map(|one| (one.name().to_owned(), proof.of(one).as_str().into()));
+    Value::Object(levels.collect())
+}
+
+/// The level of each dataset, or the one that all have. Headers are told of only where nothing else is
+/// kept: more than `linked` there is not for them.
+pub(super) fn levels(chain: &ChainSettings, proof: Proof) -> String {
+    let header = |one: &Dataset| matches!(one, Dataset::Clock | Dataset::Headers);
+    let kept: Vec<Dataset> = chain.datasets.iter().filter(|one| !header(one)).collect();
     let Some(first) = kept.first() else {
         return format!("level {}", proof.of(Dataset::Clock));
     };

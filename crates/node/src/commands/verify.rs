@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::backfill::linked_end;
 use super::query::range_of;
+use super::state::{levels, levels_json};
 use super::verify_evm;
 use super::verify_stellar::{difference, recomputed};
 use crate::backfill::parts;
@@ -84,11 +85,11 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
         true => Some(archive.content_root(range).await?.to_string()),
         false => None,
     };
-    let levels = archive.kept(chain.datasets, &chain.scope);
-    let within = levels.iter();
+    let covered = archive.kept(chain.datasets, &chain.scope);
+    let within = covered.iter();
     let within = within.filter(|(covered, _)| covered.intersect(&range).is_some());
-    let lowest = within.map(|(_, proof)| proof.of_all(chain.datasets)).min();
-    let lowest = lowest.map(|level| level.as_str());
+    let lowest = within.map(|(_, proof)| *proof).reduce(Proof::lower);
+    let lowest = lowest.unwrap_or(Proof::CLAIMED);
     let (from, to, logs) = (range.start, range.end - 1, found.logs);
     if asked.wanted.json {
         let answer = json!({
@@ -97,7 +98,8 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
             "to": to,
             "logs": logs,
             "fallingTimes": found.falling_times,
-            "level": lowest,
+            "level": lowest.of_all(chain.datasets).as_str(),
+            "levels": levels_json(chain, lowest),
             "contentRoot": root,
             "findings": found.blocks.iter().map(finding_json).collect::<Vec<_>>(),
             "objects": found.objects.iter().map(object_json).collect::<Vec<_>>(),
@@ -112,10 +114,7 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
         }
         show(&found);
         if let Some(root) = root {
-            println!(
-                "content root {root}, level {} or better",
-                lowest.unwrap_or("nothing")
-            );
+            println!("content root {root}, {} or better", levels(chain, lowest));
         }
     }
     found.end()
