@@ -168,7 +168,7 @@ const METRICS: &[Described] = &[
     (
         Gauge,
         "chronolith_unverified_blocks",
-        "archived blocks that are proven by their links alone",
+        "archived blocks whose logs are at level claimed or linked",
     ),
     (
         Counter,

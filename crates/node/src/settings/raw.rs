@@ -299,7 +299,7 @@ pub(crate) struct RawChain {
     pub(crate) datasets: Option<Vec<String>>,
     /// Which logs are kept [default: all].
     pub(crate) logs: Option<RawScope>,
-    /// What every block must be proven by: receipts, bloom or linked.
+    /// The least level of every block: claimed, linked, bloom, receipts or roots.
     pub(crate) verification: Option<String>,
     /// How logs are fetched: receipts or logs.
     pub(crate) strategy: Option<String>,

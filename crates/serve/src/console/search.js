@@ -123,7 +123,7 @@ function show(found) {
 
 function summary({ answer, page }) {
   const { logs, fromBlock, toBlock, level, nextCursor } = answer;
-  const where = `in blocks ${count(fromBlock?.number)} to ${count(toBlock?.number)}, proven by ${level === "linked" ? "links" : level}`;
+  const where = `in blocks ${count(fromBlock?.number)} to ${count(toBlock?.number)}, level ${level}`;
   if (logs.length === 0) return page > 1 ? `Page ${page}: no more logs ${where}.` : `No logs ${where}.`;
   const which = page > 1 || nextCursor ? `Page ${page}: ` : "";
   return `${which}${counted(logs.length, "log")} ${where}${nextCursor ? "; there are more" : ""}.`;
