@@ -270,7 +270,9 @@ fn put_tx(out: &mut Vec<u8>, head: &Head, tx: &EvmTx, chain_id: u64) {
         Some(to) => object.data("to", to.as_slice()),
         None => object.raw("to", "null"),
     }
-    object.quantity("chainId", chain_id);
+    if tx.tx_type == TxType::DynamicFee {
+        object.quantity("chainId", chain_id);
+    }
     object.quantity("nonce", tx.nonce);
     object.quantity("value", 0);
     object.quantity("gas", tx.gas_limit);
