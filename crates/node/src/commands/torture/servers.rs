@@ -153,15 +153,8 @@ impl Way {
                 RpcFault::MovedLog,
                 RpcFault::ChangedData,
                 RpcFault::NoReceipts,
-                RpcFault::ForeignTxHashes,
-                RpcFault::ChangedBodies,
             ],
-            Self::Logs => vec![
-                RpcFault::EmptyLogs,
-                RpcFault::MovedLog,
-                RpcFault::ForeignTxHashes,
-                RpcFault::ChangedBodies,
-            ],
+            Self::Logs => vec![RpcFault::EmptyLogs, RpcFault::MovedLog],
             Self::Narrow => vec![RpcFault::EmptyLogs, RpcFault::NoReceipts],
             Self::Portal | Self::Joint => Vec::new(),
         };
@@ -378,8 +371,6 @@ impl Servers {
                     ALWAYS
                 }
                 _ if which != in_front => LIE_SELDOM,
-                // In every answer, so that hashes agree with each other: only the root tells.
-                RpcFault::ForeignTxHashes | RpcFault::ChangedBodies => ALWAYS,
                 RpcFault::WrongChainId | RpcFault::EmptyLogs => RARE_LIE_OFTEN,
                 // Once in an answer for many blocks, instead of in each of them.
                 RpcFault::WrongBlockHashInLogs if self.way != Way::Receipts => RARE_LIE_OFTEN,
