@@ -291,3 +291,46 @@ async fn an_endpoint_with_another_genesis_is_passed_over_and_named() {
     let fetched = late.fetch(BlockRange::new(0, 40), &want, None);
     assert_from(&fetched.await.unwrap(), &right, Verification::Roots);
 }
+
+/// The first finding of an audit: an endpoint in front replaced every transaction hash consistently, in
+/// blocks, receipts and logs, or altered bodies under their true hashes. All of it was archived as "proven
+/// by receipts". Only the transactions root tells.
+#[tokio::test(flavor = "multi_thread")]
+async fn altered_transactions_come_from_another_endpoint() {
+    let node = EvmNode::new(EvmSpec::tiny(5), BLOCKS);
+    let honest = without(&node, &[]).await;
+    let range = BlockRange::new(0, 40);
+    let want = Want {
+        datasets: DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes, Dataset::Transactions]),
+        ..want(Verification::Claimed)
+    };
+    for lie in [RpcFault::ForeignTxHashes, RpcFault::ChangedBodies] {
+        for strategy in [Strategy::Receipts, Strategy::Logs] {
+            let faults = Faults::new(5);
+            faults.always(lie);
+            let options = RpcOptions {
+                faults: faults.clone(),
+                ..RpcOptions::default()
+            };
+            let liar = RpcServer::start(node.clone(), options).await.unwrap();
+            let source = source(&[&liar, &honest], strategy);
+            let fetched = source.fetch(range, &want, None).await.unwrap();
+            assert!(!faults.injected().is_empty(), "{lie:?}: it never lied");
+            assert_eq!(fetched.len(), 40);
+            for one in fetched {
+                let number = one.block.clock.number;
+                let expected = node.block(number).unwrap().to_model();
+                assert_eq!(one.block.txs, expected.txs, "{lie:?}, block {number}");
+                assert_eq!(one.proof.txs(), Verification::Roots, "{lie:?}, {number}");
+                let kept = one.block.payload.bodies.unwrap();
+                let is_json = |body: &bytes::Bytes| body.first() == Some(&b'{');
+                assert!(!kept.iter().any(is_json), "{lie:?}, block {number}");
+            }
+            let liars = source.endpoints();
+            assert!(
+                liars[0].lies > 0 && liars[1].lies == 0,
+                "{lie:?}: {liars:?}"
+            );
+        }
+    }
+}
