@@ -134,8 +134,8 @@ impl EvmSource {
     /// those of another chain are named and passed over.
     ///
     /// # Errors
-    /// `WrongChain` where one serves another chain and none this one, else `Exhausted` where none
-    /// answers.
+    /// `Exhausted` where none of this chain answers and one does not answer at all, `WrongChain` where all
+    /// serve other chains.
     pub async fn check_chain(&self) -> Result<()> {
         let (mut silent, mut wrong) = (None, None);
         let mut reached = false;
@@ -154,10 +154,11 @@ impl EvmSource {
                 Err(error) => silent = Some(error),
             }
         }
-        match (wrong, silent) {
+        match (silent, wrong) {
             _ if reached => Ok(()),
-            (Some(error), _) => Err(error),
-            (None, Some(error)) => Err(Error::Exhausted(Box::new(error))),
+            // It may be of this chain: that one serves another says nothing of it.
+            (Some(error), _) => Err(Error::Exhausted(Box::new(error))),
+            (None, Some(error)) => Err(error),
             (None, None) => Ok(()),
         }
     }
