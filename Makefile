@@ -49,6 +49,7 @@ bench: ## criterion suites, then the stress run beside PostgreSQL (PERF_ARGS="--
 bench-follow: ## following chains beside a bare client (FOLLOW_ARGS="--divide 10 dense" makes it shorter)
 	@scripts/need cargo cc
 	cargo bench --locked -p chronolith-node --bench follow -- $(FOLLOW_ARGS)
+	cargo bench --locked -p chronolith-evm --bench bodies
 
 bench-serve: ## answers over HTTP beside PostgreSQL and Anvil (SERVE_ARGS="--divide 4 anvil" makes it shorter)
 	@scripts/need cargo cc postgres anvil
