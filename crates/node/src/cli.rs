@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
+use chronolith_serve::Moment;
 use clap::{Args, Parser, Subcommand, value_parser};
 
 use crate::commands::DecodeCommand;
@@ -555,12 +556,18 @@ pub(crate) struct LogsQuery {
 /// Which block.
 #[derive(Debug, Args)]
 pub(crate) struct BlockAtQuery {
-    /// The time, in seconds since 1970.
-    pub(crate) time: u64,
+    /// The time: seconds or milliseconds since 1970, or ISO 8601, in UTC where no zone is given.
+    #[arg(value_parser = moment)]
+    pub(crate) time: Moment,
     /// The first block not before the time, instead of the last not after it.
     #[arg(long)]
     pub(crate) after: bool,
     /// Which chain.
     #[command(flatten)]
     pub(crate) wanted: Wanted,
+}
+
+fn moment(text: &str) -> Result<Moment, String> {
+    let want = "want seconds or milliseconds since 1970, or a time such as 2023-11-14T22:13:20Z";
+    chronolith_serve::read_time(text).ok_or_else(|| want.to_owned())
 }

@@ -51,6 +51,15 @@ async fn history_is_caught_up_and_every_command_answers() {
     ]);
     assert!(found["number"].as_u64().unwrap() <= 77);
     assert_eq!(found["timestamp"], clock.timestamp);
+    // The same moment as people write it; a fraction of a second later is another block.
+    let time = chronolith_serve::utc(clock.timestamp).unwrap();
+    assert_eq!(bench.json(&["block-at", &time, "--json", "--after"]), found);
+    let later = time.replace('Z', ".5Z");
+    let later = bench.json(&["block-at", &later, "--json", "--after"]);
+    assert!(later["timestamp"].as_u64().unwrap() > clock.timestamp);
+    let unread = bench.output(&["block-at", "yesterday"]);
+    let said = String::from_utf8_lossy(&unread.stderr).into_owned();
+    assert!(said.contains("2023-11-14T22:13:20Z"), "{said}");
     // Beyond what is archived is an error, never a shorter answer.
     let beyond = bench.output(&["logs", "--to", "600"]);
     let said = String::from_utf8_lossy(&beyond.stderr).into_owned();

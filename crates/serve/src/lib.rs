@@ -47,6 +47,8 @@ pub use operations::{Metrics, operations};
 pub use public::public;
 pub use rest::chains::utc;
 pub use rest::ranges::{counts_json, range_json};
+pub use rest::times::read_time;
 pub use served::{
     ChainRanges, EndpointHealth, Family, Ingested, Live, Reorg, Served, ServedChain, StellarChain,
 };
+pub use times::Moment;

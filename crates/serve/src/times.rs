@@ -11,10 +11,11 @@ use crate::view::View;
 
 /// A time as it is asked for: finer than blocks have it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Moment {
-    pub(crate) seconds: u64,
+pub struct Moment {
+    /// Whole seconds since 1970.
+    pub seconds: u64,
     /// Nanoseconds behind that.
-    pub(crate) nanos: u32,
+    pub nanos: u32,
 }
 
 impl Moment {

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use chronolith_archive::{Archive, LogPage, LogRecord, TimeSide};
 use chronolith_model::{BlockRange, Clause, LogFilter, Verification};
+use chronolith_serve::Moment;
 use chronolith_stellar::EventPlace;
 use serde_json::json;
 use stellar_strkey::Contract;
@@ -98,11 +99,16 @@ fn show(chain: &ChainSettings, page: &LogPage, address: Address) {
 pub(crate) async fn block_at(settings: &Settings, query: &BlockAtQuery) -> Result<Exit> {
     let chain = settings.chain(query.wanted.chain.as_deref())?;
     let archive = open_reader(chain, &settings.place(chain)).await?;
-    let side = match query.after {
-        true => TimeSide::AtOrAfter,
-        false => TimeSide::AtOrBefore,
+    let Moment { seconds, nanos } = query.time;
+    // Blocks have whole seconds: none is between two of them.
+    let (side, time) = match query.after {
+        true => (
+            TimeSide::AtOrAfter,
+            seconds.saturating_add(u64::from(nanos > 0)),
+        ),
+        false => (TimeSide::AtOrBefore, seconds),
     };
-    let Some(clock) = archive.block_at(query.time, side).await? else {
+    let Some(clock) = archive.block_at(time, side).await? else {
         bail!("there is no block before the first one");
     };
     let (number, timestamp) = (clock.number, clock.timestamp);

@@ -26,7 +26,8 @@ const MILLISECONDS_FROM: u64 = 100_000_000_000;
 const LOOKUPS_AT_ONCE: usize = 16;
 
 /// A time from seconds, milliseconds or ISO 8601. What has no zone is UTC.
-pub(crate) fn read_time(text: &str) -> Option<Moment> {
+#[must_use]
+pub fn read_time(text: &str) -> Option<Moment> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         let number: u64 = text.parse().ok()?;
         return Some(match number {
