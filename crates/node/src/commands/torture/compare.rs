@@ -5,9 +5,10 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use chronolith_archive::Archive;
-use chronolith_model::{BlockRange, Clause, Log, LogFilter, Scope};
+use chronolith_evm::Body;
+use chronolith_model::{BlockRange, Clause, Dataset, DatasetSet, Log, LogFilter, Scope};
 use chronolith_sim::Oracle;
-use chronolith_sim::evm::EvmNode;
+use chronolith_sim::evm::{EvmBlock, EvmNode};
 
 use crate::chain::open_reader;
 use crate::environment::Overrides;
@@ -50,6 +51,8 @@ pub(super) async fn compare(config: &Path, node: &EvmNode, last: u64) -> Result<
         let ours = archive.block(number).await?;
         ensure!(ours.clock == theirs.clock, "block {number} is another one");
         ensure!(ours.txs == theirs.txs, "block {number}: other transactions");
+        let theirs_whole = node.block(number).context("the chain has the block")?;
+        check_payload(&archive, chain.datasets, &theirs_whole).await?;
         // What differs here is counted below, as a query finds it.
         let kept: Vec<&Log> = theirs.logs.iter().filter(|log| is_kept(log)).collect();
         if !ours.logs.iter().eq(kept.iter().copied()) {
@@ -61,6 +64,37 @@ pub(super) async fn compare(config: &Path, node: &EvmNode, last: u64) -> Result<
     let mut compared = differences(&oracle, &logs, &is_kept);
     compared.blocks = range.len();
     Ok(compared)
+}
+
+/// Compares header and transactions, where they are kept, with the bytes of the chain.
+async fn check_payload(archive: &Archive, kept: DatasetSet, theirs: &EvmBlock) -> Result<()> {
+    let number = theirs.header.number;
+    if kept.contains(Dataset::Headers) {
+        let header = archive.header(number).await?;
+        ensure!(
+            header == theirs.encoded_header(),
+            "block {number}: another header"
+        );
+    }
+    if !kept.contains(Dataset::Transactions) {
+        return Ok(());
+    }
+    let payload = archive.payload(number, Dataset::Transactions).await?;
+    let bodies = payload.bodies.unwrap_or_default();
+    ensure!(
+        bodies.len() == theirs.txs.len(),
+        "block {number}: {} bodies",
+        bodies.len()
+    );
+    for (tx, body) in theirs.txs.iter().zip(&bodies) {
+        let hash = Body::parse(body)?.hash();
+        ensure!(
+            hash.is_some_and(|hash| hash.0 == tx.hash.0),
+            "block {number}, transaction {}: another body",
+            tx.index
+        );
+    }
+    Ok(())
 }
 
 /// The newest archived block, where there is one yet.

@@ -272,7 +272,7 @@ fn entry(chain: &TorturedChain, servers: &Servers, spec: &EvmSpec) -> Value {
     let logs = servers.is_narrow().then(narrow);
     let more = json!({
         "chainId": chain.node.chain_id(), "name": "torture", "pollMs": 20, "logs": logs,
-        "datasets": ["logs", "tx_hashes"], "fees": spec.fees.map(fees),
+        "datasets": servers.datasets(), "fees": spec.fees.map(fees),
         "contractAddress": spec.adfs.map(|_| hex(&AdfsSpec::PROXY)),
         "topicNames": { "1": "DataFeedsUpdated(uint256)", "2": "DataFeedsUpdated(uint256,address)" },
     });
@@ -356,6 +356,13 @@ async fn lives(
             true => 1,
             false => (longer + 1).min(LONGER_MAX),
         };
+        tracing::debug!(
+            kills = lives.kills,
+            archived = lives.archived,
+            reorgs_met = lives.met,
+            lacking = servers.lacking().join(" "),
+            "life ended"
+        );
     }
     let Lives {
         kills,

@@ -152,10 +152,22 @@ impl Way {
                 RpcFault::MissingLog,
                 RpcFault::MovedLog,
                 RpcFault::ChangedData,
+                RpcFault::ForeignTxHashes,
+                RpcFault::ChangedBodies,
                 RpcFault::NoReceipts,
             ],
-            Self::Logs => vec![RpcFault::EmptyLogs, RpcFault::MovedLog],
-            Self::Narrow => vec![RpcFault::EmptyLogs, RpcFault::NoReceipts],
+            Self::Logs => vec![
+                RpcFault::EmptyLogs,
+                RpcFault::MovedLog,
+                RpcFault::ForeignTxHashes,
+                RpcFault::ChangedBodies,
+            ],
+            Self::Narrow => vec![
+                RpcFault::EmptyLogs,
+                RpcFault::ForeignTxHashes,
+                RpcFault::ChangedBodies,
+                RpcFault::NoReceipts,
+            ],
             Self::Portal | Self::Joint => Vec::new(),
         };
         LIES.into_iter().chain(more).collect()
@@ -273,6 +285,16 @@ impl Servers {
         self.way == Way::Narrow
     }
 
+    /// What is kept: a Portal tells neither whole headers nor whole transactions.
+    pub(super) fn datasets(&self) -> &'static [&'static str] {
+        match self.way {
+            Way::Portal | Way::Joint => &["logs", "tx_hashes"],
+            Way::Receipts | Way::Logs | Way::Narrow => {
+                &["headers", "logs", "tx_hashes", "transactions"]
+            }
+        }
+    }
+
     /// The part of the settings file that says where the chain is.
     pub(super) fn settings(&self, confirmations: u64) -> Value {
         let portal = self.portal.as_ref().map(|(server, _)| {
@@ -370,8 +392,15 @@ impl Servers {
                     faults.set(with, ALWAYS);
                     ALWAYS
                 }
+                // Told in every answer, or its own answers show it.
+                RpcFault::ForeignTxHashes | RpcFault::ChangedBodies => match which == in_front {
+                    true => ALWAYS,
+                    false => 0,
+                },
                 _ if which != in_front => LIE_SELDOM,
-                RpcFault::WrongChainId | RpcFault::EmptyLogs => RARE_LIE_OFTEN,
+                // Asked once in a life: by chance it would take many lives until it is told.
+                RpcFault::WrongChainId => ALWAYS,
+                RpcFault::EmptyLogs => RARE_LIE_OFTEN,
                 // Once in an answer for many blocks, instead of in each of them.
                 RpcFault::WrongBlockHashInLogs if self.way != Way::Receipts => RARE_LIE_OFTEN,
                 _ => LIE_OFTEN,
