@@ -19,15 +19,18 @@ const STEP_BLOCKS: usize = 1_200;
 pub(crate) fn dense() -> EvmSpec {
     let mut spec = EvmSpec::mainnet(1);
     spec.content.logs_per_block = 50;
+    spec.call_words = 6;
     spec
 }
 
-/// Archives so many blocks and prints the CPU seconds that took, and the logs.
-pub(crate) fn run(blocks: u64, dir: &Path) -> Result<ExitCode> {
+/// Archives so many blocks, with whole transactions or without, and prints the CPU seconds that took, and the logs.
+pub(crate) fn run(blocks: u64, bodies: bool, dir: &Path) -> Result<ExitCode> {
     let node = EvmNode::new(dense(), blocks - 1);
     let runtime = tokio::runtime::Runtime::new()?;
     let mut settings = Settings::evm(ChainId(node.chain_id()));
-    settings.datasets = DatasetSet::of(&[Dataset::Headers, Dataset::Logs, Dataset::TxHashes]);
+    let mut datasets = vec![Dataset::Headers, Dataset::Logs, Dataset::TxHashes];
+    datasets.extend(bodies.then_some(Dataset::Transactions));
+    settings.datasets = DatasetSet::of(&datasets);
     settings.start_block = Some(0);
     let (mut cpu, mut logs) = (0.0, 0);
     runtime.block_on(async {
@@ -38,7 +41,7 @@ pub(crate) fn run(blocks: u64, dir: &Path) -> Result<ExitCode> {
         for numbers in numbers.chunks(STEP_BLOCKS) {
             let some: Vec<Block> = numbers
                 .iter()
-                .filter_map(|number| made(&node, *number))
+                .filter_map(|number| made(&node, *number, bodies))
                 .collect();
             ensure!(some.len() == numbers.len(), "a block is missing");
             logs += some.iter().map(|block| block.logs.len()).sum::<usize>();
@@ -59,9 +62,12 @@ pub(crate) fn run(blocks: u64, dir: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn made(node: &EvmNode, number: u64) -> Option<Block> {
+fn made(node: &EvmNode, number: u64, bodies: bool) -> Option<Block> {
     let block = node.block(number)?;
     let mut made = block.to_model();
     made.payload.header = Some(block.encoded_header());
+    let txs = block.txs.iter();
+    let encoded = txs.map(|tx| tx.encoded(node.chain_id()).into());
+    made.payload.bodies = bodies.then(|| encoded.collect());
     Some(made)
 }

@@ -82,6 +82,8 @@ struct How {
     level: &'static str,
     round_trip_ms: u64,
     in_flight: usize,
+    /// Whether whole transactions are kept, beside headers, logs and transaction hashes.
+    bodies: bool,
 }
 
 pub(crate) async fn run(part: &str, scale: Scale) -> Result<()> {
@@ -111,6 +113,7 @@ async fn compare_all(
                 level,
                 round_trip_ms,
                 in_flight,
+                bodies: false,
             };
             let seconds = compare(chain, how).await?;
             if round_trip_ms == 0 {
@@ -127,38 +130,45 @@ async fn compare_all(
     Ok(())
 }
 
-/// What proving costs: the same fetch with nothing checked but links.
+/// What proving costs: the same fetch with nothing checked but links. Where transactions are kept,
+/// they are fetched whole at every level; else level roots alone fetches them.
 async fn proof(chain: &Chain) -> Result<()> {
-    let how = |level| How {
-        strategy: "receipts",
-        level,
-        round_trip_ms: 0,
-        in_flight: 32,
-    };
-    let mut costs = Vec::new();
-    for level in ["receipts", "linked"] {
-        let (server, _) = serve(chain, how(level), None).await?;
-        costs.push(fetch(chain, &server, how(level)).await?.cpu_seconds);
-        server.shutdown().await?;
-    }
-    if let [proven, linked] = costs.as_slice() {
-        let a_log = |seconds: f64| seconds * 1e6 / chain.logs as f64;
-        let (proof, archived) = (a_log(proven - linked), archive_cost(chain)?);
-        println!(
-            "    proof at level receipts: {proof:.2} us of CPU a log, {:.2} x the archive's {archived:.2} (fetched with proof {:.2}, without {:.2})",
-            proof / archived,
-            a_log(*proven),
-            a_log(*linked)
-        );
+    let cases = [
+        (false, &["linked", "receipts", "roots"][..]),
+        (true, &["linked", "roots"][..]),
+    ];
+    for (bodies, levels) in cases {
+        let archived = archive_cost(chain, bodies)?;
+        let kept = if bodies { "transactions" } else { "hashes" };
+        println!("    archive, {kept} kept: {archived:.2} us of CPU a log");
+        let mut linked = None;
+        for &level in levels {
+            let how = How {
+                strategy: "receipts",
+                level,
+                round_trip_ms: 0,
+                in_flight: 32,
+                bodies,
+            };
+            let (server, _) = serve(chain, how, None).await?;
+            let cost = fetch(chain, &server, how).await?.cpu_seconds;
+            server.shutdown().await?;
+            let fetched = cost * 1e6 / chain.logs as f64;
+            let proof = fetched - *linked.get_or_insert(fetched);
+            println!(
+                "    level {level}, {kept} kept: {fetched:.2} us of CPU a log, {proof:.2} of it for the proof, {:.2} x archive",
+                proof / archived
+            );
+        }
     }
     Ok(())
 }
 
 /// CPU microseconds a log of archiving alone.
-fn archive_cost(chain: &Chain) -> Result<f64> {
+fn archive_cost(chain: &Chain, bodies: bool) -> Result<f64> {
     let dir = tempfile::tempdir()?;
     let mut program = Command::new(std::env::current_exe()?);
-    program.args(["archive", &chain.blocks.to_string()]);
+    program.args(["archive", &chain.blocks.to_string(), &bodies.to_string()]);
     let output = program.arg(dir.path()).output()?;
     let text = String::from_utf8(output.stdout)?;
     let (cpu, logs) = text.trim().split_once(' ').context("archive alone")?;
@@ -180,10 +190,12 @@ async fn serve(chain: &Chain, how: How, rate_limit: Option<RateLimit>) -> Result
 }
 
 fn entry(chain: &Chain, server: &RpcServer, how: How) -> Value {
+    let mut datasets = vec!["headers", "logs", "tx_hashes"];
+    datasets.extend(how.bodies.then_some("transactions"));
     json!([{
         "chainId": chain.node.chain_id(), "name": chain.name,
         "rpcHttp": [{ "url": server.url(), "inFlight": how.in_flight, "batch": BATCH_MAX }],
-        "strategy": how.strategy, "verification": how.level,
+        "strategy": how.strategy, "verification": how.level, "datasets": datasets,
         "finality": { "mode": "depth", "confirmations": CONFIRMATIONS },
     }])
 }
@@ -244,6 +256,7 @@ async fn limited(chain: &Chain) -> Result<()> {
         level: "bloom",
         round_trip_ms: 20,
         in_flight: 32,
+        bodies: false,
     };
     let limit = RateLimit {
         calls_per_second: CALLS_A_SECOND,

@@ -35,8 +35,8 @@ fn main() -> Result<ExitCode> {
     if let Some(["bare", url, requests, in_flight]) = arguments.get(..4) {
         return bare::run(url, requests.as_ref(), in_flight.parse()?);
     }
-    if let Some(["archive", blocks, dir]) = arguments.get(..3) {
-        return archive::run(blocks.parse()?, dir.as_ref());
+    if let Some(["archive", blocks, bodies, dir]) = arguments.get(..4) {
+        return archive::run(blocks.parse()?, bodies.parse()?, dir.as_ref());
     }
     let mut scale = Scale(1);
     if let Some(at) = arguments

@@ -68,6 +68,8 @@ pub struct EvmSpec {
     /// How many of a thousand blocks have content at all. Makes sparse chains: a mean of 0.12 logs
     /// a block is one log a block in 120 of a thousand.
     pub busy_permille: u32,
+    /// Words of 32 bytes that a call is sent with on the average; 0 for none.
+    pub call_words: u32,
     /// Which header fields there are.
     pub era: Era,
     /// One contract is a proxy that is upgraded every so many blocks; 0 for no such contract.
@@ -88,6 +90,7 @@ impl EvmSpec {
             content: ChainSpec::tiny(seed),
             block_seconds: BLOCK_SECONDS,
             busy_permille: 1_000,
+            call_words: 0,
             era: Era::Prague,
             upgrade_every: 0,
             fees: None,
@@ -344,7 +347,8 @@ impl EvmChain {
         let creates = rng.percent(CREATE_PERCENT);
         let succeeded = !rng.percent(FAILED_PERCENT);
         let gas_used = TX_GAS + rng.below(180_000);
-        let to = Address::new(rng.bytes());
+        let (to, from) = (Address::new(rng.bytes()), Address::new(rng.bytes()));
+        let gas_price = BASE_FEE + BASE_FEE_SPREAD + rng.below(BASE_FEE);
         EvmTx {
             index,
             hash: id,
@@ -353,17 +357,31 @@ impl EvmChain {
             } else {
                 TxType::DynamicFee
             },
-            from: Address::new(rng.bytes()),
+            from,
             to: (!creates).then_some(to),
             succeeded,
             gas_used,
             cumulative_gas_used: gas_used,
-            gas_price: BASE_FEE + BASE_FEE_SPREAD + rng.below(BASE_FEE),
+            gas_price,
             gas_limit: GAS_LIMIT,
             nonce: id.prefix64() >> 1,
             logs: 0..0,
-            input: Vec::new(),
+            input: self.call(&mut rng),
         }
+    }
+
+    /// What a transaction calls: a selector and words that hold an address each.
+    fn call(&self, rng: &mut Rng) -> Vec<u8> {
+        let words = match self.spec.call_words {
+            0 => return Vec::new(),
+            mean => rng.below(2 * u64::from(mean) + 1),
+        };
+        let mut input = rng.bytes::<4>().to_vec();
+        for _ in 0..words {
+            input.extend_from_slice(&[0; 12]);
+            input.extend_from_slice(&rng.bytes::<20>());
+        }
+        input
     }
 
     fn filler(&self, number: u64) -> HeaderFiller {
