@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{BlockRange, ChainId, DatasetSet, Hash32};
+use chronolith_model::{BlockRange, ChainId, Hash32};
 use chronolith_store::BlobStore;
 
-use crate::catalog::RunEntry;
+use crate::catalog::{PackContent, RunEntry};
 use crate::error::Result;
 use crate::format::container::{ObjectKind, Section};
 use crate::meters::Meters;
@@ -114,7 +114,7 @@ impl Runs {
     ) -> Result<Run> {
         let last_hash = Hash32::ZERO;
         output.container.table(Section::HashDirectory, directory);
-        let summary = encode_summary(&range, last_hash, DatasetSet::CLOCK);
+        let summary = encode_summary(&range, last_hash, &PackContent::NOTHING);
         output.container.table(Section::Summary, summary);
         let object = output.finish(name).await?;
         Ok(Run(Arc::new(RunEntry {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronolith_model::{BlockRange, DatasetSet, Hash32};
+use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32, LogFilter, Scope};
 
 use crate::book::Book;
 use crate::format::container::{Container, ContainerBuilder, ObjectKind, Section};
-use crate::format::facts::SegmentFacts;
+use crate::format::facts::{SegmentFacts, decode_scope, encode_scope};
 use crate::format::wire::{Put, Reader};
 use crate::format::{Damage, Decoded};
 use crate::keys::KeyCounts;
@@ -90,7 +90,84 @@ pub(crate) struct PackEntry {
     pub(crate) object: ObjectRef,
     pub(crate) range: BlockRange,
     pub(crate) last_hash: Hash32,
-    pub(crate) datasets: DatasetSet,
+    pub(crate) content: PackContent,
+}
+
+/// What a pack holds of its blocks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PackContent {
+    datasets: DatasetSet,
+    /// Whose transactions' bodies it holds, where those are not all: of logs of this scope.
+    bodies_of: Option<Scope>,
+}
+
+impl PackContent {
+    /// What a pack holds where this is kept.
+    pub(crate) fn new(datasets: DatasetSet, scope: &Scope) -> Self {
+        let bodies_of = datasets.bodies_by_logs().then(|| scope.clone());
+        Self {
+            datasets,
+            bodies_of,
+        }
+    }
+
+    /// What is in no pack.
+    pub(crate) const NOTHING: Self = Self {
+        datasets: DatasetSet::CLOCK,
+        bodies_of: None,
+    };
+
+    pub(crate) fn datasets(&self) -> DatasetSet {
+        self.datasets
+    }
+
+    /// Whose transactions' bodies it holds; all where it holds those of all.
+    pub(crate) fn scope(&self) -> Scope {
+        self.bodies_of.clone().unwrap_or(Scope::All)
+    }
+
+    /// Whether it holds a dataset whole: all bodies, not those of some logs.
+    pub(crate) fn holds(&self, dataset: Dataset) -> bool {
+        let is_part = dataset == Dataset::Transactions && self.bodies_of.is_some();
+        self.datasets.contains(dataset) && !is_part
+    }
+
+    /// Whether it holds the bodies of all transactions that logs of a filter name.
+    pub(crate) fn holds_bodies_of(&self, filter: &LogFilter) -> bool {
+        let scope = self.bodies_of.as_ref();
+        self.datasets.contains(Dataset::Transactions)
+            && scope.is_none_or(|scope| scope.proves(filter))
+    }
+
+    /// Whether it holds the bodies of all transactions that logs of a scope name.
+    pub(crate) fn holds_bodies_in(&self, scope: &Scope) -> bool {
+        let holds = |held: &Scope| *held == Scope::All || held == scope;
+        self.datasets.contains(Dataset::Transactions) && self.bodies_of.as_ref().is_none_or(holds)
+    }
+
+    /// Whether it holds everything that another one does of the same blocks.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        self.datasets.covers(other.datasets) && self.bodies_of == other.bodies_of
+    }
+
+    /// Packs with the bodies of some logs name their scope: an older program must not take them for
+    /// packs with all.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(self.datasets.bits());
+        if let Some(scope) = &self.bodies_of {
+            encode_scope(scope, out);
+        }
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Decoded<Self> {
+        let datasets = DatasetSet::from_bits(reader.u8()?).ok_or(Damage("unknown dataset"))?;
+        let by_logs = datasets.bodies_by_logs();
+        let bodies_of = by_logs.then(|| decode_scope(reader)).transpose()?;
+        Ok(Self {
+            datasets,
+            bodies_of,
+        })
+    }
 }
 
 pub(crate) fn encode_range(range: &BlockRange, out: &mut Vec<u8>) {
@@ -112,7 +189,7 @@ impl PackEntry {
         self.object.encode(out);
         encode_range(&self.range, out);
         out.put(&self.last_hash.0);
-        out.put_u8(self.datasets.bits());
+        self.content.encode(out);
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Decoded<Self> {
@@ -120,7 +197,7 @@ impl PackEntry {
             object: ObjectRef::decode(reader)?,
             range: decode_range(reader)?,
             last_hash: Hash32(reader.array()?),
-            datasets: DatasetSet::from_bits(reader.u8()?).ok_or(Damage("unknown dataset"))?,
+            content: PackContent::decode(reader)?,
         })
     }
 }
@@ -255,12 +332,17 @@ mod tests {
             object,
             range,
             last_hash: Hash32([5; 32]),
-            datasets: DatasetSet::CLOCK,
+            content: PackContent::NOTHING,
+        };
+        let by_logs = DatasetSet::of(&[Dataset::Logs, Dataset::Transactions]);
+        let narrow = PackEntry {
+            content: PackContent::new(by_logs, &sample(range).scope),
+            ..pack.clone()
         };
         let catalog = Catalog {
             segments: vec![Arc::new(segment)],
             runs: vec![Arc::new(run)],
-            packs: vec![Arc::new(pack)],
+            packs: vec![Arc::new(pack), Arc::new(narrow)],
             book: crate::book::tests::sample(),
         };
         let (bytes, tables_start) = catalog.encode();

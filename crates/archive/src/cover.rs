@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{BlockRange, Dataset};
+use chronolith_model::{BlockRange, Dataset, DatasetSet, LogFilter, Scope};
 
-use crate::catalog::{PackEntry, SegmentEntry};
+use crate::catalog::{PackContent, PackEntry, SegmentEntry};
 
 /// Datasets that a segment says are kept, and that packs hold.
 pub(crate) const PACKED: [Dataset; 3] = [Dataset::Headers, Dataset::Transactions, Dataset::Payload];
@@ -50,29 +50,79 @@ pub(crate) fn minus(wanted: &[BlockRange], held: &[BlockRange]) -> Vec<BlockRang
     open
 }
 
+/// Whose transactions' bodies are meant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BodiesOf<'a> {
+    All,
+    /// Those that logs of a filter name.
+    Filter(&'a LogFilter),
+    /// Those that logs of a scope name.
+    Scope(&'a Scope),
+}
+
+impl<'a> BodiesOf<'a> {
+    /// Where these datasets are kept with this scope.
+    pub(crate) fn kept(datasets: DatasetSet, scope: &'a Scope) -> Self {
+        match datasets.bodies_by_logs() {
+            true => Self::Scope(scope),
+            false => Self::All,
+        }
+    }
+
+    /// Whether a pack holds a dataset, and of transactions these.
+    pub(crate) fn in_pack(self, content: &PackContent, dataset: Dataset) -> bool {
+        match (dataset, self) {
+            (Dataset::Transactions, Self::Filter(filter)) => content.holds_bodies_of(filter),
+            (Dataset::Transactions, Self::Scope(scope)) => content.holds_bodies_in(scope),
+            _ => content.holds(dataset),
+        }
+    }
+}
+
 /// Blocks whose segments say that something is kept which no pack holds.
 pub(crate) fn without_packs<'a>(
     segments: &[&Arc<SegmentEntry>],
     packs: impl Iterator<Item = &'a Arc<PackEntry>> + Clone,
 ) -> Vec<BlockRange> {
+    let by_logs = |entry: &&&Arc<SegmentEntry>| entry.facts.datasets.bodies_by_logs();
     let open = PACKED.into_iter().flat_map(|dataset| {
-        let claims = segments.iter().map(|entry| &entry.facts);
+        let claims = segments.iter();
+        let claims = claims.filter(|entry| dataset != Dataset::Transactions || !by_logs(entry));
+        let claims = claims.map(|entry| &entry.facts);
         let claims = claims.filter(|facts| facts.datasets.contains(dataset));
         let claimed = union(claims.map(|facts| facts.range));
         match claimed.is_empty() {
             true => Vec::new(),
-            false => minus(&claimed, &holding(packs.clone(), dataset)),
+            false => minus(&claimed, &holding(packs.clone(), dataset, BodiesOf::All)),
         }
     });
-    union(open)
+    // Each scope has its own.
+    let mut scopes: Vec<&Scope> = Vec::new();
+    for entry in segments.iter().filter(by_logs) {
+        if !scopes.contains(&&entry.facts.scope) {
+            scopes.push(&entry.facts.scope);
+        }
+    }
+    let of_logs = scopes.into_iter().flat_map(|scope| {
+        let claims = segments.iter().filter(by_logs);
+        let claims = claims.filter(|entry| entry.facts.scope == *scope);
+        let claimed = union(claims.map(|entry| entry.facts.range));
+        let wanted = BodiesOf::Scope(scope);
+        minus(
+            &claimed,
+            &holding(packs.clone(), Dataset::Transactions, wanted),
+        )
+    });
+    union(open.chain(of_logs))
 }
 
 /// The blocks of which packs hold a dataset.
 pub(crate) fn holding<'a>(
     packs: impl Iterator<Item = &'a Arc<PackEntry>>,
     dataset: Dataset,
+    bodies: BodiesOf<'_>,
 ) -> Vec<BlockRange> {
-    let holding = packs.filter(|pack| pack.datasets.contains(dataset));
+    let holding = packs.filter(|pack| bodies.in_pack(&pack.content, dataset));
     union(holding.map(|pack| pack.range))
 }
 

@@ -119,8 +119,8 @@ impl PackEntry {
             name: self.object.name.clone(),
             sort: ObjectSort::Pack,
             range: self.range,
-            datasets: self.datasets,
-            scope: Scope::All,
+            datasets: self.content.datasets(),
+            scope: self.content.scope(),
         }
     }
 }
@@ -366,7 +366,7 @@ pub(crate) async fn open_pack(objects: &Objects, entry: &PackEntry) -> Result<Op
     let parse = || -> Decoded<OpenPack> {
         let container = Container::parse(tail.clone(), at, ObjectKind::Pack)?;
         let summary = decode_summary(&container.table(Section::Summary)?)?;
-        if summary != (entry.range, entry.last_hash, entry.datasets) {
+        if summary != (entry.range, entry.last_hash, entry.content.clone()) {
             return Err(Damage("it is not the pack that the state names"));
         }
         OpenPack::decode(tail, at, entry.range)

@@ -224,7 +224,7 @@ pub(crate) fn small_packs(
 ) -> Vec<Arc<PackEntry>> {
     let is_small = |pack: &PackEntry| pack.object.len < settings.pack_bytes / 2;
     let side_by_side = |a: &Arc<PackEntry>, b: &Arc<PackEntry>| {
-        a.range.end == b.range.start && a.datasets == b.datasets && is_small(a) && is_small(b)
+        a.range.end == b.range.start && a.content == b.content && is_small(a) && is_small(b)
     };
     for group in packs.chunk_by(side_by_side).filter(|group| group.len() > 1) {
         let mut bytes = 0;

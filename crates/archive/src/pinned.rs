@@ -77,15 +77,19 @@ impl Pinned {
     }
 
     /// Which blocks are covered for a set of datasets (and a filter's logs), with the level to which
-    /// they were proven.
+    /// they were proven. With a filter, `transactions` without `tx_hashes` are those that its logs name.
     #[must_use]
     pub fn coverage(
         &self,
         datasets: DatasetSet,
         filter: Option<&LogFilter>,
     ) -> Vec<(BlockRange, Proof)> {
-        // Without a filter, all logs are meant.
+        // Without a filter, all logs are meant, and all transactions.
         let every_log = LogFilter::over(BlockRange::new(0, 0));
+        let datasets = match filter {
+            None if datasets.bodies_by_logs() => datasets.with(Dataset::TxHashes),
+            _ => datasets,
+        };
         let filter = filter.or(Some(&every_log).filter(|_| datasets.contains(Dataset::Logs)));
         let covered = self
             .snapshot
@@ -94,6 +98,15 @@ impl Pinned {
         covered
             .map(|(range, proof)| (range, self.settings.profile.reads(proof)))
             .collect()
+    }
+
+    /// How far a block is proven with these datasets and a filter's logs: the least of what is said of
+    /// it, where it is archived more than once. None where it is not archived with them.
+    #[must_use]
+    pub fn proof_of(&self, number: u64, datasets: DatasetSet, filter: &LogFilter) -> Option<Proof> {
+        let filter = Some(filter);
+        let proof = self.snapshot.proof_of(number, &Need { datasets, filter });
+        proof.map(|proof| self.settings.profile.reads(proof))
     }
 
     /// The logs that a filter wants.
@@ -184,7 +197,8 @@ impl Pinned {
         lookup::transactions(self.objects(), &self.snapshot, number).await
     }
 
-    /// A block's headers, bodies and raw bytes. `wanted` must be kept for it.
+    /// A block's headers, bodies and raw bytes. `wanted` must be kept for it, and of transactions the
+    /// bodies of all.
     ///
     /// # Errors
     /// `NotCovered`, `Corrupt` or `Store`.
@@ -231,6 +245,23 @@ impl Pinned {
     /// `NotCovered`, `Corrupt` or `Store`.
     pub async fn bodies(&self, number: u64, ordinals: Range<u32>) -> Result<Vec<Bytes>> {
         payload::bodies(self.objects(), &self.snapshot, number, ordinals).await
+    }
+
+    /// The bodies of all transactions that logs of a filter name, in order. There may be others among
+    /// them. The filter's range is not looked at.
+    ///
+    /// # Errors
+    /// `NotCovered`, `Corrupt` or `Store`.
+    pub async fn bodies_of_logs(&self, number: u64, filter: &LogFilter) -> Result<Vec<Bytes>> {
+        payload::bodies_of_logs(self.objects(), &self.snapshot, number, filter).await
+    }
+
+    /// The body of the transaction at a position of a block, wherever it is kept.
+    ///
+    /// # Errors
+    /// `NotCovered`, `Corrupt` or `Store`.
+    pub async fn body_at(&self, number: u64, index: u32) -> Result<Bytes> {
+        payload::body_at(self.objects(), &self.snapshot, number, index).await
     }
 
     pub(crate) async fn content_root(&self, range: BlockRange) -> Result<Hash32> {

@@ -281,9 +281,9 @@ fn decode_halt(reader: &mut Reader<'_>) -> Decoded<Halt> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::ObjectRef;
+    use crate::catalog::{ObjectRef, PackContent};
     use crate::format::facts::tests::sample;
-    use chronolith_model::BlockRange;
+    use chronolith_model::{BlockRange, Dataset};
     use proptest::prelude::*;
 
     fn state() -> State {
@@ -334,7 +334,10 @@ mod tests {
                 object,
                 range,
                 last_hash: head.hash,
-                datasets: DatasetSet::CLOCK,
+                content: PackContent::new(
+                    DatasetSet::of(&[Dataset::Logs, Dataset::Transactions]),
+                    &sample(range).scope,
+                ),
             })],
             audit: vec![AuditEntry {
                 at: 1,

@@ -70,7 +70,8 @@ impl Tx {
 pub struct Payload {
     /// The whole header in the chain's own encoding, where the dataset `headers` is kept.
     pub header: Option<Bytes>,
-    /// One body for each entry of [`Block::txs`] but the aliases, where `transactions` is kept.
+    /// One body for each entry of [`Block::txs`] but the aliases, where `transactions` is kept: of all
+    /// transactions with `tx_hashes`, else of those that kept logs name.
     pub bodies: Option<Vec<Bytes>>,
     /// The whole block as it came (a Stellar ledger frame), where `payload` is kept.
     pub raw: Option<Bytes>,

@@ -16,7 +16,8 @@ pub enum Dataset {
     Logs = 2,
     /// The hash of every transaction.
     TxHashes = 3,
-    /// The body of every transaction.
+    /// The body of every transaction that is listed: of all with `tx_hashes`, else of those that kept
+    /// logs name.
     Transactions = 4,
     /// The whole block as it came.
     Payload = 5,
@@ -71,10 +72,22 @@ impl DatasetSet {
         self.0 & (1 << dataset as u8) != 0
     }
 
+    /// The same and this one.
+    #[must_use]
+    pub const fn with(self, dataset: Dataset) -> Self {
+        Self(self.0 | (1 << dataset as u8))
+    }
+
     /// Whether all of `other` is in it.
     #[must_use]
     pub const fn covers(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Whether bodies are kept of the transactions that kept logs name, and of no others.
+    #[must_use]
+    pub const fn bodies_by_logs(self) -> bool {
+        self.contains(Dataset::Transactions) && !self.contains(Dataset::TxHashes)
     }
 
     /// One bit a dataset.
@@ -315,6 +328,12 @@ mod tests {
         let set = DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]);
         assert!(set.contains(Dataset::Clock) && !set.contains(Dataset::Headers));
         assert_eq!(DatasetSet::from_bits(set.bits()), Some(set));
+        let by_logs = |also: &[Dataset]| {
+            let sets = [&[Dataset::Logs][..], also].concat();
+            DatasetSet::of(&sets).bodies_by_logs()
+        };
+        assert!(by_logs(&[Dataset::Transactions]));
+        assert!(!by_logs(&[Dataset::Transactions, Dataset::TxHashes]) && !by_logs(&[]));
         assert_eq!(DatasetSet::from_bits(0), None);
         assert_eq!(DatasetSet::from_bits(0x41), None);
     }

@@ -39,7 +39,12 @@ pub(crate) async fn difference(
         .ok_or_else(|| Error::not_covered(BlockRange::one(number)))?;
     let segment = objects.open(&entry.object).await?;
     let mut ours = objects.block(&segment, number).await?;
-    ours.payload = kept_payload(objects, snapshot, number, kept).await?;
+    let facts = &entry.facts;
+    let ours_kept = Kept {
+        datasets: facts.datasets,
+        scope: facts.scope.clone(),
+    };
+    ours.payload = kept_payload(objects, snapshot, number, (kept, &ours_kept)).await?;
     normalise(&mut ours, kept);
     let mut theirs = theirs.clone();
     normalise(&mut theirs, kept);
@@ -59,7 +64,7 @@ async fn kept_payload(
     objects: &Objects,
     snapshot: &Snapshot,
     number: u64,
-    kept: &Kept,
+    (kept, ours): (&Kept, &Kept),
 ) -> Result<Payload> {
     let mut all = Payload::default();
     for dataset in kept.datasets.iter() {
@@ -67,6 +72,12 @@ async fn kept_payload(
             Dataset::Headers => {
                 let held = payload::payload(objects, snapshot, number, dataset).await?;
                 all.header = held.header;
+            }
+            // One for each transaction that the segment lists.
+            Dataset::Transactions if ours.datasets.bodies_by_logs() => {
+                let packed = ours.packed();
+                let held = payload::payload_of(objects, snapshot, number, &packed).await?;
+                all.bodies = held.bodies;
             }
             Dataset::Transactions => {
                 let held = payload::payload(objects, snapshot, number, dataset).await?;

@@ -2,38 +2,98 @@
 //! are read and unpacked.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use chronolith_model::{BlockRange, Dataset, DatasetSet, Payload};
+use chronolith_model::{BlockRange, Dataset, LogFilter, Payload};
 
 use super::cache::{Part, Value, into_bytes};
 use super::objects::{NamedPack, Objects, Want, all_of};
 use super::snapshot::Snapshot;
-use crate::catalog::PackEntry;
+use crate::catalog::{PackContent, PackEntry, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::format::pack::Pieces;
 use crate::format::{Damage, Decoded};
 
-/// A block's payload as far as it is kept. `wanted` must be kept.
+/// A block's payload as far as it is kept. `wanted` must be kept, and of transactions all bodies.
 pub(crate) async fn payload(
     objects: &Objects,
     snapshot: &Snapshot,
     number: u64,
     wanted: Dataset,
 ) -> Result<Payload> {
-    let pack = holding(snapshot, number, wanted)?;
+    let pack = holding(snapshot, number, |content| content.holds(wanted))?;
     objects.payload(pack, number).await
+}
+
+/// The payload that goes with one sort of content.
+pub(crate) async fn payload_of(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    number: u64,
+    content: &PackContent,
+) -> Result<Payload> {
+    let pack = holding(snapshot, number, |held| held == content)?;
+    objects.payload(pack, number).await
+}
+
+/// The bodies of the transactions that logs of a filter name, and maybe of others, in order.
+pub(crate) async fn bodies_of_logs(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    number: u64,
+    filter: &LogFilter,
+) -> Result<Vec<Bytes>> {
+    let pack = holding(snapshot, number, |content| content.holds_bodies_of(filter))?;
+    let named = objects.open_pack(pack).await?;
+    let place = kept(&named, named.pack.bodies(number, 0..u64::MAX))?;
+    objects.pieces(&named, &place).await
 }
 
 /// A block's header.
 pub(crate) async fn header(objects: &Objects, snapshot: &Snapshot, number: u64) -> Result<Bytes> {
-    let pack = holding(snapshot, number, Dataset::Headers)?;
+    let pack = holding(snapshot, number, |content| content.holds(Dataset::Headers))?;
     let named = objects.open_pack(pack).await?;
     let place = kept(&named, named.pack.header(number))?;
     let found = objects.pieces(&named, &place).await?;
     let damage = Damage("payload that is to be kept is missing");
     let found = found.into_iter().next().ok_or(damage);
     found.map_err(|damage| Error::damaged(&named.identity.name, damage))
+}
+
+/// The body of the transaction at a position of a block, from any pack that holds it.
+pub(crate) async fn body_at(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    number: u64,
+    index: u32,
+) -> Result<Bytes> {
+    let with_bodies = |entry: &&Arc<SegmentEntry>| {
+        let kept = entry.facts.datasets;
+        kept.contains(Dataset::Transactions)
+    };
+    for entry in snapshot.holding(number).filter(with_bodies) {
+        let segment = objects.open(&entry.object).await?;
+        let listed = objects.txs(&segment, number).await?;
+        let Some(ordinal) = listed.iter().position(|tx| tx.index == index) else {
+            continue;
+        };
+        // One for each transaction that the segment lists.
+        let content = PackContent::new(entry.facts.datasets, &entry.facts.scope);
+        let same_list = |held: &PackContent| match content.holds(Dataset::Transactions) {
+            true => held.holds(Dataset::Transactions),
+            false => *held == content,
+        };
+        let named = objects
+            .open_pack(holding(snapshot, number, same_list)?)
+            .await?;
+        let ordinal = ordinal as u64;
+        let place = kept(&named, named.pack.bodies(number, ordinal..ordinal + 1))?;
+        let found = objects.pieces(&named, &place).await?.into_iter().next();
+        let lost = || Error::damaged(&named.identity.name, Damage("a body is missing"));
+        return found.ok_or_else(lost);
+    }
+    Err(Error::not_covered(BlockRange::one(number)))
 }
 
 /// Some of a block's transaction bodies, by their ordinals; fewer where the block has fewer.
@@ -43,26 +103,26 @@ pub(crate) async fn bodies(
     number: u64,
     wanted: Range<u32>,
 ) -> Result<Vec<Bytes>> {
-    let pack = holding(snapshot, number, Dataset::Transactions)?;
+    let pack = holding(snapshot, number, |content| {
+        content.holds(Dataset::Transactions)
+    })?;
     let named = objects.open_pack(pack).await?;
     let wanted = u64::from(wanted.start)..u64::from(wanted.end);
     let place = kept(&named, named.pack.bodies(number, wanted))?;
     objects.pieces(&named, &place).await
 }
 
-/// The pack that holds a dataset of a block.
-fn holding(snapshot: &Snapshot, number: u64, wanted: Dataset) -> Result<&PackEntry> {
-    let datasets = DatasetSet::of(&[wanted]);
-    let holding = snapshot
-        .packs()
-        .find(|pack| pack.range.contains(number) && pack.datasets.covers(datasets));
-    if let Some(pack) = holding {
+/// The pack that holds something of a block.
+fn holding(
+    snapshot: &Snapshot,
+    number: u64,
+    holds: impl Fn(&PackContent) -> bool,
+) -> Result<&PackEntry> {
+    let holding = || snapshot.packs().filter(|pack| holds(&pack.content));
+    if let Some(pack) = holding().find(|pack| pack.range.contains(number)) {
         return Ok(pack);
     }
-    let covered = snapshot
-        .packs()
-        .filter(|pack| pack.datasets.covers(datasets));
-    let covered = covered.map(|pack| pack.range).next();
+    let covered = holding().map(|pack| pack.range).next();
     let covered = covered.unwrap_or(BlockRange::new(number, number));
     Err(Error::NotCovered {
         missing: BlockRange::one(number),

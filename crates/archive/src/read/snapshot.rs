@@ -7,7 +7,7 @@ use chronolith_store::Version;
 
 use super::run_set::RunSet;
 use crate::catalog::{Catalog, PackEntry, SegmentEntry, order};
-use crate::cover::{PACKED, holding, minus, union};
+use crate::cover::{BodiesOf, PACKED, holding, minus, union};
 use crate::error::{Error, Result};
 use crate::range::{FailedPhase, RangeFailure};
 use crate::state::State;
@@ -250,25 +250,44 @@ impl Snapshot {
             .max_by_key(|entry| entry.facts.range.end)
     }
 
+    /// The least that segments say of a block that meet the need.
+    pub(crate) fn proof_of(&self, number: u64, need: &Need<'_>) -> Option<Proof> {
+        let holding = self.holding(number).filter(|entry| need.met_by(entry));
+        let block = BlockRange::one(number);
+        let levels = holding.filter_map(|entry| entry.facts.level_within(&block));
+        levels.reduce(Proof::lower)
+    }
+
     /// Intervals in which the need is met, with what was proven of each.
     pub(crate) fn coverage(&self, need: &Need<'_>) -> Vec<(BlockRange, Proof)> {
         let covered = self.covered_by(|entry| need.met_by(entry));
-        self.with_packs(covered, need.datasets)
+        let bodies = match need.filter {
+            Some(filter) if need.datasets.bodies_by_logs() => BodiesOf::Filter(filter),
+            _ => BodiesOf::All,
+        };
+        self.with_packs(covered, (need.datasets, bodies))
     }
 
     /// Intervals that are archived with these datasets and all logs of this scope, with their levels.
     pub(crate) fn kept(&self, datasets: DatasetSet, scope: &Scope) -> Vec<(BlockRange, Proof)> {
         let covered = self.covered_by(|entry| keeps(entry, datasets, scope));
-        self.with_packs(covered, datasets)
+        self.with_packs(covered, (datasets, BodiesOf::kept(datasets, scope)))
     }
 
     /// Blocks of these, in order and without overlap, of which packs do not hold all of these datasets
     /// that belong into packs.
-    fn bare(&self, wanted: &[BlockRange], datasets: DatasetSet) -> Vec<BlockRange> {
+    fn bare(
+        &self,
+        wanted: &[BlockRange],
+        (datasets, bodies): (DatasetSet, BodiesOf<'_>),
+    ) -> Vec<BlockRange> {
         let open = PACKED.into_iter().zip(&self.packed);
         let open = open.filter(|(dataset, _)| datasets.contains(*dataset));
         let open = open.flat_map(|(dataset, held)| {
-            let held = held.get_or_init(|| holding(self.packs(), dataset));
+            if dataset == Dataset::Transactions && !matches!(bodies, BodiesOf::All) {
+                return minus(wanted, &holding(self.packs(), dataset, bodies));
+            }
+            let held = held.get_or_init(|| holding(self.packs(), dataset, BodiesOf::All));
             minus(wanted, held)
         });
         union(open)
@@ -278,10 +297,10 @@ impl Snapshot {
     fn with_packs(
         &self,
         covered: Vec<(BlockRange, Proof)>,
-        datasets: DatasetSet,
+        wanted: (DatasetSet, BodiesOf<'_>),
     ) -> Vec<(BlockRange, Proof)> {
         let ranges: Vec<BlockRange> = covered.iter().map(|(range, _)| *range).collect();
-        let bare = self.bare(&ranges, datasets);
+        let bare = self.bare(&ranges, wanted);
         if bare.is_empty() {
             return covered;
         }
@@ -341,7 +360,7 @@ impl Snapshot {
             .filter(|entry| keeps(entry, datasets, scope));
         let held = union(holding.map(|entry| entry.facts.range));
         let lacking = minus(&[range], &held);
-        let bare = self.bare(&[range], datasets);
+        let bare = self.bare(&[range], (datasets, BodiesOf::kept(datasets, scope)));
         union(lacking.into_iter().chain(bare))
     }
 

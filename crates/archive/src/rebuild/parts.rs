@@ -7,11 +7,11 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use chronolith_model::{BlockRange, DatasetSet};
+use chronolith_model::BlockRange;
 
 use super::chain::Used;
 use super::scan::FoundPart;
-use crate::catalog::{PackEntry, RunEntry};
+use crate::catalog::{PackContent, PackEntry, RunEntry};
 use crate::cover::{minus, union};
 use crate::error::{Error, Result};
 use crate::hash_check::{first_missing, merged, shown_by_runs};
@@ -101,27 +101,27 @@ pub(super) async fn packs_of(
         }
     }
     fitting.sort_by_key(|part| {
-        let datasets = part.datasets.bits().count_ones();
+        let datasets = part.content.datasets().bits().count_ones();
         let range = part.range;
         (range.start, Reverse(range.end), Reverse(datasets))
     });
     let mut taken = known;
-    // How far those reach that hold the same datasets, and begin no later than the next.
-    let mut reached: Vec<(DatasetSet, u64)> = Vec::new();
+    // How far those reach that hold the same, and begin no later than the next.
+    let mut reached: Vec<(PackContent, u64)> = Vec::new();
     for part in fitting {
-        let (datasets, end) = (part.datasets, part.range.end);
-        let holds = |held: &(DatasetSet, u64)| held.0.covers(datasets) && held.1 >= end;
+        let (content, end) = (&part.content, part.range.end);
+        let holds = |held: &(PackContent, u64)| held.0.covers(content) && held.1 >= end;
         if reached.iter().any(holds) {
             continue;
         }
         // It reaches further than all before it.
-        reached.retain(|held| held.0 != datasets);
-        reached.push((datasets, end));
+        reached.retain(|held| held.0 != *content);
+        reached.push((content.clone(), end));
         taken.push(Arc::new(PackEntry {
             object: part.object.clone(),
             range: part.range,
             last_hash: part.last_hash,
-            datasets,
+            content: content.clone(),
         }));
     }
     Ok(taken)
@@ -130,7 +130,7 @@ pub(super) async fn packs_of(
 /// Whether one of these packs holds all of another.
 fn is_held(part: &FoundPart, packs: &[Arc<PackEntry>]) -> bool {
     let holds = |pack: &Arc<PackEntry>| {
-        pack.datasets.covers(part.datasets) && pack.range.covers(&part.range)
+        pack.content.covers(&part.content) && pack.range.covers(&part.range)
     };
     packs.iter().any(holds)
 }

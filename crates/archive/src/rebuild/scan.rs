@@ -1,10 +1,10 @@
 //! What objects say of themselves: the summaries of everything in a store.
 
 use bytes::Bytes;
-use chronolith_model::{BlockRange, BlockRef, DatasetSet, Hash32};
+use chronolith_model::{BlockRange, BlockRef, Hash32};
 use chronolith_store::{BlobInfo, BlobStore};
 
-use crate::catalog::{ObjectRef, SegmentEntry};
+use crate::catalog::{ObjectRef, PackContent, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::format::Decoded;
 use crate::format::container::{Container, FOOTER_BYTES, ObjectKind, Section, tables_start};
@@ -44,7 +44,7 @@ pub(super) struct FoundPart {
     pub(super) object: ObjectRef,
     pub(super) range: BlockRange,
     pub(super) last_hash: Hash32,
-    pub(super) datasets: DatasetSet,
+    pub(super) content: PackContent,
 }
 
 impl Scanned {
@@ -158,11 +158,11 @@ fn read_pack(object: ObjectRef, tail: Bytes) -> Decoded<FoundPart> {
 
 fn read_part(object: ObjectRef, tail: Bytes, kind: ObjectKind) -> Decoded<FoundPart> {
     let container = Container::parse(tail, object.tables_start, kind)?;
-    let (range, last_hash, datasets) = decode_summary(&container.table(Section::Summary)?)?;
+    let (range, last_hash, content) = decode_summary(&container.table(Section::Summary)?)?;
     Ok(FoundPart {
         object,
         range,
         last_hash,
-        datasets,
+        content,
     })
 }

@@ -1,6 +1,6 @@
 //! What is checked of blocks before anything is made of them.
 
-use chronolith_model::{Block, BlockFault, ChainProfile, Dataset};
+use chronolith_model::{Block, BlockFault, ChainProfile, Dataset, Tx};
 
 use super::seal::Kept;
 use crate::error::{Error, Result};
@@ -68,15 +68,8 @@ pub(crate) fn normalise(block: &mut Block, kept: &Kept) {
     block
         .logs
         .retain(|log| kept.scope.admits(log.emitter(), log.topic(0)));
-    if !kept.datasets.contains(Dataset::TxHashes) && !kept.datasets.contains(Dataset::Transactions)
-    {
-        let mut logs = block.logs.iter().peekable();
-        block.txs.retain(|tx| {
-            while logs.peek().is_some_and(|log| log.tx_index() < tx.index) {
-                logs.next();
-            }
-            logs.peek().is_some_and(|log| log.tx_index() == tx.index)
-        });
+    if !kept.datasets.contains(Dataset::TxHashes) {
+        keep_named(block);
     }
     if !kept.datasets.contains(Dataset::Headers) {
         block.payload.header = None;
@@ -87,4 +80,24 @@ pub(crate) fn normalise(block: &mut Block, kept: &Kept) {
     if !kept.datasets.contains(Dataset::Payload) {
         block.payload.raw = None;
     }
+}
+
+/// Drops the transactions that no log names, with their bodies.
+fn keep_named(block: &mut Block) {
+    let mut logs = block.logs.iter().peekable();
+    let mut is_named = |tx: &Tx| {
+        while logs.peek().is_some_and(|log| log.tx_index() < tx.index) {
+            logs.next();
+        }
+        logs.peek().is_some_and(|log| log.tx_index() == tx.index)
+    };
+    let named: Vec<bool> = block.txs.iter().map(&mut is_named).collect();
+    let own = block.txs.iter().filter(|tx| !tx.is_alias()).count();
+    // Bodies that are not one for each transaction are refused, not sorted out.
+    if let Some(bodies) = block.payload.bodies.as_mut().filter(|all| all.len() == own) {
+        let mut named = named.iter();
+        bodies.retain(|_| named.next() == Some(&true));
+    }
+    let mut named = named.iter();
+    block.txs.retain(|_| named.next() == Some(&true));
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronolith_model::{Block, BlockClock, BlockRange, DatasetSet, Hash32, Proof};
+use chronolith_model::{Block, BlockClock, BlockRange, Hash32, Proof};
 
 use super::append::Provenance;
 use super::check::{check_links, prepare};
@@ -18,7 +18,7 @@ use super::publish::{Applied, Uploading};
 use super::rows::Rows;
 use super::seal::{self, Built, Cut, Kept};
 use super::writer::Writer;
-use crate::catalog::{PackEntry, SegmentEntry};
+use crate::catalog::{PackContent, PackEntry, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::format::compress::Packer;
 use crate::read::snapshot::Snapshot;
@@ -51,7 +51,7 @@ pub struct Fill {
 struct Packing {
     pack: Option<PackBuilder>,
     learner: Learner,
-    datasets: Option<DatasetSet>,
+    content: Option<PackContent>,
 }
 
 impl Packing {
@@ -88,7 +88,7 @@ impl Packing {
     /// The pack that is being made, and what it learns from; none where nothing goes into packs.
     fn begun(&mut self) -> Option<(&mut PackBuilder, &mut Learner)> {
         if self.pack.is_none() {
-            self.pack = self.datasets.and_then(PackBuilder::new);
+            self.pack = self.content.clone().and_then(PackBuilder::new);
         }
         Some((self.pack.as_mut()?, &mut self.learner))
     }
@@ -190,11 +190,11 @@ impl Fill {
     /// What becomes of the blocks' payload.
     fn packing(&mut self) -> Packing {
         // Where a segment alone is made anew, packs are what they were.
-        let datasets = Some(self.kept.datasets).filter(|_| !self.purpose.mends());
+        let content = Some(self.kept.packed()).filter(|_| !self.purpose.mends());
         Packing {
             pack: self.pack.take(),
             learner: self.learner.clone(),
-            datasets,
+            content,
         }
     }
 
@@ -466,10 +466,8 @@ impl Fill {
     /// Packs of the segments that this fill replaces: their payload may be the one that was wrong. One
     /// that reaches beyond the fill stays where no content changes: digests are over payload too.
     fn superseded_packs(&self, snapshot: &Snapshot, same_content: bool) -> Result<Vec<String>> {
-        let mut names = Vec::new();
-        let packs = snapshot
-            .packs()
-            .filter(|pack| pack.datasets == self.kept.datasets);
+        let (mut names, content) = (Vec::new(), self.kept.packed());
+        let packs = snapshot.packs().filter(|pack| pack.content == content);
         for pack in packs.filter(|pack| pack.range.intersect(&self.range).is_some()) {
             if !self.range.covers(&pack.range) {
                 if same_content {

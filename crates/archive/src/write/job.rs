@@ -64,7 +64,7 @@ impl SealJob {
             .for_each(|block| self.rows.push(block, self.level));
         let packs = cut::by_range(&self.blocks, &self.settings)
             .filter_map(|blocks| {
-                pack::build(blocks, self.kept.datasets, &mut self.learner).transpose()
+                pack::build(blocks, self.kept.packed(), &mut self.learner).transpose()
             })
             .collect::<Result<_>>()?;
         self.blocks.clear();

@@ -73,13 +73,13 @@ impl Writer {
         let mut learner = self.finishing.lock().await;
         let learner = again.then_some(&mut *learner);
         joined.copy_all(objects, &parts, learner).await?;
-        let summary = encode_summary(&range, last.last_hash, first.datasets);
+        let summary = encode_summary(&range, last.last_hash, &first.content);
         let object = joined.finish(&uploading.name, summary).await?;
         let entry = PackEntry {
             object,
             range,
             last_hash: last.last_hash,
-            datasets: first.datasets,
+            content: first.content.clone(),
         };
         Ok((entry, Some(uploading)))
     }

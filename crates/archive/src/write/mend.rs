@@ -5,7 +5,7 @@
 //! is gone: what replaces it must fit all of that. A run needs no blocks from outside: its segments
 //! hold every hash.
 
-use chronolith_model::{Block, BlockRange, DatasetSet, Proof};
+use chronolith_model::{Block, BlockRange, Proof};
 
 use super::check::normalise;
 use super::edit::Edit;
@@ -15,10 +15,10 @@ use super::pack::PackBuilder;
 use super::publish::Applied;
 use super::seal::Kept;
 use super::writer::Writer;
-use crate::catalog::{RunEntry, SegmentEntry};
+use crate::catalog::{PackContent, RunEntry, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::format::digest::digest_of;
-use crate::format::facts::content_root;
+use crate::format::facts::{SegmentFacts, content_root};
 use crate::inspect::{ObjectSort, StoredObject};
 use crate::read::snapshot::Snapshot;
 use crate::state::AuditEntry;
@@ -166,10 +166,10 @@ impl Fill {
     pub(super) async fn hold_payload(&mut self, blocks: &[Block]) -> Result<()> {
         let writer = self.writer.clone();
         let snapshot = writer.publisher.settled().await?;
-        let datasets = self.kept.datasets;
-        let (mut packing, mut held) = (self.packing_of(datasets)?, Vec::new());
+        let content = self.kept.packed();
+        let (mut packing, mut held) = (self.packing_of(content.clone())?, Vec::new());
         for block in blocks {
-            compare(&writer, &snapshot, block, datasets).await?;
+            compare(&writer, &snapshot, block, &content).await?;
             held.push((block.clock, block.payload.clone()));
         }
         let job = move || {
@@ -186,8 +186,8 @@ impl Fill {
     }
 
     /// The pack that is made anew, begun with the first blocks.
-    fn packing_of(&mut self, datasets: DatasetSet) -> Result<(PackBuilder, Learner)> {
-        let pack = self.pack.take().or_else(|| PackBuilder::new(datasets));
+    fn packing_of(&mut self, content: PackContent) -> Result<(PackBuilder, Learner)> {
+        let pack = self.pack.take().or_else(|| PackBuilder::new(content));
         let pack = pack.ok_or_else(super::fill::failed)?;
         Ok((pack, self.learner.clone()))
     }
@@ -202,11 +202,11 @@ impl Fill {
         let old = old.cloned().ok_or_else(|| gone(&name))?;
         let batch = snapshot.state.batch_packs.iter();
         let unfinished = batch.clone().any(|pack| pack.object.name == name);
-        let (pack, mut learner) = self.packing_of(old.datasets)?;
+        let (pack, mut learner) = self.packing_of(old.content.clone())?;
         let built = tokio::task::spawn_blocking(move || pack.finish(&mut learner)).await;
         let built = built.map_err(|_| super::fill::failed())??;
         let built = built.ok_or_else(super::fill::failed)?;
-        if built.datasets != old.datasets {
+        if built.content != old.content {
             return Err(Error::Invalid(format!("{name} keeps something else")));
         }
         if (built.range, built.last_hash) != (old.range, old.last_hash) {
@@ -238,11 +238,12 @@ async fn compare(
     writer: &Writer,
     snapshot: &Snapshot,
     block: &Block,
-    datasets: DatasetSet,
+    content: &PackContent,
 ) -> Result<()> {
     let (number, objects) = (block.clock.number, &writer.view.objects);
     let mut same = snapshot.holding(number);
-    let entry = same.find(|entry| entry.facts.datasets == datasets);
+    let packed = |facts: &SegmentFacts| PackContent::new(facts.datasets, &facts.scope);
+    let entry = same.find(|entry| packed(&entry.facts) == *content);
     let entry = entry.ok_or_else(|| Error::not_covered(BlockRange::one(number)))?;
     let segment = objects.open(&entry.object).await?;
     let archived = objects.clock(&segment, number).await?;
@@ -252,7 +253,7 @@ async fn compare(
         return Err(Error::FinalityViolation { archived, offered });
     }
     let kept = Kept {
-        datasets,
+        datasets: entry.facts.datasets,
         scope: entry.facts.scope.clone(),
     };
     let mut kept_of_it = block.clone();

@@ -5,17 +5,17 @@
 //! one frame. The index says how long each part is, so where it lies.
 
 use bytes::Bytes;
-use chronolith_model::{Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32, Payload};
+use chronolith_model::{Block, BlockClock, BlockRange, Dataset, Hash32, Payload};
 use rayon::prelude::*;
 
 use super::learn::{Learner, Learnt};
-use crate::catalog::{decode_range, encode_range};
+use crate::catalog::{PackContent, decode_range, encode_range};
 use crate::error::Result;
+use crate::format::Decoded;
 use crate::format::compress::Packer;
 use crate::format::container::{ContainerBuilder, Finished, ObjectKind, Section};
 use crate::format::pack::{Dictionaries, encode_frame, encode_parts};
 use crate::format::wire::{Put, Reader};
-use crate::format::{Damage, Decoded};
 
 /// Unpacked bytes of a frame.
 const FRAME_BYTES: usize = 64 << 10;
@@ -29,16 +29,16 @@ pub(crate) struct BuiltPack {
     pub(crate) finished: Finished,
     pub(crate) range: BlockRange,
     pub(crate) last_hash: Hash32,
-    pub(crate) datasets: DatasetSet,
+    pub(crate) content: PackContent,
 }
 
 /// Makes a pack of the blocks' payload, or none where no such dataset is kept.
 pub(crate) fn build(
     blocks: &[Block],
-    datasets: DatasetSet,
+    content: PackContent,
     learner: &mut Learner,
 ) -> Result<Option<BuiltPack>> {
-    let Some(mut pack) = PackBuilder::new(datasets) else {
+    let Some(mut pack) = PackBuilder::new(content) else {
         return Ok(None);
     };
     for block in blocks {
@@ -52,7 +52,7 @@ pub(crate) fn build(
 #[derive(Debug)]
 pub(crate) struct PackBuilder {
     container: ContainerBuilder,
-    datasets: DatasetSet,
+    content: PackContent,
     first: u64,
     last: Option<BlockClock>,
     index: Vec<u8>,
@@ -65,16 +65,17 @@ pub(crate) struct PackBuilder {
 
 impl PackBuilder {
     /// None where no dataset is kept that a pack holds.
-    pub(crate) fn new(datasets: DatasetSet) -> Option<Self> {
+    pub(crate) fn new(content: PackContent) -> Option<Self> {
         let payload = [Dataset::Headers, Dataset::Transactions, Dataset::Payload];
-        if !payload.iter().any(|&dataset| datasets.contains(dataset)) {
+        let kept = content.datasets();
+        if !payload.iter().any(|&dataset| kept.contains(dataset)) {
             return None;
         }
         let mut container = ContainerBuilder::new(ObjectKind::Pack);
         container.begin(Section::Frames);
         Some(Self {
             container,
-            datasets,
+            content,
             first: 0,
             last: None,
             index: Vec::new(),
@@ -155,7 +156,7 @@ impl PackBuilder {
         if let Some(dictionaries) = self.dictionaries.encode() {
             container.table(Section::PackDictionaries, dictionaries);
         }
-        let summary = encode_summary(&range, last.hash, self.datasets);
+        let summary = encode_summary(&range, last.hash, &self.content);
         container.table(Section::Summary, summary);
         let finished = container.finish();
         Ok(Some(BuiltPack {
@@ -163,7 +164,7 @@ impl PackBuilder {
             finished,
             range,
             last_hash: last.hash,
-            datasets: self.datasets,
+            content: self.content,
         }))
     }
 }
@@ -224,22 +225,22 @@ pub(crate) fn pack_again(frames: &[Vec<u8>], packer: &Packer) -> Result<Vec<Vec<
 pub(crate) fn encode_summary(
     range: &BlockRange,
     last_hash: Hash32,
-    datasets: DatasetSet,
+    content: &PackContent,
 ) -> Vec<u8> {
     let mut out = Vec::new();
     encode_range(range, &mut out);
     out.put(&last_hash.0);
-    out.put_u8(datasets.bits());
+    content.encode(&mut out);
     out
 }
 
 /// Reads a summary back.
-pub(crate) fn decode_summary(bytes: &[u8]) -> Decoded<(BlockRange, Hash32, DatasetSet)> {
+pub(crate) fn decode_summary(bytes: &[u8]) -> Decoded<(BlockRange, Hash32, PackContent)> {
     let mut reader = Reader::new(bytes);
     let (range, last_hash) = (decode_range(&mut reader)?, Hash32(reader.array()?));
-    let datasets = DatasetSet::from_bits(reader.u8()?).ok_or(Damage("unknown dataset"))?;
+    let content = PackContent::decode(&mut reader)?;
     reader.finish()?;
-    Ok((range, last_hash, datasets))
+    Ok((range, last_hash, content))
 }
 
 #[cfg(test)]

@@ -217,7 +217,7 @@ impl Plan<'_> {
         // One that cannot be read parts what lies before it from what follows.
         let side_by_side = |a: &Arc<PackEntry>, b: &Arc<PackEntry>| {
             a.range.end == b.range.start
-                && a.datasets == b.datasets
+                && a.content == b.content
                 && !self.settings.range_begins(a.range.end)
                 && touchable(a)
                 && touchable(b)

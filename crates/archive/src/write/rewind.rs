@@ -199,7 +199,7 @@ impl Writer {
         let past: Vec<_> = past.cloned().collect();
         for pack in past {
             edit.remove.push(pack.object.name.clone());
-            let (mut kept, mut learner) = (PackBuilder::new(pack.datasets), self.learner());
+            let (mut kept, mut learner) = (PackBuilder::new(pack.content.clone()), self.learner());
             for number in pack.range.start..(to + 1).max(pack.range.start) {
                 let payload = self.view.objects.payload(&pack, number).await?;
                 // Only the number of the first and the hash of the last are looked at, and older

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{BlockRange, DatasetSet, Hash32};
+use chronolith_model::{BlockRange, Hash32};
 
 use super::edit::Edit;
 use super::hashes::BlockHashes;
@@ -10,7 +10,7 @@ use super::pack;
 use super::publish::Uploading;
 use super::seal::{build_hash_table, hash_key};
 use super::writer::Writer;
-use crate::catalog::{ObjectRef, RunEntry, SegmentEntry};
+use crate::catalog::{ObjectRef, PackContent, RunEntry, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::format::container::{ContainerBuilder, ObjectKind, Section};
 use crate::read::snapshot::Snapshot;
@@ -146,7 +146,7 @@ impl Writer {
             let entries = entries.into_iter();
             let directory = build_hash_table(range.len(), count, entries, container.buffer());
             container.table(Section::HashDirectory, directory);
-            let summary = pack::encode_summary(&range, last_hash, DatasetSet::CLOCK);
+            let summary = pack::encode_summary(&range, last_hash, &PackContent::NOTHING);
             container.table(Section::Summary, summary);
             let finished = container.finish();
             (container.drain(), finished, count)

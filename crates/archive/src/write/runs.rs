@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{BlockRange, DatasetSet, Hash32};
+use chronolith_model::{BlockRange, Hash32};
 
 use super::merge::Output;
 use super::pack::encode_summary;
 use super::publish::Uploading;
 use super::tables::{Source, merge_tables};
 use super::writer::Writer;
-use crate::catalog::{RunEntry, SegmentEntry};
+use crate::catalog::{PackContent, RunEntry, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::format::container::{ObjectKind, Section};
 
@@ -92,7 +92,7 @@ impl Writer {
         let (directory, kept) = merge_tables(objects, sources, range, &mut output).await?;
         let container = &mut output.container;
         container.table(Section::HashDirectory, directory);
-        let summary = encode_summary(&range, last_hash, DatasetSet::CLOCK);
+        let summary = encode_summary(&range, last_hash, &PackContent::NOTHING);
         container.table(Section::Summary, summary);
         let object = output.finish(&uploading.name).await?;
         objects.open_run(&object).await?;

@@ -5,6 +5,7 @@ use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32, Proof, Scope};
 use rayon::prelude::*;
 
 use super::rows::{RowBlock, Rows, end_of};
+use crate::catalog::PackContent;
 use crate::error::Result;
 use crate::format::blocks::{self, BlockRecord};
 use crate::format::compress::{self, Packer};
@@ -46,6 +47,13 @@ pub(crate) struct Cut {
 pub(crate) struct Kept {
     pub(crate) datasets: DatasetSet,
     pub(crate) scope: Scope,
+}
+
+impl Kept {
+    /// What of it goes into packs.
+    pub(crate) fn packed(&self) -> PackContent {
+        PackContent::new(self.datasets, &self.scope)
+    }
 }
 
 /// A finished object and what it is about.

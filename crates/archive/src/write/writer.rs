@@ -144,7 +144,7 @@ impl Writer {
             object,
             range: pack.range,
             last_hash: pack.last_hash,
-            datasets: pack.datasets,
+            content: pack.content,
         }
     }
 }
