@@ -1,6 +1,6 @@
 //! Ranges of blocks from one endpoint: what to ask for, and blocks from the answers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,11 +72,22 @@ impl Fetcher<'_> {
         });
         let calls: Vec<Call> = calls.collect();
         let receipts = self.ask::<Vec<WireReceipt>>(&calls);
-        let (blocks, receipts) = futures::try_join!(self.blocks_of(range), receipts)?;
+        let (mut blocks, receipts) = futures::try_join!(self.blocks_of(range), receipts)?;
+        let keeping = blocks.iter().zip(&receipts);
+        let keeping = keeping.filter(|(_, answer)| self.keeps_any(answer));
+        let keeping: HashSet<u64> = keeping.map(|(block, _)| block.number()).collect();
+        let has_logs = |block: &WireBlock| keeping.contains(&block.number());
+        self.make_whole(&mut blocks, has_logs).await?;
         let span = self.verify_span(blocks.len());
         let proven = span.in_scope(|| self.proven(&blocks, receipts));
         span.record("outcome", Outcome::of(&proven).name());
         proven
+    }
+
+    fn keeps_any(&self, answer: &Answer<Vec<WireReceipt>>) -> bool {
+        let receipts = answer.iter().flatten().flatten();
+        let mut logs = receipts.flat_map(|receipt| &receipt.logs);
+        logs.any(|log| self.keeps(log))
     }
 
     /// Blocks and the receipts of each put together and proven.
@@ -104,7 +115,7 @@ impl Fetcher<'_> {
     }
 
     /// The chain may have changed between two calls: no lie, but no answer either.
-    fn moved(&self, number: u64) -> Error {
+    pub(super) fn moved(&self, number: u64) -> Error {
         let reason = format!("two answers about block {number} are of different blocks");
         self.endpoint.unavailable(reason)
     }
@@ -122,7 +133,7 @@ impl Fetcher<'_> {
             self.spans.answered(range.len(), logs.len());
         }
         let span = self.verify_span(blocks.len());
-        let joined = self.joined(&blocks, &logs).instrument(span.clone()).await;
+        let joined = self.joined(blocks, &logs).instrument(span.clone()).await;
         span.record("outcome", Outcome::of(&joined).name());
         joined
     }
@@ -134,7 +145,7 @@ impl Fetcher<'_> {
     }
 
     /// Blocks and their logs put together and proven.
-    async fn joined(&self, blocks: &[WireBlock], logs: &[WireLog]) -> Result<Vec<Fetched>> {
+    async fn joined(&self, blocks: Vec<WireBlock>, logs: &[WireLog]) -> Result<Vec<Fetched>> {
         let mut by_block: HashMap<u64, Vec<&WireLog>> = HashMap::new();
         for log in logs {
             by_block.entry(log.block_number).or_default().push(log);
@@ -150,27 +161,22 @@ impl Fetcher<'_> {
         }
         let mut fetched = Vec::with_capacity(blocks.len());
         let mut unproven = None;
-        for block in blocks {
-            let logs = by_block.remove(&block.number()).unwrap_or_default();
-            if logs.iter().any(|log| log.block_hash != block.hash) {
-                return Err(self.moved(block.number()));
-            }
-            let kept = logs.iter().copied().filter(|log| self.keeps(log));
-            if kept.clone().next().is_none() && self.is_suspicious(block) {
-                if self.endpoint.has(GET_RECEIPTS) {
-                    let block = BlockRange::one(block.number());
-                    fetched.extend(self.some_by_receipts(block).await?);
-                    continue;
+        let mut rest = blocks.into_iter();
+        // As many whole blocks are held as come at once, and no more.
+        while rest.len() > 0 {
+            let mut some: Vec<WireBlock> = rest.by_ref().take(self.endpoint.batch()).collect();
+            let has_logs = |block: &WireBlock| {
+                let logs = by_block.get(&block.number());
+                logs.is_some_and(|logs| logs.iter().any(|log| self.keeps(log)))
+            };
+            self.make_whole(&mut some, has_logs).await?;
+            for block in &some {
+                let logs = by_block.remove(&block.number()).unwrap_or_default();
+                match self.with_logs(block, &logs, &confirmed).await? {
+                    Some(one) => fetched.push(one),
+                    None => unproven = unproven.or(Some(block.number())),
                 }
-                if !self.takes_as_empty(block, &confirmed) {
-                    unproven = unproven.or(Some(block.number()));
-                    continue;
-                }
             }
-            let all = self.has_all_logs();
-            let proof = self.verifier.logs(block, &logs, all);
-            let proof = proof.map_err(|refusal| self.refused(block.number(), refusal))?;
-            fetched.push(self.made(block, kept, proof)?);
         }
         if let Some(number) = by_block.keys().next() {
             return Err(self.lied(*number, "a log outside the range".to_owned()));
@@ -183,8 +189,33 @@ impl Fetcher<'_> {
         Ok(fetched)
     }
 
+    /// A block and its logs put together and proven; none where it is open whether it has any.
+    async fn with_logs(
+        &self,
+        block: &WireBlock,
+        logs: &[&WireLog],
+        confirmed: &HashMap<u64, Vec<WireLog>>,
+    ) -> Result<Option<Fetched>> {
+        if logs.iter().any(|log| log.block_hash != block.hash) {
+            return Err(self.moved(block.number()));
+        }
+        let kept = logs.iter().copied().filter(|log| self.keeps(log));
+        if kept.clone().next().is_none() && self.is_suspicious(block) {
+            if self.endpoint.has(GET_RECEIPTS) {
+                let range = BlockRange::one(block.number());
+                return Ok(self.some_by_receipts(range).await?.pop());
+            }
+            if !self.takes_as_empty(block, confirmed) {
+                return Ok(None);
+            }
+        }
+        let proof = self.verifier.logs(block, logs, self.has_all_logs());
+        let proof = proof.map_err(|refusal| self.refused(block.number(), refusal))?;
+        self.made(block, kept, proof).map(Some)
+    }
+
     /// Whether a log is wanted. An endpoint is asked for more where a scope has several entries.
-    fn keeps(&self, log: &WireLog) -> bool {
+    pub(super) fn keeps(&self, log: &WireLog) -> bool {
         let topic0 = log.topics.first().map(|topic| topic.as_slice());
         self.want.datasets.contains(Dataset::Logs)
             && self.want.scope.admits(log.address.as_slice(), topic0)
@@ -389,7 +420,8 @@ impl Fetcher<'_> {
             named
         };
         let bodies = datasets.contains(Dataset::Transactions);
-        let bodies = bodies.then(|| wire.kept_bodies()).flatten();
+        let bodies = bodies.then(|| self.bodies(wire, &txs)).flatten();
+        let proof = self.proof_of_kept(proof, &txs);
         let payload = Payload {
             header: datasets
                 .contains(Dataset::Headers)
@@ -458,12 +490,12 @@ impl Fetcher<'_> {
         refusal.of(&self.endpoint.name, number)
     }
 
-    /// Whether transactions are asked for whole: where they are kept, and where their root is to prove
-    /// the hashes that are kept.
+    /// Whether transactions of all blocks are asked for whole: where they are kept, and where their root
+    /// is to prove the hashes that are kept.
     pub(super) fn whole_transactions(&self) -> bool {
         let datasets = self.want.datasets;
-        datasets.contains(Dataset::Transactions)
-            || datasets.contains(Dataset::TxHashes) && self.verifier.proves_transactions()
+        datasets.contains(Dataset::TxHashes)
+            && (datasets.contains(Dataset::Transactions) || self.verifier.proves_transactions())
     }
 }
 

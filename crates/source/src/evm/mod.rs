@@ -8,6 +8,7 @@ mod fetch;
 mod headers;
 mod heads;
 mod hint;
+mod named;
 mod opinions;
 mod probe;
 mod ranges;

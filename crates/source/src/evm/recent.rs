@@ -58,7 +58,7 @@ impl Recent {
 impl Fetcher<'_> {
     /// The block of a header that is known, with its receipts; none where they are not of this very
     /// block.
-    pub(crate) async fn of_header(&self, block: &WireBlock) -> Result<Option<Fetched>> {
+    pub(crate) async fn of_header(&self, block: WireBlock) -> Result<Option<Fetched>> {
         let number = block.number();
         let call = Call {
             method: GET_RECEIPTS,
@@ -72,6 +72,11 @@ impl Fetcher<'_> {
         if receipts.is_empty() || !receipts.iter().all(named) {
             return Ok(None);
         }
+        let logs = receipts.iter().flat_map(|receipt| &receipt.logs);
+        let has_logs = logs.clone().any(|log| self.keeps(log));
+        let mut blocks = [block];
+        self.make_whole(&mut blocks, |_| has_logs).await?;
+        let [block] = &blocks;
         self.with_receipts(block, &receipts).map(Some)
     }
 }

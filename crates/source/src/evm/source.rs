@@ -286,8 +286,10 @@ impl EvmSource {
     fn part_blocks(&self, endpoint: &Endpoint, spans: &Spans, want: &Want) -> u64 {
         let blocks = spans.for_logs();
         let hashes = want.datasets.contains(Dataset::TxHashes);
+        let bodies = want.datasets.contains(Dataset::Transactions);
+        // With all logs, nearly every transaction is one that logs name.
         let whole = hashes && self.verifier.proves_transactions();
-        if whole || want.datasets.contains(Dataset::Transactions) {
+        if whole || bodies && (hashes || want.scope == Scope::All) {
             return blocks.min(endpoint.batch() as u64);
         }
         // A part comes whole or not at all: the more requests it takes, the less often it does.
@@ -331,7 +333,7 @@ impl EvmSource {
                 false => Whole::NotNeeded,
             };
             if let Some(header) = self.recent.take(endpoint, range, whole)
-                && let Some(fetched) = fetcher.of_header(&header).await?
+                && let Some(fetched) = fetcher.of_header(header).await?
             {
                 return Ok(vec![fetched]);
             }
