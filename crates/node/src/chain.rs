@@ -393,6 +393,12 @@ impl Chain {
         self.window().tail.snapshot()
     }
 
+    /// How far a block above the archive was proven; none where it is there no longer.
+    pub(crate) fn proof_in_tail(&self, block: &Hash32) -> Option<Proof> {
+        let window = self.window();
+        window.proofs.get(block).map(|delivered| delivered.proof)
+    }
+
     /// Begins anew above the archive: after history was filled in below everything known.
     pub(crate) fn reset_window(&self) -> Result<()> {
         let above = self.window_above_archive()?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_archive::Archive;
 use chronolith_finality::TailSnapshot;
-use chronolith_model::{BlockRef, ErrorKind};
+use chronolith_model::{BlockRef, ErrorKind, Hash32, Proof};
 use chronolith_projection::fees::Fees;
 use chronolith_projection::jobs::Left;
 use chronolith_projection::leases::{self, LeaseReport};
@@ -48,6 +48,10 @@ impl Live for Followed {
     fn is_newest(&self, block: BlockRef) -> bool {
         let seen = self.0.status().source_head;
         seen.is_some_and(|(head, _)| head == block)
+    }
+
+    fn proof(&self, block: &Hash32) -> Option<Proof> {
+        self.0.proof_in_tail(block)
     }
 }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use chronolith_archive::{Archive, Error as ArchiveError, LogRecord, Pinned};
 use chronolith_finality::{TailSnapshot, joins};
 use chronolith_model::{
-    Block, BlockClock, BlockRange, BlockRef, Clause, DatasetSet, Hash32, Log, LogFilter,
+    Block, BlockClock, BlockRange, BlockRef, Clause, DatasetSet, Hash32, Log, LogFilter, Proof,
 };
 
 use crate::error::{Error, Result};
@@ -25,6 +25,8 @@ pub trait Live: Send + Sync {
     /// Whether the chain's newest block was this one when it was last looked at: then a block above it
     /// is on no chain.
     fn is_newest(&self, block: BlockRef) -> bool;
+    /// How far a block of the tail was proven; none where it is there no longer.
+    fn proof(&self, block: &Hash32) -> Option<Proof>;
 }
 
 /// A chain to project.
@@ -44,6 +46,8 @@ pub struct ChainFeed {
 pub(crate) struct Moment {
     pub(crate) archive: Option<Pinned>,
     pub(crate) tail: TailSnapshot,
+    /// How far blocks of the tail were proven.
+    pub(crate) live: Arc<dyn Live>,
     /// Whether the tail ends where the chain does.
     pub(crate) is_whole: bool,
 }
@@ -96,6 +100,7 @@ impl ChainFeed {
                 let mut moment = Moment {
                     archive,
                     tail,
+                    live: self.live.clone(),
                     is_whole: false,
                 };
                 let tip = moment.tip();

@@ -7,13 +7,13 @@
 
 mod support;
 
-use chronolith_model::Block;
+use chronolith_model::{Block, Proof};
 use chronolith_projection::adfs::{AdfsVersion, LanePolicy, add_version, list_versions};
-use chronolith_projection::{Following, Projector, jobs};
+use chronolith_projection::{Database, Following, Projector, jobs};
 use support::adfs::encode::{Row, Value, calldata, numbered};
 use support::adfs::{
-    Act, FIRST, SECOND, STRANGER, Sent, Update, Way, direct, expected, projector, settings, stored,
-    update, value,
+    Act, FIRST, PROXY, SECOND, STRANGER, Sent, Update, Way, direct, expected, projector, settings,
+    stored, update, value,
 };
 use support::{GENESIS_TIME, TestChain, database, number};
 
@@ -485,4 +485,86 @@ async fn odd_updates_are_projected_and_say_so() {
     ] {
         assert_eq!(number(&database, sql).await, counted, "{sql}");
     }
+}
+
+/// What calldata is proven by is said by every row that was made of it: nothing told a row of proven bytes
+/// from one of a provider's JSON.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_say_whether_calldata_is_under_the_transactions_root() {
+    let (_server, database) = database().await;
+    let mut id = 0;
+    for proof in [Proof::ROOTS, Proof::LINKED] {
+        // From the tail, from an archive of everything, and from one of these transactions alone.
+        for (is_narrow, is_final) in [(false, false), (false, true), (true, true)] {
+            id += 1;
+            let chain = match is_narrow {
+                true => TestChain::narrow(id, &PROXY).await,
+                false => TestChain::new(id).await,
+            };
+            *chain.proof.lock().unwrap() = proof;
+            chain.send(0, &[direct(1, Act::Upgrade(FIRST))]);
+            chain.send_in_bytes(0, &[direct(2, update(1, 10, &[(0, 1)]))]);
+            chain.send(0, &[direct(3, update(1, 11, &[(0, 2)]))]);
+            if is_final {
+                chain.finalize(2).await;
+            }
+            let one = projector(&database, &chain, settings(), "one");
+            one.register(GENESIS_TIME).await.unwrap();
+            one.follow(&mut Following::default()).await.unwrap();
+            work_all(&one).await;
+            let levels = match proof == Proof::ROOTS {
+                true => ["roots", "claimed"],
+                false => ["claimed", "claimed"],
+            };
+            let what = format!("{proof:?} narrow {is_narrow} final {is_final}");
+            for table in ["adfs_events", "tx_inputs"] {
+                let sql = format!(
+                    "SELECT string_agg(calldata_level, ' ' ORDER BY decode_order) FROM \
+                     (SELECT t.calldata_level, r.block_number AS decode_order FROM {table} t \
+                      JOIN adfs_event_rows r USING (chain_id, tx_hash) WHERE chain_id = {id}) found"
+                );
+                assert_eq!(
+                    text(&database, &sql).await,
+                    levels.join(" "),
+                    "{table} {what}"
+                );
+            }
+            for table in ["feed_updates", "ring_buffer_updates"] {
+                let sql = format!(
+                    "SELECT string_agg(coalesce(extra->>'calldataLevel', 'roots'), ' ' \
+                     ORDER BY block_number) FROM {table} WHERE chain_id = {id}"
+                );
+                assert_eq!(
+                    text(&database, &sql).await,
+                    levels.join(" "),
+                    "{table} {what}"
+                );
+            }
+        }
+    }
+}
+
+/// An archive that keeps the contract's logs and transactions alone gives the same rows.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_transactions_of_the_contract_are_enough() {
+    let (_server, database) = database().await;
+    let chain = TestChain::narrow(1, &PROXY).await;
+    fill(&chain);
+    // A transaction that has nothing to do with the contract.
+    chain.extend(0, &[79]);
+    chain.finalize(chain.head().unwrap().number).await;
+    let one = projector(&database, &chain, settings(), "one");
+    one.register(GENESIS_TIME).await.unwrap();
+    one.follow(&mut Following::default()).await.unwrap();
+    work_all(&one).await;
+    let all = stored(&database, 1).await;
+    assert_eq!(all, expected(&chain, &on_chain(&chain)));
+    assert!(all.feeds.len() > 12, "{all:?}");
+    let quarantined = "SELECT count(*) FROM quarantine";
+    assert_eq!(number(&database, quarantined).await, 0);
+}
+
+async fn text(database: &Database, sql: &str) -> String {
+    let client = database.client().await.unwrap();
+    client.query_one(sql, &[]).await.unwrap().get(0)
 }

@@ -68,14 +68,15 @@ const COLUMNS: &[(&str, &str)] = &[
         "proxy_versions",
         "chain_id version implementation topic_hash bytecode_hash activated_block",
     ),
+    // How far calldata is proven: the last one of these two is ours.
     (
         "adfs_events",
         "chain_id block_number block_hash block_timestamp tx_hash log_index topic0 status version \
-         calldata extra",
+         calldata extra calldata_level",
     ),
     (
         "tx_inputs",
-        "chain_id tx_hash status version selector decoded",
+        "chain_id tx_hash status version selector decoded calldata_level",
     ),
     (
         "feed_updates",

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use chronolith_archive::{Archive, Provenance, Settings};
 use chronolith_finality::{Tail, TailSnapshot};
-use chronolith_model::{Block, BlockRef, ChainId, Proof};
+use chronolith_model::{Block, BlockRef, ChainId, Hash32, Proof};
 use chronolith_projection::fees::{FeeContract, Fees};
 use chronolith_projection::{
     ChainFeed, Database, Following, Live, Passwords, ProjectionSettings, Projector, set_up,
@@ -42,6 +42,10 @@ impl Live for Newest {
 
     fn is_newest(&self, block: BlockRef) -> bool {
         self.change(|tail| tail.head() == Some(block))
+    }
+
+    fn proof(&self, _block: &Hash32) -> Option<Proof> {
+        Some(Proof::ROOTS)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use chronolith_archive::Archive;
 use chronolith_finality::{Tail, TailSnapshot};
-use chronolith_model::BlockRef;
+use chronolith_model::{BlockRef, Hash32, Proof};
 use chronolith_projection::{ChainFeed, Database, Live, Projector};
 use futures::future::join_all;
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,6 +31,10 @@ impl Live for NoTail {
 
     fn is_newest(&self, _block: BlockRef) -> bool {
         false
+    }
+
+    fn proof(&self, _block: &Hash32) -> Option<Proof> {
+        None
     }
 }
 

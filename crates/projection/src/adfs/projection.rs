@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use alloy_primitives::Address;
 use async_trait::async_trait;
 use bytes::Bytes;
-use chronolith_model::{Dataset, DatasetSet};
+use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof};
 use deadpool_postgres::Transaction;
 use serde_json::Value;
 use tokio::sync::OnceCell;
@@ -18,7 +18,7 @@ use tokio::sync::OnceCell;
 use super::codes::{self, Codes};
 use super::latest;
 use super::registry;
-use super::rows::{self, Event, Input, NAME, PARTITIONED, Place, Version};
+use super::rows::{self, Bodies, Event, Input, NAME, PARTITIONED, Place, Version};
 use super::settings::{AdfsSettings, UPGRADED};
 use super::versions::{Timeline, Upgrades, upgraded};
 use crate::database::Database;
@@ -206,11 +206,11 @@ impl Adfs {
     async fn block(&self, moment: &Moment, rows: &mut Rows, events: &[Event<'_>]) -> Result<bool> {
         let updates = |event: &Event<'_>| event.found.log.topic(0) != Some(UPGRADED.as_slice());
         let bodies = match events.iter().find(|event| updates(event)) {
-            Some(event) => match bodies(moment, event.found).await? {
+            Some(event) => match self.bodies(moment, event.found).await? {
                 Some(bodies) => bodies,
                 None => return Ok(false),
             },
-            None => Vec::new(),
+            None => Bodies::default(),
         };
         for tx in events.chunk_by(|one, next| one.found.tx_hash == next.found.tx_hash) {
             let mut due = Vec::new();
@@ -231,6 +231,29 @@ impl Adfs {
             }
         }
         Ok(true)
+    }
+
+    /// The transactions that logs of a block name; none where they are not at hand.
+    async fn bodies(&self, moment: &Moment, found: &Found<'_>) -> Result<Option<Bodies>> {
+        let number = found.block.number;
+        match &moment.archive {
+            Some(archive) if moment.head().is_some_and(|head| number <= head.number) => {
+                let filter = self.wanted.filter(BlockRange::one(number));
+                let stored = archive.bodies_of_logs(number, &filter).await?;
+                let proof = archive.proof_of(number, self.wanted.datasets, &filter);
+                let proof = proof.unwrap_or(Proof::CLAIMED);
+                Ok(Some(Bodies { stored, proof }))
+            }
+            _ => {
+                let block = moment.tail.get(number);
+                let block = block.filter(|block| block.clock.hash == found.block.hash);
+                // It may have left the tail meanwhile: then the archive has it.
+                let proof = moment.live.proof(&found.block.hash);
+                let stored = block.and_then(|block| block.payload.bodies.clone());
+                let both = stored.zip(proof);
+                Ok(both.map(|(stored, proof)| Bodies { stored, proof }))
+            }
+        }
     }
 }
 
@@ -273,22 +296,6 @@ fn no_first(block: u64) -> Pause {
              versions: say which one it is of with initialVersion, or let startBlock be the block of \
              deployment"
         ),
-    }
-}
-
-/// The transactions of a log's block; none where they are not at hand.
-async fn bodies(moment: &Moment, found: &Found<'_>) -> Result<Option<Vec<Bytes>>> {
-    let number = found.block.number;
-    match &moment.archive {
-        Some(archive) if moment.head().is_some_and(|head| number <= head.number) => {
-            let payload = archive.payload(number, Dataset::Transactions).await?;
-            Ok(payload.bodies)
-        }
-        _ => {
-            let block = moment.tail.get(number);
-            let block = block.filter(|block| block.clock.hash == found.block.hash);
-            Ok(block.and_then(|block| block.payload.bodies.clone()))
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use alloy_primitives::Address;
 use bytes::Bytes;
 use chronolith_evm::Body;
-use chronolith_model::Hash32;
+use chronolith_model::{Hash32, Proof, Verification};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -46,12 +46,13 @@ const DISAGREES: (&str, &str) = (
 pub(super) const EVENTS: Table = Table {
     name: "adfs_event_rows",
     columns: "chain_id,block_number,block_hash,block_timestamp,tx_hash,log_index,topic0,version,\
-              calldata,extra",
+              calldata,extra,calldata_level",
     partitioned: true,
 };
 const INPUTS: Table = Table {
     name: "tx_input_rows",
-    columns: "chain_id,block_number,block_hash,block_timestamp,tx_hash,version,selector,decoded",
+    columns: "chain_id,block_number,block_hash,block_timestamp,tx_hash,version,selector,decoded,\
+              calldata_level",
     partitioned: true,
 };
 pub(super) const FEEDS: Table = Table {
@@ -114,20 +115,25 @@ struct JsonBody<'a> {
 pub(super) struct Input {
     to: Option<Address>,
     bytes: Vec<u8>,
+    /// `roots` where it is in the bytes that the block's transactions root is over.
+    level: Verification,
 }
 
 impl Input {
-    /// The transaction with a hash: where it should be, or wherever it is.
-    pub(super) fn of(bodies: &[Bytes], index: u32, hash: &Hash32) -> Option<Self> {
-        let expected = bodies.get(index as usize);
-        let mut all = expected.into_iter().chain(bodies);
+    /// The transaction with a hash: where it should be, or wherever it is. JSON is proven by nothing.
+    pub(super) fn of(bodies: &Bodies, index: u32, hash: &Hash32) -> Option<Self> {
+        let expected = bodies.stored.get(index as usize);
+        let mut all = expected.into_iter().chain(&bodies.stored);
         all.find_map(|stored| match Body::parse(stored).ok()? {
             Body::Json(json) => Self::of_json(json, hash),
             body => {
                 let named = body.hash().is_some_and(|found| found.0 == hash.0);
                 let call = named.then(|| body.call().ok()).flatten().flatten()?;
-                let (to, bytes) = (call.to, call.input.to_vec());
-                Some(Self { to, bytes })
+                Some(Self {
+                    to: call.to,
+                    bytes: call.input.to_vec(),
+                    level: bodies.proof.txs(),
+                })
             }
         })
     }
@@ -138,7 +144,33 @@ impl Input {
         named.ok().filter(|found| found == hash.as_bytes())?;
         let to = body.to.map(|to| to.parse::<Address>()).transpose().ok()?;
         let bytes = const_hex::decode(body.input.or(body.data)?.as_bytes()).ok()?;
-        Some(Self { to, bytes })
+        Some(Self {
+            to,
+            bytes,
+            level: Verification::Claimed,
+        })
+    }
+
+    /// What rows without a column for it say, where it is not proven.
+    fn doubt(&self) -> Option<(String, Value)> {
+        let named = || ("calldataLevel".to_owned(), json!(self.level.as_str()));
+        (self.level < Verification::Roots).then(named)
+    }
+}
+
+/// Bodies of a block's transactions, and how far the block is proven.
+#[derive(Debug)]
+pub(super) struct Bodies {
+    pub(super) stored: Vec<Bytes>,
+    pub(super) proof: Proof,
+}
+
+impl Default for Bodies {
+    fn default() -> Self {
+        Self {
+            stored: Vec::new(),
+            proof: Proof::CLAIMED,
+        }
     }
 }
 
@@ -217,11 +249,11 @@ pub(super) fn put_transaction(
         }
     }
     for (event, call, decoded) in &updates {
-        put_event(rows, place, event, (call, decoded, &input.bytes));
-        put_feeds(rows, place, event, decoded);
-        put_ring(rows, place, event, decoded);
+        put_event(rows, place, event, (call, decoded, input));
+        put_feeds(rows, place, event, (decoded, input));
+        put_ring(rows, place, event, (decoded, input));
     }
-    put_input(rows, place, &updates, &input.bytes);
+    put_input(rows, place, &updates, input);
 }
 
 /// The updates in a transaction with so many events, or why none of them can be projected.
@@ -250,7 +282,7 @@ fn put_event(
     rows: &mut Rows,
     place: Place,
     event: &Event<'_>,
-    (call, decoded, input): (&Call<'_>, &Decoded, &[u8]),
+    (call, decoded, input): (&Call<'_>, &Decoded, &Input),
 ) {
     let found = event.found;
     rows.row(&EVENTS, &found.block)
@@ -259,8 +291,9 @@ fn put_event(
         .int4(found.log.log_index())
         .bytes(&event.version.topic0)
         .int4(event.version.number)
-        .bytes(input)
-        .json(&Value::Object(extra_of(found, call, decoded)));
+        .bytes(&input.bytes)
+        .json(&Value::Object(extra_of(found, call, decoded)))
+        .text(input.level.as_str());
 }
 
 /// What there is to say of an event beside its columns.
@@ -294,9 +327,15 @@ fn extra_of(found: &Found<'_>, call: &Call<'_>, decoded: &Decoded) -> Map<String
     extra
 }
 
-fn put_feeds(rows: &mut Rows, place: Place, event: &Event<'_>, decoded: &Decoded) {
+fn put_feeds(
+    rows: &mut Rows,
+    place: Place,
+    event: &Event<'_>,
+    (decoded, input): (&Decoded, &Input),
+) {
     let found = event.found;
-    let common = decoded.header.extra();
+    let mut common = decoded.header.extra();
+    common.extend(input.doubt());
     // A value that another one of the same calldata comes after is not where the table points to, and
     // nothing is odd about that.
     let apart = decoded.disagreements.iter();
@@ -326,9 +365,15 @@ fn put_feeds(rows: &mut Rows, place: Place, event: &Event<'_>, decoded: &Decoded
     }
 }
 
-fn put_ring(rows: &mut Rows, place: Place, event: &Event<'_>, decoded: &Decoded) {
+fn put_ring(
+    rows: &mut Rows,
+    place: Place,
+    event: &Event<'_>,
+    (decoded, input): (&Decoded, &Input),
+) {
     let found = event.found;
-    let common = decoded.header.extra();
+    let mut common = decoded.header.extra();
+    common.extend(input.doubt());
     for row in decoded.distinct_rows() {
         let mut extra = common.clone();
         let stored = row.stored();
@@ -353,7 +398,7 @@ fn put_input(
     rows: &mut Rows,
     place: Place,
     updates: &[(&Event<'_>, &Call<'_>, Decoded)],
-    input: &[u8],
+    input: &Input,
 ) {
     let Some((event, first, _)) = updates.first() else {
         return;
@@ -372,11 +417,15 @@ fn put_input(
         .collect();
     // The contract's own selector is one byte, that of a wrapper four.
     let direct = first.offset == 0;
-    let selector = input.get(..if direct { 1 } else { 4 }).unwrap_or_default();
+    let selector = input
+        .bytes
+        .get(..if direct { 1 } else { 4 })
+        .unwrap_or_default();
     rows.row(&INPUTS, &event.found.block)
         .block(place.chain, &event.found.block)
         .hash(&event.found.tx_hash)
         .int4(event.version.number)
         .bytes(selector)
-        .json(&json!({ "updates": all }));
+        .json(&json!({ "updates": all }))
+        .text(input.level.as_str());
 }

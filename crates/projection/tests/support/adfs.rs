@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronolith_model::{Block, BlockClock, Log, LogParts, Payload, Tx};
+use chronolith_model::{Block, BlockClock, Hash32, Log, LogParts, Payload, Tx};
 use chronolith_projection::adfs::{AdfsSettings, AdfsVersion};
 use chronolith_projection::{Database, ProjectionSettings, Projector};
 use encode::{Row, Value, accumulated, calldata, numbered};
@@ -183,7 +183,7 @@ fn event_of(act: &Act) -> (Vec<Vec<u8>>, Vec<u8>) {
     }
 }
 
-pub fn tx_hash(sent: &Sent) -> chronolith_model::Hash32 {
+pub fn tx_hash(sent: &Sent) -> Hash32 {
     hash(&[sent.seed, 5])
 }
 
@@ -250,6 +250,51 @@ pub fn expected_beside(blocks: &[(Block, &str)]) -> (Dump, Dump) {
     (all.feeds, latest.into_values().collect())
 }
 
+/// A block whose transactions are kept in the bytes that they hash to.
+fn block_in_bytes(clock: BlockClock, all: &[Sent]) -> Block {
+    let mut block = block_of(clock, all);
+    let bodies = all.iter().map(|sent| {
+        let (to, input) = input_of(sent);
+        let seed = [sent.seed as u8];
+        let fields: [&[u8]; 9] = [
+            &seed,
+            &[1],
+            &[2],
+            &to,
+            &[],
+            &input,
+            &[27],
+            &[3; 32],
+            &[4; 32],
+        ];
+        let fields: Vec<Vec<u8>> = fields.iter().map(|field| rlp(0x80, field)).collect();
+        Bytes::from(rlp(0xc0, &fields.concat()))
+    });
+    let bodies: Vec<Bytes> = bodies.collect();
+    for (tx, body) in block.txs.iter_mut().zip(&bodies) {
+        tx.hash = Hash32(alloy_primitives::keccak256(body).0);
+    }
+    block.payload.bodies = Some(bodies);
+    block
+}
+
+/// Bytes, or a list of such.
+fn rlp(kind: u8, bytes: &[u8]) -> Vec<u8> {
+    if let ([only @ ..0x80], 0x80) = (bytes, kind) {
+        return vec![*only];
+    }
+    let mut out = match bytes.len() {
+        short @ ..56 => vec![kind + short as u8],
+        long @ ..256 => vec![kind + 55 + 1, long as u8],
+        long => {
+            let length = (long as u16).to_be_bytes();
+            vec![kind + 55 + 2, length[0], length[1]]
+        }
+    };
+    out.extend(bytes);
+    out
+}
+
 fn block_of(clock: BlockClock, all: &[Sent]) -> Block {
     let (mut logs, mut bodies) = (Vec::new(), Vec::new());
     for (at, sent) in all.iter().enumerate() {
@@ -290,6 +335,11 @@ impl TestChain {
         let mut sent = self.sent.lock().unwrap();
         sent.insert(block.clock.hash, all.to_vec());
         block
+    }
+
+    /// The same, with transactions in the bytes that they hash to.
+    pub fn send_in_bytes(&self, fork: u64, all: &[Sent]) -> Block {
+        self.extend_by(fork, |clock| block_in_bytes(clock, all))
     }
 }
 

@@ -13,11 +13,12 @@ pub mod adfs;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use chronolith_archive::{Archive, AuditEntry, Provenance, Settings};
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_model::{
     Block, BlockClock, BlockRef, ChainId, Dataset, DatasetSet, Hash32, Log, LogParts, Payload,
-    Proof, Tx,
+    Proof, Scope, ScopeEntry, Tx,
 };
 use chronolith_projection::fees::{FeeContract, Fees};
 use chronolith_projection::{
@@ -70,6 +71,8 @@ pub struct TestChain {
     pub ever: Mutex<BTreeMap<Hash32, Block>>,
     /// What ADFS transactions blocks have, by hash.
     pub sent: Mutex<BTreeMap<Hash32, Vec<adfs::Sent>>>,
+    /// How far its blocks are proven.
+    pub proof: Mutex<Proof>,
 }
 
 impl Live for TestChain {
@@ -80,16 +83,34 @@ impl Live for TestChain {
     fn is_newest(&self, block: BlockRef) -> bool {
         self.head() == Some(block)
     }
+
+    fn proof(&self, _block: &Hash32) -> Option<Proof> {
+        Some(*self.proof.lock().unwrap())
+    }
 }
 
 impl TestChain {
     pub async fn new(id: u64) -> Arc<Self> {
+        let all = [Dataset::Logs, Dataset::TxHashes, Dataset::Transactions];
+        Self::keeping(id, &all, Scope::All).await
+    }
+
+    /// With an archive that keeps the logs of one contract, and the transactions that they name.
+    pub async fn narrow(id: u64, emitter: &[u8]) -> Arc<Self> {
+        let scope = Scope::only(vec![ScopeEntry {
+            emitter: Some(Bytes::copy_from_slice(emitter)),
+            topic0: None,
+        }]);
+        let named = [Dataset::Logs, Dataset::Transactions];
+        Self::keeping(id, &named, scope).await
+    }
+
+    async fn keeping(id: u64, datasets: &[Dataset], scope: Scope) -> Arc<Self> {
         let mut settings = Settings::evm(ChainId(id));
         settings.seal.grid_blocks = 64;
         settings.seal.range_blocks = 640;
         settings.seal.weight = 40;
-        settings.datasets =
-            DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes, Dataset::Transactions]);
+        (settings.datasets, settings.scope) = (DatasetSet::of(datasets), scope);
         let (meta, blobs) = (Arc::new(MemoryMeta::new()), Arc::new(MemoryBlobs::new()));
         let archive = Archive::open_writer(meta, blobs, settings, TakeOver::NoWait)
             .await
@@ -101,6 +122,7 @@ impl TestChain {
             blocks: Mutex::default(),
             ever: Mutex::default(),
             sent: Mutex::default(),
+            proof: Mutex::new(Proof::LINKED),
         })
     }
 
@@ -174,7 +196,7 @@ impl TestChain {
             return;
         }
         let provenance = Provenance {
-            proof: Proof::LINKED,
+            proof: *self.proof.lock().unwrap(),
             source: "test".to_owned(),
             now: 0,
         };
