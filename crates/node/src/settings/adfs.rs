@@ -134,10 +134,11 @@ pub(super) fn contract(raw: &RawChain, shared: &Versions) -> Result<Option<AdfsS
     Ok(Some(settings))
 }
 
-/// What is kept of a chain must hold what is projected: the updates are in its transactions.
-pub(super) fn widen(
-    datasets: DatasetSet,
-    scope: Scope,
+/// What is kept of a chain. With a contract: its logs, the transactions that they name, and what the
+/// settings ask for besides. Nothing else is needed, and all transactions of a chain are many times as much.
+pub(super) fn kept(
+    raw: &RawChain,
+    (datasets, scope): (DatasetSet, Scope),
     (contract, from_portal): (Option<&AdfsSettings>, bool),
 ) -> Result<(DatasetSet, Scope)> {
     let Some(contract) = contract else {
@@ -148,25 +149,32 @@ pub(super) fn widen(
         "contractAddress: the updates are in transactions, and a portal does not tell all of them: give \
          rpcHttp as well"
     );
-    let needed = [Dataset::Logs, Dataset::TxHashes, Dataset::Transactions];
-    let kept = Dataset::ALL.into_iter();
-    let kept = kept.filter(|one| datasets.contains(*one) || needed.contains(one));
-    let datasets = DatasetSet::of(&kept.collect::<Vec<_>>());
-    let Scope::Only(mut entries) = scope else {
-        return Ok((datasets, scope));
+    let asked = match raw.datasets.is_some() {
+        true => datasets,
+        false => DatasetSet::CLOCK,
     };
-    entries.push(ScopeEntry {
+    let own = ScopeEntry {
         emitter: Some(Bytes::copy_from_slice(&contract.proxy)),
         topic0: None,
-    });
-    Ok((datasets, Scope::only(entries)))
+    };
+    let all_logs = asked.contains(Dataset::Logs) || raw.logs.is_some();
+    let scope = match scope {
+        Scope::Only(mut entries) => {
+            entries.push(own);
+            Scope::only(entries)
+        }
+        Scope::All if all_logs => Scope::All,
+        Scope::All => Scope::only(vec![own]),
+    };
+    let datasets = asked.with(Dataset::Logs).with(Dataset::Transactions);
+    Ok((datasets, scope))
 }
 
 #[cfg(test)]
 mod tests {
     use crate::settings::Settings;
     use crate::settings::tests::ORACLE_EXAMPLE;
-    use chronolith_model::{Dataset, Scope};
+    use chronolith_model::{Dataset, DatasetSet, Scope};
     use chronolith_projection::adfs::LanePolicy;
 
     fn parse(changes: &[(&str, &str)]) -> anyhow::Result<Settings> {
@@ -193,9 +201,45 @@ mod tests {
         assert_eq!(adfs.calldata_bytes_max, 128 << 10);
         assert_eq!(adfs.code_hashes[&[0x11; 20]], [0x22; 32]);
         assert_eq!(adfs.initial_version, None);
-        for kept in [Dataset::Logs, Dataset::TxHashes, Dataset::Transactions] {
-            assert!(chain.datasets.contains(kept), "{kept:?}");
-        }
+        // The whole chain was kept.
+        let needed = [Dataset::Logs, Dataset::Transactions];
+        assert_eq!(chain.datasets, DatasetSet::of(&needed));
+        assert_eq!(emitters(&chain.scope), Some(vec![[0x44; 20].to_vec()]));
+    }
+
+    fn emitters(scope: &Scope) -> Option<Vec<Vec<u8>>> {
+        let Scope::Only(entries) = scope else {
+            return None;
+        };
+        let emitters = entries.iter().filter_map(|entry| entry.emitter.as_ref());
+        Some(emitters.map(|emitter| emitter.to_vec()).collect())
+    }
+
+    /// What is asked for is kept beside what the contract needs.
+    #[test]
+    fn no_more_is_kept_than_is_asked_for() {
+        let start = r#""startBlock": 19000000"#;
+        let of = |more: &str| {
+            let settings = parse(&[(start, &format!("{start}, {more}"))]).unwrap();
+            let chain = &settings.chains[0];
+            (chain.datasets, emitters(&chain.scope))
+        };
+        let (contract, other) = (vec![0x44; 20], vec![0x55; 20]);
+        let own = &[Dataset::Logs, Dataset::Transactions][..];
+        let with = |more: &[Dataset]| DatasetSet::of(&[own, more].concat());
+        let narrow = r#""logs": { "addresses": ["0x5555555555555555555555555555555555555555"] }"#;
+        let both = Some(vec![contract.clone(), other.clone()]);
+        assert_eq!(of(narrow), (with(&[]), both.clone()));
+        let headers = r#""datasets": ["headers"]"#;
+        let expected = (with(&[Dataset::Headers]), Some(vec![contract]));
+        assert_eq!(of(headers), expected);
+        assert_eq!(of(r#""datasets": ["logs"]"#), (with(&[]), None));
+        let all = r#""datasets": ["headers", "logs", "tx_hashes"]"#;
+        let whole = with(&[Dataset::Headers, Dataset::TxHashes]);
+        assert_eq!(of(all), (whole, None));
+        assert_eq!(of(&format!("{all}, {narrow}")), (whole, both.clone()));
+        let fees = r#""fees": { "contracts": ["0x5555555555555555555555555555555555555555"] }"#;
+        assert_eq!(of(fees), (with(&[]), both));
     }
 
     #[test]

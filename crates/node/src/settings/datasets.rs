@@ -35,8 +35,8 @@ fn named(names: &[String], portal_alone: Option<&PortalSettings>) -> Result<Data
     }
     let set = DatasetSet::of(&sets);
     ensure!(
-        !set.contains(Dataset::Transactions) || set.contains(Dataset::TxHashes),
-        "datasets: transactions needs tx_hashes"
+        !set.bodies_by_logs() || set.contains(Dataset::Logs),
+        "datasets: transactions needs tx_hashes, or logs that name some"
     );
     let whole = set.contains(Dataset::Headers) || set.contains(Dataset::Transactions);
     ensure!(

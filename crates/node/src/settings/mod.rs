@@ -370,7 +370,7 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
     let datasets = datasets::datasets(raw.datasets.as_deref(), portal.as_ref(), portal_alone)?;
     let adfs = adfs::contract(&raw, &shared.adfs)?;
     let projected = (adfs.as_ref(), portal_alone.is_some());
-    let (datasets, scope) = adfs::widen(datasets, scope, projected)?;
+    let (datasets, scope) = adfs::kept(&raw, (datasets, scope), projected)?;
     let start_block = raw.start_block.unwrap_or(0);
     let fees = projections::fees(raw.fees.as_ref(), chain_id, start_block)?;
     Ok(ChainSettings {

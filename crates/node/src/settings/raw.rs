@@ -297,7 +297,7 @@ pub(crate) struct RawChain {
     pub(crate) finality: Option<RawFinality>,
     /// What is kept: headers, logs, tx_hashes, transactions, payload; the clock always is.
     pub(crate) datasets: Option<Vec<String>>,
-    /// Which logs are kept [default: all].
+    /// Which logs are kept [default: all; with an ADFS contract and without `datasets`, those of the contract].
     pub(crate) logs: Option<RawScope>,
     /// The least level of every block: claimed, linked, bloom, receipts or roots.
     pub(crate) verification: Option<String>,

@@ -306,6 +306,10 @@ fn kept(names: Option<&[String]>) -> Result<DatasetSet> {
         "datasets: payload is not for Stellar: a ledger's bytes are put together from headers and \
          transactions"
     );
+    ensure!(
+        !kept.bodies_by_logs(),
+        "datasets: transactions needs tx_hashes: a ledger is put together from all of them"
+    );
     Ok(kept)
 }
 
@@ -468,6 +472,11 @@ mod tests {
             "follows from the lake's objects",
         ),
         (LAKE, r#","datasets":["payload"]"#, "not for Stellar"),
+        (
+            LAKE,
+            r#","datasets":["logs","transactions"]"#,
+            "transactions needs tx_hashes: a ledger",
+        ),
         (LAKE, r#","mode":"backfill""#, "needs startBlock"),
     ];
 

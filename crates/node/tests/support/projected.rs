@@ -28,7 +28,7 @@ pub struct Setup {
     pub database: TempPostgres,
     pub node: EvmNode,
     pub bench: Bench,
-    _server: RpcServer,
+    server: Option<RpcServer>,
 }
 
 impl Setup {
@@ -52,14 +52,21 @@ impl Setup {
             "implVersionMap": {{ "{first}": {{ "version": 1 }} }}, "chains""#
         );
         bench.change(r#""chains""#, &named);
-        let made = Self {
-            database: TempPostgres::start(&TempPostgresOptions::default()).unwrap(),
-            node,
-            bench,
-            _server: server,
-        };
+        let database = TempPostgres::start(&TempPostgresOptions::default()).unwrap();
+        let mut made = Self::of(database, node, bench);
+        made.server = Some(server);
         made.json(&["db", "init", "--json"]);
         made
+    }
+
+    /// Of parts that are made elsewhere.
+    pub fn of(database: TempPostgres, node: EvmNode, bench: Bench) -> Self {
+        Self {
+            database,
+            node,
+            bench,
+            server: None,
+        }
     }
 
     /// The implementation that nobody named.

@@ -10,7 +10,7 @@ use alloy_rlp::Decodable as _;
 use bytes::Bytes;
 use chronolith_archive::{Error as ArchiveError, TxPlace};
 use chronolith_evm::{BlockFields, Body, Place as TxShown};
-use chronolith_model::{BlockClock, Dataset, DatasetSet, Hash32, Tx};
+use chronolith_model::{Block, BlockClock, Dataset, DatasetSet, Hash32, Tx};
 use serde::de::IgnoredAny;
 
 use super::error::RpcError;
@@ -97,19 +97,23 @@ pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<
         view.known_whole(DatasetSet::of(&[Dataset::TxHashes]))?;
         return no_such_hash(view);
     };
-    let listed = txs(view, number).await?;
-    let bodies = bodies(view, number).await?;
-    let at = listed.iter().position(|tx| tx.index == index);
-    let body = at.and_then(|at| bodies.get(at));
     let lost = || ArchiveError::Internal(format!("transaction {hash} has no body"));
-    let body = body.ok_or_else(lost)?;
+    let body = match view.place(number)? {
+        Some(Place::Tail(block)) => body_in(block, index).ok_or_else(lost)?,
+        Some(Place::Archive(archive)) => archive.body_at(number, index).await?,
+        None => return Err(RpcError::unknown_block()),
+    };
+    // Logs of no transaction are listed under the block's own hash.
+    if body.is_empty() {
+        return Ok(Answer::null());
+    }
     let clock = view.clock(number).await?.ok_or_else(lost)?;
     let base_fee = match view.chain.datasets.contains(Dataset::Headers) {
         true => header(view, number).await?.base_fee(),
         false => None,
     };
     let mut out = Vec::with_capacity(1_024);
-    write_transaction(&mut out, body, &tx_place(&clock, base_fee, index.into()))?;
+    write_transaction(&mut out, &body, &tx_place(&clock, base_fee, index.into()))?;
     Ok(Answer::Json(out))
 }
 
@@ -140,6 +144,13 @@ fn keeps(view: &View<'_>, dataset: Dataset) -> Result<(), Fault> {
     }
 }
 
+/// The body of a transaction of a block that is not archived yet.
+fn body_in(block: &Block, index: u32) -> Option<Bytes> {
+    let mut own = block.txs.iter().filter(|tx| !tx.is_alias());
+    let at = own.position(|tx| tx.index == index)?;
+    block.payload.bodies.as_ref()?.get(at).cloned()
+}
+
 /// All transactions of a block, in order, each under its own hash alone.
 async fn txs(view: &View<'_>, number: u64) -> Result<Vec<Tx>, RpcError> {
     keeps(view, Dataset::TxHashes)?;
@@ -152,8 +163,11 @@ async fn txs(view: &View<'_>, number: u64) -> Result<Vec<Tx>, RpcError> {
     Ok(txs)
 }
 
+/// The bodies of all transactions of a block, in order.
 async fn bodies(view: &View<'_>, number: u64) -> Result<Vec<Bytes>, RpcError> {
     keeps(view, Dataset::Transactions)?;
+    // Without hashes of all, bodies are of those that logs name.
+    keeps(view, Dataset::TxHashes)?;
     let found = match view.place(number)? {
         Some(Place::Tail(block)) => block.payload.bodies.clone(),
         Some(Place::Archive(archive)) => {
