@@ -58,6 +58,14 @@ impl Tx {
         self.index & !Self::ALIAS
     }
 
+    /// Whether this stands for the block itself. Logs that belong to no transaction name the block's hash
+    /// instead of one (the system calls of Celo's old chain): the block is listed once behind the last
+    /// transaction, and has no body.
+    #[must_use]
+    pub fn is_block(&self, clock: &BlockClock) -> bool {
+        self.hash == clock.hash
+    }
+
     /// Whether this is a second hash of a transaction.
     #[must_use]
     pub fn is_alias(&self) -> bool {
@@ -70,8 +78,8 @@ impl Tx {
 pub struct Payload {
     /// The whole header in the chain's own encoding, where the dataset `headers` is kept.
     pub header: Option<Bytes>,
-    /// One body for each entry of [`Block::txs`] but the aliases, where `transactions` is kept: of all
-    /// transactions with `tx_hashes`, else of those that kept logs name.
+    /// One body for each entry of [`Block::txs`] but the aliases and the entry of the block itself, where
+    /// `transactions` is kept: of all transactions with `tx_hashes`, else of those that kept logs name.
     pub bodies: Option<Vec<Bytes>>,
     /// The whole block as it came (a Stellar ledger frame), where `payload` is kept.
     pub raw: Option<Bytes>,
@@ -82,7 +90,8 @@ pub struct Payload {
 pub struct Block {
     /// Number, hash, parent and time.
     pub clock: BlockClock,
-    /// Transactions in order: all of them where `tx_hashes` is kept, else those that logs name.
+    /// Transactions in order: all of them where `tx_hashes` is kept, else those that logs name. Behind
+    /// them the block itself, where it has logs of its own.
     pub txs: Vec<Tx>,
     /// Logs in order.
     pub logs: Vec<Log>,

@@ -106,8 +106,14 @@ impl ChainProfile {
         if !aliases.iter().all(listed) {
             return Err(BlockFault::UnknownAlias);
         }
+        // Bodies are found by the places of their transactions, so the block itself comes last.
+        let is_block = |tx: &Tx| tx.is_block(&block.clock);
+        let own = txs.iter().rev().take_while(|tx| is_block(tx)).count();
+        if own > 1 || txs.iter().rev().skip(own).any(is_block) {
+            return Err(BlockFault::TxOrder);
+        }
         match &block.payload.bodies {
-            Some(bodies) if bodies.len() != txs.len() => Err(BlockFault::BodyCount),
+            Some(bodies) if bodies.len() + own != txs.len() => Err(BlockFault::BodyCount),
             _ => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! What is checked of blocks before anything is made of them.
 
-use chronolith_model::{Block, BlockFault, ChainProfile, Dataset, Tx};
+use chronolith_model::{Block, BlockFault, ChainProfile, Dataset, Log, Tx};
 
 use super::seal::Kept;
 use crate::error::{Error, Result};
@@ -68,6 +68,10 @@ pub(crate) fn normalise(block: &mut Block, kept: &Kept) {
     block
         .logs
         .retain(|log| kept.scope.admits(log.emitter(), log.topic(0)));
+    // The block itself is listed for its own logs alone.
+    let named = block.logs.last().map(Log::tx_index);
+    let unnamed = |tx: &mut Tx| tx.is_block(&block.clock) && named != Some(tx.index);
+    block.txs.pop_if(unnamed);
     if !kept.datasets.contains(Dataset::TxHashes) {
         keep_named(block);
     }
@@ -92,7 +96,8 @@ fn keep_named(block: &mut Block) {
         logs.peek().is_some_and(|log| log.tx_index() == tx.index)
     };
     let named: Vec<bool> = block.txs.iter().map(&mut is_named).collect();
-    let own = block.txs.iter().filter(|tx| !tx.is_alias()).count();
+    let has_body = |tx: &&Tx| !tx.is_alias() && !tx.is_block(&block.clock);
+    let own = block.txs.iter().filter(has_body).count();
     // Bodies that are not one for each transaction are refused, not sorted out.
     if let Some(bodies) = block.payload.bodies.as_mut().filter(|all| all.len() == own) {
         let mut named = named.iter();

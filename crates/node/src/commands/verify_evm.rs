@@ -56,7 +56,10 @@ pub(super) async fn recomputed(
     }
     let bodies = archive.payload(number, Dataset::Transactions).await?.bodies;
     let bodies = bodies.unwrap_or_default();
-    let txs: Vec<_> = block.txs.iter().filter(|tx| !tx.is_alias()).collect();
+    let txs = block.txs.iter();
+    let txs: Vec<_> = txs
+        .filter(|tx| !tx.is_alias() && !tx.is_block(&block.clock))
+        .collect();
     if txs.len() != bodies.len() {
         return Ok(Some(format!(
             "{} transactions, {} bodies",

@@ -74,7 +74,7 @@ pub(super) async fn count_by_hash(
 }
 
 async fn count(view: &View<'_>, clock: BlockClock) -> Result<Answer, RpcError> {
-    Ok(Answer::quantity(txs(view, clock.number).await?.len() as u64))
+    Ok(Answer::quantity(txs(view, &clock).await?.len() as u64))
 }
 
 pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<Answer, RpcError> {
@@ -98,16 +98,16 @@ pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<
         return no_such_hash(view);
     };
     let lost = || ArchiveError::Internal(format!("transaction {hash} has no body"));
+    let clock = view.clock(number).await?.ok_or_else(lost)?;
+    if clock.hash == hash {
+        // Logs name it, but it is the block's: no transaction has it.
+        return Ok(Answer::null());
+    }
     let body = match view.place(number)? {
         Some(Place::Tail(block)) => body_in(block, index).ok_or_else(lost)?,
         Some(Place::Archive(archive)) => archive.body_at(number, index).await?,
         None => return Err(RpcError::unknown_block()),
     };
-    // Logs of no transaction are listed under the block's own hash.
-    if body.is_empty() {
-        return Ok(Answer::null());
-    }
-    let clock = view.clock(number).await?.ok_or_else(lost)?;
     let base_fee = match view.chain.datasets.contains(Dataset::Headers) {
         true => header(view, number).await?.base_fee(),
         false => None,
@@ -151,15 +151,15 @@ fn body_in(block: &Block, index: u32) -> Option<Bytes> {
     block.payload.bodies.as_ref()?.get(at).cloned()
 }
 
-/// All transactions of a block, in order, each under its own hash alone.
-async fn txs(view: &View<'_>, number: u64) -> Result<Vec<Tx>, RpcError> {
+/// All transactions of a block, in order, each under its own hash alone. The block itself is none.
+async fn txs(view: &View<'_>, clock: &BlockClock) -> Result<Vec<Tx>, RpcError> {
     keeps(view, Dataset::TxHashes)?;
-    let mut txs = match view.place(number)? {
+    let mut txs = match view.place(clock.number)? {
         Some(Place::Tail(block)) => block.txs.clone(),
-        Some(Place::Archive(archive)) => archive.transactions(number).await?,
+        Some(Place::Archive(archive)) => archive.transactions(clock.number).await?,
         None => return Err(RpcError::unknown_block()),
     };
-    txs.retain(|tx| !tx.is_alias());
+    txs.retain(|tx| !tx.is_alias() && !tx.is_block(clock));
     Ok(txs)
 }
 
@@ -231,7 +231,7 @@ async fn block(view: &View<'_>, clock: BlockClock, whole: bool) -> Result<Answer
             write_transaction(&mut out, body, &tx_place(&clock, base_fee, at as u64))?;
         }
     } else {
-        for (at, tx) in txs(view, clock.number).await?.iter().enumerate() {
+        for (at, tx) in txs(view, &clock).await?.iter().enumerate() {
             out.extend_from_slice(if at > 0 { b"," } else { b"" });
             data(&mut out, tx.hash.as_bytes());
         }

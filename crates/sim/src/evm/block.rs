@@ -132,6 +132,13 @@ impl EvmBlock {
         self.logs.get(tx.logs.clone()).unwrap_or_default()
     }
 
+    /// The receipt of the block itself, where it has logs of no transaction: named by the block's hash, as
+    /// on Celo's old chain.
+    #[must_use]
+    pub fn own_receipt(&self) -> Option<EvmTx> {
+        own_receipt(&self.txs, &self.logs, self.hash)
+    }
+
     /// The block as it is ingested: all transactions, all logs, no payload.
     #[must_use]
     pub fn to_model(&self) -> Block {
@@ -139,6 +146,7 @@ impl EvmBlock {
             index: tx.index,
             hash: tx.hash,
         };
+        let own = self.own_receipt();
         Block {
             clock: BlockClock {
                 number: self.header.number,
@@ -146,7 +154,7 @@ impl EvmBlock {
                 parent_hash: Hash32(self.header.parent_hash.0),
                 timestamp: self.header.timestamp,
             },
-            txs: self.txs.iter().map(tx).collect(),
+            txs: self.txs.iter().chain(&own).map(tx).collect(),
             logs: self.logs.clone(),
             payload: Payload::default(),
         }
@@ -166,6 +174,35 @@ pub(super) struct Content {
     pub(super) logs: Vec<Log>,
 }
 
+impl Content {
+    /// Logs of no transaction: those behind the logs of the last one.
+    pub(super) fn own_logs(&self) -> usize {
+        let own = own_receipt(&self.txs, &self.logs, Hash32::ZERO);
+        own.map_or(0, |own| own.logs.len())
+    }
+}
+
+/// The receipt of a block for its logs behind those of the last transaction; none where there are none. It
+/// used no gas, and its transaction hash is that of the block.
+fn own_receipt(txs: &[EvmTx], logs: &[Log], hash: Hash32) -> Option<EvmTx> {
+    let start = txs.last().map_or(0, |tx| tx.logs.end);
+    (start < logs.len()).then(|| EvmTx {
+        index: txs.len() as u32,
+        hash,
+        tx_type: TxType::Legacy,
+        from: Address::ZERO,
+        to: Some(Address::ZERO),
+        succeeded: true,
+        gas_used: 0,
+        cumulative_gas_used: 0,
+        gas_price: 0,
+        gas_limit: 0,
+        nonce: 0,
+        logs: start..logs.len(),
+        input: Vec::new(),
+    })
+}
+
 /// What a header says about its content. All that a node must remember, because content can be
 /// made again at any time.
 #[derive(Clone, Debug)]
@@ -182,7 +219,9 @@ impl Seal {
     pub(super) fn of(content: &Content, chain_id: u64) -> Self {
         let mut bloom = Bloom::ZERO;
         let mut encoded = Vec::with_capacity(content.txs.len());
-        for tx in &content.txs {
+        // The block has no hash yet, and none is in a receipt as it is hashed.
+        let own = own_receipt(&content.txs, &content.logs, Hash32::ZERO);
+        for tx in content.txs.iter().chain(&own) {
             let logs = content.logs.get(tx.logs.clone()).unwrap_or_default();
             let tx_bloom = bloom_of(logs);
             bloom |= tx_bloom;

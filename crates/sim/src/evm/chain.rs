@@ -6,7 +6,7 @@
 use alloy_consensus::Header;
 use alloy_primitives::{Address, B256, keccak256};
 use alloy_trie::EMPTY_ROOT_HASH;
-use chronolith_model::{Hash32, Log, Tx};
+use chronolith_model::{Hash32, Log, LogParts, Tx};
 
 use super::adfs::{Adfs, AdfsSpec, AdfsTx};
 use super::block::{Content, EvmTx, HeaderFiller, Seal, TxType};
@@ -21,12 +21,15 @@ pub(super) mod domain {
     pub(in crate::evm) const PROXY: u64 = 104;
     pub(in crate::evm) const FEES: u64 = 105;
     pub(in crate::evm) const ADFS: u64 = 106;
+    pub(super) const OWN_LOGS: u64 = 107;
     pub(super) const BUSY: u64 = 101;
     pub(super) const TXS: u64 = 102;
     pub(super) const HEADER: u64 = 103;
 }
 
 const PERMILLE: u64 = 1_000;
+/// The contract that logs on its own, called by no transaction.
+const OWN_EMITTER: [u8; 20] = [0xce; 20];
 /// What a transaction costs at least.
 const TX_GAS: u64 = 21_000;
 /// What a log costs here, whatever its length.
@@ -74,6 +77,9 @@ pub struct EvmSpec {
     pub era: Era,
     /// One contract is a proxy that is upgraded every so many blocks; 0 for no such contract.
     pub upgrade_every: u64,
+    /// Every so many blocks have logs of no transaction, under the block's own hash, as on Celo's old chain;
+    /// 0 for none.
+    pub own_logs_every: u64,
     /// One contract collects fees and tells of them.
     pub fees: Option<FeesSpec>,
     /// One contract is an oracle of feeds.
@@ -93,6 +99,7 @@ impl EvmSpec {
             call_words: 0,
             era: Era::Prague,
             upgrade_every: 0,
+            own_logs_every: 0,
             fees: None,
             adfs: None,
         }
@@ -205,7 +212,29 @@ impl EvmChain {
         for (tx, made) in txs.iter_mut().rev().zip(of_adfs.iter().rev()) {
             (tx.to, tx.input, tx.hash) = (Some(made.to()), made.input(), made.hash);
         }
+        self.add_own_logs(number, &txs, &mut logs);
         Content { txs, logs }
+    }
+
+    /// Puts logs of the block itself behind those of the last transaction.
+    fn add_own_logs(&self, number: u64, txs: &[EvmTx], logs: &mut Vec<Log>) {
+        let every = self.spec.own_logs_every;
+        if number == 0 || every == 0 || !number.is_multiple_of(every) {
+            return;
+        }
+        let mut rng = Rng::of(&[domain::OWN_LOGS, self.spec.seed, self.place(number)]);
+        for _ in 0..=rng.below(2) {
+            let topic: [u8; 32] = rng.bytes();
+            let made = Log::new(&LogParts {
+                tx_index: txs.len() as u32,
+                log_index: logs.len() as u32,
+                emitter: &OWN_EMITTER,
+                topics: &[&topic],
+                data: &rng.bytes::<32>(),
+                ..LogParts::default()
+            });
+            logs.push(made.expect("lengths are those of the EVM"));
+        }
     }
 
     /// Transactions to the oracle of feeds in a block. These are its last ones, each with one log.

@@ -227,7 +227,8 @@ fn block_receipts(state: &State, faults: &Faults, number: Option<u64>) -> Vec<u8
     let lies = lies(faults, &indexes);
     let place = LogPlace::new(&block, lies);
     let mut out = Vec::with_capacity(1_100 * block.txs.len() + 1_000 * block.logs.len());
-    json::put_list(&mut out, &block.txs, |out, tx| {
+    let own = block.own_receipt();
+    json::put_list(&mut out, block.txs.iter().chain(&own), |out, tx| {
         place.put_receipt(out, &block, tx, lies);
     });
     out

@@ -414,7 +414,10 @@ impl Fetcher<'_> {
                 index: index as u32,
                 hash: Hash32(hash.0),
             };
-            wire.tx_hashes.iter().enumerate().map(tx).collect()
+            let listed = wire.tx_hashes.iter().enumerate().map(tx);
+            // Logs of the block itself come last, under its own hash.
+            let own = named.pop().filter(|last| last.hash.0 == wire.hash.0);
+            listed.chain(own).collect()
         } else {
             named.dedup();
             named

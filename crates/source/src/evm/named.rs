@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use chronolith_model::{Proof, Tx};
 
-use super::fetch::{Fetcher, GET_BLOCK};
+use super::fetch::{Fetcher, GET_BLOCK, clock_of};
 use super::wire::{WholeBlock, WireBlock, hex};
 use crate::endpoint::Call;
 use crate::error::Result;
@@ -52,9 +52,10 @@ impl Fetcher<'_> {
             return Some(Vec::new());
         }
         let all = wire.kept_bodies()?;
-        // Celo has logs of no transaction, under the block's own hash.
-        let body = |tx: &Tx| all.get(tx.index as usize).cloned().unwrap_or_default();
-        Some(listed.iter().map(body).collect())
+        let clock = clock_of(wire);
+        // Celo lists the block for its own logs: it has no body.
+        let own = listed.iter().filter(|tx| !tx.is_block(&clock));
+        own.map(|tx| all.get(tx.index as usize).cloned()).collect()
     }
 
     /// What is proven of what is kept. Where only transactions of kept logs are, and there are none,

@@ -160,8 +160,10 @@ fn put(context: &Context, found: &[Found]) -> Vec<u8> {
             Lies::default()
         };
         let place = LogPlace::new(block, lies);
+        let own = block.own_receipt();
         for log in logs().filter(|log| lies.missing_log != Some(log.log_index())) {
-            if let Some(tx) = block.txs.get(log.tx_index() as usize) {
+            let tx = block.txs.get(log.tx_index() as usize);
+            if let Some(tx) = tx.or(own.as_ref()) {
                 if out.len() > 1 {
                     out.push(b',');
                 }

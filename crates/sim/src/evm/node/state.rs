@@ -150,9 +150,10 @@ impl State {
         if made.is_empty() {
             return Vec::new();
         }
-        let logs = record.chain.content(number).logs;
-        let of_adfs = record.chain.adfs_txs(number).len();
-        let behind_others = logs.len().saturating_sub(made.len() + of_adfs);
+        let content = record.chain.content(number);
+        let behind = record.chain.adfs_txs(number).len() + content.own_logs();
+        let logs = content.logs;
+        let behind_others = logs.len().saturating_sub(made.len() + behind);
         let logs = logs.iter().skip(behind_others);
         let row = |(made, log): (&FeeLog, &Log)| {
             let at = Place {
@@ -173,7 +174,8 @@ impl State {
         if made.is_empty() {
             return Vec::new();
         }
-        let logs = record.chain.content(number).logs.len() - made.len();
+        let content = record.chain.content(number);
+        let logs = content.logs.len() - content.own_logs() - made.len();
         let places = made.iter().zip(logs as u32..);
         places.map(|(tx, at)| tx.event(&clock, at)).collect()
     }
