@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::rules::Rule;
 use super::source::EvmSource;
-use super::verify::Rule;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::meters;

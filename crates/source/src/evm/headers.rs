@@ -4,8 +4,8 @@ use chronolith_model::{BlockRange, BlockRef, DatasetSet, Proof, Scope};
 use futures::FutureExt as _;
 
 use super::claims::Claims;
+use super::rules::Refusal;
 use super::source::EvmSource;
-use super::verify::Refusal;
 use super::wire::WireBlock;
 use crate::error::Result;
 use crate::source::Want;

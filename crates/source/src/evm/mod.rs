@@ -1,6 +1,7 @@
 //! EVM chains over JSON-RPC.
 
 pub(crate) mod bloom;
+mod choice;
 mod claims;
 mod confirm;
 mod evidence;
@@ -14,6 +15,7 @@ mod probe;
 mod ranges;
 mod receipts;
 mod recent;
+mod rules;
 mod standing;
 mod strength;
 mod verify;
@@ -25,7 +27,7 @@ pub(crate) use headers::Headers;
 pub use heads::Subscription;
 pub use probe::{Probed, Prober, Recorded};
 pub use ranges::RangeSettings;
+pub use rules::{Checks, Oddity, Rule};
 pub use source::{EvmSettings, EvmSource, Strategy};
 pub use standing::Tags;
-pub use verify::{Checks, Oddity, Rule};
 pub(crate) use wire::WireBlock;

@@ -12,9 +12,10 @@ use futures::FutureExt as _;
 use tokio::time::timeout;
 
 use super::fetch::clock_of;
+use super::rules::Checks;
 use super::source::EvmSource;
 use super::standing::{Reader, block_call};
-use super::verify::{Checks, Verifier};
+use super::verify::Verifier;
 use super::wire::{WireBlock, hex};
 use crate::chains::known_genesis;
 use crate::endpoint::Endpoint;

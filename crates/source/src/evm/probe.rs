@@ -6,7 +6,8 @@ use chronolith_evm::HeaderForm;
 use serde_json::value::RawValue;
 
 use super::fetch::{GET_BLOCK, GET_RECEIPTS};
-use super::verify::{Checks, Oddity, Rule, Verifier};
+use super::rules::{Checks, Oddity, Rule};
+use super::verify::Verifier;
 use super::wire::{EncodedTx, WholeBlock, WireBlock, WireReceipt, hex, parse_quantity};
 use crate::endpoint::{Call, Endpoint, EndpointSettings};
 use crate::error::{Error, Result};

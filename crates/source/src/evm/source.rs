@@ -16,9 +16,10 @@ use super::fetch::{Fetcher, GET_RECEIPTS, clock_of};
 use super::heads::{HeadListener, Subscription};
 use super::ranges::{RangeSettings, Spans};
 use super::recent::{Recent, Whole};
+use super::rules::{Checks, Rule};
 use super::standing::{Reader, Tags};
-use super::strength::{Downgrades, needs_receipts, weaker};
-use super::verify::{Checks, Rule, Verifier};
+use super::strength::Downgrades;
+use super::verify::Verifier;
 use super::wire::{WireBlock, hex, parse_quantity};
 use crate::endpoint::{Call, Endpoint, EndpointReport, EndpointSettings};
 use crate::error::{Error, Result};
@@ -27,7 +28,7 @@ use crate::reply::Answer;
 use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
 /// How often a range is tried on all endpoints together.
-const ATTEMPTS: usize = 12;
+pub(super) const ATTEMPTS: usize = 12;
 /// Blocks of one part where no logs tell how much there is in them.
 const UNWEIGHED_BLOCKS_MAX: u64 = 2_000;
 /// Requests for headers that one part of history takes.
@@ -94,7 +95,7 @@ pub struct EvmSource {
     pub(super) genesis: OnceLock<Hash32>,
     /// Endpoints whose first block is not another one.
     compared: Mutex<HashSet<Arc<str>>>,
-    downgrades: Downgrades,
+    pub(super) downgrades: Downgrades,
     /// The archive's head.
     archived: AtomicU64,
 }
@@ -320,7 +321,11 @@ impl EvmSource {
     }
 
     /// The first blocks of a range from one endpoint.
-    async fn prefix(&self, fetcher: &Fetcher<'_>, range: BlockRange) -> Result<Vec<Fetched>> {
+    pub(super) async fn prefix(
+        &self,
+        fetcher: &Fetcher<'_>,
+        range: BlockRange,
+    ) -> Result<Vec<Fetched>> {
         let Fetcher {
             endpoint,
             want,
@@ -363,17 +368,6 @@ impl EvmSource {
                 },
                 fetched => return fetched,
             }
-        }
-    }
-
-    /// Tells where blocks are proven less far than the chain allows.
-    fn note_proof(&self, endpoint: &Endpoint, want: &Want, fetched: &[Fetched]) {
-        if want.scope != Scope::All || !needs_receipts(&self.settings, want) {
-            return;
-        }
-        match endpoint.has(GET_RECEIPTS) {
-            true => self.downgrades.end(),
-            false => self.downgrades.note(fetched),
         }
     }
 
@@ -475,56 +469,7 @@ impl Source for EvmSource {
         want: &Want,
         anchor: Option<BlockRef>,
     ) -> Result<Vec<Fetched>> {
-        let endpoints = self.pool.endpoints();
-        let without = |avoid: &[Arc<str>]| {
-            let mut passed_over = weaker(&self.settings, endpoints, want);
-            passed_over.retain(|name| !avoid.contains(name));
-            passed_over.extend_from_slice(avoid);
-            passed_over
-        };
-        // Asking these once more would change nothing.
-        let mut unfit: Vec<Arc<str>> = Vec::new();
-        let mut avoid: Vec<Arc<str>> = Vec::new();
-        let mut attempts = 0;
-        let claims = Claims::default();
-        loop {
-            if without(&avoid).len() == endpoints.len() {
-                avoid.clone_from(&unfit);
-            }
-            let endpoint = self.pool.endpoint(&without(&avoid)).await?;
-            let claimed = claims.count();
-            let asked = async {
-                self.admit(&endpoint, anchor).await?;
-                let fetcher = self.fetcher(&endpoint, want, (anchor, &claims))?;
-                let fetched = self.prefix(&fetcher, range).await?;
-                check_level(&fetched, want)?;
-                Ok(fetched)
-            };
-            let error = match asked.await {
-                Ok(fetched) => {
-                    self.note_proof(&endpoint, want, &fetched);
-                    return Ok(fetched);
-                }
-                Err(error) => error,
-            };
-            self.note(&endpoint, &error);
-            let is_unfit = match &error {
-                // Without receipts it is asked another way; without anything else it cannot be.
-                Error::NoMethod { method, .. } if *method == GET_RECEIPTS => None,
-                Error::NoMethod { .. } | Error::Invalid(_) => Some(true),
-                // Asked once more it may confirm what another endpoint says.
-                Error::Unproven { .. } => Some(claims.count() == claimed),
-                _ => Some(false),
-            };
-            if let Some(is_unfit) = is_unfit {
-                avoid.push(endpoint.name.clone());
-                unfit.extend(is_unfit.then(|| endpoint.name.clone()));
-            }
-            attempts += 1;
-            if attempts >= ATTEMPTS || without(&unfit).len() == endpoints.len() {
-                return Err(Error::Exhausted(Box::new(error)));
-            }
-        }
+        self.first_of(range, want, anchor).await
     }
 
     async fn listen(&self) {
@@ -581,16 +526,4 @@ impl Source for EvmSource {
 /// Parts of history that keep so many requests in flight, where each is two.
 fn parts_at_once(in_flight: usize) -> usize {
     in_flight.div_ceil(2) + 1
-}
-
-/// Whether every block is proven as far as is wanted.
-fn check_level(fetched: &[Fetched], want: &Want) -> Result<()> {
-    let Some(weak) = fetched.iter().find(|one| !one.proof.covers(want.proof)) else {
-        return Ok(());
-    };
-    let number = weak.block.clock.number;
-    Err(Error::Invalid(format!(
-        "block {number} cannot be proven as far as is wanted (proven={:?}, wanted={:?})",
-        weak.proof, want.proof
-    )))
 }

@@ -1,0 +1,97 @@
+//! Which endpoint a range of blocks comes from.
+
+use std::sync::Arc;
+
+use chronolith_model::{BlockRange, BlockRef, Scope};
+
+use super::claims::Claims;
+use super::fetch::GET_RECEIPTS;
+use super::source::{ATTEMPTS, EvmSource};
+use super::strength::{needs_receipts, weaker};
+use crate::endpoint::Endpoint;
+use crate::error::{Error, Result};
+use crate::source::{Fetched, Want};
+
+impl EvmSource {
+    /// The first blocks of a range, from the first endpoint that shows and proves them.
+    pub(super) async fn first_of(
+        &self,
+        range: BlockRange,
+        want: &Want,
+        anchor: Option<BlockRef>,
+    ) -> Result<Vec<Fetched>> {
+        let endpoints = self.pool.endpoints();
+        let without = |avoid: &[Arc<str>]| {
+            let mut passed_over = weaker(&self.settings, endpoints, want);
+            passed_over.retain(|name| !avoid.contains(name));
+            passed_over.extend_from_slice(avoid);
+            passed_over
+        };
+        // Asking these once more would change nothing.
+        let mut unfit: Vec<Arc<str>> = Vec::new();
+        let mut avoid: Vec<Arc<str>> = Vec::new();
+        let mut attempts = 0;
+        let claims = Claims::default();
+        loop {
+            if without(&avoid).len() == endpoints.len() {
+                avoid.clone_from(&unfit);
+            }
+            let endpoint = self.pool.endpoint(&without(&avoid)).await?;
+            let claimed = claims.count();
+            let asked = async {
+                self.admit(&endpoint, anchor).await?;
+                let fetcher = self.fetcher(&endpoint, want, (anchor, &claims))?;
+                let fetched = self.prefix(&fetcher, range).await?;
+                check_level(&fetched, want)?;
+                Ok(fetched)
+            };
+            let error = match asked.await {
+                Ok(fetched) => {
+                    self.note_proof(&endpoint, want, &fetched);
+                    return Ok(fetched);
+                }
+                Err(error) => error,
+            };
+            self.note(&endpoint, &error);
+            let is_unfit = match &error {
+                // Without receipts it is asked another way; without anything else it cannot be.
+                Error::NoMethod { method, .. } if *method == GET_RECEIPTS => None,
+                Error::NoMethod { .. } | Error::Invalid(_) => Some(true),
+                // Asked once more it may confirm what another endpoint says.
+                Error::Unproven { .. } => Some(claims.count() == claimed),
+                _ => Some(false),
+            };
+            if let Some(is_unfit) = is_unfit {
+                avoid.push(endpoint.name.clone());
+                unfit.extend(is_unfit.then(|| endpoint.name.clone()));
+            }
+            attempts += 1;
+            if attempts >= ATTEMPTS || without(&unfit).len() == endpoints.len() {
+                return Err(Error::Exhausted(Box::new(error)));
+            }
+        }
+    }
+
+    /// Tells where blocks are proven less far than the chain allows.
+    fn note_proof(&self, endpoint: &Endpoint, want: &Want, fetched: &[Fetched]) {
+        if want.scope != Scope::All || !needs_receipts(&self.settings, want) {
+            return;
+        }
+        match endpoint.has(GET_RECEIPTS) {
+            true => self.downgrades.end(),
+            false => self.downgrades.note(fetched),
+        }
+    }
+}
+
+/// Whether every block is proven as far as is wanted.
+fn check_level(fetched: &[Fetched], want: &Want) -> Result<()> {
+    let Some(weak) = fetched.iter().find(|one| !one.proof.covers(want.proof)) else {
+        return Ok(());
+    };
+    let number = weak.block.clock.number;
+    Err(Error::Invalid(format!(
+        "block {number} cannot be proven as far as is wanted (proven={:?}, wanted={:?})",
+        weak.proof, want.proof
+    )))
+}
