@@ -2,7 +2,7 @@
 //!
 //! An endpoint is called by the end of its host in logs and errors: a URL may carry a key.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +40,10 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 const LIE_PAUSE: Duration = Duration::from_secs(300);
 /// The longest that a `Retry-After` is believed.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+
+/// What an endpoint lacks is asked for again after so long: one node of many behind an address may have
+/// said so, or one that was updated since.
+const LACKS_FOR: Duration = Duration::from_secs(600);
 
 /// Room made for an answer before it comes.
 const READ_AHEAD_MAX: u64 = 16 << 20;
@@ -133,7 +137,8 @@ struct Health {
     /// A pause that was asked for, or that a lie earned; nothing ends it early.
     bench_until: Option<Instant>,
     last_error: Option<String>,
-    missing: BTreeSet<&'static str>,
+    /// What it was seen to lack, and when last.
+    missing: BTreeMap<&'static str, Instant>,
     /// How many calls it takes at once.
     batches: Batches,
 }
@@ -331,11 +336,10 @@ impl Endpoint {
 
     /// How many calls one request may make.
     pub(crate) fn batch(&self) -> usize {
-        let health = self.health();
-        if health.missing.contains(BATCH) {
-            return 1;
+        match self.has(BATCH) {
+            true => self.health().batches.size(self.settings.batch),
+            false => 1,
         }
-        health.batches.size(self.settings.batch)
     }
 
     /// Notes that a request of this many calls was too much.
@@ -416,13 +420,17 @@ impl Endpoint {
         until.filter(|until| *until > Instant::now())
     }
 
-    /// Notes what it cannot do; returns whether that is news.
+    /// Notes what it cannot do, for a while; returns whether that is news.
     pub(crate) fn lacks(&self, method: &'static str) -> bool {
-        self.health().missing.insert(method)
+        let mut health = self.health();
+        health.missing.insert(method, Instant::now()).is_none()
     }
 
+    /// Whether it was not seen to lack this lately.
     pub(crate) fn has(&self, method: &str) -> bool {
-        !self.health().missing.contains(method)
+        let health = self.health();
+        let noted = health.missing.get(method);
+        noted.is_none_or(|noted| noted.elapsed() >= LACKS_FOR)
     }
 
     pub(crate) fn report(&self) -> EndpointReport {
@@ -539,6 +547,26 @@ mod tests {
         endpoint.failed(&endpoint.unavailable("HTTP 500".to_owned()));
         endpoint.succeeded();
         assert_eq!(endpoint.batch(), 50, "not in a row");
+    }
+
+    /// An endpoint that once denied a method counted as one without it until the next start.
+    #[tokio::test(start_paused = true)]
+    async fn what_an_endpoint_lacks_is_asked_for_again_after_a_pause() {
+        let endpoint = endpoint();
+        assert!(endpoint.has("eth_getBlockReceipts"));
+        assert!(endpoint.lacks("eth_getBlockReceipts"));
+        endpoint.refuses_batches();
+        for _ in 0..3 {
+            assert!(!endpoint.has("eth_getBlockReceipts"));
+            assert_eq!(endpoint.batch(), 1);
+            tokio::time::advance(LACKS_FOR - Duration::from_secs(1)).await;
+            assert!(!endpoint.has("eth_getBlockReceipts"), "too early");
+            tokio::time::advance(Duration::from_secs(1)).await;
+            assert!(endpoint.has("eth_getBlockReceipts"));
+            assert_eq!(endpoint.batch(), 100);
+            assert!(!endpoint.lacks("eth_getBlockReceipts"), "no news");
+            endpoint.refuses_batches();
+        }
     }
 
     /// The last 27 calls of a range were refused, and requests had 13 calls from then on.

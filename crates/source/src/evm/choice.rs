@@ -6,9 +6,8 @@ use chronolith_model::{BlockRange, BlockRef, Scope};
 
 use super::claims::Claims;
 use super::fetch::GET_RECEIPTS;
-use super::source::{ATTEMPTS, EvmSource};
+use super::source::{ATTEMPTS, EvmSource, Strategy};
 use super::strength::{needs_receipts, weaker};
-use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
 use crate::source::{Fetched, Want};
 
@@ -38,16 +37,18 @@ impl EvmSource {
             }
             let endpoint = self.pool.endpoint(&without(&avoid)).await?;
             let claimed = claims.count();
+            // An endpoint may count as one with receipts again while its answer is on the way.
+            let strategy = self.strategy(&endpoint, want);
             let asked = async {
                 self.admit(&endpoint, anchor).await?;
                 let fetcher = self.fetcher(&endpoint, want, (anchor, &claims))?;
-                let fetched = self.prefix(&fetcher, range).await?;
+                let fetched = self.prefix(&fetcher, range, strategy).await?;
                 check_level(&fetched, want)?;
                 Ok(fetched)
             };
             let error = match asked.await {
                 Ok(fetched) => {
-                    self.note_proof(&endpoint, want, &fetched);
+                    self.note_proof(strategy, want, &fetched);
                     return Ok(fetched);
                 }
                 Err(error) => error,
@@ -73,13 +74,13 @@ impl EvmSource {
     }
 
     /// Tells where blocks are proven less far than the chain allows.
-    fn note_proof(&self, endpoint: &Endpoint, want: &Want, fetched: &[Fetched]) {
+    fn note_proof(&self, strategy: Strategy, want: &Want, fetched: &[Fetched]) {
         if want.scope != Scope::All || !needs_receipts(&self.settings, want) {
             return;
         }
-        match endpoint.has(GET_RECEIPTS) {
-            true => self.downgrades.end(),
-            false => self.downgrades.note(fetched),
+        match strategy {
+            Strategy::Receipts => self.downgrades.end(),
+            Strategy::Logs => self.downgrades.note(fetched),
         }
     }
 }

@@ -271,7 +271,7 @@ impl EvmSource {
     }
 
     /// Which way an endpoint is asked for this.
-    fn strategy(&self, endpoint: &Endpoint, want: &Want) -> Strategy {
+    pub(super) fn strategy(&self, endpoint: &Endpoint, want: &Want) -> Strategy {
         let logs = want.datasets.contains(Dataset::Logs);
         // A narrow scope is asked for by its logs, unless more is demanded than those can prove.
         let narrow = want.scope != Scope::All && want.proof.logs() <= Verification::Linked;
@@ -325,6 +325,7 @@ impl EvmSource {
         &self,
         fetcher: &Fetcher<'_>,
         range: BlockRange,
+        strategy: Strategy,
     ) -> Result<Vec<Fetched>> {
         let Fetcher {
             endpoint,
@@ -332,7 +333,7 @@ impl EvmSource {
             spans,
             ..
         } = *fetcher;
-        if self.strategy(endpoint, want) == Strategy::Receipts {
+        if strategy == Strategy::Receipts {
             let whole = match fetcher.whole_transactions() {
                 true => Whole::Needed,
                 false => Whole::NotNeeded,
