@@ -76,6 +76,11 @@ const LINKS: Checks = Checks {
     transactions_root: false,
     ..ROOTS
 };
+/// Ethereum's rules are tried. Whether blooms are filled is not known before one is seen.
+const UNKNOWN: Checks = Checks {
+    blooms_filled: false,
+    ..ROOTS
+};
 /// The hash of a header follows from rules that are not known here.
 const NOTHING: Checks = Checks::NONE;
 
@@ -153,7 +158,7 @@ pub fn checks_of(chain_id: u64) -> Checks {
         // Test networks of Bor and of Celo's own chain.
         80_001 | 80_002 => BOR,
         44_787 | 62_320 => CELO,
-        _ => known.map_or(Checks::ALL, |chain| chain.checks),
+        _ => known.map_or(UNKNOWN, |chain| chain.checks),
     }
 }
 

@@ -4,7 +4,7 @@
 //! parent's hash, so headers are made one behind the other, by whoever keeps the hashes.
 
 use alloy_consensus::Header;
-use alloy_primitives::{Address, B256, keccak256};
+use alloy_primitives::{Address, B256, Bloom, keccak256};
 use alloy_trie::EMPTY_ROOT_HASH;
 use chronolith_model::{Hash32, Log, LogParts, Tx};
 
@@ -75,6 +75,8 @@ pub struct EvmSpec {
     pub call_words: u32,
     /// Which header fields there are.
     pub era: Era,
+    /// Headers have blooms without a bit, whatever the block logs.
+    pub blooms_unfilled: bool,
     /// One contract is a proxy that is upgraded every so many blocks; 0 for no such contract.
     pub upgrade_every: u64,
     /// Every so many blocks have logs of no transaction, under the block's own hash, as on Celo's old chain;
@@ -98,6 +100,7 @@ impl EvmSpec {
             busy_permille: 1_000,
             call_words: 0,
             era: Era::Prague,
+            blooms_unfilled: false,
             upgrade_every: 0,
             own_logs_every: 0,
             fees: None,
@@ -322,7 +325,10 @@ impl EvmChain {
             parent_hash: B256::new(parent.0),
             receipts_root: seal.receipts_root,
             transactions_root: seal.transactions_root,
-            logs_bloom: seal.bloom.as_deref().copied().unwrap_or_default(),
+            logs_bloom: match self.spec.blooms_unfilled {
+                true => Bloom::ZERO,
+                false => seal.bloom.as_deref().copied().unwrap_or_default(),
+            },
             number,
             gas_limit,
             gas_used: seal.gas_used,

@@ -30,4 +30,5 @@ pub use ranges::RangeSettings;
 pub use rules::{Checks, Oddity, Rule};
 pub use source::{EvmSettings, EvmSource, Strategy};
 pub use standing::Tags;
+pub(crate) use verify::is_empty;
 pub(crate) use wire::WireBlock;

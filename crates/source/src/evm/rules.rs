@@ -46,6 +46,9 @@ pub struct Checks {
     pub header_hash: bool,
     /// The bloom follows from the logs.
     pub bloom: bool,
+    /// The chain is known to fill its blooms, so that one without a bit says that there are no logs. A chain
+    /// that never fills them has such blooms too.
+    pub blooms_filled: bool,
     /// The receipts root follows from the receipts.
     pub receipts_root: bool,
     /// The transactions root follows from the transactions.
@@ -72,6 +75,7 @@ impl Checks {
     pub const ALL: Self = Self {
         header_hash: true,
         bloom: true,
+        blooms_filled: true,
         receipts_root: true,
         transactions_root: true,
         oddity: Oddity::None,
@@ -80,6 +84,7 @@ impl Checks {
     pub const NONE: Self = Self {
         header_hash: false,
         bloom: false,
+        blooms_filled: false,
         receipts_root: false,
         transactions_root: false,
         oddity: Oddity::None,
@@ -91,6 +96,7 @@ impl Checks {
         Self {
             header_hash: self.header_hash && level >= Verification::Linked,
             bloom: self.bloom && level >= Verification::Bloom,
+            blooms_filled: self.blooms_filled,
             receipts_root: self.receipts_root && level >= Verification::Receipts,
             transactions_root: self.transactions_root && level >= Verification::Roots,
             oddity: self.oddity,

@@ -5,7 +5,7 @@
 //! check that a chain does not allow, because its headers or receipts follow rules that are not known,
 //! is left out by its profile, or dropped once every endpoint agrees that it fails.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use alloy_primitives::{B256, Bloom, keccak256};
 use bytes::Bytes;
@@ -20,22 +20,37 @@ use super::wire::{EncodedTx, WireBlock, WireLog, WireReceipt};
 #[derive(Debug)]
 pub(crate) struct Verifier {
     checks: Checks,
+    learned: Learned,
+}
+
+/// What was learned of a chain while its blocks were checked.
+#[derive(Debug)]
+struct Learned {
     /// Rules that were seen to fail on every endpoint: what fails them is proven less, not refused.
     dropped: AtomicU8,
+    /// The lowest block that was seen with a bloom that is that of its logs, and has bits.
+    filled_from: AtomicU64,
 }
 
 impl Verifier {
     pub(crate) fn new(checks: Checks) -> Self {
         Self {
             checks,
-            dropped: AtomicU8::new(0),
+            learned: Learned {
+                dropped: AtomicU8::new(0),
+                filled_from: AtomicU64::new(u64::MAX),
+            },
         }
     }
 
     /// Refuses nothing by this rule any more; returns whether that is news.
     pub(crate) fn drop_rule(&self, rule: Rule) -> bool {
         let bit = 1 << rule as u8;
-        self.dropped.fetch_or(bit, Ordering::Relaxed) & bit == 0
+        self.learned.dropped.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+
+    fn is_dropped(&self, rule: Rule) -> bool {
+        self.learned.dropped.load(Ordering::Relaxed) & (1 << rule as u8) != 0
     }
 
     /// Whether transactions are to be fetched whole, because their root can be recomputed.
@@ -45,7 +60,7 @@ impl Verifier {
 
     /// What a rule that fails leads to: a refusal, or nothing proven by it.
     fn fails(&self, rule: Rule, what: String) -> Result<bool, Refusal> {
-        if self.dropped.load(Ordering::Relaxed) & (1 << rule as u8) != 0 {
+        if self.is_dropped(rule) {
             return Ok(false);
         }
         let rule = Some(rule);
@@ -330,9 +345,24 @@ impl Verifier {
     }
 
     /// Whether the header's bloom tells that a block without logs of this scope has none: all logs
-    /// are compared with it, or it allows for none.
+    /// are compared with it, or it allows for none. One without bits may be one that was never filled.
     pub(crate) fn settles(&self, block: &WireBlock, scope: &Scope) -> bool {
-        self.checks.bloom && (*scope == Scope::All || !self.may_hold(block, scope))
+        self.checks.bloom
+            && (*scope == Scope::All || !self.may_hold(block, scope))
+            && (!block.header().logs_bloom.is_zero() || self.proves_no_logs(block))
+    }
+
+    /// Whether a bloom without bits proves that the block has no logs: the chain is known to fill its
+    /// blooms, or was seen to at this height. A block without transactions and receipts has none in any
+    /// case. That is proof by a root, and still called `bloom`: every block of a range by its logs is, and
+    /// ranges are archived in stretches of one level.
+    fn proves_no_logs(&self, block: &WireBlock) -> bool {
+        if is_empty(block) {
+            return true;
+        }
+        let filled_from = self.learned.filled_from.load(Ordering::Relaxed);
+        let filled = self.checks.blooms_filled || filled_from <= block.number();
+        filled && !self.is_dropped(Rule::Bloom)
     }
 
     /// Whether the header's bloom allows that the block has a log of this scope. False proves that it
@@ -369,10 +399,15 @@ impl Verifier {
         Ok(())
     }
 
-    /// Whether the header's bloom is that of these logs.
+    /// Whether the header's bloom proves that these are the logs.
     fn check_bloom(&self, block: &WireBlock, computed: &Bloom) -> Result<bool, Refusal> {
         let theirs = block.header().logs_bloom;
+        if theirs == *computed && computed.is_zero() {
+            return Ok(self.proves_no_logs(block));
+        }
         if theirs == *computed {
+            let filled_from = &self.learned.filled_from;
+            filled_from.fetch_min(block.number(), Ordering::Relaxed);
             return Ok(true);
         }
         let missing = (theirs & !*computed) != Bloom::ZERO;
@@ -386,6 +421,13 @@ impl Verifier {
         let what = format!("bloom does not fit the logs: {what} (theirs hash to {computed})");
         self.fails(Rule::Bloom, what)
     }
+}
+
+/// Whether a block has neither transactions nor receipts, by the roots of its header.
+pub(crate) fn is_empty(block: &WireBlock) -> bool {
+    let header = block.header();
+    let roots = [header.receipts_root, header.transactions_root];
+    block.tx_hashes.is_empty() && roots == [alloy_trie::EMPTY_ROOT_HASH; 2]
 }
 
 fn bloom_of(logs: &[WireLog]) -> Bloom {

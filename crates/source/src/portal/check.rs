@@ -7,7 +7,7 @@ use alloy_primitives::{B256, Bloom};
 use bytes::Bytes;
 use chronolith_model::{BlockRef, Dataset, Log, Proof, Scope, Verification};
 
-use crate::evm::{Checks, WireBlock, bloom};
+use crate::evm::{Checks, WireBlock, bloom, is_empty};
 use crate::source::{Fetched, Want};
 
 /// Why a Portal is refused, and at which block.
@@ -39,6 +39,7 @@ pub(crate) fn check(
 ) -> Result<Vec<u64>, Refusal> {
     let proof = provable(want, checks);
     let mut open = Vec::new();
+    let mut blooms_filled = checks.blooms_filled;
     for (at, one) in fetched.iter_mut().enumerate() {
         let refusal = |what: &str| Refusal {
             block: one.block.clock.block_ref(),
@@ -55,7 +56,13 @@ pub(crate) fn check(
                 open.push(one.block.clock.number);
             }
         }
-        one.proof = proof;
+        let has_bits = !header.header().logs_bloom.is_zero();
+        blooms_filled |= has_bits && !one.block.logs.is_empty();
+        // A bloom without bits may be one that was never filled.
+        one.proof = match has_bits || blooms_filled || is_empty(header) {
+            true => proof,
+            false => proof.lower(Proof::LINKED),
+        };
     }
     Ok(open)
 }
