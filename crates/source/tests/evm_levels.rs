@@ -6,7 +6,7 @@
 )]
 
 use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof, Scope, Verification};
-use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcOptions, RpcServer};
+use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions, RpcServer};
 use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::{EndpointSettings, Fetched, Source, Want, checks_of};
 
@@ -99,4 +99,61 @@ async fn a_filled_bloom_vouches_for_the_empty_ones_above_it() {
         Verification::Linked,
         "below what was seen"
     );
+}
+
+fn named(fetched: &Fetched, server: &RpcServer) -> bool {
+    server.url().contains(&*fetched.endpoint)
+}
+
+/// After a rule was dropped, whatever the first endpoint said was taken, though the second could prove
+/// what the first had altered.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_that_fails_a_dropped_rule_comes_from_an_endpoint_that_proves_it() {
+    let node = EvmNode::new(EvmSpec::tiny(82), 200);
+    let lies = [Faults::new(1), Faults::new(2)];
+    lies.iter()
+        .for_each(|faults| faults.always(RpcFault::ChangedData));
+    let servers = [serve(&node, &lies[0]).await, serve(&node, &lies[1]).await];
+    let both = [&servers[0], &servers[1]];
+    let source = source(&both, Strategy::Receipts, Checks::ALL);
+    // Both show the same other data, so that the rule counts as wrong.
+    let dropped = one(&source, found(&node, 1, true)).await;
+    assert!(named(&dropped, both[0]));
+    assert_eq!(dropped.proof.logs(), Verification::Bloom);
+    lies[1].set(RpcFault::ChangedData, 0);
+    let number = found(&node, 50, true);
+    let proven = one(&source, number).await;
+    assert!(named(&proven, both[1]), "{}", proven.endpoint);
+    assert_eq!(proven.proof, Proof::ROOTS);
+    assert_eq!(proven.block.logs, node.block(number).unwrap().logs);
+    let reports = source.endpoints();
+    assert!(reports[0].cooling && !reports[1].cooling, "{reports:?}");
+}
+
+/// Where no endpoint proves more, the first one's word stands, and the others are not asked for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_no_endpoint_keeps_costs_few_questions() {
+    let node = EvmNode::new(EvmSpec::tiny(83), 200);
+    let lies = Faults::new(1);
+    lies.always(RpcFault::ChangedData);
+    let servers = [serve(&node, &lies).await, serve(&node, &lies).await];
+    let both = [&servers[0], &servers[1]];
+    let source = source(&both, Strategy::Receipts, Checks::ALL);
+    let asked = |server: &RpcServer| {
+        let calls = server.stats().calls;
+        calls
+            .get("eth_getBlockReceipts")
+            .copied()
+            .unwrap_or_default()
+    };
+    let mut number = 1;
+    for _ in 0..20 {
+        number = found(&node, number + 1, true);
+        let fetched = one(&source, number).await;
+        assert!(named(&fetched, both[0]));
+        assert_eq!(fetched.proof.logs(), Verification::Bloom);
+    }
+    assert!(asked(both[0]) >= 20);
+    // One to drop the rule, three in vain.
+    assert_eq!(asked(both[1]), 4);
 }

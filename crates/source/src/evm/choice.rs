@@ -44,12 +44,15 @@ impl EvmSource {
                 let fetcher = self.fetcher(&endpoint, want, (anchor, &claims))?;
                 let fetched = self.prefix(&fetcher, range, strategy).await?;
                 check_level(&fetched, want)?;
-                Ok(fetched)
+                Ok((fetched, fetcher.verifier.has_excused()))
             };
             let error = match asked.await {
-                Ok(fetched) => {
+                Ok((fetched, excused)) => {
                     self.note_proof(strategy, want, &fetched);
-                    return Ok(fetched);
+                    return Ok(match excused {
+                        true => self.proven_elsewhere(fetched, want, anchor).await,
+                        false => fetched,
+                    });
                 }
                 Err(error) => error,
             };
@@ -86,7 +89,7 @@ impl EvmSource {
 }
 
 /// Whether every block is proven as far as is wanted.
-fn check_level(fetched: &[Fetched], want: &Want) -> Result<()> {
+pub(super) fn check_level(fetched: &[Fetched], want: &Want) -> Result<()> {
     let Some(weak) = fetched.iter().find(|one| !one.proof.covers(want.proof)) else {
         return Ok(());
     };

@@ -43,7 +43,7 @@ const COOLS_SOON: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Fetcher<'a> {
     pub(crate) endpoint: &'a Arc<Endpoint>,
-    pub(crate) verifier: &'a Verifier,
+    pub(crate) verifier: Verifier,
     pub(crate) want: &'a Want,
     pub(crate) spans: &'a Spans,
     /// A block above the range that the endpoint has; none for the tail.

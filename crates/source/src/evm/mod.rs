@@ -4,6 +4,7 @@ pub(crate) mod bloom;
 mod choice;
 mod claims;
 mod confirm;
+mod elsewhere;
 mod evidence;
 mod fetch;
 mod headers;

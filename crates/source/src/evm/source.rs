@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 
 use super::claims::Claims;
+use super::elsewhere::Elsewhere;
 use super::evidence::Evidence;
 use super::fetch::{Fetcher, GET_RECEIPTS, clock_of};
 use super::heads::{HeadListener, Subscription};
@@ -90,6 +91,7 @@ pub struct EvmSource {
     heads: HeadListener,
     recent: Recent,
     pub(super) evidence: Evidence,
+    pub(super) elsewhere: Elsewhere,
     admitted: Mutex<Admitted>,
     /// The chain's first block, once it is known.
     pub(super) genesis: OnceLock<Hash32>,
@@ -121,6 +123,7 @@ impl EvmSource {
             heads: HeadListener::new(settings.chain_id, settings.heads.clone()),
             recent: Recent::default(),
             evidence: Evidence::default(),
+            elsewhere: Elsewhere::default(),
             admitted: Mutex::default(),
             genesis: OnceLock::new(),
             compared: Mutex::default(),
@@ -312,7 +315,7 @@ impl EvmSource {
         let spans = spans.ok_or_else(|| endpoint.unavailable("it is not known".to_owned()))?;
         Ok(Fetcher {
             endpoint,
-            verifier: &self.verifier,
+            verifier: self.verifier.of_one_fetch(),
             want,
             spans,
             anchor,

@@ -5,6 +5,7 @@
 //! check that a chain does not allow, because its headers or receipts follow rules that are not known,
 //! is left out by its profile, or dropped once every endpoint agrees that it fails.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use alloy_primitives::{B256, Bloom, keccak256};
@@ -20,7 +21,9 @@ use super::wire::{EncodedTx, WireBlock, WireLog, WireReceipt};
 #[derive(Debug)]
 pub(crate) struct Verifier {
     checks: Checks,
-    learned: Learned,
+    learned: Arc<Learned>,
+    /// Rules that blocks failed and were not refused by, because they are dropped.
+    excused: AtomicU8,
 }
 
 /// What was learned of a chain while its blocks were checked.
@@ -36,11 +39,26 @@ impl Verifier {
     pub(crate) fn new(checks: Checks) -> Self {
         Self {
             checks,
-            learned: Learned {
+            learned: Arc::new(Learned {
                 dropped: AtomicU8::new(0),
                 filled_from: AtomicU64::new(u64::MAX),
-            },
+            }),
+            excused: AtomicU8::new(0),
         }
+    }
+
+    /// The same, for blocks that are asked for together: it tells which rules they failed.
+    pub(crate) fn of_one_fetch(&self) -> Self {
+        Self {
+            checks: self.checks,
+            learned: self.learned.clone(),
+            excused: AtomicU8::new(0),
+        }
+    }
+
+    /// Whether a block failed a rule that is dropped.
+    pub(crate) fn has_excused(&self) -> bool {
+        self.excused.load(Ordering::Relaxed) != 0
     }
 
     /// Refuses nothing by this rule any more; returns whether that is news.
@@ -61,6 +79,7 @@ impl Verifier {
     /// What a rule that fails leads to: a refusal, or nothing proven by it.
     fn fails(&self, rule: Rule, what: String) -> Result<bool, Refusal> {
         if self.is_dropped(rule) {
+            self.excused.fetch_or(1 << rule as u8, Ordering::Relaxed);
             return Ok(false);
         }
         let rule = Some(rule);

@@ -1,0 +1,170 @@
+//! Blocks that fail a rule which was dropped, from another endpoint that proves them by it.
+//!
+//! A rule is dropped because one block failed it everywhere. Later blocks may keep to it: where one does not,
+//! it may be the endpoint's fault again.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chronolith_model::{BlockRange, BlockRef};
+use tokio::time::Instant;
+
+use super::choice::check_level;
+use super::claims::Claims;
+use super::source::EvmSource;
+use crate::endpoint::Endpoint;
+use crate::error::Result;
+use crate::source::{Fetched, Want};
+
+/// How many other endpoints are asked for a range.
+const ASKED_MAX: usize = 3;
+/// How many ranges in a row are asked for in vain before nothing more is asked for a while: on a chain with
+/// other rules no endpoint can prove more.
+const IN_VAIN_MAX: u32 = 3;
+const PAUSE: Duration = Duration::from_secs(600);
+
+/// Whether asking elsewhere was of use.
+#[derive(Debug, Default)]
+pub(crate) struct Elsewhere(Mutex<Asked>);
+
+#[derive(Debug, Default)]
+struct Asked {
+    in_vain: u32,
+    pause_until: Option<Instant>,
+}
+
+impl Elsewhere {
+    fn may_ask(&self) -> bool {
+        let until = self.lock().pause_until;
+        until.is_none_or(|until| until <= Instant::now())
+    }
+
+    fn note_found(&self) {
+        *self.lock() = Asked::default();
+    }
+
+    fn note_in_vain(&self) {
+        let mut asked = self.lock();
+        // After a pause one more range is enough to tell.
+        asked.in_vain = (asked.in_vain + 1).min(IN_VAIN_MAX);
+        if asked.in_vain == IN_VAIN_MAX {
+            asked.pause_until = Some(Instant::now() + PAUSE);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Asked> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl EvmSource {
+    /// These blocks as another endpoint proves them further, or as they are.
+    pub(super) async fn proven_elsewhere(
+        &self,
+        first: Vec<Fetched>,
+        want: &Want,
+        anchor: Option<BlockRef>,
+    ) -> Vec<Fetched> {
+        let (Some(from), Some(range)) = (
+            first.first().map(|one| one.endpoint.clone()),
+            range_of(&first),
+        ) else {
+            return first;
+        };
+        if !self.elsewhere.may_ask() {
+            return first;
+        }
+        let endpoints = self.pool.endpoints().iter();
+        let others = endpoints.filter(|one| one.name != from && one.cool_until().is_none());
+        let others: Vec<&Arc<Endpoint>> = others.take(ASKED_MAX).collect();
+        if others.is_empty() {
+            return first;
+        }
+        for endpoint in others {
+            match self.at_endpoint(endpoint, range, (want, anchor)).await {
+                Ok(other) if proves_more(&other, &first) => {
+                    self.elsewhere.note_found();
+                    self.blame_first(&first, &other);
+                    return other;
+                }
+                Ok(_) => {}
+                Err(error) => self.note(endpoint, &error),
+            }
+        }
+        self.elsewhere.note_in_vain();
+        first
+    }
+
+    async fn at_endpoint(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        range: BlockRange,
+        (want, anchor): (&Want, Option<BlockRef>),
+    ) -> Result<Vec<Fetched>> {
+        self.admit(endpoint, anchor).await?;
+        let claims = Claims::default();
+        let fetcher = self.fetcher(endpoint, want, (anchor, &claims))?;
+        let strategy = self.strategy(endpoint, want);
+        let fetched = self.prefix(&fetcher, range, strategy).await?;
+        check_level(&fetched, want)?;
+        Ok(fetched)
+    }
+
+    /// What is under one hash is one content: where another endpoint proves its own, the first one's is
+    /// something else.
+    fn blame_first(&self, first: &[Fetched], other: &[Fetched]) {
+        let mut both = first.iter().zip(other);
+        let Some((wrong, right)) = both.find(|(first, other)| other.proof.exceeds(first.proof))
+        else {
+            return;
+        };
+        if let Some(endpoint) = self.pool.by_name(&wrong.endpoint) {
+            let number = wrong.block.clock.number;
+            let what = format!("block {number}: {} proves another content", right.endpoint);
+            endpoint.lied(&what);
+        }
+    }
+}
+
+/// The blocks that came.
+fn range_of(fetched: &[Fetched]) -> Option<BlockRange> {
+    let first = fetched.first()?.block.clock.number;
+    Some(BlockRange::new(first, first + fetched.len() as u64))
+}
+
+/// Whether these are the same blocks, or the first of them, proven further in something and less far in
+/// nothing.
+fn proves_more(other: &[Fetched], first: &[Fetched]) -> bool {
+    let both = || other.iter().zip(first);
+    let same = |(other, first): (&Fetched, &Fetched)| {
+        other.block.clock == first.block.clock && other.proof.covers(first.proof)
+    };
+    other.len() <= first.len()
+        && both().all(same)
+        && both().any(|(other, first)| other.proof.exceeds(first.proof))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On a chain with other rules every block would be asked for at every endpoint, for ever.
+    #[tokio::test(start_paused = true)]
+    async fn asking_in_vain_ends_for_a_while() {
+        let elsewhere = Elsewhere::default();
+        for _ in 0..IN_VAIN_MAX {
+            assert!(elsewhere.may_ask());
+            elsewhere.note_in_vain();
+        }
+        for _ in 0..3 {
+            assert!(!elsewhere.may_ask());
+            tokio::time::advance(PAUSE).await;
+            assert!(elsewhere.may_ask());
+            elsewhere.note_in_vain();
+        }
+        tokio::time::advance(PAUSE).await;
+        elsewhere.note_found();
+        elsewhere.note_in_vain();
+        assert!(elsewhere.may_ask(), "it was of use");
+    }
+}
