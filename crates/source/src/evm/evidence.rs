@@ -3,7 +3,7 @@
 //! A rule that fails for the same block in the same way on every endpoint is evidence against the rule.
 //! One endpoint alone is asked several times, over a while: it may have been a bad moment.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +20,9 @@ use crate::meters;
 const LONE_TRIES: u32 = 3;
 const LONE_WHILE: Duration = Duration::from_secs(20);
 
+/// Blocks whose failures are remembered.
+const BLOCKS_MAX: usize = 64;
+
 /// What failed on one endpoint.
 #[derive(Debug)]
 struct Shown {
@@ -28,16 +31,19 @@ struct Shown {
     since: Instant,
 }
 
-/// Failures of the block that failed last.
-#[derive(Debug, Default)]
+/// Failures of one block.
+#[derive(Debug)]
 struct Failures {
-    block: Option<(u64, Rule)>,
+    failed: (u64, Rule),
     by_endpoint: HashMap<Arc<str>, Shown>,
 }
 
 /// Collects failures of rules.
 #[derive(Debug, Default)]
-pub(crate) struct Evidence(Mutex<Failures>);
+pub(crate) struct Evidence {
+    /// Of the blocks that failed last: many ranges are fetched at once, and their failures mix.
+    failures: Mutex<VecDeque<Failures>>,
+}
 
 impl Evidence {
     /// Notes that a block failed a rule at an endpoint, one of so many that may be asked. Whether the
@@ -49,11 +55,13 @@ impl Evidence {
         what: &str,
         endpoints: usize,
     ) -> bool {
-        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if failures.block != Some((number, rule)) {
-            failures.block = Some((number, rule));
-            failures.by_endpoint.clear();
-        }
+        let mut blocks = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = (number, rule);
+        let at = blocks.iter().position(|known| known.failed == failed);
+        let mut failures = at.and_then(|at| blocks.remove(at)).unwrap_or(Failures {
+            failed,
+            by_endpoint: HashMap::new(),
+        });
         let shown = failures.by_endpoint.entry(endpoint.clone());
         let shown = shown.or_insert_with(|| Shown {
             what: what.to_owned(),
@@ -73,7 +81,12 @@ impl Evidence {
             .by_endpoint
             .values()
             .all(|shown| shown.what == what);
-        alike && failures.by_endpoint.len() >= endpoints && (endpoints > 1 || lasts)
+        let is_wrong = alike && failures.by_endpoint.len() >= endpoints && (endpoints > 1 || lasts);
+        blocks.push_back(failures);
+        if blocks.len() > BLOCKS_MAX {
+            blocks.pop_front();
+        }
+        is_wrong
     }
 }
 
@@ -141,6 +154,22 @@ mod tests {
         // Another block is another question.
         assert!(!evidence.note(&one, (8, Rule::ReceiptsRoot), "a, not b", 2));
         assert!(evidence.note(&two, (8, Rule::ReceiptsRoot), "a, not b", 2));
+    }
+
+    /// Ranges are fetched at the same time. The failures of one took those of another away, so that no rule
+    /// was ever seen to fail on both endpoints.
+    #[tokio::test(start_paused = true)]
+    async fn failures_of_several_blocks_are_kept_apart() {
+        let [one, two] = names();
+        let evidence = Evidence::default();
+        for number in 0..BLOCKS_MAX as u64 {
+            assert!(!evidence.note(&one, (number, Rule::ReceiptsRoot), "a, not b", 2));
+        }
+        for number in (0..BLOCKS_MAX as u64).rev() {
+            assert!(evidence.note(&two, (number, Rule::ReceiptsRoot), "a, not b", 2));
+        }
+        assert!(!evidence.note(&one, (0, Rule::Bloom), "a, not b", 2));
+        assert_eq!(evidence.failures.lock().unwrap().len(), BLOCKS_MAX);
     }
 
     #[tokio::test(start_paused = true)]
