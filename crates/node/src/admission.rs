@@ -13,7 +13,7 @@ use chronolith_archive::Archive;
 use chronolith_model::{BlockClock, BlockRange, BlockRef, Hash32};
 use chronolith_source::evm::Subscription;
 use chronolith_source::{
-    EndpointReport, Error, Fetched, Heads, Identity, Opinion, Plan, Source, Want,
+    DroppedRule, EndpointReport, Error, Fetched, Heads, Identity, Opinion, Plan, Source, Want,
 };
 use tokio::sync::{OnceCell, watch};
 
@@ -242,6 +242,11 @@ impl Source for Admission {
         if let Some(source) = self.known() {
             source.blame(endpoint, block, what);
         }
+    }
+
+    fn dropped_rules(&self) -> Vec<DroppedRule> {
+        let source = self.known();
+        source.map_or_else(Vec::new, |source| source.dropped_rules())
     }
 
     fn endpoints(&self) -> Vec<EndpointReport> {

@@ -8,8 +8,10 @@ use chronolith_archive::Health;
 use chronolith_model::{Scope, ScopeEntry};
 use chronolith_projection::fees;
 use chronolith_serve::{
-    ChainHealth, InclusionHealth, L1Health, Metrics, Probe, Room, RpcHealth, listen, operations,
+    ChainHealth, DroppedRuleHealth, InclusionHealth, L1Health, Metrics, Probe, Room, RpcHealth,
+    listen, operations,
 };
+use chronolith_source::DroppedRule;
 use chronolith_source::evm::Subscription;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
@@ -95,6 +97,7 @@ pub(crate) fn health_of(chain: &Chain) -> ChainHealth {
         halted,
         paused_reason,
         trouble,
+        dropped_rules: dropped_rules(chain),
         not_ready_reason,
         last_good_round_seconds: since_good.map(|since| since.as_secs()),
         last_seen_block: seen,
@@ -108,6 +111,13 @@ pub(crate) fn health_of(chain: &Chain) -> ChainHealth {
         l1: chain.l1.as_ref().map(l1_health),
         projections: chain.projected.health(),
     }
+}
+
+fn dropped_rules(chain: &Chain) -> Vec<DroppedRuleHealth> {
+    let dropped = chain.source.dropped_rules().into_iter();
+    let shown =
+        dropped.map(|DroppedRule { rule, block, what }| DroppedRuleHealth { rule, block, what });
+    shown.collect()
 }
 
 /// Where files lie is nobody's business who looks from outside: it is in the log.

@@ -139,6 +139,7 @@ impl Live for Reader {
             }),
             paused_reason: halt,
             trouble,
+            dropped_rules: Vec::new(),
             last_good_round_seconds: since_good.map(|since| since.as_secs()),
             last_seen_block: None,
             last_safe_block: head,

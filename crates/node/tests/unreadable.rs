@@ -72,6 +72,7 @@ impl Live for Still {
             halted: false,
             paused_reason: None,
             trouble: None,
+            dropped_rules: Vec::new(),
             not_ready_reason: None,
             last_good_round_seconds: None,
             last_seen_block: None,

@@ -31,6 +31,9 @@ pub struct ChainHealth {
     pub paused_reason: Option<String>,
     /// What goes wrong right now, where something does.
     pub trouble: Option<String>,
+    /// Rules of verification that were dropped since the start, because a block failed them on every
+    /// endpoint.
+    pub dropped_rules: Vec<DroppedRuleHealth>,
     /// Why it is not ready; none where it is.
     pub not_ready_reason: Option<String>,
     /// How long ago a round of looking for new blocks ended well; none before the first.
@@ -49,6 +52,17 @@ pub struct ChainHealth {
     pub l1: Option<L1Health>,
     /// How its projections do; none where nothing is projected here.
     pub projections: Option<ProjectionsHealth>,
+}
+
+/// A rule of verification that blocks are not refused by any more.
+#[derive(Clone, Debug, Serialize)]
+pub struct DroppedRuleHealth {
+    /// Its name, as in the metric.
+    pub rule: &'static str,
+    /// The block that failed it.
+    pub block: u64,
+    /// How.
+    pub what: String,
 }
 
 /// How the projections of a chain do.

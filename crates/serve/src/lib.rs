@@ -40,7 +40,9 @@ pub use console::OPENAPI;
 pub use context::{Clock, Limits};
 pub use encode::logs_as_json;
 pub use fees::fees_router;
-pub use health::{ChainHealth, InclusionHealth, L1Health, Probe, ProjectionsHealth, RpcHealth};
+pub use health::{
+    ChainHealth, DroppedRuleHealth, InclusionHealth, L1Health, Probe, ProjectionsHealth, RpcHealth,
+};
 pub use listener::{Room, listen};
 pub use logs::AnswerLimits;
 pub use operations::{Metrics, operations};

@@ -101,6 +101,7 @@ mod tests {
             halted: false,
             paused_reason: None,
             trouble: None,
+            dropped_rules: Vec::new(),
             not_ready_reason: None,
             last_good_round_seconds: Some(1),
             last_seen_block: Some(10),

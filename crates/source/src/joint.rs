@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::evm::{EvmSource, Headers, Subscription};
 use crate::portal::PortalSource;
 use crate::portal::check::{self, Refusal};
-use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
+use crate::source::{DroppedRule, Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
 /// How long a Portal that failed or contradicted is passed over.
 const PAUSE: Duration = Duration::from_secs(300);
@@ -308,6 +308,10 @@ impl Source for JointSource {
         }
         self.portal.blame(endpoint, block, what);
         self.endpoints.blame(endpoint, block, what);
+    }
+
+    fn dropped_rules(&self) -> Vec<DroppedRule> {
+        self.endpoints.dropped_rules()
     }
 
     fn endpoints(&self) -> Vec<EndpointReport> {

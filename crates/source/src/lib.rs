@@ -23,7 +23,7 @@ pub use chains::{CHAINS, KnownChain, checks_of, known_chain, known_genesis};
 pub use endpoint::{EndpointReport, EndpointSettings};
 pub use error::{Error, Result};
 pub use joint::JointSource;
-pub use source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
+pub use source::{DroppedRule, Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
 /// The hash that the EVM gives to bytes, such as code.
 #[must_use]

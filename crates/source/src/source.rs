@@ -76,6 +76,17 @@ pub struct Opinion {
     pub block: BlockRef,
 }
 
+/// A rule of verification that is not held to any more, because a block failed it on every endpoint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DroppedRule {
+    /// Its name, as in the metric.
+    pub rule: &'static str,
+    /// The block that failed it.
+    pub block: u64,
+    /// How.
+    pub what: String,
+}
+
 /// A reader of one chain.
 #[async_trait]
 pub trait Source: Send + Sync + std::fmt::Debug {
@@ -189,6 +200,11 @@ pub trait Source: Send + Sync + std::fmt::Debug {
 
     /// How each endpoint does.
     fn endpoints(&self) -> Vec<EndpointReport>;
+
+    /// Rules of verification that were dropped since the start: blocks that fail them are proven less.
+    fn dropped_rules(&self) -> Vec<DroppedRule> {
+        Vec::new()
+    }
 
     /// How history is best asked for now; it changes with what is learned.
     fn plan(&self, want: &Want) -> Plan;

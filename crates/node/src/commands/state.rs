@@ -34,9 +34,15 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
         return ranges::show(settings, wanted, Shown::Keys).await;
     }
     let mut all = Vec::new();
-    let troubles = troubles(settings).await;
+    let running = running(settings).await;
     for chain in chosen(settings, wanted)? {
-        let trouble = troubles.get(&chain.chain_id).map(String::as_str);
+        let said = running.get(&chain.chain_id);
+        let trouble = said.and_then(|said| said.get("trouble")?.as_str());
+        let dropped = said.and_then(|said| said.get("droppedRules"));
+        let dropped = dropped
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
         let place = settings.place(chain);
         let archive = open_reader(chain, &place).await?;
         let report = archive.health();
@@ -46,6 +52,7 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
             let mut shown = as_json(chain, &report, &covered);
             if let Some(shown) = shown.as_object_mut() {
                 shown.insert("trouble".to_owned(), json!(trouble));
+                shown.insert("droppedRules".to_owned(), json!(dropped));
                 shown.insert("held".to_owned(), json!(held));
                 shown.insert("trusts".to_owned(), json!(trusts(chain)));
             }
@@ -55,6 +62,7 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
             if let Some(trouble) = trouble {
                 println!("  trouble   {trouble}");
             }
+            dropped.iter().for_each(print_dropped);
             if let Some(held) = held {
                 println!("  HELD      {held}");
             }
@@ -69,9 +77,9 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
     Ok(Exit::Done)
 }
 
-/// What keeps chains from following their sources, as the node that runs on this data directory says.
-/// Nothing where none runs, or none answers in time: the archive is shown all the same.
-async fn troubles(settings: &Settings) -> BTreeMap<u64, String> {
+/// What the node that runs on this data directory says of its chains, by their ids. Nothing where none runs, or
+/// none answers in time: the archive is shown all the same.
+async fn running(settings: &Settings) -> BTreeMap<u64, Value> {
     let asked = async {
         let node = RunningNode::find(settings).await.ok()??;
         node.get("state").await.ok()
@@ -79,11 +87,22 @@ async fn troubles(settings: &Settings) -> BTreeMap<u64, String> {
     let state = tokio::time::timeout(ANSWER_WITHIN, asked).await;
     let state = state.ok().flatten().unwrap_or_default();
     let chains = state.get("chains").and_then(Value::as_array).into_iter();
-    let trouble = |chain: &Value| {
-        let said = chain.get("trouble").and_then(Value::as_str)?;
-        Some((chain.get("chain")?.as_u64()?, said.to_owned()))
-    };
-    chains.flatten().filter_map(trouble).collect()
+    let said = |chain: &Value| Some((chain.get("chain")?.as_u64()?, chain.clone()));
+    chains.flatten().filter_map(said).collect()
+}
+
+/// A rule that the node holds no block to any more.
+fn print_dropped(dropped: &Value) {
+    let text = |field: &str| dropped.get(field).and_then(Value::as_str).unwrap_or("?");
+    let block = dropped
+        .get("block")
+        .and_then(Value::as_u64)
+        .unwrap_or_default();
+    println!(
+        "  DROPPED   rule {}: block {block} fails it on every endpoint ({}); blocks that fail it get a lower level until the next start",
+        text("rule"),
+        text("what")
+    );
 }
 
 /// The chain that was asked for, or all of them.
@@ -124,6 +143,7 @@ fn as_json(chain: &ChainSettings, report: &HealthReport, covered: &Covered) -> V
         "covered": covered.collect::<Vec<_>>(),
         "audit": audit_json(&report.audit),
         "datasets": names(chain.datasets),
+        "allowed": levels_json(chain, allowed(chain)),
     })
 }
 
@@ -146,10 +166,9 @@ fn print(chain: &ChainSettings, report: &HealthReport, covered: &Covered) {
     println!("  keeps     {}", names(chain.datasets).join(", "));
     for (range, proof) in covered {
         let (from, to) = (range.start, range.end - 1);
-        let allowed = allowed(chain);
-        let less = match proof.logs() < allowed {
-            true => format!(", downgraded: the chain allows {allowed} for logs"),
-            false => String::new(),
+        let less = match downgraded(chain, *proof) {
+            less if less.is_empty() => String::new(),
+            less => format!(", downgraded: the chain allows {}", less.join(", ")),
         };
         println!(
             "  covered   {from} to {to}, {}{less}",
@@ -182,19 +201,32 @@ fn trusts(chain: &ChainSettings) -> Option<&'static str> {
     }
 }
 
-/// How far the chain and the settings allow to prove logs. Those of a narrow scope are asked for one
-/// by one.
-fn allowed(chain: &ChainSettings) -> Verification {
+/// Datasets that are proven less far than the chain and the settings allow, with what they allow.
+fn downgraded(chain: &ChainSettings, proof: Proof) -> Vec<String> {
+    let allowed = allowed(chain);
+    let kept = chain.datasets.iter();
+    let less = kept.filter(|one| proof.of(*one) < allowed.of(*one));
+    let told = less.map(|one| format!("{} {}", one.name(), allowed.of(one)));
+    told.collect()
+}
+
+/// How far the chain and the settings allow to prove blocks. Logs of a narrow scope are asked for one by one.
+fn allowed(chain: &ChainSettings) -> Proof {
     let checks = chain.checks;
     let whole = chain.datasets.contains(Dataset::Logs) && chain.scope == Scope::All;
     let portal_alone = chain.endpoints.is_empty();
     if chain.stellar.is_some() || portal_alone || !checks.header_hash {
-        return Verification::Claimed;
+        return Proof::CLAIMED;
     }
-    match (whole && checks.bloom, checks.receipts_root) {
+    let logs = match (whole && checks.bloom, checks.receipts_root) {
         (false, _) => Verification::Linked,
         (true, true) if chain.strategy == Strategy::Receipts => Verification::Receipts,
         (true, _) => Verification::Bloom,
+    };
+    let hashes = chain.datasets.contains(Dataset::TxHashes);
+    match hashes && checks.transactions_root {
+        true => Proof::of_logs(logs).with_transactions(),
+        false => Proof::of_logs(logs),
     }
 }
 

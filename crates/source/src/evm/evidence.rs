@@ -14,6 +14,7 @@ use super::source::EvmSource;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::meters;
+use crate::source::DroppedRule;
 
 /// How often, and over how long, a lone endpoint must show the same before its chain is believed to
 /// have another rule.
@@ -38,14 +39,31 @@ struct Failures {
     by_endpoint: HashMap<Arc<str>, Shown>,
 }
 
-/// Collects failures of rules.
+/// Collects failures of rules, and what came of them.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
     /// Of the blocks that failed last: many ranges are fetched at once, and their failures mix.
     failures: Mutex<VecDeque<Failures>>,
+    dropped: Mutex<Vec<DroppedRule>>,
 }
 
 impl Evidence {
+    /// Rules that were dropped, the first one first.
+    pub(crate) fn dropped(&self) -> Vec<DroppedRule> {
+        let dropped = self.dropped.lock();
+        dropped.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note_dropped(&self, (block, rule): (u64, Rule), what: &str) {
+        let dropped = self.dropped.lock();
+        let mut dropped = dropped.unwrap_or_else(PoisonError::into_inner);
+        dropped.push(DroppedRule {
+            rule: rule.name(),
+            block,
+            what: what.to_owned(),
+        });
+    }
+
     /// Notes that a block failed a rule at an endpoint, one of so many that may be asked. Whether the
     /// rule is to be dropped.
     pub(crate) fn note(
@@ -105,6 +123,7 @@ impl EvmSource {
         let name = &endpoint.name;
         if self.evidence.note(name, failed, what, endpoints.len()) {
             if self.verifier.drop_rule(*rule) {
+                self.evidence.note_dropped(failed, what);
                 let (block, rule) = (number, rule.name());
                 tracing::error!(
                     chain,

@@ -26,7 +26,7 @@ use crate::endpoint::{Call, Endpoint, EndpointReport, EndpointSettings};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::reply::Answer;
-use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
+use crate::source::{DroppedRule, Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
 /// How often a range is tried on all endpoints together.
 pub(super) const ATTEMPTS: usize = 12;
@@ -492,6 +492,10 @@ impl Source for EvmSource {
         if let Some(endpoint) = self.pool.by_name(endpoint) {
             endpoint.lied(&format!("block {}: {what}", block.number));
         }
+    }
+
+    fn dropped_rules(&self) -> Vec<DroppedRule> {
+        self.evidence.dropped()
     }
 
     fn endpoints(&self) -> Vec<EndpointReport> {
