@@ -6,12 +6,14 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{Block, BlockRange, BlockRef, Hash32, Tx};
+use chronolith_model::{Block, BlockRange, BlockRef, Hash32, Proof, Tx};
 
 /// A block of the tail with what is needed to find things in it.
 #[derive(Debug)]
 pub(crate) struct Entry {
     block: Arc<Block>,
+    /// How far it was proven.
+    proof: Proof,
     /// First bytes of each transaction's hash and its place in `block.txs`, sorted.
     txs: Box<[(u64, u32)]>,
     /// What it counts against the budget.
@@ -19,11 +21,16 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(block: Arc<Block>, bytes: usize) -> Self {
+    pub(crate) fn new(block: Arc<Block>, proof: Proof, bytes: usize) -> Self {
         let keys = block.txs.iter().map(|tx| tx.hash.prefix64());
         let mut txs: Box<[_]> = keys.zip(0..).collect();
         txs.sort_unstable();
-        Self { block, txs, bytes }
+        Self {
+            block,
+            proof,
+            txs,
+            bytes,
+        }
     }
 
     fn find_tx(&self, hash: &Hash32) -> Option<u32> {
@@ -144,12 +151,22 @@ impl TailSnapshot {
         &self,
         range: BlockRange,
     ) -> impl DoubleEndedIterator<Item = &Arc<Block>> + ExactSizeIterator {
+        self.slots_in(range).iter().map(Slot::block)
+    }
+
+    /// What is proven of every block of a range that is here; none where none is.
+    #[must_use]
+    pub fn proof_of(&self, range: BlockRange) -> Option<Proof> {
+        let proofs = self.slots_in(range).iter().map(|slot| slot.entry.proof);
+        proofs.reduce(Proof::lower)
+    }
+
+    fn slots_in(&self, range: BlockRange) -> &[Slot] {
         let start = self
             .slots
             .partition_point(|slot| slot.number() < range.start);
         let end = self.slots.partition_point(|slot| slot.number() < range.end);
-        let slots = self.slots.get(start..end).unwrap_or_default();
-        slots.iter().map(Slot::block)
+        self.slots.get(start..end).unwrap_or_default()
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
-use chronolith_model::{Block, BlockRef, ErrorKind, Log, Tx};
+use chronolith_model::{Block, BlockRef, ErrorKind, Log, Proof, Tx};
 
 use crate::snapshot::{Entry, Slot, TailSnapshot};
 
@@ -99,11 +99,23 @@ impl Tail {
         self.bytes.saturating_add(Self::bytes_of(block)) <= self.bytes_max
     }
 
-    /// Puts a block on the head.
+    /// Puts a block on the head that is one source's word.
     ///
     /// # Errors
     /// The block does not link to the head, or the budget does not hold it. Nothing changed.
     pub fn push(&mut self, block: impl Into<Arc<Block>>) -> Result<(), TailError> {
+        self.push_proven(block, Proof::CLAIMED)
+    }
+
+    /// Puts a block on the head that was proven this far.
+    ///
+    /// # Errors
+    /// The block does not link to the head, or the budget does not hold it. Nothing changed.
+    pub fn push_proven(
+        &mut self,
+        block: impl Into<Arc<Block>>,
+        proof: Proof,
+    ) -> Result<(), TailError> {
         let block = block.into();
         let clock = &block.clock;
         if let Some(head) = self.head() {
@@ -125,7 +137,8 @@ impl Tail {
         }
         self.bytes = total;
         self.shown.take();
-        self.slots.push_back(Slot::new(Entry::new(block, bytes)));
+        self.slots
+            .push_back(Slot::new(Entry::new(block, proof, bytes)));
         Ok(())
     }
 

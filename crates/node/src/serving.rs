@@ -106,7 +106,6 @@ pub(crate) fn served_as(
         family: family(settings),
         datasets: settings.datasets,
         scope: settings.scope.clone(),
-        level: settings.level,
         start_block: settings.start_block,
         finality: settings.finality.to_string(),
         archive: archive.clone(),

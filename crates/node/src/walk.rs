@@ -285,7 +285,7 @@ fn follow(
                 };
                 window.proofs.insert(block.hash, proof);
                 chain.seen.note_blocks(std::iter::once(&one.block));
-                window.tail.push(one.block.clone())
+                window.tail.push_proven(one.block.clone(), one.proof)
             }
             Step::Rollback { to } => roll_back(chain, window, to),
             Step::Finalize(_) => Ok(()),

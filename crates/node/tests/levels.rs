@@ -10,6 +10,7 @@ mod support;
 
 use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions};
 use serde_json::{Value, json};
+use support::rpc::Rpc;
 use support::{Bench, serve};
 
 const DEPTH: &str = r#", "finality": { "mode": "depth", "confirmations": 5 }"#;
@@ -88,4 +89,35 @@ async fn state_compares_every_dataset_with_what_the_chain_allows() {
     let allowed =
         json!({ "clock": "linked", "headers": "linked", "logs": "roots", "tx_hashes": "roots" });
     assert_eq!(shown["allowed"], allowed);
+}
+
+/// Blocks that wait for finality were said to be at the level that the settings demand, `claimed` where they
+/// demand none, though each was proven before it was taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_carry_the_level_to_which_the_newest_blocks_were_proven() {
+    for (more, level) in [
+        ("", "roots"),
+        (r#", "strategy": "logs", "verification": "bloom""#, "bloom"),
+        (r#", "verification": "linked""#, "linked"),
+    ] {
+        let node = EvmNode::new(EvmSpec::tiny(93), 30);
+        let server = serve(&node, RpcOptions::default()).await;
+        let bench = Bench::new(&[server.url()], &format!("{DEPTH}{more}"));
+        let running = bench.start();
+        let rpc = Rpc::new(bench.public());
+        rpc.until_head(30).await;
+        let newest = json!([{ "fromBlock": "0x1e", "toBlock": "latest" }]);
+        let page = rpc.call("chronolith_getLogs", newest).await;
+        assert_eq!(page["level"], level, "{more}");
+        let across = json!([{ "fromBlock": "0x1", "toBlock": "latest", "limit": 10000 }]);
+        let page = rpc.call("chronolith_getLogs", across).await;
+        assert_eq!(page["level"], level, "{more}");
+        let (_, page) = rpc
+            .get("/v1/chains/31337/logs?fromBlock=30&toBlock=30")
+            .await;
+        assert_eq!(page["level"], level, "{more}");
+        let covered = rpc.call("chronolith_getCoverage", json!([])).await;
+        assert_eq!(covered["tail"]["level"], level, "{more}: {covered}");
+        running.stop();
+    }
 }

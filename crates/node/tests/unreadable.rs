@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use chronolith_archive::{Archive, Provenance, Settings};
 use chronolith_finality::{Tail, TailSnapshot};
-use chronolith_model::{Block, BlockRef, ChainId, Dataset, DatasetSet, Scope, Verification};
+use chronolith_model::{Block, BlockRef, ChainId, Dataset, DatasetSet, Scope};
 use chronolith_serve::{
     ChainHealth, EndpointHealth, Family, Ingested, Limits, Live, Probe, Reorg, Room, RpcHealth,
     Served, ServedChain, listen, public,
@@ -151,7 +151,6 @@ fn served(id: u64, archive: Archive, live: Still) -> Arc<ServedChain> {
         family: Family::Evm,
         datasets: DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]),
         scope: Scope::All,
-        level: Verification::Linked,
         start_block: 0,
         finality: "5 confirmations".to_owned(),
         archive,

@@ -143,7 +143,7 @@ impl View<'_> {
         page: &mut Page,
     ) -> Result<(), Fault> {
         self.check_tail_keeps(filter, part)?;
-        page.level = lower(page.level, Some(self.chain.level));
+        page.level = lower(page.level, self.tail.proof_of(part).map(Proof::logs));
         if is_behind(&part, filter) {
             return Ok(());
         }

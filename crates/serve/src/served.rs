@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chronolith_archive::{Archive, RangeReport};
 use chronolith_finality::TailSnapshot;
-use chronolith_model::{BlockRef, DatasetSet, Scope, Verification};
+use chronolith_model::{BlockRef, DatasetSet, Scope};
 use chronolith_projection::Database;
 use chronolith_stellar::Network;
 use serde::Serialize;
@@ -23,8 +23,6 @@ pub struct ServedChain {
     pub datasets: DatasetSet,
     /// Which logs are kept.
     pub scope: Scope,
-    /// How far every block was proven at the least.
-    pub level: Verification,
     /// The first block that is wanted.
     pub start_block: u64,
     /// What makes a block final, in words.

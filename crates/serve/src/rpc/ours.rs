@@ -89,13 +89,14 @@ pub(super) fn coverage(view: &View<'_>) -> Result<Answer, RpcError> {
         .map(|dataset| (dataset.name().to_owned(), of(dataset).into()))
         .collect();
     let block = |block: chronolith_model::BlockRef| json!({ "number": block.number, "hash": block.hash.to_string() });
-    let tail = Some(view.tail_range()).filter(|range| !range.is_empty());
+    let tail = view.tail_range();
+    let tail = view.tail.proof_of(tail).map(|proof| (tail, proof));
     Ok(Answer::json(&json!({
         "datasets": dataset_names(view.chain.datasets),
         "scope": scope_words(&view.chain.scope),
         "finalized": by_dataset,
-        "tail": tail.map(|range| json!({
-            "from": range.start, "to": range.end - 1, "level": view.chain.level.as_str(),
+        "tail": tail.map(|(range, proof)| json!({
+            "from": range.start, "to": range.end - 1, "level": proof.logs().as_str(),
         })),
         "head": view.head().map(block),
         "finalizedHead": view.finalized().map(block),

@@ -19,7 +19,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use chronolith_archive::{Archive, Provenance, Settings};
 use chronolith_finality::{Tail, TailSnapshot};
-use chronolith_model::{Block, BlockRef, ChainId, Dataset, DatasetSet, Scope, Verification};
+use chronolith_model::{Block, BlockRef, ChainId, Dataset, DatasetSet, Scope};
 use chronolith_serve::{
     ChainHealth, EndpointHealth, Family, Ingested, Limits, Live, Probe, Reorg, RpcHealth, Served,
     ServedChain, StellarChain, public,
@@ -212,7 +212,6 @@ pub fn served(name: &str, network: &Network, archive: Archive, tail: TailSnapsho
         }),
         datasets: datasets(),
         scope: Scope::All,
-        level: Verification::Receipts,
         start_block: 2,
         finality: "by the source".to_owned(),
         archive,
@@ -228,7 +227,6 @@ pub fn as_evm(id: u64, chain: &ServedChain) -> ServedChain {
         family: Family::Evm,
         datasets: chain.datasets,
         scope: Scope::All,
-        level: chain.level,
         start_block: 0,
         finality: chain.finality.clone(),
         archive: chain.archive.clone(),
