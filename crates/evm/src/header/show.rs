@@ -1,0 +1,74 @@
+//! A header written as JSON.
+
+use super::HeaderFields;
+use crate::json::Object;
+
+impl HeaderFields {
+    /// The header as JSON, with what came and nothing else, without the transactions.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        let header = &self.header;
+        let mut out = Vec::with_capacity(1_500);
+        let mut object = Object::begin(&mut out);
+        object.data("hash", self.hash.as_slice());
+        let lacking: Vec<&str> = self.lacking().collect();
+        let mut data = |name: &str, bytes: &[u8]| {
+            if !lacking.contains(&name) {
+                object.data(name, bytes);
+            }
+        };
+        data("parentHash", header.parent_hash.as_slice());
+        data("sha3Uncles", header.ommers_hash.as_slice());
+        data("miner", header.beneficiary.as_slice());
+        data("stateRoot", header.state_root.as_slice());
+        data("transactionsRoot", header.transactions_root.as_slice());
+        data("receiptsRoot", header.receipts_root.as_slice());
+        data("logsBloom", header.logs_bloom.as_slice());
+        data("extraData", &header.extra_data);
+        data("mixHash", header.mix_hash.as_slice());
+        data("nonce", header.nonce.as_slice());
+        let mut number = |name: &str, bytes: &[u8]| {
+            if !lacking.contains(&name) {
+                object.wide(name, bytes);
+            }
+        };
+        number("number", &header.number.to_be_bytes());
+        number("timestamp", &header.timestamp.to_be_bytes());
+        number("gasLimit", &header.gas_limit.to_be_bytes());
+        number("gasUsed", &header.gas_used.to_be_bytes());
+        number("difficulty", &header.difficulty.to_be_bytes::<32>());
+        self.put_later(&mut object);
+        for (name, raw) in &self.extra.0 {
+            let key = serde_json::to_string(name).expect("a name is text");
+            let key = key.strip_prefix('"').and_then(|key| key.strip_suffix('"'));
+            object.raw(key.unwrap_or_default(), raw.get());
+        }
+        object.end();
+        out
+    }
+
+    /// Fields that headers got one after the other.
+    fn put_later(&self, object: &mut Object<'_>) {
+        let header = &self.header;
+        let numbers = [
+            ("baseFeePerGas", header.base_fee_per_gas),
+            ("blobGasUsed", header.blob_gas_used),
+            ("excessBlobGas", header.excess_blob_gas),
+            ("slotNumber", header.slot_number),
+        ];
+        for (name, value) in numbers {
+            value.iter().for_each(|value| object.quantity(name, *value));
+        }
+        let hashes = [
+            ("withdrawalsRoot", header.withdrawals_root),
+            ("parentBeaconBlockRoot", header.parent_beacon_block_root),
+            ("requestsHash", header.requests_hash),
+            ("blockAccessListHash", header.block_access_list_hash),
+        ];
+        for (name, value) in hashes {
+            value
+                .iter()
+                .for_each(|value| object.data(name, value.as_slice()));
+        }
+    }
+}
