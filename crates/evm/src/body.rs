@@ -8,13 +8,11 @@
 
 use alloy_primitives::{Address, B256, keccak256};
 
-use crate::json::put_data;
+use crate::json::{UNPROVEN, escaped, put_data};
 use crate::tx::{DEPOSIT, Decoded, Shown, TxFields};
 
 const WITH_OTHERS: u8 = 0;
 const SHOWS_TIME: u32 = 1 << 31;
-/// Names the fields that nothing proves.
-const UNPROVEN: &str = "unprovenFields";
 
 /// Where a transaction stands.
 #[derive(Clone, Copy, Debug)]
@@ -214,19 +212,9 @@ pub fn store_body(tx: &TxFields<'_>, bytes: &[u8], base_fee: Option<u64>) -> Vec
         object.key(&escaped(name)).extend_from_slice(value);
     }
     let names: Vec<&str> = others.iter().map(|(name, _)| *name).collect();
-    let names = serde_json::to_string(&names).expect("names are text");
-    object.raw(UNPROVEN, &names);
+    object.unproven(&names);
     object.end();
     out
-}
-
-/// A key as it stands between quotes.
-fn escaped(name: &str) -> String {
-    let quoted = serde_json::to_string(name).expect("a name is text");
-    let inner = quoted
-        .strip_prefix('"')
-        .and_then(|text| text.strip_suffix('"'));
-    inner.unwrap_or_default().to_owned()
 }
 
 /// Whether a type that is signed came without a signature: made by the chain itself.

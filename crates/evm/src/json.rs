@@ -2,6 +2,9 @@
 
 use alloy_primitives::hex;
 
+/// Names the fields that nothing proves.
+pub(crate) const UNPROVEN: &str = "unprovenFields";
+
 /// An object being written. It begins in the buffer and is ended by [`Object::end`].
 pub(crate) struct Object<'a> {
     out: &'a mut Vec<u8>,
@@ -47,9 +50,26 @@ impl<'a> Object<'a> {
         self.key(key).extend_from_slice(json.as_bytes());
     }
 
+    /// The names of fields that nothing proves; nothing where there are none.
+    pub(crate) fn unproven(&mut self, names: &[&str]) {
+        if !names.is_empty() {
+            let names = serde_json::to_string(names).expect("names are text");
+            self.raw(UNPROVEN, &names);
+        }
+    }
+
     pub(crate) fn end(self) {
         self.out.push(b'}');
     }
+}
+
+/// A key as it stands between quotes.
+pub(crate) fn escaped(name: &str) -> String {
+    let quoted = serde_json::to_string(name).expect("a name is text");
+    let inner = quoted
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
+    inner.unwrap_or_default().to_owned()
 }
 
 /// Bytes: `"0x"` and two digits each.

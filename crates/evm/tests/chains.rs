@@ -103,6 +103,53 @@ fn header_hashes_hold_where_they_are_known_to_hold() {
     }
 }
 
+/// Names are computed from what is archived, so that old headers have them too.
+#[test]
+fn fields_that_the_hash_does_not_cover_are_named() {
+    let Some(folder) = folder() else { return };
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    for one in recorded(&folder) {
+        let header = &one.block.header;
+        let Some((form, _)) = header.hashed(&one.hashes()) else {
+            continue;
+        };
+        let mut unproven = header.unproven(&one.hashes());
+        let again: BlockFields<Value> = serde_json::from_slice(&header.to_json()).unwrap();
+        assert_eq!(again.header.unproven(&one.hashes()), unproven);
+        unproven.sort_unstable();
+        let expected: Option<&[&str]> = match (form, one.chain) {
+            // One client shows mix hash and nonce once more as a seal.
+            (HeaderForm::Ethereum, 1) if unproven == ["sealFields"] => None,
+            (HeaderForm::Ethereum, 1 | 10 | 137 | 8453) => Some(&[]),
+            (HeaderForm::Ethereum, 421_614) => Some(&["l1BlockNumber", "sendCount", "sendRoot"]),
+            // One client shows zeros in place of what the seal replaces.
+            (HeaderForm::Aura, 100) if header.extra.names().any(|name| name == "auraStep") => {
+                Some(&["mixHash", "nonce"])
+            }
+            (HeaderForm::Aura, _) => Some(&[]),
+            // The seal in the extra data is not hashed.
+            (HeaderForm::CeloTen, _) => {
+                assert!(unproven.contains(&"extraData"), "{}", one.name);
+                assert!(!unproven.contains(&"stateRoot"), "{}", one.name);
+                None
+            }
+            (HeaderForm::ZkSync, _) => {
+                assert!(unproven.contains(&"stateRoot"), "{}", one.name);
+                assert!(!unproven.contains(&"timestamp"), "{}", one.name);
+                None
+            }
+            _ => None,
+        };
+        if let Some(expected) = expected {
+            assert_eq!(unproven, expected, "{}", one.name);
+        }
+        *seen.entry(form.name()).or_default() += 1;
+    }
+    for form in ["ethereum", "aura", "celo-ten-fields", "zksync"] {
+        assert!(seen.contains_key(form), "no block of form {form}");
+    }
+}
+
 #[test]
 fn transactions_roots_hold_where_they_are_known_to_hold() {
     let Some(folder) = folder() else { return };

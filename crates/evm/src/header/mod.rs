@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::quantity::Wide;
+use forms::Encoded;
 
 /// How a header becomes the bytes that are hashed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -88,6 +89,12 @@ impl ExtraFields {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
+    /// The last one of a name counts, as for readers of JSON.
+    fn put(&mut self, name: String, raw: Box<RawValue>) {
+        self.0.retain(|(other, _)| *other != name);
+        self.0.push((name, raw));
+    }
+
     fn get<'a, T: Deserialize<'a>>(&'a self, name: &str) -> Option<T> {
         let (_, raw) = self.0.iter().find(|(other, _)| other == name)?;
         serde_json::from_str(raw.get()).ok()
@@ -116,7 +123,7 @@ const CORE: [&str; 15] = [
     "timestamp",
     "parentHash",
 ];
-/// What nodes show beside a header, which follows from the block or from its ancestors.
+/// What nodes show beside a header and no form of header holds. It is not kept.
 const BESIDE: [&str; 5] = ["uncles", "size", "totalDifficulty", "withdrawals", "author"];
 
 impl HeaderFields {
@@ -136,10 +143,51 @@ impl HeaderFields {
     /// The bytes that give the block's hash, and their form; none where no form does.
     #[must_use]
     pub fn hashed(&self, tx_hashes: &[B256]) -> Option<(HeaderForm, Bytes)> {
+        let (form, encoded) = self.found(tx_hashes)?;
+        Some((form, encoded.bytes.into()))
+    }
+
+    fn found(&self, tx_hashes: &[B256]) -> Option<(HeaderForm, Encoded)> {
         HeaderForm::ALL.into_iter().find_map(|form| {
-            let bytes = self.encode(form, tx_hashes)?;
-            (keccak256(&bytes) == self.hash).then_some((form, bytes))
+            let encoded = self.encoded(form, tx_hashes)?;
+            (keccak256(&encoded.bytes) == self.hash).then_some((form, encoded))
         })
+    }
+
+    /// Fields that came and that the block's hash does not cover: all of them where no form gives it.
+    #[must_use]
+    pub fn unproven(&self, tx_hashes: &[B256]) -> Vec<&str> {
+        let found = self.found(tx_hashes);
+        let covers = found.map(|(_, encoded)| encoded.covers);
+        let covers = covers.unwrap_or_default();
+        self.came().filter(|name| !covers.contains(name)).collect()
+    }
+
+    /// Names of all that came.
+    fn came(&self) -> impl Iterator<Item = &str> {
+        let header = &self.header;
+        let later = [
+            ("baseFeePerGas", header.base_fee_per_gas.is_some()),
+            ("blobGasUsed", header.blob_gas_used.is_some()),
+            ("excessBlobGas", header.excess_blob_gas.is_some()),
+            ("slotNumber", header.slot_number.is_some()),
+            ("withdrawalsRoot", header.withdrawals_root.is_some()),
+            (
+                "parentBeaconBlockRoot",
+                header.parent_beacon_block_root.is_some(),
+            ),
+            ("requestsHash", header.requests_hash.is_some()),
+            (
+                "blockAccessListHash",
+                header.block_access_list_hash.is_some(),
+            ),
+        ];
+        let later = later.into_iter().filter(|(_, came)| *came);
+        let core = CORE.iter().enumerate();
+        let core = core.filter(|(at, _)| self.present & (1 << at) != 0);
+        core.map(|(_, name)| *name)
+            .chain(later.map(|(name, _)| name))
+            .chain(self.extra.names())
     }
 }
 

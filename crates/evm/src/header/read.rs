@@ -6,6 +6,7 @@ use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::{BESIDE, BlockFields, CORE, HeaderFields};
+use crate::json::UNPROVEN;
 use crate::quantity::Wide;
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for BlockFields<T> {
@@ -94,8 +95,9 @@ impl HeaderFields {
             "blockAccessListHash" => header.block_access_list_hash = map.next_value()?,
             _ => {
                 let raw: Box<RawValue> = map.next_value()?;
-                if raw.get() != "null" {
-                    self.extra.0.push((key, raw));
+                // Readers see under this name what we say, and no endpoint.
+                if raw.get() != "null" && key != UNPROVEN {
+                    self.extra.put(key, raw);
                 }
             }
         }

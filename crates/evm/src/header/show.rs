@@ -1,12 +1,25 @@
 //! A header written as JSON.
 
+use alloy_primitives::B256;
+
 use super::HeaderFields;
-use crate::json::Object;
+use crate::json::{Object, escaped};
 
 impl HeaderFields {
     /// The header as JSON, with what came and nothing else, without the transactions.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
+        self.to_json_with(&[])
+    }
+
+    /// The same, and the names of the fields that the block's hash does not cover. They are computed here
+    /// and not archived, so that headers archived earlier tell them too.
+    #[must_use]
+    pub fn shown_json(&self, tx_hashes: &[B256]) -> Vec<u8> {
+        self.to_json_with(&self.unproven(tx_hashes))
+    }
+
+    fn to_json_with(&self, unproven: &[&str]) -> Vec<u8> {
         let header = &self.header;
         let mut out = Vec::with_capacity(1_500);
         let mut object = Object::begin(&mut out);
@@ -39,10 +52,9 @@ impl HeaderFields {
         number("difficulty", &header.difficulty.to_be_bytes::<32>());
         self.put_later(&mut object);
         for (name, raw) in &self.extra.0 {
-            let key = serde_json::to_string(name).expect("a name is text");
-            let key = key.strip_prefix('"').and_then(|key| key.strip_suffix('"'));
-            object.raw(key.unwrap_or_default(), raw.get());
+            object.raw(&escaped(name), raw.get());
         }
+        object.unproven(unproven);
         object.end();
         out
     }

@@ -1,15 +1,16 @@
 //! Blocks and transactions as nodes show them.
 //!
 //! A header is kept as the chain encodes it, which says everything but the list of uncles, the list of
-//! withdrawals and the size: these are left out where they cannot be told from the header's roots. One of
-//! another family than Ethereum's is kept and shown as it came. A transaction is shown from its bytes.
+//! withdrawals and the size: these are left out where they cannot be told from the header's roots. One with
+//! other fields than Ethereum's is kept as JSON and shown with all of them; those that the block's hash does
+//! not cover are named. A transaction is shown from its bytes.
 
 use alloy_consensus::Header;
 use alloy_primitives::{B256, b256};
 use alloy_rlp::Decodable as _;
 use bytes::Bytes;
 use chronolith_archive::{Error as ArchiveError, TxPlace};
-use chronolith_evm::{BlockFields, Body, Place as TxShown};
+use chronolith_evm::{BlockFields, Body, HeaderFields, Place as TxShown};
 use chronolith_model::{Block, BlockClock, Dataset, DatasetSet, Hash32, Tx};
 use serde::de::IgnoredAny;
 
@@ -182,18 +183,15 @@ async fn bodies(view: &View<'_>, number: u64) -> Result<Vec<Bytes>, RpcError> {
 enum KeptHeader {
     /// Ethereum's, from its bytes.
     Plain(Box<Header>),
-    /// Of another family: an object of what came.
-    Json(Bytes),
+    /// With other fields: what came.
+    Json(Box<HeaderFields>),
 }
 
 impl KeptHeader {
     fn base_fee(&self) -> Option<u64> {
         match self {
             Self::Plain(header) => header.base_fee_per_gas,
-            Self::Json(json) => {
-                let fields: BlockFields<IgnoredAny> = serde_json::from_slice(json).ok()?;
-                fields.header.header.base_fee_per_gas
-            }
+            Self::Json(fields) => fields.header.base_fee_per_gas,
         }
     }
 }
@@ -206,14 +204,27 @@ async fn header(view: &View<'_>, number: u64) -> Result<KeptHeader, RpcError> {
         None => None,
     };
     let found = found.ok_or(Fault::NotKept(Dataset::Headers))?;
-    if found.first() == Some(&b'{') {
-        return Ok(KeptHeader::Json(found));
-    }
-    let header = Header::decode(&mut &found[..]).map_err(|error| {
+    let unreadable = |error: String| {
         let what = format!("the header of block {number} does not decode: {error}");
         ArchiveError::Internal(what)
-    })?;
+    };
+    if found.first() == Some(&b'{') {
+        let fields: BlockFields<IgnoredAny> =
+            serde_json::from_slice(&found).map_err(|error| unreadable(error.to_string()))?;
+        return Ok(KeptHeader::Json(Box::new(fields.header)));
+    }
+    let header = Header::decode(&mut &found[..]).map_err(|error| unreadable(error.to_string()))?;
     Ok(KeptHeader::Plain(Box::new(header)))
+}
+
+/// Hashes of all transactions of a block; none where they are not kept. One family of chains hashes a
+/// header with them.
+async fn tx_hashes(view: &View<'_>, clock: &BlockClock) -> Result<Vec<B256>, RpcError> {
+    if keeps(view, Dataset::TxHashes).is_err() {
+        return Ok(Vec::new());
+    }
+    let txs = txs(view, clock).await?;
+    Ok(txs.iter().map(|tx| B256::new(tx.hash.0)).collect())
 }
 
 async fn block(view: &View<'_>, clock: BlockClock, whole: bool) -> Result<Answer, RpcError> {
@@ -221,7 +232,10 @@ async fn block(view: &View<'_>, clock: BlockClock, whole: bool) -> Result<Answer
     let mut out = Vec::with_capacity(2_048);
     match &header {
         KeptHeader::Plain(header) => write_header(&mut out, header, &clock),
-        KeptHeader::Json(json) => out.extend_from_slice(json.strip_suffix(b"}").unwrap_or(json)),
+        KeptHeader::Json(fields) => {
+            let json = fields.shown_json(&tx_hashes(view, &clock).await?);
+            out.extend_from_slice(json.strip_suffix(b"}").unwrap_or(&json));
+        }
     }
     out.extend_from_slice(b",\"transactions\":[");
     if whole {
