@@ -3,21 +3,28 @@
 use alloy_consensus::Header;
 use alloy_primitives::{Address, B256, Bloom, keccak256};
 use alloy_rlp::Decodable as _;
+use serde::de::IgnoredAny;
 
 use crate::body::Body;
+use crate::header::BlockFields;
 use crate::ordered_root;
 
-/// An archived header in its bytes, which give the block's hash.
+/// An archived header that gives the block's hash, in a form that covers its bloom and roots.
 #[derive(Debug)]
 pub struct KeptHeader(Header);
 
-/// Reads an archived header. None for one that is kept as JSON.
+/// Computes the hash of an archived header, with the hashes of all transactions where they are known: one
+/// form needs them. None where the hash holds and covers no root, or cannot be told without these.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn kept_header(stored: &[u8], hash: &[u8; 32]) -> Result<Option<KeptHeader>, String> {
+pub fn kept_header(
+    stored: &[u8],
+    hash: &[u8; 32],
+    tx_hashes: Option<&[B256]>,
+) -> Result<Option<KeptHeader>, String> {
     if stored.first() == Some(&b'{') {
-        return Ok(None);
+        return of_json(stored, hash, tx_hashes);
     }
     let computed = keccak256(stored);
     if computed.0 != *hash {
@@ -26,6 +33,26 @@ pub fn kept_header(stored: &[u8], hash: &[u8; 32]) -> Result<Option<KeptHeader>,
     let header = Header::decode(&mut &stored[..]);
     let header = header.map_err(|error| format!("the archived header does not decode: {error}"))?;
     Ok(Some(KeptHeader(header)))
+}
+
+fn of_json(
+    stored: &[u8],
+    hash: &[u8; 32],
+    tx_hashes: Option<&[B256]>,
+) -> Result<Option<KeptHeader>, String> {
+    let read = serde_json::from_slice(stored);
+    let fields: BlockFields<IgnoredAny> =
+        read.map_err(|error| format!("the archived header does not decode: {error}"))?;
+    let fields = fields.header;
+    if fields.hash.0 != *hash {
+        return Err(format!("the archived header is of block {}", fields.hash));
+    }
+    match fields.hashed(tx_hashes.unwrap_or(&[])) {
+        Some((form, _)) if form.covers_content() => Ok(Some(KeptHeader(fields.header))),
+        Some(_) => Ok(None),
+        None if tx_hashes.is_none() => Ok(None),
+        None => Err("the archived header hashes to its block's hash in no known form".to_owned()),
+    }
 }
 
 impl KeptHeader {

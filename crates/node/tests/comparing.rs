@@ -12,10 +12,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chronolith_archive::{Archive, Provenance, Settings};
+use chronolith_evm::BlockFields;
 use chronolith_model::{Block, ChainId, Dataset, DatasetSet, Proof};
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
-use serde_json::Value;
+use serde_json::{Value, json};
+use support::rpc::Rpc;
 use support::{Bench, DEPTH_5, open_archive, serve};
 
 fn kept(datasets: &[Dataset]) -> String {
@@ -181,5 +183,111 @@ async fn what_was_proven_is_computed_again_without_a_source() {
             let what = found["findings"][0]["what"].as_str().unwrap();
             assert!(what.contains(expected), "{found}");
         }
+    }
+}
+
+/// Archives blocks as if they were proven, and verifies them without a source.
+async fn verified(
+    datasets: &[Dataset],
+    blocks: Vec<Block>,
+    proof: Proof,
+) -> (Option<i32>, Value, Bench) {
+    let bench = Bench::new(&["http://127.0.0.1:1".to_owned()], &kept(datasets));
+    archive_as(&bench, datasets, blocks, proof).await;
+    let output = bench.output(&["verify", "--json"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let found = serde_json::from_str(&said).unwrap();
+    (output.status.code(), found, bench)
+}
+
+/// Blocks whose headers have a field that is not Ethereum's, as they are kept.
+async fn with_another_field(datasets: &[Dataset]) -> Vec<Block> {
+    let node = EvmNode::new(EvmSpec::tiny(93), 60);
+    let server = serve(&node, RpcOptions::default()).await;
+    let honest = Bench::new(&[server.url()], &kept(datasets));
+    honest.say(&["run", "--until-caught-up"]);
+    let running = honest.start_with(&["serve"], &[]);
+    honest.wait("its listener", || honest.log().contains("no tail"));
+    let rpc = Rpc::new(honest.public());
+    let mut blocks = blocks_of(&honest, 56).await;
+    for block in &mut blocks {
+        let number = format!("{:#x}", block.clock.number);
+        let mut shown = rpc
+            .call("eth_getBlockByNumber", json!([number, false]))
+            .await;
+        shown["l1BlockNumber"] = json!("0x7");
+        let fields: BlockFields<Value> = serde_json::from_str(&shown.to_string()).unwrap();
+        block.payload.header = Some(fields.header.to_json().into());
+    }
+    running.stop();
+    blocks
+}
+
+/// One field that is not Ethereum's makes a header JSON. Such a block was not computed again at all, and
+/// what nothing proves was served as if it were the header's.
+#[tokio::test(flavor = "multi_thread")]
+async fn headers_with_other_fields_are_computed_again_and_say_what_is_unproven() {
+    use Dataset::{Headers, Logs, Transactions, TxHashes};
+    let datasets = [Headers, Logs, TxHashes, Transactions];
+    let blocks = with_another_field(&datasets).await;
+    let (code, found, bench) = verified(&datasets, blocks.clone(), Proof::ROOTS).await;
+    assert_eq!(
+        (code, &found["notRecomputed"]),
+        (Some(0), &json!(0)),
+        "{found}"
+    );
+    let running = bench.start_with(&["serve"], &[]);
+    bench.wait("its listener", || bench.log().contains("no tail"));
+    let rpc = Rpc::new(bench.public());
+    let shown = rpc
+        .call("eth_getBlockByNumber", json!(["0x14", true]))
+        .await;
+    assert_eq!(shown["l1BlockNumber"], "0x7", "{shown}");
+    assert_eq!(shown["unprovenFields"], json!(["l1BlockNumber"]), "{shown}");
+    running.stop();
+    let (code, found, _) = verified(&datasets, blocks.clone(), Proof::CLAIMED).await;
+    assert_eq!(
+        (code, &found["notRecomputed"]),
+        (Some(0), &json!(56)),
+        "{found}"
+    );
+    // Without logs a block is read without its transactions, which are there all the same.
+    let less = [Headers, TxHashes, Transactions];
+    let (code, found, _) = verified(&less, blocks.clone(), Proof::ROOTS).await;
+    assert_eq!(
+        (code, &found["notRecomputed"]),
+        (Some(0), &json!(0)),
+        "{found}"
+    );
+    let header: Alter = |block| {
+        let json = block.payload.header.take().unwrap();
+        let mut fields: Value = serde_json::from_slice(&json).unwrap();
+        fields["stateRoot"] = fields["parentHash"].clone();
+        block.payload.header = Some(fields.to_string().into());
+        true
+    };
+    let body: Alter = |block| {
+        let body = block.payload.bodies.iter_mut().flatten().next();
+        let altered = body.map(|body| {
+            let mut bytes = body.to_vec();
+            bytes[12] ^= 1;
+            *body = bytes.into();
+        });
+        altered.is_some()
+    };
+    let log: Alter = |block| block.logs.pop().is_some();
+    for (alter, expected) in [
+        (header, "in no known form"),
+        (body, "has another hash"),
+        (log, "do not give the bloom"),
+    ] {
+        let mut altered = blocks.clone();
+        let mut candidates = altered.iter_mut().skip(20);
+        let number = candidates.find_map(|block| alter(block).then_some(block.clock.number));
+        let (code, found, _) = verified(&datasets, altered, Proof::ROOTS).await;
+        assert_eq!(code, Some(3), "{expected}: {found}");
+        assert_eq!(found["findings"][0]["block"].as_u64(), number, "{found}");
+        let what = found["findings"][0]["what"].as_str().unwrap();
+        assert!(what.contains(expected), "{found}");
     }
 }

@@ -34,6 +34,8 @@ pub(super) struct Found {
     pub(super) logs: u64,
     /// Blocks that are older than their parent. Nothing is wrong with them.
     pub(super) falling_times: u64,
+    /// Blocks of which no hash was computed again.
+    pub(super) not_recomputed: u64,
     /// What is wrong with which block.
     pub(super) blocks: Vec<Finding>,
     /// Objects that are damaged or gone.
@@ -42,6 +44,16 @@ pub(super) struct Found {
     pub(super) not_compared: Option<(BlockRange, String)>,
     /// Why the comparison ended early. What was found before is as good as ever.
     pub(super) failed: Option<Error>,
+}
+
+/// What came of computing hashes and roots of a block again.
+pub(super) enum Recomputed {
+    /// All that can be computed holds.
+    Right,
+    /// This does not hold.
+    Wrong(String),
+    /// Nothing was proven of the block, or too little of it is kept.
+    Nothing,
 }
 
 /// What is wrong with a block.
@@ -98,6 +110,7 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
             "to": to,
             "logs": logs,
             "fallingTimes": found.falling_times,
+            "notRecomputed": found.not_recomputed,
             "level": lowest.of_all(chain.datasets).as_str(),
             "levels": levels_json(chain, lowest),
             "contentRoot": root,
@@ -111,6 +124,12 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
         println!("blocks {from} to {to}: {logs} logs, {count} findings");
         if found.falling_times > 0 {
             println!("{} blocks are older than their parent", found.falling_times);
+        }
+        if found.not_recomputed > 0 {
+            println!(
+                "{} blocks were not computed again: too little of them is kept, or nothing was proven",
+                found.not_recomputed
+            );
         }
         show(&found);
         if let Some(root) = root {
@@ -174,6 +193,7 @@ pub(super) async fn look(
     let mut found = Found {
         logs: 0,
         falling_times: 0,
+        not_recomputed: 0,
         blocks: gaps(archive, &lacking),
         objects,
         not_compared: None,
@@ -378,12 +398,14 @@ async fn read_back(
                     finding(number, "does not link to the block before".to_owned());
                 }
                 found.logs += block.logs.len() as u64;
-                let wrong = match in_gap {
-                    true => Ok(None),
+                let recomputed = match in_gap {
+                    true => Ok(Recomputed::Right),
                     false => recomputed_by_bytes(archive, chain, &block, proven(number)).await,
                 };
-                match wrong {
-                    Ok(wrong) => wrong.into_iter().for_each(|what| finding(number, what)),
+                match recomputed {
+                    Ok(Recomputed::Right) => {}
+                    Ok(Recomputed::Nothing) => found.not_recomputed += 1,
+                    Ok(Recomputed::Wrong(what)) => finding(number, what),
                     Err(error) => finding(number, error.to_string()),
                 }
             }
@@ -403,7 +425,7 @@ async fn recomputed_by_bytes(
     chain: &ChainSettings,
     block: &Block,
     proof: Proof,
-) -> ArchiveResult<Option<String>> {
+) -> ArchiveResult<Recomputed> {
     match chain.stellar.is_some() {
         true => recomputed(archive, chain, block).await,
         false => verify_evm::recomputed(archive, chain, block, proof).await,

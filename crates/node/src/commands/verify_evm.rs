@@ -1,37 +1,46 @@
 //! What `verify` computes again of blocks of EVM chains, from what is archived of them alone: header hash,
 //! transaction hashes, transactions root and logs bloom. Receipts are not archived, so their root is not.
 
+use alloy_primitives::B256;
 use chronolith_archive::{Archive, Result as ArchiveResult};
 use chronolith_evm::{Body, kept_header};
-use chronolith_model::{Block, Dataset, Log, Proof, Scope, Verification};
+use chronolith_model::{Block, Dataset, Log, Proof, Scope, Tx, Verification};
 
+use super::verify::Recomputed;
 use crate::settings::ChainSettings;
 
-/// What is wrong with an archived block, by its own bytes. Nothing is found where nothing was proven, or
-/// too little is kept to compute anything.
+/// What is wrong with an archived block, by its own bytes. Nothing is computed where nothing was proven, or
+/// too little is kept.
 pub(super) async fn recomputed(
     archive: &Archive,
     chain: &ChainSettings,
     block: &Block,
     proof: Proof,
-) -> ArchiveResult<Option<String>> {
+) -> ArchiveResult<Recomputed> {
     let keeps = |dataset| chain.datasets.contains(dataset);
-    if chain.datasets.bodies_by_logs() && proof.txs() >= Verification::Roots {
-        let wrong = wrong_body(archive, block).await?;
-        if wrong.is_some() {
-            return Ok(wrong);
-        }
+    if chain.datasets.bodies_by_logs()
+        && proof.txs() >= Verification::Roots
+        && let Some(what) = wrong_body(archive, block).await?
+    {
+        return Ok(Recomputed::Wrong(what));
     }
     let hashed = proof.of(Dataset::Headers) >= Verification::Linked;
-    if chain.stellar.is_some() || !keeps(Dataset::Headers) || !hashed {
-        return Ok(None);
+    if !keeps(Dataset::Headers) || !hashed {
+        return Ok(Recomputed::Nothing);
     }
     let number = block.clock.number;
     let stored = archive.header(number).await?;
-    let header = match kept_header(&stored, &block.clock.hash.0) {
+    let txs = all_txs(archive, chain, block).await?;
+    let hashes = txs.as_ref().map(|txs| {
+        let hashes = txs.iter().map(|tx| B256::new(tx.hash.0));
+        hashes.collect::<Vec<_>>()
+    });
+    let header = match kept_header(&stored, &block.clock.hash.0, hashes.as_deref()) {
         Ok(Some(header)) => header,
-        Ok(None) => return Ok(None),
-        Err(what) => return Ok(Some(what)),
+        // No root is under such a hash, and without the transactions it is not computed.
+        Ok(None) if hashes.is_some() => return Ok(Recomputed::Right),
+        Ok(None) => return Ok(Recomputed::Nothing),
+        Err(what) => return Ok(Recomputed::Wrong(what)),
     };
     let all_logs = keeps(Dataset::Logs) && chain.scope == Scope::All;
     if all_logs && proof.logs() >= Verification::Bloom {
@@ -47,31 +56,50 @@ pub(super) async fn recomputed(
             (emitter.as_slice(), topics)
         });
         if let Err(what) = header.check_bloom(logs) {
-            return Ok(Some(what));
+            return Ok(Recomputed::Wrong(what));
         }
     }
-    let all_bodies = keeps(Dataset::Transactions) && keeps(Dataset::TxHashes);
-    if !all_bodies || proof.txs() < Verification::Roots {
-        return Ok(None);
+    let Some(txs) = txs.filter(|_| keeps(Dataset::Transactions)) else {
+        return Ok(Recomputed::Right);
+    };
+    if proof.txs() < Verification::Roots {
+        return Ok(Recomputed::Right);
     }
     let bodies = archive.payload(number, Dataset::Transactions).await?.bodies;
     let bodies = bodies.unwrap_or_default();
-    let txs = block.txs.iter();
-    let txs: Vec<_> = txs
-        .filter(|tx| !tx.is_alias() && !tx.is_block(&block.clock))
-        .collect();
     if txs.len() != bodies.len() {
-        return Ok(Some(format!(
-            "{} transactions, {} bodies",
-            txs.len(),
-            bodies.len()
-        )));
+        let (txs, bodies) = (txs.len(), bodies.len());
+        let what = format!("{txs} transactions, {bodies} bodies");
+        return Ok(Recomputed::Wrong(what));
     }
     let both = txs
         .iter()
         .zip(&bodies)
         .map(|(tx, body)| (&tx.hash.0, &body[..]));
-    Ok(header.check_transactions(both).err())
+    match header.check_transactions(both) {
+        Ok(()) => Ok(Recomputed::Right),
+        Err(what) => Ok(Recomputed::Wrong(what)),
+    }
+}
+
+/// All transactions of a block, each under its own hash alone; none where not all are kept.
+async fn all_txs(
+    archive: &Archive,
+    chain: &ChainSettings,
+    block: &Block,
+) -> ArchiveResult<Option<Vec<Tx>>> {
+    if !chain.datasets.contains(Dataset::TxHashes) {
+        return Ok(None);
+    }
+    // A block is read without them where it is read without logs.
+    let mut txs = match archive.pin() {
+        Some(pinned) if !chain.datasets.contains(Dataset::Logs) => {
+            pinned.transactions(block.clock.number).await?
+        }
+        _ => block.txs.clone(),
+    };
+    txs.retain(|tx| !tx.is_alias() && !tx.is_block(&block.clock));
+    Ok(Some(txs))
 }
 
 /// The first transaction that does not hash to what it is called, where only those that logs name are

@@ -4,6 +4,7 @@ use chronolith_archive::{Archive, Difference, Error as ArchiveError, Result as A
 use chronolith_model::{Block, Dataset};
 use chronolith_stellar::{prove_kept, without_proofs};
 
+use super::verify::Recomputed;
 use crate::settings::ChainSettings;
 
 /// What is wrong with an archived ledger, by its own bytes: a hash in it does not fit, or what is kept beside it
@@ -12,11 +13,11 @@ pub(super) async fn recomputed(
     archive: &Archive,
     chain: &ChainSettings,
     block: &Block,
-) -> ArchiveResult<Option<String>> {
+) -> ArchiveResult<Recomputed> {
     let needed = [Dataset::Headers, Dataset::Transactions, Dataset::Logs];
     let is_kept = needed.iter().all(|one| chain.datasets.contains(*one));
     let Some(stellar) = chain.stellar.as_ref().filter(|_| is_kept) else {
-        return Ok(None);
+        return Ok(Recomputed::Nothing);
     };
     let number = block.clock.number;
     let skeleton = archive.header(number).await?;
@@ -27,7 +28,7 @@ pub(super) async fn recomputed(
     let proven = proven.await.map_err(|error| {
         ArchiveError::Internal(format!("ledger {number} was not computed again: {error}"))
     })?;
-    Ok(match proven {
+    let wrong = match proven {
         Err(fault) => Some(fault.to_string()),
         Ok(proven) if proven.clock != block.clock => {
             Some("number, hash, parent or time are not those of its bytes".to_owned())
@@ -39,7 +40,8 @@ pub(super) async fn recomputed(
             Some("logs are not those of its bytes".to_owned())
         }
         Ok(_) => None,
-    })
+    };
+    Ok(wrong.map_or(Recomputed::Right, Recomputed::Wrong))
 }
 
 /// Whether the archived logs are these. Those that were archived before events were checked say nothing of it.
