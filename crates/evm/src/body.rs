@@ -8,8 +8,8 @@
 
 use alloy_primitives::{Address, B256, keccak256};
 
-use crate::json::{UNPROVEN, escaped, put_data};
-use crate::tx::{DEPOSIT, Decoded, Shown, TxFields};
+use crate::json::{Members, UNPROVEN, escaped};
+use crate::tx::{ARBOS, Decoded, Shown, TxFields, arbitrum};
 
 const WITH_OTHERS: u8 = 0;
 const SHOWS_TIME: u32 = 1 << 31;
@@ -95,7 +95,8 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// What it was sent with and whom it calls, from its bytes. None for JSON.
+    /// What it was sent with and whom it calls, from its bytes. None for JSON, and where they do not tell:
+    /// a retryable of Arbitrum has neither in its bytes.
     ///
     /// # Errors
     /// Where the bytes are no transaction.
@@ -104,11 +105,16 @@ impl<'a> Body<'a> {
             return Ok(None);
         };
         let decoded = Decoded::new(bytes).ok_or(MALFORMED)?;
-        let to = decoded.field("to").filter(|to| to.len() == 20);
-        Ok(Some(Call {
-            input: decoded.field("input").unwrap_or(&[]),
-            to: to.map(Address::from_slice),
-        }))
+        let input = decoded.field("input").unwrap_or(&[]);
+        if decoded.kind == arbitrum::INTERNAL {
+            let to = Some(ARBOS);
+            return Ok(Some(Call { input, to }));
+        }
+        let Some(to) = decoded.field("to") else {
+            return Ok(None);
+        };
+        let to = (to.len() == 20).then(|| Address::from_slice(to));
+        Ok(Some(Call { input, to }))
     }
 
     /// Who sent it, from its bytes: none for JSON, and where they do not tell.
@@ -145,21 +151,25 @@ impl<'a> Body<'a> {
             index: place.index,
             base_fee: place.base_fee,
         };
-        decoded.write(&shown, out).end();
-        if let Some(inner) = others.and_then(inner) {
-            out.pop();
-            out.push(b',');
-            out.extend_from_slice(inner);
-            out.push(b'}');
+        let said = match others {
+            Some(others) => serde_json::from_slice(others).map_err(|_| MALFORMED)?,
+            None => Members(Vec::new()),
+        };
+        // What the bytes tell is shown from them alone, whatever was said of it.
+        let is_said = |name: &str| name != UNPROVEN && !decoded.tells(name, place.base_fee);
+        let said = said.0.iter().filter(|(name, _)| is_said(name));
+        let said: Vec<(&str, &str)> = said
+            .map(|(name, value)| (name.as_str(), value.get()))
+            .collect();
+        let names: Vec<&str> = said.iter().map(|(name, _)| *name).collect();
+        let mut object = decoded.write(&shown, &names, out);
+        for (name, value) in said {
+            object.raw(&escaped(name), value);
         }
+        object.unproven(&names);
+        object.end();
         Ok(())
     }
-}
-
-/// The members of an object without its braces; none where it has none.
-fn inner(object: &[u8]) -> Option<&[u8]> {
-    let inner = object.strip_prefix(b"{")?.strip_suffix(b"}")?;
-    (!inner.is_empty()).then_some(inner)
 }
 
 /// What a transaction does.
@@ -176,27 +186,9 @@ pub struct Call<'a> {
 /// base fee the price that was paid is such a field.
 #[must_use]
 pub fn store_body(tx: &TxFields<'_>, bytes: &[u8], base_fee: Option<u64>) -> Vec<u8> {
-    let mut others: Vec<(&str, Vec<u8>)> = Vec::new();
-    let quoted = |number: alloy_primitives::U256| {
-        let mut out = Vec::new();
-        crate::json::put_wide(&mut out, &number.to_be_bytes::<32>());
-        out
-    };
-    if tx.kind == u64::from(DEPOSIT) && tx.source_hash.is_some() {
-        others.extend(tx.nonce.map(|nonce| ("nonce", quoted(nonce))));
-    }
-    if tx.max_fee.is_some() && base_fee.is_none() {
-        others.extend(tx.gas_price.map(|price| ("gasPrice", quoted(price))));
-    }
-    if has_no_signer(tx)
-        && let Some(from) = tx.from
-    {
-        let mut out = Vec::new();
-        put_data(&mut out, from.as_slice());
-        others.push(("from", out));
-    }
-    let came = tx.others.iter().filter(|(name, _)| name != UNPROVEN);
-    others.extend(came.map(|(name, value)| (name.as_str(), value.get().as_bytes().to_vec())));
+    let decoded = Decoded::new(bytes);
+    let others = decoded.map(|decoded| tx.beside(&decoded, base_fee));
+    let others = others.unwrap_or_default();
     if others.is_empty() && !tx.has_block_time {
         return bytes.to_vec();
     }
@@ -215,11 +207,4 @@ pub fn store_body(tx: &TxFields<'_>, bytes: &[u8], base_fee: Option<u64>) -> Vec
     object.unproven(&names);
     object.end();
     out
-}
-
-/// Whether a type that is signed came without a signature: made by the chain itself.
-fn has_no_signer(tx: &TxFields<'_>) -> bool {
-    let zero = |field: Option<alloy_primitives::U256>| field.is_none_or(|number| number.is_zero());
-    let is_signed = matches!(tx.kind, 0..=4 | 0x7b | 0x7c);
-    is_signed && (zero(tx.r) || zero(tx.s))
 }

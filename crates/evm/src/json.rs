@@ -1,6 +1,9 @@
 //! JSON objects written by hand into one buffer, as nodes write them.
 
 use alloy_primitives::hex;
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 /// Names the fields that nothing proves.
 pub(crate) const UNPROVEN: &str = "unprovenFields";
@@ -60,6 +63,29 @@ impl<'a> Object<'a> {
 
     pub(crate) fn end(self) {
         self.out.push(b'}');
+    }
+}
+
+/// The members of an object, in order.
+pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct MembersVisitor;
+        impl<'de> Visitor<'de> for MembersVisitor {
+            type Value = Members<'de>;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        from.deserialize_map(MembersVisitor)
     }
 }
 

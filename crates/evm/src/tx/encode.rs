@@ -73,7 +73,10 @@ impl TxFields<'_> {
         let (gas, value) = (need(self.gas, "gas")?, need(self.value, "value")?);
         let v = need(self.v, "v")?;
         let (r, s) = (need(self.r, "r")?, need(self.s, "s")?);
-        let celo = self.celo.gateway_fee.filter(|_| !self.celo.is_ethereum);
+        let celo = self
+            .celo
+            .gateway_fee
+            .filter(|_| self.celo.is_ethereum != Some(true));
         Ok(list(|out| {
             [nonce, price, gas]
                 .iter()
@@ -85,7 +88,7 @@ impl TxFields<'_> {
             }
             put_to(self.to, out);
             value.encode(out);
-            self.input.encode(out);
+            self.put_input(out);
             [v, r, s].iter().for_each(|field| field.encode(out));
         }))
     }
@@ -119,7 +122,7 @@ impl TxFields<'_> {
             }
             put_to(self.to, out);
             value.encode(out);
-            self.input.encode(out);
+            self.put_input(out);
             self.put_access_list(out);
             match kind {
                 3 => {
@@ -132,6 +135,10 @@ impl TxFields<'_> {
             }
             [parity, r, s].iter().for_each(|field| field.encode(out));
         }))
+    }
+
+    fn put_input(&self, out: &mut Vec<u8>) {
+        self.input.clone().unwrap_or_default().encode(out);
     }
 
     fn put_access_list(&self, out: &mut Vec<u8>) {
@@ -157,8 +164,8 @@ impl TxFields<'_> {
                 self.mint.unwrap_or_default().encode(out);
                 value.encode(out);
                 gas.encode(out);
-                self.is_system.encode(out);
-                self.input.encode(out);
+                self.is_system.unwrap_or_default().encode(out);
+                self.put_input(out);
             }));
         }
         if let Some(index) = self.queue_index {
@@ -168,7 +175,7 @@ impl TxFields<'_> {
                 gas.encode(out);
                 put_to(self.to, out);
                 value.encode(out);
-                self.input.encode(out);
+                self.put_input(out);
                 sender.encode(out);
             }));
         }
@@ -182,7 +189,7 @@ impl TxFields<'_> {
             [nonce, gas, price]
                 .iter()
                 .for_each(|field| field.encode(out));
-            self.input.encode(out);
+            self.put_input(out);
         }))
     }
 
@@ -197,7 +204,7 @@ impl TxFields<'_> {
         Ok(match kind {
             arbitrum::INTERNAL => list(|out| {
                 chain_id.encode(out);
-                self.input.encode(out);
+                self.put_input(out);
             }),
             arbitrum::DEPOSIT => {
                 let (request, from) = (request()?, from()?);
@@ -245,7 +252,7 @@ impl TxFields<'_> {
                     gas.encode(out);
                     put_to(self.to, out);
                     value.encode(out);
-                    self.input.encode(out);
+                    self.put_input(out);
                     if let Some((ticket, refund_to, max_refund, fee_refund)) = retry {
                         ticket.encode(out);
                         refund_to.encode(out);

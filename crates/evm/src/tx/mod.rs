@@ -1,11 +1,12 @@
 //! A transaction as a node shows it, and the bytes that it is.
 
+mod beside;
 mod encode;
 mod read;
 mod show;
 
 pub use encode::Unencodable;
-pub(crate) use show::{Decoded, Shown};
+pub(crate) use show::{ARBOS, Decoded, Shown};
 
 use alloy_primitives::{Address, B256, Bytes, U256};
 use serde::Deserialize;
@@ -48,7 +49,7 @@ pub struct TxFields<'a> {
     pub(crate) max_priority_fee: Option<U256>,
     pub(crate) max_blob_fee: Option<U256>,
     pub(crate) value: Option<U256>,
-    pub(crate) input: Bytes,
+    pub(crate) input: Option<Bytes>,
     pub(crate) v: Option<U256>,
     pub(crate) r: Option<U256>,
     pub(crate) s: Option<U256>,
@@ -58,7 +59,7 @@ pub struct TxFields<'a> {
     pub(crate) authorizations: Vec<Authorization>,
     pub(crate) source_hash: Option<B256>,
     pub(crate) mint: Option<U256>,
-    pub(crate) is_system: bool,
+    pub(crate) is_system: Option<bool>,
     pub(crate) queue_index: Option<U256>,
     pub(crate) sender: Option<Address>,
     pub(crate) celo: CeloFields,
@@ -76,7 +77,7 @@ pub(crate) struct CeloFields {
     pub(crate) gateway_recipient: Option<Address>,
     /// Named even where it is zero, which tells the old form from Ethereum's.
     pub(crate) gateway_fee: Option<U256>,
-    pub(crate) is_ethereum: bool,
+    pub(crate) is_ethereum: Option<bool>,
 }
 
 /// What Arbitrum adds.

@@ -5,6 +5,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::TxFields;
+use crate::json::UNPROVEN;
 use crate::quantity::Wide;
 
 impl<'de: 'a, 'a> Deserialize<'de> for TxFields<'a> {
@@ -33,8 +34,10 @@ impl<'de> Visitor<'de> for TxVisitor {
                 && !family_field(&mut tx, &key, &mut map)?
             {
                 let value: &'de RawValue = map.next_value()?;
-                // An absent field says nothing.
-                if value.get() != "null" {
+                // An absent field says nothing, and readers see under this name what we say. The last one
+                // of a name counts, as for readers of JSON.
+                if value.get() != "null" && key != UNPROVEN {
+                    tx.others.retain(|(other, _)| *other != key);
                     tx.others.push((key.into_owned(), value));
                 }
             }
@@ -96,10 +99,10 @@ fn body_field<'de, A: MapAccess<'de>>(
     match key {
         "from" => tx.from = map.next_value()?,
         "to" => tx.to = map.next_value()?,
-        "input" => tx.input = map.next_value::<Option<_>>()?.unwrap_or_default(),
+        "input" => tx.input = map.next_value()?,
         // The same bytes under another name, where a node shows both.
-        "data" if tx.input.is_empty() => {
-            tx.input = map.next_value::<Option<_>>()?.unwrap_or_default();
+        "data" if tx.input.as_ref().is_none_or(|input| input.is_empty()) => {
+            tx.input = map.next_value::<Option<_>>()?.or(tx.input.take());
         }
         "accessList" => tx.access_list = map.next_value::<Option<_>>()?.unwrap_or_default(),
         "blobVersionedHashes" => {
@@ -140,10 +143,8 @@ fn family_field<'de, A: MapAccess<'de>>(
     }
     match key {
         "sourceHash" => tx.source_hash = map.next_value()?,
-        "isSystemTx" => tx.is_system = map.next_value::<Option<bool>>()?.unwrap_or_default(),
-        "ethCompatible" => {
-            tx.celo.is_ethereum = map.next_value::<Option<bool>>()?.unwrap_or_default();
-        }
+        "isSystemTx" => tx.is_system = map.next_value()?,
+        "ethCompatible" => tx.celo.is_ethereum = map.next_value()?,
         "requestId" => tx.arbitrum.request_id = map.next_value()?,
         "ticketId" => tx.arbitrum.ticket_id = map.next_value()?,
         "retryData" => tx.arbitrum.retry_data = map.next_value()?,

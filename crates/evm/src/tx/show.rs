@@ -248,7 +248,7 @@ fn layout(kind: u8, fields: usize) -> Option<&'static [Field]> {
 
 /// A transaction taken apart.
 pub(crate) struct Decoded<'a> {
-    kind: u8,
+    pub(crate) kind: u8,
     layout: &'static [Field],
     items: Vec<Item<'a>>,
 }
@@ -323,8 +323,15 @@ impl<'a> Decoded<'a> {
         recover(keccak256(signed).0, r, s, v % 2 == 0)
     }
 
-    /// What a unit of gas cost it in a block with this base fee.
+    /// What a unit of gas cost it in a block with this base fee. One that pays in a token has a base fee in
+    /// that token, which no header says.
     fn effective_price(&self, base_fee: Option<u64>) -> Option<U256> {
+        if self
+            .field("feeCurrency")
+            .is_some_and(|token| !token.is_empty())
+        {
+            return None;
+        }
         let number = |name| self.field(name).and_then(U256::try_from_be_slice);
         let cap = number("maxFeePerGas")?;
         let tip = number("maxPriorityFeePerGas").unwrap_or_default();
@@ -332,9 +339,72 @@ impl<'a> Decoded<'a> {
         Some(cap.min(wanted))
     }
 
+    fn is_signed(&self) -> bool {
+        matches!(self.kind, 0..=4 | CELO | CELO_OLD)
+    }
+
+    /// Whether a field follows from the bytes, in a block with this base fee. What an endpoint says of it
+    /// besides counts for nothing.
+    pub(crate) fn tells(&self, name: &str, base_fee: Option<u64>) -> bool {
+        let signed = |name| {
+            self.field(name)
+                .is_some_and(|part| part.iter().any(|byte| *byte != 0))
+        };
+        match name {
+            _ if self.get(name).is_some() => true,
+            "blockHash" | "blockNumber" | "blockTimestamp" | "hash" => true,
+            "transactionIndex" | "type" => true,
+            "from" => self.kind == arbitrum::INTERNAL || (signed("r") && signed("s")),
+            "sender" => self.is_message(),
+            "gasPrice" => self.is_signed() && self.effective_price(base_fee).is_some(),
+            "v" => self.get("yParity").is_some(),
+            "chainId" => self.chain_of_signature().is_some(),
+            _ => false,
+        }
+    }
+
+    /// What nodes show under a name that follows from no bytes, unless one said otherwise.
+    pub(crate) fn usual(&self, name: &str, base_fee: Option<u64>) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        let unsigned = !self.is_signed();
+        let has = |name: &str| self.get(name).is_some();
+        let internal = self.kind == arbitrum::INTERNAL;
+        match name {
+            "v" | "r" | "s" if unsigned => put_wide(&mut out, &[]),
+            "gasPrice" if unsigned && !has("gasPrice") && !has("maxFeePerGas") => {
+                put_wide(&mut out, &[]);
+            }
+            "gasPrice" if unsigned && !has("gasPrice") => {
+                put_wide(
+                    &mut out,
+                    &self.effective_price(base_fee)?.to_be_bytes::<32>(),
+                );
+            }
+            "to" if internal => put_data(&mut out, ARBOS.as_slice()),
+            "gas" | "nonce" | "value" if internal => put_wide(&mut out, &[]),
+            _ => return None,
+        }
+        Some(out)
+    }
+
+    /// Whether it is a message of Scroll.
+    fn is_message(&self) -> bool {
+        self.get("queueIndex").is_some()
+    }
+
+    /// The chain that the signature is for, where the bytes do not name it otherwise.
+    fn chain_of_signature(&self) -> Option<u64> {
+        protected(self.get("v")?.number()?)
+    }
+
     /// Writes it as nodes show it, without the closing brace. `from` is left out where it cannot be
-    /// told from the bytes.
-    pub(crate) fn write<'o>(&self, shown: &Shown<'_>, out: &'o mut Vec<u8>) -> Object<'o> {
+    /// told from the bytes, and what follows from no bytes where it was `said`.
+    pub(crate) fn write<'o>(
+        &self,
+        shown: &Shown<'_>,
+        said: &[&str],
+        out: &'o mut Vec<u8>,
+    ) -> Object<'o> {
         let mut object = Object::begin(out);
         object.data("blockHash", shown.block_hash);
         object.quantity("blockNumber", shown.block_number);
@@ -348,47 +418,38 @@ impl<'a> Decoded<'a> {
             put_field(&mut object, name, *how, item);
         }
         if self.field("from").is_none()
+            && !said.contains(&"from")
             && let Some(from) = self.sender()
         {
             object.data("from", from.as_slice());
         }
+        if let Some(from) = self.field("from").filter(|_| self.is_message()) {
+            object.data("sender", from);
+        }
         if self.field("gasPrice").is_none()
+            && self.is_signed()
             && let Some(price) = self.effective_price(shown.base_fee)
         {
             object.wide("gasPrice", &price.to_be_bytes::<32>());
         }
-        match (self.field("yParity"), self.field("v")) {
-            (Some(parity), _) => object.wide("v", parity),
-            (None, Some(_)) => {
-                let v = self.get("v").and_then(Item::number);
-                if let Some(chain_id) = v.and_then(protected) {
-                    object.quantity("chainId", chain_id);
-                }
+        if let Some(parity) = self.field("yParity") {
+            object.wide("v", parity);
+        }
+        if let Some(chain_id) = self.chain_of_signature() {
+            object.quantity("chainId", chain_id);
+        }
+        for name in ["v", "r", "s", "gasPrice", "to", "gas", "nonce", "value"] {
+            let usual = self.usual(name, shown.base_fee);
+            if let Some(value) = usual.filter(|_| !said.contains(&name)) {
+                object.key(name).extend_from_slice(&value);
             }
-            (None, None) => self.put_unsigned(&mut object),
         }
         object
-    }
-
-    /// What nodes show of transactions without a signature.
-    fn put_unsigned(&self, object: &mut Object<'_>) {
-        ["v", "r", "s"]
-            .iter()
-            .for_each(|name| object.quantity(name, 0));
-        if self.field("gasPrice").is_none() && self.field("maxFeePerGas").is_none() {
-            object.quantity("gasPrice", 0);
-        }
-        if self.kind == arbitrum::INTERNAL {
-            object.data("to", ARBOS.as_slice());
-            ["gas", "nonce", "value"]
-                .iter()
-                .for_each(|name| object.quantity(name, 0));
-        }
     }
 }
 
 /// Who sends Arbitrum's internal transactions, to itself.
-const ARBOS: Address = Address::new([
+pub(crate) const ARBOS: Address = Address::new([
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x0a, 0x4b, 0x05,
 ]);
 
