@@ -6,6 +6,7 @@
 //! because a wrong encoding gives a wrong hash.
 
 mod body;
+mod extra;
 mod header;
 mod json;
 mod kept;

@@ -4,6 +4,8 @@ use alloy_primitives::U256;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
+use crate::extra::cut;
+
 /// Reads a quantity that must be there.
 ///
 /// # Errors
@@ -41,7 +43,7 @@ impl Visitor<'_> for QuantityVisitor {
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
         match parse_quantity(text) {
             Some(number) => Ok(Some(number)),
-            None => Err(E::custom(format!("not a quantity: {text}"))),
+            None => Err(E::custom(format!("not a quantity: {}", cut(text)))),
         }
     }
 }
@@ -89,7 +91,7 @@ impl Visitor<'_> for WideVisitor {
         });
         parsed
             .map(Wide)
-            .ok_or_else(|| E::custom(format!("not a quantity: {text}")))
+            .ok_or_else(|| E::custom(format!("not a quantity: {}", cut(text))))
     }
 }
 

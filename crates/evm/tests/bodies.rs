@@ -196,3 +196,11 @@ fn the_price_in_a_token_is_a_claim() {
     assert_eq!(shown["gasPrice"], "0x32");
     assert_eq!(shown["unprovenFields"], json!(["gasPrice"]));
 }
+
+#[test]
+fn hostile_fields_of_a_transaction_are_refused() {
+    let many: Vec<String> = (0..100_000).map(|at| format!("\"f{at}\":1")).collect();
+    let text = format!("{{\"hash\":\"{ZERO}\",{}}}", many.join(","));
+    let error = serde_json::from_str::<TxFields<'_>>(&text).unwrap_err();
+    assert!(error.to_string().contains("too many fields"), "{error}");
+}

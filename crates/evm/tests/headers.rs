@@ -213,3 +213,22 @@ fn a_field_that_comes_twice_is_one() {
         "{json}"
     );
 }
+
+/// Many small fields took ten times the memory of an answer, and their names were in every message.
+#[test]
+fn hostile_fields_without_end_are_refused() {
+    let refused = |more: String| {
+        let text = shown(&prague()).to_string();
+        let text = format!("{},{more}}}", text.strip_suffix('}').unwrap());
+        let read = serde_json::from_str::<BlockFields<Value>>(&text);
+        let error = read.unwrap_err().to_string();
+        assert!(error.len() < 300, "{} bytes", error.len());
+        error
+    };
+    let many: Vec<String> = (0..1_000_000).map(|at| format!("\"f{at}\":1")).collect();
+    assert!(refused(many.join(",")).contains("too many fields"));
+    let long = "n".repeat(10_000);
+    assert!(refused(format!("\"{long}\":1")).contains("too long"));
+    assert!(refused(format!("\"a\":\"{}\"", "0".repeat(2 << 20))).contains("too many bytes"));
+    assert!(refused(format!("\"number\":\"{long}\"")).contains("not a quantity"));
+}

@@ -48,6 +48,9 @@ const LACKS_FOR: Duration = Duration::from_secs(600);
 /// Room made for an answer before it comes.
 const READ_AHEAD_MAX: u64 = 16 << 20;
 
+/// Longest text of an endpoint that is kept, shown and logged.
+const TEXT_BYTES_MAX: usize = 1_000;
+
 /// How the reason begins where something was answered, but nothing that answers the calls.
 pub(crate) const NO_ANSWER: &str = "no JSON-RPC answer";
 
@@ -235,7 +238,9 @@ impl Endpoint {
         calls: usize,
     ) -> Result<Vec<Answer<T>>> {
         let mut answers = parse(bytes, calls).map_err(|error| {
-            let (status, error) = (status.as_u16(), self.secrets.hide(&error));
+            // Hidden first: the rest of a secret that is cut would be shown.
+            let error = cut(self.secrets.hide(&error));
+            let status = status.as_u16();
             self.unavailable(format!("{NO_ANSWER} (HTTP {status}): {error}"))
         })?;
         for fault in answers
@@ -383,7 +388,7 @@ impl Endpoint {
         let mut health = self.health();
         health.failures += 1;
         health.batches.failed();
-        health.last_error = Some(error.to_string());
+        health.last_error = Some(cut(error.to_string()));
         if let Some(asked) = asked {
             health.bench_until = health
                 .bench_until
@@ -401,10 +406,11 @@ impl Endpoint {
 
     /// Notes that the endpoint said what cannot be.
     pub(crate) fn lied(&self, what: &str) {
-        tracing::warn!(endpoint = %self.name, what, "endpoint contradicts itself or others");
+        let what = cut(what.to_owned());
+        tracing::warn!(endpoint = %self.name, what = %what, "endpoint contradicts itself or others");
         let mut health = self.health();
         health.lies += 1;
-        health.last_error = Some(what.to_owned());
+        health.last_error = Some(what);
         health.bench_until = health.bench_until.max(Some(Instant::now() + LIE_PAUSE));
     }
 
@@ -445,6 +451,16 @@ impl Endpoint {
             last_error: health.last_error.clone(),
         }
     }
+}
+
+/// What an endpoint said, or was said to say, without what is too long of it.
+pub(crate) fn cut(mut text: String) -> String {
+    const MORE: &str = " …";
+    if text.len() > TEXT_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX - MORE.len()));
+        text.push_str(MORE);
+    }
+    text
 }
 
 /// A request to an endpoint, to be filled in.
@@ -527,6 +543,29 @@ mod tests {
                 "{shown}"
             );
         }
+    }
+
+    /// Names of fields and whole values of an answer were in errors, the log and the report.
+    #[test]
+    fn hostile_text_is_cut_where_it_is_kept() {
+        let endpoint = endpoint();
+        let long = "ü".repeat(100_000);
+        for say in [&|| endpoint.lied(&long) as (), &|| {
+            endpoint.failed(&endpoint.unavailable(long.clone()))
+        }] as [&dyn Fn(); 2]
+        {
+            say();
+            let said = endpoint.report().last_error.unwrap();
+            assert!(
+                said.len() <= 1_000 && said.len() > 900,
+                "{} bytes",
+                said.len()
+            );
+        }
+        let hostile = format!(r#"{{"jsonrpc":"2.0","id":0,"result":"{long}"}}"#);
+        let parsed = endpoint.parsed::<u64>(StatusCode::OK, hostile.as_bytes(), 1);
+        let said = parsed.unwrap_err().to_string();
+        assert!(said.len() < 1_200, "{} bytes", said.len());
     }
 
     /// A refusal of one bad hour kept requests small for ever.

@@ -11,6 +11,7 @@ use alloy_primitives::{B256, Bytes, U256, keccak256};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::extra::Room;
 use crate::quantity::Wide;
 use forms::Encoded;
 
@@ -77,6 +78,7 @@ pub struct HeaderFields {
     pub extra: ExtraFields,
     /// One bit for each of [`CORE`].
     present: u32,
+    room: Room,
 }
 
 /// Fields that are not Ethereum's, as they came.

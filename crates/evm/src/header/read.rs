@@ -95,6 +95,7 @@ impl HeaderFields {
             "blockAccessListHash" => header.block_access_list_hash = map.next_value()?,
             _ => {
                 let raw: Box<RawValue> = map.next_value()?;
+                self.room.take(&key, raw.get()).map_err(A::Error::custom)?;
                 // Readers see under this name what we say, and no endpoint.
                 if raw.get() != "null" && key != UNPROVEN {
                     self.extra.put(key, raw);

@@ -5,6 +5,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::TxFields;
+use crate::extra::Room;
 use crate::json::UNPROVEN;
 use crate::quantity::Wide;
 
@@ -26,6 +27,7 @@ impl<'de> Visitor<'de> for TxVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut tx = TxFields::default();
         let mut hash = None;
+        let mut room = Room::default();
         while let Some(Key(key)) = map.next_key::<Key<'de>>()? {
             if key == "hash" {
                 hash = Some(map.next_value()?);
@@ -34,6 +36,8 @@ impl<'de> Visitor<'de> for TxVisitor {
                 && !family_field(&mut tx, &key, &mut map)?
             {
                 let value: &'de RawValue = map.next_value()?;
+                room.take(&key, value.get())
+                    .map_err(serde::de::Error::custom)?;
                 // An absent field says nothing, and readers see under this name what we say. The last one
                 // of a name counts, as for readers of JSON.
                 if value.get() != "null" && key != UNPROVEN {

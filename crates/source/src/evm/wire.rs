@@ -14,6 +14,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::endpoint::cut;
+
 /// A block as it is looked at: its header, its hash, and its transactions.
 #[derive(Debug)]
 pub(crate) struct WireBlock {
@@ -46,7 +48,7 @@ impl EncodedTx {
     fn of(raw: &RawValue, base_fee: Option<u64>) -> Self {
         let tx: TxFields<'_> = match serde_json::from_str(raw.get()) {
             Ok(tx) => tx,
-            Err(error) => return Self::Unknown(format!("malformed transaction: {error}")),
+            Err(error) => return Self::Unknown(cut(format!("malformed transaction: {error}"))),
         };
         match tx.encode() {
             Ok(bytes) => {
