@@ -152,6 +152,10 @@ impl<'de> Deserialize<'de> for WholeBlock {
         let fields: BlockFields<Box<RawValue>> = BlockFields::deserialize(from)?;
         let mut block = WireBlock::new(fields.header);
         for body in &fields.transactions {
+            // Some endpoints show hashes whatever is asked for. A hash is no body: it could not be read again.
+            if !body.get().starts_with('{') {
+                return Err(D::Error::custom("a transaction is not whole"));
+            }
             let hash: TxHash = serde_json::from_str(body.get()).map_err(D::Error::custom)?;
             block.tx_hashes.push(hash.0);
         }
@@ -262,4 +266,36 @@ pub(crate) struct WireLog {
 /// A number as a quantity.
 pub(crate) fn hex(number: u64) -> String {
     format!("0x{number:x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(transactions: &str) -> String {
+        let hash = B256::repeat_byte(1);
+        format!(
+            r#"{{"hash":"{hash}","parentHash":"{hash}","number":"0x1","timestamp":"0x1","transactions":[{transactions}]}}"#
+        )
+    }
+
+    /// An endpoint that shows hashes where whole transactions are asked for had them archived as bodies,
+    /// and every question for one of them was an internal error.
+    #[test]
+    fn a_hash_is_no_whole_transaction() {
+        let hash = B256::repeat_byte(2);
+        let whole = |text: &str| serde_json::from_str::<WholeBlock>(text);
+        for listed in [
+            format!("\"{hash}\""),
+            format!("{{\"hash\":\"{hash}\"}},\"{hash}\""),
+        ] {
+            let error = whole(&block(&listed)).unwrap_err().to_string();
+            assert!(error.contains("not whole"), "{error}");
+            let hashes: WireBlock = serde_json::from_str(&block(&listed)).unwrap();
+            assert_eq!(hashes.tx_hashes.first(), Some(&hash));
+        }
+        let read = whole(&block(&format!("{{\"hash\":\"{hash}\"}}"))).unwrap();
+        assert_eq!(read.0.tx_hashes, [hash]);
+        assert!(whole(&block("")).unwrap().0.tx_hashes.is_empty());
+    }
 }
