@@ -44,6 +44,7 @@ const PLACE: Place = Place {
     block_number: 19_000_000,
     block_time: 1_700_000_000,
     base_fee: Some(10_000_000_000),
+    claimed_base_fee: None,
     index: 0,
 };
 

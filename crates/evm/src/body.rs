@@ -23,8 +23,10 @@ pub struct Place {
     pub block_number: u64,
     /// Time of its block.
     pub block_time: u64,
-    /// Base fee of its block, where the header is at hand and has one.
+    /// Base fee of its block, where the header is at hand and the block's hash covers one.
     pub base_fee: Option<u64>,
+    /// Base fee that came and that no hash covers. A price that follows from it is one source's word.
+    pub claimed_base_fee: Option<u64>,
     /// Its position in the block.
     pub index: u64,
 }
@@ -158,9 +160,12 @@ impl<'a> Body<'a> {
         // What the bytes tell is shown from them alone, whatever was said of it.
         let is_said = |name: &str| name != UNPROVEN && !decoded.tells(name, place.base_fee);
         let said = said.0.iter().filter(|(name, _)| is_said(name));
-        let said: Vec<(&str, &str)> = said
+        let mut said: Vec<(&str, &str)> = said
             .map(|(name, value)| (name.as_str(), value.get()))
             .collect();
+        let price = decoded.claimed_price(place.base_fee, place.claimed_base_fee);
+        let price = price.filter(|_| said.iter().all(|(name, _)| *name != "gasPrice"));
+        said.extend(price.as_deref().map(|price| ("gasPrice", price)));
         let names: Vec<&str> = said.iter().map(|(name, _)| *name).collect();
         let mut object = decoded.write(&shown, &names, out);
         for (name, value) in said {
@@ -183,7 +188,7 @@ pub struct Call<'a> {
 
 /// The archived form of a transaction whose bytes are known. What cannot be told from the bytes is
 /// kept beside them, and named in `unprovenFields`, which readers see. In a block without a
-/// base fee the price that was paid is such a field.
+/// base fee that its hash covers, the price that was paid is such a field.
 #[must_use]
 pub fn store_body(tx: &TxFields<'_>, bytes: &[u8], base_fee: Option<u64>) -> Vec<u8> {
     let decoded = Decoded::new(bytes);

@@ -66,7 +66,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// The members of an object, in order.
+/// The members of an object, in order. The last one of a name counts, as for readers of JSON.
 pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
@@ -78,9 +78,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
                 f.write_str("an object")
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
+                let mut members: Vec<(String, &RawValue)> = Vec::new();
+                while let Some((name, value)) = map.next_entry::<String, _>()? {
+                    members.retain(|(other, _)| *other != name);
+                    members.push((name, value));
                 }
                 Ok(Members(members))
             }

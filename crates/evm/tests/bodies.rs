@@ -19,6 +19,7 @@ fn place(base_fee: Option<u64>) -> Place {
         block_number: 100,
         block_time: 1_700_000_000,
         base_fee,
+        claimed_base_fee: None,
         index: 0,
     }
 }
@@ -203,4 +204,40 @@ fn hostile_fields_of_a_transaction_are_refused() {
     let text = format!("{{\"hash\":\"{ZERO}\",{}}}", many.join(","));
     let error = serde_json::from_str::<TxFields<'_>>(&text).unwrap_err();
     assert!(error.to_string().contains("too many fields"), "{error}");
+}
+
+/// An endpoint that kept the base fee from us while it was archived had its price shown behind the true one.
+#[test]
+fn a_price_is_shown_once_and_says_what_it_follows_from() {
+    let tx = json!({
+        "hash": ZERO, "type": "0x2", "chainId": "0x1", "from": SENDER, "to": CALLED, "gas": "0x5208",
+        "nonce": "0x9", "value": "0x1", "input": "0x", "accessList": [], "maxFeePerGas": "0x64",
+        "maxPriorityFeePerGas": "0x1", "gasPrice": "0xff", "yParity": "0x1", "v": "0x1",
+        "r": B256::repeat_byte(1), "s": B256::repeat_byte(2),
+    });
+    let unproven = json!(["gasPrice"]);
+    let (claim, bare) = (stored(&tx, None), stored(&tx, Some(3)));
+    for (body, proven, claimed, price, named) in [
+        (&claim, None, None, json!("0xff"), Some(&unproven)),
+        (&claim, Some(3), None, json!("0x4"), None),
+        (&claim, None, Some(5), json!("0xff"), Some(&unproven)),
+        (&bare, Some(3), None, json!("0x4"), None),
+        (&bare, None, Some(5), json!("0x6"), Some(&unproven)),
+        (&bare, None, None, Value::Null, None),
+    ] {
+        let mut out = Vec::new();
+        let place = Place {
+            claimed_base_fee: claimed,
+            ..place(proven)
+        };
+        Body::parse(body)
+            .unwrap()
+            .write_json(&place, &mut out)
+            .unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.matches("\"gasPrice\":").count() <= 1, "{text}");
+        let shown: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(shown["gasPrice"], price, "{proven:?} {claimed:?}");
+        assert_eq!(shown.get("unprovenFields"), named, "{proven:?} {claimed:?}");
+    }
 }

@@ -213,6 +213,7 @@ fn archived_transactions_are_shown_as_they_came() {
                 block_number: header.header.number,
                 block_time: header.header.timestamp,
                 base_fee,
+                claimed_base_fee: None,
                 index: index as u64,
             };
             let mut out = Vec::new();

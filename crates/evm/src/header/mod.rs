@@ -65,6 +65,16 @@ impl HeaderForm {
     pub const fn covers_content(self) -> bool {
         !matches!(self, Self::ZkSync)
     }
+
+    const fn covers_base_fee(self) -> bool {
+        !matches!(self, Self::ZkSync | Self::CeloTen)
+    }
+
+    /// The base fee of a header that hashes in this form, where its hash covers it.
+    #[must_use]
+    pub fn base_fee(self, header: &Header) -> Option<u64> {
+        header.base_fee_per_gas.filter(|_| self.covers_base_fee())
+    }
 }
 
 /// The fields of a header as they came, and what came beside them.

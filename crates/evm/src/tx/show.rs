@@ -339,6 +339,17 @@ impl<'a> Decoded<'a> {
         Some(cap.min(wanted))
     }
 
+    /// The price by a base fee that nothing proves, as JSON: none where another is shown anyway.
+    pub(crate) fn claimed_price(
+        &self,
+        proven: Option<u64>,
+        claimed: Option<u64>,
+    ) -> Option<String> {
+        let told = self.tells("gasPrice", proven) || self.usual("gasPrice", proven).is_some();
+        let price = self.effective_price(claimed.filter(|_| !told))?;
+        Some(format!("\"{price:#x}\""))
+    }
+
     fn is_signed(&self) -> bool {
         matches!(self.kind, 0..=4 | CELO | CELO_OLD)
     }

@@ -111,19 +111,20 @@ pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<
     };
     let base_fee = match view.chain.datasets.contains(Dataset::Headers) {
         true => header(view, number).await?.base_fee(),
-        false => None,
+        false => BaseFee::default(),
     };
     let mut out = Vec::with_capacity(1_024);
     write_transaction(&mut out, &body, &tx_place(&clock, base_fee, index.into()))?;
     Ok(Answer::Json(out))
 }
 
-fn tx_place(clock: &BlockClock, base_fee: Option<u64>, index: u64) -> TxShown {
+fn tx_place(clock: &BlockClock, base_fee: BaseFee, index: u64) -> TxShown {
     TxShown {
         block_hash: clock.hash.0,
         block_number: clock.number,
         block_time: clock.timestamp,
-        base_fee,
+        base_fee: base_fee.proven,
+        claimed_base_fee: base_fee.claimed,
         index,
     }
 }
@@ -179,6 +180,13 @@ async fn bodies(view: &View<'_>, number: u64) -> Result<Vec<Bytes>, RpcError> {
     found.ok_or_else(|| Fault::NotKept(Dataset::Transactions).into())
 }
 
+/// The base fee of a block, by what says it.
+#[derive(Clone, Copy, Default)]
+struct BaseFee {
+    proven: Option<u64>,
+    claimed: Option<u64>,
+}
+
 /// An archived header.
 enum KeptHeader {
     /// Ethereum's, from its bytes.
@@ -188,10 +196,19 @@ enum KeptHeader {
 }
 
 impl KeptHeader {
-    fn base_fee(&self) -> Option<u64> {
-        match self {
-            Self::Plain(header) => header.base_fee_per_gas,
-            Self::Json(fields) => fields.header.base_fee_per_gas,
+    fn base_fee(&self) -> BaseFee {
+        let (proven, came) = match self {
+            Self::Plain(header) => (header.base_fee_per_gas, header.base_fee_per_gas),
+            Self::Json(fields) => {
+                // The form that is hashed with transactions covers no base fee.
+                let form = fields.hashed(&[]).map(|(form, _)| form);
+                let proven = form.and_then(|form| form.base_fee(&fields.header));
+                (proven, fields.header.base_fee_per_gas)
+            }
+        };
+        BaseFee {
+            proven,
+            claimed: came.filter(|_| proven.is_none()),
         }
     }
 }

@@ -99,11 +99,17 @@ impl WireBlock {
         self.hashed.get_or_init(hashed).as_ref()
     }
 
+    /// The base fee, where the block's hash covers it.
+    fn base_fee(&self) -> Option<u64> {
+        let (form, _) = self.hashed()?;
+        form.base_fee(self.header())
+    }
+
     /// Its transactions as they are encoded, where whole ones came: done once.
     pub(crate) fn encoded_txs(&self) -> Option<&[EncodedTx]> {
         let bodies = self.bodies.as_ref()?;
-        let base_fee = self.header().base_fee_per_gas;
         let encode = || {
+            let base_fee = self.base_fee();
             bodies
                 .iter()
                 .map(|raw| EncodedTx::of(raw, base_fee))
@@ -297,5 +303,30 @@ mod tests {
         let read = whole(&block(&format!("{{\"hash\":\"{hash}\"}}"))).unwrap();
         assert_eq!(read.0.tx_hashes, [hash]);
         assert!(whole(&block("")).unwrap().0.tx_hashes.is_empty());
+    }
+
+    /// The price followed from a base fee that nothing proved, and what was said of it was dropped.
+    #[test]
+    fn a_price_is_kept_where_no_hash_covers_the_base_fee() {
+        let word = B256::repeat_byte(3);
+        let tx = |hash: B256| {
+            format!(
+                r#"{{"hash":"{hash}","type":"0x2","chainId":"0x1","nonce":"0x0","gas":"0x1","value":"0x0",
+                "input":"0x","maxFeePerGas":"0x9","maxPriorityFeePerGas":"0x1","gasPrice":"0x7",
+                "yParity":"0x0","r":"{word}","s":"{word}"}}"#
+            )
+        };
+        let text = tx(B256::ZERO);
+        let fields: TxFields<'_> = serde_json::from_str(&text).unwrap();
+        let text = block(&tx(keccak256(fields.encode().unwrap())));
+        let text = text.replacen('{', r#"{"baseFeePerGas":"0x2","#, 1);
+        let read = |text: &str| WireBlock::from(serde_json::from_str::<WholeBlock>(text).unwrap());
+        let kept = |block: &WireBlock| block.kept_bodies().unwrap().concat();
+        let claimed = read(&text);
+        let says_price = |body: Vec<u8>| String::from_utf8_lossy(&body).contains("gasPrice");
+        assert!(says_price(kept(&claimed)));
+        let bytes = claimed.fields.encode(HeaderForm::Ethereum, &[]).unwrap();
+        let proven = text.replacen(&claimed.hash.to_string(), &keccak256(bytes).to_string(), 1);
+        assert!(!says_price(kept(&read(&proven))));
     }
 }
