@@ -50,7 +50,7 @@ pub struct RebuildReport {
     pub unlinked: Vec<Island>,
     /// All other objects that are whole but were not needed: older copies.
     pub undecided: Vec<String>,
-    /// Objects that could not be read, and why.
+    /// Objects that could not be read, and why: damaged, or of a newer format. They are held as well.
     pub damaged: Vec<(String, String)>,
     /// Runs and packs that belong to them.
     pub runs_and_packs: (usize, usize),
@@ -67,7 +67,15 @@ impl RebuildReport {
     /// Whether something is left for an operator to decide.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        !(self.undecided.is_empty() && self.unlinked.is_empty())
+        self.open_objects().next().is_some()
+    }
+
+    /// Every object that an operator has to decide about. What cannot be read is among them: another
+    /// program may read it, and a copy may be got from it.
+    fn open_objects(&self) -> impl Iterator<Item = &String> {
+        let unlinked = self.unlinked.iter().flat_map(|island| &island.objects);
+        let damaged = self.damaged.iter().map(|(name, _)| name);
+        unlinked.chain(&self.undecided).chain(damaged)
     }
 }
 
@@ -288,8 +296,7 @@ async fn publish(
 ) -> Result<()> {
     let nonce = StdRng::from_os_rng().next_u64();
     let blobs = view.objects.blobs();
-    let unlinked = report.unlinked.iter().flat_map(|island| &island.objects);
-    let open: Vec<String> = unlinked.chain(&report.undecided).cloned().collect();
+    let open: Vec<String> = report.open_objects().cloned().collect();
     hold(&**blobs, &open, nonce).await?;
     let (bytes, tables_start) = catalog.encode();
     state.sequence += 1;
@@ -308,8 +315,10 @@ async fn publish(
     if report.is_open() {
         state.halt = Some(Halt {
             reason: format!(
-                "the state was rebuilt and {} objects are undecided: look at the report, then resume",
-                open.len()
+                "the state was rebuilt and {} objects are undecided, {} of them cannot be read: look at \
+                 the report, then resume",
+                open.len(),
+                report.damaged.len()
             ),
             archived: None,
             offered: None,

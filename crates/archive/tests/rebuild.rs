@@ -202,6 +202,45 @@ async fn what_a_rebuild_left_undecided_stays_until_an_operator_lets_it_go() {
     assert_eq!(count().await, 0);
 }
 
+/// An object that could not be read was reported and not held: where nothing else was open the archive was
+/// not halted, and the collector removed the only copy of these blocks after the grace period.
+#[tokio::test]
+async fn what_a_rebuild_cannot_read_stays_until_an_operator_lets_it_go() {
+    let chain = tiny_chain(47);
+    let (stores, settings) = islands(&chain).await;
+    let archive = stores.writer(&settings).await;
+    // No older copies are left, so that nothing but the damage is open.
+    archive.collect_garbage(Collect::Remove).await.unwrap();
+    let segment = archive.segments_of(149).remove(0).name;
+    drop(archive);
+    let mut longer = stores.blobs.get(&segment).await.unwrap().to_vec();
+    longer.extend([0; 100]);
+    stores.blobs.delete(&segment).await.unwrap();
+    stores.blobs.put(&segment, longer.into()).await.unwrap();
+
+    let lost = stores.without_state();
+    let confirm = async |block: BlockRef| Ok(chain.block_ref(block.number) == block);
+    let anchor = chain.block_ref(299);
+    let report = rebuild_state(&lost.place(), &settings, anchor, audit(), &confirm).await;
+    let report = report.unwrap();
+    let damaged: Vec<_> = report.damaged.iter().map(|(name, _)| name).collect();
+    assert_eq!(damaged, [&segment], "{report:?}");
+    assert_eq!(
+        (&report.unlinked[..], &report.undecided[..]),
+        (&[][..], &[][..])
+    );
+    let archive = lost.writer(&settings).await;
+    let refused = archive.collect_garbage(Collect::Remove).await;
+    assert!(matches!(refused, Err(Error::Halted { .. })), "{refused:?}");
+    archive.resume(audit()).await.unwrap();
+    let collected = archive.collect_garbage(Collect::Remove).await.unwrap();
+    assert_eq!(collected.held, 1, "{collected:?}");
+    lost.blobs.get(&segment).await.unwrap();
+    archive.drop_undecided(audit()).await.unwrap();
+    archive.collect_garbage(Collect::Remove).await.unwrap();
+    assert!(lost.blobs.get(&segment).await.is_err());
+}
+
 /// Blocks 200 to 299 live, and two islands below them, with all maintenance done.
 async fn islands(chain: &SimChain) -> (Stores, Settings) {
     let mut settings = tiny_settings();

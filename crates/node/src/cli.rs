@@ -141,8 +141,8 @@ pub(crate) enum Command {
     },
     /// End a halt: go on with what is archived.
     Resume {
-        /// Let garbage collection remove what a rebuild of the state left undecided. Without it these
-        /// objects stay.
+        /// Let garbage collection remove what a rebuild of the state left undecided or could not read.
+        /// Without it these objects stay.
         #[arg(long)]
         drop_undecided: bool,
         /// Which chain, and why.

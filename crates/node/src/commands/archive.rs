@@ -260,7 +260,7 @@ fn print(chain: &ChainSettings, anchor: BlockRef, report: &RebuildReport) {
     if report.is_open() {
         println!(
             "The archive is halted until you have looked: `chronolith verify`, then `chronolith resume`. \
-             Unlinked segments and copies stay; `chronolith resume --drop-undecided` lets them go."
+             Unlinked segments, copies and what cannot be read stay; `chronolith resume --drop-undecided` lets them go."
         );
     }
 }
