@@ -10,15 +10,23 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_archive::{Archive, Collect, Error, Settings, has_state};
+use chronolith_archive::{Archive, AuditEntry, Collect, Error, Provenance, Settings, has_state};
 use chronolith_model::{BlockRange, LogFilter};
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use chronolith_store::{
     FileBlobs, FileMeta, MemoryBlobs, MetaStore, ObjectBlobs, ObjectMeta, PostgresMeta, TakeOver,
 };
-use object_store::ObjectStore;
+use futures::TryStreamExt;
 use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
 use support::{Stores, assert_answers, ingest, oracle_of, tiny_chain, tiny_settings};
+
+fn audit() -> AuditEntry {
+    AuditEntry {
+        at: 5,
+        act: "looked".to_owned(),
+    }
+}
 
 /// Every name of a store, whatever is named.
 async fn names(stores: &Stores) -> Vec<String> {
@@ -172,6 +180,47 @@ async fn another_instance_waits_for_the_lease_and_the_same_one_does_not() {
         .try_writer(&one)
         .await
         .expect("a released lease is free at once");
+}
+
+/// A writer slept while the state was lost and rebuilt. Its next version was the highest of all: every load
+/// gave its state, and its collector removed what had been archived since.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_slept_through_a_rebuild_of_the_state_changes_nothing() {
+    let chain = tiny_chain(62);
+    let mut settings = tiny_settings();
+    settings.garbage.grace = Duration::ZERO;
+    let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
+    let prefix = Path::from("chain/7");
+    let open = || Stores {
+        meta: Arc::new(ObjectMeta::assume_create_only(store.clone(), &prefix)),
+        blobs: Arc::new(ObjectBlobs::new(store.clone(), prefix.clone())),
+    };
+    let sleeper = open().writer(&settings).await;
+    ingest(&sleeper, &chain, BlockRange::new(0, 90), &[2]).await;
+    let state = store.list(Some(&prefix.clone().join("state")));
+    let removed = state.try_for_each(async |key| store.delete(&key.location).await);
+    removed.await.unwrap();
+
+    let anchor = chain.block_ref(89);
+    open().rebuild(&settings, anchor).await.unwrap();
+    let writer = open().writer(&settings).await;
+    writer.resume(audit()).await.unwrap();
+    ingest(&writer, &chain, BlockRange::new(90, 150), &[9]).await;
+    let range = BlockRange::new(0, 150);
+    let root = writer.content_root(range).await.unwrap();
+
+    let more = chain.blocks(BlockRange::new(90, 92)).collect();
+    let provenance = Provenance::default();
+    let refused = sleeper.ingest_finalized_blocks(more, &provenance).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("open it again"), "{refused}");
+    let refused = sleeper.collect_garbage(Collect::Remove).await;
+    assert!(refused.is_err(), "{refused:?}");
+    let refused = sleeper.renew_lease().await;
+    assert!(refused.is_err(), "{refused:?}");
+    let newest = open().reader(&settings).await;
+    assert_eq!(newest.content_root(range).await.unwrap(), root);
+    ingest(&writer, &chain, BlockRange::new(150, 160), &[9]).await;
 }
 
 /// A writer that shows that it lives is not taken over, however quiet its chain is.

@@ -10,6 +10,7 @@
 mod blobs;
 #[cfg(test)]
 mod faulty;
+mod lineage;
 mod meta;
 mod open;
 mod probe;

@@ -74,6 +74,9 @@ async fn real_store() {
     check_meta(meta_case).await;
     println!("contract of the record: passed");
 
+    lost_and_made_again(&at("lost")).await;
+    println!("a writer that slept through a loss: refused");
+
     let blob_case = async |case: &'static str| {
         let blobs = ObjectBlobs::new(open().unwrap(), at(&format!("blobs/{case}")));
         Arc::new(blobs) as Arc<dyn BlobStore>
@@ -87,6 +90,28 @@ async fn real_store() {
     let keys = store.list(Some(&Path::from(run)));
     let removed = keys.try_for_each_concurrent(8, async |key| store.delete(&key.location).await);
     removed.await.unwrap();
+}
+
+/// A record is lost and made again while a writer sleeps at a higher version.
+async fn lost_and_made_again(prefix: &Path) {
+    let store = open().unwrap();
+    let meta = || ObjectMeta::assume_create_only(open().unwrap(), prefix);
+    let (sleeper, other) = (meta(), meta());
+    let mut at = None;
+    for _ in 0..5 {
+        at = Some(sleeper.swap(at, Bytes::from_static(b"lost")).await.unwrap());
+    }
+    let keys = store.list(Some(prefix));
+    let removed = keys.try_for_each_concurrent(8, async |key| store.delete(&key.location).await);
+    removed.await.unwrap();
+    let made = Bytes::from_static(b"made again");
+    other.swap(None, made.clone()).await.unwrap();
+    let stale = sleeper.swap(at, Bytes::from_static(b"stale")).await;
+    assert!(matches!(stale, Err(Error::Corrupt { .. })), "{stale:?}");
+    assert!(matches!(sleeper.load().await, Err(Error::Corrupt { .. })));
+    for meta in [other, meta()] {
+        assert_eq!(meta.load().await.unwrap().unwrap().bytes, made);
+    }
 }
 
 async fn race(prefix: &Path) {

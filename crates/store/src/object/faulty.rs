@@ -35,6 +35,8 @@ pub(super) enum Fault {
     LosesAnswers,
     /// Deletes are not answered, and nothing is deleted.
     NeverDeletes,
+    /// What a read finds is answered only after others had their turn.
+    SlowReads,
 }
 
 /// A store in memory with one fault.
@@ -136,6 +138,9 @@ impl ObjectStore for Faulty {
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         let found = self.inner.get_opts(path, options).await;
+        if self.is(Fault::SlowReads) {
+            tokio::task::yield_now().await;
+        }
         self.answer(found)
     }
 

@@ -1,7 +1,11 @@
 //! [`ObjectMeta`]: the record as numbered objects that are only ever created.
 //!
-//! `state/00000000000000000007` is version 7; the newest is the highest number of a LIST. A swap
-//! of version `v` creates `v + 1`, which the store refuses if it exists. No clock, no ETag.
+//! `state/of-<lineage>/00000000000000000007` is version 7; the newest is the highest number of a LIST.
+//! A swap of version `v` creates `v + 1`, which the store refuses if it exists. No clock, no ETag.
+//!
+//! **A record that was lost and made again** is of another [lineage](Lineage). A handle keeps to the
+//! lineage that it saw first. After each create it looks which lineage counts; where that is another
+//! one, the swap did not happen, and what was created lies where nothing looks.
 //!
 //! **Old numbers are removed, and still a stale writer cannot win.** A writer that sleeps at
 //! version `v` until `v + 1` is removed can create `v + 1` again, and the store says yes. So a
@@ -25,7 +29,7 @@
 //! with a nonce that no other swap has.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -35,6 +39,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 use tokio::task::JoinHandle;
 
+use super::lineage::{Key, Lineage, key_of};
 use super::probe::probe_create_only;
 use super::stored::Stored;
 use super::{failed, key};
@@ -66,15 +71,30 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub struct ObjectMeta {
     store: Arc<dyn ObjectStore>,
-    /// Where the numbers are.
-    directory: Path,
+    /// Where the record is, of whichever lineage.
+    state: Path,
     nonces: Nonces,
+    /// The lineage of the first version this handle saw: it keeps to it.
+    lineage: OnceLock<Lineage>,
     /// The highest version this handle knows of. Zero: none.
     seen: AtomicU64,
     /// The removal of old versions that was begun last.
     removal: Mutex<Option<JoinHandle<()>>>,
     watch_interval: Duration,
     writable: bool,
+}
+
+/// The newest version.
+#[derive(Clone, Copy, Debug)]
+struct Newest {
+    lineage: Lineage,
+    number: u64,
+}
+
+fn gone(seen: u64, newest: u64) -> Error {
+    Error::Corrupt {
+        reason: format!("versions of the record are gone (seen={seen}, newest={newest})"),
+    }
 }
 
 impl ObjectMeta {
@@ -99,8 +119,9 @@ impl ObjectMeta {
     pub fn assume_create_only(store: Arc<dyn ObjectStore>, prefix: &Path) -> Self {
         Self {
             store,
-            directory: prefix.clone().join("state"),
+            state: prefix.clone().join("state"),
             nonces: Nonces::new(),
+            lineage: OnceLock::new(),
             seen: AtomicU64::new(0),
             removal: Mutex::default(),
             watch_interval: WATCH_INTERVAL,
@@ -117,41 +138,85 @@ impl ObjectMeta {
         }
     }
 
-    fn key(&self, number: u64) -> Result<Path> {
-        key(&self.directory, &format!("{number:020}"))
+    fn key(&self, lineage: Lineage, number: u64) -> Result<Path> {
+        key(&lineage.directory(&self.state), &format!("{number:020}"))
     }
 
-    /// The highest number there is. Zero: none.
-    async fn newest(&self) -> Result<u64> {
+    /// The newest version there is, or none.
+    async fn newest(&self) -> Result<Option<Newest>> {
+        let seen = self.seen.load(Ordering::Acquire);
+        let lineage = Lineage::load(&*self.store, &self.state);
+        let known = self.lineage.get().copied();
+        let (lineage, number) = match known {
+            Some(known) => futures::try_join!(lineage, self.highest(known, seen))?,
+            None => {
+                let lineage = lineage.await?;
+                (lineage, self.highest(lineage, seen).await?)
+            }
+        };
+        // Another call of this handle may have made the record meanwhile: there was none all the same.
+        if number == 0 && known.is_none() {
+            return match lineage.is_made() {
+                true => Err(gone(seen, number)),
+                false => Ok(None),
+            };
+        }
+        let known = *self.lineage.get_or_init(|| lineage);
+        if lineage != known {
+            return Err(Error::Corrupt {
+                reason: format!(
+                    "the record was made again, by a rebuild or a restore: open it again \
+                     (lineage={known}, found={lineage})"
+                ),
+            });
+        }
+        self.seen.fetch_max(number, Ordering::AcqRel);
+        match number < seen {
+            true => Err(gone(seen, number)),
+            false => Ok(Some(Newest { lineage, number })),
+        }
+    }
+
+    /// The highest number of a lineage. Zero: none.
+    async fn highest(&self, lineage: Lineage, seen: u64) -> Result<u64> {
         // Nothing below what was seen can be the newest, and what was seen is still there or
         // something higher is.
-        let seen = self.seen.load(Ordering::Acquire);
-        let from = self.key(seen.saturating_sub(1))?;
-        let mut keys = self.store.list_with_offset(Some(&self.directory), &from);
-        let mut newest = 0;
+        let from = self.key(lineage, seen.saturating_sub(1))?;
+        let directory = lineage.directory(&self.state);
+        let mut keys = self.store.list_with_offset(Some(&directory), &from);
+        let (mut highest, mut foreign, mut is_named) = (0, 0, false);
         while let Some(meta) = keys
             .try_next()
             .await
             .map_err(|e| failed("list", "state", e))?
         {
-            let number = meta.location.filename().and_then(|name| name.parse().ok());
-            newest = newest.max(number.ok_or_else(|| Error::Corrupt {
-                reason: format!("not a version of the record (key={})", meta.location),
-            })?);
+            match key_of(&directory, &meta.location) {
+                Key::Version(number) => highest = highest.max(number),
+                Key::Foreign(number) => foreign = foreign.max(number),
+                Key::Lineage => is_named = true,
+                Key::Unknown => {
+                    return Err(Error::Corrupt {
+                        reason: format!("not a version of the record (key={})", meta.location),
+                    });
+                }
+            }
         }
-        self.seen.fetch_max(newest, Ordering::AcqRel);
-        if newest < seen {
+        // A lone version 1 was made by a writer that died before it created the lineage.
+        if highest == 0 && foreign > 1 && !is_named {
             return Err(Error::Corrupt {
-                reason: format!("versions of the record are gone (seen={seen}, newest={newest})"),
+                reason:
+                    "versions of the record are there and what names their lineage is gone: stop \
+                         whatever writes here, and move all of `state` away"
+                        .to_owned(),
             });
         }
-        Ok(newest)
+        Ok(highest)
     }
 
     /// The object of a version, or none.
-    async fn read(&self, number: u64) -> Result<Option<Stored>> {
+    async fn read(&self, lineage: Lineage, number: u64) -> Result<Option<Stored>> {
         let fail = |error| failed("load record", "state", error);
-        let found = match self.store.get(&self.key(number)?).await {
+        let found = match self.store.get(&self.key(lineage, number)?).await {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
             found => found.map_err(fail)?,
         };
@@ -160,15 +225,16 @@ impl ObjectMeta {
 
     /// Creates a version, or finds that this very create has happened before. Whether the number
     /// was new is another question.
-    async fn create(&self, number: u64, stored: &Stored) -> Result<()> {
+    async fn create(&self, lineage: Lineage, number: u64, stored: &Stored) -> Result<()> {
         let options = PutOptions::from(PutMode::Create);
         let body = stored.encode(number).into();
-        match self.store.put_opts(&self.key(number)?, body, options).await {
+        let key = self.key(lineage, number)?;
+        match self.store.put_opts(&key, body, options).await {
             Ok(_) => return Ok(()),
             Err(object_store::Error::AlreadyExists { .. }) => {}
             Err(error) => return Err(Error::unavailable("swap record", error)),
         }
-        match self.read(number).await? {
+        match self.read(lineage, number).await? {
             Some(found) if found.nonce == stored.nonce => Ok(()),
             Some(_) => Err(Error::stale(number.checked_sub(1).map(Version))),
             None => Err(Error::Unavailable {
@@ -178,21 +244,47 @@ impl ObjectMeta {
         }
     }
 
-    /// Refuses what cannot be the newest version, before anything is created.
-    async fn check_expected(&self, expected: u64) -> Result<()> {
-        let seen = match self.seen.load(Ordering::Acquire) {
-            seen if expected == 0 || expected > seen => self.newest().await?,
-            seen => seen,
-        };
-        if expected == seen {
-            return Ok(());
+    /// Creates version 1 in a new lineage, and then the lineage. A writer that slept through the loss of
+    /// an older record can never create a version of this one.
+    async fn begin(&self, bytes: Bytes) -> Result<Version> {
+        if self.newest().await?.is_some() {
+            return Err(Error::stale(None));
         }
-        Err(Error::stale((expected > 0).then_some(Version(expected))))
+        let lineage = Lineage::new(self.nonces.next());
+        let nonce = self.nonces.next();
+        self.create(lineage, 1, &Stored { nonce, bytes }).await?;
+        let made = lineage.create(&*self.store, &self.state).await;
+        if matches!(made, Err(Error::Conflict { .. })) {
+            // Another lineage counts and always will: ours is nobody's. Best effort.
+            let removed = self.store.delete(&self.key(lineage, 1)?).await;
+            if let Err(error) = removed {
+                tracing::debug!(%error, "removal of a lost first version failed");
+            }
+        }
+        made?;
+        self.newest().await?;
+        Ok(Version(1))
+    }
+
+    /// The lineage of a version that may be the newest; refuses others before anything is created.
+    async fn check_expected(&self, expected: u64) -> Result<Lineage> {
+        let seen = self.seen.load(Ordering::Acquire);
+        let newest = match self.lineage.get() {
+            Some(&lineage) if expected <= seen => Some(Newest {
+                lineage,
+                number: seen,
+            }),
+            _ => self.newest().await?,
+        };
+        match newest {
+            Some(newest) if newest.number == expected => Ok(newest.lineage),
+            _ => Err(Error::stale(Some(Version(expected)))),
+        }
     }
 
     /// After a create: whether its number was new. See the top of this file.
     async fn check_won(&self, number: u64) -> Result<()> {
-        let newest = self.newest().await?;
+        let newest = self.newest().await?.map_or(0, |newest| newest.number);
         if newest < number.saturating_add(KEEP_VERSIONS) {
             return Ok(());
         }
@@ -210,7 +302,7 @@ impl ObjectMeta {
         clippy::disallowed_methods,
         reason = "a swap must not wait for deletes, and whoever swaps drives nothing afterwards"
     )]
-    fn remove_old(&self, newest: u64) {
+    fn remove_old(&self, lineage: Lineage, newest: u64) {
         let mut removal = self.removal.lock().unwrap_or_else(PoisonError::into_inner);
         if removal
             .as_ref()
@@ -219,7 +311,7 @@ impl ObjectMeta {
             return;
         }
         let keep_from = newest.saturating_sub(KEEP_VERSIONS - 1);
-        let (store, directory) = (self.store.clone(), self.directory.clone());
+        let (store, directory) = (self.store.clone(), lineage.directory(&self.state));
         *removal = Some(tokio::spawn(async move {
             let removed = remove_below(&*store, &directory, keep_from);
             match tokio::time::timeout(REMOVAL_MAX, removed).await {
@@ -239,12 +331,8 @@ async fn remove_below(
 ) -> object_store::Result<()> {
     let keys = store.list(Some(directory));
     keys.try_for_each_concurrent(REMOVALS_AT_ONCE, async |meta| {
-        let number = meta
-            .location
-            .filename()
-            .and_then(|name| name.parse::<u64>().ok());
-        match number {
-            Some(number) if number < keep_from => store.delete(&meta.location).await,
+        match key_of(directory, &meta.location) {
+            Key::Version(number) if number < keep_from => store.delete(&meta.location).await,
             _ => Ok(()),
         }
     })
@@ -255,13 +343,12 @@ async fn remove_below(
 impl MetaStore for ObjectMeta {
     async fn load(&self) -> Result<Option<Versioned>> {
         for _ in 0..LOAD_TRIES {
-            let newest = self.newest().await?;
-            if newest == 0 {
+            let Some(Newest { lineage, number }) = self.newest().await? else {
                 return Ok(None);
-            }
-            if let Some(stored) = self.read(newest).await? {
+            };
+            if let Some(stored) = self.read(lineage, number).await? {
                 return Ok(Some(Versioned {
-                    version: Version(newest),
+                    version: Version(number),
                     bytes: stored.bytes,
                 }));
             }
@@ -279,18 +366,19 @@ impl MetaStore for ObjectMeta {
             });
         }
         let expected = match expected {
-            None => 0,
+            None => return self.begin(bytes).await,
             // There is no such version.
             Some(Version(0)) => return Err(Error::stale(expected)),
             Some(version) => version.0,
         };
-        self.check_expected(expected).await?;
+        let lineage = self.check_expected(expected).await?;
         let number = expected + 1;
         let nonce = self.nonces.next();
-        self.create(number, &Stored { nonce, bytes }).await?;
+        self.create(lineage, number, &Stored { nonce, bytes })
+            .await?;
         self.check_won(number).await?;
         if number.is_multiple_of(REMOVE_EVERY) {
-            self.remove_old(number);
+            self.remove_old(lineage, number);
         }
         Ok(Version(number))
     }
@@ -301,7 +389,8 @@ impl MetaStore for ObjectMeta {
             interval.tick().await;
             // A list and not a look at `seen + 1`: that one may be removed by now, or a stale
             // writer's.
-            if self.newest().await? == seen.map_or(0, |version| version.0) {
+            let newest = self.newest().await?;
+            if newest.map(|newest| Version(newest.number)) == seen {
                 continue;
             }
             match self.load().await? {

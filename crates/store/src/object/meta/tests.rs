@@ -32,16 +32,43 @@ async fn removed(meta: &ObjectMeta) {
     }
 }
 
+/// The lineage that counts.
+async fn lineage(meta: &ObjectMeta) -> Lineage {
+    Lineage::load(&*meta.store, &meta.state).await.unwrap()
+}
+
+/// Every key of the record.
+async fn keys(meta: &ObjectMeta) -> Vec<Path> {
+    let keys = meta.store.list(Some(&meta.state));
+    let keys: Vec<_> = keys.try_collect().await.unwrap();
+    keys.into_iter().map(|meta| meta.location).collect()
+}
+
+/// Loses the record, all of it.
+async fn lose(meta: &ObjectMeta) {
+    for key in keys(meta).await {
+        meta.store.delete(&key).await.unwrap();
+    }
+}
+
+/// The versions that count.
 async fn numbers(meta: &ObjectMeta) -> Vec<u64> {
-    let keys: Vec<_> = meta
-        .store
-        .list(Some(&meta.directory))
-        .try_collect()
-        .await
-        .unwrap();
-    keys.iter()
-        .map(|meta| meta.location.filename().unwrap().parse().unwrap())
-        .collect()
+    let directory = lineage(meta).await.directory(&meta.state);
+    let keys = keys(meta).await;
+    let number = |key| match key_of(&directory, key) {
+        Key::Version(number) => Some(number),
+        _ => None,
+    };
+    keys.iter().filter_map(number).collect()
+}
+
+/// Stores a version as it was stored before there were lineages.
+async fn put_old(meta: &ObjectMeta, number: u64) {
+    let nonce = meta.nonces.next();
+    let bytes = Bytes::from(format!("old version {number}"));
+    let key = meta.state.clone().join(format!("{number:020}"));
+    let body = Stored { nonce, bytes }.encode(number);
+    meta.store.put(&key, body.into()).await.unwrap();
 }
 
 /// A writer loads version 3 and sleeps. Others swap until version 4 is removed. Its create of
@@ -107,6 +134,149 @@ async fn a_record_is_not_created_twice() {
     assert_eq!(numbers(&owner).await, before);
 }
 
+/// The record was lost and made again at version 1, by a rebuild or a restore, while a writer slept at a
+/// high version. Its next version was the highest of all, so it won against all that was made since,
+/// removed it, and its collector the objects.
+#[tokio::test]
+async fn a_writer_that_slept_through_a_loss_does_not_win() {
+    for is_old in [false, true] {
+        let store = Faulty::new();
+        let (sleeper, other) = (open(&store), open(&store));
+        if is_old {
+            put_old(&sleeper, 1).await;
+        }
+        swap_until(&sleeper, 100).await;
+        lose(&other).await;
+        swap_until(&other, 40).await;
+        let newest = other.load().await.unwrap().unwrap();
+
+        let stale = Bytes::from_static(b"stale");
+        let outcome = sleeper.swap(Some(Version(100)), stale).await;
+        assert!(matches!(outcome, Err(Error::Corrupt { .. })), "{outcome:?}");
+        let said = outcome.unwrap_err().to_string();
+        assert!(said.contains("open it again"), "{said}");
+        assert!(matches!(sleeper.load().await, Err(Error::Corrupt { .. })));
+        assert!(matches!(
+            sleeper.watch(Some(Version(100))).await,
+            Err(Error::Corrupt { .. })
+        ));
+        for meta in [&other, &open(&store)] {
+            assert_eq!(meta.load().await.unwrap().unwrap(), newest);
+        }
+        swap_until(&other, 200).await;
+        let again = open(&store);
+        assert_eq!(again.load().await.unwrap().unwrap().version, Version(200));
+        swap_until(&again, 201).await;
+    }
+}
+
+/// It wakes exactly where the two are at the same version.
+#[tokio::test]
+async fn versions_of_two_lineages_are_not_mixed_up() {
+    let store = Faulty::new();
+    let (sleeper, other) = (open(&store), open(&store));
+    swap_until(&sleeper, 5).await;
+    lose(&other).await;
+    swap_until(&other, 5).await;
+    let newest = other.load().await.unwrap().unwrap();
+    let stale = Bytes::from_static(b"stale");
+    let outcome = sleeper.swap(Some(Version(5)), stale).await;
+    assert!(matches!(outcome, Err(Error::Corrupt { .. })), "{outcome:?}");
+    assert_eq!(open(&store).load().await.unwrap().unwrap(), newest);
+}
+
+/// Numbers directly in `state` are read and go on where they are.
+#[tokio::test]
+async fn a_record_from_before_lineages_goes_on() {
+    let store = Faulty::new();
+    let meta = open(&store);
+    for number in 7..=9 {
+        put_old(&meta, number).await;
+    }
+    let found = meta.load().await.unwrap().unwrap();
+    assert_eq!(found.version, Version(9));
+    assert_eq!(found.bytes, "old version 9");
+    swap_until(&open(&store), 2 * KEEP_VERSIONS).await;
+    assert_eq!(numbers(&meta).await.len() as u64, KEEP_VERSIONS);
+    assert!(!lineage(&meta).await.is_made());
+    let refused = open(&store).swap(None, Bytes::new()).await;
+    assert!(
+        matches!(refused, Err(Error::Conflict { .. })),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_record_is_made_by_the_create_of_its_lineage() {
+    let store = Faulty::new();
+    let meta = open(&store);
+    // One died before it created the lineage.
+    let (id, nonce) = (meta.nonces.next(), meta.nonces.next());
+    let bytes = Bytes::from_static(b"nobody's");
+    let dead = Stored { nonce, bytes };
+    meta.create(Lineage::new(id), 1, &dead).await.unwrap();
+    assert_eq!(meta.load().await.unwrap(), None);
+    // Of two that both saw nothing one wins, and the other leaves nothing behind.
+    let others = (open(&store), open(&store));
+    let (one, two) = futures::join!(
+        others.0.swap(None, Bytes::from_static(b"one")),
+        others.1.swap(None, Bytes::from_static(b"two"))
+    );
+    assert!(one.is_ok() != two.is_ok(), "{one:?} {two:?}");
+    let lost = if one.is_ok() { two } else { one };
+    assert!(matches!(lost, Err(Error::Conflict { .. })), "{lost:?}");
+    assert_eq!(keys(&meta).await.len(), 3, "{:?}", keys(&meta).await);
+    assert_eq!(meta.load().await.unwrap().unwrap().version, Version(1));
+}
+
+/// A watch found no lineage, and before it had listed the versions the same handle made the record: the
+/// watch said that another one had been made.
+#[tokio::test]
+async fn a_record_may_be_made_while_its_handle_looks() {
+    let store = Faulty::new();
+    let meta = open(&store);
+    store.set(Fault::SlowReads);
+    let mut looking = std::pin::pin!(meta.newest());
+    assert!(futures::poll!(&mut looking).is_pending());
+    let made = meta.swap(None, Bytes::from_static(b"made")).await.unwrap();
+    assert!(
+        looking.await.unwrap().is_none(),
+        "there was none when it looked"
+    );
+    assert_eq!(meta.load().await.unwrap().unwrap().version, made);
+}
+
+/// Half of a record is never none, and never an older one.
+#[tokio::test]
+async fn a_record_that_is_lost_in_part_is_corrupt() {
+    let store = Faulty::new();
+    let meta = open(&store);
+    swap_until(&meta, 3).await;
+    let whole = keys(&meta).await;
+    let named = key(&meta.state, "lineage").unwrap();
+    let corrupt = async || {
+        let loaded = open(&store).load().await;
+        assert!(matches!(loaded, Err(Error::Corrupt { .. })), "{loaded:?}");
+        let made = open(&store).swap(None, Bytes::new()).await;
+        assert!(matches!(made, Err(Error::Corrupt { .. })), "{made:?}");
+    };
+    let bytes = store.get(&named).await.unwrap().bytes().await.unwrap();
+    store.delete(&named).await.unwrap();
+    corrupt().await;
+    for at in 0..bytes.len() {
+        let mut changed = bytes.to_vec();
+        changed[at] ^= 1;
+        store.put(&named, changed.into()).await.unwrap();
+        corrupt().await;
+    }
+    store.put(&named, bytes.into()).await.unwrap();
+    assert_eq!(meta.load().await.unwrap().unwrap().version, Version(3));
+    for key in whole.iter().filter(|key| **key != named) {
+        store.delete(key).await.unwrap();
+    }
+    corrupt().await;
+}
+
 /// A slow winner whose version others have built on did win, and must hear so.
 #[tokio::test]
 async fn a_winner_that_was_overtaken_has_still_won() {
@@ -118,9 +288,10 @@ async fn a_winner_that_was_overtaken_has_still_won() {
         nonce: slow.nonces.next(),
         bytes: Bytes::from_static(b"slow"),
     };
-    slow.create(2, &stored).await.unwrap();
+    slow.create(lineage(&slow).await, 2, &stored).await.unwrap();
     swap_until(&other, 2 + KEEP_VERSIONS - 1).await;
-    assert_eq!(slow.newest().await.unwrap(), 2 + KEEP_VERSIONS - 1);
+    let newest = slow.newest().await.unwrap().unwrap();
+    assert_eq!(newest.number, 2 + KEEP_VERSIONS - 1);
     slow.check_won(2).await.unwrap();
     swap_until(&other, 2 + KEEP_VERSIONS).await;
     assert!(matches!(
@@ -191,6 +362,35 @@ async fn wrong_answers_to_a_create() {
     check(Fault::LostAndBreaks, unavailable, "old").await;
 }
 
+#[tokio::test]
+async fn wrong_answers_where_a_record_is_made() {
+    let check = async |fault, expect: fn(&Result<Version>) -> bool, then: Option<&str>| {
+        let store = Faulty::new();
+        store.set(fault);
+        let outcome = open(&store).swap(None, Bytes::from_static(b"new")).await;
+        assert!(expect(&outcome), "{outcome:?}");
+        store.set(Fault::None);
+        let loaded = open(&store).load().await.unwrap();
+        assert_eq!(
+            loaded.map(|record| record.bytes).as_deref(),
+            then.map(str::as_bytes)
+        );
+        // Whatever it was, the next one makes it or finds it.
+        let again = open(&store).swap(None, Bytes::from_static(b"again")).await;
+        assert_eq!(again.is_ok(), then.is_none(), "{again:?}");
+    };
+    let unavailable = |outcome: &Result<_>| matches!(outcome, Err(Error::Unavailable { .. }));
+    check(
+        Fault::LandsButExists,
+        |outcome| outcome.is_ok(),
+        Some("new"),
+    )
+    .await;
+    check(Fault::LostButExists, unavailable, None).await;
+    check(Fault::LandsButBreaks, unavailable, None).await;
+    check(Fault::LostAndBreaks, unavailable, None).await;
+}
+
 /// Versions that were there and are gone mean that somebody removed the record: never "none".
 #[tokio::test]
 async fn a_vanished_record_is_corrupt_not_absent() {
@@ -198,7 +398,8 @@ async fn a_vanished_record_is_corrupt_not_absent() {
     let meta = open(&store);
     swap_until(&meta, 2).await;
     for number in 1..=2 {
-        store.delete(&meta.key(number).unwrap()).await.unwrap();
+        let key = meta.key(lineage(&meta).await, number).unwrap();
+        store.delete(&key).await.unwrap();
     }
     assert!(matches!(meta.load().await, Err(Error::Corrupt { .. })));
 }
@@ -208,7 +409,7 @@ async fn every_changed_or_missing_byte_is_found() {
     let store = Faulty::new();
     let meta = open(&store);
     swap_until(&meta, 1).await;
-    let key = meta.key(1).unwrap();
+    let key = meta.key(lineage(&meta).await, 1).unwrap();
     let whole = store.get(&key).await.unwrap().bytes().await.unwrap();
     for at in 0..whole.len() {
         let mut changed = whole.to_vec();
