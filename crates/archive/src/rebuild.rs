@@ -48,7 +48,7 @@ pub struct RebuildReport {
     pub segments: usize,
     /// Whole segments of blocks that nothing used holds, and that nobody confirmed.
     pub unlinked: Vec<Island>,
-    /// All other objects that are whole but were not needed: older copies.
+    /// All other objects that are whole but were not needed: other copies, mostly older ones.
     pub undecided: Vec<String>,
     /// Objects that could not be read, and why: damaged, or of a newer format. They are held as well.
     pub damaged: Vec<(String, String)>,
@@ -61,13 +61,18 @@ pub struct RebuildReport {
     pub without_hashes: Option<BlockRange>,
     /// The kept version of the state that was the start.
     pub kept_version: Option<u64>,
+    /// Newer kept versions that could not be used, and why. What they alone said is lost: what
+    /// operators did, how ranges were counted.
+    pub unusable_versions: Vec<(u64, String)>,
+    /// Whether the archive is halted: something is open, or it was halted before the state was lost.
+    pub is_halted: bool,
 }
 
 impl RebuildReport {
     /// Whether something is left for an operator to decide.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.open_objects().next().is_some()
+        self.open_objects().next().is_some() || !self.unusable_versions.is_empty()
     }
 
     /// Every object that an operator has to decide about. What cannot be read is among them: another
@@ -112,11 +117,13 @@ pub async fn rebuild_state(
     let objects = Objects::new(place.blobs.clone(), settings.cache.clone(), meters);
     let view = Arc::new(View::new(place.meta.clone(), objects));
     let scanned = Scanned::read(&*place.blobs).await?;
-    let base = kept::newest_fitting(&view, &*place.meta, settings, anchor).await?;
-    let (state, mut used) = match &base {
+    let kept = kept::newest_fitting(&view, &*place.meta, settings, anchor).await?;
+    let base = kept.base;
+    let (mut state, mut used) = match &base {
         Some(base) => (base.state.clone(), Used::new(base.segments.clone())),
         None => from_anchor(settings, &scanned, anchor)?,
     };
+    state.halt = kept.halt.or(state.halt);
     take_islands(
         &view.objects,
         &scanned.segments,
@@ -128,6 +135,8 @@ pub async fn rebuild_state(
     let lacking = parts::without_run(&used, &catalog.runs);
     let mut report = report_of(&state, &catalog, &used, scanned);
     report.kept_version = base.map(|base| base.version.0);
+    report.unusable_versions = kept.unusable;
+    report.is_halted = report.is_open() || state.halt.is_some();
     publish(&view, state, &catalog, (&report, audit)).await?;
     drop(catalog);
     let newest = match lacking.is_empty() {
@@ -284,6 +293,8 @@ fn report_of(state: &State, catalog: &Catalog, used: &Used, scanned: Scanned) ->
         runs_made: 0,
         without_hashes: None,
         kept_version: None,
+        unusable_versions: Vec::new(),
+        is_halted: false,
     }
 }
 
@@ -312,13 +323,15 @@ async fn publish(
     });
     state.nonce = nonce;
     state.instance = String::new();
-    if report.is_open() {
+    // A halt that the archive had says what an operator must look at first.
+    if report.is_open() && state.halt.is_none() {
         state.halt = Some(Halt {
             reason: format!(
-                "the state was rebuilt and {} objects are undecided, {} of them cannot be read: look at \
-                 the report, then resume",
+                "the state was rebuilt, {} objects are undecided, {} of them cannot be read, and {} kept \
+                 versions of the state could not be used: look at the report, then resume",
                 open.len(),
-                report.damaged.len()
+                report.damaged.len(),
+                report.unusable_versions.len()
             ),
             archived: None,
             offered: None,

@@ -10,7 +10,7 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chronolith_archive::{AuditEntry, Collect, Error, Provenance, Settings, rebuild_state};
+use chronolith_archive::{AuditEntry, Collect, Error, Health, Provenance, Settings, rebuild_state};
 use chronolith_model::{BlockRange, BlockRef, Dataset, DatasetSet, LogFilter};
 use chronolith_sim::SimChain;
 use chronolith_store::{FileBlobs, FileMeta};
@@ -318,6 +318,72 @@ async fn a_kept_version_of_the_state_is_the_start_where_it_fits() {
     let report = stores.rebuild(&tiny_settings(), anchor).await.unwrap();
     assert_eq!(report.kept_version, None);
     assert_eq!(report.covered, BlockRange::new(0, 150));
+}
+
+/// The newest copy of the state was a link to it. Damage in place damaged both, and the version before it,
+/// from before the halt, was the start: the archive went on as if nothing had been replaced.
+#[tokio::test]
+async fn a_halt_is_not_lost_with_the_state() {
+    let mut settings = tiny_settings();
+    settings.garbage.grace = Duration::ZERO;
+    for is_copy_damaged in [false, true] {
+        let chain = tiny_chain(48);
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Stores {
+            meta: Arc::new(FileMeta::open_writer(folder.path()).unwrap()),
+            blobs: Arc::new(FileBlobs::open_writer(folder.path()).unwrap()),
+        };
+        let archive = open().writer(&settings).await;
+        ingest(&archive, &chain, BlockRange::new(0, 120), &[9]).await;
+        // No older copies of objects are left: nothing but the halt is open.
+        archive.collect_garbage(Collect::Remove).await.unwrap();
+        let other = chain.fork(100, 1);
+        let other = other.blocks(BlockRange::new(110, 119)).collect();
+        let provenance = Provenance::default();
+        let offered = archive.ingest_finalized_blocks(other, &provenance).await;
+        offered.unwrap_err();
+        let health = archive.health();
+        let (halt, version) = (health.health, health.state_version);
+        assert!(matches!(halt, Health::Halted(_)), "{halt:?}");
+        drop(archive);
+        let damage = |path: std::path::PathBuf| {
+            let mut bytes = std::fs::read(&path).unwrap();
+            let last = bytes.len() - 1;
+            bytes[last] ^= 1;
+            std::fs::write(path, bytes).unwrap();
+        };
+        let state = folder.path().join("state");
+        damage(state.clone());
+        if is_copy_damaged {
+            damage(folder.path().join(format!("states/{version:020}")));
+        }
+        std::fs::rename(&state, folder.path().join("away")).unwrap();
+
+        let anchor = chain.block_ref(119);
+        let report = open().rebuild(&settings, anchor).await.unwrap();
+        let unusable: Vec<u64> = report
+            .unusable_versions
+            .iter()
+            .map(|(one, _)| *one)
+            .collect();
+        let expected = if is_copy_damaged {
+            vec![version]
+        } else {
+            vec![]
+        };
+        assert_eq!(unusable, expected, "{report:?}");
+        assert!(
+            report.is_halted && report.undecided.is_empty(),
+            "{report:?}"
+        );
+        let rebuilt = open().reader(&settings).await.health().health;
+        match rebuilt {
+            Health::Halted(new) if is_copy_damaged => {
+                assert!(new.reason.contains("1 kept versions"), "{new:?}");
+            }
+            rebuilt => assert_eq!(rebuilt, halt),
+        }
+    }
 }
 
 /// A dry run took the writer's epoch, and made a new state where it was lost.

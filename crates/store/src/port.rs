@@ -40,10 +40,10 @@ pub trait MetaStore: Debug + Send + Sync {
     /// Whether this handle alone may swap as long as it lives, guaranteed by the operating system.
     fn is_exclusive(&self) -> bool;
 
-    /// Copies of the last versions that survive the loss of the record itself, the newest first.
-    /// They are best effort: a copy that cannot be read is left out, and a backend may have none.
+    /// Copies of the last versions that survive the loss of the record itself, the newest first, or why
+    /// one cannot be read. They are best effort: one may be missing, and a backend may have none.
     /// [`Self::load`] never returns one of them.
-    async fn kept(&self) -> Result<Vec<Versioned>> {
+    async fn kept(&self) -> Result<Vec<(Version, Result<Bytes>)>> {
         Ok(Vec::new())
     }
 }

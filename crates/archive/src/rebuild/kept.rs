@@ -16,7 +16,7 @@ use crate::inspect::{Entry, entries, open_pack};
 use crate::read::objects::Objects;
 use crate::read::snapshot::Snapshot;
 use crate::settings::Settings;
-use crate::state::State;
+use crate::state::{Halt, State};
 use crate::view::View;
 
 const EVERYTHING: BlockRange = BlockRange {
@@ -24,37 +24,57 @@ const EVERYTHING: BlockRange = BlockRange {
     end: u64::MAX,
 };
 
-/// The newest kept version that fits.
+/// What the kept versions give.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// The newest version that fits.
+    pub(super) base: Option<Snapshot>,
+    /// Versions newer than that which cannot be used, and why.
+    pub(super) unusable: Vec<(u64, String)>,
+    /// The halt of the newest version that says whether there is one: it is not lost with that version.
+    pub(super) halt: Option<Halt>,
+}
+
+/// Looks for the newest kept version that fits.
 pub(super) async fn newest_fitting(
     view: &View,
     meta: &dyn MetaStore,
     settings: &Settings,
     anchor: BlockRef,
-) -> Result<Option<Snapshot>> {
-    let kept = meta.kept().await;
-    for version in kept.map_err(Error::store("load kept versions of the state"))? {
-        let Ok(state) = State::decode(&version.bytes) else {
-            continue;
+) -> Result<Kept> {
+    let versions = meta.kept().await;
+    let (mut kept, mut newest) = (Kept::default(), None);
+    for (version, bytes) in versions.map_err(Error::store("load kept versions of the state"))? {
+        let state = match bytes {
+            Ok(bytes) => State::decode(&bytes).map_err(|damage| damage.0.to_owned()),
+            Err(error) => Err(error.to_string()),
         };
-        let head = state.live.map(|live| live.head);
-        if state.chain != settings.chain || head != Some(anchor) {
+        let state = match state {
+            Ok(state) if state.chain == settings.chain => state,
+            Ok(_) => continue,
+            Err(reason) => {
+                kept.unusable.push((version.0, reason));
+                continue;
+            }
+        };
+        newest.get_or_insert_with(|| state.halt.clone());
+        if state.live.map(|live| live.head) != Some(anchor) {
             continue;
         }
-        match opened(view, version.version, state).await {
-            Ok(snapshot) => return Ok(Some(snapshot)),
+        match opened(view, version, state).await {
+            Ok(snapshot) => {
+                kept.base = Some(snapshot);
+                break;
+            }
             Err(Error::Corrupt { object, reason }) => {
-                let version = version.version.0;
-                tracing::info!(
-                    version,
-                    object,
-                    reason,
-                    "kept version of the state does not fit"
-                );
+                kept.unusable
+                    .push((version.0, format!("it names {object}: {reason}")));
             }
             Err(error) => return Err(error),
         }
     }
-    Ok(None)
+    kept.halt = newest.flatten();
+    Ok(kept)
 }
 
 /// A kept version with its catalog, if everything it names can be opened.

@@ -185,6 +185,8 @@ fn report_json(chain: &ChainSettings, anchor: BlockRef, report: &RebuildReport) 
     let (runs, packs) = report.runs_and_packs;
     let damaged = report.damaged.iter();
     let damaged = damaged.map(|(object, what)| json!({ "object": object, "what": what }));
+    let unusable = report.unusable_versions.iter();
+    let unusable = unusable.map(|(version, what)| json!({ "version": version, "what": what }));
     let islands = report.islands.iter().map(|range| range_json(*range));
     let unlinked = report.unlinked.iter().map(|island| {
         json!({
@@ -198,6 +200,7 @@ fn report_json(chain: &ChainSettings, anchor: BlockRef, report: &RebuildReport) 
         "chainId": chain.chain_id,
         "anchor": { "number": anchor.number, "hash": anchor.hash.to_string() },
         "keptVersion": report.kept_version,
+        "unusableVersions": unusable.collect::<Vec<_>>(),
         "from": report.covered.start,
         "to": report.covered.end.saturating_sub(1),
         "islands": islands.collect::<Vec<_>>(),
@@ -209,7 +212,7 @@ fn report_json(chain: &ChainSettings, anchor: BlockRef, report: &RebuildReport) 
         "undecided": report.undecided,
         "damaged": damaged.collect::<Vec<_>>(),
         "withoutHashes": report.without_hashes.map(range_json),
-        "halted": report.is_open(),
+        "halted": report.is_halted,
     })
 }
 
@@ -222,6 +225,9 @@ fn print(chain: &ChainSettings, anchor: BlockRef, report: &RebuildReport) {
     );
     if let Some(version) = report.kept_version {
         println!("  start     version {version} of the state, which was kept");
+    }
+    for (version, why) in &report.unusable_versions {
+        println!("  lost      version {version} of the state, newer and not usable: {why}");
     }
     let (from, to) = ends(report.covered);
     println!(
@@ -249,7 +255,7 @@ fn print(chain: &ChainSettings, anchor: BlockRef, report: &RebuildReport) {
         );
     }
     for object in report.undecided.iter().take(SHOWN) {
-        println!("  copy      {object}: older than what is used");
+        println!("  copy      {object}: of blocks that are used from elsewhere");
     }
     let over = |count: usize| count.saturating_sub(SHOWN);
     let left_out =
@@ -257,7 +263,7 @@ fn print(chain: &ChainSettings, anchor: BlockRef, report: &RebuildReport) {
     if left_out > 0 {
         println!("  … and {left_out} more; --json shows all");
     }
-    if report.is_open() {
+    if report.is_halted {
         println!(
             "The archive is halted until you have looked: `chronolith verify`, then `chronolith resume`. \
              Unlinked segments, copies and what cannot be read stay; `chronolith resume --drop-undecided` lets them go."

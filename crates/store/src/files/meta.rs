@@ -142,7 +142,7 @@ impl MetaStore for FileMeta {
         self.inner.writing.is_some()
     }
 
-    async fn kept(&self) -> Result<Vec<Versioned>> {
+    async fn kept(&self) -> Result<Vec<(Version, Result<Bytes>)>> {
         let inner = self.inner.clone();
         blocking(move || inner.kept()).await
     }
@@ -234,7 +234,7 @@ impl Inner {
         *settled = Settled::No;
         let path = self.path();
         fs::rename(&tmp, &path).map_err(|error| failed("replace record", &path, error))?;
-        if let Err(error) = self.keep(record.version) {
+        if let Err(error) = self.keep(record) {
             // The record itself is in place: a missing second copy must not stop the writer.
             tracing::warn!(%error, path = %path.display(), "no second copy of the record was kept");
         }
@@ -243,23 +243,22 @@ impl Inner {
         Ok(())
     }
 
-    /// Keeps the record that is in place under its number, and removes the oldest such copies. A hard
-    /// link costs no write; later versions are other files, so damage to one leaves the others.
-    fn keep(&self, version: Version) -> io::Result<()> {
+    /// Keeps a record under its number, and removes the oldest such copies. A copy is a file of its own
+    /// and not a link: what damages the record in its place must not damage its copy. It is not synced,
+    /// since a swap does not depend on it; one that a power cut tore fails its checksum.
+    fn keep(&self, record: &Versioned) -> io::Result<()> {
         let directory = self.directory.join(KEPT_DIRECTORY);
         match fs::create_dir(&directory) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        let path = directory.join(kept_name(version.0));
+        let path = directory.join(kept_name(record.version.0));
+        // It may be a link to the record, made by an older program.
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        if fs::hard_link(self.path(), &path).is_err() {
-            // A filesystem without hard links.
-            fs::copy(self.path(), &path)?;
-        }
+        write(&path, record)?;
         let numbers = numbers_in(&directory)?;
         let surplus = numbers.len().saturating_sub(KEPT_VERSIONS);
         for number in numbers.iter().take(surplus) {
@@ -278,13 +277,22 @@ impl Inner {
         }
     }
 
-    fn kept(&self) -> Result<Vec<Versioned>> {
+    fn kept(&self) -> Result<Vec<(Version, Result<Bytes>)>> {
         let directory = self.directory.join(KEPT_DIRECTORY);
+        let read = |number: u64| {
+            let path = directory.join(kept_name(number));
+            let stored = fs::read(&path).map_err(|error| failed("read a copy", &path, error))?;
+            let record = decode(stored.into())?;
+            match record.version.0 == number {
+                true => Ok(record.bytes),
+                false => Err(Error::Corrupt {
+                    reason: format!("a copy is of another version (copy={number})"),
+                }),
+            }
+        };
         let numbers = self.kept_numbers()?.into_iter().rev();
-        let read = |number: u64| fs::read(directory.join(kept_name(number))).ok();
-        let whole = numbers.filter_map(read);
-        Ok(whole
-            .filter_map(|stored| decode(stored.into()).ok())
+        Ok(numbers
+            .map(|number| (Version(number), read(number)))
             .collect())
     }
 
@@ -322,12 +330,16 @@ fn numbers_in(directory: &Path) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-fn write_synced(path: &Path, record: &Versioned) -> io::Result<()> {
+fn write(path: &Path, record: &Versioned) -> io::Result<File> {
     let mut file = File::create(path)?;
     file.write_all(&record.version.0.to_le_bytes())?;
     file.write_all(&checksum(record).to_le_bytes())?;
     file.write_all(&record.bytes)?;
-    file.sync_all()
+    Ok(file)
+}
+
+fn write_synced(path: &Path, record: &Versioned) -> io::Result<()> {
+    write(path, record)?.sync_all()
 }
 
 fn decode(stored: Bytes) -> Result<Versioned> {
