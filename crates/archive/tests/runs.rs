@@ -184,3 +184,31 @@ async fn a_run_that_lacks_a_hash_fails_its_range() {
         "{failure:?}"
     );
 }
+
+/// A segment that straddles the block is kept, and runs that end before that block went: hashes of its first
+/// blocks were unknown although the blocks are there.
+#[tokio::test]
+async fn runs_of_what_a_prune_keeps_are_kept() {
+    let chain = tiny_chain(10);
+    let mut straddled = 0;
+    for below in (5..200).step_by(13) {
+        let archive = Stores::memory().writer(&tiny_settings()).await;
+        ingest(&archive, &chain, BlockRange::new(0, 230), &[7]).await;
+        let told = AuditEntry {
+            at: 1,
+            act: "prune".to_owned(),
+        };
+        archive.prune(below, told).await.unwrap();
+        let first = archive.health().covered.unwrap().start;
+        straddled += usize::from(first < below);
+        for number in first..230 {
+            let found = archive.block_by_hash(&chain.block_hash(number)).await;
+            assert_eq!(
+                found.unwrap(),
+                Some(chain.clock(number)),
+                "{below}: {number}"
+            );
+        }
+    }
+    assert!(straddled > 0);
+}

@@ -236,17 +236,18 @@ impl Writer {
             .segments
             .iter()
             .filter(|entry| old(&entry.facts.range));
-        let runs = catalog.runs.iter().filter(|run| old(&run.range));
         let mut remove: Vec<String> = segments.map(|entry| entry.object.name.clone()).collect();
         let pruned = remove.len() as u64;
-        remove.extend(runs.map(|run| run.object.name.clone()));
         let kept = snapshot
             .segments
             .iter()
             .filter(|entry| !old(&entry.facts.range) || entry.tier == 0)
             .map(|entry| entry.facts.range.start);
-        // A segment that straddles the block keeps its payload.
+        // A segment that straddles the block keeps its payload, and the runs that hold its hashes.
         let first_kept = kept.clone().min().map_or(below, |first| first.min(below));
+        let runs = catalog.runs.iter();
+        let runs = runs.filter(|run| run.range.end <= first_kept);
+        remove.extend(runs.map(|run| run.object.name.clone()));
         let packs = snapshot.packs().filter(|pack| pack.range.end <= first_kept);
         remove.extend(packs.map(|pack| pack.object.name.clone()));
         let first = kept.filter(|&start| start >= live.start).min();
