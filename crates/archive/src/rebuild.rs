@@ -128,6 +128,7 @@ pub async fn rebuild_state(
         &view.objects,
         &scanned.segments,
         (&mut used, anchor),
+        &settings.profile,
         confirm,
     )
     .await?;
@@ -172,7 +173,7 @@ pub async fn rebuild_anchors(blobs: &dyn BlobStore) -> Result<Vec<BlockRef>> {
 /// A new state whose live run ends with the anchor, and the segments of that run.
 fn from_anchor(settings: &Settings, scanned: &Scanned, anchor: BlockRef) -> Result<(State, Used)> {
     let found: Vec<&Found> = scanned.segments.iter().collect();
-    let chain = follow(&found, anchor);
+    let chain = follow(&found, anchor, &settings.profile);
     let (Some(first), Some(last)) = (chain.last(), chain.first()) else {
         let message = format!(
             "no segment ends with block {} {}",

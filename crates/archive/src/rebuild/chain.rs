@@ -9,7 +9,9 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use chronolith_model::{BlockRange, BlockRef, DatasetSet, Hash32, Scope, Verification};
+use chronolith_model::{
+    BlockRange, BlockRef, ChainProfile, DatasetSet, Hash32, Scope, Verification,
+};
 
 use super::scan::Found;
 use crate::catalog::SegmentEntry;
@@ -114,6 +116,7 @@ pub(super) async fn take_islands(
     objects: &Objects,
     found: &[Found],
     (used, anchor): (&mut Used, BlockRef),
+    profile: &ChainProfile,
     confirm: &impl AsyncFn(BlockRef) -> Result<bool>,
 ) -> Result<()> {
     let mut asked: HashMap<BlockRef, bool> = HashMap::new();
@@ -140,7 +143,7 @@ pub(super) async fn take_islands(
             }
         }
         match confirmed {
-            Some(end) => used.take(&follow(&more, end)),
+            Some(end) => used.take(&follow(&more, end, profile)),
             None => return Ok(()),
         }
     }
@@ -164,11 +167,16 @@ pub(super) fn unlinked<'a>(found: &'a [Found], used: &Used) -> Vec<(BlockRange, 
     ranges.into_iter().map(island).collect()
 }
 
-/// What makes one copy better than another: all logs, more datasets, better proven, longer.
-fn worth(found: &Found) -> (bool, u32, Option<(Verification, Verification)>, u64) {
+/// What makes one copy better than another: all logs, more datasets, better proven, longer. Levels count
+/// as what they mean in this family, not as they are stored.
+fn worth(
+    found: &Found,
+    profile: &ChainProfile,
+) -> (bool, u32, Option<(Verification, Verification)>, u64) {
     let facts = &found.entry.facts;
     let datasets = facts.datasets.bits().count_ones();
     let level = facts.level_within(&facts.range);
+    let level = level.map(|proof| profile.reads(proof));
     (
         facts.scope == Scope::All,
         datasets,
@@ -199,7 +207,11 @@ fn reaches<'a>(found: &[&'a Found]) -> HashMap<&'a str, u64> {
 
 /// The segments that lead from the anchor backwards. Of several that fit, one that leads furthest: what
 /// is left out is collected once an operator has looked. Of those, the best.
-pub(super) fn follow<'a>(found: &[&'a Found], anchor: BlockRef) -> Vec<&'a Found> {
+pub(super) fn follow<'a>(
+    found: &[&'a Found],
+    anchor: BlockRef,
+    profile: &ChainProfile,
+) -> Vec<&'a Found> {
     let reaches = reaches(found);
     let reach = |found: &Found| reaches.get(found.entry.object.name.as_str()).copied();
     let mut by_end: HashMap<(u64, Hash32), Vec<&Found>> = HashMap::new();
@@ -212,11 +224,61 @@ pub(super) fn follow<'a>(found: &[&'a Found], anchor: BlockRef) -> Vec<&'a Found
     let (mut end, mut hash) = (anchor.number + 1, anchor.hash);
     loop {
         let fits = by_end.get(&(end, hash)).into_iter().flatten().copied();
-        let Some(next) = fits.max_by_key(|found| (Reverse(reach(found)), worth(found))) else {
+        let Some(next) = fits.max_by_key(|found| (Reverse(reach(found)), worth(found, profile)))
+        else {
             break;
         };
         chain.push(next);
         (end, hash) = (next.entry.facts.range.start, next.entry.facts.parent_hash);
     }
     chain
+}
+
+#[cfg(test)]
+mod tests {
+    use chronolith_model::Proof;
+
+    use super::*;
+    use crate::catalog::ObjectRef;
+    use crate::format::facts::tests::sample;
+
+    fn found(name: &str, level: Proof) -> Found {
+        let range = BlockRange::new(10, 20);
+        let mut facts = sample(range);
+        facts.levels = vec![(range.end, level)];
+        let object = ObjectRef {
+            name: name.to_owned(),
+            len: 100,
+            tables_start: 50,
+        };
+        Found {
+            last_timestamp: facts.last_timestamp,
+            entry: SegmentEntry {
+                object,
+                tier: 1,
+                facts,
+                keys: None,
+            },
+        }
+    }
+
+    /// Old Stellar segments say `receipts` of logs where nothing was compared. As stored that is above
+    /// `linked`, so that a copy whose transactions are proven was left out, and dropped in the end.
+    #[test]
+    fn the_better_proven_copy_is_the_one_by_what_its_level_means() {
+        let old = found("seg/old", Proof::of_logs(Verification::Receipts));
+        let new = found("seg/new", Proof::LINKED.with_transactions());
+        let check = |profile: &ChainProfile, expected: &str| {
+            for copies in [[&old, &new], [&new, &old]] {
+                let chain = follow(&copies, old.end(), profile);
+                let names: Vec<&str> = chain
+                    .iter()
+                    .map(|found| found.entry.object.name.as_str())
+                    .collect();
+                assert_eq!(names, [expected]);
+            }
+        };
+        check(&ChainProfile::STELLAR, "seg/new");
+        check(&ChainProfile::EVM, "seg/old");
+    }
 }
