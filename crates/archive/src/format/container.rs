@@ -233,6 +233,41 @@ pub(crate) fn tables_start(footer: &[u8]) -> Decoded<u64> {
     }
 }
 
+/// Where the trailer begins, as the footer of an object of `len` bytes says, if that can be.
+pub(crate) fn trailer_start(footer: &[u8], len: u64) -> Decoded<u64> {
+    let tables_start = tables_start(footer)?;
+    let mut reader = Reader::new(footer);
+    reader.u64()?;
+    let start = reader.u64()?;
+    let is_inside = tables_start <= start && start <= len.saturating_sub(FOOTER_BYTES);
+    match is_inside {
+        true => Ok(start),
+        false => Err(Damage("trailer out of bounds")),
+    }
+}
+
+/// Whether the trailer's checksum fits; `end` is the object from where its trailer begins. The checksum
+/// covers where the tables begin, so that nothing is read by a damaged footer.
+pub(crate) fn check_trailer(end: &[u8], trailer_start: u64) -> Decoded<()> {
+    let footer_at = end.len().checked_sub(FOOTER_BYTES as usize);
+    let (trailer, footer) = footer_at
+        .and_then(|at| end.split_at_checked(at))
+        .ok_or(Damage("object too short"))?;
+    check_sum(trailer, trailer_start, footer)
+}
+
+fn check_sum(trailer: &[u8], trailer_start: u64, footer: &[u8]) -> Decoded<()> {
+    let mut reader = Reader::new(footer);
+    let tables_start = reader.u64()?;
+    reader.u64()?;
+    let expected = reader.u64()?;
+    let seed = trailer_start ^ tables_start.rotate_left(32);
+    match xxh3_64_with_seed(trailer, seed) == expected {
+        true => Ok(()),
+        false => Err(Damage("trailer checksum mismatch")),
+    }
+}
+
 /// A parsed trailer with the tables at hand.
 #[derive(Debug)]
 pub(crate) struct Container {
@@ -342,17 +377,13 @@ fn checked_trailer(tail: &[u8], tail_offset: u64) -> Decoded<(&[u8], u64)> {
     let mut reader = Reader::new(footer);
     reader.u64()?;
     let trailer_start = reader.u64()?;
-    let expected = reader.u64()?;
     let at = trailer_start
         .checked_sub(tail_offset)
         .and_then(|at| usize::try_from(at).ok());
     let trailer = at
         .and_then(|at| body.get(at..))
         .ok_or(Damage("trailer out of bounds"))?;
-    let seed = trailer_start ^ tail_offset.rotate_left(32);
-    if xxh3_64_with_seed(trailer, seed) != expected {
-        return Err(Damage("trailer checksum mismatch"));
-    }
+    check_sum(trailer, trailer_start, footer)?;
     Ok((trailer, trailer_start))
 }
 

@@ -6,12 +6,18 @@ use chronolith_store::{BlobInfo, BlobStore};
 
 use crate::catalog::{ObjectRef, PackContent, SegmentEntry};
 use crate::error::{Error, Result};
-use crate::format::Decoded;
-use crate::format::container::{Container, FOOTER_BYTES, ObjectKind, Section, tables_start};
+use crate::format::container::{
+    Container, FOOTER_BYTES, ObjectKind, Section, check_trailer, tables_start, trailer_start,
+};
 use crate::format::segment::SegmentTables;
+use crate::format::{Damage, Decoded};
 use crate::write::pack::decode_summary;
 
 const LIST_PAGE: usize = 1000;
+/// The end of an object that is read first: footer and trailer, but for very long trailers.
+const END_BYTES: u64 = 4 << 10;
+/// Trailers name sections, of which there are few: one that is longer is none.
+const TRAILER_BYTES_MAX: u64 = 64 << 10;
 
 /// Everything that could be read, and what could not.
 pub(super) struct Scanned {
@@ -107,21 +113,29 @@ async fn scan<T>(
     Ok(found)
 }
 
-/// The end of an object, from where its tables begin.
+/// The end of an object, from where its tables begin. The trailer is checked before: a damaged footer could
+/// name any byte, and the whole of an object of gigabytes would be read into memory.
 async fn read_tail(blobs: &dyn BlobStore, info: &BlobInfo) -> Result<(ObjectRef, Bytes)> {
     let (name, len) = (info.name.clone(), info.len);
-    let reading = |error| Error::reading(&info.name, error);
-    let footer = blobs
-        .range(&name, len.saturating_sub(FOOTER_BYTES)..len)
-        .await
-        .map_err(reading)?;
-    let tables_start = tables_start(&footer)
-        .map_err(|damage| Error::damaged(&info.name, damage))?
-        .min(len);
-    let tail = blobs
-        .range(&name, tables_start..len)
-        .await
-        .map_err(reading)?;
+    let damaged = |damage| Error::damaged(&info.name, damage);
+    let read = async |from: u64| {
+        let read = blobs.range(&name, from..len).await;
+        read.map_err(|error| Error::reading(&info.name, error))
+    };
+    let end_start = len.saturating_sub(END_BYTES);
+    let mut end = read(end_start).await?;
+    let footer = end.slice(end.len().saturating_sub(FOOTER_BYTES as usize)..);
+    let tables_start = tables_start(&footer).map_err(damaged)?;
+    let trailer_start = trailer_start(&footer, len).map_err(damaged)?;
+    if len - trailer_start > TRAILER_BYTES_MAX {
+        return Err(damaged(Damage("trailer too long")));
+    }
+    end = match trailer_start.checked_sub(end_start) {
+        Some(at) => end.slice(at as usize..),
+        None => read(trailer_start).await?,
+    };
+    check_trailer(&end, trailer_start).map_err(damaged)?;
+    let tail = read(tables_start).await?;
     Ok((
         ObjectRef {
             name,
@@ -165,4 +179,90 @@ fn read_part(object: ObjectRef, tail: Bytes, kind: ObjectKind) -> Decoded<FoundP
         last_hash,
         content,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use async_trait::async_trait;
+    use chronolith_store::{BlobWriter, MemoryBlobs};
+
+    use super::*;
+    use crate::format::container::ContainerBuilder;
+
+    /// Counts the bytes that are read.
+    #[derive(Default, Debug)]
+    struct Counting {
+        inner: MemoryBlobs,
+        read: AtomicU64,
+    }
+
+    #[async_trait]
+    impl BlobStore for Counting {
+        async fn put(&self, name: &str, bytes: Bytes) -> chronolith_store::Result<()> {
+            self.inner.put(name, bytes).await
+        }
+        async fn create(&self, name: &str) -> chronolith_store::Result<Box<dyn BlobWriter>> {
+            self.inner.create(name).await
+        }
+        async fn get(&self, name: &str) -> chronolith_store::Result<Bytes> {
+            self.inner.get(name).await
+        }
+        async fn range(&self, name: &str, range: Range<u64>) -> chronolith_store::Result<Bytes> {
+            self.read
+                .fetch_add(range.end - range.start, Ordering::Relaxed);
+            self.inner.range(name, range).await
+        }
+        async fn ranges(
+            &self,
+            name: &str,
+            ranges: &[Range<u64>],
+        ) -> chronolith_store::Result<Vec<Bytes>> {
+            self.inner.ranges(name, ranges).await
+        }
+        async fn list(
+            &self,
+            prefix: &str,
+            after: Option<&str>,
+            limit: usize,
+        ) -> chronolith_store::Result<Vec<BlobInfo>> {
+            self.inner.list(prefix, after, limit).await
+        }
+        async fn delete(&self, name: &str) -> chronolith_store::Result<()> {
+            self.inner.delete(name).await
+        }
+    }
+
+    /// A flipped bit in the footer named another beginning of the tables, and an object of gigabytes was
+    /// read into memory before its checksum was looked at.
+    #[tokio::test]
+    async fn a_damaged_footer_lets_little_be_read() {
+        let mut writer = ContainerBuilder::new(ObjectKind::Run);
+        writer.begin(Section::Postings);
+        writer.buffer().resize(1 << 20, 7);
+        writer.table(Section::Summary, vec![1; 100]);
+        writer.finish();
+        let whole = writer.drain();
+        let blobs = Counting::default();
+        let name = "run/a";
+        let info = BlobInfo {
+            name: name.to_owned(),
+            len: whole.len() as u64,
+        };
+        blobs.put(name, whole.clone()).await.unwrap();
+        read_tail(&blobs, &info).await.unwrap();
+        let footer = whole.len() - FOOTER_BYTES as usize;
+        for bit in 0..8 * FOOTER_BYTES as usize {
+            let mut damaged = whole.to_vec();
+            damaged[footer + bit / 8] ^= 1 << (bit % 8);
+            blobs.put(name, damaged.into()).await.unwrap();
+            blobs.read.store(0, Ordering::Relaxed);
+            let read = read_tail(&blobs, &info).await;
+            assert!(matches!(read, Err(Error::Corrupt { .. })), "bit {bit}");
+            let bytes = blobs.read.load(Ordering::Relaxed);
+            assert!(bytes <= END_BYTES + TRAILER_BYTES_MAX, "bit {bit}: {bytes}");
+        }
+    }
 }
