@@ -27,48 +27,26 @@ pub(crate) struct WireBlock {
     pub(crate) bodies: Option<Vec<Box<RawValue>>>,
     /// The bytes that hash to the block's hash, and their form: looked for once, where they are wanted.
     hashed: OnceLock<Option<(HeaderForm, RlpBytes)>>,
-    encoded: OnceLock<Vec<EncodedTx>>,
+    encoded: Option<Vec<EncodedTx>>,
 }
 
-/// A transaction in its bytes, and as it is kept.
+/// A transaction in its bytes.
 #[derive(Debug)]
 pub(crate) enum EncodedTx {
-    /// Its bytes with their hash, and the form in which it is kept.
-    Bytes {
-        bytes: Vec<u8>,
-        hash: B256,
-        /// None where the bytes are all there is to keep.
-        kept: Option<Vec<u8>>,
-    },
+    /// Its bytes with their hash.
+    Bytes { bytes: Vec<u8>, hash: B256 },
     /// It has no encoding that is known.
     Unknown(String),
 }
 
 impl EncodedTx {
-    fn of(raw: &RawValue, base_fee: Option<u64>) -> Self {
-        let tx: TxFields<'_> = match serde_json::from_str(raw.get()) {
-            Ok(tx) => tx,
-            Err(error) => return Self::Unknown(cut(format!("malformed transaction: {error}"))),
-        };
+    fn of(tx: &TxFields<'_>) -> Self {
         match tx.encode() {
-            Ok(bytes) => {
-                let stored = store_body(&tx, &bytes, base_fee);
-                Self::Bytes {
-                    hash: keccak256(&bytes),
-                    kept: (stored != bytes).then_some(stored),
-                    bytes,
-                }
-            }
+            Ok(bytes) => Self::Bytes {
+                hash: keccak256(&bytes),
+                bytes,
+            },
             Err(error) => Self::Unknown(error.to_string()),
-        }
-    }
-
-    fn kept(&self, named: &B256) -> Option<Bytes> {
-        match self {
-            Self::Bytes { bytes, hash, kept } if hash == named => {
-                Some(kept.as_ref().unwrap_or(bytes).clone().into())
-            }
-            Self::Bytes { .. } | Self::Unknown(_) => None,
         }
     }
 }
@@ -81,7 +59,7 @@ impl WireBlock {
             tx_hashes: Vec::new(),
             bodies: None,
             hashed: OnceLock::new(),
-            encoded: OnceLock::new(),
+            encoded: None,
         }
     }
 
@@ -105,28 +83,27 @@ impl WireBlock {
         form.base_fee(self.header())
     }
 
-    /// Its transactions as they are encoded, where whole ones came: done once.
+    /// Its transactions as they are encoded, where whole ones came.
     pub(crate) fn encoded_txs(&self) -> Option<&[EncodedTx]> {
-        let bodies = self.bodies.as_ref()?;
-        let encode = || {
-            let base_fee = self.base_fee();
-            bodies
-                .iter()
-                .map(|raw| EncodedTx::of(raw, base_fee))
-                .collect()
-        };
-        Some(self.encoded.get_or_init(encode))
+        self.encoded.as_deref()
     }
 
     /// Transactions as they are kept: bytes that have the hash of each, else JSON as it came.
     pub(crate) fn kept_bodies(&self) -> Option<Vec<Bytes>> {
+        let base_fee = self.base_fee();
         let bodies = self.bodies.as_ref()?.iter().zip(&self.tx_hashes);
-        let kept = bodies
-            .zip(self.encoded_txs()?)
-            .map(|((raw, hash), encoded)| {
-                let as_it_came = || Bytes::copy_from_slice(raw.get().as_bytes());
-                encoded.kept(hash).unwrap_or_else(as_it_came)
-            });
+        let kept = bodies.zip(self.encoded_txs()?);
+        let kept = kept.map(|((raw, named), encoded)| {
+            let stored = match encoded {
+                // Fields are read once more only here: mostly none but the hash is kept.
+                EncodedTx::Bytes { bytes, hash } if hash == named => {
+                    let tx = serde_json::from_str(raw.get()).ok();
+                    tx.map(|tx: TxFields<'_>| store_body(&tx, bytes, base_fee))
+                }
+                EncodedTx::Bytes { .. } | EncodedTx::Unknown(_) => None,
+            };
+            stored.map_or_else(|| Bytes::copy_from_slice(raw.get().as_bytes()), Bytes::from)
+        });
         Some(kept.collect())
     }
 
@@ -157,14 +134,25 @@ impl<'de> Deserialize<'de> for WholeBlock {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let fields: BlockFields<Box<RawValue>> = BlockFields::deserialize(from)?;
         let mut block = WireBlock::new(fields.header);
+        let mut encoded = Vec::with_capacity(fields.transactions.len());
         for body in &fields.transactions {
             // Some endpoints show hashes whatever is asked for. A hash is no body: it could not be read again.
             if !body.get().starts_with('{') {
                 return Err(D::Error::custom("a transaction is not whole"));
             }
-            let hash: TxHash = serde_json::from_str(body.get()).map_err(D::Error::custom)?;
-            block.tx_hashes.push(hash.0);
+            let (hash, tx) = match serde_json::from_str::<TxFields<'_>>(body.get()) {
+                Ok(tx) => (tx.hash, EncodedTx::of(&tx)),
+                Err(error) => {
+                    let hash: TxHash =
+                        serde_json::from_str(body.get()).map_err(D::Error::custom)?;
+                    let what = cut(format!("malformed transaction: {error}"));
+                    (hash.0, EncodedTx::Unknown(what))
+                }
+            };
+            block.tx_hashes.push(hash);
+            encoded.push(tx);
         }
+        block.encoded = Some(encoded);
         block.bodies = Some(fields.transactions);
         Ok(Self(block))
     }
