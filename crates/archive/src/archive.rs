@@ -214,6 +214,22 @@ impl Archive {
         Fill::new(self.writer()?.clone(), object.range, kept, purpose)
     }
 
+    /// Begins to replace the segments and packs that hold blocks of an object, together, for where mending
+    /// it alone is refused since its content changes ([`Error::OtherContent`]). Every block of
+    /// [`Fill::range`] is to be pushed: it holds those of all damaged objects that it meets. Recorded.
+    ///
+    /// # Errors
+    /// `ReadOnly`, or `Invalid` for a run, and for a pack of segments with several scopes.
+    pub fn renew(
+        &self,
+        object: &StoredObject,
+        damaged: &[StoredObject],
+        audit: AuditEntry,
+    ) -> Result<Fill> {
+        let writer = self.writer()?.clone();
+        Fill::renewing(writer, self.view.current(), (object, damaged), audit)
+    }
+
     /// Makes a run anew from the segments that it is about. Recorded.
     ///
     /// # Errors
@@ -440,6 +456,16 @@ impl Archive {
             scope: scope.clone(),
         };
         self.reading(async |pinned| pinned.difference(theirs, &kept).await)
+            .await
+    }
+
+    /// A pack that holds other payload of a block than its segment was made with, if there is one: what the
+    /// segment says of the block, its level too, is not about that payload.
+    ///
+    /// # Errors
+    /// `NotCovered`, `Corrupt` or `Store`.
+    pub async fn misfit(&self, number: u64) -> Result<Option<StoredObject>> {
+        self.reading(async |pinned| pinned.misfit(number).await)
             .await
     }
 

@@ -51,6 +51,20 @@ pub enum Error {
         /// The hash that was offered instead.
         offered: Hash32,
     },
+    /// A block is archived with the same hash and other content, and what was offered may not replace it.
+    #[error(
+        "blocks {} hold other content than was archived with the same hashes (first={block}, object={object}); only \
+         blocks that are proven further, or as far as their hashes allow, may replace it",
+        inclusive(archived)
+    )]
+    OtherContent {
+        /// The first such block.
+        block: u64,
+        /// The blocks of the archived object.
+        archived: BlockRange,
+        /// The archived object.
+        object: String,
+    },
     /// Ingest is halted. Serving goes on.
     #[error("ingest is halted: {reason}; end it with `resume` or `rewind`")]
     Halted {
@@ -213,6 +227,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Invalid(_)
+            | Self::OtherContent { .. }
             | Self::Gap { .. }
             | Self::BadParent { .. }
             | Self::BadBlock { .. } => ErrorKind::Invalid,

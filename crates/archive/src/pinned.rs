@@ -12,6 +12,7 @@ use chronolith_model::{
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
+use crate::inspect::StoredObject;
 use crate::range::{Geometry, RangeReport};
 use crate::read::compare::{self, Difference};
 use crate::read::hashes::{self, TxPlace};
@@ -266,6 +267,10 @@ impl Pinned {
 
     pub(crate) async fn content_root(&self, range: BlockRange) -> Result<Hash32> {
         lookup::content_root(self.objects(), &self.snapshot, &range).await
+    }
+
+    pub(crate) async fn misfit(&self, number: u64) -> Result<Option<StoredObject>> {
+        compare::misfit(self.objects(), &self.snapshot, number).await
     }
 
     pub(crate) async fn difference(

@@ -288,10 +288,7 @@ async fn other_blocks_never_replace_what_was_published() {
                     refused,
                     Err(Error::BadParent { .. } | Error::FinalityViolation { .. })
                 );
-                // At an equal level, other content is refused for what it is.
-                let content = matches!(refused, Err(Error::Invalid(_)));
-                let expected = links || (content && level == Proof::CLAIMED);
-                assert!(expected, "fork at {at}: {refused:?}");
+                assert!(links, "fork at {at}: {refused:?}");
             }
         }
         let after = archive.health().state_version;
@@ -309,7 +306,10 @@ async fn other_content_needs_a_better_proof_and_no_block_is_proven_less() {
     let mut wrong = blocks_of(&chain, &lost);
     wrong.iter_mut().for_each(|block| block.logs.clear());
     let refused = mend(&archive, &lost, wrong).await;
-    assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Error::OtherContent { .. })),
+        "{refused:?}"
+    );
     let right = blocks_of(&chain, &lost);
     mend_as(
         &archive,
@@ -338,6 +338,150 @@ async fn other_content_needs_a_better_proof_and_no_block_is_proven_less() {
         .await
         .unwrap_err();
     assert!(refused.to_string().contains("proven less far"), "{refused}");
+}
+
+/// An archive whose packs hold other payload than the chain has, proven not at all.
+async fn with_other_payload() -> (Stores, SimChain, Vec<Block>) {
+    let (stores, chain) = (Stores::memory(), tiny_chain(72));
+    let archive = stores.writer(&settings()).await;
+    let other: Vec<Block> = chain.blocks(BLOCKS).map(with_other_raw).collect();
+    for chunk in other.chunks(31) {
+        let how = Provenance::default();
+        let taken = archive.ingest_finalized_blocks(chunk.to_vec(), &how).await;
+        taken.unwrap();
+    }
+    archive.release().await.unwrap();
+    (stores, chain, other)
+}
+
+fn with_other_raw(mut block: Block) -> Block {
+    block.payload.raw = Some(bytes::Bytes::from_static(b"as one node shows it"));
+    block
+}
+
+/// Levels of blocks, which are higher than claimed only where the payload in packs is the chain's.
+async fn assert_levels(archive: &Archive, chain: &SimChain) -> u64 {
+    let datasets = DatasetSet::of(&Dataset::ALL);
+    let mut proven = 0;
+    for (range, proof) in archive.kept(datasets, &chronolith_model::Scope::All) {
+        for block in chain.blocks(range) {
+            let number = block.clock.number;
+            let payload = archive.payload(number, Dataset::Payload).await.unwrap();
+            if proof != Proof::CLAIMED {
+                assert_eq!(payload, block.payload, "block {number} at {proof:?}");
+                proven += 1;
+            }
+            assert_eq!(archive.misfit(number).await.unwrap(), None);
+        }
+    }
+    proven
+}
+
+/// A segment that is made anew keeps the payload that packs hold, and says no more of it than before. To replace
+/// both takes one edit, which leaves what reaches beyond the blocks as it was.
+#[tokio::test]
+async fn a_segment_is_mended_over_the_payload_that_packs_hold() {
+    let (stores, chain, other) = with_other_payload().await;
+    let archive = stores.writer(&settings()).await;
+    let root = archive.content_root(BLOCKS).await.unwrap();
+    let objects = named(&archive, &stores).await;
+    archive.release().await.unwrap();
+    let lost = objects.keys().find(|name| name.starts_with("seg/"));
+    stores.blobs.delete(lost.unwrap()).await.unwrap();
+    let archive = stores.writer(&settings()).await;
+    let found = inspect(&archive).await.remove(0);
+    let blocks = blocks_of(&chain, &found);
+    mend_as(&archive, &found, blocks.clone(), Proof::ROOTS)
+        .await
+        .unwrap();
+    assert_eq!(archive.content_root(BLOCKS).await.unwrap(), root);
+    assert_eq!(assert_levels(&archive, &chain).await, 0);
+    // Blocks that straddle segments and packs on both sides.
+    let mut object = archive.segments_of(70).remove(0);
+    object.range = BlockRange::new(70, 101);
+    let mut fill = archive.renew(&object, &[], audit()).unwrap();
+    assert_eq!(fill.range(), object.range);
+    let how = Provenance {
+        proof: Proof::ROOTS,
+        ..Provenance::default()
+    };
+    let blocks: Vec<Block> = chain.blocks(object.range).collect();
+    fill.push(blocks, &how).await.unwrap();
+    fill.finish().await.unwrap();
+    assert_eq!(inspect(&archive).await, []);
+    assert_eq!(assert_levels(&archive, &chain).await, 31);
+    while archive.maintain().await.unwrap() {}
+    assert_eq!(assert_levels(&archive, &chain).await, 31);
+    for block in &other {
+        let number = block.clock.number;
+        let raw = archive.payload(number, Dataset::Payload).await.unwrap().raw;
+        let was = object.range.contains(number);
+        assert_eq!(raw != block.payload.raw, was, "block {number}");
+        let hash = block.clock.hash;
+        let found = archive.block_by_hash(&hash).await.unwrap();
+        assert_eq!(found, Some(block.clock));
+    }
+    // Another claim does not replace what was proven.
+    let mut fill = archive.renew(&object, &[], audit()).unwrap();
+    let again: Vec<Block> = chain.blocks(object.range).map(with_other_raw).collect();
+    let less = Provenance {
+        proof: Proof::of_logs(Verification::Receipts),
+        ..Provenance::default()
+    };
+    fill.push(again, &less).await.unwrap();
+    let refused = fill.finish().await;
+    assert!(
+        matches!(refused, Err(Error::OtherContent { .. })),
+        "{refused:?}"
+    );
+}
+
+/// A pack with payload of another archive passes every checksum. Digests tell that it is not this segment's.
+#[tokio::test]
+async fn a_pack_that_does_not_fit_its_segment_is_found_and_mended() {
+    let chain = tiny_chain(73);
+    let mut stores = Vec::new();
+    for fill in [1_u8, 2] {
+        let one = Stores::memory();
+        let archive = one.writer(&settings()).await;
+        let blocks = chain.blocks(BlockRange::new(0, 10)).map(|mut block| {
+            block.payload.raw = Some(vec![fill; 40].into());
+            block
+        });
+        let how = Provenance::default();
+        let taken = archive
+            .ingest_finalized_blocks(blocks.collect(), &how)
+            .await;
+        taken.unwrap();
+        archive.release().await.unwrap();
+        let list = one.blobs.list("pack/", None, 10).await.unwrap();
+        stores.push((one, list[0].clone()));
+    }
+    let [(stores, pack), (others, other)] = &stores[..] else {
+        panic!("two archives");
+    };
+    assert_eq!(pack.len, other.len, "one cannot stand for the other");
+    let bytes = others.blobs.get(&other.name).await.unwrap();
+    stores.blobs.delete(&pack.name).await.unwrap();
+    stores.blobs.put(&pack.name, bytes).await.unwrap();
+    let archive = stores.writer(&settings()).await;
+    let all = BlockRange::new(0, 10);
+    assert_eq!(archive.inspect(all, &mut |_| {}).await.unwrap(), []);
+    let object = archive.misfit(3).await.unwrap().unwrap();
+    assert_eq!(object.name, pack.name);
+    let blocks = chain.blocks(all).map(|mut block| {
+        block.payload.raw = Some(vec![1; 40].into());
+        block
+    });
+    let reason = String::new();
+    mend(
+        &archive,
+        &DamagedObject { object, reason },
+        blocks.collect(),
+    )
+    .await
+    .unwrap();
+    assert_eq!(archive.misfit(3).await.unwrap(), None);
 }
 
 /// A damaged batch halts ingest. It is mended all the same, and ingest goes on after a resume.

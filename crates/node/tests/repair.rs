@@ -11,7 +11,7 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use chronolith_archive::{Archive, Provenance};
-use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, Proof};
+use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, Proof, Verification};
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
 use serde_json::Value;
 use support::{
@@ -317,6 +317,84 @@ async fn other_bodies_are_replaced_in_their_packs() {
             "block {number}"
         );
     }
+}
+
+/// A body as an endpoint showed it once, unproven.
+const UNPROVEN: &[u8] = b"{}";
+
+/// An archive of unproven blocks whose bodies are wrong, and the blocks as they should be.
+async fn with_unproven_bodies(bench: &Bench, node: &EvmNode, kept: &[Dataset]) -> Vec<Block> {
+    let mut right = Vec::new();
+    for number in 0..146 {
+        let block = node.block(number).unwrap().to_model();
+        right.push(block);
+    }
+    let wrong = right.iter().cloned().map(|mut block| {
+        let bodies = block
+            .txs
+            .iter()
+            .map(|_| bytes::Bytes::from_static(UNPROVEN));
+        block.payload.bodies = Some(bodies.collect());
+        block
+    });
+    let archive = open_to_write_with(bench, DatasetSet::of(kept)).await;
+    // Two packs.
+    let (first, second): (Vec<Block>, Vec<Block>) =
+        wrong.partition(|block| block.clock.number < 61);
+    for blocks in [first, second] {
+        let how = Provenance::default();
+        let taken = archive.ingest_finalized_blocks(blocks, &how).await;
+        taken.unwrap();
+    }
+    archive.release().await.unwrap();
+    right
+}
+
+/// Every body that is called proven is not the one that was never proven.
+async fn count_proven(bench: &Bench, kept: &[Dataset]) -> (u64, u64) {
+    let archive = open_archive(bench).await;
+    let (mut proven, mut claimed) = (0, 0);
+    for (range, proof) in archive.kept(DatasetSet::of(kept), &chronolith_model::Scope::All) {
+        for number in range.start..range.end {
+            let payload = archive
+                .payload(number, Dataset::Transactions)
+                .await
+                .unwrap();
+            let bodies = payload.bodies.unwrap();
+            let is_proven = proof.of(Dataset::Transactions) == Verification::Roots;
+            let wrong = bodies.iter().any(|body| body == UNPROVEN);
+            assert!(!(is_proven && wrong), "block {number} is called proven");
+            match is_proven {
+                true => proven += 1,
+                false => claimed += 1,
+            }
+        }
+    }
+    (proven, claimed)
+}
+
+/// A segment that is lost is made anew at a better level than its blocks had. The packs beside it hold what was
+/// never proven, and no level says otherwise: once they were called `roots` for the segment's sake.
+#[tokio::test(flavor = "multi_thread")]
+async fn unproven_bodies_are_not_called_proven_by_a_repair() {
+    let node = EvmNode::new(EvmSpec::tiny(38), 150);
+    let server = serve(&node, RpcOptions::default()).await;
+    let more = format!(r#"{DEPTH_5}, "datasets": ["logs", "tx_hashes", "transactions"]"#);
+    let bench = Bench::new(&[server.url()], &more);
+    let kept = [Dataset::Logs, Dataset::TxHashes, Dataset::Transactions];
+    let blocks = with_unproven_bodies(&bench, &node, &kept).await;
+    assert_eq!(count_proven(&bench, &kept).await.0, 0);
+    std::fs::remove_file(objects(&bench, "bat").remove(0)).unwrap();
+    let told = bench.json(&["repair", "--json"]);
+    assert_eq!(told["mended"].as_array().unwrap().len(), 1, "{told}");
+    count_proven(&bench, &kept).await;
+    bench.say(&["verify"]);
+    // Only a comparison with the source replaces what was published, segments and packs together.
+    let told = bench.json(&["repair", "--json", "--against-source"]);
+    assert!(told.to_string().contains("pack/"), "{told}");
+    bench.say(&["verify", "--against-source"]);
+    assert_eq!(count_proven(&bench, &kept).await, (146, 0));
+    assert_equals(&bench, &node, BlockRange::new(0, blocks.len() as u64));
 }
 
 /// Where nothing but the times of blocks is kept, all of it is verified and repaired as well.

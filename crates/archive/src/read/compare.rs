@@ -5,7 +5,10 @@ use chronolith_model::{Block, BlockRange, Dataset, Payload};
 use super::objects::Objects;
 use super::payload;
 use super::snapshot::Snapshot;
+use crate::catalog::PackContent;
 use crate::error::{Error, Result};
+use crate::format::digest::digest_of;
+use crate::inspect::StoredObject;
 use crate::write::check::normalise;
 use crate::write::seal::Kept;
 
@@ -57,6 +60,29 @@ pub(crate) async fn difference(
         () if ours.payload.raw != theirs.payload.raw => Some(Difference::Raw),
         () => None,
     })
+}
+
+/// The first pack that holds other payload of a block than the digest of a segment is over.
+pub(crate) async fn misfit(
+    objects: &Objects,
+    snapshot: &Snapshot,
+    number: u64,
+) -> Result<Option<StoredObject>> {
+    for entry in snapshot.holding(number) {
+        let content = PackContent::new(entry.facts.datasets, &entry.facts.scope);
+        let mut packs = snapshot.packs();
+        let pack = packs.find(|pack| pack.range.contains(number) && pack.content == content);
+        let Some(pack) = pack else {
+            continue;
+        };
+        let segment = objects.open(&entry.object).await?;
+        let mut block = objects.block(&segment, number).await?;
+        block.payload = objects.payload(pack, number).await?;
+        if digest_of(&block) != objects.digest(&segment, number).await? {
+            return Ok(Some(pack.described()));
+        }
+    }
+    Ok(None)
 }
 
 /// All payload that is kept of a block, which may lie in several packs.

@@ -1,11 +1,11 @@
 //! Filling: a bounded range of old blocks, written beside ingest. Nothing of it is visible before
-//! it is complete and links to what lies around it. What is there already is replaced only by
-//! content that is equal or proven further; what mends a damaged object may be no less.
+//! it is complete and links to what lies around it. What may replace what is there already is decided in
+//! `replace.rs`.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronolith_model::{Block, BlockClock, BlockRange, Hash32, Proof};
+use chronolith_model::{Block, BlockClock, BlockRange, DatasetSet, Hash32, Proof, Scope};
 
 use super::append::Provenance;
 use super::check::{check_links, prepare};
@@ -15,6 +15,8 @@ use super::learn::Learner;
 use super::mend::Purpose;
 use super::pack::{BuiltPack, PackBuilder};
 use super::publish::{Applied, Uploading};
+use super::renew::Packed;
+use super::replace::superseded_runs;
 use super::rows::Rows;
 use super::seal::{self, Built, Cut, Kept};
 use super::writer::Writer;
@@ -34,7 +36,8 @@ pub struct Fill {
     next: u64,
     pub(super) first_parent: Option<Hash32>,
     pub(super) last_hash: Option<Hash32>,
-    pub(super) level: Option<Proof>,
+    /// What packs hold of the blocks, where a segment alone is made anew.
+    pub(super) packed: Packed,
     rows: Option<Rows>,
     packer: Option<Arc<Packer>>,
     pub(super) segments: Vec<SegmentEntry>,
@@ -113,7 +116,7 @@ impl Fill {
             next: range.start,
             first_parent: None,
             last_hash: None,
-            level: None,
+            packed: Packed::default(),
             rows: Some(Rows::new(term_key)),
             packer: None,
             segments: Vec::new(),
@@ -123,6 +126,24 @@ impl Fill {
             learner,
             now: 0,
         })
+    }
+
+    /// The blocks that are to be pushed.
+    #[must_use]
+    pub fn range(&self) -> BlockRange {
+        self.range
+    }
+
+    /// What is kept of them.
+    #[must_use]
+    pub fn datasets(&self) -> DatasetSet {
+        self.kept.datasets
+    }
+
+    /// Which of their logs are kept.
+    #[must_use]
+    pub fn scope(&self) -> &Scope {
+        &self.kept.scope
     }
 
     /// Adds the next blocks. What is complete is uploaded at once; memory stays bounded.
@@ -166,13 +187,17 @@ impl Fill {
         self.last_hash = blocks.last().map(|block| block.clock.hash);
         self.next += blocks.len() as u64;
         self.now = self.now.max(provenance.now);
-        let lowest = self
-            .level
-            .map_or(provenance.proof, |proof| proof.lower(provenance.proof));
-        self.level = Some(lowest);
+        let proof = provenance.proof;
         match self.purpose {
             Purpose::Pack { .. } => self.hold_payload(&blocks).await,
-            Purpose::Fill | Purpose::Segment { .. } => self.seal(blocks, provenance.proof).await,
+            Purpose::Segment { .. } => {
+                let levels = self.keep_packed(&mut blocks, proof).await?;
+                self.seal(blocks, levels).await
+            }
+            Purpose::Fill | Purpose::Renew { .. } => {
+                let levels = vec![proof; blocks.len()];
+                self.seal(blocks, levels).await
+            }
         }
     }
 
@@ -190,7 +215,7 @@ impl Fill {
     /// What becomes of the blocks' payload.
     fn packing(&mut self) -> Packing {
         // Where a segment alone is made anew, packs are what they were.
-        let content = Some(self.kept.packed()).filter(|_| !self.purpose.mends());
+        let content = Some(self.kept.packed()).filter(|_| self.purpose.packs());
         Packing {
             pack: self.pack.take(),
             learner: self.learner.clone(),
@@ -199,7 +224,7 @@ impl Fill {
     }
 
     /// Packs the blocks and uploads every segment that is complete.
-    async fn seal(&mut self, blocks: Vec<Block>, level: Proof) -> Result<()> {
+    async fn seal(&mut self, blocks: Vec<Block>, levels: Vec<Proof>) -> Result<()> {
         let mut rows = self.rows.take().ok_or_else(failed)?;
         let mut packing = self.packing();
         let (kept, settings) = (self.kept.clone(), self.writer.settings.seal.clone());
@@ -207,7 +232,8 @@ impl Fill {
         let last = self.next == self.range.end;
         let job = move || {
             let packs = packing.push(&blocks, &settings, last)?;
-            blocks.iter().for_each(|block| rows.push(block, level));
+            let leveled = blocks.iter().zip(levels);
+            leveled.for_each(|(block, level)| rows.push(block, level));
             let mut cuts = cut::due(&rows, &settings);
             let sealed = cuts.last().map_or(0, |cut| cut.end);
             if last && sealed < rows.blocks.len() {
@@ -292,17 +318,11 @@ impl Fill {
             return Err(Error::Invalid(message.to_owned()));
         }
         self.check_neighbours(&snapshot).await?;
-        let (mut superseded, same_content) = self.superseded(&snapshot).await?;
-        self.check_mended(&snapshot, &superseded)?;
-        if !superseded.is_empty() {
-            if !self.purpose.mends() {
-                superseded.extend(self.superseded_packs(&snapshot, same_content)?);
-            }
-            let runs = superseded_runs(&snapshot, &superseded);
-            superseded.extend(runs);
-        }
-        let edit = Edit {
-            remove: superseded,
+        self.check_known_ends(&snapshot).await?;
+        let replaced = self.superseded(&snapshot).await?;
+        self.check_mended(&replaced)?;
+        let mut edit = Edit {
+            remove: replaced.names(),
             segments: std::mem::take(&mut self.segments),
             packs: std::mem::take(&mut self.packs),
             uploads: std::mem::take(&mut self.names),
@@ -310,6 +330,20 @@ impl Fill {
             now: self.now,
             ..Edit::default()
         };
+        if !edit.remove.is_empty() {
+            match self.purpose {
+                Purpose::Fill => {
+                    let packs = self.superseded_packs(&snapshot, &replaced)?;
+                    edit.remove.extend(packs);
+                }
+                Purpose::Renew { .. } => {
+                    self.keep_around(&snapshot, &replaced, &mut edit).await?;
+                }
+                Purpose::Segment { .. } | Purpose::Pack { .. } => {}
+            }
+            let runs = superseded_runs(&snapshot, &edit.remove);
+            edit.remove.extend(runs);
+        }
         let gone = |batch: &Arc<SegmentEntry>| edit.remove.contains(&batch.object.name);
         if snapshot.state.batches.iter().any(gone) {
             // What ingest has in memory is of batches that are there no more.
@@ -392,111 +426,6 @@ impl Fill {
         }
         Ok(())
     }
-
-    /// Segments that this fill replaces: the same is kept of their blocks, they lie inside the
-    /// range, and they are either equal in every block or proven less far than this fill is. Also
-    /// whether they are all equal.
-    async fn superseded(&self, snapshot: &Snapshot) -> Result<(Vec<String>, bool)> {
-        let (mut names, mut same_content) = (Vec::new(), true);
-        for old in &snapshot.segments {
-            let facts = &old.facts;
-            let same = facts.datasets == self.kept.datasets && facts.scope == self.kept.scope;
-            let Some(shared) = facts.range.intersect(&self.range).filter(|_| same) else {
-                continue;
-            };
-            // Ingest still works on a batch: it goes only where it has to.
-            let inside = self.range.covers(&facts.range) && (old.tier > 0 || self.purpose.mends());
-            let surer = inside && self.is_surer(old);
-            let other = match self.first_difference(old, shared).await {
-                Err(Error::Corrupt { .. }) if self.purpose.mends() => {
-                    if inside {
-                        self.check_replaces_unreadable(old).await?;
-                        names.push(old.object.name.clone());
-                    }
-                    continue;
-                }
-                other => other?,
-            };
-            if let Some(number) = other.filter(|_| !surer) {
-                return Err(Error::Invalid(format!(
-                    "block {number} is archived with the same hash and other content; only a fill \
-                     that holds all of {} and is proven further may replace it",
-                    facts.range
-                )));
-            }
-            same_content &= other.is_none();
-            if inside {
-                self.check_no_less_proven(old)?;
-                names.push(old.object.name.clone());
-            }
-        }
-        Ok((names, same_content))
-    }
-
-    /// Whether all of it is proven further than any block of an archived segment.
-    pub(super) fn is_surer(&self, old: &SegmentEntry) -> bool {
-        let profile = &self.writer.settings.profile;
-        let levels = old.facts.levels.iter();
-        let levels = levels.map(|(_, level)| profile.reads(*level));
-        let highest = levels.reduce(Proof::higher);
-        self.level
-            .zip(highest)
-            .is_some_and(|(offered, archived)| offered.exceeds(archived))
-    }
-
-    /// The first block of the range whose content differs from what an archived segment holds.
-    async fn first_difference(&self, old: &SegmentEntry, range: BlockRange) -> Result<Option<u64>> {
-        let objects = &self.writer.view.objects;
-        let old = objects.open(&old.object).await?;
-        for entry in &self.segments {
-            let Some(shared) = entry.facts.range.intersect(&range) else {
-                continue;
-            };
-            let new = objects.open(&entry.object).await?;
-            for number in shared.start..shared.end {
-                let known = objects.digest(&old, number).await?;
-                if known != objects.digest(&new, number).await? {
-                    return Ok(Some(number));
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// Packs of the segments that this fill replaces: their payload may be the one that was wrong. One
-    /// that reaches beyond the fill stays where no content changes: digests are over payload too.
-    fn superseded_packs(&self, snapshot: &Snapshot, same_content: bool) -> Result<Vec<String>> {
-        let (mut names, content) = (Vec::new(), self.kept.packed());
-        let packs = snapshot.packs().filter(|pack| pack.content == content);
-        for pack in packs.filter(|pack| pack.range.intersect(&self.range).is_some()) {
-            if !self.range.covers(&pack.range) {
-                if same_content {
-                    continue;
-                }
-                return Err(Error::Invalid(format!(
-                    "the fill cuts the pack of blocks {}: fill all of it",
-                    pack.range
-                )));
-            }
-            names.push(pack.object.name.clone());
-        }
-        Ok(names)
-    }
-}
-
-/// Runs that no merged segment needs once these are gone.
-fn superseded_runs(snapshot: &Snapshot, gone: &[String]) -> Vec<String> {
-    let needed = |range: &BlockRange| {
-        let merged = snapshot.segments.iter().filter(|entry| entry.tier > 1);
-        let mut staying = merged.filter(|entry| !gone.contains(&entry.object.name));
-        staying.any(|entry| entry.facts.range.intersect(range).is_some())
-    };
-    let runs = snapshot
-        .catalog
-        .runs
-        .iter()
-        .filter(|run| !needed(&run.range));
-    runs.map(|run| run.object.name.clone()).collect()
 }
 
 pub(super) fn failed() -> Error {

@@ -5,7 +5,7 @@
 //! is gone: what replaces it must fit all of that. A run needs no blocks from outside: its segments
 //! hold every hash.
 
-use chronolith_model::{Block, BlockRange, Proof};
+use chronolith_model::{Block, BlockRange};
 
 use super::check::normalise;
 use super::edit::Edit;
@@ -13,12 +13,13 @@ use super::fill::Fill;
 use super::learn::Learner;
 use super::pack::PackBuilder;
 use super::publish::Applied;
+use super::replace::Replaced;
 use super::seal::Kept;
 use super::writer::Writer;
-use crate::catalog::{PackContent, RunEntry, SegmentEntry};
+use crate::catalog::{PackContent, RunEntry};
 use crate::error::{Error, Result};
 use crate::format::digest::digest_of;
-use crate::format::facts::{SegmentFacts, content_root};
+use crate::format::facts::SegmentFacts;
 use crate::inspect::{ObjectSort, StoredObject};
 use crate::read::snapshot::Snapshot;
 use crate::state::AuditEntry;
@@ -32,6 +33,8 @@ pub(crate) enum Purpose {
     Segment { name: String, audit: AuditEntry },
     /// A pack that is damaged.
     Pack { name: String, audit: AuditEntry },
+    /// Segments and packs whose content changes, together.
+    Renew { audit: AuditEntry },
 }
 
 impl Purpose {
@@ -53,21 +56,37 @@ impl Purpose {
     pub(super) fn audit(&self) -> Option<AuditEntry> {
         match self {
             Self::Fill => None,
-            Self::Segment { audit, .. } | Self::Pack { audit, .. } => Some(audit.clone()),
+            Self::Segment { audit, .. } | Self::Pack { audit, .. } | Self::Renew { audit } => {
+                Some(audit.clone())
+            }
         }
+    }
+
+    /// Whether packs are made beside segments.
+    pub(super) fn packs(&self) -> bool {
+        matches!(self, Self::Fill | Self::Renew { .. })
     }
 }
 
 impl Fill {
-    /// Refuses to mend what is no longer there, and what the catalog contradicts: it knows both ends
-    /// of every segment, readable or not.
-    pub(super) fn check_mended(&self, snapshot: &Snapshot, superseded: &[String]) -> Result<()> {
-        let Purpose::Segment { name, .. } = &self.purpose else {
-            return Ok(());
-        };
-        if !superseded.contains(name) {
-            return Err(gone(name));
+    /// Refuses to mend what is no longer there.
+    pub(super) fn check_mended(&self, replaced: &Replaced) -> Result<()> {
+        match &self.purpose {
+            Purpose::Segment { name, .. } if !replaced.names().contains(name) => Err(gone(name)),
+            _ => Ok(()),
         }
+    }
+
+    /// Refuses to mend with blocks that the catalog contradicts: it knows both ends of every segment,
+    /// readable or not.
+    pub(super) async fn check_known_ends(&self, snapshot: &Snapshot) -> Result<()> {
+        if !self.purpose.mends() {
+            return Ok(());
+        }
+        if let Purpose::Renew { .. } = self.purpose {
+            self.check_packs_are_ours(snapshot)?;
+        }
+        self.check_ends(snapshot).await?;
         let (Some(parent), Some(last)) = (self.first_parent, self.last_hash) else {
             return Err(super::fill::failed());
         };
@@ -113,52 +132,27 @@ impl Fill {
         Ok(())
     }
 
-    /// What replaces a segment must not make any block less sure than it was.
-    pub(super) fn check_no_less_proven(&self, old: &SegmentEntry) -> Result<()> {
-        if !self.purpose.mends() {
-            return Ok(());
-        }
-        let mut start = old.facts.range.start;
-        let profile = &self.writer.settings.profile;
-        for &(end, level) in &old.facts.levels {
-            let level = profile.reads(level);
-            let part = BlockRange::new(start, end);
-            let within = |new: &SegmentEntry| new.facts.level_within(&part);
-            let reached = self.segments.iter().filter_map(within).reduce(Proof::lower);
-            if !reached.is_some_and(|reached| reached.covers(level)) {
-                return Err(less_proven(&part, level, reached));
-            }
-            start = end;
-        }
-        Ok(())
-    }
-
-    /// A segment whose content cannot be read is replaced by the same content, which its content root
-    /// in the catalog tells, or by content that is proven further.
-    pub(super) async fn check_replaces_unreadable(&self, old: &SegmentEntry) -> Result<()> {
-        self.check_no_less_proven(old)?;
-        if self.is_surer(old) {
-            return Ok(());
-        }
+    /// Refuses blocks that are not those at which segments inside the range end.
+    async fn check_ends(&self, snapshot: &Snapshot) -> Result<()> {
         let objects = &self.writer.view.objects;
-        let mut digests = Vec::with_capacity(old.facts.range.len() as usize);
-        for entry in &self.segments {
-            let Some(shared) = entry.facts.range.intersect(&old.facts.range) else {
+        for facts in snapshot.segments.iter().map(|entry| &entry.facts) {
+            let number = facts.range.end - 1;
+            let mut new = self.segments.iter();
+            let Some(new) = new.find(|new| new.facts.range.contains(number)) else {
                 continue;
             };
-            let new = objects.open(&entry.object).await?;
-            for number in shared.start..shared.end {
-                digests.push(objects.digest(&new, number).await?);
+            let segment = objects.open(&new.object).await?;
+            let clock = objects.clock(&segment, number).await?;
+            let offered = clock.ok_or_else(super::fill::failed)?.hash;
+            if offered != facts.last_hash {
+                let hash = facts.last_hash;
+                return Err(Error::FinalityViolation {
+                    archived: chronolith_model::BlockRef { number, hash },
+                    offered,
+                });
             }
         }
-        if content_root(digests.iter()) == old.facts.root {
-            return Ok(());
-        }
-        Err(Error::Invalid(format!(
-            "the content of blocks {} is another than was archived; only a source that proves it \
-             further may replace it (object={})",
-            old.facts.range, old.object.name
-        )))
+        Ok(())
     }
 
     /// Takes payload for a pack, after comparing each block with what is archived of it: its digest
@@ -196,7 +190,9 @@ impl Fill {
     pub(super) async fn finish_pack(mut self, snapshot: &Snapshot) -> Result<()> {
         let (name, audit) = match &self.purpose {
             Purpose::Pack { name, audit } => (name.clone(), audit.clone()),
-            Purpose::Fill | Purpose::Segment { .. } => return Err(super::fill::failed()),
+            Purpose::Fill | Purpose::Segment { .. } | Purpose::Renew { .. } => {
+                return Err(super::fill::failed());
+            }
         };
         let old = snapshot.packs().find(|pack| pack.object.name == name);
         let old = old.cloned().ok_or_else(|| gone(&name))?;
@@ -261,9 +257,11 @@ async fn compare(
     if digest_of(&kept_of_it) == objects.digest(&segment, number).await? {
         return Ok(());
     }
-    Err(Error::Invalid(format!(
-        "block {number} is archived with the same hash and other content"
-    )))
+    Err(Error::OtherContent {
+        block: number,
+        archived: entry.facts.range,
+        object: entry.object.name.clone(),
+    })
 }
 
 impl Writer {
@@ -307,12 +305,5 @@ fn published(applied: Applied, name: &str) -> Result<()> {
 fn gone(name: &str) -> Error {
     Error::Invalid(format!(
         "nothing to mend: the object was replaced meanwhile (object={name})"
-    ))
-}
-
-fn less_proven(range: &BlockRange, was: Proof, is: Option<Proof>) -> Error {
-    Error::Invalid(format!(
-        "blocks {range} are proven less far than what they would replace (archived={was:?}, \
-         offered={is:?}): ask a source that proves more"
     ))
 }

@@ -15,6 +15,8 @@ pub(crate) mod merge;
 pub(crate) mod pack;
 pub(crate) mod plan;
 pub(crate) mod publish;
+pub(crate) mod renew;
+pub(crate) mod replace;
 pub(crate) mod rewind;
 pub(crate) mod rows;
 pub(crate) mod run_anew;

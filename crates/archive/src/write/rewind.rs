@@ -119,8 +119,8 @@ impl Writer {
         Ok(names)
     }
 
-    /// Seals the first blocks of a segment again, in bounded memory.
-    async fn reseal(
+    /// Seals some blocks of a segment again, in bounded memory.
+    pub(super) async fn reseal(
         &self,
         entry: &SegmentEntry,
         range: BlockRange,

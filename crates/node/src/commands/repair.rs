@@ -1,7 +1,9 @@
 //! `chronolith repair`: what `verify` finds, made anew from the source.
 
 use anyhow::Result;
-use chronolith_archive::{Archive, AuditEntry, DamagedObject, Error as ArchiveError, ObjectSort};
+use chronolith_archive::{
+    Archive, AuditEntry, DamagedObject, Error as ArchiveError, Fill, ObjectSort, StoredObject,
+};
 use chronolith_model::{BlockRange, ErrorKind, Proof};
 use chronolith_source::Want;
 use serde_json::json;
@@ -69,8 +71,8 @@ fn told_to_rebuild(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// What is not whole. Where the source has other content, the segments and packs that hold it count as
-/// damaged.
+/// What is not whole. Where the source has other content, the segments and packs that hold it are to be
+/// replaced.
 async fn find(
     archive: &Archive,
     chain: &ChainSettings,
@@ -88,13 +90,7 @@ async fn find(
             let packs = packs.filter(|pack| pack.datasets == chain.datasets);
             for object in ours.chain(packs) {
                 let reason = format!("block {}: {}", finding.block, finding.what);
-                if found
-                    .objects
-                    .iter()
-                    .all(|known| known.object.name != object.name)
-                {
-                    found.objects.push(DamagedObject { object, reason });
-                }
+                found.add_other(DamagedObject { object, reason });
             }
         }
         found.blocks.extend(differing);
@@ -122,7 +118,7 @@ async fn mend_found(
         archive,
         source: &source,
     };
-    let (mended, failed) = mend_all(&refill, found.objects).await?;
+    let (mended, failed) = mend_all(&refill, found).await?;
     settle(archive, now).await?;
     // Nothing is called whole that was not read.
     let mut left = find(archive, chain, range, asked).await?;
@@ -139,22 +135,33 @@ async fn mend_found(
 
 /// Makes objects anew: segments first, since packs are compared with them and runs made from them.
 /// What cannot be mended is left as it is and returned with the reason.
-pub(crate) async fn mend_all(
+async fn mend_all(
     refill: &Refill<'_>,
-    mut damaged: Vec<DamagedObject>,
+    found: Found,
 ) -> Result<(Vec<DamagedObject>, Vec<DamagedObject>)> {
-    damaged.sort_by_key(|one| match one.object.sort {
+    let damaged = found.objects.iter();
+    let damaged = damaged.filter(|one| !found.other.contains(&one.object.name));
+    let damaged: Vec<StoredObject> = damaged.map(|one| one.object.clone()).collect();
+    let mut all = found.objects;
+    all.sort_by_key(|one| match one.object.sort {
         ObjectSort::Segment => 0,
         ObjectSort::Pack => 1,
         ObjectSort::Run => 2,
     });
     let (mut mended, mut failed) = (Vec::new(), Vec::new());
-    for one in damaged {
-        // A mended segment may have made a run needless.
+    for one in all {
         if !refill.archive.names(&one.object) {
+            // A mended segment may have made a run needless; all else was replaced with its neighbours.
+            if one.object.sort != ObjectSort::Run {
+                mended.push(one);
+            }
             continue;
         }
-        match mend(refill, &one).await {
+        let done = match found.other.contains(&one.object.name) {
+            true => renew(refill, &one, &damaged).await,
+            false => mend(refill, &one, &damaged).await,
+        };
+        match done {
             Ok(()) => {
                 let object = &one.object.name;
                 tracing::info!(chain = %refill.chain.name, %object, "made anew");
@@ -170,17 +177,57 @@ pub(crate) async fn mend_all(
     Ok((mended, failed))
 }
 
-async fn mend(refill: &Refill<'_>, damaged: &DamagedObject) -> Result<(), Trouble> {
-    let (archive, object) = (refill.archive, &damaged.object);
-    let audit = || AuditEntry {
+fn audit(damaged: &DamagedObject) -> AuditEntry {
+    AuditEntry {
         at: now(),
-        act: format!("repair: {}: {}", object.name, damaged.reason),
-    };
-    if object.sort == ObjectSort::Run {
-        return Ok(archive.mend_run(object, audit()).await?);
+        act: format!("repair: {}: {}", damaged.object.name, damaged.reason),
     }
+}
+
+/// Makes an object anew by itself, or with those around it where its content changes.
+async fn mend(
+    refill: &Refill<'_>,
+    one: &DamagedObject,
+    damaged: &[StoredObject],
+) -> Result<(), Trouble> {
+    let (archive, object) = (refill.archive, &one.object);
+    if object.sort == ObjectSort::Run {
+        return Ok(archive.mend_run(object, audit(one)).await?);
+    }
+    let begin = || archive.mend(object, audit(one));
+    match fetch(refill, object, begin).await {
+        Err(Trouble::Archive(error @ ArchiveError::OtherContent { .. })) => {
+            tracing::warn!(chain = %refill.chain.name, object = %object.name, %error, "replacing what is around it too");
+            renew(refill, one, damaged).await
+        }
+        done => done,
+    }
+}
+
+/// Replaces the segments and packs that hold blocks of an object, together.
+async fn renew(
+    refill: &Refill<'_>,
+    one: &DamagedObject,
+    damaged: &[StoredObject],
+) -> Result<(), Trouble> {
+    let begin = || refill.archive.renew(&one.object, damaged, audit(one));
+    let planned = begin()?;
+    let object = StoredObject {
+        range: planned.range(),
+        scope: planned.scope().clone(),
+        ..one.object.clone()
+    };
+    fetch(refill, &object, begin).await
+}
+
+/// Fetches the blocks of an object, proven as far as they were, and finishes a fill with them.
+async fn fetch(
+    refill: &Refill<'_>,
+    object: &StoredObject,
+    begin: impl Fn() -> Result<Fill, ArchiveError>,
+) -> Result<(), Trouble> {
     let mut progress = Progress::of_command("fetching", &refill.chain.name, Unit::Blocks);
-    let held = archive.highest_level(object);
+    let held = refill.archive.highest_level(object);
     let want = Want {
         datasets: object.datasets,
         scope: object.scope.clone(),
@@ -191,7 +238,6 @@ async fn mend(refill: &Refill<'_>, damaged: &DamagedObject) -> Result<(), Troubl
         },
     };
     let told = &mut |done: u64| progress.reach(done, object.range.len());
-    let begin = || archive.mend(object, audit());
     refill.refill(object.range, want, begin, told).await
 }
 

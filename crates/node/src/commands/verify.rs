@@ -1,5 +1,6 @@
 //! `chronolith verify`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Error, Result};
@@ -38,8 +39,10 @@ pub(super) struct Found {
     pub(super) not_recomputed: u64,
     /// What is wrong with which block.
     pub(super) blocks: Vec<Finding>,
-    /// Objects that are damaged or gone.
+    /// Objects that are damaged or gone, or hold other content than they should.
     pub(super) objects: Vec<DamagedObject>,
+    /// Names of those among them that can be read and hold other content than the source has.
+    pub(super) other: HashSet<String>,
     /// Blocks that were to be compared with the source and were not, and why.
     pub(super) not_compared: Option<(BlockRange, String)>,
     /// Why the comparison ended early. What was found before is as good as ever.
@@ -68,6 +71,31 @@ pub(super) struct Finding {
 impl Found {
     pub(super) fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.objects.is_empty()
+    }
+
+    fn find(&mut self, block: u64, what: String) {
+        self.blocks.push(Finding {
+            block,
+            what,
+            content_differs: false,
+        });
+    }
+
+    /// Adds an object, unless it is known.
+    fn add(&mut self, damaged: DamagedObject) {
+        let mut known = self.objects.iter();
+        if known.all(|known| known.object.name != damaged.object.name) {
+            self.objects.push(damaged);
+        }
+    }
+
+    /// Adds an object that can be read and holds other content than the source has.
+    pub(super) fn add_other(&mut self, other: DamagedObject) {
+        let mut known = self.objects.iter();
+        if known.all(|known| known.object.name != other.object.name) {
+            self.other.insert(other.object.name.clone());
+            self.objects.push(other);
+        }
     }
 
     /// How a command ends that has told of all this.
@@ -196,6 +224,7 @@ pub(super) async fn look(
         not_recomputed: 0,
         blocks: gaps(archive, &lacking),
         objects,
+        other: HashSet::new(),
         not_compared: None,
         failed: None,
     };
@@ -359,14 +388,6 @@ async fn read_back(
     (range, lacking): (BlockRange, &[BlockRange]),
     found: &mut Found,
 ) {
-    let findings = &mut found.blocks;
-    let mut finding = |block: u64, what: String| {
-        findings.push(Finding {
-            block,
-            what,
-            content_differs: false,
-        });
-    };
     let clocks = archive.coverage(DatasetSet::CLOCK, None).into_iter();
     let there: Vec<BlockRange> = clocks
         .filter_map(|(covered, _)| covered.intersect(&range))
@@ -395,7 +416,7 @@ async fn read_back(
                 let is_older = |before: BlockClock| block.clock.timestamp < before.timestamp;
                 found.falling_times += u64::from(before.is_some_and(is_older));
                 if before.is_some_and(|before| before.hash != block.clock.parent_hash) {
-                    finding(number, "does not link to the block before".to_owned());
+                    found.find(number, "does not link to the block before".to_owned());
                 }
                 found.logs += block.logs.len() as u64;
                 let recomputed = match in_gap {
@@ -405,17 +426,33 @@ async fn read_back(
                 match recomputed {
                     Ok(Recomputed::Right) => {}
                     Ok(Recomputed::Nothing) => found.not_recomputed += 1,
-                    Ok(Recomputed::Wrong(what)) => finding(number, what),
-                    Err(error) => finding(number, error.to_string()),
+                    Ok(Recomputed::Wrong(what)) => found.find(number, what),
+                    Err(error) => found.find(number, error.to_string()),
                 }
+                find_misfit(archive, number, found).await;
             }
             Err(error) => {
-                finding(number, error.to_string());
+                found.find(number, error.to_string());
                 before = None;
             }
         }
         done += 1;
         progress.reach(done, all);
+    }
+}
+
+/// Finds the pack that holds other payload of a block than its segment was made with.
+async fn find_misfit(archive: &Archive, number: u64, found: &mut Found) {
+    match archive.misfit(number).await {
+        Ok(None) => {}
+        Ok(Some(object)) => {
+            let reason = "its payload is not what the digest of the block is over";
+            let reason = format!("block {number}: {reason}");
+            found.add(DamagedObject { object, reason });
+        }
+        // A damaged object is a finding already.
+        Err(ArchiveError::Corrupt { .. }) => {}
+        Err(error) => found.find(number, error.to_string()),
     }
 }
 
