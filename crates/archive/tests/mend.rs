@@ -436,6 +436,71 @@ async fn a_segment_is_mended_over_the_payload_that_packs_hold() {
     );
 }
 
+/// Blocks of an older version up to 90, which wrote content in another form, and of this one: the same segments
+/// and packs hold both.
+async fn of_two_versions() -> (Stores, SimChain) {
+    let (stores, chain) = (Stores::memory(), tiny_chain(74));
+    let archive = stores.writer(&settings()).await;
+    for block in chain.blocks(BLOCKS) {
+        let proof = match block.clock.number < 90 {
+            true => Proof::of_logs(Verification::Receipts),
+            false => Proof::ROOTS,
+        };
+        let how = Provenance {
+            proof,
+            ..Provenance::default()
+        };
+        let block = with_other_raw(block);
+        archive.ingest_finalized_block(block, &how).await.unwrap();
+    }
+    while archive.maintain().await.unwrap() {}
+    archive.release().await.unwrap();
+    (stores, chain)
+}
+
+/// What is proven as far as its hash allows replaces another form of the same blocks, at an equal level too: a lost
+/// pack with the segments beside it, and a segment with blocks of both versions. What is proven less far does not.
+#[tokio::test]
+async fn another_form_is_replaced_by_what_is_wholly_proven() {
+    for count in [1, 2] {
+        let (stores, chain) = of_two_versions().await;
+        let archive = stores.reader(&settings()).await;
+        let mixed = archive.segments_of(90).remove(0);
+        assert!(mixed.range.contains(89), "{mixed:?}");
+        let pack = archive.packs_of(90).remove(0);
+        for lost in [pack, mixed].iter().take(count) {
+            stores.blobs.delete(&lost.name).await.unwrap();
+        }
+        let archive = stores.writer(&settings()).await;
+        let damaged = inspect(&archive).await;
+        assert_eq!(damaged.len(), count, "{damaged:?}");
+        let objects: Vec<_> = damaged.iter().map(|one| one.object.clone()).collect();
+        for proof in [Proof::of_logs(Verification::Receipts), Proof::ROOTS] {
+            for one in damaged.iter().filter(|one| archive.names(&one.object)) {
+                let refused = mend_as(&archive, one, blocks_of(&chain, one), proof).await;
+                assert!(refused.is_err(), "{one:?} was mended alone");
+                let mut fill = archive.renew(&one.object, &objects, audit()).unwrap();
+                let how = Provenance {
+                    proof,
+                    ..Provenance::default()
+                };
+                let blocks: Vec<Block> = chain.blocks(fill.range()).collect();
+                fill.push(blocks, &how).await.unwrap();
+                let done = fill.finish().await;
+                assert_eq!(done.is_ok(), proof == Proof::ROOTS, "{done:?}");
+            }
+        }
+        while archive.maintain().await.unwrap() {}
+        assert_eq!(inspect(&archive).await, []);
+        for block in chain.blocks(BLOCKS) {
+            let number = block.clock.number;
+            assert_eq!(archive.misfit(number).await.unwrap(), None);
+            let found = archive.block_by_hash(&block.clock.hash).await.unwrap();
+            assert_eq!(found, Some(block.clock));
+        }
+    }
+}
+
 /// A pack with payload of another archive passes every checksum. Digests tell that it is not this segment's.
 #[tokio::test]
 async fn a_pack_that_does_not_fit_its_segment_is_found_and_mended() {

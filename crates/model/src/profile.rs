@@ -1,6 +1,6 @@
 //! What a chain family lets its blocks look like. Checked before anything is archived.
 
-use crate::{Block, Proof, TOPICS_MAX, Tx, Verification};
+use crate::{Block, Dataset, DatasetSet, Proof, TOPICS_MAX, Tx, Verification};
 
 /// The limits and rules of a chain family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +52,17 @@ impl ChainProfile {
         match proof.txs() {
             Verification::Roots => Proof::LINKED.with_transactions(),
             _ => Proof::LINKED,
+        }
+    }
+
+    /// Whether a proof leaves nothing open of these datasets that a block's hash can settle. Two blocks with one
+    /// hash that are both proven so far differ in form or in fields that no hash covers, and in nothing else.
+    #[must_use]
+    pub fn settles(&self, proof: Proof, datasets: DatasetSet) -> bool {
+        let of_header = |dataset| matches!(dataset, Dataset::Clock | Dataset::Headers);
+        match datasets.iter().all(of_header) {
+            true => proof.covers(Proof::LINKED),
+            false => proof.covers(self.reads(Proof::ROOTS)),
         }
     }
 
@@ -172,4 +183,30 @@ pub enum BlockFault {
     /// A header, the bodies or the raw block are to be kept and are not there.
     #[error("payload that is to be kept is missing")]
     MissingPayload,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_settles_what_its_family_puts_under_it() {
+        let of_header = DatasetSet::of(&[Dataset::Clock, Dataset::Headers]);
+        let with_logs = DatasetSet::of(&[Dataset::Clock, Dataset::Logs]);
+        let ledger = Proof::LINKED.with_transactions();
+        let receipts = Proof::of_logs(Verification::Receipts);
+        let cases = [
+            (Proof::CLAIMED, of_header, [false, false]),
+            (Proof::LINKED, of_header, [true, true]),
+            (Proof::LINKED, with_logs, [false, false]),
+            (receipts, with_logs, [false, false]),
+            (ledger, with_logs, [false, true]),
+            (Proof::ROOTS, with_logs, [true, true]),
+        ];
+        for (proof, datasets, expected) in cases {
+            let families = [ChainProfile::EVM, ChainProfile::STELLAR];
+            let settled = families.map(|family| family.settles(proof, datasets));
+            assert_eq!(settled, expected, "{proof:?} of {datasets:?}");
+        }
+    }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_archive::{Archive, Error as ArchiveError, Fill, Health, Provenance};
+use chronolith_archive::{
+    Archive, AuditEntry, Error as ArchiveError, Fill, Health, ObjectSort, Provenance, StoredObject,
+};
 use chronolith_model::{Block, BlockRange, BlockRef, DatasetSet};
 use chronolith_source::{Fetched, Source, Want};
 
@@ -12,7 +14,7 @@ use crate::chain::want_of;
 use crate::clock::now;
 use crate::fetches::Fetches;
 use crate::ingest::Trouble;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::settings::{ChainSettings, RangePlan};
 
 /// How often it is looked whether there is room again.
@@ -81,6 +83,10 @@ impl Refill<'_> {
             let moved = steps.step.start > at;
             at = steps.step.start;
             match done {
+                Err(Trouble::Archive(ArchiveError::OtherContent { archived, .. })) => {
+                    at = self.renew(BlockRange::new(at, gap.end), archived).await?;
+                    continue;
+                }
                 Err(Trouble::Archive(error))
                     if does_not_fit(&error) && (moved || tries < TRIES) =>
                 {
@@ -94,6 +100,32 @@ impl Refill<'_> {
             tries = if moved { 1 } else { tries + 1 };
         }
         Ok(())
+    }
+
+    /// Fetches the blocks of a gap that an archived segment holds in another form, and replaces segments and
+    /// packs of them together: only their payload was lacking, and no other segment can be put beside. Returns
+    /// where the gap goes on.
+    async fn renew(&self, gap: BlockRange, archived: BlockRange) -> Result<u64, Trouble> {
+        let chain = self.chain;
+        let range = gap.intersect(&archived).unwrap_or(gap);
+        let (from, to) = (range.start, range.end - 1);
+        tracing::warn!(chain = %chain.name, from, to, "replacing what is archived in another form");
+        let object = StoredObject {
+            name: String::new(),
+            sort: ObjectSort::Pack,
+            range,
+            datasets: chain.datasets,
+            scope: chain.scope.clone(),
+        };
+        let audit = || AuditEntry {
+            at: now(),
+            act: format!("backfill: blocks {from} to {to} fetched anew with their payload"),
+        };
+        let begin = || self.archive.renew(&object, &[], audit());
+        let mut progress = Progress::of_command("fetching", &chain.name, Unit::Blocks);
+        let told = &mut |done: u64| progress.reach(done, range.len());
+        self.refill(range, want_of(chain), begin, told).await?;
+        Ok(range.end)
     }
 
     /// A block of the archive that whoever delivers must have: its head. A halted archive's head may be

@@ -1,5 +1,5 @@
-//! What may replace archived content: the same, or other content that is proven further. The hash of a
-//! block never changes.
+//! What may replace archived content: the same, other content that is proven further, or content that is
+//! proven as far as hashes allow. The hash of a block never changes.
 
 use std::sync::Arc;
 
@@ -126,14 +126,18 @@ impl Fill {
         self.purpose.mends() && self.range.covers(&old.facts.range)
     }
 
-    /// Whether other content of a block may replace what is archived of it: it is proven further.
+    /// Whether other content of a block may replace what is archived of it: it is proven further, or as far as
+    /// the block's hash allows. Then what differs is form, or what no hash covers: an older version wrote
+    /// bodies as JSON and no marks of proven events, and nodes show fields beside those that are hashed.
     fn may_replace(&self, old: &SegmentEntry, new: &SegmentEntry, number: u64) -> bool {
         let profile = &self.writer.settings.profile;
         let level = |entry: &SegmentEntry| entry.facts.level_within(&BlockRange::one(number));
         let (Some(archived), Some(offered)) = (level(old), level(new)) else {
             return false;
         };
-        offered.exceeds(profile.reads(archived))
+        let archived = profile.reads(archived);
+        let settled = profile.settles(offered, self.kept.datasets) && offered.covers(archived);
+        settled || offered.exceeds(archived)
     }
 
     /// What replaces a segment must not make any block less sure than it was.
