@@ -269,6 +269,16 @@ impl Archive {
         highest.map(|proof| self.settings.profile.reads(proof))
     }
 
+    /// What a segment says was proven of a block.
+    #[must_use]
+    pub fn level_of(&self, segment: &StoredObject, number: u64) -> Option<Proof> {
+        let snapshot = self.view.current()?;
+        let mut holding = snapshot.holding(number);
+        let entry = holding.find(|entry| entry.object.name == segment.name)?;
+        let proof = entry.facts.level_within(&BlockRange::one(number))?;
+        Some(self.settings.profile.reads(proof))
+    }
+
     /// The segments that hold a block.
     #[must_use]
     pub fn segments_of(&self, number: u64) -> Vec<StoredObject> {

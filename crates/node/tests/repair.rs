@@ -397,6 +397,34 @@ async fn unproven_bodies_are_not_called_proven_by_a_repair() {
     assert_equals(&bench, &node, BlockRange::new(0, blocks.len() as u64));
 }
 
+/// Right blocks that were archived before anything was proven of them: a comparison with the source raises their
+/// level, and changes nothing else.
+#[tokio::test(flavor = "multi_thread")]
+async fn levels_of_old_blocks_are_raised() {
+    let node = EvmNode::new(EvmSpec::tiny(39), 150);
+    let server = serve(&node, RpcOptions::default()).await;
+    let more = format!(r#"{DEPTH_5}, "datasets": ["logs", "tx_hashes"]"#);
+    let bench = Bench::new(&[server.url()], &more);
+    let archive = open_to_write(&bench).await;
+    let blocks = (0..146).map(|number| node.block(number).unwrap().to_model());
+    let how = Provenance::default();
+    let taken = archive
+        .ingest_finalized_blocks(blocks.collect(), &how)
+        .await;
+    taken.unwrap();
+    archive.release().await.unwrap();
+    drop(archive);
+    let before = bench.json(&["verify", "--json", "--against-source"]);
+    assert_eq!(before["level"], "claimed");
+    let told = bench.json(&["repair", "--json", "--against-source"]);
+    assert!(!told["mended"].as_array().unwrap().is_empty(), "{told}");
+    let after = bench.json(&["verify", "--json"]);
+    assert_eq!(after["level"], "roots");
+    assert_eq!(after["contentRoot"], before["contentRoot"]);
+    let again = bench.json(&["repair", "--json", "--against-source"]);
+    assert!(again["mended"].as_array().unwrap().is_empty(), "{again}");
+}
+
 /// Where nothing but the times of blocks is kept, all of it is verified and repaired as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn clocks_alone_are_verified_and_repaired() {

@@ -105,7 +105,7 @@ async fn mend_found(
     asked: &RepairRange,
 ) -> Result<Repaired> {
     let found = find(archive, chain, range, asked).await?;
-    if found.objects.is_empty() {
+    if found.objects.is_empty() && found.less_proven.is_empty() {
         let mended = Vec::new();
         return Ok(Repaired {
             mended,
@@ -143,6 +143,10 @@ async fn mend_all(
     let damaged = damaged.filter(|one| !found.other.contains(&one.object.name));
     let damaged: Vec<StoredObject> = damaged.map(|one| one.object.clone()).collect();
     let mut all = found.objects;
+    let known = |one: &DamagedObject| all.iter().any(|known| known.object.name == one.object.name);
+    let raised = found.less_proven.into_iter();
+    let raised: Vec<DamagedObject> = raised.filter(|one| !known(one)).collect();
+    all.extend(raised);
     all.sort_by_key(|one| match one.object.sort {
         ObjectSort::Segment => 0,
         ObjectSort::Pack => 1,

@@ -8,7 +8,7 @@ use chronolith_archive::{
     Archive, DamagedObject, Difference, Error as ArchiveError, Result as ArchiveResult,
 };
 use chronolith_model::{Block, BlockClock, BlockRange, Dataset, DatasetSet, Payload, Proof};
-use chronolith_source::Source;
+use chronolith_source::{Fetched, Source};
 use serde_json::{Value, json};
 
 use super::backfill::linked_end;
@@ -43,6 +43,8 @@ pub(super) struct Found {
     pub(super) objects: Vec<DamagedObject>,
     /// Names of those among them that can be read and hold other content than the source has.
     pub(super) other: HashSet<String>,
+    /// Segments with the same content as the source has, which proves it further now. They are whole.
+    pub(super) less_proven: Vec<DamagedObject>,
     /// Blocks that were to be compared with the source and were not, and why.
     pub(super) not_compared: Option<(BlockRange, String)>,
     /// Why the comparison ended early. What was found before is as good as ever.
@@ -225,6 +227,7 @@ pub(super) async fn look(
         blocks: gaps(archive, &lacking),
         objects,
         other: HashSet::new(),
+        less_proven: Vec::new(),
         not_compared: None,
         failed: None,
     };
@@ -294,13 +297,9 @@ pub(super) async fn against_source(
         let (source, reach) = open_to_compare(chain).await?;
         let end = reach.map_or(range.end, |reach| reach.saturating_add(1));
         let within = BlockRange::new(range.start, end.clamp(range.start, range.end));
-        compare(
-            (archive, chain),
-            &*source,
-            within,
-            (&mut findings, &mut next),
-        )
-        .await?;
+        let less_proven = &mut found.less_proven;
+        let outcome = (&mut findings, less_proven, &mut next);
+        compare((archive, chain), &*source, within, outcome).await?;
         Ok(within.end)
     };
     let (end, why) = match compared.await {
@@ -338,7 +337,7 @@ async fn compare(
     (archive, chain): (&Archive, &ChainSettings),
     source: &dyn Source,
     range: BlockRange,
-    (findings, next): (&mut Vec<Finding>, &mut u64),
+    (findings, less_proven, next): (&mut Vec<Finding>, &mut Vec<DamagedObject>, &mut u64),
 ) -> Result<()> {
     let want = want_of(chain);
     let mut progress = Progress::of_command("comparing", &chain.name, Unit::Blocks);
@@ -351,7 +350,10 @@ async fn compare(
         for theirs in source.fetch(part, &want, None).await? {
             let compared = difference(archive, chain, &theirs.block).await;
             let difference = match compared {
-                Ok(None) => continue,
+                Ok(None) => {
+                    note_less_proven((archive, chain), &theirs, less_proven);
+                    continue;
+                }
                 Ok(Some(difference)) => difference,
                 // A damaged object is a finding already.
                 Err(ArchiveError::Corrupt { .. }) => continue,
@@ -368,6 +370,31 @@ async fn compare(
         progress.reach(done, all);
     }
     Ok(())
+}
+
+/// Notes the segments that say less of a block than the source has just proven of the same content.
+fn note_less_proven(
+    (archive, chain): (&Archive, &ChainSettings),
+    theirs: &Fetched,
+    noted: &mut Vec<DamagedObject>,
+) {
+    let number = theirs.block.clock.number;
+    let is_noted = |one: &DamagedObject| one.object.range.contains(number);
+    if noted.last().is_some_and(is_noted) {
+        return;
+    }
+    for object in archive.segments_of(number) {
+        let ours = object.datasets == chain.datasets && object.scope == chain.scope;
+        let Some(level) = archive.level_of(&object, number).filter(|_| ours) else {
+            continue;
+        };
+        let mut kept = chain.datasets.iter();
+        if kept.any(|dataset| theirs.proof.of(dataset) > level.of(dataset)) {
+            let (was, is) = (levels(chain, level), levels(chain, theirs.proof));
+            let reason = format!("block {number} is at {was}, and the source proves {is}");
+            noted.push(DamagedObject { object, reason });
+        }
+    }
 }
 
 fn told(difference: Difference) -> &'static str {
