@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! root/state        the record, replaced by rename        root/lock   held by its one writer
-//! root/state.tmp    the record being written
+//! root/state.tmp    the record being written              root/state.reserve  room for it on a full disk
 //! root/blobs/a/b    the object `a/b`                      root/tmp/   objects being written
 //! ```
 //!
@@ -16,6 +16,7 @@ mod disk;
 mod handles;
 mod meta;
 mod read;
+mod reserve;
 mod walk;
 mod writer;
 

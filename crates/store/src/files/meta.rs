@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The last versions stay in the directory `states`, one file each, under their number. They are
-//! there for an operator whose `state` is lost; nothing is ever loaded from them in its place.
+//! there for an operator whose `state` is lost; nothing is ever loaded from them in its place. Beside
+//! them is a reserve for a full disk.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -18,6 +19,7 @@ use bytes::Bytes;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::disk::{blocking, create_directories, failed, sync_directory};
+use super::reserve;
 use crate::{Error, MetaStore, Result, Version, Versioned};
 
 /// How often a watcher looks at the file.
@@ -49,6 +51,9 @@ struct Writing {
     _lock: File,
     #[cfg(test)]
     fail_directory_sync: std::sync::atomic::AtomicBool,
+    /// The disk is full while this file is there.
+    #[cfg(test)]
+    full_while: Mutex<Option<PathBuf>>,
 }
 
 /// Whether the file that `state` names is known to survive a power cut.
@@ -70,6 +75,8 @@ impl FileMeta {
             _lock: lock(&directory)?,
             #[cfg(test)]
             fail_directory_sync: false.into(),
+            #[cfg(test)]
+            full_while: Mutex::default(),
         };
         Ok(Self::new(directory, Some(writing)))
     }
@@ -230,7 +237,20 @@ impl Inner {
 
     fn replace(&self, writing: &Writing, record: &Versioned, settled: &mut Settled) -> Result<()> {
         let tmp = self.directory.join("state.tmp");
-        write_synced(&tmp, record).map_err(|error| failed("write record", &tmp, error))?;
+        let mut written = self.write_synced(writing, &tmp, record);
+        let mut is_full = false;
+        if written.as_ref().is_err_and(reserve::is_full) {
+            is_full = true;
+            // What was written of it takes room as well.
+            let _ = fs::remove_file(&tmp);
+            if reserve::release(&self.directory) || self.forget_old_copies() {
+                written = self.write_synced(writing, &tmp, record);
+            }
+            if written.is_err() {
+                let _ = fs::remove_file(&tmp);
+            }
+        }
+        written.map_err(|error| failed("write record", &tmp, error))?;
         *settled = Settled::No;
         let path = self.path();
         fs::rename(&tmp, &path).map_err(|error| failed("replace record", &path, error))?;
@@ -240,7 +260,35 @@ impl Inner {
         }
         self.sync(writing)?;
         *settled = Settled::Yes;
+        if !is_full {
+            reserve::make(&self.directory);
+        }
         Ok(())
+    }
+
+    /// Where there is no reserve, all copies but the newest give their room. Whether there were any.
+    fn forget_old_copies(&self) -> bool {
+        let directory = self.directory.join(KEPT_DIRECTORY);
+        let numbers = self.kept_numbers().unwrap_or_default();
+        let old = numbers.iter().rev().skip(1);
+        let removed =
+            old.filter(|number| fs::remove_file(directory.join(kept_name(**number))).is_ok());
+        removed.count() > 0
+    }
+
+    #[cfg(not(test))]
+    fn write_synced(&self, _: &Writing, path: &Path, record: &Versioned) -> io::Result<()> {
+        write(path, record)?.sync_all()
+    }
+
+    #[cfg(test)]
+    fn write_synced(&self, writing: &Writing, path: &Path, record: &Versioned) -> io::Result<()> {
+        let full_while = writing.full_while.lock().unwrap().clone();
+        if full_while.is_some_and(|path| path.exists()) {
+            fs::write(path, b"as much as fits")?;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        write(path, record)?.sync_all()
     }
 
     /// Keeps a record under its number, and removes the oldest such copies. A copy is a file of its own
@@ -336,10 +384,6 @@ fn write(path: &Path, record: &Versioned) -> io::Result<File> {
     file.write_all(&checksum(record).to_le_bytes())?;
     file.write_all(&record.bytes)?;
     Ok(file)
-}
-
-fn write_synced(path: &Path, record: &Versioned) -> io::Result<()> {
-    write(path, record)?.sync_all()
 }
 
 fn decode(stored: Bytes) -> Result<Versioned> {

@@ -169,3 +169,56 @@ async fn a_record_that_is_damaged_in_place_leaves_its_copy() {
         (second.unwrap(), &b"two"[..])
     );
 }
+
+/// On a full disk no record could be written. Garbage is collected by a writer, which swaps first: so nothing
+/// could make room, although there was enough to be removed.
+#[tokio::test]
+async fn a_full_disk_has_room_for_the_record() {
+    let root = directory();
+    let meta = FileMeta::open_writer(root.path()).unwrap();
+    let reserve = root.path().join("state.reserve");
+    let fill = |meta: &FileMeta, path: Option<PathBuf>| {
+        *meta
+            .inner
+            .writing
+            .as_ref()
+            .unwrap()
+            .full_while
+            .lock()
+            .unwrap() = path;
+    };
+    let mut at = Some(meta.swap(None, Bytes::from_static(b"one")).await.unwrap());
+    assert!(reserve.exists());
+    fill(&meta, Some(reserve.clone()));
+    for _ in 0..3 {
+        at = Some(meta.swap(at, Bytes::from_static(b"more")).await.unwrap());
+    }
+    drop(meta);
+
+    // The next process writes the record once more when it first looks.
+    let meta = FileMeta::open_writer(root.path()).unwrap();
+    meta.swap(at, Bytes::from_static(b"room")).await.unwrap();
+    assert!(reserve.exists(), "there is room again");
+    drop(meta);
+    let meta = FileMeta::open_writer(root.path()).unwrap();
+    fill(&meta, Some(reserve.clone()));
+    let found = meta.load().await.unwrap().unwrap();
+    assert_eq!(found.bytes, "room");
+
+    // Without a reserve the oldest copies go.
+    fs::remove_file(&reserve).ok();
+    let oldest = root.path().join("states").join(kept_name(1));
+    assert!(oldest.exists());
+    fill(&meta, Some(oldest));
+    let swapped = meta
+        .swap(Some(found.version), Bytes::from_static(b"last"))
+        .await;
+    let kept = meta.kept().await.unwrap();
+    assert_eq!(kept[0].0, swapped.unwrap());
+    // Where nothing gives room it is an error, and the record is as it was.
+    fill(&meta, Some(root.path().join("state")));
+    let refused = meta.swap(Some(kept[0].0), Bytes::new()).await.unwrap_err();
+    assert!(matches!(refused, Error::Unavailable { .. }), "{refused:?}");
+    assert!(!root.path().join("state.tmp").exists());
+    assert_eq!(meta.load().await.unwrap().unwrap().bytes, "last");
+}
