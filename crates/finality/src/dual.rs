@@ -110,11 +110,12 @@ impl Covers {
         self.covers.iter().rev().find(old).map(|cover| cover.mark)
     }
 
-    /// Refuses to go on where both chains were not seen lately.
+    /// Refuses to go on where both chains were not seen lately. A clock that was set back says nothing of how
+    /// long ago that was: the next observation has its new time.
     pub(crate) fn check_fresh(&self, now: u64, max_delay_seconds: u64) -> Result<(), Stall> {
         let last = self.last.map(|last| last.seen_at);
         match last {
-            Some(last) if now.saturating_sub(last) <= max_delay_seconds => Ok(()),
+            Some(last) if is_within(last, now, max_delay_seconds) => Ok(()),
             _ => Err(Stall::L1Silent {
                 last,
                 max_delay_seconds,
@@ -132,4 +133,9 @@ impl Covers {
             .partition_point(|cover| cover.mark.number < number);
         self.covers.get(at).map(|cover| cover.since)
     }
+}
+
+fn is_within(last: u64, now: u64, seconds: u64) -> bool {
+    now.checked_sub(last)
+        .is_some_and(|passed| passed <= seconds)
 }

@@ -268,8 +268,8 @@ fn dual_stops_without_a_recent_view_of_both_chains() {
         assert_eq!(tracker.stalled(1_100), silent(Some(1_000)), "{seen:?}");
     }
     assert_eq!(observe(&mut tracker, &both(12, 110, 1_101)), Some(10));
-    // A clock that goes back is no reason to stop.
-    assert_eq!(tracker.stalled(0), None);
+    // After a clock went back nothing says how long ago that was, until the next observation.
+    assert_eq!(tracker.stalled(0), silent(Some(1_101)));
 }
 
 #[test]
@@ -405,4 +405,22 @@ fn dual_catches_up_with_history_that_is_long_safe() {
     assert_eq!(observe(&mut tracker, &both(at(1_001, 0), 110, 1)), Some(47));
     grow(&mut tracker, 60);
     assert_eq!(observe(&mut tracker, &Seen::at(2)), Some(57));
+}
+
+/// A clock that was set back made the last observation one of the future, and silence was not seen for as
+/// long as the clock had gone back and the delay more.
+#[test]
+fn a_clock_that_was_set_back_does_not_hide_silence() {
+    let mut tracker = grown(DUAL, 20);
+    observe(&mut tracker, &both(10, 100, 5_000));
+    assert_eq!(tracker.stalled(5_000), None);
+    let silent = Some(Stall::L1Silent {
+        last: Some(5_000),
+        max_delay_seconds: 60,
+    });
+    assert_eq!(tracker.stalled(1_400), silent);
+    // The next observation has its time by the clock as it is now.
+    observe(&mut tracker, &both(10, 101, 1_412));
+    assert_eq!(tracker.stalled(1_420), None);
+    assert!(tracker.stalled(1_500).is_some());
 }

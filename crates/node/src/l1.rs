@@ -7,7 +7,7 @@
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use chronolith_finality::{Mark, Seen};
@@ -47,9 +47,9 @@ struct State {
     /// How often the safe tag went back: what was asked before that dates nothing.
     retreats: u64,
     /// The highest head that counts, and when it was seen.
-    head: Option<(u64, u64)>,
+    head: Option<(u64, Instant)>,
     /// A first head, until another one confirms it.
-    unconfirmed: Option<(u64, u64)>,
+    unconfirmed: Option<(u64, Instant)>,
     observed: Option<Observed>,
     waited: bool,
 }
@@ -60,6 +60,8 @@ pub(crate) struct Observed {
     safe: BlockRef,
     pub(crate) head: u64,
     pub(crate) at: u64,
+    /// The same by a clock that nobody sets: it says how long ago that was.
+    seen: Instant,
 }
 
 impl L1 {
@@ -190,8 +192,8 @@ impl L1 {
 
     /// Whether there was an observation in the last so many seconds.
     pub(crate) fn is_fresh(&self, seconds: u64) -> bool {
-        let at = self.observed().map(|observed| observed.at);
-        at.is_some_and(|at| now().saturating_sub(at) <= seconds)
+        let seen = self.observed().map(|observed| observed.seen);
+        seen.is_some_and(|seen| seen.elapsed() <= Duration::from_secs(seconds))
     }
 
     /// Why it is silent, as far as that is known.
@@ -214,10 +216,10 @@ impl L1 {
 
     fn take(&self, safe: BlockRef, retreats: u64, head: u64) {
         let mut state = self.lock();
-        let now = now();
+        let seen = Instant::now();
         match (state.head, state.unconfirmed) {
             (Some((before, _)), _) if head <= before => return,
-            (Some(before), _) if !follows(head, before, now) => {
+            (Some(before), _) if !follows(head, before, seen) => {
                 let (id, before) = (self.chain_id, before.0);
                 tracing::warn!(
                     l1 = id,
@@ -227,19 +229,20 @@ impl L1 {
                 );
                 return;
             }
-            (None, Some(first)) if head >= first.0 && follows(head, first, now) => {}
+            (None, Some(first)) if head >= first.0 && follows(head, first, seen) => {}
             (None, _) => {
-                state.unconfirmed = Some((head, now));
+                state.unconfirmed = Some((head, seen));
                 return;
             }
             (Some(_), _) => {}
         }
-        state.head = Some((head, now));
+        state.head = Some((head, seen));
         if state.retreats == retreats {
             state.observed = Some(Observed {
                 safe,
                 head,
-                at: now,
+                at: now(),
+                seen,
             });
             self.changed.notify_waiters();
         }
@@ -251,8 +254,8 @@ impl L1 {
 }
 
 /// Whether a head may have come after one of a while ago.
-fn follows(head: u64, (before, at): (u64, u64), now: u64) -> bool {
-    let seconds = now.saturating_sub(at);
+fn follows(head: u64, (before, at): (u64, Instant), now: Instant) -> bool {
+    let seconds = now.saturating_duration_since(at).as_secs();
     let most = seconds.saturating_mul(BLOCKS_A_SECOND) + BLOCKS_MORE;
     head.saturating_sub(before) <= most
 }
@@ -263,9 +266,11 @@ mod tests {
 
     #[test]
     fn a_head_that_time_does_not_allow_is_none() {
-        assert!(follows(112, (100, 1_000), 1_000));
-        assert!(follows(100 + 8 * 3_600, (100, 1_000), 4_600));
-        assert!(!follows(1_000_000_000, (100, 1_000), 4_600));
-        assert!(!follows(u64::MAX, (0, 0), 1));
+        let at = Instant::now();
+        let hour = at + Duration::from_secs(3_600);
+        assert!(follows(112, (100, at), at));
+        assert!(follows(100 + 8 * 3_600, (100, at), hour));
+        assert!(!follows(1_000_000_000, (100, at), hour));
+        assert!(!follows(u64::MAX, (0, at), at + Duration::from_secs(1)));
     }
 }
