@@ -60,10 +60,15 @@ const fn chain(row: Row) -> KnownChain {
 /// Headers, bloom, receipts and transactions by rules that are known, whatever the header's form.
 const ROOTS: Checks = Checks::ALL;
 /// State-sync transactions of Bor are under no root before Madhugiri.
-const BOR: Checks = Checks {
-    oddity: Oddity::StateSync,
-    ..ROOTS
-};
+const BOR: Checks = bor(80_084_800);
+
+const fn bor(rooted_from: u64) -> Checks {
+    Checks {
+        oddity: Oddity::StateSync { rooted_from },
+        ..ROOTS
+    }
+}
+
 /// Logs of system calls under the block's own hash, and nodes that leave their receipt out.
 const CELO: Checks = Checks {
     oddity: Oddity::BlockReceipt,
@@ -155,8 +160,9 @@ const GENESIS: &[(u64, B256)] = &[
 pub fn checks_of(chain_id: u64) -> Checks {
     let known = CHAINS.iter().find(|chain| chain.chain_id == chain_id);
     match chain_id {
-        // Test networks of Bor and of Celo's own chain.
-        80_001 | 80_002 => BOR,
+        // Test networks of Bor, the first of which ended before Madhugiri, and of Celo's own chain.
+        80_001 => bor(u64::MAX),
+        80_002 => bor(28_899_616),
         44_787 | 62_320 => CELO,
         _ => known.map_or(UNKNOWN, |chain| chain.checks),
     }

@@ -119,7 +119,7 @@ fn print(one: &Probed) {
     }
     match one.oddity {
         Oddity::None => {}
-        Oddity::StateSync => {
+        Oddity::StateSync { .. } => {
             println!("              holds a state-sync transaction that is under no root")
         }
         Oddity::BlockReceipt => println!("              holds a receipt of the block itself"),

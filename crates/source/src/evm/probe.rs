@@ -6,7 +6,8 @@ use chronolith_evm::HeaderForm;
 use serde_json::value::RawValue;
 
 use super::fetch::{GET_BLOCK, GET_RECEIPTS};
-use super::rules::{Checks, Oddity, Rule};
+use super::oddity::Oddity;
+use super::rules::{Checks, Rule};
 use super::verify::Verifier;
 use super::wire::{EncodedTx, WholeBlock, WireBlock, WireReceipt, hex, parse_quantity};
 use crate::endpoint::{Call, Endpoint, EndpointSettings};
@@ -144,7 +145,10 @@ impl Recorded {
         unknown.sort_unstable();
         unknown.dedup();
         let tried = |oddity| Tried::new(&block, receipts.as_deref(), oddity);
-        let tried = [Oddity::None, Oddity::StateSync, Oddity::BlockReceipt].map(tried);
+        let state_sync = Oddity::StateSync {
+            rooted_from: u64::MAX,
+        };
+        let tried = [Oddity::None, state_sync, Oddity::BlockReceipt].map(tried);
         let [plain, ..] = &tried;
         let best = tried.iter().rev().max_by_key(|tried| tried.count());
         let best = best.unwrap_or(plain);
@@ -239,7 +243,7 @@ mod tests {
                 .any(|field| field == "sendRoot")
         );
         let mumbai = probed("80001-polygon-mumbai", 135_808);
-        assert_eq!(mumbai.oddity, Oddity::StateSync);
+        assert!(matches!(mumbai.oddity, Oddity::StateSync { .. }));
         assert_eq!(
             (mumbai.bloom, mumbai.receipts_root),
             (Some(true), Some(true))

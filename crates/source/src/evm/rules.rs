@@ -3,6 +3,7 @@
 
 use chronolith_model::Verification;
 
+use super::oddity::Oddity;
 use crate::error::Error;
 
 /// One thing that can be recomputed.
@@ -55,19 +56,6 @@ pub struct Checks {
     pub transactions_root: bool,
     /// What is not a plain transaction.
     pub oddity: Oddity,
-}
-
-/// What blocks of some chains hold that is not a plain transaction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Oddity {
-    /// Nothing.
-    None,
-    /// Polygon's state-sync transaction: last in the block, under no root and in no bloom before the
-    /// Madhugiri fork.
-    StateSync,
-    /// Celo's block receipt: logs of system calls under the block's own hash, behind the last
-    /// transaction.
-    BlockReceipt,
 }
 
 impl Checks {

@@ -13,8 +13,9 @@ use bytes::Bytes;
 use chronolith_model::{Proof, Scope, Verification};
 
 use super::bloom;
+use super::oddity::Oddity;
 use super::receipts::has_root;
-use super::rules::{Checks, Oddity, Refusal, Rule};
+use super::rules::{Checks, Refusal, Rule};
 use super::wire::{EncodedTx, WireBlock, WireLog, WireReceipt};
 
 /// Checks blocks of one chain.
@@ -175,15 +176,16 @@ impl Verifier {
             && last.is_some_and(|last| last.transaction_hash == block.hash)
     }
 
-    /// The hash of the transaction that is under no root, where the chain has such.
+    /// The hash of the transaction that is under no root, where the block shows one.
     fn unrooted(&self, block: &WireBlock) -> Option<B256> {
-        if self.checks.oddity != Oddity::StateSync {
-            return None;
-        }
-        let (number, hash) = (block.number().to_be_bytes(), block.hash);
-        let named = [b"matic-bor-receipt-", &number[..], hash.as_slice()].concat();
-        let hash = keccak256(named);
-        (block.tx_hashes.last() == Some(&hash)).then_some(hash)
+        let hidden = self.checks.oddity.hidden(block.number(), block.hash)?;
+        (block.tx_hashes.last() == Some(&hidden)).then_some(hidden)
+    }
+
+    /// Whether the block may hold logs that no root and no bloom covers. One whose endpoint leaves them
+    /// out looks like one that has none.
+    fn may_hide(&self, block: &WireBlock) -> bool {
+        self.checks.oddity.may_hide(block.number())
     }
 
     fn receipts_level(
@@ -206,12 +208,8 @@ impl Verifier {
         if self.checks.receipts_root && self.check_root(block, &rooted, &blooms)? {
             level = Verification::Receipts;
         }
-        // Logs that no root covers are in the block, so the block says no more than of them.
-        let bare = receipts
-            .iter()
-            .filter(|one| Some(one.transaction_hash) == unrooted);
-        match bare.clone().any(|one| !one.logs.is_empty()) {
-            true => Ok(Verification::Linked),
+        match self.may_hide(block) {
+            true => Ok(level.min(Verification::Linked)),
             false => Ok(level),
         }
     }
@@ -248,10 +246,7 @@ impl Verifier {
                 whole == block.header().logs_bloom
             }
             Rule::ReceiptsRoot => has_root(&rooted, &blooms, block.header().receipts_root).is_ok(),
-            Rule::TransactionsRoot => match self.transactions(block) {
-                Ok(all) => all || unrooted.is_some(),
-                Err(_) => false,
-            },
+            Rule::TransactionsRoot => self.transactions(block).unwrap_or(false),
         }
     }
 
@@ -266,16 +261,16 @@ impl Verifier {
             return Ok(proof);
         }
         let empty = block.tx_hashes.is_empty();
-        if empty && block.header().transactions_root == alloy_trie::EMPTY_ROOT_HASH {
-            return Ok(proof.with_transactions());
-        }
-        match self.transactions(block)? {
+        let empty = empty && block.header().transactions_root == alloy_trie::EMPTY_ROOT_HASH;
+        // What is under no root is not proven, shown or not, however well the others are.
+        match (empty || self.transactions(block)?) && !self.may_hide(block) {
             true => Ok(proof.with_transactions()),
             false => Ok(proof),
         }
     }
 
-    /// Whether every transaction's hash and the root over them follow from the transactions.
+    /// Whether every transaction's hash and the root over them follow from the transactions, without the
+    /// one that is under no root.
     fn transactions(&self, block: &WireBlock) -> Result<bool, Refusal> {
         let Some(txs) = block.encoded_txs() else {
             return Ok(false);
@@ -300,8 +295,7 @@ impl Verifier {
         let computed = chronolith_evm::ordered_root(&encoded);
         let root = block.header().transactions_root;
         if computed == root {
-            // What is under no root is not proven, however well the others are.
-            return Ok(unrooted.is_none());
+            return Ok(true);
         }
         let what = format!("transactions hash to {computed}, the header says {root}");
         self.fails(Rule::TransactionsRoot, what)
@@ -324,9 +318,9 @@ impl Verifier {
                 .iter()
                 .filter(|log| Some(log.transaction_hash) != unrooted);
             let mut found = Bloom::ZERO;
-            let count = rooted.inspect(|log| add_log(&mut found, log)).count();
+            rooted.for_each(|log| add_log(&mut found, log));
             if all {
-                if self.check_bloom(block, &found)? && count == logs.len() {
+                if self.check_bloom(block, &found)? && !self.may_hide(block) {
                     level = Verification::Bloom;
                 }
             } else if block.header().logs_bloom & found != found {
@@ -367,6 +361,7 @@ impl Verifier {
     /// are compared with it, or it allows for none. One without bits may be one that was never filled.
     pub(crate) fn settles(&self, block: &WireBlock, scope: &Scope) -> bool {
         self.checks.bloom
+            && !self.may_hide(block)
             && (*scope == Scope::All || !self.may_hold(block, scope))
             && (!block.header().logs_bloom.is_zero() || self.proves_no_logs(block))
     }
@@ -384,8 +379,8 @@ impl Verifier {
         filled && !self.is_dropped(Rule::Bloom)
     }
 
-    /// Whether the header's bloom allows that the block has a log of this scope. False proves that it
-    /// has none, where blooms can be trusted.
+    /// Whether the block may have a log of this scope: its bloom allows it, or logs are in no bloom. False
+    /// proves that it has none, where blooms can be trusted.
     pub(crate) fn may_hold(&self, block: &WireBlock, scope: &Scope) -> bool {
         let Scope::Only(entries) = scope else {
             return true;
@@ -397,10 +392,9 @@ impl Verifier {
                 block.header().logs_bloom & bits == bits
             })
         };
-        self.checks.bloom
-            && entries
-                .iter()
-                .any(|entry| admits(&entry.emitter) && admits(&entry.topic0))
+        let mut entries = entries.iter();
+        let allows = entries.any(|one| admits(&one.emitter) && admits(&one.topic0));
+        self.may_hide(block) || self.checks.bloom && allows
     }
 
     fn log(

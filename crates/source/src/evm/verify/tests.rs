@@ -110,8 +110,7 @@ fn every_chain_with_receipts_is_proven_as_far_as_is_known() {
         let proof = verifier
             .receipts(&one.block, receipts)
             .unwrap_or_else(|refusal| panic!("{}: {refusal:?}", one.name));
-        let state_sync = verifier.unrooted(&one.block).is_some();
-        if state_sync {
+        if verifier.may_hide(&one.block) {
             assert_eq!(proof, Proof::LINKED, "{}", one.name);
             continue;
         }
@@ -203,4 +202,76 @@ fn altered_transactions_are_refused() {
         let kept = block.kept_bodies().unwrap();
         assert!(kept.iter().any(|body| body.first() == Some(&b'{')));
     }
+}
+
+/// A recorded block as JSON, with its receipts.
+fn as_json(folder: &Path, name: &str) -> (Value, Value) {
+    let read = |what: &str| {
+        let path = folder.join(format!("{name}.{what}.json"));
+        let text = std::fs::read_to_string(path).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    (read("block"), read("receipts"))
+}
+
+fn parsed(block: &Value, receipts: &Value) -> (WireBlock, Vec<WireReceipt>) {
+    let block: WholeBlock = serde_json::from_value(block.clone()).unwrap();
+    (
+        block.into(),
+        serde_json::from_value(receipts.clone()).unwrap(),
+    )
+}
+
+/// An endpoint that left the state-sync transaction out was believed at `roots`: every root holds
+/// without it.
+#[test]
+fn a_block_whose_state_sync_is_left_out_is_not_proven() {
+    let Some(folder) = folder() else { return };
+    let (mut block, mut receipts) = as_json(&folder, "80001-polygon-mumbai/135808");
+    block["transactions"].as_array_mut().unwrap().pop().unwrap();
+    receipts.as_array_mut().unwrap().pop().unwrap();
+    let (block, receipts) = parsed(&block, &receipts);
+    let verifier = Verifier::new(checks_of(80_001));
+    assert!(verifier.unrooted(&block).is_none());
+    assert_eq!(verifier.receipts(&block, &receipts), Ok(Proof::LINKED));
+    let logs: Vec<&WireLog> = receipts.iter().flat_map(|one| &one.logs).collect();
+    assert_eq!(verifier.logs(&block, &logs, true), Ok(Proof::LINKED));
+    // No bloom says that it has no log of a scope.
+    let nobody = chronolith_model::ScopeEntry {
+        emitter: Some(vec![0xee; 20].into()),
+        topic0: None,
+    };
+    let scope = Scope::Only(vec![nobody]);
+    assert!(verifier.may_hold(&block, &scope) && !verifier.settles(&block, &scope));
+    assert!(!verifier.settles(&block, &Scope::All));
+    // Where no state sync can be, roots and bloom prove as much as on any chain.
+    let (block, receipts) = as_json(&folder, "137-polygon/23887160");
+    let (block, receipts) = parsed(&block, &receipts);
+    let verifier = Verifier::new(checks_of(137));
+    assert_eq!(verifier.receipts(&block, &receipts), Ok(Proof::ROOTS));
+    assert!(!verifier.may_hold(&block, &scope) && verifier.settles(&block, &scope));
+}
+
+/// Any block of Polygon could be given a transaction with logs of its endpoint's choice.
+#[test]
+fn a_state_sync_where_none_can_be_is_refused() {
+    let Some(folder) = folder() else { return };
+    let (mut block, mut receipts) = as_json(&folder, "137-polygon/23887160");
+    let (honest, _) = parsed(&block, &receipts);
+    let number = honest.number().to_be_bytes();
+    let named = [b"matic-bor-receipt-", &number[..], honest.hash.as_slice()].concat();
+    let hash = keccak256(named).to_string();
+    let txs = block["transactions"].as_array_mut().unwrap();
+    txs.push(serde_json::json!({ "hash": hash }));
+    let all = receipts.as_array_mut().unwrap();
+    let mut made_up = all.last().unwrap().clone();
+    made_up["transactionHash"] = hash.into();
+    made_up["transactionIndex"] = format!("0x{:x}", all.len()).into();
+    made_up["logs"] = Value::Array(Vec::new());
+    all.push(made_up);
+    let (block, receipts) = parsed(&block, &receipts);
+    let refusal = Verifier::new(checks_of(137))
+        .receipts(&block, &receipts)
+        .unwrap_err();
+    assert_eq!(refusal.rule, Some(Rule::ReceiptsRoot));
 }
