@@ -103,6 +103,8 @@ pub enum Error {
         rule: Rule,
         /// What was computed, and what the block says.
         what: String,
+        /// The same without the words: equal where two endpoints show the same.
+        computed: Hash32,
     },
     /// The endpoint shows no log of the scope in a block that may hold one, and cannot prove it.
     #[error(

@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use chronolith_model::Hash32;
 use tokio::time::Instant;
 
 use super::rules::Rule;
@@ -27,7 +28,7 @@ const BLOCKS_MAX: usize = 64;
 /// What failed on one endpoint.
 #[derive(Debug)]
 struct Shown {
-    what: String,
+    computed: Hash32,
     tries: u32,
     since: Instant,
 }
@@ -70,7 +71,7 @@ impl Evidence {
         &self,
         endpoint: &Arc<str>,
         (number, rule): (u64, Rule),
-        what: &str,
+        computed: Hash32,
         endpoints: usize,
     ) -> bool {
         let mut blocks = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,13 +83,13 @@ impl Evidence {
         });
         let shown = failures.by_endpoint.entry(endpoint.clone());
         let shown = shown.or_insert_with(|| Shown {
-            what: what.to_owned(),
+            computed,
             tries: 0,
             since: Instant::now(),
         });
-        if shown.what != what {
+        if shown.computed != computed {
             *shown = Shown {
-                what: what.to_owned(),
+                computed,
                 tries: 0,
                 since: Instant::now(),
             };
@@ -98,7 +99,7 @@ impl Evidence {
         let alike = failures
             .by_endpoint
             .values()
-            .all(|shown| shown.what == what);
+            .all(|shown| shown.computed == computed);
         let is_wrong = alike && failures.by_endpoint.len() >= endpoints && (endpoints > 1 || lasts);
         blocks.push_back(failures);
         if blocks.len() > BLOCKS_MAX {
@@ -113,7 +114,11 @@ impl EvmSource {
     /// chain goes on one level lower. Else the endpoint is.
     pub(super) fn rule_failed(&self, endpoint: &Endpoint, error: &Error) {
         let Error::RuleFailed {
-            number, rule, what, ..
+            number,
+            rule,
+            what,
+            computed,
+            ..
         } = error
         else {
             return;
@@ -121,7 +126,7 @@ impl EvmSource {
         let (chain, endpoints) = (self.settings.chain_id, self.pool.endpoints());
         let failed = (*number, *rule);
         let name = &endpoint.name;
-        if self.evidence.note(name, failed, what, endpoints.len()) {
+        if self.evidence.note(name, failed, *computed, endpoints.len()) {
             if self.verifier.drop_rule(*rule) {
                 self.evidence.note_dropped(failed, what);
                 let (block, rule) = (number, rule.name());
@@ -149,6 +154,8 @@ mod tests {
     use super::*;
 
     const FAILED: (u64, Rule) = (7, Rule::ReceiptsRoot);
+    const A: Hash32 = Hash32([0xa; 32]);
+    const C: Hash32 = Hash32([0xc; 32]);
 
     fn names() -> [Arc<str>; 2] {
         ["one".into(), "two".into()]
@@ -158,21 +165,21 @@ mod tests {
     async fn endpoints_that_fail_alike_speak_against_the_rule() {
         let [one, two] = names();
         let evidence = Evidence::default();
-        assert!(!evidence.note(&one, FAILED, "a, not b", 2));
-        assert!(!evidence.note(&one, FAILED, "a, not b", 2));
-        assert!(evidence.note(&two, FAILED, "a, not b", 2));
+        assert!(!evidence.note(&one, FAILED, A, 2));
+        assert!(!evidence.note(&one, FAILED, A, 2));
+        assert!(evidence.note(&two, FAILED, A, 2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn endpoints_that_fail_differently_speak_against_one_of_them() {
         let [one, two] = names();
         let evidence = Evidence::default();
-        assert!(!evidence.note(&one, FAILED, "a, not b", 2));
-        assert!(!evidence.note(&two, FAILED, "c, not b", 2));
-        assert!(!evidence.note(&one, FAILED, "a, not b", 2));
+        assert!(!evidence.note(&one, FAILED, A, 2));
+        assert!(!evidence.note(&two, FAILED, C, 2));
+        assert!(!evidence.note(&one, FAILED, A, 2));
         // Another block is another question.
-        assert!(!evidence.note(&one, (8, Rule::ReceiptsRoot), "a, not b", 2));
-        assert!(evidence.note(&two, (8, Rule::ReceiptsRoot), "a, not b", 2));
+        assert!(!evidence.note(&one, (8, Rule::ReceiptsRoot), A, 2));
+        assert!(evidence.note(&two, (8, Rule::ReceiptsRoot), A, 2));
     }
 
     /// Ranges are fetched at the same time. The failures of one took those of another away, so that no rule
@@ -182,12 +189,12 @@ mod tests {
         let [one, two] = names();
         let evidence = Evidence::default();
         for number in 0..BLOCKS_MAX as u64 {
-            assert!(!evidence.note(&one, (number, Rule::ReceiptsRoot), "a, not b", 2));
+            assert!(!evidence.note(&one, (number, Rule::ReceiptsRoot), A, 2));
         }
         for number in (0..BLOCKS_MAX as u64).rev() {
-            assert!(evidence.note(&two, (number, Rule::ReceiptsRoot), "a, not b", 2));
+            assert!(evidence.note(&two, (number, Rule::ReceiptsRoot), A, 2));
         }
-        assert!(!evidence.note(&one, (0, Rule::Bloom), "a, not b", 2));
+        assert!(!evidence.note(&one, (0, Rule::Bloom), A, 2));
         assert_eq!(evidence.failures.lock().unwrap().len(), BLOCKS_MAX);
     }
 
@@ -196,15 +203,15 @@ mod tests {
         let [one, _] = names();
         let evidence = Evidence::default();
         for _ in 0..5 {
-            assert!(!evidence.note(&one, FAILED, "a, not b", 1));
+            assert!(!evidence.note(&one, FAILED, A, 1));
         }
         tokio::time::advance(LONE_WHILE).await;
-        assert!(evidence.note(&one, FAILED, "a, not b", 1));
+        assert!(evidence.note(&one, FAILED, A, 1));
         // What changes from answer to answer is the endpoint's fault.
         let evidence = Evidence::default();
         for answer in 0..9 {
             tokio::time::advance(LONE_WHILE).await;
-            assert!(!evidence.note(&one, FAILED, &format!("{answer}, not b"), 1));
+            assert!(!evidence.note(&one, FAILED, Hash32([answer; 32]), 1));
         }
     }
 }

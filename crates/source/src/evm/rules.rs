@@ -1,7 +1,7 @@
 //! The rules by which blocks of a chain prove their content: which of them a chain keeps to, and why a
 //! block is refused by one.
 
-use chronolith_model::Verification;
+use chronolith_model::{Hash32, Verification};
 
 use super::oddity::Oddity;
 use crate::error::Error;
@@ -118,12 +118,15 @@ impl Checks {
 pub(crate) struct Refusal {
     pub(crate) rule: Option<Rule>,
     pub(crate) what: String,
+    /// What was computed and what the block says, without the words: two endpoints that show the same
+    /// block fail alike, however their clients write it.
+    pub(crate) computed: Hash32,
 }
 
 impl Refusal {
     /// The error that it is.
     pub(crate) fn of(self, endpoint: &str, number: u64) -> Error {
-        let (endpoint, what) = (endpoint.to_owned(), self.what);
+        let (endpoint, what, computed) = (endpoint.to_owned(), self.what, self.computed);
         match self.rule {
             None => Error::Lied {
                 endpoint,
@@ -135,6 +138,7 @@ impl Refusal {
                 number,
                 rule,
                 what,
+                computed,
             },
         }
     }
@@ -142,7 +146,11 @@ impl Refusal {
 
 impl From<String> for Refusal {
     fn from(what: String) -> Self {
-        Self { rule: None, what }
+        Self {
+            rule: None,
+            what,
+            computed: Hash32([0; 32]),
+        }
     }
 }
 

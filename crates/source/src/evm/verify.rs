@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use alloy_primitives::{B256, Bloom, keccak256};
 use bytes::Bytes;
-use chronolith_model::{Proof, Scope, Verification};
+use chronolith_model::{Hash32, Proof, Scope, Verification};
 
 use super::bloom;
 use super::oddity::Oddity;
@@ -78,13 +78,17 @@ impl Verifier {
     }
 
     /// What a rule that fails leads to: a refusal, or nothing proven by it.
-    fn fails(&self, rule: Rule, what: String) -> Result<bool, Refusal> {
+    fn fails(&self, rule: Rule, what: String, computed: &[B256]) -> Result<bool, Refusal> {
         if self.is_dropped(rule) {
             self.excused.fetch_or(1 << rule as u8, Ordering::Relaxed);
             return Ok(false);
         }
-        let rule = Some(rule);
-        Err(Refusal { rule, what })
+        let computed: Vec<u8> = computed.iter().flat_map(|one| one.0).collect();
+        Err(Refusal {
+            rule: Some(rule),
+            what,
+            computed: Hash32(keccak256(computed).0),
+        })
     }
 
     /// Whether the header hashes to what it is called. False where the chain does not allow to tell.
@@ -100,14 +104,16 @@ impl Verifier {
             .encode(chronolith_evm::HeaderForm::Ethereum, &[]);
         let computed = computed.map_or(B256::ZERO, keccak256);
         let mut what = format!("header hashes to {computed}, not to {}", block.hash);
-        let unknown: Vec<&str> = block.fields.extra.names().collect();
+        let mut unknown: Vec<&str> = block.fields.extra.names().collect();
+        // Clients write them in different orders.
+        unknown.sort_unstable();
         if !unknown.is_empty() {
             what = format!(
                 "{what}; it has fields that are not Ethereum's: {}",
                 unknown.join(", ")
             );
         }
-        self.fails(Rule::HeaderHash, what)
+        self.fails(Rule::HeaderHash, what, &[computed, block.hash])
     }
 
     /// Whether bloom and roots are under the block's hash.
@@ -226,6 +232,7 @@ impl Verifier {
             Err(computed) => self.fails(
                 Rule::ReceiptsRoot,
                 format!("receipts hash to {computed}, the header says {root}"),
+                &[computed, root],
             ),
         }
     }
@@ -285,10 +292,12 @@ impl Verifier {
                 EncodedTx::Bytes { bytes, hash, .. } if hash == named => encoded.push(bytes),
                 EncodedTx::Bytes { hash, .. } => {
                     let what = format!("transaction hashes to {hash}, not to {named}");
-                    return self.fails(Rule::TransactionsRoot, what);
+                    return self.fails(Rule::TransactionsRoot, what, &[*hash, *named]);
                 }
                 EncodedTx::Unknown(why) => {
-                    return self.fails(Rule::TransactionsRoot, why.clone());
+                    // Why it cannot be read may be told by where it stands in an answer.
+                    let computed = [B256::ZERO, *named];
+                    return self.fails(Rule::TransactionsRoot, why.clone(), &computed);
                 }
             }
         }
@@ -298,7 +307,7 @@ impl Verifier {
             return Ok(true);
         }
         let what = format!("transactions hash to {computed}, the header says {root}");
-        self.fails(Rule::TransactionsRoot, what)
+        self.fails(Rule::TransactionsRoot, what, &[computed, root])
     }
 
     /// Checks a block with the logs that were found for it. Only where all logs of the block were
@@ -325,7 +334,7 @@ impl Verifier {
                 }
             } else if block.header().logs_bloom & found != found {
                 let what = "a log that the header's bloom rules out".to_owned();
-                self.fails(Rule::Bloom, what)?;
+                self.fails(Rule::Bloom, what, &[keccak256(found)])?;
             }
         }
         self.with_transactions(block, commits, Proof::of_logs(level))
@@ -429,10 +438,8 @@ impl Verifier {
         } else {
             "a log is made up"
         };
-        // Two endpoints that fail alike must be told from two that fail differently.
-        let computed = keccak256(computed);
-        let what = format!("bloom does not fit the logs: {what} (theirs hash to {computed})");
-        self.fails(Rule::Bloom, what)
+        let what = format!("bloom does not fit the logs: {what}");
+        self.fails(Rule::Bloom, what, &[keccak256(computed)])
     }
 }
 

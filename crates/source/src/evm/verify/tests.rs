@@ -275,3 +275,39 @@ fn a_state_sync_where_none_can_be_is_refused() {
         .unwrap_err();
     assert_eq!(refusal.rule, Some(Rule::ReceiptsRoot));
 }
+
+/// Two honest clients of an odd chain failed differently for ever: by the order in which they write
+/// fields, and by the place where a parser gave up.
+#[test]
+fn clients_that_show_the_same_block_fail_alike() {
+    let Some(folder) = folder() else { return };
+    let path = folder.join("1-ethereum/17000000.block.json");
+    let text = std::fs::read_to_string(path).unwrap();
+    let refused = |text: &str| {
+        let block: WireBlock = serde_json::from_str::<WholeBlock>(text).unwrap().into();
+        let verifier = Verifier::new(Checks::ALL);
+        let header = verifier.header(&block);
+        header
+            .and_then(|_| verifier.transactions(&block))
+            .unwrap_err()
+    };
+    let difficulty = text.replace("\"difficulty\":\"0x", "\"difficulty\":\"0x1");
+    assert_ne!(difficulty, text);
+    let odd = |fields: &str| refused(&difficulty.replacen('{', &format!("{{{fields}"), 1));
+    let one = odd("\"l1Fee\":\"0x1\",\"aField\":1,");
+    let two = odd("\"aField\":1,  \"l1Fee\":\"0x1\",");
+    assert_eq!(one.rule, Some(Rule::HeaderHash));
+    assert_eq!(one, two);
+    // One of them knows a field more.
+    assert_eq!(one.computed, odd("\"aField\":1,").computed);
+    let other = refused(&text.replace("\"difficulty\":\"0x", "\"difficulty\":\"0x2"));
+    assert_ne!(one.computed, other.computed);
+    let odd = |space: &str| {
+        let value = format!("\"value\":{space}\"x");
+        refused(&text.replacen("\"value\":\"0x", &value, 1))
+    };
+    let (one, two) = (odd(""), odd("     "));
+    assert_eq!(one.rule, Some(Rule::TransactionsRoot));
+    assert_ne!(one.what, two.what, "the place in the answer is told");
+    assert_eq!(one.computed, two.computed);
+}
