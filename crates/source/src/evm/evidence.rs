@@ -1,15 +1,19 @@
 //! Whether a rule that a block does not follow is wrong, or the endpoint that showed the block.
 //!
 //! A rule that fails for the same block in the same way on every endpoint is evidence against the rule.
-//! One endpoint alone is asked several times, over a while: it may have been a bad moment.
+//! One endpoint alone is asked several times, over a while: it may have been a bad moment. Heads move on
+//! before they are asked for again, so many blocks that fail while none follows the rule count as well.
+//! Endpoints that cannot be asked hold nothing up, and those that say nothing only for a while.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chronolith_model::Hash32;
 use tokio::time::Instant;
 
+use super::fetch::GET_RECEIPTS;
 use super::rules::Rule;
 use super::source::EvmSource;
 use crate::endpoint::Endpoint;
@@ -18,12 +22,15 @@ use crate::meters;
 use crate::source::DroppedRule;
 
 /// How often, and over how long, a lone endpoint must show the same before its chain is believed to
-/// have another rule.
+/// have another rule. As many blocks count where each fails once.
 const LONE_TRIES: u32 = 3;
 const LONE_WHILE: Duration = Duration::from_secs(20);
 
-/// Blocks whose failures are remembered.
-const BLOCKS_MAX: usize = 64;
+/// How long endpoints that show nothing of a block are waited for: one may just be starting again.
+const SILENT_WHILE: Duration = Duration::from_secs(300);
+
+/// Blocks of which failures are kept. Parts of history that run at once are far fewer.
+const BLOCKS_MAX: usize = 256;
 
 /// What failed on one endpoint.
 #[derive(Debug)]
@@ -33,18 +40,61 @@ struct Shown {
     since: Instant,
 }
 
-/// Failures of one block.
+/// Failures of one block by one rule.
 #[derive(Debug)]
 struct Failures {
-    failed: (u64, Rule),
     by_endpoint: HashMap<Arc<str>, Shown>,
+    last: Instant,
+}
+
+/// Failures of one rule in a row, whatever the block.
+#[derive(Debug)]
+struct Run {
+    /// How many blocks had followed the rule when it began.
+    held: u64,
+    since: Instant,
+    blocks: BTreeSet<u64>,
+    endpoints: HashSet<Arc<str>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    blocks: HashMap<(u64, Rule), Failures>,
+    runs: HashMap<Rule, Run>,
+}
+
+/// A block that failed a rule at an endpoint.
+#[derive(Debug)]
+pub(crate) struct Failure<'a> {
+    pub(crate) endpoint: &'a Arc<str>,
+    pub(crate) number: u64,
+    pub(crate) rule: Rule,
+    pub(crate) computed: Hash32,
+    /// How many blocks have followed the rule so far.
+    pub(crate) held: u64,
+}
+
+/// How many blocks followed each rule, without those where nothing could fail.
+#[derive(Debug, Default)]
+pub(crate) struct Held([AtomicU64; Rule::ALL.len()]);
+
+impl Held {
+    pub(crate) fn note(&self, rule: Rule) {
+        if let Some(held) = self.0.get(rule as usize) {
+            held.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn count(&self, rule: Rule) -> u64 {
+        let held = self.0.get(rule as usize);
+        held.map_or(0, |held| held.load(Ordering::Relaxed))
+    }
 }
 
 /// Collects failures of rules, and what came of them.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
-    /// Of the blocks that failed last: many ranges are fetched at once, and their failures mix.
-    failures: Mutex<VecDeque<Failures>>,
+    known: Mutex<Known>,
     dropped: Mutex<Vec<DroppedRule>>,
 }
 
@@ -65,47 +115,91 @@ impl Evidence {
         });
     }
 
-    /// Notes that a block failed a rule at an endpoint, one of so many that may be asked. Whether the
-    /// rule is to be dropped.
-    pub(crate) fn note(
-        &self,
-        endpoint: &Arc<str>,
-        (number, rule): (u64, Rule),
-        computed: Hash32,
-        endpoints: usize,
-    ) -> bool {
-        let mut blocks = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let failed = (number, rule);
-        let at = blocks.iter().position(|known| known.failed == failed);
-        let mut failures = at.and_then(|at| blocks.remove(at)).unwrap_or(Failures {
-            failed,
+    /// Notes a failure. Whether the rule is to be dropped, with these endpoints to be asked about it.
+    pub(crate) fn note(&self, failure: &Failure<'_>, asked: &[Arc<str>]) -> bool {
+        let of_run = self.lock().note_run(failure, asked);
+        self.lock().note_block(failure);
+        of_run || self.speaks_against((failure.number, failure.rule), asked)
+    }
+
+    /// Whether what these endpoints showed of one block speaks against the rule: all that showed it
+    /// failed alike, and none is left that may yet show another one.
+    pub(crate) fn speaks_against(&self, block: (u64, Rule), asked: &[Arc<str>]) -> bool {
+        let known = self.lock();
+        let Some(Failures { by_endpoint, .. }) = known.blocks.get(&block) else {
+            return false;
+        };
+        let mut shown = by_endpoint.values();
+        let Some(first) = shown.next() else {
+            return false;
+        };
+        let alike = shown.all(|one| one.computed == first.computed);
+        let silent = asked.iter().any(|name| !by_endpoint.contains_key(name));
+        let lasts = |time: Duration| {
+            let mut shown = by_endpoint.values();
+            shown.any(|one| one.tries >= LONE_TRIES && one.since.elapsed() >= time)
+        };
+        alike
+            && match (silent, by_endpoint.len()) {
+                (true, _) => lasts(SILENT_WHILE),
+                (false, 1) => lasts(LONE_WHILE),
+                (false, _) => true,
+            }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn note_block(&mut self, failure: &Failure<'_>) {
+        let now = Instant::now();
+        let block = (failure.number, failure.rule);
+        if self.blocks.len() >= BLOCKS_MAX && !self.blocks.contains_key(&block) {
+            let oldest = self.blocks.iter().min_by_key(|(_, one)| one.last);
+            if let Some(oldest) = oldest.map(|(block, _)| *block) {
+                self.blocks.remove(&oldest);
+            }
+        }
+        let failures = self.blocks.entry(block).or_insert_with(|| Failures {
             by_endpoint: HashMap::new(),
+            last: now,
         });
-        let shown = failures.by_endpoint.entry(endpoint.clone());
-        let shown = shown.or_insert_with(|| Shown {
-            computed,
+        failures.last = now;
+        let first = || Shown {
+            computed: failure.computed,
             tries: 0,
-            since: Instant::now(),
-        });
-        if shown.computed != computed {
-            *shown = Shown {
-                computed,
-                tries: 0,
-                since: Instant::now(),
-            };
+            since: now,
+        };
+        let shown = failures.by_endpoint.entry(failure.endpoint.clone());
+        let shown = shown.or_insert_with(first);
+        if shown.computed != failure.computed {
+            *shown = first();
         }
         shown.tries += 1;
-        let lasts = shown.tries >= LONE_TRIES && shown.since.elapsed() >= LONE_WHILE;
-        let alike = failures
-            .by_endpoint
-            .values()
-            .all(|shown| shown.computed == computed);
-        let is_wrong = alike && failures.by_endpoint.len() >= endpoints && (endpoints > 1 || lasts);
-        blocks.push_back(failures);
-        if blocks.len() > BLOCKS_MAX {
-            blocks.pop_front();
+    }
+
+    /// Whether so many blocks failed in a row, at every endpoint that may be asked, that it does not
+    /// matter that no block was shown twice.
+    fn note_run(&mut self, failure: &Failure<'_>, asked: &[Arc<str>]) -> bool {
+        let begin = || Run {
+            held: failure.held,
+            since: Instant::now(),
+            blocks: BTreeSet::new(),
+            endpoints: HashSet::new(),
+        };
+        let run = self.runs.entry(failure.rule).or_insert_with(begin);
+        if run.held != failure.held {
+            *run = begin();
         }
-        is_wrong
+        if run.blocks.len() < LONE_TRIES as usize {
+            run.blocks.insert(failure.number);
+        }
+        run.endpoints.insert(failure.endpoint.clone());
+        let silent = asked.iter().any(|name| !run.endpoints.contains(name));
+        let time = if silent { SILENT_WHILE } else { LONE_WHILE };
+        run.blocks.len() >= LONE_TRIES as usize && run.since.elapsed() >= time
     }
 }
 
@@ -123,13 +217,18 @@ impl EvmSource {
         else {
             return;
         };
-        let (chain, endpoints) = (self.settings.chain_id, self.pool.endpoints());
-        let failed = (*number, *rule);
-        let name = &endpoint.name;
-        if self.evidence.note(name, failed, *computed, endpoints.len()) {
+        let asked = self.asked_about(*rule);
+        let failure = Failure {
+            endpoint: &endpoint.name,
+            number: *number,
+            rule: *rule,
+            computed: *computed,
+            held: self.verifier.held().count(*rule),
+        };
+        if self.evidence.note(&failure, &asked) {
             if self.verifier.drop_rule(*rule) {
-                self.evidence.note_dropped(failed, what);
-                let (block, rule) = (number, rule.name());
+                self.evidence.note_dropped((*number, *rule), what);
+                let (chain, block, rule) = (self.settings.chain_id, number, rule.name());
                 tracing::error!(
                     chain,
                     block,
@@ -139,79 +238,24 @@ impl EvmSource {
                 );
                 meters::rule_dropped(chain, rule).set(1.0);
             }
-            endpoints.iter().for_each(|endpoint| endpoint.forgive());
-        } else if endpoints.len() == 1 {
+            let endpoints = self.pool.endpoints().iter();
+            endpoints.for_each(|endpoint| endpoint.forgive());
+        } else if asked.len() == 1 {
             // It is asked again soon: nothing else can tell whether the rule or the answer is wrong.
             endpoint.failed(error);
         } else {
             endpoint.lied(&error.to_string());
         }
     }
+
+    /// Endpoints that can be asked about a rule: without receipts none can fail their root.
+    fn asked_about(&self, rule: Rule) -> Vec<Arc<str>> {
+        let can =
+            |endpoint: &&Arc<Endpoint>| rule != Rule::ReceiptsRoot || endpoint.has(GET_RECEIPTS);
+        let endpoints = self.pool.endpoints().iter().filter(can);
+        endpoints.map(|endpoint| endpoint.name.clone()).collect()
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FAILED: (u64, Rule) = (7, Rule::ReceiptsRoot);
-    const A: Hash32 = Hash32([0xa; 32]);
-    const C: Hash32 = Hash32([0xc; 32]);
-
-    fn names() -> [Arc<str>; 2] {
-        ["one".into(), "two".into()]
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn endpoints_that_fail_alike_speak_against_the_rule() {
-        let [one, two] = names();
-        let evidence = Evidence::default();
-        assert!(!evidence.note(&one, FAILED, A, 2));
-        assert!(!evidence.note(&one, FAILED, A, 2));
-        assert!(evidence.note(&two, FAILED, A, 2));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn endpoints_that_fail_differently_speak_against_one_of_them() {
-        let [one, two] = names();
-        let evidence = Evidence::default();
-        assert!(!evidence.note(&one, FAILED, A, 2));
-        assert!(!evidence.note(&two, FAILED, C, 2));
-        assert!(!evidence.note(&one, FAILED, A, 2));
-        // Another block is another question.
-        assert!(!evidence.note(&one, (8, Rule::ReceiptsRoot), A, 2));
-        assert!(evidence.note(&two, (8, Rule::ReceiptsRoot), A, 2));
-    }
-
-    /// Ranges are fetched at the same time. The failures of one took those of another away, so that no rule
-    /// was ever seen to fail on both endpoints.
-    #[tokio::test(start_paused = true)]
-    async fn failures_of_several_blocks_are_kept_apart() {
-        let [one, two] = names();
-        let evidence = Evidence::default();
-        for number in 0..BLOCKS_MAX as u64 {
-            assert!(!evidence.note(&one, (number, Rule::ReceiptsRoot), A, 2));
-        }
-        for number in (0..BLOCKS_MAX as u64).rev() {
-            assert!(evidence.note(&two, (number, Rule::ReceiptsRoot), A, 2));
-        }
-        assert!(!evidence.note(&one, (0, Rule::Bloom), A, 2));
-        assert_eq!(evidence.failures.lock().unwrap().len(), BLOCKS_MAX);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_lone_endpoint_is_asked_again_for_a_while() {
-        let [one, _] = names();
-        let evidence = Evidence::default();
-        for _ in 0..5 {
-            assert!(!evidence.note(&one, FAILED, A, 1));
-        }
-        tokio::time::advance(LONE_WHILE).await;
-        assert!(evidence.note(&one, FAILED, A, 1));
-        // What changes from answer to answer is the endpoint's fault.
-        let evidence = Evidence::default();
-        for answer in 0..9 {
-            tokio::time::advance(LONE_WHILE).await;
-            assert!(!evidence.note(&one, FAILED, Hash32([answer; 32]), 1));
-        }
-    }
-}
+mod tests;

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use chronolith_model::{Hash32, Proof, Scope, Verification};
 
 use super::bloom;
+use super::evidence::Held;
 use super::oddity::Oddity;
 use super::receipts::has_root;
 use super::rules::{Checks, Refusal, Rule};
@@ -34,6 +35,7 @@ struct Learned {
     dropped: AtomicU8,
     /// The lowest block that was seen with a bloom that is that of its logs, and has bits.
     filled_from: AtomicU64,
+    held: Held,
 }
 
 impl Verifier {
@@ -43,6 +45,7 @@ impl Verifier {
             learned: Arc::new(Learned {
                 dropped: AtomicU8::new(0),
                 filled_from: AtomicU64::new(u64::MAX),
+                held: Held::default(),
             }),
             excused: AtomicU8::new(0),
         }
@@ -57,6 +60,11 @@ impl Verifier {
         }
     }
 
+    /// How many blocks followed each rule.
+    pub(crate) fn held(&self) -> &Held {
+        &self.learned.held
+    }
+
     /// Whether a block failed a rule that is dropped.
     pub(crate) fn has_excused(&self) -> bool {
         self.excused.load(Ordering::Relaxed) != 0
@@ -68,7 +76,8 @@ impl Verifier {
         self.learned.dropped.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
-    fn is_dropped(&self, rule: Rule) -> bool {
+    /// Whether nothing is refused by this rule any more.
+    pub(crate) fn is_dropped(&self, rule: Rule) -> bool {
         self.learned.dropped.load(Ordering::Relaxed) & (1 << rule as u8) != 0
     }
 
@@ -97,6 +106,7 @@ impl Verifier {
             return Ok(false);
         }
         if block.hashed().is_some() {
+            self.held().note(Rule::HeaderHash);
             return Ok(true);
         }
         let computed = block
@@ -228,7 +238,12 @@ impl Verifier {
     ) -> Result<bool, Refusal> {
         let root = block.header().receipts_root;
         match has_root(receipts, blooms, root) {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                if !receipts.is_empty() {
+                    self.held().note(Rule::ReceiptsRoot);
+                }
+                Ok(true)
+            }
             Err(computed) => self.fails(
                 Rule::ReceiptsRoot,
                 format!("receipts hash to {computed}, the header says {root}"),
@@ -304,6 +319,9 @@ impl Verifier {
         let computed = chronolith_evm::ordered_root(&encoded);
         let root = block.header().transactions_root;
         if computed == root {
+            if !encoded.is_empty() {
+                self.held().note(Rule::TransactionsRoot);
+            }
             return Ok(true);
         }
         let what = format!("transactions hash to {computed}, the header says {root}");
@@ -430,6 +448,7 @@ impl Verifier {
         if theirs == *computed {
             let filled_from = &self.learned.filled_from;
             filled_from.fetch_min(block.number(), Ordering::Relaxed);
+            self.held().note(Rule::Bloom);
             return Ok(true);
         }
         let missing = (theirs & !*computed) != Bloom::ZERO;
