@@ -137,7 +137,8 @@ impl JointSource {
             }
         };
         // Blooms of busy chains clear little: then the Portal is no shorter way.
-        if open.len() > OPEN_BLOCKS_MAX {
+        let is_enough = |one: &Fetched| one.proof.covers(want.proof);
+        if open.len() > OPEN_BLOCKS_MAX || !fetched.iter().all(is_enough) {
             return Ok(None);
         }
         for number in open {

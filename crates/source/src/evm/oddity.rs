@@ -44,6 +44,12 @@ impl Oddity {
         };
         self.may_hide(number).then(named)
     }
+
+    /// The transaction that logs of the block itself name, behind so many transactions.
+    pub(crate) fn of_block(self, transactions: usize, block: B256) -> Option<(u32, B256)> {
+        let index = u32::try_from(transactions).ok()?;
+        (self == Self::BlockReceipt).then_some((index, block))
+    }
 }
 
 #[cfg(test)]

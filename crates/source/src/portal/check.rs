@@ -5,9 +5,9 @@
 
 use alloy_primitives::{B256, Bloom};
 use bytes::Bytes;
-use chronolith_model::{BlockRef, Dataset, Log, Proof, Scope, Verification};
+use chronolith_model::{BlockRef, Dataset, Log, Proof, Scope, Tx, Verification};
 
-use crate::evm::{Checks, WireBlock, bloom, is_empty};
+use crate::evm::{Checks, Oddity, WireBlock, bloom, is_empty};
 use crate::source::{Fetched, Want};
 
 /// Why a Portal is refused, and at which block.
@@ -47,19 +47,26 @@ pub(crate) fn check(
         };
         let header = headers.get(at);
         let header = header.ok_or_else(|| refusal("no endpoint shows its header"))?;
-        check_header(one, header, want).map_err(refusal)?;
+        let shown = Shown {
+            header,
+            oddity: checks.oddity,
+        };
+        shown.check_place(one, want).map_err(refusal)?;
         if want.datasets.contains(Dataset::Logs) && checks.bloom {
-            check_bloom(&one.block.logs, &header.header().logs_bloom, &want.scope)
-                .map_err(refusal)?;
+            let theirs = &header.header().logs_bloom;
+            let logs = shown.in_bloom(&one.block.logs);
+            check_bloom(logs, theirs, &want.scope).map_err(refusal)?;
             let is_bare = one.block.logs.is_empty() && want.scope != Scope::All;
-            if is_bare && may_hold(&header.header().logs_bloom, &want.scope) {
+            if is_bare && (shown.hidden().is_some() || may_hold(theirs, &want.scope)) {
                 open.push(one.block.clock.number);
             }
         }
         let has_bits = !header.header().logs_bloom.is_zero();
         blooms_filled |= has_bits && !one.block.logs.is_empty();
-        // A bloom without bits may be one that was never filled.
-        one.proof = match has_bits || blooms_filled || is_empty(header) {
+        // A bloom without bits may be one that was never filled. What no root and no bloom covers may be
+        // left out by both.
+        let is_filled = has_bits || blooms_filled || is_empty(header);
+        one.proof = match is_filled && !checks.oddity.may_hide(one.block.clock.number) {
             true => proof,
             false => proof.lower(Proof::LINKED),
         };
@@ -67,35 +74,66 @@ pub(crate) fn check(
     Ok(open)
 }
 
-/// Clock and transactions must be those of the header.
-fn check_header(one: &Fetched, header: &WireBlock, want: &Want) -> Result<(), &'static str> {
-    let clock = &one.block.clock;
-    let theirs = (header.number(), header.header().timestamp);
-    if clock.hash.0 != header.hash.0 || clock.parent_hash.0 != header.header().parent_hash.0 {
-        return Err("the endpoints have another block there");
+/// A header that an endpoint showed, and what its chain's blocks hold.
+struct Shown<'a> {
+    header: &'a WireBlock,
+    oddity: Oddity,
+}
+
+impl Shown<'_> {
+    /// Clock and transactions must be those of the header.
+    fn check_place(&self, one: &Fetched, want: &Want) -> Result<(), &'static str> {
+        let (clock, header) = (&one.block.clock, self.header);
+        let theirs = (header.number(), header.header().timestamp);
+        if clock.hash.0 != header.hash.0 || clock.parent_hash.0 != header.header().parent_hash.0 {
+            return Err("the endpoints have another block there");
+        }
+        if (clock.number, clock.timestamp) != theirs {
+            return Err("its number or time is not that of its header");
+        }
+        let txs = &one.block.txs;
+        let own = self.oddity.of_block(header.tx_hashes.len(), header.hash);
+        let is_own = |tx: &Tx| own == Some((tx.index, B256::from(tx.hash.0)));
+        let is_named = |tx: &Tx| {
+            let hash = header.tx_hashes.get(tx.index as usize);
+            hash == Some(&B256::from(tx.hash.0)) || is_own(tx)
+        };
+        if !txs.iter().all(is_named) {
+            return Err("a transaction that the endpoints do not have there");
+        }
+        let all = want.datasets.contains(Dataset::TxHashes);
+        let listed = txs.iter().filter(|tx| !is_own(tx)).count();
+        if all && listed != header.tx_hashes.len() {
+            return Err("a transaction is missing");
+        }
+        Ok(())
     }
-    if (clock.number, clock.timestamp) != theirs {
-        return Err("its number or time is not that of its header");
+
+    /// The index of the transaction whose logs are in no bloom, where the header lists one.
+    fn hidden(&self) -> Option<u32> {
+        let hidden = self.oddity.hidden(self.header.number(), self.header.hash)?;
+        let at = self
+            .header
+            .tx_hashes
+            .iter()
+            .position(|hash| *hash == hidden);
+        u32::try_from(at?).ok()
     }
-    let hash_at = |index: u32| header.tx_hashes.get(index as usize);
-    let is_named = |hash: &[u8; 32], index| hash_at(index) == Some(&B256::from(*hash));
-    if !one
-        .block
-        .txs
-        .iter()
-        .all(|tx| is_named(&tx.hash.0, tx.index))
-    {
-        return Err("a transaction that the endpoints do not have there");
+
+    /// The logs that the bloom is made of.
+    fn in_bloom<'l>(&self, logs: &'l [Log]) -> impl Iterator<Item = &'l Log> {
+        let hidden = self.hidden();
+        let is_in = move |log: &&Log| Some(log.tx_index()) != hidden;
+        logs.iter().filter(is_in)
     }
-    let all = want.datasets.contains(Dataset::TxHashes);
-    if all && one.block.txs.len() != header.tx_hashes.len() {
-        return Err("a transaction is missing");
-    }
-    Ok(())
 }
 
 /// All logs together make the bloom; some of them only bits that it has.
-fn check_bloom(logs: &[Log], theirs: &Bloom, scope: &Scope) -> Result<(), &'static str> {
+fn check_bloom<'l>(
+    logs: impl Iterator<Item = &'l Log>,
+    theirs: &Bloom,
+    scope: &Scope,
+) -> Result<(), &'static str> {
     let mut computed = Bloom::ZERO;
     for log in logs {
         bloom::add(&mut computed, log.emitter());
@@ -125,4 +163,134 @@ fn may_hold(theirs: &Bloom, scope: &Scope) -> bool {
     };
     let mut entries = entries.iter();
     entries.any(|entry| admits(&entry.emitter) && admits(&entry.topic0))
+}
+
+#[cfg(test)]
+mod tests {
+    use chronolith_model::{Block, BlockClock, DatasetSet, Hash32, LogParts, Payload, ScopeEntry};
+    use serde_json::json;
+
+    use super::*;
+    use crate::chains::checks_of;
+
+    /// A block of Polygon's sprints, and one of Celo.
+    const NUMBER: u64 = 64;
+    const HASH: B256 = B256::repeat_byte(7);
+    const EMITTER: [u8; 20] = [9; 20];
+
+    fn hidden() -> B256 {
+        let oddity = checks_of(137).oddity;
+        oddity.hidden(NUMBER, HASH).unwrap()
+    }
+
+    /// The header of an endpoint that lists these transactions, with a bloom of no log.
+    fn header(txs: &[B256]) -> WireBlock {
+        let zero = B256::ZERO.to_string();
+        let block = json!({
+            "number": format!("0x{NUMBER:x}"), "hash": HASH.to_string(), "parentHash": zero,
+            "timestamp": "0x1", "logsBloom": Bloom::ZERO.to_string(), "stateRoot": zero,
+            "transactionsRoot": zero, "receiptsRoot": zero, "sha3Uncles": zero,
+            "miner": "0x0000000000000000000000000000000000000000", "difficulty": "0x1",
+            "gasLimit": "0x1", "gasUsed": "0x0", "extraData": "0x",
+            "transactions": txs.iter().map(B256::to_string).collect::<Vec<String>>(),
+        });
+        serde_json::from_str(&block.to_string()).unwrap()
+    }
+
+    /// A Portal's block with these transactions; the last of them has a log, where there is to be one.
+    fn portals(txs: &[B256], logs: usize) -> Fetched {
+        let txs = txs.iter().zip(0..).map(|(hash, index)| Tx {
+            index,
+            hash: Hash32(hash.0),
+        });
+        let txs: Vec<Tx> = txs.collect();
+        let log = LogParts {
+            tx_index: txs.len().saturating_sub(1) as u32,
+            emitter: &EMITTER,
+            ..LogParts::default()
+        };
+        Fetched {
+            block: Block {
+                clock: BlockClock {
+                    number: NUMBER,
+                    hash: Hash32(HASH.0),
+                    parent_hash: Hash32([0; 32]),
+                    timestamp: 1,
+                },
+                txs,
+                logs: (0..logs).map(|_| Log::new(&log).unwrap()).collect(),
+                payload: Payload::default(),
+            },
+            proof: Proof::CLAIMED,
+            endpoint: "Portal".into(),
+        }
+    }
+
+    fn want(scope: Scope) -> Want {
+        Want {
+            datasets: DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]),
+            scope,
+            proof: Proof::CLAIMED,
+        }
+    }
+
+    fn checked(
+        one: Fetched,
+        header: WireBlock,
+        (scope, chain): (Scope, u64),
+    ) -> Result<(Proof, Vec<u64>), Refusal> {
+        let mut fetched = [one];
+        let asked = (&want(scope), checks_of(chain));
+        let open = check(&mut fetched, &[header], asked)?;
+        Ok((fetched[0].proof, open))
+    }
+
+    /// An honest Portal of Polygon was blamed again and again for logs that are in no bloom.
+    #[test]
+    fn state_syncs_fit_their_header_and_prove_no_more_than_links() {
+        let txs = [B256::repeat_byte(1), hidden()];
+        let taken = checked(portals(&txs, 1), header(&txs), (Scope::All, 137));
+        assert_eq!(taken, Ok((Proof::LINKED, Vec::new())));
+        let refused = checked(portals(&txs, 1), header(&txs), (Scope::All, 1));
+        assert!(refused.unwrap_err().what.contains("rules out"));
+        // A log of a plain transaction is in the bloom on Polygon too.
+        let plain = [hidden(), B256::repeat_byte(1)];
+        let refused = checked(portals(&plain, 1), header(&plain), (Scope::All, 137));
+        assert!(refused.unwrap_err().what.contains("rules out"));
+        // That both show no state sync proves nothing.
+        let taken = checked(
+            portals(&plain[1..], 0),
+            header(&plain[1..]),
+            (Scope::All, 137),
+        );
+        assert_eq!(taken, Ok((Proof::LINKED, Vec::new())));
+    }
+
+    /// No bloom says whether a state sync has a log of a narrow scope; the endpoints do.
+    #[test]
+    fn a_state_sync_without_logs_of_a_scope_stays_open() {
+        let scope = Scope::only(vec![ScopeEntry {
+            emitter: Some(EMITTER.to_vec().into()),
+            topic0: None,
+        }]);
+        let txs = [hidden()];
+        let taken = checked(portals(&txs, 0), header(&txs), (scope.clone(), 137));
+        assert_eq!(taken, Ok((Proof::LINKED, vec![NUMBER])));
+        // Endpoint and Portal both say that there is none.
+        let taken = checked(portals(&[], 0), header(&[]), (scope, 137));
+        assert_eq!(taken, Ok((Proof::LINKED, Vec::new())));
+    }
+
+    #[test]
+    fn a_receipt_of_the_block_itself_is_behind_its_transactions() {
+        let (txs, own) = ([B256::repeat_byte(1)], [B256::repeat_byte(1), HASH]);
+        let scope = || Scope::only(Vec::new());
+        let taken = checked(portals(&own, 0), header(&txs), (scope(), 42_220));
+        assert_eq!(taken, Ok((Proof::LINKED, Vec::new())));
+        let refused = checked(portals(&own, 0), header(&txs), (scope(), 1));
+        assert!(refused.unwrap_err().what.contains("do not have there"));
+        // It stands for no transaction that the header lists.
+        let refused = checked(portals(&[], 0), header(&txs), (scope(), 42_220));
+        assert!(refused.unwrap_err().what.contains("missing"));
+    }
 }

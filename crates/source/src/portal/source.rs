@@ -235,6 +235,7 @@ impl PortalSource {
         let rules = Rules {
             want,
             level: query.level,
+            oddity: self.checks.oddity,
             endpoint: self.client.name.clone(),
         };
         let mut walk = Walk::new(range, rules);

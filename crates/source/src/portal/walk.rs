@@ -11,9 +11,9 @@ use chronolith_model::{
 };
 
 use super::client::Failure;
-use super::wire::{Line, LineLog};
+use super::wire::{Line, LineHeader, LineLog};
 use crate::error::Error;
-use crate::evm::bloom;
+use crate::evm::{Oddity, bloom};
 use crate::source::{Fetched, Want};
 
 /// Blocks for which there is room from the start.
@@ -41,6 +41,7 @@ pub(crate) struct Rules<'a> {
     pub(crate) want: &'a Want,
     /// What it will be proven to.
     pub(crate) level: Verification,
+    pub(crate) oddity: Oddity,
     pub(crate) endpoint: Arc<str>,
 }
 
@@ -134,15 +135,18 @@ impl<'a> Walk<'a> {
         if !datasets.contains(Dataset::Logs) && !logs.is_empty() {
             return Err("logs that were not asked for".to_owned());
         }
-        self.check_logs(&logs, header.logs_bloom.as_deref())?;
+        self.check_logs(&logs, &header)?;
         let txs = if datasets.contains(Dataset::TxHashes) {
             let found = transactions
                 .iter()
                 .map(|tx| (tx.transaction_index, tx.hash));
-            let txs: Vec<Tx> = found.map(tx_of).collect();
+            let mut txs: Vec<Tx> = found.map(tx_of).collect();
             if !txs.iter().zip(0..).all(|(tx, due)| tx.index == due) {
                 return Err("a transaction is missing or there twice".to_owned());
             }
+            let own = self.rules.oddity.of_block(txs.len(), header.hash);
+            let own = own.filter(|own| logs.iter().any(|log| log.place() == *own));
+            txs.extend(own.map(tx_of));
             let named = |log: &LineLog| {
                 let tx = txs.get(log.transaction_index as usize);
                 tx.is_some_and(|tx| tx.hash.0 == log.transaction_hash.0)
@@ -173,7 +177,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Only where all logs were asked for can it be told whether one is missing.
-    fn check_logs(&self, logs: &[LineLog], bloom: Option<&Bloom>) -> Result<(), Refusal> {
+    fn check_logs(&self, logs: &[LineLog], header: &LineHeader) -> Result<(), Refusal> {
         let all = self.rules.want.scope == Scope::All;
         let mut due = 0;
         for log in logs {
@@ -189,9 +193,12 @@ impl<'a> Walk<'a> {
         if self.rules.level < Verification::Bloom {
             return Ok(());
         }
-        let theirs = bloom.ok_or("no bloom although it was asked for")?;
+        let theirs = header.logs_bloom.as_deref();
+        let theirs = theirs.ok_or("no bloom although it was asked for")?;
+        let hidden = self.rules.oddity.hidden(header.number, header.hash);
+        let is_in_bloom = |log: &&LineLog| Some(log.transaction_hash) != hidden;
         let mut computed = Bloom::ZERO;
-        for log in logs {
+        for log in logs.iter().filter(is_in_bloom) {
             bloom::add(&mut computed, log.address.as_slice());
             let topics = log.topics.iter();
             topics.for_each(|topic| bloom::add(&mut computed, topic.as_slice()));
@@ -229,7 +236,7 @@ fn tx_of((index, hash): (u32, alloy_primitives::B256)) -> Tx {
 /// The transactions that logs name, in order.
 fn named_by(logs: &[LineLog]) -> Result<Vec<Tx>, Refusal> {
     let named = logs.iter();
-    let named = named.map(|log| tx_of((log.transaction_index, log.transaction_hash)));
+    let named = named.map(|log| tx_of(log.place()));
     let mut txs: Vec<Tx> = named.collect();
     txs.dedup();
     if txs.is_sorted_by(|before, after| before.index < after.index) {
@@ -298,6 +305,7 @@ mod tests {
         let rules = Rules {
             want,
             level: Verification::Linked,
+            oddity: Oddity::None,
             endpoint: "portal".into(),
         };
         let mut walk = Walk::new(BlockRange::new(5, 8), rules);
@@ -396,6 +404,63 @@ mod tests {
         }
     }
 
+    /// Walks one line whose bloom is asked for, with the rules of a chain.
+    fn walk_odd(chain: u64, number: u64, line: &Value) -> Result<Vec<Fetched>, Failure> {
+        let rules = Rules {
+            want: &want(&[Dataset::Logs, Dataset::TxHashes]),
+            level: Verification::Bloom,
+            oddity: crate::chains::checks_of(chain).oddity,
+            endpoint: "portal".into(),
+        };
+        let mut walk = Walk::new(BlockRange::new(number, number + 1), rules);
+        walk.take(line.to_string().as_bytes())?;
+        Ok(walk.finish())
+    }
+
+    /// Logs of state syncs are in no bloom: an honest Portal was called a liar, and alone it was never
+    /// got past.
+    #[test]
+    fn logs_that_are_in_no_bloom_are_taken_where_they_can_be() {
+        for (chain, number, taken) in [(137, 16, true), (137, 17, false), (1, 16, false)] {
+            let mut header = header(number);
+            header["logsBloom"] = text(0, 256).into();
+            let hash = B256::repeat_byte(number);
+            let bor = Oddity::StateSync { rooted_from: 32 };
+            let hidden = bor.hidden(16, hash).unwrap().to_string();
+            let mut log = log(0, 0);
+            log["transactionHash"] = hidden.clone().into();
+            let tx = json!({"transactionIndex": 0, "hash": hidden});
+            let line = json!({"header": header, "logs": [log], "transactions": [tx]});
+            let fetched = walk_odd(chain, number.into(), &line);
+            assert_eq!(fetched.is_ok(), taken, "{chain} {number}: {fetched:?}");
+        }
+    }
+
+    /// Logs of Celo's system calls name the block itself, behind its transactions.
+    #[test]
+    fn logs_of_the_block_itself_are_taken_where_they_can_be() {
+        for (chain, taken) in [(42_220, true), (1, false)] {
+            let mut bloom_of_log = Bloom::ZERO;
+            let mut log = log(0, 1);
+            let line_log: LineLog = serde_json::from_value(log.clone()).unwrap();
+            bloom::add(&mut bloom_of_log, line_log.address.as_slice());
+            let topics = line_log.topics.iter();
+            topics.for_each(|topic| bloom::add(&mut bloom_of_log, topic.as_slice()));
+            let mut header = header(5);
+            header["logsBloom"] = bloom_of_log.to_string().into();
+            log["transactionHash"] = header["hash"].clone();
+            let line = json!({"header": header, "logs": [log], "transactions": [tx(0)]});
+            match walk_odd(chain, 5, &line) {
+                Ok(fetched) => {
+                    let own = fetched[0].block.txs.last().unwrap();
+                    assert!(taken && own.index == 1);
+                    assert_eq!(own.hash, fetched[0].block.clock.hash);
+                }
+                Err(failure) => assert!(!taken, "{failure:?}"),
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn hostile_lines_are_no_blocks(at in 0..400_usize, byte in any::<u8>(), cut in any::<bool>()) {
@@ -404,7 +469,8 @@ mod tests {
             let at = at % bytes.len();
             if cut { bytes.truncate(at) } else { bytes[at] = byte }
             let want = want(&[Dataset::Logs]);
-            let rules = Rules { want: &want, level: Verification::Linked, endpoint: "p".into() };
+            let oddity = Oddity::None;
+            let rules = Rules { want: &want, level: Verification::Linked, oddity, endpoint: "p".into() };
             let mut walk = Walk::new(BlockRange::new(5, 8), rules);
             let taken = walk.take(&bytes);
             prop_assert!(!cut || matches!(taken, Err(Failure::Again(_))));

@@ -39,6 +39,13 @@ pub(crate) struct LineLog {
     pub(crate) topics: Vec<B256>,
 }
 
+impl LineLog {
+    /// The transaction that it names.
+    pub(crate) fn place(&self) -> (u32, B256) {
+        (self.transaction_index, self.transaction_hash)
+    }
+}
+
 /// A transaction.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
