@@ -2,8 +2,8 @@
 //!
 //! The endpoints say what the chain is: its heads, its tail, what a Portal cannot tell, and whether
 //! the Portal is on it. A Portal delivers only blocks below one that the endpoints have too. An
-//! endpoint shows the header of each of them, which is hashed, and the logs must fit its bloom. What
-//! the Portal fails to deliver, and what does not fit, comes from the endpoints.
+//! endpoint shows the header of each of them, which is hashed where the chain allows it, and the logs
+//! must fit its bloom. What the Portal fails to deliver, and what does not fit, comes from the endpoints.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::endpoint::EndpointReport;
 use crate::error::{Error, Result};
-use crate::evm::{EvmSource, Headers, Subscription};
+use crate::evm::{EvmSource, Subscription};
 use crate::portal::PortalSource;
 use crate::portal::check::{self, Refusal};
 use crate::source::{DroppedRule, Fetched, Heads, Identity, Opinion, Plan, Source, Want};
@@ -118,17 +118,13 @@ impl JointSource {
         want: &Want,
         anchor: BlockRef,
     ) -> Result<Option<Vec<Fetched>>> {
-        let checks = self.portal.checks();
-        let (Some(first), true) = (fetched.first(), checks.header_hash) else {
+        let Some(first) = fetched.first() else {
             return Ok(Some(fetched));
         };
         let start = first.block.clock.number;
         let range = BlockRange::new(start, start + fetched.len() as u64);
-        let Headers { headers, hashed } = self.endpoints.headers(range, anchor).await?;
-        // Headers that cannot be hashed prove nothing, and the blocks stay claimed.
-        if !hashed {
-            return Ok(Proof::CLAIMED.covers(want.proof).then_some(fetched));
-        }
+        let headers = self.endpoints.headers(range, anchor).await?;
+        let checks = self.portal.checks();
         let open = match check::check(&mut fetched, &headers, (want, checks)) {
             Ok(open) => open,
             Err(Refusal { block, what }) => {
@@ -197,12 +193,12 @@ impl JointSource {
         Ok(Some(through))
     }
 
-    /// The block of this height on the anchor's chain.
+    /// The block of this height on the anchor's chain, proven as far as the chain allows.
     async fn at_endpoints(&self, number: u64, anchor: BlockRef) -> Result<Option<BlockRef>> {
         let want = Want {
             datasets: DatasetSet::CLOCK,
             scope: Scope::All,
-            proof: Proof::LINKED,
+            proof: Proof::CLAIMED,
         };
         let range = BlockRange::one(number);
         let fetched = self.endpoints.fetch(range, &want, Some(anchor)).await?;

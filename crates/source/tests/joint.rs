@@ -9,13 +9,15 @@ mod canned;
 
 use std::time::Duration;
 
-use canned::{Canned, Piece, head};
+use alloy_primitives::{B256, U256, keccak256};
+use canned::{Canned, Piece, calls, head, replies, whole};
 use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof, Scope, ScopeEntry, Verification};
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
 use chronolith_sim::portal::{PortalFault, PortalFaults, PortalOptions, PortalServer};
 use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::portal::{PortalSettings, PortalSource};
 use chronolith_source::{EndpointSettings, Fetched, JointSource, Source, Want};
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 /// A Portal that wishes to be left alone for five minutes was waited for six times over, while the
@@ -212,4 +214,123 @@ fn a_portal_and_an_endpoint_of_one_host_have_names_of_their_own() {
     let joint = JointSource::new(PortalSource::new(portal).unwrap(), endpoints);
     let names: Vec<String> = joint.endpoints().into_iter().map(|one| one.name).collect();
     assert_eq!(names, ["…provider.example", "Portal …provider.example"]);
+}
+
+/// The hash of an empty block of zkSync Era on its parent: it covers neither bloom nor roots.
+fn zksync_hash(number: u64) -> B256 {
+    let parent = number.checked_sub(1).map(zksync_hash);
+    let words = [U256::from(number), U256::from(1)].map(B256::from);
+    keccak256([words[0], words[1], parent.unwrap_or_default(), B256::ZERO].concat())
+}
+
+fn zksync_parent(number: u64) -> B256 {
+    number.checked_sub(1).map(zksync_hash).unwrap_or_default()
+}
+
+fn zksync_block(params: &Value) -> Value {
+    let number = params[0].as_str().unwrap().trim_start_matches("0x");
+    let number = u64::from_str_radix(number, 16).unwrap_or(9);
+    json!({
+        "hash": zksync_hash(number), "parentHash": zksync_parent(number), "transactions": [],
+        "number": format!("{number:#x}"), "timestamp": "0x1",
+    })
+}
+
+/// A line of a Portal that calls block 4 by another name, where it lies.
+fn zksync_line(number: u64, lies: bool) -> String {
+    let name = |number: u64, hash: B256| match lies && number == 4 {
+        true => B256::repeat_byte(0xee),
+        false => hash,
+    };
+    let parent = name(number.wrapping_sub(1), zksync_parent(number));
+    let hash = name(number, zksync_hash(number));
+    let header = json!({"number": number, "hash": hash, "parentHash": parent, "timestamp": 1});
+    format!("{}\n", json!({ "header": header }))
+}
+
+async fn zksync_portal(lies: bool) -> Canned {
+    Canned::start(move |request| {
+        if request.contains("head HTTP") {
+            return whole(&json!({"number": 8, "hash": zksync_hash(8)}).to_string());
+        }
+        if !request.contains("finalized-stream") {
+            return whole(r#"{"start_block": 0}"#);
+        }
+        let asked = calls(request);
+        let from = asked["fromBlock"].as_u64().unwrap();
+        let to = asked["toBlock"].as_u64().unwrap();
+        let lines: String = (from..=to)
+            .map(|number| zksync_line(number, lies))
+            .collect();
+        whole(&lines)
+    })
+    .await
+}
+
+/// Where hashes cover no bloom, or are not known at all, a Portal's blocks were taken as they came:
+/// another hash than the endpoint's at the same height, and `claimed` where the endpoint alone gives
+/// `linked`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_portal_is_compared_where_hashes_cover_no_content_or_are_not_known() {
+    let rpc = Canned::start(|request| {
+        whole(&replies(request, |method, params| match method {
+            "eth_chainId" => "0x7a69".into(),
+            "eth_getBlockByNumber" => zksync_block(params),
+            method => panic!("{method} is asked for"),
+        }))
+    });
+    let rpc = rpc.await;
+    let links = Checks {
+        bloom: false,
+        receipts_root: false,
+        transactions_root: false,
+        ..Checks::ALL
+    };
+    for (checks, proof) in [(links, Proof::LINKED), (Checks::NONE, Proof::CLAIMED)] {
+        for lies in [false, true] {
+            let portal = zksync_portal(lies).await;
+            let endpoints = EvmSource::new(EvmSettings {
+                chain_id: 31_337,
+                endpoints: vec![EndpointSettings::new(&rpc.url())],
+                heads: Vec::new(),
+                tags: Tags::NONE,
+                strategy: Strategy::Receipts,
+                checks,
+                ranges: RangeSettings::default(),
+            });
+            let portal = PortalSource::new(PortalSettings {
+                checks,
+                ..PortalSettings::new(&portal.url(), 31_337)
+            });
+            let joint = JointSource::new(portal.unwrap(), endpoints.unwrap());
+            let want = Want {
+                datasets: DatasetSet::of(&[Dataset::TxHashes]),
+                proof,
+                ..want()
+            };
+            let anchor = zksync_hash(9).0;
+            let anchor = chronolith_model::BlockRef {
+                number: 9,
+                hash: chronolith_model::Hash32(anchor),
+            };
+            let range = BlockRange::new(1, 8);
+            let fetched = joint.fetch(range, &want, Some(anchor)).await.unwrap();
+            assert_eq!(fetched.len(), 7);
+            for one in &fetched {
+                let clock = &one.block.clock;
+                assert_eq!(
+                    clock.hash.0,
+                    zksync_hash(clock.number).0,
+                    "{}",
+                    clock.number
+                );
+                assert_eq!(one.proof, proof);
+                let reports = joint.endpoints();
+                let by_portal = one.endpoint.starts_with("Portal");
+                assert_eq!(by_portal, !lies, "{reports:?}");
+            }
+            let told = joint.endpoints().pop().unwrap().lies;
+            assert_eq!(told, u64::from(lies));
+        }
+    }
 }

@@ -14,8 +14,10 @@ use crate::source::Want;
 #[derive(Debug)]
 pub(crate) struct Headers {
     pub(crate) headers: Vec<WireBlock>,
-    /// Whether each was hashed, and its hash covers its bloom.
+    /// Whether each was hashed.
     pub(crate) hashed: bool,
+    /// Whether the hash of each covers its bloom and its roots.
+    pub(crate) covers: bool,
 }
 
 impl EvmSource {
@@ -37,10 +39,11 @@ impl EvmSource {
                 let fetcher = source.fetcher(endpoint, &want, (Some(anchor), &claims))?;
                 let headers = fetcher.blocks_of(range).await?;
                 let mut before: Option<&WireBlock> = None;
-                let mut hashed = true;
+                let (mut hashed, mut covers) = (true, true);
                 for header in &headers {
                     let refused = |refusal: Refusal| refusal.of(&endpoint.name, header.number());
-                    hashed &= source.verifier.commits(header).map_err(refused)?;
+                    hashed &= source.verifier.header(header).map_err(refused)?;
+                    covers &= source.verifier.commits(header).map_err(refused)?;
                     if before.is_some_and(|before| before.hash != header.header().parent_hash) {
                         let number = header.number();
                         let reason = format!("block {number} does not follow the one before it");
@@ -48,7 +51,11 @@ impl EvmSource {
                     }
                     before = Some(header);
                 }
-                Ok(Headers { headers, hashed })
+                Ok(Headers {
+                    headers,
+                    hashed,
+                    covers,
+                })
             };
             headers.boxed()
         })

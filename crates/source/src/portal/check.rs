@@ -1,13 +1,14 @@
-//! A Portal's blocks against headers that an endpoint showed and that were hashed.
+//! A Portal's blocks against headers that an endpoint showed.
 //!
 //! A Portal's line proves nothing: its bloom is its own word as much as its logs are. The bloom of a
-//! hashed header is the chain's. Nothing here waits or asks.
+//! hashed header is the chain's. A header that cannot be hashed is a second word: what contradicts it is
+//! not taken, and what fits it is proven no further. Nothing here waits or asks.
 
 use alloy_primitives::{B256, Bloom};
 use bytes::Bytes;
 use chronolith_model::{BlockRef, Dataset, Log, Proof, Scope, Tx, Verification};
 
-use crate::evm::{Checks, Oddity, WireBlock, bloom, is_empty};
+use crate::evm::{Checks, Headers, Oddity, WireBlock, bloom, is_empty};
 use crate::source::{Fetched, Want};
 
 /// Why a Portal is refused, and at which block.
@@ -34,10 +35,15 @@ pub(crate) fn provable(want: &Want, checks: Checks) -> Proof {
 /// The first block that does not fit its header.
 pub(crate) fn check(
     fetched: &mut [Fetched],
-    headers: &[WireBlock],
+    headers: &Headers,
     (want, checks): (&Want, Checks),
 ) -> Result<Vec<u64>, Refusal> {
-    let proof = provable(want, checks);
+    let proof = match (headers.hashed, headers.covers) {
+        (false, _) => Proof::CLAIMED,
+        (true, false) => Proof::LINKED,
+        (true, true) => provable(want, checks),
+    };
+    let has_bloom = checks.bloom && headers.covers;
     let mut open = Vec::new();
     let mut blooms_filled = checks.blooms_filled;
     for (at, one) in fetched.iter_mut().enumerate() {
@@ -45,14 +51,14 @@ pub(crate) fn check(
             block: one.block.clock.block_ref(),
             what: what.to_owned(),
         };
-        let header = headers.get(at);
+        let header = headers.headers.get(at);
         let header = header.ok_or_else(|| refusal("no endpoint shows its header"))?;
         let shown = Shown {
             header,
             oddity: checks.oddity,
         };
         shown.check_place(one, want).map_err(refusal)?;
-        if want.datasets.contains(Dataset::Logs) && checks.bloom {
+        if want.datasets.contains(Dataset::Logs) && has_bloom {
             let theirs = &header.header().logs_bloom;
             let logs = shown.in_bloom(&one.block.logs);
             check_bloom(logs, theirs, &want.scope).map_err(refusal)?;
@@ -241,7 +247,12 @@ mod tests {
     ) -> Result<(Proof, Vec<u64>), Refusal> {
         let mut fetched = [one];
         let asked = (&want(scope), checks_of(chain));
-        let open = check(&mut fetched, &[header], asked)?;
+        let headers = Headers {
+            headers: vec![header],
+            hashed: true,
+            covers: true,
+        };
+        let open = check(&mut fetched, &headers, asked)?;
         Ok((fetched[0].proof, open))
     }
 
