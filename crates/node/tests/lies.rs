@@ -230,3 +230,27 @@ async fn a_lying_portal_is_refused_and_the_endpoints_deliver() {
         "a Portal alone proves nothing",
     );
 }
+
+/// A proxy in front answers `finalized` with its newest block. The tip was archived on its word, because the
+/// other endpoint has that block too, and the next reorg of one block halted the chain.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tag_that_names_the_tip_does_not_make_it_final() {
+    let nodes = [40, 40].map(|seed| EvmNode::new(EvmSpec::tiny(seed), 60));
+    nodes[0].set_finalized_depth(0);
+    nodes[1].set_finalized_depth(20);
+    let servers = [serve(&nodes[0]).await, serve(&nodes[1]).await];
+    let finalized = r#", "finality": { "mode": "finalized" }"#;
+    let bench = Bench::new(&[servers[0].url(), servers[1].url()], finalized);
+    let running = bench.start();
+    let final_head = || Some(nodes[1].finalized().number);
+    bench.wait("the head", || bench.head() >= final_head());
+    assert_eq!(bench.head(), final_head(), "the tip was archived");
+    for node in &nodes {
+        node.reorg(1);
+        node.mine(10);
+    }
+    bench.wait("the way on", || bench.head() == final_head());
+    running.stop();
+    let compared = bench.json(&["verify", "--json", "--against-source"]);
+    assert_eq!(compared["findings"].as_array().unwrap().len(), 0);
+}

@@ -30,15 +30,23 @@ fn want(level: Verification) -> Want {
 fn source(servers: &[&RpcServer], strategy: Strategy) -> EvmSource {
     let endpoint = |server: &&RpcServer| EndpointSettings::new(&server.url());
     EvmSource::new(EvmSettings {
-        chain_id: 31_337,
         endpoints: servers.iter().map(endpoint).collect(),
-        heads: Vec::new(),
-        tags: Tags::NONE,
         strategy,
-        checks: Checks::ALL,
-        ranges: RangeSettings::default(),
+        ..settings()
     })
     .unwrap()
+}
+
+fn settings() -> EvmSettings {
+    EvmSettings {
+        chain_id: 31_337,
+        endpoints: Vec::new(),
+        heads: Vec::new(),
+        tags: Tags::NONE,
+        strategy: Strategy::Receipts,
+        checks: Checks::ALL,
+        ranges: RangeSettings::default(),
+    }
 }
 
 async fn without(node: &EvmNode, methods: &[&str]) -> RpcServer {
@@ -333,4 +341,39 @@ async fn altered_transactions_come_from_another_endpoint() {
             );
         }
     }
+}
+
+/// A proxy answered `finalized` with its newest block, and was believed. The others were asked whether they
+/// have that block, not whether it is final.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lowest_final_block_of_all_endpoints_counts() {
+    let nodes = [9, 9].map(|seed| EvmNode::new(EvmSpec::tiny(seed), BLOCKS));
+    nodes[0].set_finalized_depth(0);
+    nodes[1].set_finalized_depth(20);
+    let servers = [without(&nodes[0], &[]).await, without(&nodes[1], &[]).await];
+    let endpoint = |server: &RpcServer| EndpointSettings::new(&server.url());
+    let source = EvmSource::new(EvmSettings {
+        endpoints: servers.iter().map(endpoint).collect(),
+        tags: Tags::ALL,
+        ..settings()
+    })
+    .unwrap();
+    let heads = source.heads().await.unwrap();
+    assert_eq!(heads.head, nodes[0].head());
+    assert_eq!(heads.finalized, Some(nodes[1].finalized()));
+    assert_eq!(heads.safe, Some(nodes[1].safe()));
+    // It is behind by a block, as endpoints are: that gives no word away.
+    nodes[0].mine(1);
+    let heads = source.heads().await.unwrap();
+    assert_eq!(heads.head, nodes[0].head());
+    assert_eq!(heads.finalized, Some(nodes[1].finalized()));
+    // Where both say the same, it is asked once.
+    nodes[0].set_finalized_depth(20);
+    nodes[1].mine(1);
+    let asked = |server: &RpcServer| calls(server, "eth_getBlockByNumber");
+    source.heads().await.unwrap();
+    let before = asked(&servers[1]);
+    let heads = source.heads().await.unwrap();
+    assert_eq!(heads.finalized, Some(nodes[0].finalized()));
+    assert_eq!(asked(&servers[1]), before);
 }

@@ -7,6 +7,7 @@ mod confirm;
 mod elsewhere;
 mod evidence;
 mod fetch;
+mod finals;
 mod headers;
 mod heads;
 mod hint;

@@ -24,7 +24,7 @@ use crate::reply::Answer;
 use crate::source::{Heads, Opinion};
 
 /// How long an endpoint may take to say which block it has: the others wait for it.
-const OPINION_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const OPINION_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl EvmSource {
     /// What the endpoints that are well, and these, have at a height. One that is down, slow or

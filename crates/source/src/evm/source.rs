@@ -14,6 +14,7 @@ use super::claims::Claims;
 use super::elsewhere::Elsewhere;
 use super::evidence::Evidence;
 use super::fetch::{Fetcher, GET_RECEIPTS, clock_of};
+use super::finals::Finals;
 use super::heads::{HeadListener, Subscription};
 use super::ranges::{RangeSettings, Spans};
 use super::recent::{Recent, Whole};
@@ -99,7 +100,8 @@ pub struct EvmSource {
     compared: Mutex<HashSet<Arc<str>>>,
     pub(super) downgrades: Downgrades,
     /// The archive's head.
-    archived: AtomicU64,
+    pub(super) archived: AtomicU64,
+    pub(super) finals: Finals,
 }
 
 impl EvmSource {
@@ -129,6 +131,7 @@ impl EvmSource {
             compared: Mutex::default(),
             downgrades: Downgrades::new(settings.chain_id),
             archived: AtomicU64::default(),
+            finals: Finals::default(),
             pool,
             settings,
         })
@@ -419,15 +422,7 @@ impl Source for EvmSource {
     }
 
     async fn heads(&self) -> Result<Heads> {
-        let heads = self
-            .ask_any(None, |source, endpoint| source.heads_of(endpoint).boxed())
-            .await?;
-        let archived = self.archived.load(Ordering::Relaxed);
-        if heads.head.number >= archived {
-            return Ok(heads);
-        }
-        // It was set back or is syncing: another one may not be.
-        Ok(self.heads_from(archived).await.unwrap_or(heads))
+        self.agreed_heads().await
     }
 
     fn note_archived(&self, number: u64) {

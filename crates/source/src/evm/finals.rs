@@ -1,0 +1,223 @@
+//! Which blocks are final by every endpoint that is well.
+//!
+//! A tag is one endpoint's word. A proxy that answers `finalized` with its newest block would have the
+//! tip archived, and the next reorg would halt the chain. So the others are asked for their tags too, and
+//! the lowest of each counts. An endpoint that knows no tag, is down or is far behind has no say.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chronolith_model::BlockRef;
+use futures::FutureExt as _;
+use tokio::time::{Instant, timeout};
+
+use super::opinions::OPINION_TIMEOUT;
+use super::source::EvmSource;
+use super::standing::{Reader, Tags};
+use crate::endpoint::Endpoint;
+use crate::error::Result;
+use crate::source::Heads;
+
+/// An endpoint whose newest block is further below another's is behind.
+const BEHIND_BLOCKS: u64 = 100;
+/// How long the word of an endpoint that does not answer counts: longer than any pause after a failure,
+/// so that no other one need only wait for it.
+const SILENT_WHILE: Duration = Duration::from_secs(60);
+/// When people are told that endpoints call different blocks final. Some chains finalize once in minutes.
+const TOLD_AFTER: Duration = Duration::from_secs(3_600);
+
+/// What endpoints called final.
+#[derive(Debug, Default)]
+pub(super) struct Finals(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The tags that no endpoint had lower ones for.
+    confirmed: Option<[Option<BlockRef>; 2]>,
+    /// The last word of each endpoint, and its time.
+    heard: HashMap<Arc<str>, (Heads, Instant)>,
+    /// Since when endpoints differ.
+    since: Option<Instant>,
+    is_told: bool,
+}
+
+impl Finals {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    /// These heads with the lowest tags of all that have a say.
+    fn lowered(&mut self, heads: Heads, heard: Vec<(Arc<str>, Heads)>, now: Instant) -> Heads {
+        let heard = heard.into_iter();
+        self.heard
+            .extend(heard.map(|(name, said)| (name, (said, now))));
+        let counts = |said: Instant| now.duration_since(said) < SILENT_WHILE;
+        self.heard.retain(|_, (_, said)| counts(*said));
+        let is_near = |said: &&Heads| said.head.number + BEHIND_BLOCKS >= heads.head.number;
+        let others = self.heard.values().map(|(said, _)| said).filter(is_near);
+        let others: Vec<&Heads> = others.collect();
+        let lowest = |tag: fn(&Heads) -> Option<BlockRef>| {
+            let own = tag(&heads)?;
+            let named = others.iter().filter_map(|said| tag(said));
+            named.chain([own]).min_by_key(|block| block.number)
+        };
+        let lowered = Heads {
+            finalized: lowest(|said| said.finalized),
+            safe: lowest(|said| said.safe),
+            ..heads
+        };
+        if lowered == heads {
+            self.confirmed = Some([heads.finalized, heads.safe]);
+            (self.since, self.is_told) = (None, false);
+        } else {
+            self.since.get_or_insert(now);
+        }
+        lowered
+    }
+
+    /// Whether it is time to tell that endpoints differ; once.
+    fn is_to_tell(&mut self, now: Instant) -> bool {
+        let lasts = |since: Instant| now.duration_since(since) >= TOLD_AFTER;
+        let is_due = !self.is_told && self.since.is_some_and(lasts);
+        self.is_told |= is_due;
+        is_due
+    }
+}
+
+impl EvmSource {
+    /// Where the chain stands: the newest block of one endpoint, and what all call final.
+    ///
+    /// # Errors
+    /// `Exhausted` where no endpoint tells.
+    pub(super) async fn agreed_heads(&self) -> Result<Heads> {
+        let (name, mut heads) = self
+            .ask_any(None, |source, endpoint| {
+                let heads =
+                    async move { Ok((endpoint.name.clone(), source.heads_of(endpoint).await?)) };
+                heads.boxed()
+            })
+            .await?;
+        let archived = self.archived.load(Ordering::Relaxed);
+        if heads.head.number < archived {
+            // It was set back or is syncing: another one may not be.
+            heads = self.heads_from(archived).await.unwrap_or(heads);
+        }
+        Ok(self.with_lowest_tags(&name, heads).await)
+    }
+
+    async fn with_lowest_tags(&self, from: &Arc<str>, heads: Heads) -> Heads {
+        let endpoints = self.pool.endpoints();
+        if endpoints.len() < 2 || self.settings.tags == Tags::NONE {
+            return heads;
+        }
+        let said = [heads.finalized, heads.safe];
+        if self.finals.lock().confirmed == Some(said) {
+            return heads;
+        }
+        let is_asked =
+            |endpoint: &&Arc<Endpoint>| endpoint.name != *from && endpoint.cool_until().is_none();
+        let asked = endpoints.iter().filter(is_asked);
+        let heard =
+            futures::future::join_all(asked.map(|endpoint| self.standing_of(endpoint))).await;
+        let heard = heard.into_iter().flatten().chain([(from.clone(), heads)]);
+        let (heard, now) = (heard.collect(), Instant::now());
+        let mut finals = self.finals.lock();
+        let lowered = finals.lowered(heads, heard, now);
+        if finals.is_to_tell(now) {
+            let number = |block: Option<BlockRef>| block.map(|block| block.number);
+            tracing::warn!(
+                chain = self.settings.chain_id,
+                endpoint = %from,
+                finalized = number(heads.finalized),
+                safe = number(heads.safe),
+                lowest_finalized = number(lowered.finalized),
+                lowest_safe = number(lowered.safe),
+                "endpoints call different blocks final: the lowest counts"
+            );
+        }
+        lowered
+    }
+
+    /// Where another endpoint stands; none where it does not tell in time.
+    async fn standing_of(&self, endpoint: &Arc<Endpoint>) -> Option<(Arc<str>, Heads)> {
+        let asked = async {
+            self.admit(endpoint, None).await?;
+            let verifier = &self.verifier;
+            Reader { endpoint, verifier }
+                .heads(self.settings.tags)
+                .await
+        };
+        let slow = |_| Err(endpoint.unavailable("no answer in time".to_owned()));
+        match timeout(OPINION_TIMEOUT, asked).await.unwrap_or_else(slow) {
+            Ok((heads, _)) => Some((endpoint.name.clone(), heads)),
+            Err(error) => {
+                self.note(endpoint, &error);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chronolith_model::Hash32;
+
+    use super::*;
+
+    fn block(number: u64) -> BlockRef {
+        BlockRef {
+            number,
+            hash: Hash32([number as u8; 32]),
+        }
+    }
+
+    fn heads(head: u64, finalized: Option<u64>) -> Heads {
+        Heads {
+            head: block(head),
+            finalized: finalized.map(block),
+            safe: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_lowest_tag_of_those_that_have_a_say_counts() {
+        for (other, expected) in [
+            (heads(1_000, Some(936)), 936),
+            // One block behind the tip it still has a say.
+            (heads(999, Some(936)), 936),
+            (heads(1_001, Some(1_001)), 1_000),
+            // It knows no such tag.
+            (heads(1_000, None), 1_000),
+            // It is syncing.
+            (heads(800, Some(736)), 1_000),
+        ] {
+            let mut known = Known::default();
+            let tip = heads(1_000, Some(1_000));
+            let lowered = known.lowered(tip, vec![("two".into(), other)], Instant::now());
+            assert_eq!(lowered, heads(1_000, Some(expected)), "{other:?}");
+            assert_eq!(known.confirmed.is_some(), expected == 1_000);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_word_counts_for_a_while_and_differences_are_told() {
+        let mut known = Known::default();
+        let tip = heads(1_000, Some(1_000));
+        let two = vec![("two".into(), heads(1_000, Some(936)))];
+        known.lowered(tip, two, Instant::now());
+        tokio::time::advance(SILENT_WHILE / 2).await;
+        let lowered = known.lowered(tip, Vec::new(), Instant::now());
+        assert_eq!(lowered.finalized, Some(block(936)), "silent for a moment");
+        assert!(!known.is_to_tell(Instant::now()));
+        let later = Instant::now() + TOLD_AFTER;
+        assert!(known.is_to_tell(later) && !known.is_to_tell(later));
+        tokio::time::advance(SILENT_WHILE).await;
+        let lowered = known.lowered(tip, Vec::new(), Instant::now());
+        assert_eq!(lowered, tip, "it is down and holds nothing up");
+        assert!(!known.is_to_tell(later));
+    }
+}
