@@ -258,10 +258,11 @@ impl Fetcher<'_> {
         let starts = (range.start..range.end).step_by(step as usize);
         let parts = starts.map(|start| BlockRange::new(start, (start + step).min(range.end)));
         let asked = parts.map(|part| async move {
-            if self.whole_transactions() {
-                self.blocks_as::<WholeBlock>(part).await
-            } else {
-                self.blocks_as::<WireBlock>(part).await
+            let kept = self.want.datasets.contains(Dataset::Transactions);
+            match self.whole_transactions() {
+                true if kept => self.blocks_as::<WholeBlock<true>>(part).await,
+                true => self.blocks_as::<WholeBlock<false>>(part).await,
+                false => self.blocks_as::<WireBlock>(part).await,
             }
         });
         let parts = futures::future::try_join_all(asked).await?;

@@ -130,7 +130,7 @@ impl Recorded {
         let malformed = |error: serde_json::Error| {
             Error::Invalid(format!("block {} cannot be read: {error}", self.number))
         };
-        let block: WholeBlock = serde_json::from_str(&self.block).map_err(malformed)?;
+        let block: WholeBlock<true> = serde_json::from_str(&self.block).map_err(malformed)?;
         let block = WireBlock::from(block);
         let receipts = self.receipts.as_deref().map(serde_json::from_str);
         let receipts: Option<Vec<WireReceipt>> = receipts.transpose().map_err(malformed)?;

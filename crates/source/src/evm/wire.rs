@@ -23,7 +23,7 @@ pub(crate) struct WireBlock {
     pub(crate) hash: B256,
     pub(crate) fields: HeaderFields,
     pub(crate) tx_hashes: Vec<B256>,
-    /// Transactions as they came, where whole ones were asked for.
+    /// Transactions as they came, where whole ones are kept.
     pub(crate) bodies: Option<Vec<Box<RawValue>>>,
     /// The bytes that hash to the block's hash, and their form: looked for once, where they are wanted.
     hashed: OnceLock<Option<(HeaderForm, RlpBytes)>>,
@@ -34,19 +34,34 @@ pub(crate) struct WireBlock {
 #[derive(Debug)]
 pub(crate) enum EncodedTx {
     /// Its bytes with their hash.
-    Bytes { bytes: Vec<u8>, hash: B256 },
+    Bytes {
+        bytes: Vec<u8>,
+        hash: B256,
+        /// The form in which it is kept; none where the bytes are all there is to keep.
+        kept: Option<Vec<u8>>,
+    },
     /// It has no encoding that is known.
     Unknown(String),
 }
 
 impl EncodedTx {
-    fn of(tx: &TxFields<'_>) -> Self {
+    fn of(tx: &TxFields<'_>, stored: impl FnOnce(&[u8]) -> Option<Vec<u8>>) -> Self {
         match tx.encode() {
             Ok(bytes) => Self::Bytes {
                 hash: keccak256(&bytes),
+                kept: stored(&bytes).filter(|stored| *stored != bytes),
                 bytes,
             },
             Err(error) => Self::Unknown(error.to_string()),
+        }
+    }
+
+    fn kept(&self, named: &B256) -> Option<Bytes> {
+        match self {
+            Self::Bytes { bytes, hash, kept } if hash == named => {
+                Some(kept.as_ref().unwrap_or(bytes).clone().into())
+            }
+            Self::Bytes { .. } | Self::Unknown(_) => None,
         }
     }
 }
@@ -90,20 +105,13 @@ impl WireBlock {
 
     /// Transactions as they are kept: bytes that have the hash of each, else JSON as it came.
     pub(crate) fn kept_bodies(&self) -> Option<Vec<Bytes>> {
-        let base_fee = self.base_fee();
         let bodies = self.bodies.as_ref()?.iter().zip(&self.tx_hashes);
-        let kept = bodies.zip(self.encoded_txs()?);
-        let kept = kept.map(|((raw, named), encoded)| {
-            let stored = match encoded {
-                // Fields are read once more only here: mostly none but the hash is kept.
-                EncodedTx::Bytes { bytes, hash } if hash == named => {
-                    let tx = serde_json::from_str(raw.get()).ok();
-                    tx.map(|tx: TxFields<'_>| store_body(&tx, bytes, base_fee))
-                }
-                EncodedTx::Bytes { .. } | EncodedTx::Unknown(_) => None,
-            };
-            stored.map_or_else(|| Bytes::copy_from_slice(raw.get().as_bytes()), Bytes::from)
-        });
+        let kept = bodies
+            .zip(self.encoded_txs()?)
+            .map(|((raw, hash), encoded)| {
+                let as_it_came = || Bytes::copy_from_slice(raw.get().as_bytes());
+                encoded.kept(hash).unwrap_or_else(as_it_came)
+            });
         Some(kept.collect())
     }
 
@@ -126,40 +134,46 @@ impl<'de> Deserialize<'de> for WireBlock {
     }
 }
 
-/// A block whose transactions are kept as they came.
+/// A block with whole transactions, which are kept, or wanted for their root alone.
 #[derive(Debug)]
-pub(crate) struct WholeBlock(pub(crate) WireBlock);
+pub(crate) struct WholeBlock<const KEPT: bool>(pub(crate) WireBlock);
 
-impl<'de> Deserialize<'de> for WholeBlock {
+impl<'de, const KEPT: bool> Deserialize<'de> for WholeBlock<KEPT> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let fields: BlockFields<Box<RawValue>> = BlockFields::deserialize(from)?;
         let mut block = WireBlock::new(fields.header);
-        let mut encoded = Vec::with_capacity(fields.transactions.len());
+        let mut txs = Vec::with_capacity(fields.transactions.len());
         for body in &fields.transactions {
             // Some endpoints show hashes whatever is asked for. A hash is no body: it could not be read again.
             if !body.get().starts_with('{') {
                 return Err(D::Error::custom("a transaction is not whole"));
             }
             let (hash, tx) = match serde_json::from_str::<TxFields<'_>>(body.get()) {
-                Ok(tx) => (tx.hash, EncodedTx::of(&tx)),
+                Ok(tx) => (tx.hash, Ok(tx)),
                 Err(error) => {
                     let hash: TxHash =
                         serde_json::from_str(body.get()).map_err(D::Error::custom)?;
                     let what = cut(format!("malformed transaction: {error}"));
-                    (hash.0, EncodedTx::Unknown(what))
+                    (hash.0, Err(what))
                 }
             };
             block.tx_hashes.push(hash);
-            encoded.push(tx);
+            txs.push(tx);
         }
-        block.encoded = Some(encoded);
-        block.bodies = Some(fields.transactions);
+        // One family of chains hashes a header with its transactions.
+        let base_fee = KEPT.then(|| block.base_fee()).flatten();
+        let encode = |tx: Result<TxFields<'_>, String>| match tx {
+            Ok(tx) => EncodedTx::of(&tx, |bytes| KEPT.then(|| store_body(&tx, bytes, base_fee))),
+            Err(what) => EncodedTx::Unknown(what),
+        };
+        block.encoded = Some(txs.into_iter().map(encode).collect());
+        block.bodies = KEPT.then_some(fields.transactions);
         Ok(Self(block))
     }
 }
 
-impl From<WholeBlock> for WireBlock {
-    fn from(WholeBlock(block): WholeBlock) -> Self {
+impl<const KEPT: bool> From<WholeBlock<KEPT>> for WireBlock {
+    fn from(WholeBlock(block): WholeBlock<KEPT>) -> Self {
         block
     }
 }
@@ -278,7 +292,7 @@ mod tests {
     #[test]
     fn a_hash_is_no_whole_transaction() {
         let hash = B256::repeat_byte(2);
-        let whole = |text: &str| serde_json::from_str::<WholeBlock>(text);
+        let whole = |text: &str| serde_json::from_str::<WholeBlock<true>>(text);
         for listed in [
             format!("\"{hash}\""),
             format!("{{\"hash\":\"{hash}\"}},\"{hash}\""),
@@ -308,7 +322,8 @@ mod tests {
         let fields: TxFields<'_> = serde_json::from_str(&text).unwrap();
         let text = block(&tx(keccak256(fields.encode().unwrap())));
         let text = text.replacen('{', r#"{"baseFeePerGas":"0x2","#, 1);
-        let read = |text: &str| WireBlock::from(serde_json::from_str::<WholeBlock>(text).unwrap());
+        let read =
+            |text: &str| WireBlock::from(serde_json::from_str::<WholeBlock<true>>(text).unwrap());
         let kept = |block: &WireBlock| block.kept_bodies().unwrap().concat();
         let claimed = read(&text);
         let says_price = |body: Vec<u8>| String::from_utf8_lossy(&body).contains("gasPrice");

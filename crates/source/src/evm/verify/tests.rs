@@ -63,7 +63,7 @@ fn recorded(folder: &Path) -> Vec<Recorded> {
         let name = one["files"]["block"].to_string();
         let whole = one["transactions"] == "full";
         let block = match whole {
-            true => serde_json::from_str::<WholeBlock>(&text).map(WireBlock::from),
+            true => serde_json::from_str::<WholeBlock<true>>(&text).map(WireBlock::from),
             false => serde_json::from_str(&text),
         };
         let receipts = read(&one["files"]["receipts"]).filter(|_| one["receipts"] == "all");
@@ -193,7 +193,9 @@ fn altered_transactions_are_refused() {
     ] {
         let lie = honest.replace(from, &to);
         assert_ne!(lie, honest);
-        let block: WireBlock = serde_json::from_str::<WholeBlock>(&lie).unwrap().into();
+        let block: WireBlock = serde_json::from_str::<WholeBlock<true>>(&lie)
+            .unwrap()
+            .into();
         let refusal = verifier
             .with_transactions(&block, true, Proof::LINKED)
             .unwrap_err();
@@ -215,7 +217,7 @@ fn as_json(folder: &Path, name: &str) -> (Value, Value) {
 }
 
 fn parsed(block: &Value, receipts: &Value) -> (WireBlock, Vec<WireReceipt>) {
-    let block: WholeBlock = serde_json::from_value(block.clone()).unwrap();
+    let block: WholeBlock<true> = serde_json::from_value(block.clone()).unwrap();
     (
         block.into(),
         serde_json::from_value(receipts.clone()).unwrap(),
@@ -284,7 +286,9 @@ fn clients_that_show_the_same_block_fail_alike() {
     let path = folder.join("1-ethereum/17000000.block.json");
     let text = std::fs::read_to_string(path).unwrap();
     let refused = |text: &str| {
-        let block: WireBlock = serde_json::from_str::<WholeBlock>(text).unwrap().into();
+        let block: WireBlock = serde_json::from_str::<WholeBlock<true>>(text)
+            .unwrap()
+            .into();
         let verifier = Verifier::new(Checks::ALL);
         let header = verifier.header(&block);
         header
