@@ -24,19 +24,26 @@ const SIZES: FaultSizes = FaultSizes {
     retry_after_seconds: 7,
 };
 
+/// Every so many-th block has logs of its own.
+const OWN_LOGS: u64 = 7;
+
 /// A node, its server, its faults, and what is true.
 struct Bench {
     node: EvmNode,
     server: RpcServer,
     faults: Faults,
     url: String,
-    /// A block with at least two logs.
+    /// A block with at least two logs, and none of its own.
     busy: u64,
 }
 
 impl Bench {
     async fn new() -> Self {
-        let node = EvmNode::new(EvmSpec::tiny(11), BLOCKS);
+        let spec = EvmSpec {
+            own_logs_every: OWN_LOGS,
+            ..EvmSpec::tiny(11)
+        };
+        let node = EvmNode::new(spec, BLOCKS);
         let faults = Faults::new(1);
         faults.set_sizes(SIZES);
         let options = RpcOptions {
@@ -44,7 +51,9 @@ impl Bench {
             ..RpcOptions::default()
         };
         let server = RpcServer::start(node.clone(), options).await.unwrap();
-        let busy = (1..=BLOCKS).find(|&at| node.block(at).unwrap().logs.len() > 1);
+        let has_logs =
+            |at: &u64| !at.is_multiple_of(OWN_LOGS) && node.block(*at).unwrap().logs.len() > 1;
+        let busy = (1..=BLOCKS).find(has_logs);
         Self {
             url: server.url(),
             busy: busy.unwrap(),
@@ -126,6 +135,14 @@ impl Bench {
             | RpcFault::ChangedBodies
             | RpcFault::ChangedData
             | RpcFault::MovedLog => self.see_lie(fault).await,
+            RpcFault::NoBlockReceipt => {
+                let params = json!([hex(OWN_LOGS)]);
+                let (truth, told) = self.both(fault, "eth_getBlockReceipts", params).await;
+                let (truth, told) = (truth.as_array().unwrap(), told.as_array().unwrap());
+                assert_eq!(truth.len(), told.len() + 1);
+                let own = truth.last().unwrap();
+                assert_eq!(own["transactionHash"], own["blockHash"]);
+            }
         }
     }
 

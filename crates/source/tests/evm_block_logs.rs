@@ -9,7 +9,7 @@
 use chronolith_model::{
     BlockRange, ChainProfile, Dataset, DatasetSet, Proof, Scope, ScopeEntry, Verification,
 };
-use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions, RpcServer};
+use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions, RpcServer};
 use chronolith_source::evm::{
     Checks, EvmSettings, EvmSource, Oddity, RangeSettings, Strategy, Tags,
 };
@@ -26,7 +26,16 @@ fn node() -> EvmNode {
 }
 
 async fn fetch(node: &EvmNode, strategy: Strategy, want: &Want) -> Vec<Fetched> {
-    let server = RpcServer::start(node.clone(), RpcOptions::default());
+    fetch_with(RpcOptions::default(), node, strategy, want).await
+}
+
+async fn fetch_with(
+    options: RpcOptions,
+    node: &EvmNode,
+    strategy: Strategy,
+    want: &Want,
+) -> Vec<Fetched> {
+    let server = RpcServer::start(node.clone(), options);
     let server = server.await.unwrap();
     let source = EvmSource::new(EvmSettings {
         chain_id: 31_337,
@@ -104,5 +113,29 @@ async fn a_narrow_scope_lists_the_block_only_with_its_logs() {
         for one in &fetched {
             ChainProfile::EVM.check(&one.block, false).unwrap();
         }
+    }
+}
+
+/// Old nodes leave the block's receipt out. Both rules that it fails would be dropped, and the logs lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_of_a_block_whose_own_receipt_is_left_out_come_by_logs() {
+    let node = node();
+    let faults = Faults::new(1);
+    faults.always(RpcFault::NoBlockReceipt);
+    let options = RpcOptions {
+        faults: faults.clone(),
+        ..RpcOptions::default()
+    };
+    let want = want(&[Dataset::Logs, Dataset::TxHashes], Scope::All);
+    let fetched = fetch_with(options, &node, Strategy::Receipts, &want).await;
+    assert_eq!(fetched.len() as u64, BLOCKS);
+    assert!(faults.injected().values().sum::<u64>() > 0);
+    for one in &fetched {
+        let number = one.block.clock.number;
+        let expected = node.block(number).unwrap().to_model();
+        assert_eq!(one.block.logs, expected.logs, "block {number}");
+        assert_eq!(one.block.txs, expected.txs, "block {number}");
+        assert!(one.proof.logs() >= Verification::Bloom, "block {number}");
+        assert_eq!(one.proof.txs(), Verification::Roots, "block {number}");
     }
 }

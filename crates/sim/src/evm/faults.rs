@@ -76,11 +76,13 @@ pub enum RpcFault {
     ChangedData,
     /// The last log of a block comes from another contract.
     MovedLog,
+    /// The receipt of the block itself is left out, as old nodes of Celo do.
+    NoBlockReceipt,
 }
 
 impl RpcFault {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::RpcError,
         Self::Http500,
         Self::Http429RetryAfter,
@@ -109,6 +111,7 @@ impl RpcFault {
         Self::ChangedBodies,
         Self::ChangedData,
         Self::MovedLog,
+        Self::NoBlockReceipt,
     ];
 
     /// Its name in reports and settings.
@@ -143,6 +146,7 @@ impl RpcFault {
             Self::ChangedBodies => "changed_bodies",
             Self::ChangedData => "changed_data",
             Self::MovedLog => "moved_log",
+            Self::NoBlockReceipt => "no_block_receipt",
         }
     }
 }

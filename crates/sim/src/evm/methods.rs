@@ -228,6 +228,7 @@ fn block_receipts(state: &State, faults: &Faults, number: Option<u64>) -> Vec<u8
     let place = LogPlace::new(&block, lies);
     let mut out = Vec::with_capacity(1_100 * block.txs.len() + 1_000 * block.logs.len());
     let own = block.own_receipt();
+    let own = own.filter(|_| !faults.hits(RpcFault::NoBlockReceipt));
     json::put_list(&mut out, block.txs.iter().chain(&own), |out, tx| {
         place.put_receipt(out, &block, tx, lies);
     });

@@ -192,6 +192,11 @@ impl Verifier {
             && last.is_some_and(|last| last.transaction_hash == block.hash)
     }
 
+    /// Whether blocks have receipts of their own, which some nodes leave out.
+    pub(crate) fn may_lack_block_receipts(&self) -> bool {
+        self.checks.oddity == Oddity::BlockReceipt && self.checks.bloom
+    }
+
     /// The hash of the transaction that is under no root, where the block shows one.
     fn unrooted(&self, block: &WireBlock) -> Option<B256> {
         let hidden = self.checks.oddity.hidden(block.number(), block.hash)?;
