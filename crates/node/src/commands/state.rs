@@ -223,7 +223,8 @@ fn allowed(chain: &ChainSettings) -> Proof {
         (true, true) if chain.strategy == Strategy::Receipts => Verification::Receipts,
         (true, _) => Verification::Bloom,
     };
-    let hashes = chain.datasets.contains(Dataset::TxHashes);
+    let kept = |dataset| chain.datasets.contains(dataset);
+    let hashes = kept(Dataset::TxHashes) || kept(Dataset::Transactions);
     match hashes && checks.transactions_root {
         true => Proof::of_logs(logs).with_transactions(),
         false => Proof::of_logs(logs),
