@@ -70,7 +70,7 @@ async fn the_page_lists_what_is_exported_and_the_values_are_right() {
     let server = RpcServer::start(node.clone(), options).await.unwrap();
     let more = format!(
         r#", "finality": {{ "mode": "depth", "confirmations": 12 }}, "rpcWs": ["{}"],
-           "contractAddress": "{}",
+           "contractAddress": "{}", "datasets": ["headers", "logs", "tx_hashes"],
            "topicNames": {{ "1": "DataFeedsUpdated(uint256)" }},
            "alertsConfig": {{ "noEventsSeconds": 45 }}"#,
         server.ws_url(),

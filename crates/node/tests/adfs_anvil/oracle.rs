@@ -212,7 +212,7 @@ impl Place<'_> {
         let place = json!({ "wrapper": self.wrapper(), "offset": offset });
         let row = json!({
             "topic0": bytea_of(UPDATED[update.version as usize - 1]),
-            "calldata": bytea(&self.tx.input), "extra": joined(&header_of(update), &place),
+            "calldata": bytea(&self.tx.input), "calldata_level": "roots", "extra": joined(&header_of(update), &place),
         });
         put(all, "adfs_events", &joined(&self.of(update, log), &row));
     }
@@ -266,6 +266,7 @@ impl Place<'_> {
         };
         let row = json!({
             "chain_id": CHAIN, "tx_hash": bytea_of(&self.tx.hash), "status": self.status,
+            "calldata_level": "roots",
             "version": first.version, "selector": bytea(&self.tx.input[..selector]),
             "decoded": { "updates": updates.iter().map(decoded).collect::<Vec<_>>() },
         });
