@@ -47,8 +47,9 @@ const FEES_PER_THOUSAND: u32 = 700;
 const JOB_BLOCKS: u64 = 300;
 /// A seed whose faults have not all happened after so many lives has failed.
 const LIVES_MAX: u64 = 100;
-/// How long a life is, in milliseconds. Where nothing was archived in one the next is longer, so many times at
-/// the most: on a slow machine a part of history may take longer than a life.
+/// How long a life is, in milliseconds. Where nothing was archived in one, or all was and too few reorgs were
+/// met, the next is longer, so many times at the most: on a slow machine a part of history may take longer than
+/// a life, and so may the way to the head.
 const LIFE_MS: std::ops::Range<u64> = 1_000..5_000;
 const LONGER_MAX: u64 = 6;
 
@@ -352,7 +353,10 @@ async fn lives(
         lives.met += program.reorgs_told();
         let before = lives.archived;
         lives.archived = archived(&program.config).await.unwrap_or(0);
-        longer = match lives.archived > before || before >= chain.wanted {
+        // Reorgs are met at the head, which the program may not reach in a short life.
+        let has_head = lives.archived < chain.wanted || lives.met >= servers.reorgs_met_min();
+        let went_on = lives.archived > before || before >= chain.wanted;
+        longer = match went_on && has_head {
             true => 1,
             false => (longer + 1).min(LONGER_MAX),
         };

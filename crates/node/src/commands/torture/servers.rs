@@ -403,6 +403,8 @@ impl Servers {
                 RpcFault::EmptyLogs => RARE_LIE_OFTEN,
                 // Once in an answer for many blocks, instead of in each of them.
                 RpcFault::WrongBlockHashInLogs if self.way != Way::Receipts => RARE_LIE_OFTEN,
+                // Few blocks are asked for once history is there.
+                _ if self.lives > 2 * lies.len() => RARE_LIE_OFTEN,
                 _ => LIE_OFTEN,
             };
             faults.set(*lie, rate);
