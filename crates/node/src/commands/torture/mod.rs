@@ -272,7 +272,7 @@ fn entry(chain: &TorturedChain, servers: &Servers, spec: &EvmSpec) -> Value {
     let narrow = || json!({ "addresses": [hex(&busiest(&chain.node))] });
     let logs = servers.is_narrow().then(narrow);
     let more = json!({
-        "chainId": chain.node.chain_id(), "name": "torture", "pollMs": 20, "logs": logs,
+        "chainId": chain.node.chain_id(), "name": "torture", "pollMs": servers.poll_ms(), "logs": logs,
         "datasets": servers.datasets(), "fees": spec.fees.map(fees),
         "contractAddress": spec.adfs.map(|_| hex(&AdfsSpec::PROXY)),
         "topicNames": { "1": "DataFeedsUpdated(uint256)", "2": "DataFeedsUpdated(uint256,address)" },

@@ -285,6 +285,15 @@ impl Servers {
         self.way == Way::Narrow
     }
 
+    /// How often the program looks for new blocks. A Portal is asked 20 times in ten seconds at the most: faster
+    /// looks would use that up at once, and see no reorg for the rest.
+    pub(super) fn poll_ms(&self) -> u64 {
+        match self.way {
+            Way::Portal => 1_000,
+            _ => 20,
+        }
+    }
+
     /// What is kept: a Portal tells neither whole headers nor whole transactions.
     pub(super) fn datasets(&self) -> &'static [&'static str] {
         match self.way {
