@@ -27,6 +27,9 @@ const NAME: &str = "lake";
 /// What a ledger takes, before any is known.
 const LEDGER_BYTES_FIRST: u64 = 1 << 20;
 
+/// How many objects before the newest are tried where that one is wrong.
+const BACK_MAX: usize = 16;
+
 /// How often it is looked behind the end of a lake that lists nothing.
 const LOOK_AHEAD_EVERY: Duration = Duration::from_secs(60);
 
@@ -50,6 +53,8 @@ pub(crate) struct Reader {
     opened: Cache<Batch, Arc<Opened>, Weight>,
     /// What a ledger took of late.
     ledger_bytes: AtomicU64,
+    /// The newest ledger of the archive.
+    archived: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +94,7 @@ impl Reader {
             looked_ahead: Mutex::default(),
             opened: Cache::with_weighter(settings.at_once * 4, cached, Weight),
             ledger_bytes: AtomicU64::new(LEDGER_BYTES_FIRST),
+            archived: AtomicU64::default(),
         })
     }
 
@@ -103,16 +109,47 @@ impl Reader {
         let newest = self.find_newest().await;
         self.standing.note("list", began.elapsed(), &newest);
         let newest = newest?;
-        let opened = match self.opened(newest).await {
+        match self.last_of(newest).await {
+            Err(error @ Error::Lied { .. }) => self.head_before(newest, error).await,
+            last => last,
+        }
+    }
+
+    /// The newest ledger before an object that is wrong: it holds up nothing that comes before it. Where all
+    /// of that is archived, the first object that is wrong is all there is to tell of.
+    async fn head_before(&self, wrong: Batch, error: Error) -> Result<BlockRef> {
+        let (mut batch, mut error) = (wrong, error);
+        for _ in 0..BACK_MAX {
+            let Some(before) = batch.start.checked_sub(1) else {
+                break;
+            };
+            batch = self.layout.batch_of(before);
+            match self.last_of(batch).await {
+                Ok(last) if last.number > self.archived.load(Ordering::Relaxed) => return Ok(last),
+                Ok(_) => break,
+                Err(earlier) => error = earlier,
+            }
+        }
+        Err(error)
+    }
+
+    /// Notes the newest ledger of the archive.
+    pub(crate) fn note_archived(&self, number: u64) {
+        self.archived.store(number, Ordering::Relaxed);
+    }
+
+    /// The last ledger of an object.
+    async fn last_of(&self, batch: Batch) -> Result<BlockRef> {
+        let opened = match self.opened(batch).await {
             Ok(opened) => opened,
             Err(Unopened::Failed(error)) => return Err(error),
             Err(Unopened::Absent) => {
-                let key = self.key(newest);
+                let key = self.key(batch);
                 return Err(self.standing.unavailable(format!("object {key} is gone")));
             }
         };
         let last = opened.blocks.last().map(|block| block.clock.block_ref());
-        last.ok_or_else(|| self.standing.missing(u64::from(newest.end)))
+        last.ok_or_else(|| self.standing.missing(u64::from(batch.end)))
     }
 
     async fn find_newest(&self) -> Result<Batch> {

@@ -225,6 +225,10 @@ impl Source for LakeSource {
         self.head().await.map(Heads::all_final)
     }
 
+    fn note_archived(&self, number: u64) {
+        self.objects.note_archived(number);
+    }
+
     async fn clock(&self, number: u64) -> Result<Option<BlockClock>> {
         let Some((ledger, _)) = ledgers_of(BlockRange::one(number)) else {
             return Ok(None);
