@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{BlockRange, BlockRef, Scope};
+use chronolith_model::{BlockRange, BlockRef, Scope, Verification};
 
 use super::claims::Claims;
 use super::fetch::GET_RECEIPTS;
@@ -81,9 +81,12 @@ impl EvmSource {
         if want.scope != Scope::All || !needs_receipts(&self.settings, want) {
             return;
         }
+        // Where a node leaves a block's own receipt out, the blocks came by their logs all the same.
+        let below = |one: &Fetched| one.proof.logs() < Verification::Receipts;
+        let by_logs = self.verifier.may_lack_block_receipts() && fetched.iter().any(below);
         match strategy {
-            Strategy::Receipts => self.downgrades.end(),
-            Strategy::Logs => self.downgrades.note(fetched),
+            Strategy::Receipts if !by_logs => self.downgrades.end(),
+            Strategy::Receipts | Strategy::Logs => self.downgrades.note(fetched),
         }
     }
 }

@@ -56,7 +56,7 @@ impl Downgrades {
             chain = self.chain_id,
             endpoint,
             level,
-            "proof downgraded: no endpoint has eth_getBlockReceipts; add one that has it to rpcHttp, or set verification to refuse such blocks"
+            "proof downgraded: no endpoint shows all receipts; add one that answers eth_getBlockReceipts in full to rpcHttp, or set verification to refuse such blocks"
         );
     }
 
