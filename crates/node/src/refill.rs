@@ -109,7 +109,7 @@ impl Refill<'_> {
         let chain = self.chain;
         let range = gap.intersect(&archived).unwrap_or(gap);
         let (from, to) = (range.start, range.end - 1);
-        tracing::warn!(chain = %chain.name, from, to, "replacing what is archived in another form");
+        tracing::warn!(chain = %chain.name, from, to, "archived form differs, replacing segments and packs");
         let object = StoredObject {
             name: String::new(),
             sort: ObjectSort::Pack,

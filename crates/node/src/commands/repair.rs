@@ -201,7 +201,7 @@ async fn mend(
     let begin = || archive.mend(object, audit(one));
     match fetch(refill, object, begin).await {
         Err(Trouble::Archive(error @ ArchiveError::OtherContent { .. })) => {
-            tracing::warn!(chain = %refill.chain.name, object = %object.name, %error, "replacing what is around it too");
+            tracing::warn!(chain = %refill.chain.name, object = %object.name, %error, "object does not fit alone, replacing segments and packs together");
             renew(refill, one, damaged).await
         }
         done => done,
