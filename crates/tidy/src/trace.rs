@@ -221,15 +221,10 @@ fn candidates(place: &str) -> Vec<String> {
         .trim_start_matches("chronolith-")
         .trim_start_matches("chronolith_");
     let module = modules.replace("::", "/");
-    [
-        "tests/{}.rs",
-        "src/{}.rs",
-        "src/{}/mod.rs",
-        "src/{}/tests.rs",
-    ]
-    .iter()
-    .map(|form| format!("crates/{folder}/{}", form.replace("{}", &module)))
-    .collect()
+    ["tests/{}.rs", "src/{}.rs", "src/{}/tests.rs"]
+        .iter()
+        .map(|form| format!("crates/{folder}/{}", form.replace("{}", &module)))
+        .collect()
 }
 
 fn has_function(text: &str, name: &str) -> bool {
