@@ -43,11 +43,8 @@ pub(crate) type Ages<'a> = &'a (dyn Fn(&BlobInfo) -> Option<Duration> + Send + S
 pub struct GarbageReport {
     /// Bytes of segments, runs and packs that nothing names.
     pub orphan_segment_bytes: u64,
-    /// Catalogs that nothing names.
     pub orphan_state_records: u64,
-    /// Batches that nothing names.
     pub stale_batch_keys: u64,
-    /// Everything that nothing names.
     pub orphans: Vec<BlobInfo>,
     /// How many of them were removed.
     pub removed: u64,

@@ -35,9 +35,7 @@ const EVERYTHING: BlockRange = BlockRange {
 /// Where an archive lies.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// Its state.
     pub meta: Arc<dyn MetaStore>,
-    /// Its objects.
     pub blobs: Arc<dyn BlobStore>,
 }
 

@@ -28,9 +28,7 @@ pub enum Error {
         "block does not link to its parent (block={number}, names={names}, expected={expected})"
     )]
     BadParent {
-        /// Which block.
         number: u64,
-        /// The parent it names.
         names: Hash32,
         /// The hash of the block before it.
         expected: Hash32,
@@ -38,7 +36,6 @@ pub enum Error {
     /// A block breaks the rules of its chain.
     #[error("block breaks the chain's rules (block={number}): {fault}")]
     BadBlock {
-        /// Which block.
         number: u64,
         /// What is wrong with it.
         fault: BlockFault,
@@ -62,23 +59,16 @@ pub enum Error {
         block: u64,
         /// The blocks of the archived object.
         archived: BlockRange,
-        /// The archived object.
         object: String,
     },
     /// Ingest is halted. Serving goes on.
     #[error("ingest is halted: {reason}; end it with `resume` or `rewind`")]
-    Halted {
-        /// Why.
-        reason: String,
-    },
+    Halted { reason: String },
     /// Too much garbage: ingest waits for collection.
     #[error("ingest is throttled: {guardrail} is {value}, limit {limit}; run garbage collection")]
     Throttled {
-        /// Which guardrail.
         guardrail: &'static str,
-        /// Its value.
         value: u64,
-        /// Its limit.
         limit: u64,
     },
     /// Another writer took over. This one must stop.
@@ -106,10 +96,7 @@ pub enum Error {
     },
     /// A block hash that the archive does not know.
     #[error("unknown block (hash={hash})")]
-    UnknownBlock {
-        /// The hash.
-        hash: Hash32,
-    },
+    UnknownBlock { hash: Hash32 },
     /// The cursor's block is not the archived one.
     #[error("the cursor's block was replaced (block={}, cursor={}, archived={archived})", cursor.number, cursor.hash)]
     CursorConflict {
@@ -121,9 +108,7 @@ pub enum Error {
     /// A budget was used up.
     #[error("query exceeds {budget} ({limit}); {}", suggest(fits.as_ref()))]
     TooLarge {
-        /// Which budget.
         budget: Budget,
-        /// Its limit.
         limit: u64,
         /// The largest range from the query's beginning that fits, if one does.
         fits: Option<BlockRange>,
@@ -131,7 +116,6 @@ pub enum Error {
     /// A list of alternatives is too long.
     #[error("query too broad (alternatives={actual}, max={max})")]
     TooBroad {
-        /// How many there are.
         actual: usize,
         /// How many there may be.
         max: usize,
@@ -139,7 +123,6 @@ pub enum Error {
     /// A stored object is damaged or gone.
     #[error("stored object is damaged (object={object}): {reason}")]
     Corrupt {
-        /// Which object.
         object: String,
         /// What is wrong with it.
         reason: String,
@@ -158,19 +141,13 @@ pub enum Error {
          (object={object}); run `chronolith archive rebuild-state`, or move the objects away to begin \
          a new archive"
     )]
-    StateLost {
-        /// One of the objects.
-        object: String,
-    },
+    StateLost { object: String },
     /// A bug: work that cannot fail did.
     #[error("internal error, please report it: {0}")]
     Internal(String),
-    /// The store failed.
     #[error("store failed to {context}: {source}")]
     Store {
-        /// What was being done.
         context: &'static str,
-        /// Why it failed.
         source: chronolith_store::Error,
     },
 }
@@ -206,7 +183,6 @@ pub enum Budget {
     Bytes,
     /// Logs looked at.
     Candidates,
-    /// Time.
     Deadline,
 }
 

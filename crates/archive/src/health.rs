@@ -12,7 +12,6 @@ use crate::state::{AuditEntry, Halt};
 /// What state of health an archive is in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Health {
-    /// Everything works.
     Good,
     /// There is no archive yet.
     Empty,
@@ -29,7 +28,6 @@ pub struct HealthReport {
     pub health: Health,
     /// The newest block of the live run.
     pub head: Option<BlockRef>,
-    /// Its time.
     pub head_timestamp: Option<u64>,
     /// The covered blocks from the first one on, up to the first gap.
     pub covered: Option<BlockRange>,
@@ -41,13 +39,11 @@ pub struct HealthReport {
     pub segments: (usize, usize),
     /// Segments of each tier: batches, sealed ones, merged once, merged twice …
     pub tiers: Vec<usize>,
-    /// Runs and packs.
     pub runs_and_packs: (usize, usize),
     /// Logs in all segments.
     pub logs: u64,
     /// Bytes of all segments, runs and packs that the state names.
     pub stored_bytes: u64,
-    /// What operators did.
     pub audit: Vec<AuditEntry>,
 }
 

@@ -31,33 +31,26 @@ const ROUNDS_MAX: usize = 16;
 /// What an object of the archive is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ObjectSort {
-    /// Blocks and logs.
     Segment,
-    /// Payload.
     Pack,
-    /// From hash to block.
     Run,
 }
 
 /// An object that the state names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredObject {
-    /// Its name.
     pub name: String,
-    /// What it is.
     pub sort: ObjectSort,
     /// The blocks it is about.
     pub range: BlockRange,
     /// What it keeps of them.
     pub datasets: DatasetSet,
-    /// Which of their logs.
     pub scope: Scope,
 }
 
 /// An object that is damaged or gone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DamagedObject {
-    /// Which object.
     pub object: StoredObject,
     /// What is wrong with it.
     pub reason: String,

@@ -20,7 +20,6 @@ pub(crate) struct Standing {
     pub(crate) id: u64,
     /// The blocks of the range, without those below the first block of the archive.
     pub(crate) span: BlockRange,
-    /// Archived blocks.
     pub(crate) blocks: u64,
     /// Behind the last block up to which none is missing.
     pub(crate) prefix_end: u64,

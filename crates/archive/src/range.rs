@@ -12,7 +12,6 @@ use crate::keys::KeyCounts;
 pub struct Geometry {
     /// The first block of range 0. What lies below is in no range.
     pub first: u64,
-    /// Blocks of a range.
     pub size: u64,
 }
 
@@ -83,7 +82,6 @@ impl RangeState {
 /// How far the blocks of a range are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LedgerPhase {
-    /// Blocks are missing.
     Ingesting,
     /// Segments are sealed and merged for the last time, packs are finished.
     WritingLfs,
@@ -106,15 +104,12 @@ impl LedgerPhase {
 /// How far the hashes of a range are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TxHashPhase {
-    /// Blocks are missing.
     Ingesting,
     /// The tables of its segments become runs.
     Compacting,
-    /// Its runs become one.
     BuildingRecSplit,
     /// Every hash is looked up in that run.
     VerifyingRecSplit,
-    /// Every hash was found.
     Complete,
 }
 
@@ -172,7 +167,6 @@ impl FailedPhase {
 /// Why a transition stands still until an operator acts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RangeFailure {
-    /// What was being done.
     pub phase: FailedPhase,
     /// Which object is damaged or lacks something.
     pub object: String,
@@ -187,9 +181,7 @@ pub struct RangeFailure {
 pub enum PartStatus {
     /// Nothing is done about it.
     Pending,
-    /// It is worked on.
     InProgress,
-    /// It is done.
     Complete,
 }
 
@@ -208,7 +200,6 @@ impl PartStatus {
 /// What is known of one range.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RangeReport {
-    /// Its number.
     pub id: u64,
     /// Its first block.
     pub first: u64,
@@ -241,7 +232,6 @@ pub struct RangeReport {
     pub verified_keys: Option<u64>,
     /// Names of its segments, batches among them.
     pub segments: Vec<String>,
-    /// Names of its packs.
     pub packs: Vec<String>,
     /// Names of its runs: one when it is complete.
     pub runs: Vec<String>,

@@ -87,11 +87,9 @@ impl RebuildReport {
 /// Blocks of which whole segments are there that could not be decided about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Island {
-    /// The blocks.
     pub range: BlockRange,
     /// The newest block that a segment of them ends with: once it is confirmed, they are used.
     pub end: BlockRef,
-    /// The segments.
     pub objects: Vec<String>,
 }
 

@@ -33,7 +33,6 @@ pub struct Halt {
     pub archived: Option<BlockRef>,
     /// The hash that was offered instead.
     pub offered: Option<Hash32>,
-    /// Who offered it.
     pub source: String,
     /// When, in seconds since 1970, as the caller said.
     pub at: u64,

@@ -19,9 +19,7 @@ const SHOWS_TIME: u32 = 1 << 31;
 pub struct Place {
     /// Hash of its block.
     pub block_hash: [u8; 32],
-    /// Number of its block.
     pub block_number: u64,
-    /// Time of its block.
     pub block_time: u64,
     /// Base fee of its block, where the header is at hand and the block's hash covers one.
     pub base_fee: Option<u64>,

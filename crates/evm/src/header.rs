@@ -206,8 +206,6 @@ impl HeaderFields {
 /// A block's header and its list of transactions, each read as `T`.
 #[derive(Debug)]
 pub struct BlockFields<T> {
-    /// Its header.
     pub header: HeaderFields,
-    /// Its transactions.
     pub transactions: Vec<T>,
 }

@@ -13,7 +13,6 @@ use crate::Fault;
 /// Where an offered block belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
-    /// It is there already.
     Known,
     /// On the head, or it is the first of all.
     Next,

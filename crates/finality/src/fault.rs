@@ -42,10 +42,7 @@ pub enum Fault {
     },
     /// As many blocks wait for finality as may: the head stands still.
     #[error("too many blocks wait for finality (window_blocks_max={window_blocks_max})")]
-    WindowFull {
-        /// The limit.
-        window_blocks_max: usize,
-    },
+    WindowFull { window_blocks_max: usize },
 }
 
 impl Fault {

@@ -7,7 +7,6 @@
 /// What is known of the endpoint that shows a reorg.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Endpoint {
-    /// Its head.
     pub head: u64,
     /// Whether it says of itself that it is syncing.
     pub syncing: bool,
@@ -16,7 +15,6 @@ pub struct Endpoint {
 /// Why a deep reorg is not believed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refused {
-    /// The endpoint is syncing.
     #[error("deep reorg from an endpoint that is syncing (depth={depth}, max={max})")]
     Syncing {
         /// How many of our blocks would go.
@@ -33,9 +31,7 @@ pub enum Refused {
         depth: u64,
         /// How many may go without a question.
         max: u64,
-        /// Our head.
         ours: u64,
-        /// The endpoint's head.
         theirs: u64,
     },
 }

@@ -8,10 +8,7 @@ use chronolith_model::{BlockRef, Hash32};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rule {
     /// So many blocks stand above it.
-    Depth {
-        /// How many.
-        confirmations: u64,
-    },
+    Depth { confirmations: u64 },
     /// The chain's own tag covers it: [`Seen::finalized`] is the tag that the caller chose,
     /// `finalized` or `safe`.
     Tag,
@@ -33,7 +30,6 @@ pub enum Rule {
 /// With the hash, a mark on another fork is noticed before anything becomes final by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
-    /// Height.
     pub number: u64,
     /// Hash, where known.
     pub hash: Option<Hash32>,
@@ -145,7 +141,6 @@ pub enum Invalid {
     Window {
         /// Blocks that must stand above a final one.
         depth: u64,
-        /// The setting.
         window_blocks_max: usize,
     },
     /// Inclusions are forgotten before they are confirmed.
@@ -155,7 +150,6 @@ pub enum Invalid {
     Inclusions {
         /// Blocks of the chain below that must pass.
         l1_confirmations: u64,
-        /// The setting.
         inclusions_max: usize,
     },
 }

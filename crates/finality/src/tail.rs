@@ -209,7 +209,6 @@ pub enum TailError {
     Full {
         /// What the tail would weigh with the block.
         bytes: usize,
-        /// The budget.
         bytes_max: usize,
     },
     /// The block is not one that the tail can stand on, or that can stand on the tail.

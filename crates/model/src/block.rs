@@ -7,18 +7,14 @@ use crate::{Hash32, Log};
 /// A block's number and hash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BlockRef {
-    /// Height.
     pub number: u64,
-    /// Hash.
     pub hash: Hash32,
 }
 
 /// What is always kept of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BlockClock {
-    /// Height.
     pub number: u64,
-    /// Hash.
     pub hash: Hash32,
     /// Hash of the block before.
     pub parent_hash: Hash32,
@@ -43,7 +39,6 @@ impl BlockClock {
 pub struct Tx {
     /// Position in the block.
     pub index: u32,
-    /// Hash.
     pub hash: Hash32,
 }
 

@@ -135,7 +135,6 @@ pub struct ScopeEntry {
 /// Which logs of a block are kept.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Scope {
-    /// Every log.
     All,
     /// The logs that any of these entries lets in; sorted, without duplicates.
     Only(Vec<ScopeEntry>),

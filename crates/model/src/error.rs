@@ -17,6 +17,5 @@ pub enum ErrorKind {
     Disagreement,
     /// Stored bytes fail a check: restore or derive them again.
     Corrupt,
-    /// A bug: report it.
     Internal,
 }

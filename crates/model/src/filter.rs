@@ -7,7 +7,6 @@ use crate::{BlockRange, BlockRef, Hash32, Log};
 /// What a filter wants of one field.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Clause {
-    /// Anything.
     #[default]
     Any,
     /// One of these. An empty list matches nothing; the RPC edge maps its own empty list to `Any`.
@@ -28,7 +27,6 @@ impl Clause {
 /// Which blocks a filter looks at.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Select {
-    /// A range of blocks.
     Range(BlockRange),
     /// The one block with this hash.
     Block(Hash32),
@@ -78,9 +76,7 @@ impl TopicArity {
 /// Which logs a caller wants. Clauses are joined by AND, values inside one by OR.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogFilter {
-    /// Which blocks.
     pub select: Select,
-    /// Which emitters.
     pub emitters: Clause,
     /// What is wanted at each topic position; up to four.
     pub topics: Vec<Clause>,

@@ -26,7 +26,6 @@ pub struct LogParts<'a> {
     pub emitter: &'a [u8],
     /// 0 to 4 topics of any length.
     pub topics: &'a [&'a [u8]],
-    /// The data.
     pub data: &'a [u8],
     /// Bytes that belong to the record and that no filter looks at.
     pub suffix: &'a [u8],

@@ -9,7 +9,6 @@ pub struct ChainProfile {
     pub emitter_bytes: Option<usize>,
     /// Exact length of a topic in bytes, or any up to `topic_bytes_max`.
     pub topic_bytes: Option<usize>,
-    /// Longest topic.
     pub topic_bytes_max: usize,
     /// Longest data and longest suffix: 32 logs with both must stay below a gigabyte, which is what
     /// a frame may hold.
@@ -140,37 +139,22 @@ pub enum BlockFault {
     /// An emitter of the wrong length.
     #[error("emitter has the wrong length (log_index={log_index}, expected={expected})")]
     EmitterLength {
-        /// Which log.
         log_index: u32,
         /// How many bytes the chain wants.
         expected: usize,
     },
     /// Too many topics, or one of the wrong length.
     #[error("topics break the chain's limits (log_index={log_index})")]
-    Topics {
-        /// Which log.
-        log_index: u32,
-    },
+    Topics { log_index: u32 },
     /// Data or suffix too long.
     #[error("data too long (log_index={log_index})")]
-    DataLength {
-        /// Which log.
-        log_index: u32,
-    },
+    DataLength { log_index: u32 },
     /// Log indexes do not rise by one, or transaction indexes fall.
     #[error("logs out of order or incomplete (log_index={log_index})")]
-    LogOrder {
-        /// Which log.
-        log_index: u32,
-    },
+    LogOrder { log_index: u32 },
     /// A log names a transaction that the block does not list.
     #[error("log of an unlisted transaction (log_index={log_index}, tx_index={tx_index})")]
-    UnknownTx {
-        /// Which log.
-        log_index: u32,
-        /// Which transaction.
-        tx_index: u32,
-    },
+    UnknownTx { log_index: u32, tx_index: u32 },
     /// Transaction indexes do not rise.
     #[error("transactions out of order")]
     TxOrder,

@@ -39,7 +39,6 @@ const ANSWER_AFTER: Duration = Duration::from_secs(5);
 pub(crate) enum Severity {
     /// It is tried again, and may be over then.
     Warning,
-    /// A person must look.
     Error,
 }
 
@@ -92,13 +91,10 @@ pub(crate) struct Chain {
     moved: watch::Sender<u64>,
     /// Where it is projected into, where it is.
     pub(crate) projected_into: OnceLock<Database>,
-    /// How its projections do.
     pub(crate) projected: Watched,
-    /// What operators ask for.
     pub(crate) acts: Acts,
     /// How it is run, for whoever looks at its keys.
     pub(crate) ran: Remembered,
-    /// How maintenance does.
     pub(crate) upkeep: Upkeep,
     /// Whether the endpoints tell of one chain.
     pub(crate) agreement: Agreement,

@@ -18,7 +18,6 @@ pub(crate) struct Fetches {
     anchor: Option<BlockRef>,
     /// In the order of the chain.
     under_way: VecDeque<Part>,
-    /// What nobody fetches yet.
     rest: BlockRange,
 }
 

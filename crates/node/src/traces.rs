@@ -102,7 +102,6 @@ struct Sender {
     client: reqwest::Client,
     runtime: Handle,
     host: String,
-    /// Whether that was told.
     is_down: AtomicBool,
 }
 

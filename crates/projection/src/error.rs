@@ -16,20 +16,10 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// The database cannot be reached, or gave up: asked again later it may answer.
     #[error("the database is unavailable: {context}: {reason}")]
-    Unavailable {
-        /// What was tried.
-        context: String,
-        /// What it said.
-        reason: String,
-    },
+    Unavailable { context: String, reason: String },
     /// The database refuses a statement, and will refuse it again.
     #[error("the database refuses: {context}: {reason}")]
-    Refused {
-        /// What was tried.
-        context: String,
-        /// What it said.
-        reason: String,
-    },
+    Refused { context: String, reason: String },
     /// A setting that makes no sense.
     #[error("{0}")]
     Invalid(String),

@@ -32,11 +32,9 @@ pub trait Live: Send + Sync {
 /// A chain to project.
 #[derive(Clone)]
 pub struct ChainFeed {
-    /// Its id.
     pub chain: u64,
     /// Its name in the settings.
     pub name: String,
-    /// Its final blocks.
     pub archive: Archive,
     /// Its newest ones.
     pub live: Arc<dyn Live>,

@@ -72,7 +72,6 @@ pub struct Round {
     pub waiting: bool,
     /// The block through which everything is confirmed, where it is above everything known here.
     pub behind: Option<i64>,
-    /// Rows that were written.
     pub rows: u64,
     /// Blocks with rows that were confirmed.
     pub confirmed: usize,

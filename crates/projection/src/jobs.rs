@@ -293,11 +293,9 @@ pub(crate) async fn put_all_back(database: &Database, chain: i64, worker: &str) 
 /// What keeps a chain from being projected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Left {
-    /// Jobs on their way.
     pub open: i64,
     /// Jobs that were given up.
     pub dead: i64,
-    /// Projections that stand still.
     pub paused: i64,
 }
 
@@ -333,11 +331,8 @@ pub(crate) async fn bury(database: &Database, chain: i64) -> Result<u64> {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobReport {
-    /// Its number.
     pub id: i64,
-    /// The chain.
     pub chain_id: i64,
-    /// The projection.
     pub projection: String,
     /// The first block.
     pub from_block: i64,
@@ -349,7 +344,6 @@ pub struct JobReport {
     pub status: String,
     /// How often it was tried.
     pub attempts: i32,
-    /// Who works on it.
     pub locked_by: Option<String>,
     /// Seconds until others may take it.
     pub lock_seconds: Option<f64>,
@@ -428,9 +422,7 @@ pub async fn retry(database: &Database, id: Option<i64>, operator: &str) -> Resu
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gap {
-    /// The chain.
     pub chain_id: i64,
-    /// The projection.
     pub projection: String,
     /// The first block.
     pub from_block: i64,

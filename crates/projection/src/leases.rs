@@ -146,14 +146,12 @@ impl Lease {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseReport {
-    /// The chain.
     pub chain_id: i64,
     /// `writer`, `finality` or `backfill`.
     #[serde(rename = "type")]
     pub kind: String,
     /// How often it changed hands.
     pub epoch: i64,
-    /// Who holds it.
     pub holder: Option<String>,
     /// Seconds since it was taken.
     pub age_seconds: f64,

@@ -26,9 +26,7 @@ const PATIENCE: &str = "SET LOCAL statement_timeout = '2s'";
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChainOverview {
-    /// The chain.
     pub chain_id: i64,
-    /// Its name.
     pub name: String,
     /// The newest block that was seen.
     pub last_seen_block: Option<i64>,
@@ -40,9 +38,7 @@ pub struct ChainOverview {
     pub dropped_blocks: i64,
     /// The version of the ADFS contract that is in force.
     pub version: Option<i32>,
-    /// What is projected.
     pub projections: Vec<ProjectionOverview>,
-    /// Who may write.
     pub locks: Vec<LeaseReport>,
     /// Versions of the ADFS contract, the newest first.
     pub versions: Vec<KnownVersion>,
@@ -56,7 +52,6 @@ pub struct ChainOverview {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectionOverview {
-    /// How far it is.
     #[serde(flatten)]
     pub state: ProjectionState,
     /// About how many events it has, as far as the server's statistics know.
@@ -69,7 +64,6 @@ pub struct ProjectionOverview {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobBrief {
-    /// Its number.
     pub id: i64,
     /// The first block.
     pub from_block: i64,
@@ -81,7 +75,6 @@ pub struct JobBrief {
     pub status: String,
     /// How often it was tried.
     pub attempts: i32,
-    /// Who works on it.
     pub locked_by: Option<String>,
     /// Seconds since anything happened to it.
     pub idle_seconds: f64,

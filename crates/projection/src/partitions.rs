@@ -157,13 +157,10 @@ async fn exists(tx: &Transaction<'_>, table: &str) -> Result<bool> {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pruned {
-    /// The partition.
     pub partition: String,
-    /// Rows that it holds.
     pub rows: i64,
     /// `dropped` or `kept`.
     pub outcome: &'static str,
-    /// Why it is kept.
     pub reason: Option<String>,
 }
 

@@ -84,7 +84,6 @@ pub(crate) struct Pause {
     pub(crate) block: u64,
     /// In a word, for a metric.
     pub(crate) reason: &'static str,
-    /// For people.
     pub(crate) detail: String,
 }
 

@@ -24,11 +24,8 @@ use crate::project::{Pause, Projection};
 /// What is projected of a chain.
 #[derive(Default)]
 pub struct ProjectionSettings {
-    /// Its fee contracts.
     pub fees: Option<Fees>,
-    /// Its ADFS contract.
     pub adfs: Option<AdfsSettings>,
-    /// Blocks of a job.
     pub job_blocks: Option<u64>,
     /// How long a job is somebody's without a sign of life.
     pub job_ttl: Option<Duration>,
@@ -55,7 +52,6 @@ pub struct Projector {
     pub(crate) clock: Option<fn() -> f64>,
     /// The month through which everything is written down and made.
     registered: Mutex<Option<Month>>,
-    /// Whose turn it is.
     pub(crate) turn: AtomicUsize,
     /// Through which block everything is confirmed, as far as it was settled here.
     pub(crate) settled: watch::Sender<i64>,

@@ -12,17 +12,14 @@ const SHOWN: i64 = 8;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecentFee {
-    /// Its block.
     pub block_number: i64,
     /// Seconds since 1970 of that.
     pub timestamp: i64,
-    /// Its transaction.
     pub tx_hash: String,
     /// Its place in the block.
     pub log_index: i32,
     /// Its place among the events of one log.
     pub position: i32,
-    /// Its name.
     pub event: String,
     /// The token; zeros are the chain's own coin.
     pub token: String,
@@ -38,9 +35,7 @@ pub struct RecentFee {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FeedLatest {
-    /// The feed.
     pub feed_id: String,
-    /// Its stride.
     pub stride: i16,
     /// The block of the value.
     pub block_number: i64,
@@ -50,7 +45,6 @@ pub struct FeedLatest {
     pub rb_index: i16,
     /// The value; its first bytes where it is long.
     pub data: String,
-    /// The contract's version.
     pub version: i32,
 }
 

@@ -31,9 +31,7 @@ const ATTEMPTS_MAX: u32 = 5;
 /// Who wants it, and why.
 #[derive(Clone, Copy, Debug)]
 pub struct Order<'a> {
-    /// Who.
     pub operator: &'a str,
-    /// Why.
     pub reason: &'a str,
 }
 

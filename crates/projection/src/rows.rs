@@ -18,7 +18,6 @@ const EPOCH_2000: i64 = 946_684_800;
 /// A table that rows are copied into.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Table {
-    /// Its name.
     pub(crate) name: &'static str,
     /// The columns that are copied, in order, separated by commas.
     pub(crate) columns: &'static str,

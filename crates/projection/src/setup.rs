@@ -8,7 +8,7 @@ use tokio_postgres::Client;
 use crate::database::{READER_ROLE, WRITER_ROLE, parse};
 use crate::error::{Error, Result, Tried as _};
 
-#[allow(missing_docs, unreachable_pub, reason = "made by the macro")]
+#[allow(unreachable_pub, reason = "made by the macro")]
 mod embedded {
     refinery::embed_migrations!("migrations");
 }
@@ -20,9 +20,7 @@ const SETUP_LOCK: i64 = 7_163_384_699_739_271_988;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SetUp {
-    /// Roles that were made.
     pub created_roles: Vec<String>,
-    /// Migrations that were applied.
     pub applied: Vec<String>,
     /// The version of the tables now.
     pub version: i32,

@@ -17,9 +17,7 @@ use crate::leases::audit;
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChainState {
-    /// The chain.
     pub chain_id: i64,
-    /// Its name.
     pub name: String,
     /// The newest block that was seen; none before the first.
     pub last_seen_block: Option<i64>,
@@ -31,7 +29,6 @@ pub struct ChainState {
     pub dropped_blocks: i64,
     /// The version of the ADFS contract that is in force; none where none was seen.
     pub version: Option<i32>,
-    /// What is projected.
     pub projections: Vec<ProjectionState>,
 }
 
@@ -39,7 +36,6 @@ pub struct ChainState {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectionState {
-    /// Its name.
     pub projection: String,
     /// The first block that counts.
     pub start_block: i64,
@@ -53,7 +49,6 @@ pub struct ProjectionState {
     pub lag_blocks: i64,
     /// Rows of blocks that are not final.
     pub pending_rows: i64,
-    /// Jobs on their way.
     pub jobs: i64,
     /// Those of them that wait for a worker.
     pub waiting_jobs: i64,
@@ -67,7 +62,6 @@ pub struct ProjectionState {
     pub quarantined: i64,
     /// Since when it stands still, in seconds since 1970, where it does.
     pub paused_at: Option<i64>,
-    /// Why.
     pub paused_reason: Option<String>,
     /// In detail.
     pub paused_detail: Option<String>,

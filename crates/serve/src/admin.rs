@@ -39,7 +39,6 @@ pub type Later<'a> = Pin<Box<dyn Future<Output = Result<Value, Refusal>> + Send 
 /// Why an act was not done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// One word for programs.
     pub code: &'static str,
     /// What to do next, for people.
     pub message: String,
@@ -63,17 +62,14 @@ impl Refusal {
 pub enum Act {
     /// Fetch what coverage lacks in a range.
     Backfill(Range),
-    /// End a halt.
     Resume(ResumeHow),
     /// Drop all blocks above one.
     Rewind(RewindTo),
     /// Let go of the oldest blocks.
     Prune(PruneBelow),
-    /// Remove what nothing names.
     Gc(Collect),
     /// Try the transition of a range again that failed.
     RetryRange(OneRange),
-    /// Something about projections.
     Projection(ProjectionAct),
 }
 
@@ -172,7 +168,6 @@ pub struct OneRange {
     /// Name or id of the chain.
     #[serde(deserialize_with = "projections::some_name")]
     pub chain: String,
-    /// The range's number.
     pub id: u64,
     /// For those who look later; it is recorded.
     pub reason: String,

@@ -9,7 +9,6 @@ use serde::Serialize;
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChainHealth {
-    /// Its id.
     pub chain: u64,
     /// The version of the contract that is decoded; none where nothing is.
     pub version: Option<u32>,
@@ -18,7 +17,6 @@ pub struct ChainHealth {
     pub topics_watching: Option<Vec<String>>,
     /// Its name in the settings.
     pub name: String,
-    /// How its endpoints do.
     pub rpc: RpcHealth,
     /// Blocks that wait for finality.
     pub queue_depth: usize,
@@ -27,7 +25,6 @@ pub struct ChainHealth {
     /// Whether the archive is why. A projection that is paused halts no chain.
     #[serde(skip)]
     pub halted: bool,
-    /// Why.
     pub paused_reason: Option<String>,
     /// What goes wrong right now, where something does.
     pub trouble: Option<String>,
@@ -61,7 +58,6 @@ pub struct DroppedRuleHealth {
     pub rule: &'static str,
     /// The block that failed it.
     pub block: u64,
-    /// How.
     pub what: String,
 }
 
@@ -83,7 +79,6 @@ pub struct ProjectionsHealth {
     pub last_safe_block: Option<i64>,
     /// Each of them.
     pub all: Vec<ProjectionState>,
-    /// Who may write.
     pub locks: Vec<LeaseReport>,
 }
 
@@ -101,7 +96,6 @@ pub struct InclusionHealth {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct L1Health {
-    /// Its id.
     pub chain: u64,
     /// Its newest block, as it was last seen to grow.
     pub head: Option<u64>,

@@ -13,7 +13,6 @@ use crate::view::View;
 /// What an answer may hold.
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerLimits {
-    /// Logs.
     pub results: usize,
     /// Bytes of logs.
     pub bytes: u64,

@@ -24,7 +24,6 @@ const TEXT_BYTES: usize = 64;
 /// How logs are written one behind the other.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum Shape {
-    /// A JSON list.
     #[default]
     List,
     /// A JSON object on each line.

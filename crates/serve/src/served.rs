@@ -13,7 +13,6 @@ use crate::health::ChainHealth;
 
 /// A chain that is served.
 pub struct ServedChain {
-    /// Its id.
     pub id: u64,
     /// Its name in the settings.
     pub name: String,
@@ -21,13 +20,11 @@ pub struct ServedChain {
     pub family: Family,
     /// What is kept of each block.
     pub datasets: DatasetSet,
-    /// Which logs are kept.
     pub scope: Scope,
     /// The first block that is wanted.
     pub start_block: u64,
     /// What makes a block final, in words.
     pub finality: String,
-    /// Its final blocks.
     pub archive: Archive,
     /// Its newest ones, and how it does.
     pub live: Arc<dyn Live>,
@@ -43,7 +40,6 @@ pub enum Family {
 
 /// What only a Stellar chain has.
 pub struct StellarChain {
-    /// Its network.
     pub network: Network,
     /// What people call that: `pubnet`, `testnet` or a name of their own.
     pub network_name: String,
@@ -113,7 +109,6 @@ pub trait Live: Send + Sync {
 pub struct ChainRanges {
     /// `backfill` or `streaming`.
     pub mode: &'static str,
-    /// Blocks of a range.
     pub size: u64,
     /// In order.
     pub ranges: Vec<RangeReport>,
@@ -129,9 +124,7 @@ pub struct EndpointHealth {
     pub state: &'static str,
     /// The last failure.
     pub last_error: Option<String>,
-    /// Requests sent.
     pub requests: u64,
-    /// Requests that failed.
     pub failures: u64,
 }
 
@@ -153,7 +146,6 @@ pub struct Reorg {
 pub struct Ingested {
     /// Blocks, each as often as it came.
     pub blocks: u64,
-    /// Their logs.
     pub logs: u64,
 }
 

@@ -57,7 +57,6 @@ pub enum Shape {
 /// Which chain to make up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChainSpec {
-    /// Everything follows from it.
     pub seed: u64,
     /// Mean number of logs in a block of `Mainnet`; most logs of an ordinary block of the others.
     pub logs_per_block: u32,

@@ -12,9 +12,7 @@ use crate::evm::{Checks, Oddity};
 pub struct KnownChain {
     /// Its name in settings.
     pub name: &'static str,
-    /// What people call it.
     pub title: &'static str,
-    /// Its id.
     pub chain_id: u64,
     /// Its dataset at SQD Portal.
     pub portal: &'static str,

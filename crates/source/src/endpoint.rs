@@ -99,9 +99,7 @@ impl EndpointSettings {
 pub struct EndpointReport {
     /// Its host, without what may be a key.
     pub name: String,
-    /// Requests sent.
     pub requests: u64,
-    /// Requests that failed.
     pub failures: u64,
     /// How often it contradicted itself or the others.
     pub lies: u64,

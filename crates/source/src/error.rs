@@ -19,11 +19,9 @@ pub enum Error {
     /// The endpoint serves another chain.
     #[error("wrong chain (endpoint={endpoint}, expected={expected}, got={got})")]
     WrongChain {
-        /// Which endpoint.
         endpoint: String,
         /// The chain that was asked for.
         expected: u64,
-        /// The chain it serves.
         got: u64,
     },
     /// The endpoint is on another chain with the same id.
@@ -31,7 +29,6 @@ pub enum Error {
         "wrong chain (endpoint={endpoint}): its first block is {got}, that of the chain is {expected}; remove it from rpcHttp"
     )]
     WrongGenesis {
-        /// Which endpoint.
         endpoint: String,
         /// The chain's first block.
         expected: Hash32,
@@ -41,53 +38,35 @@ pub enum Error {
     /// No answer, or one that is no answer: try again, or elsewhere.
     #[error("no answer (endpoint={endpoint}): {reason}")]
     Unavailable {
-        /// Which endpoint.
         endpoint: String,
-        /// Why.
         reason: String,
         /// How long it asked us to wait.
         retry_after: Option<Duration>,
     },
     /// No answer, and none will come before somebody else acts. One who runs for long may try again.
     #[error("no answer (endpoint={endpoint}): {reason}")]
-    Stuck {
-        /// Which endpoint.
-        endpoint: String,
-        /// Why.
-        reason: String,
-    },
+    Stuck { endpoint: String, reason: String },
     /// The endpoint does not have the method.
     #[error("method missing (endpoint={endpoint}, method={method})")]
     NoMethod {
-        /// Which endpoint.
         endpoint: String,
-        /// Which method.
         method: &'static str,
     },
     /// More than the endpoint gives at once.
     #[error("range too large (endpoint={endpoint}): {reason}")]
     TooLarge {
-        /// Which endpoint.
         endpoint: String,
-        /// What it said.
         reason: String,
         /// Blocks that it says would work.
         hint: Option<u64>,
     },
     /// The block is not there: it was replaced, or the head went back.
     #[error("block {number} is not there (endpoint={endpoint})")]
-    Missing {
-        /// Which endpoint.
-        endpoint: String,
-        /// Which block.
-        number: u64,
-    },
+    Missing { endpoint: String, number: u64 },
     /// What the endpoint said contradicts itself.
     #[error("endpoint contradicts itself (endpoint={endpoint}, block={number}): {what}")]
     Lied {
-        /// Which endpoint.
         endpoint: String,
-        /// Which block.
         number: u64,
         /// What does not hold.
         what: String,
@@ -95,11 +74,8 @@ pub enum Error {
     /// A block does not follow a rule that its chain is held to. The endpoint is wrong, or the rule is.
     #[error("block does not follow the chain's rules (endpoint={endpoint}, block={number}, rule={}): {what}", .rule.name())]
     RuleFailed {
-        /// Which endpoint.
         endpoint: String,
-        /// Which block.
         number: u64,
-        /// Which rule.
         rule: Rule,
         /// What was computed, and what the block says.
         what: String,
@@ -111,12 +87,10 @@ pub enum Error {
         "block {number} may hold logs of the scope that are not shown (endpoint={endpoint}): it has no eth_getBlockReceipts and no other endpoint confirms it; add an endpoint with eth_getBlockReceipts to rpcHttp, or set verification to linked to take its word"
     )]
     Unproven {
-        /// Which endpoint.
         endpoint: String,
         /// The first such block.
         number: u64,
     },
-    /// All endpoints failed.
     #[error("every endpoint failed, last: {0}")]
     Exhausted(Box<Error>),
 }

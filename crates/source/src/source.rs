@@ -17,7 +17,6 @@ const RESTARTS_MAX: u32 = 5;
 /// Which chain a source serves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
-    /// Its id.
     pub chain_id: u64,
     /// Hash of its first block, where the source can tell.
     pub genesis: Option<Hash32>,
@@ -48,9 +47,7 @@ impl Heads {
 /// What is wanted of each block.
 #[derive(Clone, Debug)]
 pub struct Want {
-    /// Which datasets.
     pub datasets: DatasetSet,
-    /// Which logs.
     pub scope: Scope,
     /// The least that must be proven of each block. A source that cannot is refused.
     pub proof: Proof,
@@ -59,7 +56,6 @@ pub struct Want {
 /// A block with what is known about it.
 #[derive(Clone, Debug)]
 pub struct Fetched {
-    /// The block.
     pub block: Block,
     /// How far it was proven.
     pub proof: Proof,
@@ -70,7 +66,6 @@ pub struct Fetched {
 /// What one endpoint says of a block.
 #[derive(Clone, Debug)]
 pub struct Opinion {
-    /// Which endpoint.
     pub endpoint: Arc<str>,
     /// The block that it has at the height that was asked for.
     pub block: BlockRef,
@@ -83,7 +78,6 @@ pub struct DroppedRule {
     pub rule: &'static str,
     /// The block that failed it.
     pub block: u64,
-    /// How.
     pub what: String,
 }
 

@@ -193,7 +193,6 @@ pub struct EventPlace {
     pub stage: Stage,
     /// Its number there: of its operation, of its transaction, or of the whole ledger.
     pub index: u32,
-    /// Whether its transaction succeeded.
     pub successful: bool,
     /// Whether the chain has a hash of it that was checked: it is of a successful contract call.
     pub proven: bool,

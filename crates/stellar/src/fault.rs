@@ -10,13 +10,11 @@ pub enum Fault {
     Malformed {
         /// Where, counted from the first byte.
         at: usize,
-        /// What is wrong there.
         what: &'static str,
     },
     /// A hash in the ledger is not that of the bytes it stands for.
     #[error("ledger {sequence}: the {what} hash does not fit its content")]
     Hash {
-        /// Which ledger.
         sequence: u32,
         /// Which hash: `header`, `transaction set` or `result set`.
         what: &'static str,
@@ -27,7 +25,6 @@ pub enum Fault {
          network with the passphrase {passphrase:?}?"
     )]
     Unpaired {
-        /// Which ledger.
         sequence: u32,
         /// The transaction's position in apply order.
         position: u32,
@@ -37,7 +34,6 @@ pub enum Fault {
     /// A contract call's events are not those that its result has the hash of.
     #[error("ledger {sequence}, transaction {tx} (position {position}): {what}")]
     Events {
-        /// Which ledger.
         sequence: u32,
         /// The transaction's position in apply order.
         position: u32,
@@ -49,11 +45,8 @@ pub enum Fault {
     /// As many envelopes as results are due.
     #[error("ledger {sequence}: {envelopes} envelopes and {results} results")]
     Count {
-        /// Which ledger.
         sequence: u32,
-        /// Envelopes of its set.
         envelopes: usize,
-        /// Results.
         results: usize,
     },
     /// Parts that were kept of a ledger do not make one.

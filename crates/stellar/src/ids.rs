@@ -48,7 +48,6 @@ impl Toid {
 pub struct EventId {
     /// Where it happened.
     pub place: Toid,
-    /// Its number there.
     pub index: u32,
 }
 

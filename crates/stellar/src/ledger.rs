@@ -13,7 +13,6 @@ pub struct Ledger {
     pub(crate) raw: Bytes,
     pub(crate) version: Version,
     pub(crate) header: Header,
-    /// The whole transaction set.
     pub(crate) set: Span,
     /// Envelopes in the order of the set.
     pub(crate) envelopes: Vec<Span>,
@@ -26,7 +25,6 @@ pub struct Ledger {
 pub(crate) enum Version {
     /// A plain set of transactions.
     V0,
-    /// A set with phases.
     V1,
     /// Fees are settled after all transactions too.
     V2,
@@ -53,7 +51,6 @@ pub(crate) struct Header {
 pub(crate) struct TxSpans {
     /// Everything that was recorded of it.
     pub(crate) processing: Span,
-    /// Its hash and result.
     pub(crate) pair: Span,
     pub(crate) meta: Span,
 }

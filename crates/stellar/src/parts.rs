@@ -19,19 +19,14 @@ const FEE_BUMP: u32 = 5;
 /// The parts of a transaction. All share the bytes of its body.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TxParts {
-    /// Its hash.
     pub hash: Hash32,
     /// The hash of the transaction inside a fee bump.
     pub inner_hash: Option<Hash32>,
-    /// Whether it succeeded.
     pub successful: bool,
     /// Whether it is a fee bump.
     pub fee_bump: bool,
-    /// XDR of its TransactionEnvelope.
     pub envelope: Bytes,
-    /// XDR of its TransactionResult.
     pub result: Bytes,
-    /// XDR of its TransactionMeta.
     pub meta: Bytes,
 }
 

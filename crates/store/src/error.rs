@@ -11,10 +11,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// There is no such object.
     #[error("object not found (name={name})")]
-    NotFound {
-        /// Which object.
-        name: String,
-    },
+    NotFound { name: String },
     /// A precondition did not hold, and nothing was changed.
     #[error("precondition failed: {reason}")]
     Conflict {
@@ -24,9 +21,7 @@ pub enum Error {
     /// The store could not be reached or failed. Whether the operation took effect is unknown.
     #[error("store unavailable: {context}{}", causes(source.as_deref()))]
     Unavailable {
-        /// What was being done.
         context: String,
-        /// Why it failed.
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },

@@ -18,7 +18,6 @@ pub struct Version(pub u64);
 pub struct Versioned {
     /// Which version these bytes are.
     pub version: Version,
-    /// The record.
     pub bytes: Bytes,
 }
 
@@ -51,7 +50,6 @@ pub trait MetaStore: Debug + Send + Sync {
 /// An object's name and length.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct BlobInfo {
-    /// Its name.
     pub name: String,
     /// Its length in bytes.
     pub len: u64,

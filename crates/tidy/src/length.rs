@@ -18,7 +18,6 @@ pub const EXEMPT: &[(&str, &str)] = &[];
 /// How a file's length is judged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Short enough.
     Fine,
     /// Production lines above the soft limit.
     Long(usize),

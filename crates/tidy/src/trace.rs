@@ -14,7 +14,6 @@ use crate::{Finding, TextFile};
 pub enum Status {
     /// No code shows it yet.
     Open,
-    /// Code and test exist.
     Done,
     /// Not met here, and the last column says why.
     Outside,
@@ -29,9 +28,7 @@ pub struct Row {
     pub line: usize,
     /// Where it is met.
     pub place: String,
-    /// Which tests show it.
     pub tests: Vec<String>,
-    /// How far it is.
     pub status: Status,
     /// What we do otherwise, and why.
     pub deviation: String,

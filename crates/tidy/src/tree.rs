@@ -20,7 +20,6 @@ const TEXT_BYTES_MAX: u64 = 2 << 20;
 pub struct TextFile {
     /// Its path from the root, with `/` on every system.
     pub path: String,
-    /// Its text.
     pub text: String,
 }
 

@@ -65,14 +65,12 @@ impl Section {
 pub(crate) enum Backend {
     /// Files in a directory.
     Files,
-    /// Nowhere.
     Memory,
 }
 
 /// What a child process of the run does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Child {
-    /// Fills the archive.
     Ingest,
     /// Asks narrow queries right after opening.
     Cold,

@@ -136,9 +136,7 @@ impl TimeBox {
 /// A number that stands for a list of (block, log index), order included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Answer {
-    /// How many rows.
     pub(crate) rows: u64,
-    /// Of the rows' places.
     pub(crate) checksum: u64,
 }
 

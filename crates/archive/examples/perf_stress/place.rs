@@ -14,9 +14,7 @@ use chronolith_store::{
 /// A place for one archive.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
-    /// A directory.
     Files(PathBuf),
-    /// This process.
     Memory(Arc<MemoryMeta>, Arc<MemoryBlobs>),
 }
 

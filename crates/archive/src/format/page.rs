@@ -22,9 +22,7 @@ const SPARSE_MAX: usize = 4096;
 /// The ids of one page, unpacked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Ids {
-    /// Rising ids.
     List(Vec<u16>),
-    /// One bit an id.
     Bits(Box<[u64; WORDS]>),
 }
 

@@ -468,7 +468,6 @@ fn decode_dictionaries(bytes: &[u8]) -> Decoded<Vec<Bytes>> {
 /// behind them. As many as are in sequence are counted; in most such blocks these are nearly all.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct OddIndexes {
-    /// Its place.
     pub(crate) block: u32,
     pub(crate) in_sequence: u32,
     pub(crate) rest: Box<[u32]>,

@@ -17,13 +17,10 @@ use crate::write::seal::Kept;
 pub enum Difference {
     /// They are not the same block.
     Block,
-    /// Other logs.
     Logs,
     /// Other transactions, or others with a hash that is kept.
     Transactions,
-    /// Another header.
     Header,
-    /// Other bodies of transactions.
     Bodies,
     /// Other raw bytes.
     Raw,

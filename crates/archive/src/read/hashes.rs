@@ -16,7 +16,6 @@ use crate::format::table::TableDirectory;
 /// Where a transaction is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TxPlace {
-    /// Its block.
     pub block: BlockClock,
     /// Its position in the block, under whichever of its hashes it was found.
     pub index: u32,

@@ -22,7 +22,6 @@ pub enum TimeSide {
 /// A block and its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockTime {
-    /// Its number.
     pub number: u64,
     /// When it was, in seconds.
     pub timestamp: u64,

@@ -18,10 +18,12 @@ use crate::format::{Damage, Decoded};
 /// The logs of one segment that carry a term.
 #[derive(Debug)]
 pub(crate) enum Postings {
-    /// A few ids, rising.
     Short(Vec<u32>),
     /// Many ids, page by page.
-    Long { count: u32, pages: Vec<PageRef> },
+    Long {
+        count: u32,
+        pages: Vec<PageRef>,
+    },
 }
 
 impl Postings {

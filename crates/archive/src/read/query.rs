@@ -37,14 +37,12 @@ pub struct LogPage {
     pub head: Option<BlockRef>,
     /// The lowest verification level among the blocks looked at.
     pub level: Option<Proof>,
-    /// What it cost.
     pub cost: QueryCost,
 }
 
 /// What a query cost.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct QueryCost {
-    /// Segments that were planned.
     pub segments: u64,
     /// Rows that were unpacked and checked.
     pub candidates: u64,

@@ -21,7 +21,6 @@ const HASHES_PER_BLOCK: u64 = HASH_BLOCK_BYTES as u64 / 32;
 pub struct LogRecord {
     /// The block it is in.
     pub block: BlockRef,
-    /// That block's time.
     pub timestamp: u64,
     /// The transaction it is of.
     pub tx_hash: Hash32,

@@ -58,7 +58,6 @@ pub enum IngestOutcome {
     AlreadyIndexed,
     /// A block is archived with the same hash and other content. Nothing of the batch was taken.
     ContentConflict {
-        /// Which block.
         block: BlockRef,
         /// The digest of what is archived.
         archived: Hash32,

@@ -32,7 +32,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// What became of an edit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Applied {
-    /// It is visible.
     Published,
     /// What it wanted to replace is gone: it was dropped.
     Dropped,

@@ -22,7 +22,6 @@ use crate::lake::ledger_in;
 
 struct Ledgers {
     network_id: [u8; 32],
-    /// Whole ledgers, packed.
     frames: Vec<Vec<u8>>,
     places: HashMap<String, usize>,
 }

@@ -68,7 +68,6 @@ pub(crate) async fn connect(url: &str) -> Result<Client> {
 /// Where a side keeps its rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Table {
-    /// The table.
     pub(crate) name: &'static str,
     /// A condition for the row of transaction hash `$1`, as text, log index `$2`, chain `$3` and block
     /// `$4`, all of which it must name. An index should know most of it: it is asked often.

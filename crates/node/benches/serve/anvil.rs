@@ -207,7 +207,6 @@ impl Node {
 /// A log that an emitter is told to emit.
 struct Call {
     address: String,
-    /// Its input.
     input: String,
 }
 

@@ -24,7 +24,6 @@ use crate::settings::{ChainSettings, Settings};
 
 /// What a repair did.
 struct Repaired {
-    /// What was made anew.
     mended: Vec<DamagedObject>,
     /// What is still not whole, with the reason.
     left: Found,

@@ -33,7 +33,6 @@ pub struct Profile {
     pub header: HeaderForm,
     /// What is done about lanes outside of the ring.
     pub lanes: LanePolicy,
-    /// What is refused unread.
     pub limits: Limits,
 }
 

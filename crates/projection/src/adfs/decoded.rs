@@ -60,7 +60,6 @@ pub struct Feed {
     pub table_lane: Option<u16>,
     /// The value reaches into the next group of slots.
     pub spill: bool,
-    /// The value.
     pub data: Bytes,
 }
 
@@ -82,7 +81,6 @@ pub struct RingRow {
 /// A lane that was cut to 13 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HighLane {
-    /// Position of the row.
     pub row: u32,
     /// Which of the sixteen.
     pub lane: u8,
@@ -93,7 +91,6 @@ pub struct HighLane {
 /// A feed whose value was put elsewhere than the table says afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Disagreement {
-    /// Position of the feed.
     pub feed: u32,
     /// Where the value lies.
     pub rb_index: u16,

@@ -7,7 +7,6 @@ use std::fmt;
 pub struct Fault {
     /// The byte of the ADFS calldata where it is wrong; for a length that is refused, where it stands.
     pub offset: usize,
-    /// What is wrong there.
     pub cause: Cause,
 }
 
@@ -20,7 +19,6 @@ pub enum Reason {
     CalldataSize,
     /// An index outside of the ring.
     RbIndex,
-    /// Anything else.
     Malformed,
 }
 
@@ -40,16 +38,10 @@ pub enum Cause {
     },
     /// Not the call that updates feeds.
     #[error("selector is not 0x01, the one that updates feeds (selector={found:#04x})")]
-    Selector {
-        /// The byte.
-        found: u8,
-    },
+    Selector { found: u8 },
     /// A stride that does not exist.
     #[error("stride is above 31 (stride={found})")]
-    Stride {
-        /// The byte.
-        found: u8,
-    },
+    Stride { found: u8 },
     /// A length of a number that the contract cannot read.
     #[error("head is longer than the 32 bytes that the contract reads (bytes={bytes})")]
     HeadTooLong {
@@ -58,10 +50,7 @@ pub enum Cause {
     },
     /// A feed outside of the space of its stride, or nothing at index 0.
     #[error("feed is not in the space of its stride (stride={stride})")]
-    OutsideStride {
-        /// Its stride.
-        stride: u8,
-    },
+    OutsideStride { stride: u8 },
     /// A row that does not exist.
     #[error("index of a row is not below 2^116")]
     TableIndex,
@@ -70,7 +59,6 @@ pub enum Cause {
     Lane {
         /// Which of the sixteen.
         lane: usize,
-        /// What it says.
         value: u16,
     },
     /// More feeds than the limit.
@@ -92,7 +80,6 @@ pub enum Cause {
     /// More bytes than the limit.
     #[error("calldata is larger than the limit (bytes={found}, limit={limit})")]
     TooLarge {
-        /// How many there are.
         found: usize,
         /// How many there may be.
         limit: usize,

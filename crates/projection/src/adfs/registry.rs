@@ -139,11 +139,8 @@ pub(super) async fn added(database: &Database, chain: i64) -> Result<BTreeMap<[u
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KnownVersion {
-    /// The chain.
     pub chain_id: i64,
-    /// The implementation.
     pub implementation: String,
-    /// Its version.
     pub version: i32,
     /// The block from which on it was in force; none where it was only named.
     pub activated_block: Option<i64>,

@@ -85,12 +85,10 @@ pub enum Seen {
     /// A wrapper whose lengths and offsets do not fit its bytes.
     #[error("a broken {wrapper} (offset={offset})")]
     Broken {
-        /// Which.
         wrapper: Wrapper,
         /// Where it cannot be read on.
         offset: usize,
     },
-    /// One wrapper too many.
     #[error("more wrappers than {WRAPPERS_MAX} (offset={offset})")]
     TooDeep {
         /// Where it begins.

@@ -10,7 +10,6 @@ pub(super) use crate::state::snapshot;
 /// How far the events of a chain are there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FeeCoverage {
-    /// The chain.
     pub chain: u64,
     /// The first block whose events count.
     pub from_block: u64,

@@ -15,7 +15,6 @@ pub type Address = [u8; 20];
 pub enum FeeStatus {
     /// Its block is not final yet.
     Pending,
-    /// Its block is final.
     Confirmed,
     /// Its block is on no chain any more.
     Dropped,
@@ -50,15 +49,12 @@ pub fn event_named(name: &str) -> Option<&'static str> {
 /// Which events are asked for. What is none is not looked at.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FeeFilter {
-    /// Of one chain.
     pub chain: Option<u64>,
-    /// Of one integrator.
     pub integrator: Option<Address>,
     /// In one token.
     pub token: Option<Address>,
     /// Of one name, see [`event_named`].
     pub event: Option<&'static str>,
-    /// From this block on.
     pub from_block: Option<u64>,
     /// Through this block.
     pub to_block: Option<u64>,

@@ -19,7 +19,6 @@ const NEAR_EVENTS: i64 = 100_000;
 /// Which rows of a chain are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
-    /// All of them.
     All,
     /// Those through this block, in the order that is asked for.
     Near(i64),

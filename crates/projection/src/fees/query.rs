@@ -22,15 +22,11 @@ pub struct FeeRow {
     pub at: FeePosition,
     /// Seconds since 1970 of its block.
     pub timestamp: u64,
-    /// Its transaction.
     pub tx_hash: Hash32,
-    /// Its name.
     pub event: String,
-    /// Who emitted it.
     pub contract: Address,
     /// The token; zeros are the chain's own coin.
     pub token: Address,
-    /// Whose fees were collected.
     pub integrator: Option<Address>,
     /// What the integrator gets, in decimal.
     pub integrator_fee: Option<String>,
@@ -42,18 +38,15 @@ pub struct FeeRow {
     pub amount: Option<String>,
     /// When the row was written, in milliseconds since 1970.
     pub created_ms: i64,
-    /// What became of it.
     pub status: FeeStatus,
 }
 
 /// Where an event stands among all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FeePosition {
-    /// The chain.
     pub chain: u64,
     /// The number of its block.
     pub block: u64,
-    /// Its log.
     pub log_index: u32,
     /// Its place among the events of one log.
     pub position: u32,
@@ -64,7 +57,6 @@ pub struct FeePosition {
 /// What is asked of a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FeeAsked<Position> {
-    /// Which events.
     pub filter: FeeFilter,
     /// By block, in each chain.
     pub order: Order,

@@ -21,13 +21,11 @@ const WINDOW_SECONDS: u64 = 30 * DAY_SECONDS;
 /// What the sums of a day are of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct TotalPosition {
-    /// The chain.
     pub chain: u64,
     /// Days since 1970-01-01, in UTC.
     pub day: u64,
     /// Whose fees; none for events that name nobody.
     pub integrator: Option<Address>,
-    /// The token.
     pub token: Address,
     /// The name of the event: what was collected and what was withdrawn are not one sum.
     pub event: &'static str,
@@ -36,9 +34,7 @@ pub struct TotalPosition {
 /// The sums of one day.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FeeTotal {
-    /// What they are of.
     pub of: TotalPosition,
-    /// How many events.
     pub events: u64,
     /// What the integrator gets, in decimal.
     pub integrator_fee: Option<String>,

@@ -78,7 +78,6 @@ pub struct ReplayRange {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OneJob {
-    /// Its number.
     #[serde(deserialize_with = "number")]
     pub id: i64,
 }
@@ -110,7 +109,6 @@ pub struct PartitionsOf {
     /// Name or id; none for all.
     #[serde(default, deserialize_with = "name")]
     pub chain: Option<String>,
-    /// As YYYY-MM.
     pub month: String,
 }
 
@@ -130,9 +128,7 @@ pub struct VersionOf {
     /// Name or id; none for the only one.
     #[serde(default, deserialize_with = "name")]
     pub chain: Option<String>,
-    /// Its address.
     pub implementation: String,
-    /// Its version.
     pub version: u32,
 }
 
@@ -143,7 +139,6 @@ pub struct ImplementationOf {
     /// Name or id; none for the only one.
     #[serde(default, deserialize_with = "name")]
     pub chain: Option<String>,
-    /// Its address.
     pub implementation: String,
 }
 

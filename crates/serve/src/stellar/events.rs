@@ -33,7 +33,6 @@ struct Found {
     events: Vec<Event>,
     /// The ledger up to which there are no others.
     through: u64,
-    /// Memory of the events.
     _held: Vec<OwnedSemaphorePermit>,
 }
 

@@ -21,9 +21,7 @@ use crate::view::{Place, View};
 /// A ledger as it is kept.
 pub(super) struct Kept {
     clock: BlockClock,
-    /// XDR of its LedgerHeaderHistoryEntry.
     header: Bytes,
-    /// XDR of its LedgerCloseMeta.
     raw: Bytes,
 }
 

@@ -194,11 +194,8 @@ pub(super) struct AskedFilter {
 /// What is wanted at a position of the topics.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Segment {
-    /// Any value.
     One,
-    /// Any number of values.
     Rest,
-    /// This one, as XDR.
     Value(Bytes),
 }
 

@@ -13,7 +13,6 @@ pub(super) enum TopicKind {
     Account,
     /// A small number: a token or order id.
     Number,
-    /// A hash.
     Random,
 }
 
@@ -30,7 +29,6 @@ pub(super) enum WordKind {
     Negative,
     /// An address of an account, left-padded.
     Account,
-    /// A hash, a price.
     Random,
 }
 

@@ -46,13 +46,10 @@ impl AdfsSpec {
 /// Where a row comes from.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct AdfsPlace {
-    /// Number of the block.
     pub block_number: u64,
     /// Position of the log in the block.
     pub log_index: u32,
-    /// Hash of the block.
     pub block_hash: Hash32,
-    /// Hash of the transaction.
     pub tx_hash: Hash32,
 }
 
@@ -63,16 +60,13 @@ pub struct AdfsEvent {
     pub place: AdfsPlace,
     /// The version in force, or the one that an upgrade brings.
     pub version: u32,
-    /// What it tells of.
     pub what: AdfsWhat,
 }
 
 /// What an event tells of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AdfsWhat {
-    /// Another implementation.
     Upgraded([u8; 20]),
-    /// New values.
     Updated {
         /// What the transaction was sent with.
         calldata: Vec<u8>,

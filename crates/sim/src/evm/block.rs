@@ -37,15 +37,12 @@ pub struct EvmTx {
     pub index: u32,
     /// Keccak of its bytes.
     pub hash: Hash32,
-    /// How it is encoded.
     pub tx_type: TxType,
-    /// Who sent it.
     pub from: Address,
     /// Whom it calls; none where it creates a contract.
     pub to: Option<Address>,
     /// Whether it went through.
     pub succeeded: bool,
-    /// Gas that it used.
     pub gas_used: u64,
     /// Gas that it and those before it used.
     pub cumulative_gas_used: u64,
@@ -106,7 +103,6 @@ pub(super) const LEGACY_V: u64 = 27;
 /// A block with everything that its header commits to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EvmBlock {
-    /// The header.
     pub header: Header,
     /// Keccak of the header's RLP.
     pub hash: Hash32,

@@ -61,25 +61,19 @@ impl FeesSpec {
 /// The row that one `FeesCollected` of the contract stands for.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FeeRow {
-    /// Id of the chain.
     pub chain_id: u64,
-    /// Number of the block.
     pub block_number: u64,
     /// Position in the block.
     pub log_index: u32,
-    /// Hash of the block.
     pub block_hash: Hash32,
     /// Time of the block in seconds.
     pub block_timestamp: u64,
-    /// Hash of the transaction.
     pub tx_hash: Hash32,
     /// In what the fee was paid; zero is the native token.
     pub token: [u8; 20],
     /// Whose integration took it.
     pub integrator: [u8; 20],
-    /// The integrator's share.
     pub integrator_fee: U256,
-    /// The other share.
     pub lifi_fee: U256,
 }
 

@@ -92,7 +92,6 @@ pub(super) fn put_list<T>(
 /// What is served of a block's logs in place of the truth.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lies {
-    /// Another block hash.
     pub(super) wrong_hash: bool,
     /// No time.
     pub(super) no_timestamp: bool,
@@ -189,7 +188,6 @@ pub(super) fn put_head(out: &mut Vec<u8>, head: &Head) {
 pub(super) enum Txs<'a> {
     /// Their hashes only.
     Hashes(&'a [Hash32]),
-    /// Small objects.
     Full(&'a [EvmTx], u64),
 }
 

@@ -45,7 +45,6 @@ pub struct RateLimit {
 /// A method that the server does not have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MissingMethod {
-    /// Its name.
     pub name: String,
     /// The code it is refused with; nodes say -32601 or -32004.
     pub code: i32,
@@ -74,7 +73,6 @@ pub struct RpcOptions {
     pub no_tags: bool,
     /// How often it may be asked.
     pub rate_limit: Option<RateLimit>,
-    /// What goes wrong.
     pub faults: Faults,
 }
 

@@ -13,7 +13,6 @@ use super::Operation;
 /// What was asked for, whether or not it succeeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IoCount {
-    /// Calls.
     pub calls: u64,
     /// Byte ranges; only reads of parts have any.
     pub ranges: u64,

@@ -39,7 +39,6 @@ pub enum PortalFault {
     OpenEnd,
     /// A line is left out.
     SkippedBlock,
-    /// A line comes twice.
     RepeatedBlock,
     /// A block names another parent.
     WrongParent,

@@ -37,7 +37,6 @@ pub enum PortalEncoding {
     /// Zstd where the client takes it, else gzip.
     #[default]
     Negotiated,
-    /// Gzip for everybody.
     Gzip,
 }
 
@@ -48,13 +47,11 @@ pub struct PortalOptions {
     pub start_block: u64,
     /// Most blocks of one answer; none for as many as were asked for.
     pub blocks_max: Option<u64>,
-    /// How bodies are compressed.
     pub encoding: PortalEncoding,
     /// How long every answer takes at least to begin.
     pub delay: Duration,
     /// How often it may be asked.
     pub rate_limit: Option<RateLimit>,
-    /// What goes wrong.
     pub faults: PortalFaults,
 }
 

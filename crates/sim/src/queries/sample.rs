@@ -23,7 +23,6 @@ pub(super) struct Sample {
     pub(super) logs: Vec<Log>,
     /// Logs with at least three topics.
     pub(super) logs_of_three: Vec<Log>,
-    /// Logs with four topics.
     pub(super) logs_of_four: Vec<Log>,
     /// One log and its block for each pair of emitter and topic0.
     pub(super) pairs: Vec<(u64, Log)>,

@@ -33,7 +33,6 @@ pub fn checkpoint(ledger: u32) -> Option<u32> {
 /// What comes after a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CoreStep {
-    /// The next one.
     Next,
     /// Nothing, but the process lives on.
     Stall,

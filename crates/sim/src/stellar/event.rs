@@ -29,7 +29,6 @@ const AFTER_ALL: u32 = 0xf_ffff;
 /// Where an event stands in a ledger, in the order of Stellar RPC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct EventId {
-    /// The ledger.
     pub ledger: u32,
     /// The transaction, counted from 1; 0 before all of them, the highest number after all of them.
     pub tx: u32,
@@ -56,13 +55,10 @@ impl fmt::Display for EventId {
 /// An event that a server must know.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MadeEvent {
-    /// Its id.
     pub id: EventId,
     /// The transaction that it belongs to: its place in the order of applying, counted from 0.
     pub tx_position: u32,
-    /// Whether that transaction succeeded.
     pub success: bool,
-    /// The event, decoded.
     pub event: ContractEvent,
 }
 

@@ -44,7 +44,6 @@ pub struct LakeLayout {
     pub ledgers_per_file: u32,
     /// Files of a folder; 1 for no folders.
     pub files_per_partition: u32,
-    /// What names end with.
     pub suffix: LakeSuffix,
 }
 

@@ -40,7 +40,6 @@ pub enum LakeLie {
     ChangedReturn,
     /// A transaction paid another fee, by its result.
     ChangedResult,
-    /// Two transactions changed places.
     SwappedTransactions,
     /// What is recorded of a transaction is gone.
     RemovedTransaction,

@@ -11,11 +11,9 @@ use super::event::{MadeEvent, Numbering};
 /// A transaction where it stands in its ledger, as the bytes of its parts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MadeTx {
-    /// Its hash.
     pub hash: Hash32,
     /// The hash of the transaction inside of it, where it is a fee bump.
     pub inner_hash: Option<Hash32>,
-    /// Whether it succeeded.
     pub success: bool,
     /// XDR of its `TransactionEnvelope`.
     pub envelope: Bytes,
@@ -33,7 +31,6 @@ pub struct MadeTx {
 /// A ledger.
 #[derive(Clone)]
 pub struct Made {
-    /// Its number.
     pub sequence: u32,
     /// The hash of its header.
     pub hash: Hash32,

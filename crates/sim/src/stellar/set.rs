@@ -11,7 +11,6 @@ use super::{sha256, xdr};
 pub(super) enum SetVersion {
     /// A list after the hash of the ledger before.
     Legacy,
-    /// Phases of components.
     Phased,
     /// The same, and Soroban's phase in stages of clusters.
     Parallel,

@@ -41,7 +41,6 @@ pub enum Subscription {
     Off,
     /// It is being set up, or again, and has not been there for this long.
     Connecting(Duration),
-    /// It is there.
     Connected,
 }
 

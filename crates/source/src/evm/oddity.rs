@@ -11,7 +11,6 @@ const SPRINT_BLOCKS: u64 = 16;
 /// What blocks of some chains hold that is not a plain transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Oddity {
-    /// Nothing.
     None,
     /// Polygon's state-sync transaction: last in the block, under no root and in no bloom before the
     /// Madhugiri fork.

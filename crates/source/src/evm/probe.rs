@@ -18,21 +18,17 @@ use crate::reply::Answer;
 /// What was found out about one block.
 #[derive(Clone, Debug)]
 pub struct Probed {
-    /// Its number.
     pub number: u64,
     /// The form of header that gives its hash.
     pub header: Option<HeaderForm>,
     /// Fields of its header that are not Ethereum's.
     pub extra_fields: Vec<String>,
-    /// Its transactions.
     pub transactions: usize,
     /// Its logs; none where the endpoint shows no receipts.
     pub logs: Option<usize>,
     /// Whether each of these rules holds; none where it cannot be tried.
     pub bloom: Option<bool>,
-    /// The receipts root.
     pub receipts_root: Option<bool>,
-    /// The transactions root.
     pub transactions_root: Option<bool>,
     /// Types of transactions that have no encoding that is known.
     pub unknown_transactions: Vec<String>,
@@ -43,7 +39,6 @@ pub struct Probed {
 /// A block as it came.
 #[derive(Debug)]
 pub struct Recorded {
-    /// Its number.
     pub number: u64,
     /// The answer to `eth_getBlockByNumber` with whole transactions.
     pub block: String,

@@ -99,7 +99,6 @@ pub struct EvmSource {
     /// Endpoints whose first block is not another one.
     compared: Mutex<HashSet<Arc<str>>>,
     pub(super) downgrades: Downgrades,
-    /// The archive's head.
     pub(super) archived: AtomicU64,
     pub(super) finals: Finals,
 }

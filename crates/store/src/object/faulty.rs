@@ -19,7 +19,6 @@ use object_store::{
 /// What the next create does.
 #[derive(Clone, Copy)]
 pub(super) enum Fault {
-    /// What it should.
     None,
     /// It lands and is answered with "exists".
     LandsButExists,

@@ -97,7 +97,6 @@ impl fmt::Display for Lineage {
 /// What a key in a directory of versions is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Key {
-    /// A version.
     Version(u64),
     /// A version of another lineage.
     Foreign(u64),

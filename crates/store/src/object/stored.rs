@@ -16,7 +16,6 @@ const HEADER_BYTES: usize = 24;
 pub(super) struct Stored {
     /// Tells the swap that wrote it from all others.
     pub(super) nonce: u128,
-    /// The record.
     pub(super) bytes: Bytes,
 }
 

@@ -29,7 +29,6 @@ pub(super) enum Trouble {
     DatabaseKill,
     /// A second node, with an archive of its own, is killed.
     SecondKill,
-    /// A worker is killed.
     WorkerKill,
 }
 

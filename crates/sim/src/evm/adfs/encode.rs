@@ -12,7 +12,6 @@ pub struct Value {
     pub rb_index: u16,
     /// Its place in the slots of its stride.
     pub slot_offset: u32,
-    /// What it says.
     pub data: Vec<u8>,
     /// Zeros before the index, as no encoder writes them and the contract takes them.
     pub padding: usize,

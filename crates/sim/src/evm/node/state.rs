@@ -35,7 +35,6 @@ struct Record {
 
 /// All canonical blocks of a node.
 pub(in crate::evm) struct State {
-    /// Makes the next blocks.
     chain: Arc<EvmChain>,
     /// By number; never empty.
     records: Vec<Record>,

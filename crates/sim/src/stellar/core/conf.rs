@@ -39,7 +39,6 @@ pub enum CoreCommand {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CoreFault {
-    /// What.
     pub kind: CoreFaultKind,
     /// After so many frames of a process.
     #[serde(default)]
@@ -59,7 +58,6 @@ fn once() -> u32 {
 /// What a stand-in is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CoreConf {
-    /// The chain.
     pub chain: StellarSettings,
     /// The newest ledger when `run` begins. Those up to it come at once.
     pub head: u32,
@@ -72,7 +70,6 @@ pub struct CoreConf {
     pub keeps_ledgers: bool,
     /// Whether the file says where ledgers go. The real one refuses to be told twice.
     pub has_stream: bool,
-    /// What goes wrong.
     pub faults: Vec<CoreFault>,
 }
 

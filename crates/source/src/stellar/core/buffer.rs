@@ -29,12 +29,9 @@ pub(crate) enum End {
     Failed(String),
     /// What it wrote is wrong.
     Wrong {
-        /// Which ledger.
         ledger: u32,
-        /// What is wrong.
         what: String,
     },
-    /// It is another network's.
     Network(String),
 }
 
@@ -62,7 +59,6 @@ struct Inner {
     end: Option<End>,
     /// Whether nobody wants any more.
     stopped: bool,
-    /// Whether any ledger came.
     has_begun: bool,
     /// Whether one had to wait for room, since somebody last looked.
     held_back: bool,

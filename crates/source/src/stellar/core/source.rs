@@ -43,9 +43,7 @@ const CATCHUP_LEDGERS: u64 = u32::MAX as u64;
 /// A core and how it is used.
 #[derive(Clone, Debug)]
 pub struct CoreSettings {
-    /// The program.
     pub binary: PathBuf,
-    /// Its settings file.
     pub config: PathBuf,
     /// Where it works: its database and buckets, if its settings do not put them elsewhere.
     pub work_dir: PathBuf,

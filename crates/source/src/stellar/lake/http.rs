@@ -24,7 +24,6 @@ const PAUSES_MS: [u64; 3] = [200, 1_000, 3_000];
 
 /// A web server.
 pub(crate) struct Http {
-    /// Ends with a slash.
     base: Url,
     client: Client,
 }

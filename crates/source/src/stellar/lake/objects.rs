@@ -36,7 +36,6 @@ pub(crate) enum Newest {
     Unlisted,
     /// There is no object.
     Nothing,
-    /// Its key.
     Key(String),
 }
 

@@ -19,7 +19,6 @@ const RATIO: u64 = 12;
 /// Why an object is not used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Wrong {
-    /// It is another network's.
     Network(String),
     /// Its bytes are not what they should be.
     Content {
@@ -56,7 +55,6 @@ pub(crate) struct Opened {
     pub(crate) proof: Proof,
     /// Contract calls whose events were rewritten after they were hashed.
     pub(crate) rewritten: usize,
-    /// What they take.
     pub(crate) bytes: u64,
 }
 

@@ -33,7 +33,6 @@ pub enum LakePlace {
     S3 {
         /// Where it is.
         url: String,
-        /// How it is reached.
         options: Vec<(String, String)>,
     },
 }
