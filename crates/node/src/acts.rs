@@ -1,19 +1,18 @@
 //! What an operator asks of a chain that is followed. It is done between two rounds: a round writes
 //! to the archive, and what it knows above it must not change under it.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::ensure;
 use chronolith_archive::{Archive, AuditEntry, Collect, Health};
 use chronolith_projection::TakenBack;
 use serde_json::{Value, json};
-use tokio::sync::{Notify, oneshot};
 
-use crate::chain::Chain;
 use crate::clock::now;
+use crate::control::Closed;
 use crate::projecting::take_back;
 use crate::ranges::Ranges;
+use crate::running::RunningChain;
 use crate::settings::ChainSettings;
 
 /// An act of an operator.
@@ -62,75 +61,17 @@ type Done = Result<Value, String>;
 const NOT_FOLLOWED: &str =
     "the chain is not followed any more: stop the node, and run the command again";
 
-/// Acts that wait for the end of a round.
-#[derive(Debug, Default)]
-pub(crate) struct Acts {
-    waiting: Mutex<Vec<(ChainAct, oneshot::Sender<Done>)>>,
-    count: AtomicUsize,
-    /// Nobody follows the chain any more.
-    closed: AtomicBool,
-    asked: Notify,
+/// Performs an act between two rounds of a chain, and waits until it is done.
+pub(crate) async fn ask(chain: &Arc<RunningChain>, act: ChainAct) -> Done {
+    let job = {
+        let chain = chain.clone();
+        async move { perform(&chain, act).await }
+    };
+    let closed = |Closed| Err(NOT_FOLLOWED.to_owned());
+    chain.control.run(job).await.unwrap_or_else(closed)
 }
 
-impl Acts {
-    /// Asks for an act and waits until it is done.
-    pub(crate) async fn ask(&self, act: ChainAct) -> Done {
-        let (sender, receiver) = oneshot::channel();
-        {
-            let mut waiting = self.lock();
-            if self.closed.load(Ordering::Acquire) {
-                return Err(NOT_FOLLOWED.to_owned());
-            }
-            waiting.push((act, sender));
-            self.count.store(waiting.len(), Ordering::Release);
-        }
-        self.asked.notify_one();
-        let gone = |_| Err(NOT_FOLLOWED.to_owned());
-        receiver.await.unwrap_or_else(gone)
-    }
-
-    /// Nobody will do what is asked from now on, nor what waits.
-    pub(crate) fn close(&self) {
-        let mut waiting = self.lock();
-        self.closed.store(true, Ordering::Release);
-        waiting.clear();
-        self.count.store(0, Ordering::Release);
-    }
-
-    /// Whether somebody waits: a long round should come to an end.
-    pub(crate) fn is_asked(&self) -> bool {
-        self.count.load(Ordering::Acquire) > 0
-    }
-
-    /// Waits until somebody asks for something.
-    pub(crate) async fn asked(&self) {
-        while !self.is_asked() {
-            self.asked.notified().await;
-        }
-    }
-
-    /// Does all that waits.
-    pub(crate) async fn perform(&self, chain: &Chain) {
-        while let Some((act, answer)) = self.take() {
-            let done = perform(chain, act).await;
-            // Whoever asked may have gone away.
-            let _ = answer.send(done);
-        }
-    }
-
-    fn take(&self) -> Option<(ChainAct, oneshot::Sender<Done>)> {
-        let mut waiting = self.lock();
-        let first = (!waiting.is_empty()).then(|| waiting.remove(0));
-        self.count.store(waiting.len(), Ordering::Release);
-        first
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(ChainAct, oneshot::Sender<Done>)>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-async fn perform(chain: &Chain, act: ChainAct) -> Done {
+async fn perform(chain: &RunningChain, act: ChainAct) -> Done {
     tracing::info!(chain = %chain.settings.name, ?act, "asked by an operator");
     let archive = &chain.archive;
     let before = archive.health().head.map(|head| head.number);
@@ -281,27 +222,5 @@ pub(crate) fn audit(act: &str, reason: &str) -> AuditEntry {
     AuditEntry {
         at: now(),
         act: format!("{act}: {reason}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    /// A chain whose backfill has ended is followed by nobody, while others keep the program running.
-    #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_a_chain_that_is_not_followed_any_more() {
-        let acts = Acts::default();
-        let ask = async || {
-            let asked = acts.ask(ChainAct::Gc { dry_run: true });
-            tokio::time::timeout(Duration::from_secs(60), asked).await
-        };
-        let (before, ()) = tokio::join!(ask(), async { acts.close() });
-        for answer in [before, ask().await] {
-            let said = answer.expect("it waits for ever").unwrap_err();
-            assert!(said.contains("stop the node"), "{said}");
-        }
     }
 }

@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use crate::acts::{ChainAct, signed};
-use crate::chain::Chain;
+use crate::acts::{self, ChainAct, signed};
 use crate::commands::{check_numbers, fill_lacking};
 use crate::mending::core_is_busy;
 use crate::operations::{Chains, ROOM};
 use crate::projection_desk::ProjectionDesk;
 use crate::refill::Refill;
+use crate::running::RunningChain;
 use crate::settings::{Settings, Token};
 
 /// The file in the data directory that says where a running node listens.
@@ -53,7 +53,7 @@ struct Desk {
     /// What is done with projections.
     projections: ProjectionDesk,
     /// Jobs for the task that runs them.
-    begin: mpsc::UnboundedSender<(usize, Arc<Chain>, BlockRange)>,
+    begin: mpsc::UnboundedSender<(usize, Arc<RunningChain>, BlockRange)>,
 }
 
 impl Desk {
@@ -61,8 +61,8 @@ impl Desk {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn chain(&self, wanted: &str) -> Result<Arc<Chain>, Refusal> {
-        let fits = |chain: &&Arc<Chain>| {
+    fn chain(&self, wanted: &str) -> Result<Arc<RunningChain>, Refusal> {
+        let fits = |chain: &&Arc<RunningChain>| {
             let settings = &chain.settings;
             settings.name.eq_ignore_ascii_case(wanted) || settings.chain_id.to_string() == wanted
         };
@@ -182,14 +182,14 @@ impl Operator for Desk {
                     (asked.chain, ChainAct::RetryRange { id, reason })
                 }
             };
-            let done = self.chain(&chain)?.acts.ask(act).await;
+            let done = acts::ask(&self.chain(&chain)?, act).await;
             done.map_err(|message| refusal("REFUSED", message))
         })
     }
 }
 
 /// Serves acts until dropped, and says in the data directory where.
-pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<Chain>>) -> Result<()> {
+pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<RunningChain>>) -> Result<()> {
     let asked = settings.admin_listen;
     let listener = TcpListener::bind(asked).await;
     let listener = listener.with_context(|| format!("cannot listen on {asked} (adminListen)"))?;
@@ -224,7 +224,7 @@ pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<Chain>>) -> Resul
     }
 }
 
-async fn fill(chain: &Chain, range: BlockRange) -> Result<u64> {
+async fn fill(chain: &RunningChain, range: BlockRange) -> Result<u64> {
     let refill = Refill {
         chain: &chain.settings,
         archive: &chain.archive,

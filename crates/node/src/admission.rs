@@ -19,7 +19,7 @@ use tokio::sync::{OnceCell, watch};
 
 use crate::genesis;
 use crate::place::ArchivePlace;
-use crate::settings::ChainSettings;
+use crate::settings::FollowSettings;
 use crate::stellar;
 
 /// What is said of a lake that was not reached yet.
@@ -28,7 +28,7 @@ const NOT_REACHED: &str = "it was not reached since the start";
 /// A source that is used only once it is known to be the chain's.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    settings: ChainSettings,
+    settings: FollowSettings,
     /// The archive, and where it and its genesis are kept.
     place: ArchivePlace,
     archive: Archive,
@@ -50,7 +50,7 @@ enum Opened {
 impl Admission {
     /// Over this source; without one, over that of a Stellar network, which is opened when it is needed.
     pub(crate) fn new(
-        settings: &ChainSettings,
+        settings: &FollowSettings,
         (place, archive): (ArchivePlace, Archive),
         begins_at: Option<u64>,
         source: Option<Arc<dyn Source>>,

@@ -49,7 +49,7 @@ pub(crate) async fn run(chain: &Chain, history: &History) -> Result<(), Trouble>
             return end;
         }
         due = gathered.blocks;
-        if chain.acts.is_asked() {
+        if chain.control.is_requested() {
             archive(chain, due).await?;
             return Err(Trouble::Interrupted);
         }
@@ -85,7 +85,10 @@ async fn gather(chain: &Chain, fetches: &mut Fetches, held: &mut Option<Fetched>
     let enough = room.clamp(GATHER_WEIGHT_LEAST, GATHER_WEIGHT) as usize;
     // Blocks with large payload and few logs weigh little and take much.
     let is_full = |weight: usize, payload: u64| weight >= enough || payload >= hold_bytes / 2;
-    while !is_full(weight, payload) && began.elapsed() < GATHER_AT_MOST && !chain.acts.is_asked() {
+    while !is_full(weight, payload)
+        && began.elapsed() < GATHER_AT_MOST
+        && !chain.control.is_requested()
+    {
         let next = match fetches.next().await {
             Some(Ok(fetched)) => {
                 chain.meters.backfill_range.record(fetched.len() as f64);

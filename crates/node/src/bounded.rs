@@ -88,8 +88,8 @@ async fn hand_on(chain: &Chain, turns: &Semaphore, left: &Left) -> Infallible {
     }
     // Rounds do what operators ask for, and there are none any more.
     loop {
-        chain.acts.asked().await;
-        chain.acts.perform(chain).await;
+        chain.control.requested().await;
+        chain.control.run_waiting().await;
     }
 }
 
@@ -120,7 +120,7 @@ pub(crate) async fn begin(chain: &Chain, hopeless: Hopeless) -> Result<Option<Bl
         if chain.end_block().is_some() {
             patience.check(chain, &[trouble], (0, hopeless))?;
         }
-        chain.acts.perform(chain).await;
+        chain.control.run_waiting().await;
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }
@@ -257,7 +257,7 @@ pub(crate) async fn fill_in_turn(
 async fn settle(chain: &Chain, hopeless: Hopeless) -> Result<()> {
     let mut pause = PAUSE_FIRST;
     loop {
-        chain.acts.perform(chain).await;
+        chain.control.run_waiting().await;
         let Err(trouble) = upkeep::settle(chain).await else {
             return Ok(());
         };

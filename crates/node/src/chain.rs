@@ -9,16 +9,15 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use chronolith_archive::{Archive, Place, Settings as ArchiveSettings};
 use chronolith_finality::{Rule, Settings as WindowSettings, Tail, TailSnapshot, Tracker};
 use chronolith_model::{BlockRange, BlockRef, ChainId, DatasetSet, Hash32, Proof};
-use chronolith_projection::Database;
 use chronolith_source::evm::{EvmSettings, EvmSource};
 use chronolith_source::portal::PortalSource;
 use chronolith_source::{Error as SourceError, Fetched, Heads, JointSource, Source, Want};
 
 use tokio::sync::watch;
 
-use crate::acts::Acts;
 use crate::admission::Admission;
 use crate::agreement::Agreement;
+use crate::control::Control;
 use crate::gaps::Gaps;
 use crate::history::History;
 use crate::ingest::Trouble;
@@ -26,10 +25,9 @@ use crate::l1::L1;
 use crate::meters::Meters;
 use crate::place::ArchivePlace;
 use crate::remembered::Remembered;
-use crate::settings::{ChainSettings, Finality, Mode};
+use crate::settings::{Finality, FollowSettings, Mode};
 use crate::stellar;
 use crate::upkeep::Upkeep;
-use crate::watched::Watched;
 
 /// A source that takes longer than this to say where the chain stands hangs, as far as people can tell.
 const ANSWER_AFTER: Duration = Duration::from_secs(5);
@@ -71,7 +69,7 @@ impl Status {
 
 /// A chain.
 pub(crate) struct Chain {
-    pub(crate) settings: ChainSettings,
+    pub(crate) settings: FollowSettings,
     pub(crate) archive: Archive,
     pub(crate) source: Arc<dyn Source>,
     /// The checks that the source is behind, in the process that writes the archive.
@@ -89,10 +87,8 @@ pub(crate) struct Chain {
     pub(crate) seen: History,
     /// Changes whenever tail or archive do.
     moved: watch::Sender<u64>,
-    /// Where it is projected into, where it is.
-    pub(crate) projected_into: OnceLock<Database>,
-    pub(crate) projected: Watched,
-    pub(crate) acts: Acts,
+    /// What operators request.
+    pub(crate) control: Control,
     /// How it is run, for whoever looks at its keys.
     pub(crate) ran: Remembered,
     pub(crate) upkeep: Upkeep,
@@ -133,7 +129,7 @@ pub(crate) struct Delivered {
 impl Chain {
     /// Opens the archive for writing. Nothing is asked of the source yet: it may be down, and what is
     /// archived is served all the same. See [`Chain::admit`].
-    pub(crate) async fn open(settings: ChainSettings, place: &ArchivePlace) -> Result<Self> {
+    pub(crate) async fn open(settings: FollowSettings, place: &ArchivePlace) -> Result<Self> {
         let source = match &settings.stellar {
             Some(stellar) => stellar::open_at_once(stellar)?,
             None => Some(evm_source(&settings)?),
@@ -174,7 +170,10 @@ impl Chain {
     }
 
     /// Opens the archive for reading, beside the process that writes it.
-    pub(crate) async fn open_beside(settings: ChainSettings, place: &ArchivePlace) -> Result<Self> {
+    pub(crate) async fn open_beside(
+        settings: FollowSettings,
+        place: &ArchivePlace,
+    ) -> Result<Self> {
         let source = match &settings.stellar {
             // The process that writes runs the core.
             Some(stellar) => stellar::open_lake_alone(&settings.name, stellar).await?,
@@ -189,7 +188,7 @@ impl Chain {
     }
 
     fn with(
-        settings: ChainSettings,
+        settings: FollowSettings,
         archive: Archive,
         source: Arc<dyn Source>,
         is_beside: bool,
@@ -214,9 +213,7 @@ impl Chain {
             gaps: Mutex::default(),
             seen: History::default(),
             moved: watch::Sender::new(0),
-            projected_into: OnceLock::new(),
-            projected: Watched::default(),
-            acts: Acts::default(),
+            control: Control::default(),
             ran: Remembered::default(),
             upkeep: Upkeep::default(),
             agreement: Agreement::default(),
@@ -227,7 +224,7 @@ impl Chain {
     }
 
     /// Takes the head of the chain below from where that chain is followed itself.
-    pub(crate) fn share_l1(&mut self, below: &ChainSettings, source: Arc<dyn Source>) {
+    pub(crate) fn share_l1(&mut self, below: &FollowSettings, source: Arc<dyn Source>) {
         let pause = self.settings.poll.max(below.poll);
         self.l1 = Some(L1::new(below.chain_id, source, pause));
     }
@@ -430,7 +427,7 @@ impl Window {
 }
 
 /// What makes a block final: the chain's rule, or whoever writes the archive.
-fn rule(settings: &ChainSettings, is_beside: bool) -> Rule {
+fn rule(settings: &FollowSettings, is_beside: bool) -> Rule {
     match is_beside {
         true => Rule::Tag,
         false => settings.finality.rule(),
@@ -438,7 +435,7 @@ fn rule(settings: &ChainSettings, is_beside: bool) -> Rule {
 }
 
 /// What is wanted of each block.
-pub(crate) fn want_of(settings: &ChainSettings) -> Want {
+pub(crate) fn want_of(settings: &FollowSettings) -> Want {
     Want {
         datasets: settings.datasets,
         scope: settings.scope.clone(),
@@ -447,7 +444,7 @@ pub(crate) fn want_of(settings: &ChainSettings) -> Want {
 }
 
 /// The chain's source, which is sure to serve this chain.
-pub(crate) async fn open_source(settings: &ChainSettings) -> Result<Arc<dyn Source>> {
+pub(crate) async fn open_source(settings: &FollowSettings) -> Result<Arc<dyn Source>> {
     if let Some(stellar) = &settings.stellar {
         return stellar::open(&settings.name, stellar).await;
     }
@@ -458,7 +455,7 @@ pub(crate) async fn open_source(settings: &ChainSettings) -> Result<Arc<dyn Sour
 }
 
 /// The source of an EVM chain. Nothing is asked yet.
-fn evm_source(settings: &ChainSettings) -> Result<Arc<dyn Source>> {
+fn evm_source(settings: &FollowSettings) -> Result<Arc<dyn Source>> {
     let portal = settings.portal.clone().map(PortalSource::new).transpose()?;
     if settings.endpoints.is_empty()
         && let Some(portal) = portal
@@ -482,7 +479,7 @@ fn evm_source(settings: &ChainSettings) -> Result<Arc<dyn Source>> {
 }
 
 /// What blocks of its family look like.
-fn family(settings: &ChainSettings) -> ArchiveSettings {
+fn family(settings: &FollowSettings) -> ArchiveSettings {
     let chain = ChainId(settings.chain_id);
     match settings.stellar {
         None => ArchiveSettings::evm(chain),
@@ -491,7 +488,7 @@ fn family(settings: &ChainSettings) -> ArchiveSettings {
 }
 
 /// What a chain's archive keeps.
-pub(crate) fn archive_settings(settings: &ChainSettings) -> ArchiveSettings {
+pub(crate) fn archive_settings(settings: &FollowSettings) -> ArchiveSettings {
     let mut archive = family(settings);
     archive.datasets = settings.datasets;
     archive.scope = settings.scope.clone();
@@ -503,7 +500,7 @@ pub(crate) fn archive_settings(settings: &ChainSettings) -> ArchiveSettings {
 }
 
 async fn open_writer(
-    settings: &ChainSettings,
+    settings: &FollowSettings,
     place: &ArchivePlace,
 ) -> Result<(Archive, Option<File>)> {
     place.refuse_lost().await?;
@@ -519,7 +516,10 @@ async fn open_writer(
 }
 
 /// Opens a chain's archive for reading.
-pub(crate) async fn open_reader(settings: &ChainSettings, place: &ArchivePlace) -> Result<Archive> {
+pub(crate) async fn open_reader(
+    settings: &FollowSettings,
+    place: &ArchivePlace,
+) -> Result<Archive> {
     let exists = match place.directory() {
         Some(dir) => dir.exists(),
         None => place.has_archive().await?,
@@ -537,7 +537,7 @@ pub(crate) async fn open_reader(settings: &ChainSettings, place: &ArchivePlace) 
 /// Opens a chain's archive for an operator's act, with the lock to hold meanwhile. Where others may
 /// write it, an archive that somebody else still writes is given up.
 pub(crate) async fn open_for_operator(
-    settings: &ChainSettings,
+    settings: &FollowSettings,
     place: &ArchivePlace,
 ) -> Result<(Archive, Option<File>)> {
     if let Some(dir) = place.directory() {

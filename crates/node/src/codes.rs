@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result, ensure};
 use chronolith_projection::Projector;
 use chronolith_source::{Error as SourceError, keccak256};
 
-use crate::chain::Chain;
 use crate::hex::hex;
+use crate::running::RunningChain;
 
 /// How long to wait before a node that could not tell is asked again.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ pub(crate) struct Codes {
 ///
 /// # Errors
 /// The source cannot be asked.
-pub(crate) async fn missing_contract(chain: &Chain) -> Result<Option<String>, SourceError> {
+pub(crate) async fn missing_contract(chain: &RunningChain) -> Result<Option<String>, SourceError> {
     let settings = &chain.settings;
     let fees = settings.fees.iter().flat_map(|fees| &fees.contracts);
     let fees = fees.map(|contract| (contract.address, "fees.contracts"));
@@ -52,7 +52,7 @@ pub(crate) async fn missing_contract(chain: &Chain) -> Result<Option<String>, So
 
 impl Codes {
     /// [`Codes::look`], for not longer than a lease can be left alone. What fails is tried again.
-    pub(crate) async fn look_soon(&mut self, projector: &Projector, chain: &Chain) {
+    pub(crate) async fn look_soon(&mut self, projector: &Projector, chain: &RunningChain) {
         if self.not_before.is_some_and(|at| Instant::now() < at) {
             return;
         }
@@ -75,7 +75,7 @@ impl Codes {
     ///
     /// # Errors
     /// Somebody does not answer, or does not have the block of deployment yet.
-    pub(crate) async fn look(&mut self, projector: &Projector, chain: &Chain) -> Result<()> {
+    pub(crate) async fn look(&mut self, projector: &Projector, chain: &RunningChain) -> Result<()> {
         if !self.contracts {
             let missing = missing_contract(chain).await;
             self.missing = missing.context("the code of contracts")?;

@@ -18,7 +18,7 @@ use chronolith_store::BlobStore as _;
 
 use crate::hex::parse_hex;
 use crate::place::ArchivePlace;
-use crate::settings::ChainSettings;
+use crate::settings::FollowSettings;
 
 /// The name of the file or object.
 const NAME: &str = "genesis";
@@ -26,7 +26,7 @@ const NAME: &str = "genesis";
 /// Refuses a source whose first block is not the chain's, or not the archive's. Writes nothing. Returns
 /// the source's first block, where it is served.
 pub(crate) async fn check(
-    settings: &ChainSettings,
+    settings: &FollowSettings,
     place: &ArchivePlace,
     source: &dyn Source,
 ) -> Result<Option<Hash32>> {

@@ -122,7 +122,7 @@ pub(crate) async fn rounds(chain: &Chain, hopeless: Hopeless) -> anyhow::Result<
     let mut patience = Patience::default();
     loop {
         hints.mark_unchanged();
-        chain.acts.perform(chain).await;
+        chain.control.run_waiting().await;
         match round(chain).await {
             Ok(()) if chain.is_complete() => return Ok(()),
             Ok(()) => {
@@ -131,7 +131,7 @@ pub(crate) async fn rounds(chain: &Chain, hopeless: Hopeless) -> anyhow::Result<
                 tokio::select! {
                     () = tokio::time::sleep(chain.settings.poll) => {}
                     Ok(()) = hints.changed() => {}
-                    () = chain.acts.asked() => {}
+                    () = chain.control.requested() => {}
                 }
             }
             Err(Trouble::Interrupted) => {}
@@ -149,7 +149,7 @@ pub(crate) async fn rounds(chain: &Chain, hopeless: Hopeless) -> anyhow::Result<
                 tokio::select! {
                     () = tokio::time::sleep(wait) => {}
                     Ok(()) = hints.changed(), if is_full => {}
-                    () = chain.acts.asked() => {}
+                    () = chain.control.requested() => {}
                 }
                 pause = (pause * 2).min(PAUSE_MAX);
             }

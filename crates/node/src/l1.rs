@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 use crate::clock::now;
 use crate::ingest::Trouble;
-use crate::settings::{ChainSettings, L1Settings};
+use crate::settings::{FollowSettings, L1Settings};
 
 /// Blocks of L1 that a second may bring at most, and how many more are forgiven.
 const BLOCKS_A_SECOND: u64 = 8;
@@ -77,7 +77,7 @@ impl L1 {
     }
 
     /// Over endpoints of its own. Nothing is asked yet.
-    pub(crate) fn open(chain: &ChainSettings, l1: &L1Settings) -> Result<Self> {
+    pub(crate) fn open(chain: &FollowSettings, l1: &L1Settings) -> Result<Self> {
         let source = EvmSource::new(EvmSettings {
             chain_id: l1.chain_id,
             endpoints: l1.endpoints.clone(),

@@ -21,6 +21,7 @@ use crate::exporter::observe;
 use crate::hex::hex;
 use crate::l1::L1;
 use crate::readiness::{Facts, why_not_ready};
+use crate::running::RunningChain;
 use crate::settings::{ChainSettings, Settings};
 
 /// Samples of histograms pile up until somebody tidies them.
@@ -33,7 +34,7 @@ pub(crate) const ROOM: Room = Room {
 };
 
 /// All chains of the process.
-pub(crate) struct Chains(pub(crate) Vec<Arc<Chain>>);
+pub(crate) struct Chains(pub(crate) Vec<Arc<RunningChain>>);
 
 impl Probe for Chains {
     fn chains(&self) -> Vec<ChainHealth> {
@@ -41,7 +42,7 @@ impl Probe for Chains {
     }
 }
 
-pub(crate) fn health_of(chain: &Chain) -> ChainHealth {
+pub(crate) fn health_of(chain: &RunningChain) -> ChainHealth {
     let report = chain.archive.health();
     let status = chain.status().clone();
     let endpoints = chain.source.endpoints();
@@ -166,7 +167,7 @@ fn topics_of(scope: &Scope) -> Option<Vec<String>> {
 /// Serves health and metrics until dropped; `chains` are those that are followed here.
 pub(crate) async fn serve(
     settings: &Settings,
-    chains: Vec<Arc<Chain>>,
+    chains: Vec<Arc<RunningChain>>,
     probe: Arc<dyn Probe>,
     handle: PrometheusHandle,
 ) -> Result<()> {

@@ -21,6 +21,7 @@ use crate::chain::Chain;
 use crate::clock::{now, precise_now};
 use crate::codes::{self, Codes};
 use crate::exporter::observe_projections;
+use crate::running::RunningChain;
 use crate::settings::{ChainSettings, DatabaseSettings, Settings, Token};
 
 /// A lease must be renewed, and somebody else's look for new ranges noticed, at least so often.
@@ -38,7 +39,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(15);
 const RELEASE_WITHIN: Duration = Duration::from_secs(2);
 
 /// A chain that is followed here.
-struct Followed(Arc<Chain>);
+struct Followed(Arc<RunningChain>);
 
 impl Live for Followed {
     fn tail(&self) -> TailSnapshot {
@@ -110,7 +111,7 @@ pub(crate) fn projections_of(settings: &ChainSettings) -> Result<Option<Projecti
 /// has none.
 pub(crate) async fn projectors(
     database: Option<&Database>,
-    chains: &[Arc<Chain>],
+    chains: &[Arc<RunningChain>],
 ) -> Result<Vec<Option<Arc<Projector>>>> {
     let mut all = Vec::new();
     let mut answers = true;
@@ -135,7 +136,7 @@ pub(crate) async fn projectors(
 
 /// Refuses a contract that is none: its events would never come. A source that cannot tell is believed, and
 /// one that could not be asked is asked before the first row ([`Codes::look_soon`]).
-async fn check_contracts(chain: &Chain) -> Result<()> {
+async fn check_contracts(chain: &RunningChain) -> Result<()> {
     if !chain.is_admitted() {
         return Ok(());
     }
@@ -171,7 +172,7 @@ pub(crate) async fn release_one(projector: &Projector) {
 }
 
 /// The projections of a chain that is followed here; none where there are none.
-fn projector(database: &Database, chain: &Arc<Chain>) -> Result<Option<Arc<Projector>>> {
+fn projector(database: &Database, chain: &Arc<RunningChain>) -> Result<Option<Arc<Projector>>> {
     let settings = &chain.settings;
     let Some(projections) = projections_of(settings)? else {
         return Ok(None);
@@ -221,7 +222,7 @@ async fn register(projector: &Projector) -> Result<bool> {
 }
 
 /// Follows a chain's newest blocks for ever.
-pub(crate) async fn follow(projector: &Projector, chain: &Chain) {
+pub(crate) async fn follow(projector: &Projector, chain: &RunningChain) {
     let mut moves = chain.moves();
     let mut following = Following::default();
     let mut codes = Codes::default();
@@ -269,7 +270,7 @@ fn is_stale(chain: &Chain) -> bool {
 
 async fn step(
     projector: &Projector,
-    chain: &Chain,
+    chain: &RunningChain,
     (following, codes): (&mut Following, &mut Codes),
 ) -> Result<Round, Error> {
     projector.ensure_registered(now()).await?;
@@ -281,12 +282,12 @@ async fn step(
 }
 
 /// Shows how projections do, for ever.
-pub(crate) async fn watch(database: Option<&Database>, chains: &[Arc<Chain>]) {
+pub(crate) async fn watch(database: Option<&Database>, chains: &[Arc<RunningChain>]) {
     let Some(database) = database else {
         return std::future::pending().await;
     };
     let projected = chains.iter().filter(|chain| has_any(&chain.settings));
-    let projected: Vec<&Arc<Chain>> = projected.collect();
+    let projected: Vec<&Arc<RunningChain>> = projected.collect();
     for chain in &projected {
         chain.projected.begin();
     }
@@ -365,7 +366,7 @@ pub(crate) async fn work(projector: &Projector, chain: &Chain) {
 }
 
 /// Brings the tables of a chain that has caught up to where it is.
-pub(crate) async fn catch_up(projector: &Projector, chain: &Chain) -> Result<()> {
+pub(crate) async fn catch_up(projector: &Projector, chain: &RunningChain) -> Result<()> {
     projector.ensure_registered(now()).await?;
     Codes::default().look(projector, chain).await?;
     let mut following = Following::default();
@@ -400,7 +401,7 @@ pub(crate) async fn work_off(projector: &Projector) -> Result<()> {
     }
 }
 
-fn tell(chain: &Chain, error: &Error) {
+fn tell(chain: &RunningChain, error: &Error) {
     let said = error.to_string();
     let name = &chain.settings.name;
     match chain.projected.cannot_write(&said) {
@@ -424,7 +425,7 @@ fn tell_behind(chain: &Chain, told: &mut Option<i64>, behind: Option<i64>) {
     *told = behind;
 }
 
-fn settle_trouble(chain: &Chain) {
+fn settle_trouble(chain: &RunningChain) {
     if chain.projected.writes() {
         tracing::info!(chain = %chain.settings.name, "projections go on");
     }

@@ -15,7 +15,7 @@ use crate::clock::now;
 use crate::fetches::Fetches;
 use crate::ingest::Trouble;
 use crate::progress::{Progress, Unit};
-use crate::settings::{ChainSettings, RangePlan};
+use crate::settings::{FollowSettings, RangePlan};
 
 /// How often it is looked whether there is room again.
 const ROOM_EVERY: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ const TRIES: usize = 3;
 /// node that runs.
 #[derive(Clone, Copy)]
 pub(crate) struct Refill<'a> {
-    pub(crate) chain: &'a ChainSettings,
+    pub(crate) chain: &'a FollowSettings,
     pub(crate) archive: &'a Archive,
     pub(crate) source: &'a Arc<dyn Source>,
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{ChainSettings, Mode};
+use crate::settings::{FollowSettings, Mode};
 
 /// The file.
 const FILE: &str = "run";
@@ -26,7 +26,7 @@ pub(crate) struct Remembered {
 
 impl Remembered {
     /// What is known of a chain's last run; by its settings where there was none.
-    pub(crate) fn load(settings: &ChainSettings, notes: &Path) -> Result<Self> {
+    pub(crate) fn load(settings: &FollowSettings, notes: &Path) -> Result<Self> {
         let path = notes.join(FILE);
         let text = match fs::read(&path) {
             Ok(text) => text,
@@ -46,7 +46,7 @@ impl Remembered {
     }
 
     /// Remembers that a chain is run with these settings. Whoever calls writes its archive.
-    pub(crate) fn note(settings: &ChainSettings, notes: &Path) -> Result<()> {
+    pub(crate) fn note(settings: &FollowSettings, notes: &Path) -> Result<()> {
         let path = notes.join(FILE);
         if fs::read(&path).is_ok_and(|text| serde_json::from_slice::<Self>(&text).is_err()) {
             let aside = notes.join(ASIDE);
@@ -63,7 +63,7 @@ impl Remembered {
     }
 
     /// The same once a chain was run with these settings. Bounds stay after a run without.
-    pub(crate) fn with(self, settings: &ChainSettings) -> Self {
+    pub(crate) fn with(self, settings: &FollowSettings) -> Self {
         match settings.mode {
             Mode::Backfill { end_block } => Self {
                 is_backfill: true,
@@ -100,10 +100,14 @@ mod tests {
     use super::*;
     use crate::settings::Settings;
 
-    fn chain(more: &str) -> ChainSettings {
+    fn chain(more: &str) -> FollowSettings {
         let text =
             format!(r#"{{"chains":[{{"chainId":7,"rpcHttp":["http://127.0.0.1:1"]{more}}}]}}"#);
-        Settings::parse(&text, false).unwrap().chains.remove(0)
+        Settings::parse(&text, false)
+            .unwrap()
+            .chains
+            .remove(0)
+            .follow
     }
 
     #[test]
@@ -113,7 +117,7 @@ mod tests {
             chain(""),
             chain(r#","mode":"backfill","startBlock":2,"endBlock":30000001"#),
         );
-        let load = |chain: &ChainSettings| Remembered::load(chain, dir.path()).unwrap();
+        let load = |chain: &FollowSettings| Remembered::load(chain, dir.path()).unwrap();
         assert_eq!(
             (load(&auto).mode(), load(&auto).bounds),
             ("streaming", None)

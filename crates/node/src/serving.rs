@@ -18,10 +18,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use crate::chain::Chain;
 use crate::clock::now;
 use crate::operations::health_of;
 use crate::projecting;
+use crate::running::RunningChain;
 use crate::settings::{ChainSettings, Mode, Settings};
 
 /// Connections of callers of the fee document.
@@ -31,7 +31,7 @@ const FEES_CONNECTIONS: usize = 256;
 const ROUND_AT_LEAST: Duration = Duration::from_secs(2);
 
 /// A chain that is followed here.
-struct Followed(Arc<Chain>);
+struct Followed(Arc<RunningChain>);
 
 impl Live for Followed {
     fn tail(&self) -> TailSnapshot {
@@ -86,7 +86,7 @@ fn endpoint(report: EndpointReport) -> EndpointHealth {
 }
 
 /// A chain that is followed here, as it is served.
-pub(crate) fn served(chain: &Arc<Chain>) -> Arc<ServedChain> {
+pub(crate) fn served(chain: &Arc<RunningChain>) -> Arc<ServedChain> {
     served_as(
         &chain.settings,
         &chain.archive,

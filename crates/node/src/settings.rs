@@ -17,6 +17,7 @@ mod schema;
 mod stellar;
 
 use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -87,9 +88,35 @@ pub(crate) struct Settings {
     pub(crate) chains: Vec<ChainSettings>,
 }
 
-/// One chain.
-#[derive(Clone)]
+/// One chain: how it is followed, what is projected of it, and when operators are alerted.
+#[derive(Clone, Debug)]
 pub(crate) struct ChainSettings {
+    pub(crate) follow: FollowSettings,
+    /// Its ADFS contract, whose updates are projected; its metrics have names of their own.
+    pub(crate) adfs: Option<AdfsSettings>,
+    /// Its fee contracts, where their events are projected.
+    pub(crate) fees: Option<FeesSettings>,
+    pub(crate) alerts: AlertSettings,
+}
+
+/// Most readers want a chain's name, id or start block, which are settings of the follower.
+impl Deref for ChainSettings {
+    type Target = FollowSettings;
+
+    fn deref(&self) -> &FollowSettings {
+        &self.follow
+    }
+}
+
+impl DerefMut for ChainSettings {
+    fn deref_mut(&mut self) -> &mut FollowSettings {
+        &mut self.follow
+    }
+}
+
+/// How one chain is followed and archived.
+#[derive(Clone)]
+pub(crate) struct FollowSettings {
     pub(crate) chain_id: u64,
     pub(crate) name: String,
     pub(crate) endpoints: Vec<EndpointSettings>,
@@ -118,12 +145,6 @@ pub(crate) struct ChainSettings {
     pub(crate) cache: Cache,
     /// What a query may cost.
     pub(crate) queries: QueryLimits,
-    /// Its ADFS contract, whose updates are projected; its metrics have names of their own.
-    pub(crate) adfs: Option<AdfsSettings>,
-    /// Its fee contracts, where their events are projected.
-    pub(crate) fees: Option<FeesSettings>,
-    /// When people want to be told.
-    pub(crate) alerts: AlertSettings,
     /// The network, where the chain is one of Stellar.
     pub(crate) stellar: Option<StellarSettings>,
 }
@@ -139,10 +160,10 @@ pub(crate) enum Mode {
     Backfill { end_block: u64 },
 }
 
-impl std::fmt::Debug for ChainSettings {
+impl std::fmt::Debug for FollowSettings {
     /// Without the URLs, which may carry keys.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChainSettings")
+        f.debug_struct("FollowSettings")
             .field("chain_id", &self.chain_id)
             .field("name", &self.name)
             .field("endpoints", &self.endpoints)
@@ -294,7 +315,7 @@ impl Settings {
     }
 
     /// Where a chain's archive is.
-    pub(crate) fn place(&self, chain: &ChainSettings) -> ArchivePlace {
+    pub(crate) fn place(&self, chain: &FollowSettings) -> ArchivePlace {
         let id = chain.chain_id.to_string();
         let dir = self.data_dir.join("chains").join(&id);
         match &self.remote {
@@ -373,7 +394,7 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
     let (datasets, scope) = adfs::kept(&raw, (datasets, scope), projected)?;
     let start_block = raw.start_block.unwrap_or(0);
     let fees = projections::fees(raw.fees.as_ref(), chain_id, start_block)?;
-    Ok(ChainSettings {
+    let follow = FollowSettings {
         chain_id,
         name,
         endpoints,
@@ -385,19 +406,22 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         l1: finality::l1(raw.finality.as_ref(), chain_id, known).context("finality")?,
         datasets,
         scope: projections::widen(datasets, scope, fees.as_ref())?,
-        fees,
         level,
         checks,
         strategy,
         poll: poll(raw.poll_ms, portal_alone),
-        adfs,
-        alerts: alerts::of_chain(raw.alerts_config.as_ref(), shared.alerts)?,
         ranges: ranges(&raw.backfill)?,
         tail_bytes: process::tail_bytes(raw.tail_mib)?,
         cache: shared.cache.clone(),
         queries: shared.queries.clone(),
         portal,
         stellar: None,
+    };
+    Ok(ChainSettings {
+        follow,
+        adfs,
+        fees,
+        alerts: alerts::of_chain(raw.alerts_config.as_ref(), shared.alerts)?,
     })
 }
 

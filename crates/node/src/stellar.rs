@@ -7,7 +7,7 @@ use chronolith_model::ErrorKind;
 use chronolith_source::Source;
 use chronolith_source::stellar::{CoreSource, LakeAndCore, LakeSource};
 
-use crate::settings::{ChainSettings, StellarSettings};
+use crate::settings::{FollowSettings, StellarSettings};
 
 /// The source of a network, where it needs nothing of a lake. Settings of a core that make no sense are
 /// refused in any case.
@@ -20,7 +20,7 @@ pub(crate) fn open_at_once(settings: &StellarSettings) -> Result<Option<Arc<dyn 
 }
 
 /// Opens the source of a chain that is one of Stellar.
-pub(crate) async fn open_of(chain: &ChainSettings) -> Result<Arc<dyn Source>> {
+pub(crate) async fn open_of(chain: &FollowSettings) -> Result<Arc<dyn Source>> {
     let settings = chain.stellar.as_ref();
     let settings = settings.context("no network of Stellar is given")?;
     open(&chain.name, settings).await

@@ -75,10 +75,10 @@ pub(crate) async fn wait(chain: &Chain) -> Result<()> {
     let mut pause = PAUSE_FIRST;
     while let Err(trouble) = chain.admit().await {
         ingest::report(chain, &trouble);
-        chain.acts.perform(chain).await;
+        chain.control.run_waiting().await;
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = chain.acts.asked() => {}
+            () = chain.control.requested() => {}
         }
         pause = (pause * 2).min(PAUSE_MAX);
     }

@@ -170,7 +170,7 @@ mod tests {
         let settings = Settings::parse(&text.to_string(), false).unwrap();
         let one = settings.chains.first().unwrap();
         let place = settings.place(one);
-        let chain = Chain::open(one.clone(), &place).await.unwrap();
+        let chain = Chain::open(one.follow.clone(), &place).await.unwrap();
         let orphan = place.directory().unwrap().join("blobs/seg/nobody-names-it");
         std::fs::create_dir_all(orphan.parent().unwrap()).unwrap();
         std::fs::write(&orphan, "nothing").unwrap();

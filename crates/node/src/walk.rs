@@ -32,7 +32,7 @@ pub(crate) async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), Trouble>
         if next > heads.head.number {
             return Ok(());
         }
-        if chain.acts.is_asked() {
+        if chain.control.is_requested() {
             return Err(Trouble::Interrupted);
         }
         let fetched = match take_held(chain, heads) {

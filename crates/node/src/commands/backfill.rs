@@ -112,7 +112,7 @@ async fn open(chain: ChainSettings, place: &ArchivePlace) -> Result<Chain> {
         Some(_) => Duration::MAX,
         None => archive_settings(&chain).lease_ttl * 4,
     };
-    let opened = tokio::time::timeout(patience, Chain::open(chain, place)).await;
+    let opened = tokio::time::timeout(patience, Chain::open(chain.follow, place)).await;
     opened.unwrap_or_else(|_| {
         bail!("somebody writes {place}: stop the node that follows this chain first")
     })

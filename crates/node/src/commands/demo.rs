@@ -20,6 +20,7 @@ use crate::exit::Exit;
 use crate::hex::hex;
 use crate::ingest;
 use crate::operations::Chains;
+use crate::running::RunningChain;
 use crate::serving;
 use crate::settings::Settings;
 
@@ -66,7 +67,7 @@ const HEADS_EVERY: Duration = Duration::from_secs(3);
 /// What runs while the demo does.
 struct Stage {
     nodes: Vec<EvmNode>,
-    chains: Vec<Arc<Chain>>,
+    chains: Vec<Arc<RunningChain>>,
     /// Stop when they are dropped.
     _servers: Vec<RpcServer>,
     config: PathBuf,
@@ -208,9 +209,9 @@ async fn set(dir: &Path, address: SocketAddr) -> Result<Stage> {
     settings.data_dir = dir.to_owned();
     let mut chains = Vec::new();
     for chain in &settings.chains {
-        let opened = Chain::open(chain.clone(), &settings.place(chain)).await?;
+        let opened = Chain::open(chain.follow.clone(), &settings.place(chain)).await?;
         opened.admit().await?;
-        chains.push(Arc::new(opened));
+        chains.push(Arc::new(RunningChain::new(chain.clone(), opened)));
     }
     Ok(Stage {
         nodes,
@@ -239,9 +240,10 @@ async fn watch(stage: &Stage, spectators: &mut [Spectator], began: Instant) {
         if ready && heads_told.elapsed() >= HEADS_EVERY {
             heads_told = Instant::now();
             let all = stage.chains.iter().zip(&stage.nodes).zip(&*spectators);
-            let head = |((chain, node), spectator): ((&Arc<Chain>, &EvmNode), &Spectator)| {
-                spectator.head(chain, node.head().number)
-            };
+            let head =
+                |((chain, node), spectator): ((&Arc<RunningChain>, &EvmNode), &Spectator)| {
+                    spectator.head(chain, node.head().number)
+                };
             let heads: Vec<String> = all.map(head).collect();
             say(began, "heads", &heads.join("   "));
         }

@@ -7,8 +7,8 @@ use chronolith_projection::{Database, Passwords, set_up};
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use tokio::task::JoinSet;
 
-use crate::chain::Chain;
 use crate::projecting;
+use crate::running::RunningChain;
 
 const CONNECTIONS: usize = 6;
 
@@ -49,7 +49,7 @@ impl Rows {
     /// Projects what there is to project of these chains.
     pub(super) async fn project(
         &self,
-        chains: &[Arc<Chain>],
+        chains: &[Arc<RunningChain>],
         tasks: &mut JoinSet<()>,
     ) -> Result<()> {
         let projectors = projecting::projectors(Some(&self.database), chains).await?;

@@ -22,8 +22,9 @@ use crate::mending;
 use crate::operations::{self, Chains};
 use crate::projecting;
 use crate::remembered::Remembered;
+use crate::running::RunningChain;
 use crate::serving;
-use crate::settings::{ChainSettings, Settings};
+use crate::settings::{ChainSettings, FollowSettings, Settings};
 use crate::streaming;
 use crate::upkeep;
 
@@ -37,10 +38,13 @@ const ADMIT_WITHIN: Duration = Duration::from_secs(5);
 pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Exit> {
     let metrics = exporter::start(settings)?;
     let database = projecting::database(settings)?;
-    let chains: Vec<Arc<Chain>> = open_all(settings)
-        .await?
-        .into_iter()
-        .map(Arc::new)
+    let opened = settings
+        .chains
+        .iter()
+        .cloned()
+        .zip(open_all(settings).await?);
+    let chains: Vec<Arc<RunningChain>> = opened
+        .map(|(settings, chain)| Arc::new(RunningChain::new(settings, chain)))
         .collect();
     let mut tasks = JoinSet::new();
     let projectors = projecting::projectors(database.as_ref(), &chains).await?;
@@ -100,7 +104,7 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
 /// running for long.
 async fn follow(chain: &Chain) -> Result<()> {
     let done = ingest::run(chain).await;
-    chain.acts.close();
+    chain.control.close();
     let name = &chain.settings.name;
     match &done {
         Ok(()) => tracing::info!(chain = %name, "nothing is left to do"),
@@ -114,7 +118,7 @@ async fn follow(chain: &Chain) -> Result<()> {
 }
 
 /// Until archive and tables are where the chain is.
-async fn catch_up_all(chain: Arc<Chain>, projector: Option<Arc<Projector>>) -> Result<()> {
+async fn catch_up_all(chain: Arc<RunningChain>, projector: Option<Arc<Projector>>) -> Result<()> {
     // Who waits for the end is told at once that there will be none.
     let admitted = chain.admit().await;
     admitted.with_context(|| format!("{}: the source cannot be used", named(&chain.settings)))?;
@@ -134,7 +138,7 @@ async fn catch_up_all(chain: Arc<Chain>, projector: Option<Arc<Projector>>) -> R
 /// Follows the projections of a chain, and works on their jobs.
 fn project(
     tasks: &mut JoinSet<Result<()>>,
-    chain: &Arc<Chain>,
+    chain: &Arc<RunningChain>,
     projector: Option<&Arc<Projector>>,
     workers: usize,
 ) {
@@ -155,7 +159,7 @@ fn project(
 
 /// Shows, where others could write the archives, that somebody lives. Ends when one was taken over:
 /// whoever did it writes now, and what this process would still take in could not be published.
-async fn keep_leases(settings: &Settings, chains: &[Arc<Chain>]) -> Result<()> {
+async fn keep_leases(settings: &Settings, chains: &[Arc<RunningChain>]) -> Result<()> {
     if settings.remote.is_none() {
         return std::future::pending().await;
     }
@@ -176,7 +180,7 @@ async fn keep_leases(settings: &Settings, chains: &[Arc<Chain>]) -> Result<()> {
 }
 
 /// A chain by its name and id.
-fn named(chain: &ChainSettings) -> String {
+fn named(chain: &FollowSettings) -> String {
     format!("chain {} ({})", chain.name, chain.chain_id)
 }
 
@@ -184,7 +188,7 @@ fn named(chain: &ChainSettings) -> String {
 /// every reason is told. A source that cannot be asked, or that is not the chain's, stops no other chain.
 async fn open_all(settings: &Settings) -> Result<Vec<Chain>> {
     let open = |chain: &ChainSettings| {
-        let (chain, place) = (chain.clone(), settings.place(chain));
+        let (chain, place) = (chain.follow.clone(), settings.place(chain));
         async move {
             let named = named(&chain);
             let opened = Chain::open(chain, &place).await;
@@ -284,7 +288,7 @@ fn share_l1(chains: &mut [Chain]) {
 /// Rounds until one ends well, or no round can.
 async fn catch_up(chain: &Chain) -> Result<()> {
     loop {
-        chain.acts.perform(chain).await;
+        chain.control.run_waiting().await;
         let done = match ingest::round(chain).await {
             // What the source shows is not where the chain stands.
             Ok(()) if chain.source.is_catching_up() => {

@@ -11,6 +11,7 @@ use crate::exit::Exit;
 use crate::exporter;
 use crate::operations::{self, Chains};
 use crate::reader::{Reader, Readers};
+use crate::running::RunningChain;
 use crate::serving;
 use crate::settings::Settings;
 use crate::shadow;
@@ -53,7 +54,8 @@ async fn with_tails(settings: &Settings, metrics: Metrics) -> Result<()> {
     let mut chains = Vec::new();
     for chain in &settings.chains {
         let place = settings.place(chain);
-        chains.push(Arc::new(Chain::open_beside(chain.clone(), &place).await?));
+        let opened = Chain::open_beside(chain.follow.clone(), &place).await?;
+        chains.push(Arc::new(RunningChain::new(chain.clone(), opened)));
     }
     let served = chains.iter().map(serving::served).collect();
     let probe = Arc::new(Chains(chains.clone()));

@@ -12,9 +12,10 @@ use metrics::{counter, gauge};
 use super::process;
 use crate::chain::Chain;
 use crate::clock::now;
+use crate::running::RunningChain;
 
 /// Sets every gauge to what is the case now.
-pub(crate) fn observe(chains: &[Arc<Chain>], health: &[ChainHealth], data_dir: &Path) {
+pub(crate) fn observe(chains: &[Arc<RunningChain>], health: &[ChainHealth], data_dir: &Path) {
     process::observe(data_dir);
     health.iter().for_each(of_health);
     for chain in chains {

@@ -10,7 +10,7 @@ use chronolith_serve::{AnswerLimits, Limits};
 
 use super::adfs::Versions;
 use super::raw::{RawLimits, RawPlanner};
-use super::{AlertSettings, ChainSettings, Mode};
+use super::{AlertSettings, ChainSettings, FollowSettings, Mode};
 
 /// Where everybody is answered by default, and where operators are.
 const LISTEN: &str = "0.0.0.0:8080";
@@ -166,7 +166,7 @@ pub(super) fn share_memory(chains: &mut [ChainSettings]) {
     }
 }
 
-impl ChainSettings {
+impl FollowSettings {
     /// Ranges that are fetched at the same time hold together what one would.
     pub(crate) fn share_among_ranges(&mut self) {
         let share = self.ranges.hold_bytes / self.plan.parallel.max(1) as u64;

@@ -11,7 +11,9 @@ use chronolith_stellar::Network;
 
 use super::process::{self, Shared};
 use super::raw::{RawChain, RawCore, RawLake, RawStellar};
-use super::{ChainSettings, Finality, Mode, RangePlan, alerts, datasets, mode, ranges};
+use super::{
+    ChainSettings, Finality, FollowSettings, Mode, RangePlan, alerts, datasets, mode, ranges,
+};
 
 /// The first ledger of every network.
 const FIRST_LEDGER: u64 = 2;
@@ -95,7 +97,7 @@ pub(super) fn chain(
         "stellar: give a lake, or a core, or both: ledgers must come from somewhere"
     );
     let ranges = ranges(&raw.backfill)?;
-    Ok(ChainSettings {
+    let follow = FollowSettings {
         chain_id,
         name: raw.name.clone().unwrap_or_else(|| network_name.clone()),
         endpoints: Vec::new(),
@@ -118,15 +120,18 @@ pub(super) fn chain(
         plan: RangePlan::new(&raw.ranges, FIRST_LEDGER)?,
         cache: shared.cache.clone(),
         queries: shared.queries.clone(),
-        adfs: None,
-        fees: None,
-        alerts: alerts::of_chain(raw.alerts_config.as_ref(), shared.alerts)?,
         stellar: Some(StellarSettings {
             network,
             network_name,
             lake,
             core,
         }),
+    };
+    Ok(ChainSettings {
+        follow,
+        adfs: None,
+        fees: None,
+        alerts: alerts::of_chain(raw.alerts_config.as_ref(), shared.alerts)?,
     })
 }
 
@@ -336,7 +341,7 @@ mod tests {
         assert_eq!(chain.level, Verification::Linked);
         assert!(chain.datasets.contains(Dataset::Transactions));
         assert!(!chain.datasets.contains(Dataset::Payload));
-        let stellar = chain.stellar.unwrap();
+        let stellar = chain.follow.stellar.unwrap();
         assert_eq!(stellar.network, network);
         let lake = stellar.lake.unwrap();
         assert!(lake.hold_bytes > 1 << 20, "{}", lake.hold_bytes);
@@ -372,7 +377,7 @@ mod tests {
         let options = |more: &str| {
             let lake = format!(r#""network":"testnet","lake":{{"url":"s3://b/p"{more}}}"#);
             let chain = parsed(&lake, "").unwrap();
-            match chain.stellar.unwrap().lake.unwrap().place {
+            match chain.follow.stellar.unwrap().lake.unwrap().place {
                 LakePlace::S3 { options, .. } => options,
                 other => panic!("{other:?}"),
             }

@@ -1,0 +1,109 @@
+//! Jobs that run between two rounds of a chain: a round writes to the archive, and what it knows above the
+//! archive must not change under it.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures::future::BoxFuture;
+use tokio::sync::{Notify, oneshot};
+
+type Job = BoxFuture<'static, ()>;
+
+/// The chain's task has ended: no job of it will run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Closed;
+
+/// Jobs that wait for the end of a round.
+#[derive(Default)]
+pub(crate) struct Control {
+    waiting: Mutex<Vec<Job>>,
+    count: AtomicUsize,
+    closed: AtomicBool,
+    requested: Notify,
+}
+
+impl Control {
+    /// Runs a job between two rounds, and waits until it is done.
+    ///
+    /// # Errors
+    /// The chain is no longer followed.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        job: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Closed> {
+        let (sender, receiver) = oneshot::channel();
+        let job = async move {
+            // The caller may have gone away.
+            let _ = sender.send(job.await);
+        };
+        {
+            let mut waiting = self.lock();
+            if self.closed.load(Ordering::Acquire) {
+                return Err(Closed);
+            }
+            waiting.push(Box::pin(job));
+            self.count.store(waiting.len(), Ordering::Release);
+        }
+        self.requested.notify_one();
+        receiver.await.map_err(|_| Closed)
+    }
+
+    /// Refuses all jobs from now on, and drops those that wait.
+    pub(crate) fn close(&self) {
+        let mut waiting = self.lock();
+        self.closed.store(true, Ordering::Release);
+        waiting.clear();
+        self.count.store(0, Ordering::Release);
+    }
+
+    /// Whether a job waits: a long round should come to an end.
+    pub(crate) fn is_requested(&self) -> bool {
+        self.count.load(Ordering::Acquire) > 0
+    }
+
+    /// Waits until there is a job.
+    pub(crate) async fn requested(&self) {
+        while !self.is_requested() {
+            self.requested.notified().await;
+        }
+    }
+
+    /// Runs all jobs that wait.
+    pub(crate) async fn run_waiting(&self) {
+        while let Some(job) = self.take() {
+            job.await;
+        }
+    }
+
+    fn take(&self) -> Option<Job> {
+        let mut waiting = self.lock();
+        let first = (!waiting.is_empty()).then(|| waiting.remove(0));
+        self.count.store(waiting.len(), Ordering::Release);
+        first
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Job>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// The task of a chain whose backfill has ended is over, while others keep the program running.
+    #[tokio::test(start_paused = true)]
+    async fn no_caller_waits_for_a_chain_that_is_no_longer_followed() {
+        let control = Control::default();
+        let run = async || {
+            let job = control.run(async { 1 });
+            tokio::time::timeout(Duration::from_secs(60), job).await
+        };
+        let (before, ()) = tokio::join!(run(), async { control.close() });
+        for answer in [before, run().await] {
+            assert_eq!(answer.expect("it waits for ever"), Err(Closed));
+        }
+    }
+}
