@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 use chronolith_archive::{Archive, AuditEntry, Collect, Health};
+use chronolith_follower::clock::now;
+use chronolith_follower::control::Closed;
+use chronolith_follower::ranges::Ranges;
 use chronolith_projection::TakenBack;
 use serde_json::{Value, json};
 
-use crate::clock::now;
-use crate::control::Closed;
 use crate::projecting::take_back;
-use crate::ranges::Ranges;
 use crate::running::RunningChain;
 use crate::settings::ChainSettings;
 

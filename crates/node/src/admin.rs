@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use chronolith_archive::AuditEntry;
+use chronolith_follower::backfill::fill::Refill;
+use chronolith_follower::backfill::gaps::core_is_busy;
 use chronolith_model::BlockRange;
 use chronolith_serve::{Act, Later, Operator, Probe as _, Range, Refusal, admin, listen};
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -17,10 +19,8 @@ use tokio::sync::mpsc;
 
 use crate::acts::{self, ChainAct, signed};
 use crate::commands::{check_numbers, fill_lacking};
-use crate::mending::core_is_busy;
 use crate::operations::{Chains, ROOM};
 use crate::projection_desk::ProjectionDesk;
-use crate::refill::Refill;
 use crate::running::RunningChain;
 use crate::settings::{Settings, Token};
 

@@ -4,11 +4,10 @@
 use std::fmt::Write as _;
 
 use chronolith_archive::{KeyCounts, RangeReport, RangeState};
+use chronolith_follower::location::ArchivePlace;
+use chronolith_follower::ranges::Ranges;
 use chronolith_serve::{counts_json, utc};
 use serde_json::{Value, json};
-
-use crate::place::ArchivePlace;
-use crate::ranges::Ranges;
 
 /// One key and what it says.
 #[derive(Clone, PartialEq, Eq, Debug)]

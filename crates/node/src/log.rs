@@ -4,6 +4,7 @@
 use std::io::IsTerminal as _;
 
 use anyhow::{Result, anyhow, ensure};
+use chronolith_follower::progress::LogWriter;
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
@@ -13,7 +14,6 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::cli::{Cli, Command, SimCommand};
-use crate::progress::LogWriter;
 use crate::traces::Traces;
 
 /// The demo and the torture show what is worth seeing in their own lines.

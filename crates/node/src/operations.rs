@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use chronolith_archive::Health;
+use chronolith_follower::chain::Chain;
+use chronolith_follower::l1::L1;
 use chronolith_model::{Scope, ScopeEntry};
 use chronolith_projection::fees;
 use chronolith_serve::{
@@ -16,10 +18,8 @@ use chronolith_source::evm::Subscription;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 
-use crate::chain::Chain;
 use crate::exporter::observe;
 use crate::hex::hex;
-use crate::l1::L1;
 use crate::readiness::{Facts, why_not_ready};
 use crate::running::RunningChain;
 use crate::settings::{ChainSettings, Settings};

@@ -6,6 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_archive::Archive;
 use chronolith_finality::TailSnapshot;
+use chronolith_follower::chain::Chain;
+use chronolith_follower::clock::{now, precise_now};
 use chronolith_model::{BlockRef, ErrorKind, Hash32, Proof};
 use chronolith_projection::fees::Fees;
 use chronolith_projection::jobs::Left;
@@ -17,8 +19,6 @@ use chronolith_projection::{
 
 use futures::future::join_all;
 
-use crate::chain::Chain;
-use crate::clock::{now, precise_now};
 use crate::codes::{self, Codes};
 use crate::exporter::observe_projections;
 use crate::running::RunningChain;

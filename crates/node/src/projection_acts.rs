@@ -1,5 +1,6 @@
 //! What operators do with projections: one function behind a command and the same act over the listener.
 
+use chronolith_follower::clock::now;
 use chronolith_projection::adfs::{KnownVersion, add_version, list_versions, remove_version};
 use chronolith_projection::jobs::{self, ATTEMPTS_MAX, Gap, JobReport};
 use chronolith_projection::leases::{self, LeaseKind, LeaseReport};
@@ -7,7 +8,6 @@ use chronolith_projection::{ChainState, Database, Error, JOB_BLOCKS, Month, part
 use serde::Serialize;
 use serde_json::json;
 
-use crate::clock::now;
 use crate::hex::{hex, parse_hex};
 use crate::settings::{ChainSettings, Settings};
 

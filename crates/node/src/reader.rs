@@ -2,27 +2,27 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
 use chronolith_archive::{Archive, Health};
 use chronolith_finality::{Tail, TailSnapshot};
+use chronolith_follower::chain::open_reader;
+use chronolith_follower::location::ArchivePlace;
+use chronolith_follower::ranges::Ranges;
+use chronolith_follower::replica::REFRESH_EVERY;
+use chronolith_follower::run_state::Remembered;
 use chronolith_model::BlockRef;
 use chronolith_serve::{
     ChainHealth, ChainRanges, EndpointHealth, Ingested, Live, Probe, Reorg, RpcHealth, ServedChain,
 };
 
-use crate::chain::open_reader;
 use crate::operations::without_paths;
-use crate::place::ArchivePlace;
-use crate::ranges::Ranges;
 use crate::readiness::{Facts, why_not_ready};
-use crate::remembered::Remembered;
-use crate::serving::served_as;
+use crate::serving::{ranges_dto, served_as};
 use crate::settings::ChainSettings;
 
 /// How often a newer state is looked for: within a second it must be seen.
-pub(crate) const REFRESH_EVERY: Duration = Duration::from_millis(250);
 
 /// An archive that another process writes.
 pub(crate) struct Reader {
@@ -76,7 +76,7 @@ impl Reader {
     /// Brings what is known of ranges up to date.
     async fn look(&self) {
         let remembered = Remembered::load(&self.settings, &self.notes).unwrap_or_default();
-        let ranges = Ranges::of(&self.archive, &remembered).await.shown();
+        let ranges = ranges_dto(&Ranges::of(&self.archive, &remembered).await);
         *self.ranges.lock().unwrap_or_else(PoisonError::into_inner) = Some(ranges);
     }
 

@@ -7,6 +7,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use chronolith_archive::Archive;
 use chronolith_finality::TailSnapshot;
+use chronolith_follower::clock::now;
+use chronolith_follower::counters;
+use chronolith_follower::ranges::Ranges;
 use chronolith_model::BlockRef;
 use chronolith_projection::Database;
 use chronolith_serve::{
@@ -18,7 +21,6 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use crate::clock::now;
 use crate::operations::health_of;
 use crate::projecting;
 use crate::running::RunningChain;
@@ -63,15 +65,31 @@ impl Live for Followed {
     }
 
     fn reorgs(&self) -> Vec<Reorg> {
-        self.0.seen.reorgs()
+        let reorg = |reorg: counters::Reorg| Reorg {
+            at: reorg.at,
+            depth: reorg.depth,
+            from: reorg.from,
+            to: reorg.to,
+        };
+        self.0.seen.reorgs().into_iter().map(reorg).collect()
     }
 
     fn ingested(&self) -> Ingested {
-        self.0.seen.ingested()
+        let counters::Ingested { blocks, logs } = self.0.seen.ingested();
+        Ingested { blocks, logs }
     }
 
     fn ranges(&self) -> Option<ChainRanges> {
-        self.0.upkeep.ranges().map(|ranges| ranges.shown())
+        self.0.upkeep.ranges().map(|ranges| ranges_dto(&ranges))
+    }
+}
+
+/// Ranges as they are served.
+pub(crate) fn ranges_dto(ranges: &Ranges) -> ChainRanges {
+    ChainRanges {
+        mode: ranges.mode,
+        size: ranges.geometry.size,
+        ranges: ranges.all.clone(),
     }
 }
 

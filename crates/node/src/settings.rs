@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
-use chronolith_archive::{Cache, QueryLimits};
-use chronolith_model::{DatasetSet, Scope, ScopeEntry, Verification};
+use chronolith_follower::location::{ArchivePlace, Remote};
+use chronolith_model::{Scope, ScopeEntry, Verification};
 use chronolith_projection::adfs::AdfsSettings;
 use chronolith_serve::Limits;
 use chronolith_source::evm::{Checks, RangeSettings, Strategy};
@@ -34,19 +34,17 @@ use serde_json::Value;
 
 use crate::environment::{DATA_DIR, Overrides, variable};
 use crate::hex::parse_hex;
-use crate::place::{ArchivePlace, Remote};
+
+pub(crate) use chronolith_follower::settings::{Finality, FollowSettings, Mode};
 use raw::{RawBackfill, RawChain, RawChainEntry, RawEndpoint, RawScope, RawSettings};
 
 pub(crate) use alerts::AlertSettings;
-pub(crate) use finality::{Finality, L1Settings};
-pub(crate) use plan::RangePlan;
 use process::Shared;
 pub(crate) use process::Token;
 pub(crate) use projections::{DatabaseSettings, FeesSettings};
 use reading::{expand, typed};
 
 pub(crate) use schema::schema;
-pub(crate) use stellar::StellarSettings;
 
 /// What `config example` prints: enough for one chain on a local node.
 pub(crate) const EXAMPLE: &str = r#"{
@@ -111,68 +109,6 @@ impl Deref for ChainSettings {
 impl DerefMut for ChainSettings {
     fn deref_mut(&mut self) -> &mut FollowSettings {
         &mut self.follow
-    }
-}
-
-/// How one chain is followed and archived.
-#[derive(Clone)]
-pub(crate) struct FollowSettings {
-    pub(crate) chain_id: u64,
-    pub(crate) name: String,
-    pub(crate) endpoints: Vec<EndpointSettings>,
-    /// A dataset of Portal: for all blocks, or for final history where there are endpoints too.
-    pub(crate) portal: Option<PortalSettings>,
-    /// WebSocket URLs that tell of new heads.
-    pub(crate) heads: Vec<String>,
-    pub(crate) start_block: u64,
-    pub(crate) mode: Mode,
-    pub(crate) plan: RangePlan,
-    pub(crate) finality: Finality,
-    /// The chain below, where finality needs its head.
-    pub(crate) l1: Option<L1Settings>,
-    pub(crate) datasets: DatasetSet,
-    pub(crate) scope: Scope,
-    /// The least that blocks must be proven to.
-    pub(crate) level: Verification,
-    pub(crate) checks: Checks,
-    pub(crate) strategy: Strategy,
-    /// How often to look for new blocks.
-    pub(crate) poll: Duration,
-    pub(crate) ranges: RangeSettings,
-    /// What the blocks that wait for finality may take in memory.
-    pub(crate) tail_bytes: usize,
-    /// What is in memory of all chains' archives.
-    pub(crate) cache: Cache,
-    /// What a query may cost.
-    pub(crate) queries: QueryLimits,
-    /// The network, where the chain is one of Stellar.
-    pub(crate) stellar: Option<StellarSettings>,
-}
-
-/// What following a chain is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Mode {
-    /// Fetch what is missing, then follow the head.
-    Auto,
-    /// Follow the head. What is missing before it must have been fetched.
-    Streaming,
-    /// Fetch the blocks through this one, and no more.
-    Backfill { end_block: u64 },
-}
-
-impl std::fmt::Debug for FollowSettings {
-    /// Without the URLs, which may carry keys.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FollowSettings")
-            .field("chain_id", &self.chain_id)
-            .field("name", &self.name)
-            .field("endpoints", &self.endpoints)
-            .field("portal", &self.portal)
-            .field("heads", &self.heads.len())
-            .field("finality", &self.finality)
-            .field("l1", &self.l1)
-            .field("mode", &self.mode)
-            .finish_non_exhaustive()
     }
 }
 
@@ -401,7 +337,7 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         heads: raw.rpc_ws,
         start_block,
         mode: mode(raw.mode.as_deref(), raw.start_block, raw.end_block)?,
-        plan: RangePlan::new(&raw.ranges, 0)?,
+        plan: plan::plan(&raw.ranges, 0)?,
         finality,
         l1: finality::l1(raw.finality.as_ref(), chain_id, known).context("finality")?,
         datasets,

@@ -2,11 +2,10 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use chronolith_follower::clock::now;
 use chronolith_projection::leases::LeaseReport;
 use chronolith_projection::{ChainState, ProjectionState};
 use chronolith_serve::ProjectionsHealth;
-
-use crate::clock::now;
 
 /// What is known of the projections of a chain that is followed here.
 #[derive(Debug, Default)]

@@ -204,9 +204,9 @@ fn the_schema_page_names_every_table_and_view_and_draws_no_other() {
 #[test]
 fn every_quoted_log_line_exists() {
     let sources = [
-        include_str!("../src/ingest.rs"),
-        include_str!("../src/upkeep.rs"),
-        include_str!("../src/walk.rs"),
+        include_str!("../../follower/src/ingest.rs"),
+        include_str!("../../follower/src/maintenance.rs"),
+        include_str!("../../follower/src/walk.rs"),
         include_str!("../../source/src/endpoint.rs"),
         include_str!("../../source/src/error.rs"),
         include_str!("../../archive/src/error.rs"),

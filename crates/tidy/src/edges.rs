@@ -39,8 +39,13 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
         &["model", "store", "source", "finality", "archive", "stellar"],
     ),
     (
+        "follower",
+        &["model", "store", "source", "finality", "archive", "stellar"],
+    ),
+    (
         "node",
         &[
+            "follower",
             "model",
             "store",
             "source",

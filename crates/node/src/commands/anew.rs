@@ -1,11 +1,11 @@
 //! Taking back what projections call final, and making one anew.
 
 use anyhow::{Context as _, Result};
+use chronolith_follower::chain::open_reader;
 use chronolith_projection::{Order, TakenBack};
 use serde_json::json;
 
 use super::projections::tell;
-use crate::chain::open_reader;
 use crate::cli::{Act, ProjectionAct};
 use crate::exit::Exit;
 use crate::projecting::{database_of, take_back, who};

@@ -6,18 +6,18 @@ use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_archive::{
     Archive, AuditEntry, Place, RebuildReport, check_format, rebuild_anchors, rebuild_state,
 };
+use chronolith_follower::chain::{archive_settings, open_source};
+use chronolith_follower::clock::now;
+use chronolith_follower::location::ArchivePlace;
 use chronolith_model::{BlockRange, BlockRef, Hash32};
 use chronolith_source::Source;
 use chronolith_store::BlobStore;
 use serde_json::{Value, json};
 
 use super::state::chosen;
-use crate::chain::{archive_settings, open_source};
 use crate::cli::{ArchiveCommand, RebuildState, Wanted};
-use crate::clock::now;
 use crate::exit::Exit;
 use crate::hex::parse_hex;
-use crate::place::ArchivePlace;
 use crate::settings::{ChainSettings, Settings};
 
 /// Ends of segments that are shown to the source, the newest first, before it is given up.

@@ -4,21 +4,22 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Error, Result, bail, ensure};
 use chronolith_archive::Archive;
+use chronolith_follower::backfill::bounded::{self, Hopeless};
+use chronolith_follower::backfill::fill::{Refill, Told};
+use chronolith_follower::chain::{Chain, archive_settings};
+use chronolith_follower::ingest;
+use chronolith_follower::location::ArchivePlace;
+use chronolith_follower::progress::Progress;
+use chronolith_follower::run_state::Remembered;
+use chronolith_follower::settings::RangePlan;
 use chronolith_model::{BlockRange, DatasetSet, ErrorKind};
 use chronolith_source::Error as SourceError;
 use serde_json::json;
 
 use crate::admin::RunningNode;
-use crate::bounded::{self, Hopeless};
-use crate::chain::{Chain, archive_settings};
 use crate::cli::BackfillRange;
 use crate::exit::Exit;
-use crate::ingest;
-use crate::place::ArchivePlace;
-use crate::progress::Progress;
-use crate::refill::{Refill, Told};
-use crate::remembered::Remembered;
-use crate::settings::{ChainSettings, Mode, RangePlan, Settings};
+use crate::settings::{ChainSettings, Mode, Settings};
 
 /// How long a command waits for the first ledger of a core: its state is fetched first, which takes long
 /// on a large network.

@@ -5,15 +5,15 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_archive::{Copied, Error as ArchiveError, copy_archive};
+use chronolith_follower::location::ArchivePlace;
+use chronolith_follower::preflight::genesis;
+use chronolith_follower::progress::{Progress, Unit};
 use chronolith_model::ChainId;
 use serde_json::{Value, json};
 
 use super::state::chosen;
 use crate::cli::Wanted;
 use crate::exit::Exit;
-use crate::genesis;
-use crate::place::ArchivePlace;
-use crate::progress::{Progress, Unit};
 use crate::settings::{ChainSettings, Settings};
 
 /// Objects that are listed at once.

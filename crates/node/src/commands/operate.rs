@@ -6,17 +6,17 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, Error, Result, anyhow};
 use chronolith_archive::{Collect, GarbageReport};
+use chronolith_follower::chain::{open_for_operator, open_reader};
+use chronolith_follower::clock::now;
+use chronolith_follower::location::ArchivePlace;
 use chronolith_store::BlobInfo;
 use serde_json::{Value, json};
 
 use super::anew::line_of;
 use crate::acts::{self, Undecided, audit, half_done, signed, user, with_database};
 use crate::admin::ask_running;
-use crate::chain::{open_for_operator, open_reader};
 use crate::cli::{Act, Wanted};
-use crate::clock::now;
 use crate::exit::Exit;
-use crate::place::ArchivePlace;
 use crate::projecting::{database_of, projections_of, take_back};
 use crate::settings::{ChainSettings, Settings};
 

@@ -5,13 +5,13 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use chronolith_archive::{Archive, LogPage, LogRecord, TimeSide};
+use chronolith_follower::chain::open_reader;
 use chronolith_model::{BlockRange, Clause, LogFilter, Verification};
 use chronolith_serve::Moment;
 use chronolith_stellar::EventPlace;
 use serde_json::json;
 use stellar_strkey::Contract;
 
-use crate::chain::open_reader;
 use crate::cli::{BlockAtQuery, LogsQuery};
 use crate::exit::Exit;
 use crate::hex::{hex, parse_hex};

@@ -2,19 +2,19 @@
 
 use anyhow::{Error, Result, bail};
 use chronolith_archive::{RangeReport, RangeState};
+use chronolith_follower::chain::{open_for_operator, open_reader};
+use chronolith_follower::clock::now;
+use chronolith_follower::ranges::{Ranges, settle};
+use chronolith_follower::run_state::Remembered;
 use chronolith_serve::{range_json, utc};
 use serde_json::{Map, Value, json};
 
 use super::state::chosen;
 use crate::acts::{audit, signed, user};
 use crate::admin::ask_running;
-use crate::chain::{open_for_operator, open_reader};
 use crate::cli::{RetryRange, Wanted};
-use crate::clock::now;
 use crate::exit::Exit;
 use crate::keys::keys;
-use crate::ranges::{Ranges, settle};
-use crate::remembered::Remembered;
 use crate::settings::{ChainSettings, Settings};
 
 /// What is shown of ranges.

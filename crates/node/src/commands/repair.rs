@@ -4,6 +4,12 @@ use anyhow::Result;
 use chronolith_archive::{
     Archive, AuditEntry, DamagedObject, Error as ArchiveError, Fill, ObjectSort, StoredObject,
 };
+use chronolith_follower::backfill::fill::Refill;
+use chronolith_follower::chain::{open_for_operator, open_reader, open_source};
+use chronolith_follower::clock::now;
+use chronolith_follower::ingest::Trouble;
+use chronolith_follower::progress::{Progress, Unit};
+use chronolith_follower::ranges::settle;
 use chronolith_model::{BlockRange, ErrorKind, Proof};
 use chronolith_source::Want;
 use serde_json::json;
@@ -12,14 +18,8 @@ use super::query::range_of;
 use super::verify::{
     Found, against_source, finding_json, look, not_compared_json, object_json, show,
 };
-use crate::chain::{open_for_operator, open_reader, open_source};
 use crate::cli::RepairRange;
-use crate::clock::now;
 use crate::exit::Exit;
-use crate::ingest::Trouble;
-use crate::progress::{Progress, Unit};
-use crate::ranges::settle;
-use crate::refill::Refill;
 use crate::settings::{ChainSettings, Settings};
 
 /// What a repair did.

@@ -5,6 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, bail, ensure};
 use chronolith_archive::Error as ArchiveError;
+use chronolith_follower::backfill::bounded::{self, Hopeless};
+use chronolith_follower::backfill::gaps;
+use chronolith_follower::chain::Chain;
+use chronolith_follower::ingest::{self, Trouble};
+use chronolith_follower::maintenance;
+use chronolith_follower::preflight::streaming;
+use chronolith_follower::run_state::Remembered;
 use chronolith_model::ErrorKind;
 use chronolith_projection::Projector;
 use futures::future::join_all;
@@ -13,20 +20,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::admin;
-use crate::bounded::{self, Hopeless};
-use crate::chain::Chain;
 use crate::exit::Exit;
 use crate::exporter;
-use crate::ingest::{self, Trouble};
-use crate::mending;
 use crate::operations::{self, Chains};
 use crate::projecting;
-use crate::remembered::Remembered;
 use crate::running::RunningChain;
 use crate::serving;
 use crate::settings::{ChainSettings, FollowSettings, Settings};
-use crate::streaming;
-use crate::upkeep;
 
 /// How often a lease is renewed: three times before others may take the archive over.
 const LEASE_EVERY: Duration = Duration::from_secs(5);
@@ -125,7 +125,7 @@ async fn catch_up_all(chain: Arc<RunningChain>, projector: Option<Arc<Projector>
     let work = Box::pin(async {
         match chain.end_block() {
             Some(_) => Box::pin(bounded::run(&chain, Hopeless::GiveUp)).await,
-            None => upkeep::beside(&chain, Box::pin(catch_up(&chain))).await,
+            None => maintenance::beside(&chain, Box::pin(catch_up(&chain))).await,
         }
     });
     ingest::beside_l1(&chain, work).await?;
@@ -296,8 +296,8 @@ async fn catch_up(chain: &Chain) -> Result<()> {
                 continue;
             }
             Ok(()) => {
-                mending::mend_once(chain).await?;
-                upkeep::settle(chain).await
+                gaps::mend_once(chain).await?;
+                maintenance::settle(chain).await
             }
             failed => failed,
         };

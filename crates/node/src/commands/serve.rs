@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use chronolith_follower::chain::Chain;
+use chronolith_follower::replica;
 use futures::future::join_all;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::chain::Chain;
 use crate::exit::Exit;
 use crate::exporter;
 use crate::operations::{self, Chains};
@@ -14,7 +15,6 @@ use crate::reader::{Reader, Readers};
 use crate::running::RunningChain;
 use crate::serving;
 use crate::settings::Settings;
-use crate::shadow;
 
 pub(crate) async fn serve_archives(settings: &Settings, follow: bool) -> Result<Exit> {
     let metrics = exporter::start(settings)?;
@@ -62,6 +62,6 @@ async fn with_tails(settings: &Settings, metrics: Metrics) -> Result<()> {
     tokio::select! {
         served = serving::serve(settings, served, probe.clone()) => served,
         served = operations::serve(settings, chains.clone(), probe.clone(), metrics) => served,
-        _ = join_all(chains.iter().map(|chain| shadow::run(chain))) => Ok(()),
+        _ = join_all(chains.iter().map(|chain| replica::run(chain))) => Ok(()),
     }
 }

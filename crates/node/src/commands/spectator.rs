@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use chronolith_finality::TailSnapshot;
+use chronolith_follower::chain::Chain;
 use chronolith_model::{BlockRef, Hash32, Log};
 use chronolith_sim::evm::UPGRADED_TOPIC;
-
-use crate::chain::Chain;
 
 /// How often the way through history is told.
 const HISTORY_EVERY: Duration = Duration::from_secs(2);

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use chronolith_archive::{Health, HealthReport};
+use chronolith_follower::chain::open_reader;
+use chronolith_follower::preflight::agreement;
 use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof, Scope, Verification};
 use chronolith_serve::utc;
 use chronolith_source::evm::Strategy;
@@ -12,8 +14,6 @@ use serde_json::{Value, json};
 
 use super::ranges::{self, Shown};
 use crate::admin::{RunningNode, audit_json};
-use crate::agreement;
-use crate::chain::open_reader;
 use crate::cli::{StateQuery, Wanted};
 use crate::exit::Exit;
 use crate::settings::{ChainSettings, Settings};

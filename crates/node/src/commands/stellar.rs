@@ -69,7 +69,7 @@ fn placed_in_time(
 ) -> Result<StellarSettings> {
     let wanted = match asked.newest_at {
         None => return Ok(settings),
-        Some(NewestAt::Now) => crate::clock::now(),
+        Some(NewestAt::Now) => chronolith_follower::clock::now(),
         Some(NewestAt::Time(time)) => time,
     };
     let (_, newest) = layout.file(asked.ledgers.end.saturating_sub(1));

@@ -7,6 +7,10 @@ use anyhow::{Context as _, Error, Result};
 use chronolith_archive::{
     Archive, DamagedObject, Difference, Error as ArchiveError, Result as ArchiveResult,
 };
+use chronolith_follower::backfill::append::parts;
+use chronolith_follower::chain::{open_reader, open_source, want_of};
+use chronolith_follower::progress::{Progress, Unit};
+use chronolith_follower::stellar::open_lake_alone;
 use chronolith_model::{Block, BlockClock, BlockRange, Dataset, DatasetSet, Payload, Proof};
 use chronolith_source::{Fetched, Source};
 use serde_json::{Value, json};
@@ -16,13 +20,9 @@ use super::query::range_of;
 use super::state::{levels, levels_json};
 use super::verify_evm;
 use super::verify_stellar::{difference, recomputed};
-use crate::backfill::parts;
-use crate::chain::{open_reader, open_source, want_of};
 use crate::cli::VerifyRange;
 use crate::exit::Exit;
-use crate::progress::{Progress, Unit};
 use crate::settings::{ChainSettings, Settings};
-use crate::stellar::open_lake_alone;
 
 /// Blocks that are fetched at once.
 const STEP_BLOCKS: u64 = 250;

@@ -6,13 +6,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use chronolith_archive::Archive;
 use chronolith_finality::{Tail, TailSnapshot};
+use chronolith_follower::chain::open_reader;
 use chronolith_model::{BlockRef, Hash32, Proof};
 use chronolith_projection::{ChainFeed, Database, Live, Projector};
 use futures::future::join_all;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
-use crate::chain::open_reader;
 use crate::exit::Exit;
 use crate::projecting::{database, projections_of, release_one, who, work_off};
 use crate::settings::{ChainSettings, Settings};

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chronolith_archive::{Health, RangeState};
+use chronolith_follower::chain::Chain;
+use chronolith_follower::clock::now;
 use chronolith_model::{DatasetSet, Verification};
 use chronolith_serve::ChainHealth;
 use chronolith_source::evm::Subscription;
 use metrics::{counter, gauge};
 
 use super::process;
-use crate::chain::Chain;
-use crate::clock::now;
 use crate::running::RunningChain;
 
 /// Sets every gauge to what is the case now.

@@ -4,11 +4,10 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
+use chronolith_follower::clock::now;
 use metrics::gauge;
 use rustix::fs::statvfs;
 use rustix::time::{ClockId, clock_gettime};
-
-use crate::clock::now;
 
 static STARTED: OnceLock<u64> = OnceLock::new();
 

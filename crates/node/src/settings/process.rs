@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_archive::{Cache, OrPolicy, QueryLimits};
+use chronolith_follower::settings::HISTORY_BYTES_LEAST;
 use chronolith_serve::{AnswerLimits, Limits};
 
 use super::adfs::Versions;
 use super::raw::{RawLimits, RawPlanner};
-use super::{AlertSettings, ChainSettings, FollowSettings, Mode};
+use super::{AlertSettings, ChainSettings, Mode};
 
 /// Where everybody is answered by default, and where operators are.
 const LISTEN: &str = "0.0.0.0:8080";
@@ -33,7 +34,6 @@ const CONNECTIONS: usize = 1 << 20;
 
 /// Bytes of history that may be on their way, of all chains, and of one at least and at most.
 const HISTORY_BYTES: u64 = 256 << 20;
-const HISTORY_BYTES_LEAST: u64 = 4 << 20;
 const HISTORY_BYTES_MOST: u64 = 128 << 20;
 
 /// What somebody must know; it is never printed.
@@ -163,17 +163,6 @@ pub(super) fn share_memory(chains: &mut [ChainSettings]) {
         if matches!(chain.mode, Mode::Backfill { .. }) {
             chain.share_among_ranges();
         }
-    }
-}
-
-impl FollowSettings {
-    /// Ranges that are fetched at the same time hold together what one would.
-    pub(crate) fn share_among_ranges(&mut self) {
-        let share = self.ranges.hold_bytes / self.plan.parallel.max(1) as u64;
-        let share = share.max(HISTORY_BYTES_LEAST);
-        self.ranges.hold_bytes = share;
-        let lake = self.stellar.as_mut().and_then(|it| it.lake.as_mut());
-        lake.into_iter().for_each(|lake| lake.hold_bytes = share);
     }
 }
 

@@ -1,9 +1,10 @@
 //! A Stellar network as a chain: where its ledgers come from, and what does not apply to it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use chronolith_follower::settings::StellarSettings;
 use chronolith_model::{Dataset, DatasetSet, Scope, Verification};
 use chronolith_source::evm::{Checks, Strategy};
 use chronolith_source::stellar::{CoreSettings, LakePlace, LakeSettings, Layout};
@@ -11,9 +12,7 @@ use chronolith_stellar::Network;
 
 use super::process::{self, Shared};
 use super::raw::{RawChain, RawCore, RawLake, RawStellar};
-use super::{
-    ChainSettings, Finality, FollowSettings, Mode, RangePlan, alerts, datasets, mode, ranges,
-};
+use super::{ChainSettings, Finality, FollowSettings, Mode, alerts, datasets, mode, plan, ranges};
 
 /// The first ledger of every network.
 const FIRST_LEDGER: u64 = 2;
@@ -27,39 +26,6 @@ const PATIENCE_SECONDS: u64 = 600;
 
 /// Networks that are known by name.
 const NETWORKS: [(&str, &str); 2] = [("pubnet", Network::PUBNET), ("testnet", Network::TESTNET)];
-
-/// Where a network's ledgers come from.
-#[derive(Clone, Debug)]
-pub(crate) struct StellarSettings {
-    pub(crate) network: Network,
-    /// What the network is called, in paths and by people.
-    pub(crate) network_name: String,
-    pub(crate) lake: Option<LakeSettings>,
-    pub(crate) core: Option<CoreSettings>,
-}
-
-impl StellarSettings {
-    /// Puts core beside the chain's archive, where it is not put elsewhere.
-    pub(super) fn place_core(&mut self, notes: &Path) {
-        let core = self.core.as_mut();
-        let unplaced = core.filter(|core| core.work_dir.as_os_str().is_empty());
-        if let Some(core) = unplaced {
-            core.work_dir = notes.join("core");
-        }
-    }
-}
-
-impl std::fmt::Display for StellarSettings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (name, phrase) = (&self.network_name, self.network.passphrase());
-        let from = match (&self.lake, &self.core) {
-            (Some(_), Some(_)) => "its lake, then a core",
-            (Some(_), None) => "its lake",
-            (None, _) => "a core",
-        };
-        write!(f, "Stellar {name} ({phrase:?}) from {from}")
-    }
-}
 
 /// A chain that is a Stellar network.
 pub(super) fn chain(
@@ -117,7 +83,7 @@ pub(super) fn chain(
         poll: Duration::from_millis(raw.poll_ms.unwrap_or(POLL_MS).max(10)),
         ranges,
         tail_bytes: process::tail_bytes(raw.tail_mib)?,
-        plan: RangePlan::new(&raw.ranges, FIRST_LEDGER)?,
+        plan: plan::plan(&raw.ranges, FIRST_LEDGER)?,
         cache: shared.cache.clone(),
         queries: shared.queries.clone(),
         stellar: Some(StellarSettings {
@@ -273,7 +239,7 @@ fn lake_url(url: &str, raw: &RawLake) -> Result<LakePlace> {
         }
         _ => bail!("url: it begins with s3://, http:// or https://; a directory goes into dir"),
     }
-    let of_environment = crate::place::store_options();
+    let of_environment = chronolith_follower::location::store_options();
     let mut options: Vec<(String, String)> = match raw.anonymous {
         true => vec![("aws_skip_signature".to_owned(), "true".to_owned())],
         false => of_environment,

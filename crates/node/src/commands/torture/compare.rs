@@ -6,11 +6,11 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use chronolith_archive::Archive;
 use chronolith_evm::Body;
+use chronolith_follower::chain::open_reader;
 use chronolith_model::{BlockRange, Clause, Dataset, DatasetSet, Log, LogFilter, Scope};
 use chronolith_sim::Oracle;
 use chronolith_sim::evm::{EvmBlock, EvmNode};
 
-use crate::chain::open_reader;
 use crate::environment::Overrides;
 use crate::settings::Settings;
 

@@ -15,7 +15,7 @@ use chronolith_model::BlockRef;
 use chronolith_source::Opinion;
 
 use crate::chain::Chain;
-use crate::confirm;
+use crate::dispute;
 use crate::ingest::Trouble;
 
 /// The file that says why nothing is archived, for other commands.
@@ -23,7 +23,7 @@ const FILE: &str = "held";
 
 /// What is known of the endpoints' agreement.
 #[derive(Debug, Default)]
-pub(crate) struct Agreement {
+pub struct Agreement {
     known: Mutex<Known>,
     path: Option<PathBuf>,
 }
@@ -40,7 +40,7 @@ struct Known {
 
 impl Agreement {
     /// Of a chain whose notes lie here.
-    pub(crate) fn new(notes: &Path) -> Self {
+    pub fn new(notes: &Path) -> Self {
         Self {
             known: Mutex::default(),
             path: Some(notes.join(FILE)),
@@ -48,7 +48,7 @@ impl Agreement {
     }
 
     /// Why nothing is archived, where nothing is.
-    pub(crate) fn held(&self) -> Option<String> {
+    pub fn held(&self) -> Option<String> {
         self.lock().held.clone()
     }
 
@@ -87,7 +87,7 @@ impl Agreement {
 }
 
 /// What a writer noted why it archives nothing; none where it archives.
-pub(crate) fn noted(notes: &Path) -> Option<String> {
+pub fn noted(notes: &Path) -> Option<String> {
     fs::read_to_string(notes.join(FILE)).ok()
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn noted(notes: &Path) -> Option<String> {
 ///
 /// # Errors
 /// That nothing may be archived for now, with both sides named; or that a final block was replaced.
-pub(crate) async fn check(chain: &Chain, block: BlockRef) -> Result<(), Trouble> {
+pub async fn check(chain: &Chain, block: BlockRef) -> Result<(), Trouble> {
     let dissenters = {
         let known = chain.agreement.lock();
         if known.agreed == Some(block) {
@@ -145,7 +145,7 @@ async fn strangers(chain: &Chain) -> Result<Vec<Arc<str>>, Trouble> {
     let others = opinions.into_iter().filter(|one| one.block != head);
     let others: Vec<Arc<str>> = others.map(|one| one.endpoint).collect();
     if let Some(first) = others.first() {
-        confirm::head(chain, first).await?;
+        dispute::head(chain, first).await?;
     }
     Ok(others)
 }

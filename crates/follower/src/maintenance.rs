@@ -24,14 +24,14 @@ const COLLECT_EVERY: Duration = Duration::from_secs(120);
 
 /// How maintenance does, and what it knows of ranges.
 #[derive(Default)]
-pub(crate) struct Upkeep {
+pub struct Upkeep {
     trouble: Mutex<Option<(ErrorKind, String)>>,
     seen: Mutex<Option<Arc<Ranges>>>,
 }
 
 impl Upkeep {
     /// The trouble that maintenance is in.
-    pub(crate) fn check(&self) -> Result<(), Trouble> {
+    pub fn check(&self) -> Result<(), Trouble> {
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         match trouble.clone() {
             Some((kind, said)) => Err(Trouble::Upkeep { kind, said }),
@@ -45,14 +45,14 @@ impl Upkeep {
     }
 
     /// Ranges as they were when they were last looked at.
-    pub(crate) fn ranges(&self) -> Option<Arc<Ranges>> {
+    pub fn ranges(&self) -> Option<Arc<Ranges>> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.clone()
     }
 }
 
 /// Works while maintenance goes on beside it.
-pub(crate) async fn beside<T>(chain: &Chain, work: impl Future<Output = T>) -> T {
+pub async fn beside<T>(chain: &Chain, work: impl Future<Output = T>) -> T {
     tokio::select! {
         done = work => done,
         never = run(chain) => match never {},
@@ -95,7 +95,7 @@ async fn run(chain: &Chain) -> Infallible {
 }
 
 /// Does all that is due.
-pub(crate) async fn settle(chain: &Chain) -> Result<(), Trouble> {
+pub async fn settle(chain: &Chain) -> Result<(), Trouble> {
     let mut looked = Instant::now();
     while chain.archive.maintain_at(now()).await? {
         if looked.elapsed() >= LOOK_EVERY {
@@ -108,7 +108,7 @@ pub(crate) async fn settle(chain: &Chain) -> Result<(), Trouble> {
 }
 
 /// Brings what is known of ranges up to date.
-pub(crate) async fn look(chain: &Chain) {
+pub async fn look(chain: &Chain) {
     let ranges = Ranges::of(&chain.archive, &chain.ran).await;
     let mut seen = chain
         .upkeep
@@ -140,46 +140,5 @@ fn tell(chain: &Chain, before: Option<&Ranges>, after: &Ranges) {
             }
             None => tracing::info!(chain = %name, range = id, state, "range"),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use chronolith_sim::stellar::{Lake, LakeLayout, StellarChain, StellarSettings};
-    use serde_json::json;
-
-    use super::*;
-    use crate::settings::Settings;
-
-    /// A round may last for days: a first synchronisation is one.
-    #[tokio::test(start_paused = true)]
-    async fn what_nothing_names_goes_while_a_round_lasts() {
-        let dir = tempfile::tempdir().unwrap();
-        let source = StellarChain::new(StellarSettings::new(5));
-        let lake = Lake::new(dir.path().join("lake"), LakeLayout::default());
-        lake.write(&source, 2..4).unwrap();
-        lake.write_manifest(&source).unwrap();
-        let passphrase = &source.settings().passphrase;
-        let text = json!({ "dataDir": dir.path(), "chains": [{
-            "name": "test",
-            "stellar": {
-                "network": "test", "passphrase": passphrase,
-                "lake": { "dir": dir.path().join("lake") },
-            },
-        }] });
-        let settings = Settings::parse(&text.to_string(), false).unwrap();
-        let one = settings.chains.first().unwrap();
-        let place = settings.place(one);
-        let chain = Chain::open(one.follow.clone(), &place).await.unwrap();
-        let orphan = place.directory().unwrap().join("blobs/seg/nobody-names-it");
-        std::fs::create_dir_all(orphan.parent().unwrap()).unwrap();
-        std::fs::write(&orphan, "nothing").unwrap();
-        let round = async {
-            while orphan.exists() {
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-        };
-        let in_time = tokio::time::timeout(Duration::from_secs(900), round);
-        beside(&chain, in_time).await.expect("it is still there");
     }
 }

@@ -15,26 +15,26 @@ use chronolith_source::{Error as SourceError, Fetched, Heads, JointSource, Sourc
 
 use tokio::sync::watch;
 
-use crate::admission::Admission;
-use crate::agreement::Agreement;
 use crate::control::Control;
-use crate::gaps::Gaps;
-use crate::history::History;
+use crate::counters::Counters;
+use crate::gap_waits::Gaps;
 use crate::ingest::Trouble;
 use crate::l1::L1;
+use crate::location::ArchivePlace;
+use crate::maintenance::Upkeep;
 use crate::meters::Meters;
-use crate::place::ArchivePlace;
-use crate::remembered::Remembered;
+use crate::preflight::admission::Admission;
+use crate::preflight::agreement::Agreement;
+use crate::run_state::Remembered;
 use crate::settings::{Finality, FollowSettings, Mode};
 use crate::stellar;
-use crate::upkeep::Upkeep;
 
 /// A source that takes longer than this to say where the chain stands hangs, as far as people can tell.
 const ANSWER_AFTER: Duration = Duration::from_secs(5);
 
 /// How loudly trouble is logged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Severity {
+pub enum Severity {
     /// It is tried again, and may be over then.
     Warning,
     Error,
@@ -42,25 +42,25 @@ pub(crate) enum Severity {
 
 /// How a chain does, for people.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Status {
+pub struct Status {
     /// The source's newest block, and when it was seen to be that.
-    pub(crate) source_head: Option<(BlockRef, Instant)>,
+    pub source_head: Option<(BlockRef, Instant)>,
     /// What is lacking below the head and is to be fetched, for people.
-    pub(crate) lacking: Option<String>,
+    pub lacking: Option<String>,
     /// Why nothing moves, where nothing does.
-    pub(crate) trouble: Option<String>,
+    pub trouble: Option<String>,
     /// When a round last ended well.
-    pub(crate) good_round: Option<Instant>,
+    pub good_round: Option<Instant>,
     /// Since when the source has been asked where the chain stands, while it does not answer.
-    pub(crate) asked_at: Option<Instant>,
+    pub asked_at: Option<Instant>,
     /// Since when no round has, and how that was logged last.
-    pub(crate) failing_since: Option<Instant>,
-    pub(crate) logged_as: Option<Severity>,
+    pub failing_since: Option<Instant>,
+    pub logged_as: Option<Severity>,
 }
 
 impl Status {
     /// What to say of a source that lets a question wait for long. Its own timeouts come much later.
-    pub(crate) fn unanswered(&self, now: Instant) -> Option<String> {
+    pub fn unanswered(&self, now: Instant) -> Option<String> {
         let waited = now.saturating_duration_since(self.asked_at?);
         let seconds = waited.as_secs();
         (waited >= ANSWER_AFTER).then(|| format!("the source has not answered for {seconds} s"))
@@ -68,32 +68,32 @@ impl Status {
 }
 
 /// A chain.
-pub(crate) struct Chain {
-    pub(crate) settings: FollowSettings,
-    pub(crate) archive: Archive,
-    pub(crate) source: Arc<dyn Source>,
+pub struct Chain {
+    pub settings: FollowSettings,
+    pub archive: Archive,
+    pub source: Arc<dyn Source>,
     /// The checks that the source is behind, in the process that writes the archive.
     admission: Option<Arc<Admission>>,
     /// The chain below, where finality needs its head.
-    pub(crate) l1: Option<L1>,
-    pub(crate) want: Want,
+    pub l1: Option<L1>,
+    pub want: Want,
     pub(crate) meters: Meters,
     /// Whether another process writes the archive, and says by it what is final.
-    pub(crate) is_beside: bool,
+    pub is_beside: bool,
     window: Mutex<Window>,
     status: Mutex<Status>,
     gaps: Mutex<Gaps>,
     /// What was seen of it, for people.
-    pub(crate) seen: History,
+    pub seen: Counters,
     /// Changes whenever tail or archive do.
     moved: watch::Sender<u64>,
     /// What operators request.
-    pub(crate) control: Control,
+    pub control: Control,
     /// How it is run, for whoever looks at its keys.
-    pub(crate) ran: Remembered,
-    pub(crate) upkeep: Upkeep,
+    pub ran: Remembered,
+    pub upkeep: Upkeep,
     /// Whether the endpoints tell of one chain.
-    pub(crate) agreement: Agreement,
+    pub agreement: Agreement,
     /// Where ingest begins while the archive has no head.
     begins_at: OnceLock<u64>,
     /// Keeps other processes of this machine away, while this lives.
@@ -101,35 +101,35 @@ pub(crate) struct Chain {
 }
 
 /// What lies above the archive. All of it changes together.
-pub(crate) struct Window {
-    pub(crate) tracker: Tracker,
-    pub(crate) tail: Tail,
+pub struct Window {
+    pub tracker: Tracker,
+    pub tail: Tail,
     /// How far the blocks of the tail were proven, and by whom they were delivered.
-    pub(crate) proofs: HashMap<Hash32, Delivered>,
-    pub(crate) held: Held,
+    pub proofs: HashMap<Hash32, Delivered>,
+    pub held: Held,
 }
 
 /// Blocks that were fetched and found no room in the tail: they are offered again before others are
 /// fetched. At most those of one step of the walk.
 #[derive(Default)]
-pub(crate) struct Held {
+pub struct Held {
     /// In order.
-    pub(crate) blocks: Vec<Fetched>,
+    pub blocks: Vec<Fetched>,
     /// The newest block that the source vouched for when they were fetched.
-    pub(crate) vouched: Option<u64>,
+    pub vouched: Option<u64>,
 }
 
 /// How far a block was proven, and who delivered it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Delivered {
-    pub(crate) proof: Proof,
-    pub(crate) endpoint: Arc<str>,
+pub struct Delivered {
+    pub proof: Proof,
+    pub endpoint: Arc<str>,
 }
 
 impl Chain {
     /// Opens the archive for writing. Nothing is asked of the source yet: it may be down, and what is
     /// archived is served all the same. See [`Chain::admit`].
-    pub(crate) async fn open(settings: FollowSettings, place: &ArchivePlace) -> Result<Self> {
+    pub async fn open(settings: FollowSettings, place: &ArchivePlace) -> Result<Self> {
         let source = match &settings.stellar {
             Some(stellar) => stellar::open_at_once(stellar)?,
             None => Some(evm_source(&settings)?),
@@ -153,7 +153,7 @@ impl Chain {
     ///
     /// # Errors
     /// It serves another one, or cannot be asked.
-    pub(crate) async fn admit(&self) -> Result<(), Trouble> {
+    pub async fn admit(&self) -> Result<(), Trouble> {
         if let Some(admission) = &self.admission {
             admission.admitted().await?;
         }
@@ -164,16 +164,13 @@ impl Chain {
     }
 
     /// Whether it is known that the source serves this chain.
-    pub(crate) fn is_admitted(&self) -> bool {
+    pub fn is_admitted(&self) -> bool {
         let admission = self.admission.as_ref();
         admission.is_none_or(|admission| admission.is_admitted())
     }
 
     /// Opens the archive for reading, beside the process that writes it.
-    pub(crate) async fn open_beside(
-        settings: FollowSettings,
-        place: &ArchivePlace,
-    ) -> Result<Self> {
+    pub async fn open_beside(settings: FollowSettings, place: &ArchivePlace) -> Result<Self> {
         let source = match &settings.stellar {
             // The process that writes runs the core.
             Some(stellar) => stellar::open_lake_alone(&settings.name, stellar).await?,
@@ -211,7 +208,7 @@ impl Chain {
             window: Mutex::new(window),
             status: Mutex::default(),
             gaps: Mutex::default(),
-            seen: History::default(),
+            seen: Counters::default(),
             moved: watch::Sender::new(0),
             control: Control::default(),
             ran: Remembered::default(),
@@ -224,13 +221,13 @@ impl Chain {
     }
 
     /// Takes the head of the chain below from where that chain is followed itself.
-    pub(crate) fn share_l1(&mut self, below: &FollowSettings, source: Arc<dyn Source>) {
+    pub fn share_l1(&mut self, below: &FollowSettings, source: Arc<dyn Source>) {
         let pause = self.settings.poll.max(below.poll);
         self.l1 = Some(L1::new(below.chain_id, source, pause));
     }
 
     /// Whether finality needs the head of another chain that was not seen lately.
-    pub(crate) fn l1_is_silent(&self) -> bool {
+    pub fn l1_is_silent(&self) -> bool {
         let Finality::Dual {
             max_l1_delay_seconds,
             ..
@@ -243,26 +240,26 @@ impl Chain {
     }
 
     /// What lies above the archive. Held for moments only, never across a wait.
-    pub(crate) fn window(&self) -> MutexGuard<'_, Window> {
+    pub fn window(&self) -> MutexGuard<'_, Window> {
         self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn status(&self) -> MutexGuard<'_, Status> {
+    pub fn status(&self) -> MutexGuard<'_, Status> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells whoever waits for it that tail or archive changed.
-    pub(crate) fn note_moved(&self) {
+    pub fn note_moved(&self) {
         self.moved.send_modify(|times| *times += 1);
     }
 
     /// Changes whenever tail or archive do.
-    pub(crate) fn moves(&self) -> watch::Receiver<u64> {
+    pub fn moves(&self) -> watch::Receiver<u64> {
         self.moved.subscribe()
     }
 
     /// Where the source stands. It is noted how long that takes, for who looks meanwhile.
-    pub(crate) async fn heads(&self) -> Result<Heads, SourceError> {
+    pub async fn heads(&self) -> Result<Heads, SourceError> {
         self.status().asked_at = Some(Instant::now());
         let heads = self.source.heads().await;
         self.status().asked_at = None;
@@ -270,24 +267,24 @@ impl Chain {
     }
 
     /// Notes the source's newest block.
-    pub(crate) fn note_source_head(&self, head: BlockRef) {
+    pub fn note_source_head(&self, head: BlockRef) {
         self.status().source_head = Some((head, Instant::now()));
     }
 
     /// Notes that a block is known to be missing.
-    pub(crate) fn note_missing(&self, number: u64) {
+    pub fn note_missing(&self, number: u64) {
         self.gaps().missing(number, Instant::now());
     }
 
     /// Notes that a block is there, and how long it was known to be missing.
-    pub(crate) fn note_there(&self, number: u64) {
+    pub fn note_there(&self, number: u64) {
         let wait = self.gaps().there(number, Instant::now());
         wait.into_iter()
             .for_each(|wait| self.meters.gap_wait.record(wait.as_secs_f64()));
     }
 
     /// Notes that everything that is archived is there.
-    pub(crate) fn note_archived(&self) {
+    pub fn note_archived(&self) {
         let Some(head) = self.archive.health().head else {
             return;
         };
@@ -302,37 +299,37 @@ impl Chain {
     }
 
     /// The next block that the archive wants.
-    pub(crate) fn archive_next(&self) -> u64 {
+    pub fn archive_next(&self) -> u64 {
         let head = self.archive.health().head;
         head.map_or_else(|| self.begins_at(), |head| head.number + 1)
     }
 
     /// Where ingest begins while the archive has no head.
-    pub(crate) fn begins_at(&self) -> u64 {
+    pub fn begins_at(&self) -> u64 {
         let begins_at = self.begins_at.get().copied();
         begins_at.unwrap_or(self.settings.start_block)
     }
 
     /// Says where ingest begins, once.
-    pub(crate) fn begin_at(&self, number: u64) {
+    pub fn begin_at(&self, number: u64) {
         self.begins_at.get_or_init(|| number);
     }
 
     /// Whether a core of our own is a source: its first ledger takes a while.
-    pub(crate) fn has_core(&self) -> bool {
+    pub fn has_core(&self) -> bool {
         let stellar = self.settings.stellar.as_ref();
         stellar.is_some_and(|stellar| stellar.core.is_some())
     }
 
     /// Whether all blocks come through one core, in order: two who ask it for different ones would each
     /// end what the other waits for.
-    pub(crate) fn is_core_alone(&self) -> bool {
+    pub fn is_core_alone(&self) -> bool {
         let stellar = self.settings.stellar.as_ref();
         stellar.is_some_and(|stellar| stellar.core.is_some() && stellar.lake.is_none())
     }
 
     /// The last block that is wanted, where there is one.
-    pub(crate) fn end_block(&self) -> Option<u64> {
+    pub fn end_block(&self) -> Option<u64> {
         match self.settings.mode {
             Mode::Backfill { end_block } => Some(end_block),
             Mode::Auto | Mode::Streaming => None,
@@ -341,20 +338,20 @@ impl Chain {
 
     /// Whether ingest has come to the last block that is wanted. What lies below where it began may be
     /// lacking still.
-    pub(crate) fn is_at_end(&self) -> bool {
+    pub fn is_at_end(&self) -> bool {
         self.end_block()
             .is_some_and(|end| self.archive_next() > end)
     }
 
     /// Whether everything that is wanted is archived: a head behind the last block says nothing of
     /// those below it.
-    pub(crate) fn is_complete(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.end_block()
             .is_some_and(|end| self.lacking_below(end.saturating_add(1)).is_empty())
     }
 
     /// What is lacking of the blocks that are wanted, up to one that is not.
-    pub(crate) fn lacking_below(&self, end: u64) -> Vec<BlockRange> {
+    pub fn lacking_below(&self, end: u64) -> Vec<BlockRange> {
         let (settings, wanted) = (
             &self.settings,
             BlockRange::new(self.settings.start_block, end),
@@ -365,7 +362,7 @@ impl Chain {
 
     /// Blocks between the first that is wanted and one that is not of which nothing is archived, whatever
     /// is kept of the others.
-    pub(crate) fn holes_below(&self, end: u64) -> Vec<BlockRange> {
+    pub fn holes_below(&self, end: u64) -> Vec<BlockRange> {
         let mut holes = Vec::new();
         let mut at = self.settings.start_block;
         for (covered, _) in self.archive.coverage(DatasetSet::CLOCK, None) {
@@ -382,18 +379,18 @@ impl Chain {
     }
 
     /// The blocks above the archive as they are now.
-    pub(crate) fn tail(&self) -> TailSnapshot {
+    pub fn tail(&self) -> TailSnapshot {
         self.window().tail.snapshot()
     }
 
     /// How far a block above the archive was proven; none where it is there no longer.
-    pub(crate) fn proof_in_tail(&self, block: &Hash32) -> Option<Proof> {
+    pub fn proof_in_tail(&self, block: &Hash32) -> Option<Proof> {
         let window = self.window();
         window.proofs.get(block).map(|delivered| delivered.proof)
     }
 
     /// Begins anew above the archive: after history was filled in below everything known.
-    pub(crate) fn reset_window(&self) -> Result<()> {
+    pub fn reset_window(&self) -> Result<()> {
         let above = self.window_above_archive()?;
         *self.window() = above;
         self.note_moved();
@@ -401,7 +398,7 @@ impl Chain {
     }
 
     /// A window in which nothing is known above the archive.
-    pub(crate) fn window_above_archive(&self) -> Result<Window> {
+    pub fn window_above_archive(&self) -> Result<Window> {
         let rule = rule(&self.settings, self.is_beside);
         Window::above(rule, self.settings.tail_bytes, self.archive.health().head)
     }
@@ -419,7 +416,7 @@ impl Window {
     }
 
     /// Forgets blocks that a published state of the archive holds.
-    pub(crate) fn drop_through(&mut self, number: u64) {
+    pub fn drop_through(&mut self, number: u64) {
         for block in self.tail.drop_through(number) {
             self.proofs.remove(&block.clock.hash);
         }
@@ -435,7 +432,7 @@ fn rule(settings: &FollowSettings, is_beside: bool) -> Rule {
 }
 
 /// What is wanted of each block.
-pub(crate) fn want_of(settings: &FollowSettings) -> Want {
+pub fn want_of(settings: &FollowSettings) -> Want {
     Want {
         datasets: settings.datasets,
         scope: settings.scope.clone(),
@@ -444,7 +441,7 @@ pub(crate) fn want_of(settings: &FollowSettings) -> Want {
 }
 
 /// The chain's source, which is sure to serve this chain.
-pub(crate) async fn open_source(settings: &FollowSettings) -> Result<Arc<dyn Source>> {
+pub async fn open_source(settings: &FollowSettings) -> Result<Arc<dyn Source>> {
     if let Some(stellar) = &settings.stellar {
         return stellar::open(&settings.name, stellar).await;
     }
@@ -488,7 +485,7 @@ fn family(settings: &FollowSettings) -> ArchiveSettings {
 }
 
 /// What a chain's archive keeps.
-pub(crate) fn archive_settings(settings: &FollowSettings) -> ArchiveSettings {
+pub fn archive_settings(settings: &FollowSettings) -> ArchiveSettings {
     let mut archive = family(settings);
     archive.datasets = settings.datasets;
     archive.scope = settings.scope.clone();
@@ -516,10 +513,7 @@ async fn open_writer(
 }
 
 /// Opens a chain's archive for reading.
-pub(crate) async fn open_reader(
-    settings: &FollowSettings,
-    place: &ArchivePlace,
-) -> Result<Archive> {
+pub async fn open_reader(settings: &FollowSettings, place: &ArchivePlace) -> Result<Archive> {
     let exists = match place.directory() {
         Some(dir) => dir.exists(),
         None => place.has_archive().await?,
@@ -536,7 +530,7 @@ pub(crate) async fn open_reader(
 
 /// Opens a chain's archive for an operator's act, with the lock to hold meanwhile. Where others may
 /// write it, an archive that somebody else still writes is given up.
-pub(crate) async fn open_for_operator(
+pub async fn open_for_operator(
     settings: &FollowSettings,
     place: &ArchivePlace,
 ) -> Result<(Archive, Option<File>)> {

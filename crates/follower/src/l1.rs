@@ -28,8 +28,8 @@ const BLOCKS_MORE: u64 = 64;
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 
 /// The chain below.
-pub(crate) struct L1 {
-    pub(crate) chain_id: u64,
+pub struct L1 {
+    pub chain_id: u64,
     source: Arc<dyn Source>,
     /// The same, where its endpoints are its own and nobody else checks them.
     own: Option<Arc<EvmSource>>,
@@ -56,16 +56,16 @@ struct State {
 
 /// The L2's safe block, and the head of L1 that was seen after it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Observed {
+pub struct Observed {
     safe: BlockRef,
-    pub(crate) head: u64,
-    pub(crate) at: u64,
+    pub head: u64,
+    pub at: u64,
     /// The same by a clock that nobody sets: it says how long ago that was.
     seen: Instant,
 }
 
 impl L1 {
-    pub(crate) fn new(chain_id: u64, source: Arc<dyn Source>, pause: Duration) -> Self {
+    pub fn new(chain_id: u64, source: Arc<dyn Source>, pause: Duration) -> Self {
         Self {
             chain_id,
             source,
@@ -77,7 +77,7 @@ impl L1 {
     }
 
     /// Over endpoints of its own. Nothing is asked yet.
-    pub(crate) fn open(chain: &FollowSettings, l1: &L1Settings) -> Result<Self> {
+    pub fn open(chain: &FollowSettings, l1: &L1Settings) -> Result<Self> {
         let source = EvmSource::new(EvmSettings {
             chain_id: l1.chain_id,
             endpoints: l1.endpoints.clone(),
@@ -97,7 +97,7 @@ impl L1 {
 
     /// Refuses an L1 that is another chain. One that is down is not refused: it holds up finality, and
     /// nothing else. An endpoint is asked for its chain before its head counts, also without this.
-    pub(crate) async fn check(&self, chain: &str) -> Result<(), Trouble> {
+    pub async fn check(&self, chain: &str) -> Result<(), Trouble> {
         let Some(own) = &self.own else {
             return Ok(());
         };
@@ -114,7 +114,7 @@ impl L1 {
     }
 
     /// Follows the head for ever.
-    pub(crate) async fn follow(&self) -> Infallible {
+    pub async fn follow(&self) -> Infallible {
         loop {
             let changed = self.changed.notified();
             let Some((safe, retreats)) = self.wish() else {
@@ -130,7 +130,7 @@ impl L1 {
     }
 
     /// Takes note of the L2's safe block. One that went back takes with it what was seen of it.
-    pub(crate) fn note_safe(&self, safe: Option<BlockRef>) {
+    pub fn note_safe(&self, safe: Option<BlockRef>) {
         let Some(safe) = safe else { return };
         let mut state = self.lock();
         let before = state.safe.replace(safe);
@@ -147,7 +147,7 @@ impl L1 {
     }
 
     /// Waits a moment for a first observation, once.
-    pub(crate) async fn wait_once(&self) {
+    pub async fn wait_once(&self) {
         let first = || {
             let mut state = self.lock();
             let waited = std::mem::replace(&mut state.waited, true);
@@ -169,12 +169,12 @@ impl L1 {
     }
 
     /// The newest observation.
-    pub(crate) fn observed(&self) -> Option<Observed> {
+    pub fn observed(&self) -> Option<Observed> {
         self.lock().observed
     }
 
     /// What it means to the tracker; it carries the time of the observation.
-    pub(crate) fn seen(&self) -> Seen {
+    pub fn seen(&self) -> Seen {
         let state = self.lock();
         match (state.observed, state.safe) {
             (Some(observed), _) => Seen {
@@ -191,13 +191,13 @@ impl L1 {
     }
 
     /// Whether there was an observation in the last so many seconds.
-    pub(crate) fn is_fresh(&self, seconds: u64) -> bool {
+    pub fn is_fresh(&self, seconds: u64) -> bool {
         let seen = self.observed().map(|observed| observed.seen);
         seen.is_some_and(|seen| seen.elapsed() <= Duration::from_secs(seconds))
     }
 
     /// Why it is silent, as far as that is known.
-    pub(crate) fn reason(&self) -> String {
+    pub fn reason(&self) -> String {
         let endpoints = self.source.endpoints();
         let down = endpoints.iter().find(|endpoint| endpoint.cooling);
         let error = down.and_then(|endpoint| endpoint.last_error.clone());

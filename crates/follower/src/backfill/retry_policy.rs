@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::{Error, Result};
 use chronolith_source::Error as SourceError;
 
-use crate::bounded::Hopeless;
+use crate::backfill::bounded::Hopeless;
 use crate::chain::Chain;
 use crate::ingest::Trouble;
 
@@ -20,11 +20,11 @@ const TRIES_MAX: u32 = 6;
 /// Why something was given up.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct GivenUp(String);
+pub struct GivenUp(String);
 
 /// Tries that failed, and where.
 #[derive(Default, Debug)]
-pub(crate) struct Patience {
+pub struct Patience {
     place: Option<u64>,
     tries: u32,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Patience {
 impl Patience {
     /// Fails where all trouble at a place is such that no later try ends well either. Places are numbers that
     /// change with every step forward.
-    pub(crate) fn check(
+    pub fn check(
         &mut self,
         chain: &Chain,
         troubles: &[Trouble],
@@ -94,18 +94,18 @@ fn lasting(trouble: &Trouble, is_stellar: bool, hopeless: Hopeless) -> Lasting {
 
 /// One of the two that work beside each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Part {
+pub enum Part {
     Ingest,
     Fills,
 }
 
 /// What was given up so far.
 #[derive(Default)]
-pub(crate) struct Left(Mutex<Vec<(Part, String)>>);
+pub struct Left(Mutex<Vec<(Part, String)>>);
 
 impl Left {
     /// Takes note where a part of the work was given up, so that the other goes on. Any other error ends both.
-    pub(crate) fn note(&self, chain: &Chain, part: Part, done: Result<()>) -> Result<()> {
+    pub fn note(&self, chain: &Chain, part: Part, done: Result<()>) -> Result<()> {
         let given_up = match done.map_err(Error::downcast::<GivenUp>) {
             Ok(()) => return Ok(()),
             Err(Err(error)) => return Err(error),
@@ -117,12 +117,12 @@ impl Left {
         Ok(())
     }
 
-    pub(crate) fn has(&self, part: Part) -> bool {
+    pub fn has(&self, part: Part) -> bool {
         self.lock().iter().any(|(given_up, _)| *given_up == part)
     }
 
     /// Waits until nothing but what was given up is left: ingest has no end while blocks below it are lacking.
-    pub(crate) async fn is_all(&self, chain: &Chain) {
+    pub async fn is_all(&self, chain: &Chain) {
         let mut moves = chain.moves();
         while !(self.has(Part::Fills) && chain.is_at_end()) {
             let _ = tokio::time::timeout(chain.settings.poll, moves.changed()).await;
@@ -130,7 +130,7 @@ impl Left {
     }
 
     /// Why, each cause once.
-    pub(crate) fn causes(&self) -> Vec<String> {
+    pub fn causes(&self) -> Vec<String> {
         let mut causes: Vec<String> = self.lock().iter().map(|(_, cause)| cause.clone()).collect();
         causes.dedup();
         causes

@@ -19,16 +19,16 @@ use chronolith_source::{Error as SourceError, Fetched, Heads, Want};
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-use crate::agreement;
-use crate::backfill;
-use crate::bounded::{self, Hopeless};
+use crate::backfill::append;
+use crate::backfill::bounded::{self, Hopeless};
+use crate::backfill::gaps;
+use crate::backfill::retry_policy::Patience;
 use crate::chain::{Chain, Severity};
 use crate::clock::now;
-use crate::giving_up::Patience;
-use crate::mending;
+use crate::maintenance;
+use crate::preflight::agreement;
+use crate::preflight::streaming;
 use crate::settings::{Finality, Mode};
-use crate::streaming;
-use crate::upkeep;
 use crate::walk;
 
 /// The pause after a first failure; it doubles with each that follows.
@@ -39,7 +39,7 @@ const LASTS_AFTER: Duration = Duration::from_secs(120);
 
 /// Why a round ended early.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Trouble {
+pub enum Trouble {
     #[error("{0}")]
     Source(#[from] SourceError),
     #[error("{0}")]
@@ -64,7 +64,7 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    pub(crate) fn kind(&self) -> ErrorKind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Source(error) => error.kind(),
             Self::Archive(error) => error.kind(),
@@ -78,7 +78,7 @@ impl Trouble {
 
 /// Follows a chain for ever, or to the end where its mode has one. Whatever goes wrong is told and tried
 /// again: one chain's trouble never touches another, and what is archived is served on.
-pub(crate) async fn run(chain: &Chain) -> anyhow::Result<()> {
+pub async fn run(chain: &Chain) -> anyhow::Result<()> {
     if chain.settings.mode == Mode::Streaming {
         streaming::wait(chain).await?;
     }
@@ -93,9 +93,9 @@ pub(crate) async fn run(chain: &Chain) -> anyhow::Result<()> {
         match chain.end_block() {
             Some(_) => Box::pin(bounded::run(chain, Hopeless::TryAgain)).await,
             None if chain.settings.mode == Mode::Auto => {
-                upkeep::beside(chain, Box::pin(mending::rounds(chain))).await
+                maintenance::beside(chain, Box::pin(gaps::rounds(chain))).await
             }
-            None => upkeep::beside(chain, Box::pin(rounds(chain, Hopeless::TryAgain))).await,
+            None => maintenance::beside(chain, Box::pin(rounds(chain, Hopeless::TryAgain))).await,
         }
     });
     tokio::select! {
@@ -105,7 +105,7 @@ pub(crate) async fn run(chain: &Chain) -> anyhow::Result<()> {
 }
 
 /// Works while the chain below, where there is one, is followed beside it.
-pub(crate) async fn beside_l1<T>(chain: &Chain, work: impl Future<Output = T>) -> T {
+pub async fn beside_l1<T>(chain: &Chain, work: impl Future<Output = T>) -> T {
     let Some(l1) = &chain.l1 else {
         return work.await;
     };
@@ -116,7 +116,7 @@ pub(crate) async fn beside_l1<T>(chain: &Chain, work: impl Future<Output = T>) -
 }
 
 /// Round after round: after each hint of a new head, and as often as is set without one.
-pub(crate) async fn rounds(chain: &Chain, hopeless: Hopeless) -> anyhow::Result<()> {
+pub async fn rounds(chain: &Chain, hopeless: Hopeless) -> anyhow::Result<()> {
     let mut hints = chain.source.hints();
     let mut pause = PAUSE_FIRST;
     let mut patience = Patience::default();
@@ -158,7 +158,7 @@ pub(crate) async fn rounds(chain: &Chain, hopeless: Hopeless) -> anyhow::Result<
 }
 
 /// One round, and what is known of the chain after it.
-pub(crate) async fn round(chain: &Chain) -> Result<(), Trouble> {
+pub async fn round(chain: &Chain) -> Result<(), Trouble> {
     let span = tracing::debug_span!("round", chain = chain.settings.chain_id, outcome = Empty);
     let done = catch_up(chain).instrument(span.clone()).await;
     let outcome = if done.is_ok() { "success" } else { "error" };
@@ -206,7 +206,7 @@ async fn catch_up(chain: &Chain) -> Result<(), Trouble> {
     finalize(chain, &observe(chain, &heads)).await?;
     if let Some(history) = missing_history(chain, &heads).await? {
         agreement::check(chain, history.anchor).await?;
-        let filled = Box::pin(backfill::run(chain, &history)).await;
+        let filled = Box::pin(append::run(chain, &history)).await;
         chain.note_archived();
         // Also after a failure: what was archived before it lies below everything known.
         let reset = chain.reset_window();
@@ -238,9 +238,9 @@ fn check_not_set_back(chain: &Chain, heads: &Heads) -> Result<(), Trouble> {
 }
 
 /// Final blocks to fetch, and a block that whoever delivers them must have.
-pub(crate) struct History {
-    pub(crate) range: BlockRange,
-    pub(crate) anchor: BlockRef,
+pub struct History {
+    pub range: BlockRange,
+    pub anchor: BlockRef,
 }
 
 /// Blocks that are final by now and lie above everything we know: their order is settled, so they are
@@ -274,7 +274,7 @@ async fn missing_history(chain: &Chain, heads: &Heads) -> Result<Option<History>
 }
 
 /// The height below which all is final, and the block that vouches for it where the heads name one.
-pub(crate) fn settled(chain: &Chain, heads: &Heads) -> Option<(u64, Option<BlockRef>)> {
+pub fn settled(chain: &Chain, heads: &Heads) -> Option<(u64, Option<BlockRef>)> {
     let named = |block: BlockRef| (block.number, Some(block));
     match chain.settings.finality {
         // Its head would be replaced by every reorg at the tip, long before the history is fetched.
@@ -294,11 +294,7 @@ pub(crate) fn settled(chain: &Chain, heads: &Heads) -> Option<(u64, Option<Block
 
 /// The block at a height on the chain of this head, from whoever has the head: an endpoint on another
 /// fork counts its own confirmations.
-pub(crate) async fn below_head(
-    chain: &Chain,
-    number: u64,
-    head: BlockRef,
-) -> Result<BlockRef, Trouble> {
+pub async fn below_head(chain: &Chain, number: u64, head: BlockRef) -> Result<BlockRef, Trouble> {
     let want = Want {
         datasets: DatasetSet::CLOCK,
         scope: Scope::All,
@@ -312,7 +308,7 @@ pub(crate) async fn below_head(
 }
 
 /// What the heads mean to this chain's rule, as an observation of now.
-pub(crate) fn observe(chain: &Chain, heads: &Heads) -> Seen {
+pub fn observe(chain: &Chain, heads: &Heads) -> Seen {
     if let Some(l1) = &chain.l1 {
         // It was made a while ago: the tracker must know when.
         let seen = l1.seen();
@@ -334,7 +330,7 @@ pub(crate) fn observe(chain: &Chain, heads: &Heads) -> Seen {
 }
 
 /// Moves what is final from the tail into the archive.
-pub(crate) async fn finalize(chain: &Chain, seen: &Seen) -> Result<(), Trouble> {
+pub async fn finalize(chain: &Chain, seen: &Seen) -> Result<(), Trouble> {
     chain.window().tracker.observe(seen);
     let finalized = chain.window().tracker.finalized();
     let Some(finalized) = finalized else {
@@ -363,7 +359,7 @@ pub(crate) async fn finalize(chain: &Chain, seen: &Seen) -> Result<(), Trouble> 
     };
     // To leave one out would be to lose it.
     let lost = || Trouble::Other("a block of the tail has no proof".to_owned());
-    backfill::append_fetched(chain, fetched.ok_or_else(lost)?).await?;
+    append::append_fetched(chain, fetched.ok_or_else(lost)?).await?;
     if let Some(head) = chain.archive.health().head {
         chain.window().drop_through(head.number);
         chain.note_moved();
@@ -398,7 +394,7 @@ fn tell_stall(chain: &Chain) {
 
 /// Whether no later round can end well either, until a human acts. A block that does not fit is the
 /// endpoint's fault, and another one may have the right one.
-pub(crate) fn is_hopeless(chain: &Chain, trouble: &Trouble) -> bool {
+pub fn is_hopeless(chain: &Chain, trouble: &Trouble) -> bool {
     let halted = matches!(chain.archive.health().health, Health::Halted(_));
     let does_not_fit = matches!(
         trouble,
@@ -411,7 +407,7 @@ pub(crate) fn is_hopeless(chain: &Chain, trouble: &Trouble) -> bool {
     halted || (trouble.kind() == ErrorKind::Invalid && !does_not_fit)
 }
 
-pub(crate) fn report(chain: &Chain, trouble: &Trouble) {
+pub fn report(chain: &Chain, trouble: &Trouble) {
     let name = &chain.settings.name;
     let said = trouble.to_string();
     let (again, severity) = {

@@ -11,11 +11,11 @@ type Job = BoxFuture<'static, ()>;
 
 /// The chain's task has ended: no job of it will run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Closed;
+pub struct Closed;
 
 /// Jobs that wait for the end of a round.
 #[derive(Default)]
-pub(crate) struct Control {
+pub struct Control {
     waiting: Mutex<Vec<Job>>,
     count: AtomicUsize,
     closed: AtomicBool,
@@ -27,7 +27,7 @@ impl Control {
     ///
     /// # Errors
     /// The chain is no longer followed.
-    pub(crate) async fn run<T: Send + 'static>(
+    pub async fn run<T: Send + 'static>(
         &self,
         job: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, Closed> {
@@ -49,7 +49,7 @@ impl Control {
     }
 
     /// Refuses all jobs from now on, and drops those that wait.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         let mut waiting = self.lock();
         self.closed.store(true, Ordering::Release);
         waiting.clear();
@@ -57,19 +57,19 @@ impl Control {
     }
 
     /// Whether a job waits: a long round should come to an end.
-    pub(crate) fn is_requested(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.count.load(Ordering::Acquire) > 0
     }
 
     /// Waits until there is a job.
-    pub(crate) async fn requested(&self) {
+    pub async fn requested(&self) {
         while !self.is_requested() {
             self.requested.notified().await;
         }
     }
 
     /// Runs all jobs that wait.
-    pub(crate) async fn run_waiting(&self) {
+    pub async fn run_waiting(&self) {
         while let Some(job) = self.take() {
             job.await;
         }

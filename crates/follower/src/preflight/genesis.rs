@@ -16,8 +16,7 @@ use chronolith_model::Hash32;
 use chronolith_source::{Source, known_genesis};
 use chronolith_store::BlobStore as _;
 
-use crate::hex::parse_hex;
-use crate::place::ArchivePlace;
+use crate::location::ArchivePlace;
 use crate::settings::FollowSettings;
 
 /// The name of the file or object.
@@ -25,7 +24,7 @@ const NAME: &str = "genesis";
 
 /// Refuses a source whose first block is not the chain's, or not the archive's. Writes nothing. Returns
 /// the source's first block, where it is served.
-pub(crate) async fn check(
+pub async fn check(
     settings: &FollowSettings,
     place: &ArchivePlace,
     source: &dyn Source,
@@ -54,11 +53,7 @@ pub(crate) async fn check(
 }
 
 /// Keeps the source's first block with the archive, which is open for writing, unless one is kept.
-pub(crate) async fn keep(
-    place: &ArchivePlace,
-    archive: &Archive,
-    found: Option<Hash32>,
-) -> Result<()> {
+pub async fn keep(place: &ArchivePlace, archive: &Archive, found: Option<Hash32>) -> Result<()> {
     let Some(found) = found else {
         return Ok(());
     };
@@ -81,7 +76,7 @@ fn compare(place: &ArchivePlace, kept: Option<Hash32>, found: Hash32) -> Result<
 }
 
 /// The hash that is kept with an archive, where one is.
-pub(crate) async fn load(place: &ArchivePlace) -> Result<Option<Hash32>> {
+pub async fn load(place: &ArchivePlace) -> Result<Option<Hash32>> {
     let Some(remote) = place.object_place() else {
         return load_file(&place.notes().join(NAME));
     };
@@ -94,7 +89,7 @@ pub(crate) async fn load(place: &ArchivePlace) -> Result<Option<Hash32>> {
 }
 
 /// Keeps a hash with an archive. In an object store the first one stays, and another one is refused.
-pub(crate) async fn store(place: &ArchivePlace, hash: Hash32) -> Result<()> {
+pub async fn store(place: &ArchivePlace, hash: Hash32) -> Result<()> {
     let text = format!("{hash}\n");
     let Some(remote) = place.object_place() else {
         let (dir, path) = (place.notes(), place.notes().join(NAME));
@@ -122,8 +117,8 @@ fn load_file(path: &Path) -> Result<Option<Hash32>> {
 
 fn parse(bytes: &[u8], place: &str) -> Result<Hash32> {
     let text = std::str::from_utf8(bytes).ok().map(str::trim_end);
-    let hash = text.and_then(parse_hex);
-    let hash = hash.and_then(|bytes| Hash32::from_slice(&bytes));
+    let hash = text.and_then(|text| const_hex::decode_to_array(text).ok());
+    let hash = hash.map(Hash32);
     hash.with_context(|| {
         format!(
             "{place} is damaged: put the hash of the chain's block 0 there, or remove it to take the source's"
@@ -144,7 +139,7 @@ fn store_file(dir: &Path, path: &Path, text: &str) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::Remote;
+    use crate::location::Remote;
 
     /// The hash was a file of each machine. A second machine with endpoints of another chain of the same
     /// id noted its own, took over, contradicted the head, and halted the shared archive.

@@ -15,14 +15,14 @@ use chronolith_model::{BlockRange, BlockRef};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Semaphore;
 
-use crate::agreement;
+use crate::backfill::fill::{Refill, Told};
+use crate::backfill::retry_policy::{Left, Part, Patience};
 use crate::chain::Chain;
-use crate::giving_up::{Left, Part, Patience};
 use crate::ingest::{self, Trouble};
+use crate::maintenance;
+use crate::preflight::agreement;
 use crate::progress::Progress;
 use crate::ranges::Ranges;
-use crate::refill::{Refill, Told};
-use crate::upkeep;
 
 /// The pause after a failure.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
@@ -30,15 +30,15 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// What happens where no later try can end well either, until a human acts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Hopeless {
+pub enum Hopeless {
     /// It is told and tried again: somebody may act while the program runs.
     TryAgain,
     GiveUp,
 }
 
 /// Archives everything between the chain's bounds. Fails where a range did not become complete.
-pub(crate) async fn run(chain: &Chain, hopeless: Hopeless) -> Result<()> {
-    let given_up = upkeep::beside(chain, Box::pin(fetch(chain, hopeless))).await?;
+pub async fn run(chain: &Chain, hopeless: Hopeless) -> Result<()> {
+    let given_up = maintenance::beside(chain, Box::pin(fetch(chain, hopeless))).await?;
     settle(chain, hopeless).await?;
     judge(chain, &given_up).await
 }
@@ -95,7 +95,7 @@ async fn hand_on(chain: &Chain, turns: &Semaphore, left: &Left) -> Infallible {
 
 /// Decides where ingest begins: with the newest range that has a final block. Returns a block that whoever
 /// delivers older ones must have.
-pub(crate) async fn begin(chain: &Chain, hopeless: Hopeless) -> Result<Option<BlockRef>> {
+pub async fn begin(chain: &Chain, hopeless: Hopeless) -> Result<Option<BlockRef>> {
     if chain.is_core_alone() {
         // Its ledgers come in order, so nothing is gained by another one.
         chain.begin_at(first_lacking(chain, chain.settings.start_block));
@@ -171,7 +171,7 @@ fn tell(chain: &Chain, trouble: Option<&Trouble>, hopeless: Hopeless) -> Result<
 }
 
 /// Fills all ranges below where ingest began, the lowest first, as many at a time as there are turns.
-pub(crate) async fn fill_all(
+pub async fn fill_all(
     chain: &Chain,
     turns: &Semaphore,
     (anchor, hopeless): (Option<BlockRef>, Hopeless),
@@ -205,7 +205,7 @@ pub(crate) async fn fill_all(
 
 /// What is lacking below where ingest is, by range. Without an end, only blocks that are not there at all
 /// are: those that came before more was kept are fetched again when somebody asks for it.
-pub(crate) fn lacking(chain: &Chain) -> BTreeMap<u64, Vec<BlockRange>> {
+pub fn lacking(chain: &Chain) -> BTreeMap<u64, Vec<BlockRange>> {
     let next = chain.archive_next();
     let gaps = match chain.end_block() {
         Some(end) => chain.lacking_below(next.min(end.saturating_add(1))),
@@ -228,7 +228,7 @@ pub(crate) fn lacking(chain: &Chain) -> BTreeMap<u64, Vec<BlockRange>> {
     by_range
 }
 
-pub(crate) async fn fill_in_turn(
+pub async fn fill_in_turn(
     chain: &Chain,
     turns: &Semaphore,
     (id, gaps): (u64, Vec<BlockRange>),
@@ -258,7 +258,7 @@ async fn settle(chain: &Chain, hopeless: Hopeless) -> Result<()> {
     let mut pause = PAUSE_FIRST;
     loop {
         chain.control.run_waiting().await;
-        let Err(trouble) = upkeep::settle(chain).await else {
+        let Err(trouble) = maintenance::settle(chain).await else {
             return Ok(());
         };
         tell(chain, Some(&trouble), hopeless)?;

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use chronolith_finality::{Endpoint, Fault, Seen, Settings as WindowSettings, Step, TailError};
 use chronolith_model::{BlockRange, BlockRef, Hash32};
-use chronolith_serve::Reorg;
 use chronolith_source::{Fetched, Heads};
 
 use crate::chain::{Chain, Delivered, Held, Window};
 use crate::clock::now;
-use crate::confirm;
+use crate::counters::Reorg;
+use crate::dispute;
 use crate::ingest::{self, Trouble};
+use crate::replica;
 use crate::settings::Finality;
-use crate::shadow;
 
 /// Blocks that are asked for at once. So many may also be held beside a full tail.
 const STEP_BLOCKS: u64 = 64;
@@ -22,7 +22,7 @@ const BACK_MAX: usize = 4_096;
 
 /// Walks to the source's head. What becomes final on the way is archived on the way, so that the
 /// tail stays small however far behind we are.
-pub(crate) async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), Trouble> {
+pub async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), Trouble> {
     if replaced(chain, heads.head) {
         let at_head = fetch(chain, BlockRange::one(heads.head.number)).await?;
         offer_all(chain, heads, at_head).await?;
@@ -51,7 +51,7 @@ pub(crate) async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), Trouble>
 }
 
 /// The block above everything that we know.
-pub(crate) fn next_block(chain: &Chain) -> u64 {
+pub fn next_block(chain: &Chain) -> u64 {
     let head = chain.window().tracker.head();
     head.map_or_else(|| chain.begins_at(), |head| head.number.saturating_add(1))
 }
@@ -109,7 +109,7 @@ async fn make_room(chain: &Chain, heads: &Heads) -> Result<bool, Trouble> {
     };
     let before = waiting();
     match chain.is_beside {
-        true => shadow::align(chain).await?,
+        true => replica::align(chain).await?,
         false => ingest::finalize(chain, &ingest::observe(chain, heads)).await?,
     }
     Ok(waiting() < before)
@@ -326,7 +326,7 @@ fn roll_back(chain: &Chain, window: &mut Window, to: BlockRef) -> Result<(), Tai
 /// A final block was replaced, or an endpoint says so: the block at the archive's head tells. If that
 /// is another one by all accounts, the archive halts.
 async fn violation(chain: &Chain, one: &Fetched) -> Trouble {
-    if let Err(trouble) = confirm::head(chain, &one.endpoint).await {
+    if let Err(trouble) = dispute::head(chain, &one.endpoint).await {
         return trouble;
     }
     let what = "it contradicts a final block that others confirm";

@@ -14,7 +14,7 @@ use chronolith_store::{FileBlobs, FileMeta, ObjectPlace, TakeOver};
 const STORE_VARIABLES: &str = "AWS_";
 
 /// How an object store is reached, by the environment.
-pub(crate) fn store_options() -> Vec<(String, String)> {
+pub fn store_options() -> Vec<(String, String)> {
     std::env::vars()
         .filter(|(name, value)| name.starts_with(STORE_VARIABLES) && !value.is_empty())
         .map(|(name, value)| (name.to_lowercase(), value))
@@ -23,7 +23,7 @@ pub(crate) fn store_options() -> Vec<(String, String)> {
 
 /// Archives in an object store.
 #[derive(Clone, Debug)]
-pub(crate) struct Remote {
+pub struct Remote {
     place: ObjectPlace,
     /// The URL without anything that could be a secret.
     shown: String,
@@ -31,7 +31,7 @@ pub(crate) struct Remote {
 
 impl Remote {
     /// A place by its URL; keys and endpoint come from the environment, never from a file.
-    pub(crate) fn open(url: &str) -> Result<Self> {
+    pub fn open(url: &str) -> Result<Self> {
         let options = store_options();
         let parsed: reqwest::Url = url.parse().context("it is no URL")?;
         ensure!(
@@ -53,7 +53,7 @@ impl fmt::Display for Remote {
 
 /// Where one chain's archive is.
 #[derive(Clone, Debug)]
-pub(crate) enum ArchivePlace {
+pub enum ArchivePlace {
     Directory(PathBuf),
     Remote {
         remote: Remote,
@@ -64,17 +64,17 @@ pub(crate) enum ArchivePlace {
 }
 
 /// A place that is open for writing, and what keeps a second process of this machine out of it.
-pub(crate) struct Writable {
-    pub(crate) place: Place,
-    pub(crate) take_over: TakeOver,
+pub struct Writable {
+    pub place: Place,
+    pub take_over: TakeOver,
     /// Who writes, where others may: restarted, it does not wait for itself.
-    pub(crate) instance: Option<String>,
-    pub(crate) lock: Option<File>,
+    pub instance: Option<String>,
+    pub lock: Option<File>,
 }
 
 impl ArchivePlace {
     /// Opens it for the one process that writes.
-    pub(crate) async fn writer(&self) -> Result<Writable> {
+    pub async fn writer(&self) -> Result<Writable> {
         let notes = self.notes();
         std::fs::create_dir_all(notes)
             .with_context(|| format!("cannot write to the data directory {}", notes.display()))?;
@@ -108,7 +108,7 @@ impl ArchivePlace {
     }
 
     /// Opens it beside whoever writes.
-    pub(crate) fn reader(&self) -> Place {
+    pub fn reader(&self) -> Place {
         match self {
             Self::Directory(dir) => Place {
                 meta: Arc::new(FileMeta::open_reader(dir)),
@@ -125,7 +125,7 @@ impl ArchivePlace {
     }
 
     /// The directory, where it is one.
-    pub(crate) fn directory(&self) -> Option<&Path> {
+    pub fn directory(&self) -> Option<&Path> {
         match self {
             Self::Directory(dir) => Some(dir),
             Self::Remote { .. } => None,
@@ -133,7 +133,7 @@ impl ArchivePlace {
     }
 
     /// Where the object store keeps it, where it is in one.
-    pub(crate) fn object_place(&self) -> Option<ObjectPlace> {
+    pub fn object_place(&self) -> Option<ObjectPlace> {
         match self {
             Self::Directory(_) => None,
             Self::Remote { remote, part, .. } => Some(remote.place.within(part)),
@@ -141,7 +141,7 @@ impl ArchivePlace {
     }
 
     /// The directory in which this machine notes what it knows of the chain.
-    pub(crate) fn notes(&self) -> &Path {
+    pub fn notes(&self) -> &Path {
         match self {
             Self::Directory(dir) => dir,
             Self::Remote { notes, .. } => notes,
@@ -149,7 +149,7 @@ impl ArchivePlace {
     }
 
     /// Where an object or a folder of objects lies, by its name.
-    pub(crate) fn path_of(&self, name: &str) -> String {
+    pub fn path_of(&self, name: &str) -> String {
         match self {
             Self::Directory(dir) => dir.join("blobs").join(name).display().to_string(),
             Self::Remote { .. } => format!("{self}/{name}"),
@@ -157,13 +157,13 @@ impl ArchivePlace {
     }
 
     /// Whether there is an archive. Objects without a state are an error: the state is lost.
-    pub(crate) async fn has_archive(&self) -> Result<bool> {
+    pub async fn has_archive(&self) -> Result<bool> {
         let found = chronolith_archive::has_state(&self.reader()).await;
         found.with_context(|| format!("cannot read the archive in {self}"))
     }
 
     /// Refuses a place whose state is lost, before anything is written there.
-    pub(crate) async fn refuse_lost(&self) -> Result<()> {
+    pub async fn refuse_lost(&self) -> Result<()> {
         match chronolith_archive::has_state(&self.reader()).await {
             Err(lost @ chronolith_archive::Error::StateLost { .. }) => {
                 Err(lost).with_context(|| format!("cannot open the archive in {self}"))
@@ -174,7 +174,7 @@ impl ArchivePlace {
     }
 
     /// Whether there is a state, whatever else lies there.
-    pub(crate) async fn has_state(&self) -> Result<bool> {
+    pub async fn has_state(&self) -> Result<bool> {
         match self {
             Self::Directory(dir) => Ok(dir.join("state").exists()),
             Self::Remote { .. } => {

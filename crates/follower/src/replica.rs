@@ -1,22 +1,23 @@
 //! The newest blocks above an archive that another process writes: walked into a tail of our own, never
 //! archived here. What the writer has published leaves the tail.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use chronolith_finality::{Mark, Seen};
 
 use crate::chain::Chain;
 use crate::clock::now;
 use crate::ingest::{Trouble, report};
-use crate::reader::REFRESH_EVERY;
-use crate::upkeep;
+use crate::maintenance;
 use crate::walk;
 
+/// How often a reader looks whether the archive has grown.
+pub const REFRESH_EVERY: Duration = Duration::from_millis(250);
 /// Blocks that the tail may hold: a writer that is further behind must catch up first.
 const BLOCKS_MAX: u64 = 10_000;
 
 /// Follows the head for ever.
-pub(crate) async fn run(chain: &Chain) {
+pub async fn run(chain: &Chain) {
     tokio::select! {
         () = chain.source.listen() => {}
         () = rounds(chain) => {}
@@ -30,13 +31,13 @@ async fn refresh(chain: &Chain) {
         if let Err(trouble) = align(chain).await {
             report(chain, &trouble);
         }
-        upkeep::look(chain).await;
+        maintenance::look(chain).await;
         tokio::time::sleep(REFRESH_EVERY).await;
     }
 }
 
 /// Takes the archive's newest state, and lets the tail stand on it.
-pub(crate) async fn align(chain: &Chain) -> Result<(), Trouble> {
+pub async fn align(chain: &Chain) -> Result<(), Trouble> {
     chain.archive.refresh().await?;
     let Some(head) = chain.archive.health().head else {
         return Ok(());

@@ -4,35 +4,55 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use chronolith_model::Block;
-use chronolith_serve::{Ingested, Reorg};
+use chronolith_model::{Block, BlockRef};
 
 /// Reorgs that are remembered.
 const REORGS_MAX: usize = 50;
 
+/// Blocks that were replaced.
+#[derive(Clone, Copy, Debug)]
+pub struct Reorg {
+    /// When it was seen, in seconds since 1970.
+    pub at: u64,
+    /// How many blocks were dropped.
+    pub depth: u64,
+    /// The newest block that was dropped.
+    pub from: BlockRef,
+    /// The newest block that stayed.
+    pub to: BlockRef,
+}
+
+/// What was taken in since the process began.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Ingested {
+    /// Blocks, each as often as it came.
+    pub blocks: u64,
+    pub logs: u64,
+}
+
 /// What was seen of a chain.
 #[derive(Default)]
-pub(crate) struct History {
+pub struct Counters {
     reorgs: Mutex<VecDeque<Reorg>>,
     blocks: AtomicU64,
     logs: AtomicU64,
 }
 
-impl History {
-    pub(crate) fn note_reorg(&self, reorg: Reorg) {
+impl Counters {
+    pub fn note_reorg(&self, reorg: Reorg) {
         let mut reorgs = self.reorgs.lock().unwrap_or_else(PoisonError::into_inner);
         reorgs.truncate(REORGS_MAX - 1);
         reorgs.push_front(reorg);
     }
 
     /// The last reorgs, newest first.
-    pub(crate) fn reorgs(&self) -> Vec<Reorg> {
+    pub fn reorgs(&self) -> Vec<Reorg> {
         let reorgs = self.reorgs.lock().unwrap_or_else(PoisonError::into_inner);
         reorgs.iter().copied().collect()
     }
 
     /// Notes blocks when they come: what becomes final later came before.
-    pub(crate) fn note_blocks<'a>(&self, blocks: impl Iterator<Item = &'a Block>) {
+    pub fn note_blocks<'a>(&self, blocks: impl Iterator<Item = &'a Block>) {
         let (mut count, mut logs) = (0, 0);
         for block in blocks {
             count += 1;
@@ -42,7 +62,7 @@ impl History {
         self.logs.fetch_add(logs, Ordering::Relaxed);
     }
 
-    pub(crate) fn ingested(&self) -> Ingested {
+    pub fn ingested(&self) -> Ingested {
         Ingested {
             blocks: self.blocks.load(Ordering::Relaxed),
             logs: self.logs.load(Ordering::Relaxed),

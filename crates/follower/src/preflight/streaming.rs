@@ -20,7 +20,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 const NAMED_MAX: usize = 100;
 
 /// Refuses to start where a range below the newest one is not complete, or whole ranges are missing.
-pub(crate) async fn check(chain: &Chain) -> Result<()> {
+pub async fn check(chain: &Chain) -> Result<()> {
     if chain.settings.mode != Mode::Streaming {
         return Ok(());
     }
@@ -68,7 +68,7 @@ pub(crate) async fn check(chain: &Chain) -> Result<()> {
 ///
 /// # Errors
 /// There is a gap.
-pub(crate) async fn wait(chain: &Chain) -> Result<()> {
+pub async fn wait(chain: &Chain) -> Result<()> {
     if chain.is_admitted() {
         return Ok(());
     }

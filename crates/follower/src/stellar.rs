@@ -11,7 +11,7 @@ use crate::settings::{FollowSettings, StellarSettings};
 
 /// The source of a network, where it needs nothing of a lake. Settings of a core that make no sense are
 /// refused in any case.
-pub(crate) fn open_at_once(settings: &StellarSettings) -> Result<Option<Arc<dyn Source>>> {
+pub fn open_at_once(settings: &StellarSettings) -> Result<Option<Arc<dyn Source>>> {
     let core = settings.core.clone().map(CoreSource::new).transpose()?;
     Ok(match (&settings.lake, core) {
         (None, Some(core)) => Some(Arc::new(core)),
@@ -20,7 +20,7 @@ pub(crate) fn open_at_once(settings: &StellarSettings) -> Result<Option<Arc<dyn 
 }
 
 /// Opens the source of a chain that is one of Stellar.
-pub(crate) async fn open_of(chain: &FollowSettings) -> Result<Arc<dyn Source>> {
+pub async fn open_of(chain: &FollowSettings) -> Result<Arc<dyn Source>> {
     let settings = chain.stellar.as_ref();
     let settings = settings.context("no network of Stellar is given")?;
     open(&chain.name, settings).await
@@ -28,7 +28,7 @@ pub(crate) async fn open_of(chain: &FollowSettings) -> Result<Arc<dyn Source>> {
 
 /// Opens the source of a network. A lake is sure to be of that network; core shows it with its first
 /// ledger, which takes a while.
-pub(crate) async fn open(name: &str, settings: &StellarSettings) -> Result<Arc<dyn Source>> {
+pub async fn open(name: &str, settings: &StellarSettings) -> Result<Arc<dyn Source>> {
     let lake = lake(name, settings).await?;
     let core = settings.core.clone().map(CoreSource::new).transpose()?;
     Ok(match (lake, core) {
@@ -40,10 +40,7 @@ pub(crate) async fn open(name: &str, settings: &StellarSettings) -> Result<Arc<d
 }
 
 /// The lake alone: beside a process that runs the core.
-pub(crate) async fn open_lake_alone(
-    name: &str,
-    settings: &StellarSettings,
-) -> Result<Arc<dyn Source>> {
+pub async fn open_lake_alone(name: &str, settings: &StellarSettings) -> Result<Arc<dyn Source>> {
     match lake(name, settings).await? {
         Some(lake) => Ok(Arc::new(lake)),
         None => bail!(

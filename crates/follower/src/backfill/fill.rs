@@ -9,10 +9,10 @@ use chronolith_archive::{
 use chronolith_model::{Block, BlockRange, BlockRef, DatasetSet};
 use chronolith_source::{Fetched, Source, Want};
 
-use crate::backfill::linked;
+use crate::backfill::append::linked;
+use crate::backfill::prefetch::Fetches;
 use crate::chain::want_of;
 use crate::clock::now;
-use crate::fetches::Fetches;
 use crate::ingest::Trouble;
 use crate::progress::{Progress, Unit};
 use crate::settings::{FollowSettings, RangePlan};
@@ -26,10 +26,10 @@ const TRIES: usize = 3;
 /// An open archive and where its blocks come from. Whoever has both can fill, in a command or beside a
 /// node that runs.
 #[derive(Clone, Copy)]
-pub(crate) struct Refill<'a> {
-    pub(crate) chain: &'a FollowSettings,
-    pub(crate) archive: &'a Archive,
-    pub(crate) source: &'a Arc<dyn Source>,
+pub struct Refill<'a> {
+    pub chain: &'a FollowSettings,
+    pub archive: &'a Archive,
+    pub source: &'a Arc<dyn Source>,
 }
 
 /// The ends of what was pushed, and who delivered them.
@@ -42,7 +42,7 @@ struct Ends {
 impl Refill<'_> {
     /// Fetches a range and finishes a fill with it. Only endpoints that have a block of the archive behind
     /// the range are asked: they are on its chain.
-    pub(crate) async fn refill(
+    pub async fn refill(
         &self,
         range: BlockRange,
         want: Want,
@@ -68,7 +68,7 @@ impl Refill<'_> {
 
     /// Fetches a gap upwards, and publishes it after every checkpoint. What was published stays, whatever
     /// comes then. Without a head of the archive, only endpoints that have the given block are asked.
-    pub(crate) async fn fill_gap(
+    pub async fn fill_gap(
         &self,
         gap: BlockRange,
         anchor: Option<BlockRef>,
@@ -178,7 +178,7 @@ impl Refill<'_> {
 }
 
 /// Tells how far it is, and whoever waits for new blocks that some are there.
-pub(crate) struct Told<'a> {
+pub struct Told<'a> {
     progress: Progress,
     done: u64,
     all: u64,
@@ -186,7 +186,7 @@ pub(crate) struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    pub(crate) fn new(progress: Progress, all: u64, moved: &'a (dyn Fn() + Send + Sync)) -> Self {
+    pub fn new(progress: Progress, all: u64, moved: &'a (dyn Fn() + Send + Sync)) -> Self {
         Self {
             progress,
             done: 0,

@@ -7,13 +7,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
     clippy::disallowed_methods,
     reason = "the node is where the wall clock is read"
 )]
-pub(crate) fn now() -> u64 {
+pub fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
 
 /// The same with its fraction.
-pub(crate) fn precise_now() -> f64 {
+pub fn precise_now() -> f64 {
     let since = UNIX_EPOCH.elapsed();
     since.map_or(0.0, |since| since.as_secs_f64())
 }

@@ -17,16 +17,16 @@ const ASIDE: &str = "run.damaged";
 
 /// How a chain was last run.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Remembered {
+pub struct Remembered {
     /// Whether the last run was bounded.
-    pub(crate) is_backfill: bool,
+    pub is_backfill: bool,
     /// First and last block of the last run that was.
-    pub(crate) bounds: Option<(u64, u64)>,
+    pub bounds: Option<(u64, u64)>,
 }
 
 impl Remembered {
     /// What is known of a chain's last run; by its settings where there was none.
-    pub(crate) fn load(settings: &FollowSettings, notes: &Path) -> Result<Self> {
+    pub fn load(settings: &FollowSettings, notes: &Path) -> Result<Self> {
         let path = notes.join(FILE);
         let text = match fs::read(&path) {
             Ok(text) => text,
@@ -46,7 +46,7 @@ impl Remembered {
     }
 
     /// Remembers that a chain is run with these settings. Whoever calls writes its archive.
-    pub(crate) fn note(settings: &FollowSettings, notes: &Path) -> Result<()> {
+    pub fn note(settings: &FollowSettings, notes: &Path) -> Result<()> {
         let path = notes.join(FILE);
         if fs::read(&path).is_ok_and(|text| serde_json::from_slice::<Self>(&text).is_err()) {
             let aside = notes.join(ASIDE);
@@ -63,7 +63,7 @@ impl Remembered {
     }
 
     /// The same once a chain was run with these settings. Bounds stay after a run without.
-    pub(crate) fn with(self, settings: &FollowSettings) -> Self {
+    pub fn with(self, settings: &FollowSettings) -> Self {
         match settings.mode {
             Mode::Backfill { end_block } => Self {
                 is_backfill: true,
@@ -87,7 +87,7 @@ impl Remembered {
     }
 
     /// What the mode is called. Who follows a chain streams, whatever was fetched before.
-    pub(crate) fn mode(&self) -> &'static str {
+    pub fn mode(&self) -> &'static str {
         match self.is_backfill {
             true => "backfill",
             false => "streaming",
@@ -98,24 +98,26 @@ impl Remembered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Settings;
 
-    fn chain(more: &str) -> FollowSettings {
-        let text =
-            format!(r#"{{"chains":[{{"chainId":7,"rpcHttp":["http://127.0.0.1:1"]{more}}}]}}"#);
-        Settings::parse(&text, false)
-            .unwrap()
-            .chains
-            .remove(0)
-            .follow
+    fn chain(start_block: u64, mode: Mode) -> FollowSettings {
+        FollowSettings {
+            start_block,
+            mode,
+            ..FollowSettings::of_endpoints(7, "seven", Vec::new())
+        }
     }
 
     #[test]
     fn bounds_stay_when_the_mode_changes() {
         let dir = tempfile::tempdir().unwrap();
         let (auto, backfill) = (
-            chain(""),
-            chain(r#","mode":"backfill","startBlock":2,"endBlock":30000001"#),
+            chain(0, Mode::Auto),
+            chain(
+                2,
+                Mode::Backfill {
+                    end_block: 30_000_001,
+                },
+            ),
         );
         let load = |chain: &FollowSettings| Remembered::load(chain, dir.path()).unwrap();
         assert_eq!(

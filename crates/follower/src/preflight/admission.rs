@@ -17,8 +17,8 @@ use chronolith_source::{
 };
 use tokio::sync::{OnceCell, watch};
 
-use crate::genesis;
-use crate::place::ArchivePlace;
+use crate::location::ArchivePlace;
+use crate::preflight::genesis;
 use crate::settings::FollowSettings;
 use crate::stellar;
 
@@ -27,7 +27,7 @@ const NOT_REACHED: &str = "it was not reached since the start";
 
 /// A source that is used only once it is known to be the chain's.
 #[derive(Debug)]
-pub(crate) struct Admission {
+pub struct Admission {
     settings: FollowSettings,
     /// The archive, and where it and its genesis are kept.
     place: ArchivePlace,
@@ -49,7 +49,7 @@ enum Opened {
 
 impl Admission {
     /// Over this source; without one, over that of a Stellar network, which is opened when it is needed.
-    pub(crate) fn new(
+    pub fn new(
         settings: &FollowSettings,
         (place, archive): (ArchivePlace, Archive),
         begins_at: Option<u64>,
@@ -67,7 +67,7 @@ impl Admission {
     }
 
     /// Whether the checks held.
-    pub(crate) fn is_admitted(&self) -> bool {
+    pub fn is_admitted(&self) -> bool {
         self.admitted.initialized()
     }
 
@@ -75,7 +75,7 @@ impl Admission {
     ///
     /// # Errors
     /// `Invalid` or `WrongChain` where it is not the chain's, else that it cannot be asked.
-    pub(crate) async fn admitted(&self) -> Result<&Arc<dyn Source>, Error> {
+    pub async fn admitted(&self) -> Result<&Arc<dyn Source>, Error> {
         let source = self.opened().await?;
         let check = || self.check(&**source);
         self.admitted.get_or_try_init(check).await?;

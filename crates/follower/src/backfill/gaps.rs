@@ -9,7 +9,7 @@ use chronolith_archive::Health;
 use chronolith_model::{BlockRange, DatasetSet};
 use tokio::sync::Semaphore;
 
-use crate::bounded::{self, Hopeless};
+use crate::backfill::bounded::{self, Hopeless};
 use crate::chain::Chain;
 use crate::ingest::{self, Trouble};
 
@@ -20,7 +20,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// Round after round, and beside them all that is lacking.
-pub(crate) async fn rounds(chain: &Chain) -> Result<()> {
+pub async fn rounds(chain: &Chain) -> Result<()> {
     let covered = chain.archive.coverage(DatasetSet::CLOCK, None);
     if chain.archive.health().head.is_none() && !covered.is_empty() {
         // A backfill was stopped before its newest range began. What it filled is not fetched again.
@@ -33,7 +33,7 @@ pub(crate) async fn rounds(chain: &Chain) -> Result<()> {
 }
 
 /// Fills what is lacking, for whoever waits for it and follows nothing meanwhile.
-pub(crate) async fn mend_once(chain: &Chain) -> Result<()> {
+pub async fn mend_once(chain: &Chain) -> Result<()> {
     bounded::fill_all(chain, &Semaphore::new(1), (None, Hopeless::GiveUp)).await
 }
 
@@ -84,7 +84,7 @@ fn is_halted(chain: &Chain) -> bool {
 }
 
 /// What to do where a core cannot bring history, because it follows the network.
-pub(crate) fn core_is_busy(chain: &str, from: u64, to: u64) -> String {
+pub fn core_is_busy(chain: &str, from: u64, to: u64) -> String {
     format!(
         "the only core follows the network and cannot fetch history beside it: stop the node and run \
          `chronolith backfill --chain {chain} --from {from} --to {to}`, or give the chain a lake"

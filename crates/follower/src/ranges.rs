@@ -4,30 +4,29 @@
 use chronolith_archive::{
     Archive, Geometry, LedgerPhase, RangeReport, RangeState, Result, TxHashPhase,
 };
-use chronolith_serve::ChainRanges;
 
-use crate::remembered::Remembered;
+use crate::run_state::Remembered;
 
 /// Ranges that are listed before anything of them is archived. More are planned by nobody.
 const PLANNED_MAX: u64 = 100_000;
 
 /// All ranges of a chain at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Ranges {
-    pub(crate) geometry: Geometry,
+pub struct Ranges {
+    pub geometry: Geometry,
     /// `backfill` or `streaming`.
-    pub(crate) mode: &'static str,
+    pub mode: &'static str,
     /// First and last block of the last backfill.
-    pub(crate) bounds: Option<(u64, u64)>,
+    pub bounds: Option<(u64, u64)>,
     /// The newest archived block.
-    pub(crate) head: Option<u64>,
+    pub head: Option<u64>,
     /// In order, without gaps.
-    pub(crate) all: Vec<RangeReport>,
+    pub all: Vec<RangeReport>,
 }
 
 impl Ranges {
     /// From one state of the archive.
-    pub(crate) async fn of(archive: &Archive, remembered: &Remembered) -> Self {
+    pub async fn of(archive: &Archive, remembered: &Remembered) -> Self {
         let geometry = archive.geometry();
         let (head, archived) = match archive.pin() {
             Some(pinned) => (pinned.head(), pinned.ranges().await),
@@ -47,17 +46,8 @@ impl Ranges {
         }
     }
 
-    /// As everybody may see them.
-    pub(crate) fn shown(&self) -> ChainRanges {
-        ChainRanges {
-            mode: self.mode,
-            size: self.geometry.size,
-            ranges: self.all.clone(),
-        }
-    }
-
     /// Why a range is not to be tried again, and what to do instead; none where it failed.
-    pub(crate) fn not_failed(&self, chain: &str, id: u64) -> Option<String> {
+    pub fn not_failed(&self, chain: &str, id: u64) -> Option<String> {
         let list = format!("`chronolith state --chain {chain} --ranges`");
         let Some(range) = self.all.iter().find(|range| range.id == id) else {
             let last = self.all.last().map(|last| last.id.to_string());
@@ -82,7 +72,7 @@ impl Ranges {
     }
 
     /// Those with blocks among these.
-    pub(crate) fn between(&self, first: u64, last: u64) -> impl Iterator<Item = &RangeReport> {
+    pub fn between(&self, first: u64, last: u64) -> impl Iterator<Item = &RangeReport> {
         let meets = move |range: &&RangeReport| range.last >= first && range.first <= last;
         self.all.iter().filter(meets)
     }
@@ -123,7 +113,7 @@ fn next_range(geometry: Geometry, all: &[RangeReport], head: Option<u64>) -> Opt
 }
 
 /// Does all maintenance that is due.
-pub(crate) async fn settle(archive: &Archive, now: impl Fn() -> u64) -> Result<()> {
+pub async fn settle(archive: &Archive, now: impl Fn() -> u64) -> Result<()> {
     while archive.maintain_at(now()).await? {}
     Ok(())
 }

@@ -26,14 +26,14 @@ enum Shown {
 
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unit {
+pub enum Unit {
     Blocks,
     Bytes,
 }
 
 /// Tells whoever waits how far it is.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub struct Progress {
     what: Cow<'static, str>,
     chain: String,
     unit: Unit,
@@ -44,7 +44,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Of a command that somebody waits for.
-    pub(crate) fn of_command(what: &'static str, chain: &str, unit: Unit) -> Self {
+    pub fn of_command(what: &'static str, chain: &str, unit: Unit) -> Self {
         let shown = match std::io::stderr().is_terminal() {
             true => Shown::Line,
             false => Shown::Log,
@@ -53,7 +53,7 @@ impl Progress {
     }
 
     /// Of work that goes on beside others: log lines only.
-    pub(crate) fn in_log(what: impl Into<Cow<'static, str>>, chain: &str) -> Self {
+    pub fn in_log(what: impl Into<Cow<'static, str>>, chain: &str) -> Self {
         Self::new(what.into(), chain, Unit::Blocks, Shown::Log)
     }
 
@@ -70,7 +70,7 @@ impl Progress {
     }
 
     /// So much of all is done.
-    pub(crate) fn reach(&mut self, done: u64, all: u64) {
+    pub fn reach(&mut self, done: u64, all: u64) {
         let pause = match self.shown {
             Shown::Line => DRAW_EVERY,
             Shown::Log => TELL_EVERY,
@@ -151,7 +151,7 @@ fn line((what, chain): (&str, &str), (done, all): (u64, u64), unit: Unit, pace: 
 
 /// Standard error for the log: takes the line of progress away before it writes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LogWriter;
+pub struct LogWriter;
 
 impl Write for LogWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

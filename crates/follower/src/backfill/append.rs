@@ -7,10 +7,10 @@ use chronolith_archive::{Error as ArchiveError, IngestOutcome, Provenance};
 use chronolith_model::{Block, BlockRange, Payload, Proof};
 use chronolith_source::{Fetched, Source};
 
+use crate::backfill::prefetch::Fetches;
 use crate::chain::Chain;
 use crate::clock::now;
-use crate::confirm;
-use crate::fetches::Fetches;
+use crate::dispute;
 use crate::ingest::{History, Trouble};
 use crate::progress::Progress;
 
@@ -27,7 +27,7 @@ const GATHER_AT_MOST: Duration = Duration::from_millis(500);
 /// A block is archived when the next one names it as its parent, even from another endpoint: one that
 /// is on a stale fork may serve a block that is right in itself. The last block has no next one here;
 /// the walk to the head takes it.
-pub(crate) async fn run(chain: &Chain, history: &History) -> Result<(), Trouble> {
+pub async fn run(chain: &Chain, history: &History) -> Result<(), Trouble> {
     let range = history.range;
     let name = &chain.settings.name;
     let (from, to) = (range.start, range.end - 1);
@@ -135,7 +135,7 @@ fn payload_bytes(block: &Block) -> u64 {
 }
 
 /// Blocks behind the one before them, which they must name as their parent.
-pub(crate) fn linked(
+pub fn linked(
     source: &Arc<dyn Source>,
     before: Option<Fetched>,
     mut fetched: Vec<Fetched>,
@@ -148,7 +148,7 @@ pub(crate) fn linked(
 }
 
 /// A range in parts of so many blocks.
-pub(crate) fn parts(range: BlockRange, step: u64) -> impl Iterator<Item = BlockRange> {
+pub fn parts(range: BlockRange, step: u64) -> impl Iterator<Item = BlockRange> {
     let step = step.max(1);
     let starts = (range.start..range.end).step_by(step as usize);
     starts.map(move |start| BlockRange::new(start, start.saturating_add(step).min(range.end)))
@@ -176,7 +176,7 @@ fn check_link(
 }
 
 /// Archives blocks of one fetch, those of equal level together.
-pub(crate) async fn append_fetched(chain: &Chain, fetched: Vec<Fetched>) -> Result<(), Trouble> {
+pub async fn append_fetched(chain: &Chain, fetched: Vec<Fetched>) -> Result<(), Trouble> {
     let mut batch: Vec<Block> = Vec::new();
     let mut of: Option<(Proof, Arc<str>)> = None;
     for one in fetched {
@@ -197,7 +197,7 @@ pub(crate) async fn append_fetched(chain: &Chain, fetched: Vec<Fetched>) -> Resu
 
 /// Archives final blocks. One that does not stand on the archive's head means that a final block was
 /// replaced, or that the endpoint is wrong: asking for the block at the head tells which.
-pub(crate) async fn append(
+pub async fn append(
     chain: &Chain,
     blocks: Vec<Block>,
     proof: Proof,
@@ -229,7 +229,7 @@ pub(crate) async fn append(
             )))
         }
         Err(error @ ArchiveError::BadParent { .. }) => {
-            confirm::head(chain, endpoint).await?;
+            dispute::head(chain, endpoint).await?;
             // The head is as it was: the block that does not stand on it is the wrong one.
             if let Some(first) = first {
                 chain.source.blame(endpoint, first, &error.to_string());
