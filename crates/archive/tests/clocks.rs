@@ -39,7 +39,7 @@ async fn filled(stores: &Stores, chain: &SimChain, sizes: &[usize]) -> Archive {
     archive
 }
 
-/// The root of the range, from the words of docs/format.md: digests of blocks that have no
+/// The root of the range, from the words of docs/dev/format.md: digests of blocks that have no
 /// transactions, no logs and no payload.
 fn root(clocks: &[BlockClock]) -> Hash32 {
     let mut root = blake3::Hasher::new();

@@ -142,7 +142,7 @@ async fn topics_cannot_be_chosen_to_crowd_a_page() {
     );
 }
 
-/// The keys of all sealed segments: the end of their summary, as docs/format.md has it.
+/// The keys of all sealed segments: the end of their summary, as docs/dev/format.md has it.
 async fn keys(stores: &Stores) -> BTreeSet<Vec<u8>> {
     let segments = objects(stores, "seg/").await;
     let key = |segment: &bytes::Bytes| {

@@ -1,6 +1,6 @@
 //! Every numbered line of a requirement has a row, and every row that says `done` can show it.
 //!
-//! A table in `docs/requirements/` has one row an item: what it asks, where it is met, which test
+//! A table in `docs/dev/requirements/` has one row an item: what it asks, where it is met, which test
 //! shows it, its status, and what we do otherwise and why. The items are listed once more at the
 //! top, by section, so that the table can be checked where the requirement itself is absent.
 

@@ -118,7 +118,7 @@ fn traceability_tables_are_whole() -> Result<()> {
     let tree = Tree::load()?;
     let load = |path: &str| tree.file(path).map(|file| file.text.clone());
     let tables: Vec<_> = tables(&tree).collect();
-    ensure!(!tables.is_empty(), "docs/requirements holds no table");
+    ensure!(!tables.is_empty(), "docs/dev/requirements holds no table");
     for table in &tables {
         let (rows, _) = trace::rows(table);
         let open = rows
@@ -152,7 +152,7 @@ fn traceability_tables_hold_every_line_of_their_requirement() -> Result<()> {
         return Ok(());
     };
     for table in tables(&tree) {
-        let name = table.path.trim_start_matches("docs/requirements/");
+        let name = table.path.trim_start_matches("docs/dev/requirements/");
         let path = shared.join("requirements").join(name);
         let requirement = std::fs::read_to_string(&path)
             .with_context(|| format!("load the requirement of {}", table.path))?;
@@ -174,5 +174,5 @@ fn traceability_tables_hold_every_line_of_their_requirement() -> Result<()> {
 
 fn tables(tree: &Tree) -> impl Iterator<Item = &chronolith_tidy::TextFile> {
     tree.with_extension("md")
-        .filter(|file| file.path.starts_with("docs/requirements/"))
+        .filter(|file| file.path.starts_with("docs/dev/requirements/"))
 }

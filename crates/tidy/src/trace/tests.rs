@@ -17,7 +17,7 @@ fn load(path: &str) -> Option<String> {
 }
 
 fn findings(rows: &str) -> Vec<String> {
-    let file = TextFile::new("docs/requirements/a.md", &format!("{HEAD}{rows}"));
+    let file = TextFile::new("docs/dev/requirements/a.md", &format!("{HEAD}{rows}"));
     check(&file, &load)
         .into_iter()
         .map(|found| found.what)
