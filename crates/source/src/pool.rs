@@ -11,6 +11,18 @@ use crate::error::{Error, Result};
 /// The longest wait for an endpoint that is paused.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
+/// The least wait before an endpoint that failed is asked the same once more.
+const AGAIN_AFTER: Duration = Duration::from_millis(250);
+
+/// Endpoints that are passed over in one search for an answer.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct PassedOver<'a> {
+    /// They failed: asked last.
+    pub(crate) failed: &'a [Arc<str>],
+    /// They cannot answer: not asked.
+    pub(crate) unfit: &'a [Arc<str>],
+}
+
 /// Endpoints of one chain, the preferred first.
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -39,23 +51,26 @@ impl Pool {
             .find(|endpoint| &*endpoint.name == name)
     }
 
-    /// The preferred endpoint that is well and is not among those to avoid; else the one that will
-    /// be well first, with the time until then.
-    fn choose(&self, avoid: &[Arc<str>]) -> Option<(&Arc<Endpoint>, Option<Instant>)> {
-        let usable = || {
-            let avoided = |endpoint: &&Arc<Endpoint>| !avoid.contains(&endpoint.name);
-            self.endpoints.iter().filter(avoided)
-        };
-        let well = usable().find(|endpoint| endpoint.cool_until().is_none());
+    /// The preferred healthy endpoint that has not failed; else the one that can be used first, with the time
+    /// until then. One that failed a moment ago may be that one: the others may be suspended for minutes.
+    fn choose(&self, passed: &PassedOver<'_>) -> Option<(&Arc<Endpoint>, Option<Instant>)> {
+        let fit = |endpoint: &&Arc<Endpoint>| !passed.unfit.contains(&endpoint.name);
+        let has_failed = |endpoint: &Arc<Endpoint>| passed.failed.contains(&endpoint.name);
+        let fit = || self.endpoints.iter().filter(fit);
+        let well = fit().find(|one| one.cool_until().is_none() && !has_failed(one));
         well.map(|endpoint| (endpoint, None)).or_else(|| {
-            let cooling = usable().map(|endpoint| (endpoint, endpoint.cool_until()));
-            cooling.min_by_key(|(_, until)| *until)
+            let soonest = Instant::now() + AGAIN_AFTER;
+            let usable = fit().map(|one| match has_failed(one) {
+                true => (one, one.cool_until().max(Some(soonest))),
+                false => (one, one.cool_until()),
+            });
+            usable.min_by_key(|(_, until)| *until)
         })
     }
 
     /// An endpoint to work with, once it is well.
-    pub(crate) async fn endpoint(&self, avoid: &[Arc<str>]) -> Result<Arc<Endpoint>> {
-        let Some((endpoint, until)) = self.choose(avoid) else {
+    pub(crate) async fn endpoint(&self, passed: &PassedOver<'_>) -> Result<Arc<Endpoint>> {
+        let Some((endpoint, until)) = self.choose(passed) else {
             return Err(Error::Invalid("no endpoint is left to ask".to_owned()));
         };
         if let Some(until) = until {
@@ -68,5 +83,42 @@ impl Pool {
     pub(crate) fn report(&self) -> Vec<EndpointReport> {
         let report = |endpoint: &Arc<Endpoint>| endpoint.report();
         self.endpoints.iter().map(report).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two of three endpoints were suspended for wrong answers, and one failed request of the third made
+    /// ingest wait half a minute for one of the two.
+    #[tokio::test(start_paused = true)]
+    async fn an_endpoint_that_failed_comes_before_suspended_ones() {
+        let settings = ["http://one", "http://two"].map(EndpointSettings::new);
+        let pool = Pool::new(1, settings.to_vec()).unwrap();
+        let [one, two] = pool.endpoints() else {
+            panic!("two endpoints")
+        };
+        one.lied("its hash");
+        let names = [one.name.clone(), two.name.clone()];
+        let first = pool.endpoint(&PassedOver::default()).await.unwrap();
+        assert_eq!(first.name, two.name);
+        let failed = PassedOver {
+            failed: &names[1..],
+            unfit: &[],
+        };
+        let began = Instant::now();
+        let next = pool.endpoint(&failed).await.unwrap();
+        assert_eq!(next.name, two.name);
+        assert!(began.elapsed() >= AGAIN_AFTER, "not at once");
+        assert!(began.elapsed() < Duration::from_secs(1));
+        let unfit = PassedOver {
+            failed: &[],
+            unfit: &names[1..],
+        };
+        let began = Instant::now();
+        let next = pool.endpoint(&unfit).await.unwrap();
+        assert_eq!(next.name, one.name);
+        assert_eq!(began.elapsed().as_secs(), WAIT_MAX.as_secs());
     }
 }

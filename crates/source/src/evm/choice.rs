@@ -9,6 +9,7 @@ use super::fetch::GET_RECEIPTS;
 use super::source::{ATTEMPTS, EvmSource, Strategy};
 use super::strength::{needs_receipts, weaker};
 use crate::error::{Error, Result};
+use crate::pool::PassedOver;
 use crate::source::{Fetched, Want};
 
 impl EvmSource {
@@ -35,7 +36,11 @@ impl EvmSource {
             if without(&avoid).len() == endpoints.len() {
                 avoid.clone_from(&unfit);
             }
-            let endpoint = self.pool.endpoint(&without(&avoid)).await?;
+            let passed = PassedOver {
+                failed: &avoid,
+                unfit: &without(&unfit),
+            };
+            let endpoint = self.pool.endpoint(&passed).await?;
             let claimed = claims.count();
             // An endpoint may count as one with receipts again while its answer is on the way.
             let strategy = self.strategy(&endpoint, want);

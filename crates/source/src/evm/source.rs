@@ -25,7 +25,7 @@ use super::verify::Verifier;
 use super::wire::{WireBlock, hex, parse_quantity};
 use crate::endpoint::{Call, Endpoint, EndpointReport, EndpointSettings};
 use crate::error::{Error, Result};
-use crate::pool::Pool;
+use crate::pool::{PassedOver, Pool};
 use crate::reply::Answer;
 use crate::source::{DroppedRule, Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
@@ -239,7 +239,11 @@ impl EvmSource {
             if avoid.len() == self.pool.endpoints().len() {
                 avoid.clear();
             }
-            let endpoint = self.pool.endpoint(&avoid).await?;
+            let passed = PassedOver {
+                failed: &avoid,
+                unfit: &[],
+            };
+            let endpoint = self.pool.endpoint(&passed).await?;
             let asked = async {
                 self.admit(&endpoint, anchor).await?;
                 ask(self, &endpoint).await
@@ -456,7 +460,7 @@ impl Source for EvmSource {
     }
 
     async fn code(&self, address: [u8; 20]) -> Result<Option<Vec<u8>>> {
-        let endpoint = self.pool.endpoint(&[]).await?;
+        let endpoint = self.pool.endpoint(&PassedOver::default()).await?;
         let (endpoint, verifier) = (&endpoint, &self.verifier);
         Reader { endpoint, verifier }.code(address).await
     }
