@@ -10,26 +10,26 @@ use chronolith_model::{
 };
 use chronolith_store::{BlobInfo, BlobStore, MetaStore, TakeOver};
 
-use crate::collect::{self, Collect, GarbageReport};
 use crate::error::{Error, Result};
 use crate::health::HealthReport;
-use crate::inspect::{self, DamagedObject, Inspected, StoredObject};
+use crate::maintenance::gc::{self, Collect, GarbageReport};
+use crate::maintenance::repair::Purpose;
 use crate::meters::Meters;
 use crate::pinned::Pinned;
-use crate::range::{Geometry, RangeReport};
+use crate::ranges::geometry::{Geometry, RangeReport};
 use crate::read::compare::Difference;
 use crate::read::hashes::TxPlace;
 use crate::read::lookup::TimeSide;
 use crate::read::objects::Objects;
 use crate::read::query::LogPage;
-use crate::read::snapshot::Snapshot;
 use crate::settings::Settings;
-use crate::state::AuditEntry;
-use crate::view::View;
+use crate::state::head::View;
+use crate::state::record::AuditEntry;
+use crate::state::snapshot::Snapshot;
+use crate::tools::inspect::{self, DamagedObject, Inspected, StoredObject};
 use crate::write::append::{IngestOutcome, Provenance};
 use crate::write::edit::{catalog_names, state_names};
 use crate::write::fill::Fill;
-use crate::write::mend::Purpose;
 use crate::write::seal::Kept;
 use crate::write::writer::Writer;
 
@@ -357,7 +357,7 @@ impl Archive {
     /// `ReadOnly`, `Fenced` or `Store`.
     pub async fn collect_garbage(&self, how: Collect) -> Result<GarbageReport> {
         match (&self.writer, how) {
-            (None, Collect::DryRun) => collect::look(&self.view).await,
+            (None, Collect::DryRun) => gc::look(&self.view).await,
             _ => self.writer()?.collect(how, &|_| None).await,
         }
     }

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use chronolith_model::{BlockRange, ChainId, Hash32};
 use chronolith_store::BlobStore;
 
-use crate::catalog::{PackContent, RunEntry};
 use crate::error::Result;
 use crate::format::container::{ObjectKind, Section};
+use crate::maintenance::merge::Output;
+use crate::maintenance::tables::{Source, merge_tables};
 use crate::meters::Meters;
 use crate::read::cache::Cache;
 use crate::read::objects::Objects;
 use crate::read::run_set::RunSet;
-use crate::write::merge::Output;
+use crate::state::catalog::{PackContent, RunEntry};
 use crate::write::pack::encode_summary;
 use crate::write::seal::{HASH_KEY_BITS, build_hash_table};
-use crate::write::tables::{Source, merge_tables};
 
 /// A stored run.
 #[derive(Clone, Debug)]

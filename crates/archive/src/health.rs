@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use chronolith_model::{BlockRange, BlockRef};
 
-use crate::catalog::SegmentEntry;
 use crate::error::Result;
-use crate::read::snapshot::Snapshot;
-use crate::state::{AuditEntry, Halt};
+use crate::state::catalog::SegmentEntry;
+use crate::state::record::{AuditEntry, Halt};
+use crate::state::snapshot::Snapshot;
 
 /// What state of health an archive is in.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -16,59 +16,51 @@
 //! | folder | what |
 //! |---|---|
 //! | `format` | bytes on disk, pure |
-//! | `write` | rows from blocks, segments from rows, merges, fills, rewinds, the publisher |
-//! | `read` | snapshots, the cache, planning and executing queries, lookups |
+//! | `state` | the record, the catalog that it names, snapshots of both |
+//! | `write` | rows from blocks, segments from rows, fills, rewinds, the publisher |
+//! | `read` | the cache, planning and executing queries, lookups |
+//! | `ranges` | the life of a range: its blocks, status, journal, verification |
+//! | `maintenance` | merges, garbage collection, repair |
+//! | `tools` | inspect, copy, rebuild a lost state, check the format version |
 
 mod archive;
 #[cfg(feature = "bench")]
 pub mod bench;
-mod book;
-mod catalog;
-mod collect;
-mod copy;
-mod cover;
 mod error;
 mod format;
-mod hash_check;
 mod health;
-mod held;
-mod inspect;
-mod keys;
-mod lifecycle;
-mod lost;
+mod maintenance;
 mod meters;
 mod pinned;
-mod range;
+mod ranges;
 mod read;
-mod rebuild;
 mod settings;
 mod state;
-mod upgrade;
-mod view;
+mod tools;
 mod write;
 
 pub use archive::Archive;
-pub use collect::{Collect, GarbageReport};
-pub use copy::{Copied, Place, copy_archive};
 pub use error::{Budget, Error, Result};
 pub use health::{Health, HealthReport};
-pub use inspect::{DamagedObject, Inspected, ObjectSort, StoredObject};
-pub use keys::KeyCounts;
-pub use lost::has_state;
+pub use maintenance::gc::{Collect, GarbageReport};
 pub use pinned::Pinned;
-pub use range::{
+pub use ranges::geometry::{
     FailedPhase, Geometry, LedgerPhase, PartStatus, RangeFailure, RangeReport, RangeState,
     TxHashPhase,
 };
+pub use ranges::tx_counts::KeyCounts;
 pub use read::cache::Cache;
 pub use read::compare::Difference;
 pub use read::hashes::TxPlace;
 pub use read::lookup::{BlockTime, TimeSide};
 pub use read::query::{LogPage, QueryCost};
 pub use read::rows::LogRecord;
-pub use rebuild::{Island, RebuildReport, rebuild_anchors, rebuild_state};
 pub use settings::{GarbageSettings, OrPolicy, QueryLimits, SealSettings, Settings};
-pub use state::{AuditEntry, Halt};
-pub use upgrade::{FormatReport, check_format};
+pub use state::lost::has_state;
+pub use state::record::{AuditEntry, Halt};
+pub use tools::copy::{Copied, Place, copy_archive};
+pub use tools::inspect::{DamagedObject, Inspected, ObjectSort, StoredObject};
+pub use tools::rebuild::{Island, RebuildReport, rebuild_anchors, rebuild_state};
+pub use tools::upgrade::{FormatReport, check_format};
 pub use write::append::{IngestOutcome, Provenance};
 pub use write::fill::Fill;

@@ -12,8 +12,8 @@ use chronolith_model::{
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::inspect::StoredObject;
-use crate::range::{Geometry, RangeReport};
+use crate::ranges::geometry::{Geometry, RangeReport};
+use crate::ranges::report;
 use crate::read::compare::{self, Difference};
 use crate::read::hashes::{self, TxPlace};
 use crate::read::lookup::{self, BlockTime, TimeSide};
@@ -21,10 +21,10 @@ use crate::read::matcher::TermIds;
 use crate::read::objects::Objects;
 use crate::read::payload;
 use crate::read::query::{self, LogPage};
-use crate::read::ranges;
-use crate::read::snapshot::{Need, Snapshot};
 use crate::settings::Settings;
-use crate::view::View;
+use crate::state::head::View;
+use crate::state::snapshot::{Need, Snapshot};
+use crate::tools::inspect::StoredObject;
 use crate::write::seal::Kept;
 
 /// One published state of an archive. What it names is not collected by this process while this is
@@ -210,13 +210,13 @@ impl Pinned {
     /// Every range from the first to the last that has archived blocks, in order; those between them
     /// that have none are `Pending`. Of more than 1,024 such in a row the first 1,024 are listed.
     pub async fn ranges(&self) -> Vec<RangeReport> {
-        ranges::reports(self.objects(), &self.snapshot, &self.settings.seal).await
+        report::reports(self.objects(), &self.snapshot, &self.settings.seal).await
     }
 
     /// Where ranges begin and how long they are.
     #[must_use]
     pub fn geometry(&self) -> Geometry {
-        ranges::geometry(&self.snapshot, &self.settings.seal)
+        report::geometry(&self.snapshot, &self.settings.seal)
     }
 
     /// A block's header, as it came. Only the frames that hold it are read.

@@ -1,4 +1,4 @@
-//! Answering: pinned snapshots, bounded caches, and the log query engine.
+//! Answering: bounded caches, the log query engine, and lookups.
 
 pub(crate) mod cache;
 pub(crate) mod candidates;
@@ -10,8 +10,7 @@ pub(crate) mod objects;
 pub(crate) mod payload;
 pub(crate) mod postings;
 pub(crate) mod query;
-pub(crate) mod ranges;
 pub(crate) mod rows;
 pub(crate) mod run_set;
-pub(crate) mod snapshot;
+pub(crate) mod segment_hashes;
 pub(crate) mod window;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chronolith_model::{ChainId, ChainProfile, Dataset, DatasetSet, Scope};
 
-use crate::range::Geometry;
+use crate::ranges::geometry::Geometry;
 use crate::read::cache::Cache;
 
 /// Settings of one archive.

@@ -9,9 +9,9 @@ use quick_cache::sync::DefaultLifecycle;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder};
 
 use super::objects::{NamedPack, OpenRun, OpenSegment};
+use super::postings::Postings;
 use crate::format::frame::Frame;
 use crate::format::page::Ids;
-use crate::read::postings::Postings;
 
 /// What part of an object a cached value is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -4,11 +4,11 @@ use chronolith_model::{Block, BlockRange, Dataset, Payload};
 
 use super::objects::Objects;
 use super::payload;
-use super::snapshot::Snapshot;
-use crate::catalog::PackContent;
 use crate::error::{Error, Result};
 use crate::format::digest::digest_of;
-use crate::inspect::StoredObject;
+use crate::state::catalog::PackContent;
+use crate::state::snapshot::Snapshot;
+use crate::tools::inspect::StoredObject;
 use crate::write::check::normalise;
 use crate::write::seal::Kept;
 

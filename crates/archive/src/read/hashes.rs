@@ -8,10 +8,10 @@ use chronolith_model::{BlockClock, Hash32, Tx};
 use super::cache::Part;
 use super::lookup::block_by_number;
 use super::objects::{Identity, Objects};
-use super::snapshot::{Need, Snapshot};
-use crate::catalog::SegmentEntry;
 use crate::error::{Error, Result};
 use crate::format::table::TableDirectory;
+use crate::state::catalog::SegmentEntry;
+use crate::state::snapshot::{Need, Snapshot};
 
 /// Where a transaction is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

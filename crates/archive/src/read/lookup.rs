@@ -5,8 +5,8 @@ use std::sync::Arc;
 use chronolith_model::{Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32, Tx};
 
 use super::objects::{Objects, OpenSegment};
-use super::snapshot::{Need, Snapshot};
 use crate::error::{Error, Result};
+use crate::state::snapshot::{Need, Snapshot};
 
 /// Which block is wanted for a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -14,7 +14,6 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::cache::{Cache, Key, Part, Value, into_bytes};
 use super::run_set::PageSlots;
-use crate::catalog::{ObjectRef, PackEntry};
 use crate::error::{Error, Result};
 use crate::format::Decoded;
 use crate::format::compress::Unpacker;
@@ -24,6 +23,7 @@ use crate::format::pack::OpenPack;
 use crate::format::segment::{BlockedSection, HASH_BLOCK_BYTES, SegmentTables};
 use crate::format::table::TableDirectory;
 use crate::meters::Meters;
+use crate::state::catalog::{ObjectRef, PackEntry};
 
 /// Reads closer to each other than this become one.
 const JOIN_GAP_BYTES: u64 = 4 << 10;

@@ -9,11 +9,11 @@ use chronolith_model::{BlockRange, Dataset, LogFilter, Payload};
 
 use super::cache::{Part, Value, into_bytes};
 use super::objects::{NamedPack, Objects, Want, all_of};
-use super::snapshot::Snapshot;
-use crate::catalog::{PackContent, PackEntry, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::format::pack::Pieces;
 use crate::format::{Damage, Decoded};
+use crate::state::catalog::{PackContent, PackEntry, SegmentEntry};
+use crate::state::snapshot::Snapshot;
 
 /// A block's payload as far as it is kept. `wanted` must be kept, and of transactions all bodies.
 pub(crate) async fn payload(

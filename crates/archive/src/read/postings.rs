@@ -7,13 +7,13 @@ use bytes::Bytes;
 use super::cache::{Part, Value, into_bytes};
 use super::matcher::Clauses;
 use super::objects::{Identity, Objects, OpenSegment, Want, all_of};
-use crate::catalog::ObjectRef;
 use crate::error::{Error, Result};
 use crate::format::page::{self, Ids};
 use crate::format::postings::{HEAD_BYTES_MAX, PageRef, Pointer, RecordHead};
 use crate::format::table::PagePlace;
 use crate::format::term::Term;
 use crate::format::{Damage, Decoded};
+use crate::state::catalog::ObjectRef;
 
 /// The logs of one segment that carry a term.
 #[derive(Debug)]

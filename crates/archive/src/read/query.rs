@@ -12,9 +12,9 @@ use super::candidates::Candidates;
 use super::matcher::Matcher;
 use super::objects::{Objects, OpenSegment};
 use super::rows::{Hashes, LogRecord};
-use super::snapshot::{Need, Piece, Snapshot};
 use crate::error::{Budget, Error, Result};
 use crate::settings::QueryLimits;
+use crate::state::snapshot::{Need, Piece, Snapshot};
 
 /// Rows that are unpacked together at the most.
 const ROWS_PER_STEP: usize = 8192;

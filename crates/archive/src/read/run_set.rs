@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use super::cache::{Part, Value};
 use super::objects::{Objects, OpenRun, Want};
-use crate::catalog::RunEntry;
 use crate::error::{Error, Result};
+use crate::state::catalog::RunEntry;
 
 /// Runs with more pages are looked up in the cache alone: their places would take more memory than
 /// they save time.

@@ -8,19 +8,19 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 
 use super::check::{check_links, contiguous, normalise, prepare};
+use super::dictionary::Learner;
 use super::edit::Edit;
-use super::job::{SealJob, Sealed};
-use super::learn::Learner;
 use super::publish::Applied;
 use super::rows::Rows;
 use super::seal::Kept;
+use super::seal_task::{SealJob, Sealed};
 use super::writer::Writer;
-use crate::catalog::SegmentEntry;
 use crate::error::{Error, Result, outcome_name};
 use crate::format::compress::Packer;
 use crate::format::digest::digest_of;
-use crate::read::snapshot::{Need, Snapshot};
-use crate::state::{Halt, LiveRun};
+use crate::state::catalog::SegmentEntry;
+use crate::state::record::{Halt, LiveRun};
+use crate::state::snapshot::{Need, Snapshot};
 
 /// Where blocks come from and how far they were proven.
 #[derive(Clone, PartialEq, Eq, Debug)]

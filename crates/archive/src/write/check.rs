@@ -4,7 +4,7 @@ use chronolith_model::{Block, BlockFault, ChainProfile, Dataset, Log, Tx};
 
 use super::seal::Kept;
 use crate::error::{Error, Result};
-use crate::read::snapshot::Snapshot;
+use crate::state::snapshot::Snapshot;
 
 /// Whether the unsealed batches lie side by side and end with the head.
 pub(crate) fn contiguous(snapshot: &Snapshot) -> bool {

@@ -7,9 +7,9 @@ use chronolith_model::BlockRef;
 
 use super::publish::Uploading;
 use super::seal::Kept;
-use crate::book::Entry;
-use crate::catalog::{Catalog, PackEntry, RunEntry, SegmentEntry};
-use crate::state::{AuditEntry, Halt, LiveRun, State};
+use crate::ranges::journal::Entry;
+use crate::state::catalog::{Catalog, PackEntry, RunEntry, SegmentEntry};
+use crate::state::record::{AuditEntry, Halt, LiveRun, State};
 
 /// A change of state and catalog. It applies whole or not at all.
 #[derive(Debug, Default)]

@@ -8,44 +8,44 @@ use bytes::Bytes;
 use chronolith_model::{Block, BlockClock, BlockRange, DatasetSet, Hash32, Proof, Scope};
 
 use super::append::Provenance;
+use super::boundaries;
 use super::check::{check_links, prepare};
-use super::cut;
+use super::dictionary::Learner;
 use super::edit::Edit;
-use super::learn::Learner;
-use super::mend::Purpose;
 use super::pack::{BuiltPack, PackBuilder};
 use super::publish::{Applied, Uploading};
-use super::renew::Packed;
-use super::replace::superseded_runs;
 use super::rows::Rows;
 use super::seal::{self, Built, Cut, Kept};
 use super::writer::Writer;
-use crate::catalog::{PackContent, PackEntry, SegmentEntry};
 use crate::error::{Error, Result};
 use crate::format::compress::Packer;
-use crate::read::snapshot::Snapshot;
+use crate::maintenance::repair::Purpose;
+use crate::maintenance::repair_together::Packed;
+use crate::maintenance::replace::superseded_runs;
 use crate::settings::SealSettings;
+use crate::state::catalog::{PackContent, PackEntry, SegmentEntry};
+use crate::state::snapshot::Snapshot;
 
 /// A fill on its way. Dropping it leaves garbage and nothing else.
 #[derive(Debug)]
 pub struct Fill {
-    pub(super) writer: Arc<Writer>,
-    pub(super) purpose: Purpose,
-    pub(super) range: BlockRange,
-    pub(super) kept: Kept,
+    pub(crate) writer: Arc<Writer>,
+    pub(crate) purpose: Purpose,
+    pub(crate) range: BlockRange,
+    pub(crate) kept: Kept,
     next: u64,
-    pub(super) first_parent: Option<Hash32>,
-    pub(super) last_hash: Option<Hash32>,
+    pub(crate) first_parent: Option<Hash32>,
+    pub(crate) last_hash: Option<Hash32>,
     /// What packs hold of the blocks, where a segment alone is made anew.
-    pub(super) packed: Packed,
+    pub(crate) packed: Packed,
     rows: Option<Rows>,
     packer: Option<Arc<Packer>>,
-    pub(super) segments: Vec<SegmentEntry>,
+    pub(crate) segments: Vec<SegmentEntry>,
     packs: Vec<PackEntry>,
     names: Vec<Uploading>,
     /// The pack that the payload goes to.
-    pub(super) pack: Option<PackBuilder>,
-    pub(super) learner: Learner,
+    pub(crate) pack: Option<PackBuilder>,
+    pub(crate) learner: Learner,
     /// When the last blocks came.
     now: u64,
 }
@@ -234,7 +234,7 @@ impl Fill {
             let packs = packing.push(&blocks, &settings, last)?;
             let leveled = blocks.iter().zip(levels);
             leveled.for_each(|(block, level)| rows.push(block, level));
-            let mut cuts = cut::due(&rows, &settings);
+            let mut cuts = boundaries::due(&rows, &settings);
             let sealed = cuts.last().map_or(0, |cut| cut.end);
             if last && sealed < rows.blocks.len() {
                 cuts.push(Cut {
@@ -428,6 +428,6 @@ impl Fill {
     }
 }
 
-pub(super) fn failed() -> Error {
+pub(crate) fn failed() -> Error {
     Error::Invalid("this fill failed before; begin a new one".to_owned())
 }

@@ -8,14 +8,14 @@ use bytes::Bytes;
 use chronolith_model::{Block, BlockClock, BlockRange, Dataset, Hash32, Payload};
 use rayon::prelude::*;
 
-use super::learn::{Learner, Learnt};
-use crate::catalog::{PackContent, decode_range, encode_range};
+use super::dictionary::{Learner, Learnt};
 use crate::error::Result;
 use crate::format::Decoded;
 use crate::format::compress::Packer;
 use crate::format::container::{ContainerBuilder, Finished, ObjectKind, Section};
 use crate::format::pack::{Dictionaries, encode_frame, encode_parts};
 use crate::format::wire::{Put, Reader};
+use crate::state::catalog::{PackContent, decode_range, encode_range};
 
 /// Unpacked bytes of a frame.
 const FRAME_BYTES: usize = 64 << 10;

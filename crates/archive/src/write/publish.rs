@@ -17,13 +17,13 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 
 use super::edit::Edit;
-use crate::catalog::Catalog;
 use crate::error::{Error, Result, outcome_name};
-use crate::lifecycle::survey;
-use crate::read::snapshot::Snapshot;
+use crate::ranges::status::survey;
 use crate::settings::SealSettings;
-use crate::state::{CatalogRef, State};
-use crate::view::{View, decode_state};
+use crate::state::catalog::Catalog;
+use crate::state::head::{View, decode_state};
+use crate::state::record::{CatalogRef, State};
+use crate::state::snapshot::Snapshot;
 
 /// Swaps and settlings that are tried before the caller is told.
 const ATTEMPTS: u32 = 6;

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use chronolith_model::{BlockClock, BlockRange};
 
-use super::cut;
+use super::boundaries;
 use super::edit::Edit;
 use super::pack::PackBuilder;
 use super::publish::{Applied, Uploading};
 use super::rows::Rows;
 use super::seal::{self, Cut, Kept};
 use super::writer::Writer;
-use crate::catalog::SegmentEntry;
 use crate::error::{Error, Result};
 use crate::format::compress::Packer;
-use crate::held;
 use crate::read::lookup::block_by_number;
-use crate::read::snapshot::Snapshot;
-use crate::state::{AuditEntry, LiveRun};
+use crate::state::catalog::SegmentEntry;
+use crate::state::held;
+use crate::state::record::{AuditEntry, LiveRun};
+use crate::state::snapshot::Snapshot;
 
 /// Why it cannot be rewound there, and what can be done.
 fn refusal(to: u64, live: Option<LiveRun>) -> String {
@@ -120,7 +120,7 @@ impl Writer {
     }
 
     /// Seals some blocks of a segment again, in bounded memory.
-    pub(super) async fn reseal(
+    pub(crate) async fn reseal(
         &self,
         entry: &SegmentEntry,
         range: BlockRange,
@@ -134,7 +134,7 @@ impl Writer {
         for number in range.start..range.end {
             self.read_rows(entry, BlockRange::one(number), &mut rows)
                 .await?;
-            let mut cuts = cut::due(&rows, settings);
+            let mut cuts = boundaries::due(&rows, settings);
             if cuts.is_empty() && number + 1 == range.end {
                 let end = rows.blocks.len();
                 cuts.push(Cut { start: 0, end });

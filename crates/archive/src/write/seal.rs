@@ -5,7 +5,6 @@ use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32, Proof, Scope};
 use rayon::prelude::*;
 
 use super::rows::{RowBlock, Rows, end_of};
-use crate::catalog::PackContent;
 use crate::error::Result;
 use crate::format::blocks::{self, BlockRecord};
 use crate::format::compress::{self, Packer};
@@ -21,7 +20,8 @@ use crate::format::segment::{
 use crate::format::table::{TableBuilder, TableShape};
 use crate::format::term::{TERM_BITS, TermKey};
 use crate::format::wire::Put;
-use crate::keys::KeyCounts;
+use crate::ranges::tx_counts::KeyCounts;
+use crate::state::catalog::PackContent;
 
 /// Rows of one stretch fit this many bits, so that a term and a row sort as one number.
 const ROW_BITS: u32 = 64 - TERM_BITS;

@@ -6,9 +6,9 @@ use super::edit::Edit;
 use super::publish::Uploading;
 use super::seal::Built;
 use super::writer::Writer;
-use crate::catalog::{ObjectRef, SegmentEntry};
 use crate::error::{Error, Result};
-use crate::read::ranges::count_segment;
+use crate::ranges::report::count_segment;
+use crate::state::catalog::{ObjectRef, SegmentEntry};
 
 impl Writer {
     /// Makes a batch a sealed segment as it is: the format is the same. One that another process made

@@ -8,20 +8,20 @@ use chronolith_store::{Claim, TakeOver, Version, Versioned, wait_until_quiet};
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 
 use super::append::Appender;
+use super::dictionary::Learner;
 use super::edit::Edit;
-use super::learn::Learner;
 use super::pack::BuiltPack;
 use super::publish::{Publisher, Uploading};
 use super::seal::Kept;
-use crate::catalog::{ObjectRef, PackEntry};
-use crate::collect::Guardrails;
 use crate::error::{Error, Result};
 use crate::format::term::TermKey;
-use crate::lost::load_state;
-use crate::read::snapshot::Snapshot;
+use crate::maintenance::gc::Guardrails;
 use crate::settings::Settings;
-use crate::state::State;
-use crate::view::{View, decode_state};
+use crate::state::catalog::{ObjectRef, PackEntry};
+use crate::state::head::{View, decode_state};
+use crate::state::lost::load_state;
+use crate::state::record::State;
+use crate::state::snapshot::Snapshot;
 
 /// How often taking over is tried again when somebody else swaps in between.
 const TAKE_OVER_ATTEMPTS: usize = 8;

@@ -1,0 +1,302 @@
+//! Garbage: what nothing names any more, how much of it there may be, and how it goes.
+//!
+//! Only the holder of the epoch collects, and only objects that no swap can still make visible:
+//! not named by the newest state, not being uploaded here, not pinned by a reader here. The grace
+//! period protects readers in other processes and nothing else.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use chronolith_store::{BlobInfo, BlobStore};
+use tokio::time::Instant;
+
+use crate::error::{Error, Result};
+use crate::settings::GarbageSettings;
+use crate::state::head::View;
+use crate::state::held::held;
+use crate::state::record::Halt;
+use crate::write::edit::{Edit, catalog_names, state_names};
+use crate::write::writer::Writer;
+
+/// Objects that are listed at once.
+const LIST_PAGE: usize = 1000;
+/// Folders of segments, batches, runs, packs and catalogs.
+pub(crate) const FOLDERS: [&str; 5] = ["seg/", "bat/", "run/", "pack/", "cat/"];
+
+/// Whether garbage is removed or only listed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Collect {
+    /// Remove what has outlived the grace period.
+    Remove,
+    /// Only say what is there.
+    DryRun,
+}
+
+/// How old an object is, where somebody can tell: one that was just begun to be watched may have
+/// outlived the grace period long ago.
+pub(crate) type Ages<'a> = &'a (dyn Fn(&BlobInfo) -> Option<Duration> + Send + Sync);
+
+/// What a collection found.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct GarbageReport {
+    /// Bytes of segments, runs and packs that nothing names.
+    pub orphan_segment_bytes: u64,
+    pub orphan_state_records: u64,
+    pub stale_batch_keys: u64,
+    pub orphans: Vec<BlobInfo>,
+    /// How many of them were removed.
+    pub removed: u64,
+    /// Objects that nothing names and that stay all the same: a rebuild of the state left them
+    /// undecided.
+    pub held: u64,
+}
+
+impl GarbageReport {
+    /// What of these objects is garbage.
+    fn of(listed: Vec<BlobInfo>, named: &HashSet<String>, held: &HashSet<String>) -> Self {
+        let mut report = Self::default();
+        for info in listed {
+            match info.name.split('/').next() {
+                _ if named.contains(&info.name) => continue,
+                _ if held.contains(&info.name) => {
+                    report.held += 1;
+                    continue;
+                }
+                Some("cat") => report.orphan_state_records += 1,
+                Some("bat") => report.stale_batch_keys += 1,
+                _ => report.orphan_segment_bytes += info.len,
+            }
+            report.orphans.push(info);
+        }
+        report
+    }
+}
+
+/// What nothing names, as a reader sees it: nothing is written and no epoch is taken. What another
+/// process is uploading just now is among it.
+pub(crate) async fn look(view: &View) -> Result<GarbageReport> {
+    let blobs = &**view.objects.blobs();
+    let listed = list_all(blobs).await?;
+    let held = held(blobs).await?;
+    let mut named = HashSet::new();
+    if let Some(newest) = view.refresh().await? {
+        named.extend(catalog_names(&newest.catalog).map(str::to_owned));
+        named.extend(state_names(&newest.state).map(str::to_owned));
+    }
+    Ok(GarbageReport::of(listed, &named, &held))
+}
+
+/// How much garbage there is, as the last collection saw it.
+#[derive(Debug)]
+pub(crate) struct Guardrails {
+    settings: GarbageSettings,
+    orphan_segment_bytes: AtomicU64,
+    orphan_state_records: AtomicU64,
+    stale_batch_keys: AtomicU64,
+    /// How much this writer had done by the last collection.
+    written: AtomicU64,
+    /// When each orphan was first seen.
+    seen: Mutex<HashMap<String, Instant>>,
+}
+
+impl Guardrails {
+    pub(crate) fn new(settings: GarbageSettings) -> Self {
+        Self {
+            settings,
+            orphan_segment_bytes: AtomicU64::new(0),
+            orphan_state_records: AtomicU64::new(0),
+            stale_batch_keys: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            seen: Mutex::default(),
+        }
+    }
+
+    fn rails(&self) -> [(&'static str, &AtomicU64, u64); 3] {
+        let limits = &self.settings;
+        [
+            (
+                "orphan_segment_bytes",
+                &self.orphan_segment_bytes,
+                limits.orphan_segment_bytes_max,
+            ),
+            (
+                "orphan_state_records",
+                &self.orphan_state_records,
+                limits.orphan_state_records_max,
+            ),
+            (
+                "stale_batch_keys",
+                &self.stale_batch_keys,
+                limits.stale_batch_keys_max,
+            ),
+        ]
+    }
+
+    /// Whether ingest, fills and merges may go on: all of them leave garbage behind.
+    pub(crate) fn check(&self) -> Result<()> {
+        for (guardrail, value, limit) in self.rails() {
+            let value = value.load(Ordering::Relaxed);
+            if value > limit {
+                return Err(Error::Throttled {
+                    guardrail,
+                    value,
+                    limit,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes new values. Says which rail, already over its limit, has risen further although this
+    /// writer wrote nothing since: what it was about when a rail was reached still ends, and leaves
+    /// its garbage, without anything being wrong.
+    fn update(&self, report: &GarbageReport, written: u64) -> Option<&'static str> {
+        let wrote = self.written.swap(written, Ordering::Relaxed) != written;
+        let values = [
+            report.orphan_segment_bytes,
+            report.orphan_state_records,
+            report.stale_batch_keys,
+        ];
+        let mut rising = None;
+        for ((guardrail, rail, limit), value) in self.rails().into_iter().zip(values) {
+            let before = rail.swap(value, Ordering::Relaxed);
+            if before > limit && value > before && !wrote {
+                rising = Some(guardrail);
+            }
+        }
+        rising
+    }
+}
+
+/// Every object of an archive, named or not.
+pub(crate) async fn list_all(blobs: &dyn BlobStore) -> Result<Vec<BlobInfo>> {
+    let mut all = Vec::new();
+    for folder in FOLDERS {
+        let mut after: Option<String> = None;
+        loop {
+            let page = blobs.list(folder, after.as_deref(), LIST_PAGE).await;
+            let page = page.map_err(Error::store("list objects"))?;
+            let full = page.len() == LIST_PAGE;
+            after = page.last().map(|info| info.name.clone());
+            all.extend(page);
+            if !full {
+                break;
+            }
+        }
+    }
+    Ok(all)
+}
+
+impl Writer {
+    /// Finds what nothing names and removes what has outlived the grace period.
+    pub(crate) async fn collect(&self, how: Collect, ages: Ages<'_>) -> Result<GarbageReport> {
+        // The order matters: whatever was uploaded before the list was taken is either still being
+        // uploaded now, or named by the state that is settled after that, or garbage.
+        let written = self.publisher.written();
+        let listed = list_all(&**self.view.objects.blobs()).await?;
+        let uploading = self.publisher.uploading();
+        self.publisher.settled().await?;
+        let newest = self.view.refresh().await?;
+        let newest = newest.ok_or_else(|| Error::Invalid("the state is gone".to_owned()))?;
+        if let Some(halt) = newest
+            .state
+            .halt
+            .as_ref()
+            .filter(|_| how == Collect::Remove)
+        {
+            // While an operator has to look, everything stays as it is.
+            let reason = halt.reason.clone();
+            return Err(Error::Halted { reason });
+        }
+        let (ours, theirs) = (self.publisher.epoch(), newest.state.epoch);
+        if ours != theirs {
+            return Err(Error::Fenced { ours, theirs });
+        }
+        let mut named: HashSet<String> = uploading;
+        for snapshot in self.view.pinned() {
+            named.extend(catalog_names(&snapshot.catalog).map(str::to_owned));
+            named.extend(state_names(&snapshot.state).map(str::to_owned));
+        }
+        let held = held(&**self.view.objects.blobs()).await?;
+        let mut report = GarbageReport::of(listed, &named, &held);
+        if how == Collect::Remove {
+            self.remove_aged(&mut report, ages).await?;
+        }
+        let values = [
+            report.orphan_segment_bytes,
+            report.orphan_state_records,
+            report.stale_batch_keys,
+        ];
+        for (gauge, value) in self.view.objects.meters.garbage.iter().zip(values) {
+            gauge.set(value as f64);
+        }
+        let rising = self.guardrails.update(&report, written);
+        if let Some(guardrail) = rising.filter(|_| how == Collect::Remove) {
+            self.halt_for_garbage(guardrail).await?;
+        }
+        Ok(report)
+    }
+
+    async fn remove_aged(&self, report: &mut GarbageReport, ages: Ages<'_>) -> Result<()> {
+        let now = Instant::now();
+        let aged: Vec<BlobInfo> = {
+            let mut seen = self
+                .guardrails
+                .seen
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let orphans: HashSet<&str> = report
+                .orphans
+                .iter()
+                .map(|info| info.name.as_str())
+                .collect();
+            seen.retain(|name, _| orphans.contains(name.as_str()));
+            let grace = self.guardrails.settings.grace;
+            let aged = |info: &&BlobInfo| {
+                let since = seen.entry(info.name.clone()).or_insert(now);
+                now.duration_since(*since) >= grace || ages(info).is_some_and(|age| age >= grace)
+            };
+            report.orphans.iter().filter(aged).cloned().collect()
+        };
+        for info in aged {
+            let removed = self.view.objects.blobs().delete(&info.name).await;
+            removed.map_err(Error::store("remove an object"))?;
+            report.removed += 1;
+            match info.name.split('/').next() {
+                Some("cat") => report.orphan_state_records -= 1,
+                Some("bat") => report.stale_batch_keys -= 1,
+                _ => report.orphan_segment_bytes -= info.len,
+            }
+        }
+        self.view
+            .objects
+            .meters
+            .garbage_removed
+            .increment(report.removed);
+        Ok(())
+    }
+
+    /// Garbage is over its limit and still grows although nothing is written here: another program
+    /// writes into this archive, or objects that are removed come back. Stop for good.
+    async fn halt_for_garbage(&self, guardrail: &'static str) -> Result<()> {
+        let halt = Halt {
+            reason: format!(
+                "{guardrail} is over its limit and still rising, though this writer wrote nothing: see \
+                 what else writes to this place"
+            ),
+            archived: None,
+            offered: None,
+            source: "garbage collection".to_owned(),
+            at: 0,
+        };
+        self.publisher
+            .publish(Edit {
+                halt: Some(Some(halt)),
+                ..Edit::default()
+            })
+            .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! Whether a run holds the hashes of its segments, each with its block, and nothing else.
+//!
+//! Both sides are read from front to back and their entries are added up, each mixed to 128 bits: sums
+//! do not depend on the order, and those of two different sets are equal once in 2^128. So every hash
+//! is read once, nothing is looked up, and memory does not grow with the range.
+
+use std::sync::Arc;
+
+use chronolith_model::{BlockRange, Hash32};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::error::Result;
+use crate::read::objects::{Objects, OpenRun, OpenSegment};
+use crate::read::segment_hashes::BlockHashes;
+use crate::read::window::{TableCursor, Window};
+use crate::state::catalog::SegmentEntry;
+
+/// A set of entries, as far as it must be known to be compared.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Sum {
+    entries: u64,
+    mixed: u128,
+}
+
+impl Sum {
+    fn add(&mut self, key: u64, block: u64) {
+        let entry = u128::from(key) << 64 | u128::from(block);
+        self.entries += 1;
+        self.mixed = self.mixed.wrapping_add(xxh3_128(&entry.to_le_bytes()));
+    }
+}
+
+/// Whether a run over a range holds exactly the hashes of these segments. Where a block is in two of
+/// them this cannot be told, and the answer is no.
+pub(crate) async fn holds_exactly(
+    objects: &Objects,
+    segments: &[Arc<SegmentEntry>],
+    (run, range): (&OpenRun, BlockRange),
+) -> Result<bool> {
+    let apart = segments.windows(2).all(|pair| match pair {
+        [before, next] => before.facts.range.end <= next.facts.range.start,
+        _ => true,
+    });
+    if !apart {
+        return Ok(false);
+    }
+    let mut wanted = Sum::default();
+    for entry in segments {
+        let segment = objects.open(&entry.object).await?;
+        let key = |hash: &Hash32| run.hashes.key(hash.prefix64());
+        count_segment(objects, &segment, &range, (key, &mut wanted)).await?;
+    }
+    let table = &run.hashes;
+    let last = table.place(table.page_count().saturating_sub(1));
+    let place = (run.offset, last.map_or(0, |place| place.end));
+    let window = Window::new(objects, &run.identity.name, place);
+    let mut cursor = TableCursor::new(window, table);
+    let mut found = Sum::default();
+    while let Some(page) = cursor.next_page().await? {
+        for (key, offset) in page {
+            found.add(key, range.start + offset);
+        }
+    }
+    Ok(found == wanted)
+}
+
+/// Adds up the hashes of a segment's blocks, as far as they are in a range.
+async fn count_segment(
+    objects: &Objects,
+    segment: &OpenSegment,
+    range: &BlockRange,
+    (key, sum): (impl Fn(&Hash32) -> u64 + Send + Sync, &mut Sum),
+) -> Result<()> {
+    let mut reader = BlockHashes::new(objects, segment);
+    let mut keys = Vec::new();
+    let inside = reader.range().intersect(range);
+    let inside = inside.unwrap_or(BlockRange::new(0, 0));
+    for number in inside.start..inside.end {
+        keys.clear();
+        reader
+            .show(number, &mut |hash: &Hash32| keys.push(key(hash)))
+            .await?;
+        keys.sort_unstable();
+        keys.dedup();
+        keys.iter().for_each(|&key| sum.add(key, number));
+    }
+    Ok(())
+}

@@ -1,0 +1,366 @@
+//! The catalog: the immutable list of everything sealed that the state names.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32, LogFilter, Scope};
+
+use crate::format::container::{Container, ContainerBuilder, ObjectKind, Section};
+use crate::format::facts::{SegmentFacts, decode_scope, encode_scope};
+use crate::format::wire::{Put, Reader};
+use crate::format::{Damage, Decoded};
+use crate::ranges::journal::Book;
+use crate::ranges::tx_counts::KeyCounts;
+
+/// Where a stored object lies and how long it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ObjectRef {
+    pub(crate) name: String,
+    pub(crate) len: u64,
+    /// Where its tables begin: one read from here to the end opens it.
+    pub(crate) tables_start: u64,
+}
+
+impl ObjectRef {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_bytes(self.name.as_bytes());
+        out.put_varint(self.len);
+        out.put_varint(self.tables_start);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Decoded<Self> {
+        let name = std::str::from_utf8(reader.bytes()?).map_err(|_| Damage("name is no text"))?;
+        let object = Self {
+            name: name.to_owned(),
+            len: reader.varint()?,
+            tables_start: reader.varint()?,
+        };
+        if object.tables_start <= object.len {
+            Ok(object)
+        } else {
+            Err(Damage("impossible object"))
+        }
+    }
+}
+
+/// A segment that the state names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SegmentEntry {
+    pub(crate) object: ObjectRef,
+    /// 0 for a batch, 1 for a sealed segment, more for merged ones.
+    pub(crate) tier: u8,
+    pub(crate) facts: SegmentFacts,
+    /// Its transaction hashes by their first digit, where they were counted. Kept in the book, so an
+    /// entry that was read from the state has none.
+    pub(crate) keys: Option<KeyCounts>,
+}
+
+impl SegmentEntry {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.object.encode(out);
+        out.put_u8(self.tier);
+        self.facts.encode(out);
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Decoded<Self> {
+        let object = ObjectRef::decode(reader)?;
+        Ok(Self {
+            object,
+            tier: reader.u8()?,
+            facts: SegmentFacts::decode(reader)?,
+            keys: None,
+        })
+    }
+}
+
+/// A run: a table from hash to block over several segments.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct RunEntry {
+    pub(crate) object: ObjectRef,
+    pub(crate) tier: u8,
+    pub(crate) range: BlockRange,
+    /// Hash of the last block: what ties it to its segments when the state is lost.
+    pub(crate) last_hash: Hash32,
+    pub(crate) entries: u64,
+}
+
+/// A pack: payload of consecutive blocks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PackEntry {
+    pub(crate) object: ObjectRef,
+    pub(crate) range: BlockRange,
+    pub(crate) last_hash: Hash32,
+    pub(crate) content: PackContent,
+}
+
+/// What a pack holds of its blocks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PackContent {
+    datasets: DatasetSet,
+    /// Whose transactions' bodies it holds, where those are not all: of logs of this scope.
+    bodies_of: Option<Scope>,
+}
+
+impl PackContent {
+    /// What a pack holds where this is kept.
+    pub(crate) fn new(datasets: DatasetSet, scope: &Scope) -> Self {
+        let bodies_of = datasets.bodies_by_logs().then(|| scope.clone());
+        Self {
+            datasets,
+            bodies_of,
+        }
+    }
+
+    /// What is in no pack.
+    pub(crate) const NOTHING: Self = Self {
+        datasets: DatasetSet::CLOCK,
+        bodies_of: None,
+    };
+
+    pub(crate) fn datasets(&self) -> DatasetSet {
+        self.datasets
+    }
+
+    /// Whose transactions' bodies it holds; all where it holds those of all.
+    pub(crate) fn scope(&self) -> Scope {
+        self.bodies_of.clone().unwrap_or(Scope::All)
+    }
+
+    /// Whether it holds a dataset whole: all bodies, not those of some logs.
+    pub(crate) fn holds(&self, dataset: Dataset) -> bool {
+        let is_part = dataset == Dataset::Transactions && self.bodies_of.is_some();
+        self.datasets.contains(dataset) && !is_part
+    }
+
+    /// Whether it holds the bodies of all transactions that logs of a filter name.
+    pub(crate) fn holds_bodies_of(&self, filter: &LogFilter) -> bool {
+        let scope = self.bodies_of.as_ref();
+        self.datasets.contains(Dataset::Transactions)
+            && scope.is_none_or(|scope| scope.proves(filter))
+    }
+
+    /// Whether it holds the bodies of all transactions that logs of a scope name.
+    pub(crate) fn holds_bodies_in(&self, scope: &Scope) -> bool {
+        let holds = |held: &Scope| *held == Scope::All || held == scope;
+        self.datasets.contains(Dataset::Transactions) && self.bodies_of.as_ref().is_none_or(holds)
+    }
+
+    /// Whether it holds everything that another one does of the same blocks.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        self.datasets.covers(other.datasets) && self.bodies_of == other.bodies_of
+    }
+
+    /// Packs with the bodies of some logs name their scope: an older program must not take them for
+    /// packs with all.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(self.datasets.bits());
+        if let Some(scope) = &self.bodies_of {
+            encode_scope(scope, out);
+        }
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Decoded<Self> {
+        let datasets = DatasetSet::from_bits(reader.u8()?).ok_or(Damage("unknown dataset"))?;
+        let by_logs = datasets.bodies_by_logs();
+        let bodies_of = by_logs.then(|| decode_scope(reader)).transpose()?;
+        Ok(Self {
+            datasets,
+            bodies_of,
+        })
+    }
+}
+
+pub(crate) fn encode_range(range: &BlockRange, out: &mut Vec<u8>) {
+    out.put_varint(range.start);
+    out.put_varint(range.len());
+}
+
+pub(crate) fn decode_range(reader: &mut Reader<'_>) -> Decoded<BlockRange> {
+    let (start, len) = (reader.varint()?, reader.varint()?);
+    let end = start
+        .checked_add(len)
+        .filter(|_| len > 0)
+        .ok_or(Damage("impossible range"))?;
+    Ok(BlockRange::new(start, end))
+}
+
+impl PackEntry {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.object.encode(out);
+        encode_range(&self.range, out);
+        out.put(&self.last_hash.0);
+        self.content.encode(out);
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Decoded<Self> {
+        Ok(Self {
+            object: ObjectRef::decode(reader)?,
+            range: decode_range(reader)?,
+            last_hash: Hash32(reader.array()?),
+            content: PackContent::decode(reader)?,
+        })
+    }
+}
+
+/// Everything sealed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Catalog {
+    /// By their first block.
+    pub(crate) segments: Vec<Arc<SegmentEntry>>,
+    pub(crate) runs: Vec<Arc<RunEntry>>,
+    pub(crate) packs: Vec<Arc<PackEntry>>,
+    /// What is known of ranges besides.
+    pub(crate) book: Book,
+}
+
+impl Catalog {
+    /// The bytes of the catalog as an object.
+    pub(crate) fn encode(&self) -> (Bytes, u64) {
+        let mut out = Vec::new();
+        out.put_varint(self.segments.len() as u64);
+        self.segments
+            .iter()
+            .for_each(|segment| segment.encode(&mut out));
+        out.put_varint(self.runs.len() as u64);
+        for run in &self.runs {
+            run.object.encode(&mut out);
+            out.put_u8(run.tier);
+            encode_range(&run.range, &mut out);
+            out.put(&run.last_hash.0);
+            out.put_varint(run.entries);
+        }
+        out.put_varint(self.packs.len() as u64);
+        self.packs.iter().for_each(|pack| pack.encode(&mut out));
+        let mut container = ContainerBuilder::new(ObjectKind::Catalog);
+        container.table(Section::Catalog, out);
+        // Whoever does not know ranges reads the catalog all the same.
+        container.optional_table(Section::Book, self.book.encode(&self.segments));
+        let finished = container.finish();
+        (container.drain(), finished.tables_start)
+    }
+
+    pub(crate) fn decode(object: &Bytes, tables_start: u64) -> Decoded<Self> {
+        let at = usize::try_from(tables_start)
+            .ok()
+            .filter(|&at| at <= object.len());
+        let tail = object.slice(at.ok_or(Damage("object too short"))?..);
+        let container = Container::parse(tail, tables_start, ObjectKind::Catalog)?;
+        let table = container.table(Section::Catalog)?;
+        let mut reader = Reader::new(&table);
+        let count = reader.count(100)?;
+        let segments = (0..count).map(|_| SegmentEntry::decode(&mut reader));
+        let mut segments = segments.collect::<Decoded<Vec<_>>>()?;
+        let count = reader.count(6)?;
+        let mut runs = Vec::with_capacity(count);
+        for _ in 0..count {
+            runs.push(Arc::new(RunEntry {
+                object: ObjectRef::decode(&mut reader)?,
+                tier: reader.u8()?,
+                range: decode_range(&mut reader)?,
+                last_hash: Hash32(reader.array()?),
+                entries: reader.varint()?,
+            }));
+        }
+        let count = reader.count(6)?;
+        let packs = (0..count).map(|_| PackEntry::decode(&mut reader).map(Arc::new));
+        let packs = packs.collect::<Decoded<Vec<_>>>()?;
+        reader.finish()?;
+        let mut book = Book::default();
+        if container.has(Section::Book) {
+            let (written, keys) = Book::decode(&container.table(Section::Book)?)?;
+            if keys.len() != segments.len() {
+                return Err(Damage("the book is of another catalog"));
+            }
+            let pairs = segments.iter_mut().zip(keys);
+            pairs.for_each(|(entry, keys)| entry.keys = keys);
+            book = written;
+        }
+        Ok(Self {
+            segments: segments.into_iter().map(Arc::new).collect(),
+            runs,
+            packs,
+            book,
+        })
+    }
+
+    /// Puts everything in its order.
+    pub(crate) fn sort(&mut self) {
+        self.segments.sort_by(|a, b| order(a, b));
+        self.runs
+            .sort_by_key(|run| (run.range.start, run.range.end));
+        self.packs
+            .sort_by_key(|pack| (pack.range.start, pack.range.end));
+    }
+}
+
+/// Segments by first block; of those that begin together the longest first.
+pub(crate) fn order(a: &SegmentEntry, b: &SegmentEntry) -> std::cmp::Ordering {
+    let key = |entry: &SegmentEntry| (entry.facts.range.start, u64::MAX - entry.facts.range.end);
+    key(a)
+        .cmp(&key(b))
+        .then_with(|| a.object.name.cmp(&b.object.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::facts::tests::sample;
+    use proptest::prelude::*;
+
+    #[test]
+    fn catalogs_round_trip() {
+        let object = ObjectRef {
+            name: "seg/x".into(),
+            len: 9,
+            tables_start: 4,
+        };
+        let range = BlockRange::new(3, 7);
+        let segment = SegmentEntry {
+            object: object.clone(),
+            tier: 2,
+            facts: sample(range),
+            keys: Some(KeyCounts([7; 16])),
+        };
+        let run = RunEntry {
+            object: object.clone(),
+            tier: 1,
+            range,
+            last_hash: Hash32([5; 32]),
+            entries: 88,
+        };
+        let pack = PackEntry {
+            object,
+            range,
+            last_hash: Hash32([5; 32]),
+            content: PackContent::NOTHING,
+        };
+        let by_logs = DatasetSet::of(&[Dataset::Logs, Dataset::Transactions]);
+        let narrow = PackEntry {
+            content: PackContent::new(by_logs, &sample(range).scope),
+            ..pack.clone()
+        };
+        let catalog = Catalog {
+            segments: vec![Arc::new(segment)],
+            runs: vec![Arc::new(run)],
+            packs: vec![Arc::new(pack), Arc::new(narrow)],
+            book: crate::ranges::journal::tests::sample(),
+        };
+        let (bytes, tables_start) = catalog.encode();
+        assert_eq!(Catalog::decode(&bytes, tables_start), Ok(catalog));
+        for at in 8..bytes.len() {
+            let mut broken = bytes.to_vec();
+            broken[at] ^= 1;
+            assert!(
+                Catalog::decode(&broken.into(), tables_start).is_err(),
+                "byte {at}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_catalogs_are_damage(bytes: Vec<u8>, at: u64) {
+            prop_assert!(Catalog::decode(&bytes.into(), at).is_err());
+        }
+    }
+}

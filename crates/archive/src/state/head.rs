@@ -1,0 +1,152 @@
+//! What this process sees of an archive: the newest snapshot it knows, and how it learns of newer.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+
+use chronolith_store::{MetaStore, Version, Versioned};
+
+use super::catalog::Catalog;
+use super::lost::load_state;
+use super::record::{CatalogRef, State};
+use super::snapshot::Snapshot;
+use crate::error::{Error, Result};
+use crate::read::objects::Objects;
+
+/// How often a process that begins loads a newer state because what the one before named is gone.
+const BEGIN_ROUNDS_MAX: usize = 16;
+
+/// The stores and the newest known snapshot.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) meta: Arc<dyn MetaStore>,
+    pub(crate) objects: Objects,
+    current: RwLock<Option<Arc<Snapshot>>>,
+    /// Snapshots that some reader of this process may still hold.
+    handed_out: Mutex<Vec<Weak<Snapshot>>>,
+}
+
+impl View {
+    pub(crate) fn new(meta: Arc<dyn MetaStore>, objects: Objects) -> Self {
+        Self {
+            meta,
+            objects,
+            current: RwLock::new(None),
+            handed_out: Mutex::default(),
+        }
+    }
+
+    /// The newest snapshot known here; none while the archive does not exist.
+    pub(crate) fn current(&self) -> Option<Arc<Snapshot>> {
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Makes a snapshot the current one, unless a newer one is.
+    pub(crate) fn adopt(&self, snapshot: Arc<Snapshot>) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let newer = current
+            .as_ref()
+            .is_none_or(|known| known.version <= snapshot.version);
+        let mut handed_out = self
+            .handed_out
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        handed_out.retain(|weak| weak.strong_count() > 0);
+        handed_out.push(Arc::downgrade(&snapshot));
+        if newer {
+            *current = Some(snapshot);
+        }
+    }
+
+    /// The current snapshot and every older one that a reader of this process still holds.
+    pub(crate) fn pinned(&self) -> Vec<Arc<Snapshot>> {
+        let handed_out = self
+            .handed_out
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        handed_out.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Loads the newest state and what it names.
+    pub(crate) async fn refresh(&self) -> Result<Option<Arc<Snapshot>>> {
+        let found = self.meta.load().await;
+        match found.map_err(Error::store("load the state"))? {
+            Some(found) => self.take(found).await.map(Some),
+            // It was there before.
+            None if self.current().is_some() => Err(Error::StateLost {
+                object: "state".to_owned(),
+            }),
+            None => Ok(None),
+        }
+    }
+
+    /// The same for a process that begins: a place that holds objects and no state is refused. A state
+    /// whose catalog is gone because a newer one replaced it is loaded again.
+    pub(crate) async fn begin(&self) -> Result<Option<Arc<Snapshot>>> {
+        let mut failed: Option<(Version, Error)> = None;
+        for _ in 0..BEGIN_ROUNDS_MAX {
+            let found = load_state(&*self.meta, &**self.objects.blobs()).await?;
+            let Some(found) = found else {
+                return Ok(None);
+            };
+            match failed {
+                Some((version, error)) if version == found.version => return Err(error),
+                _ => {}
+            }
+            let version = found.version;
+            match self.take(found).await {
+                Err(error @ Error::Corrupt { .. }) => failed = Some((version, error)),
+                taken => return taken.map(Some),
+            }
+        }
+        match failed {
+            Some((_, error)) => Err(error),
+            None => Ok(None),
+        }
+    }
+
+    /// Takes a loaded state as the current one.
+    pub(crate) async fn take(&self, found: Versioned) -> Result<Arc<Snapshot>> {
+        if let Some(known) = self
+            .current()
+            .filter(|known| known.version == found.version)
+        {
+            return Ok(known);
+        }
+        let state = decode_state(&found)?;
+        self.take_state(found.version, state).await
+    }
+
+    pub(crate) async fn take_state(&self, version: Version, state: State) -> Result<Arc<Snapshot>> {
+        let known = self
+            .current()
+            .filter(|known| known.state.catalog == state.catalog);
+        let catalog = match (known, &state.catalog) {
+            (Some(known), _) => known.catalog.clone(),
+            (None, None) => Arc::new(Catalog::default()),
+            (None, Some(place)) => Arc::new(self.load_catalog(place).await?),
+        };
+        let snapshot = Arc::new(Snapshot::new(version, state, catalog));
+        self.adopt(snapshot.clone());
+        Ok(snapshot)
+    }
+
+    pub(crate) async fn load_catalog(&self, place: &CatalogRef) -> Result<Catalog> {
+        let bytes = self.objects.blobs().get(&place.name).await;
+        let bytes = bytes.map_err(|error| Error::reading(&place.name, error))?;
+        if *blake3::hash(&bytes).as_bytes() != place.hash.0 {
+            let reason = "it is not the catalog that the state names".to_owned();
+            return Err(Error::Corrupt {
+                object: place.name.clone(),
+                reason,
+            });
+        }
+        Catalog::decode(&bytes, place.tables_start)
+            .map_err(|damage| Error::damaged(&place.name, damage))
+    }
+}
+
+pub(crate) fn decode_state(found: &Versioned) -> Result<State> {
+    State::decode(&found.bytes).map_err(|damage| Error::damaged("state", damage))
+}

@@ -1,0 +1,378 @@
+//! The state: the one mutable record. Whatever it does not name does not exist.
+
+use std::sync::Arc;
+
+use chronolith_model::{BlockRef, ChainId, DatasetSet, Hash32, Scope};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::catalog::{PackEntry, SegmentEntry};
+use crate::format::container::{FORMAT_VERSION, READABLE_FROM};
+use crate::format::facts::{decode_scope, encode_scope};
+use crate::format::term::TermKey;
+use crate::format::wire::{Put, Reader};
+use crate::format::{Damage, Decoded};
+
+const MAGIC: [u8; 8] = *b"CHRSTATE";
+/// How many past acts of operators are kept.
+const AUDIT_MAX: usize = 100;
+
+/// The interval that ingest appends to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LiveRun {
+    pub(crate) start: u64,
+    pub(crate) head: BlockRef,
+    pub(crate) head_timestamp: u64,
+}
+
+/// Why ingest stands still.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Halt {
+    /// In words.
+    pub reason: String,
+    /// The archived block, where there are two.
+    pub archived: Option<BlockRef>,
+    /// The hash that was offered instead.
+    pub offered: Option<Hash32>,
+    pub source: String,
+    /// When, in seconds since 1970, as the caller said.
+    pub at: u64,
+}
+
+/// What an operator did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AuditEntry {
+    /// When, in seconds since 1970, as the caller said.
+    pub at: u64,
+    /// In words.
+    pub act: String,
+}
+
+/// Where the catalog lies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct CatalogRef {
+    pub(crate) name: String,
+    pub(crate) len: u64,
+    pub(crate) tables_start: u64,
+    pub(crate) hash: Hash32,
+}
+
+/// The one mutable record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct State {
+    pub(crate) archive_id: [u8; 16],
+    pub(crate) chain: ChainId,
+    pub(crate) epoch: u64,
+    pub(crate) sequence: u64,
+    /// Differs with every swap: how a writer knows its own.
+    pub(crate) nonce: u64,
+    /// Who wrote last.
+    pub(crate) instance: String,
+    pub(crate) halt: Option<Halt>,
+    pub(crate) live: Option<LiveRun>,
+    pub(crate) datasets: DatasetSet,
+    pub(crate) scope: Scope,
+    pub(crate) catalog: Option<CatalogRef>,
+    /// Segments since the catalog, by their first block.
+    pub(crate) batches: Vec<Arc<SegmentEntry>>,
+    pub(crate) batch_packs: Vec<Arc<PackEntry>>,
+    pub(crate) audit: Vec<AuditEntry>,
+    /// What the terms of new segments are hashed with. A state of format version 2 has none; the next
+    /// writer makes one.
+    pub(crate) term_key: TermKey,
+}
+
+impl State {
+    /// Remembers an operator's act.
+    pub(crate) fn record(&mut self, entry: AuditEntry) {
+        self.audit.push(entry);
+        let surplus = self.audit.len().saturating_sub(AUDIT_MAX);
+        self.audit.drain(..surplus);
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.put_u16(FORMAT_VERSION);
+        out.put_u16(READABLE_FROM);
+        out.put(&self.archive_id);
+        out.put_varint(self.chain.0);
+        out.put_varint(self.epoch);
+        out.put_varint(self.sequence);
+        out.put_u64(self.nonce);
+        out.put_bytes(self.instance.as_bytes());
+        put_option(self.halt.as_ref(), &mut out, encode_halt);
+        put_option(self.live.as_ref(), &mut out, |live, out| {
+            out.put_varint(live.start);
+            encode_block_ref(&live.head, out);
+            out.put_varint(live.head_timestamp);
+        });
+        out.put_u8(self.datasets.bits());
+        encode_scope(&self.scope, &mut out);
+        put_option(self.catalog.as_ref(), &mut out, |catalog, out| {
+            out.put_bytes(catalog.name.as_bytes());
+            out.put_varint(catalog.len);
+            out.put_varint(catalog.tables_start);
+            out.put(&catalog.hash.0);
+        });
+        out.put_varint(self.batches.len() as u64);
+        self.batches.iter().for_each(|batch| batch.encode(&mut out));
+        out.put_varint(self.batch_packs.len() as u64);
+        self.batch_packs
+            .iter()
+            .for_each(|pack| pack.encode(&mut out));
+        out.put_varint(self.audit.len() as u64);
+        for entry in &self.audit {
+            out.put_varint(entry.at);
+            out.put_bytes(entry.act.as_bytes());
+        }
+        if !self.term_key.is_none() {
+            out.put(&self.term_key.0);
+        }
+        let checksum = xxh3_64(&out);
+        out.put_u64(checksum);
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Decoded<Self> {
+        let (body, checksum) = bytes
+            .split_last_chunk::<8>()
+            .ok_or(Damage("state too short"))?;
+        let mut reader = Reader::new(body);
+        if reader.array()? != MAGIC {
+            return Err(Damage("not a state of ours"));
+        }
+        let _written_by = reader.u16()?;
+        if reader.u16()? > FORMAT_VERSION {
+            return Err(Damage(
+                "written by a newer version that this one cannot read",
+            ));
+        }
+        if xxh3_64(body) != u64::from_le_bytes(*checksum) {
+            return Err(Damage("state checksum mismatch"));
+        }
+        let state = Self::decode_body(&mut reader)?;
+        reader.finish()?;
+        Ok(state)
+    }
+
+    fn decode_body(reader: &mut Reader<'_>) -> Decoded<Self> {
+        Ok(Self {
+            archive_id: reader.array()?,
+            chain: ChainId(reader.varint()?),
+            epoch: reader.varint()?,
+            sequence: reader.varint()?,
+            nonce: reader.u64()?,
+            instance: text(reader)?,
+            halt: option(reader, decode_halt)?,
+            live: option(reader, |reader| {
+                Ok(LiveRun {
+                    start: reader.varint()?,
+                    head: decode_block_ref(reader)?,
+                    head_timestamp: reader.varint()?,
+                })
+            })?,
+            datasets: DatasetSet::from_bits(reader.u8()?).ok_or(Damage("unknown dataset"))?,
+            scope: decode_scope(reader)?,
+            catalog: option(reader, |reader| {
+                Ok(CatalogRef {
+                    name: text(reader)?,
+                    len: reader.varint()?,
+                    tables_start: reader.varint()?,
+                    hash: Hash32(reader.array()?),
+                })
+            })?,
+            batches: list(reader, |reader| SegmentEntry::decode(reader).map(Arc::new))?,
+            batch_packs: list(reader, |reader| PackEntry::decode(reader).map(Arc::new))?,
+            audit: list(reader, |reader| {
+                Ok(AuditEntry {
+                    at: reader.varint()?,
+                    act: text(reader)?,
+                })
+            })?,
+            term_key: match reader.is_empty() {
+                true => TermKey::NONE,
+                false => TermKey(reader.array()?),
+            },
+        })
+    }
+
+    /// Which version wrote a state, and the oldest that can read it; the rest is not looked at.
+    pub(crate) fn versions(bytes: &[u8]) -> Decoded<(u16, u16)> {
+        let mut reader = Reader::new(bytes);
+        if reader.array()? != MAGIC {
+            return Err(Damage("not a state of ours"));
+        }
+        Ok((reader.u16()?, reader.u16()?))
+    }
+
+    /// Who wrote a state last, without a full check: enough to decide whether to wait for them.
+    pub(crate) fn instance_of(bytes: &[u8]) -> Option<String> {
+        Self::decode(bytes).ok().map(|state| state.instance)
+    }
+}
+
+pub(crate) fn put_option<T>(
+    value: Option<&T>,
+    out: &mut Vec<u8>,
+    put: impl FnOnce(&T, &mut Vec<u8>),
+) {
+    out.put_u8(u8::from(value.is_some()));
+    if let Some(value) = value {
+        put(value, out);
+    }
+}
+
+pub(crate) fn option<T>(
+    reader: &mut Reader<'_>,
+    decode: impl FnOnce(&mut Reader<'_>) -> Decoded<T>,
+) -> Decoded<Option<T>> {
+    match reader.u8()? {
+        0 => Ok(None),
+        1 => decode(reader).map(Some),
+        _ => Err(Damage("neither there nor absent")),
+    }
+}
+
+fn list<T>(
+    reader: &mut Reader<'_>,
+    decode: impl Fn(&mut Reader<'_>) -> Decoded<T>,
+) -> Decoded<Vec<T>> {
+    let count = reader.count(2)?;
+    (0..count).map(|_| decode(reader)).collect()
+}
+
+pub(crate) fn text(reader: &mut Reader<'_>) -> Decoded<String> {
+    let bytes = reader.bytes()?;
+    std::str::from_utf8(bytes)
+        .map(str::to_owned)
+        .map_err(|_| Damage("not a text"))
+}
+
+fn encode_block_ref(block: &BlockRef, out: &mut Vec<u8>) {
+    out.put_varint(block.number);
+    out.put(&block.hash.0);
+}
+
+fn decode_block_ref(reader: &mut Reader<'_>) -> Decoded<BlockRef> {
+    Ok(BlockRef {
+        number: reader.varint()?,
+        hash: Hash32(reader.array()?),
+    })
+}
+
+fn encode_halt(halt: &Halt, out: &mut Vec<u8>) {
+    out.put_bytes(halt.reason.as_bytes());
+    put_option(halt.archived.as_ref(), out, encode_block_ref);
+    put_option(halt.offered.as_ref(), out, |hash, out| out.put(&hash.0));
+    out.put_bytes(halt.source.as_bytes());
+    out.put_varint(halt.at);
+}
+
+fn decode_halt(reader: &mut Reader<'_>) -> Decoded<Halt> {
+    Ok(Halt {
+        reason: text(reader)?,
+        archived: option(reader, decode_block_ref)?,
+        offered: option(reader, |reader| reader.array().map(Hash32))?,
+        source: text(reader)?,
+        at: reader.varint()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::facts::tests::sample;
+    use crate::state::catalog::{ObjectRef, PackContent};
+    use chronolith_model::{BlockRange, Dataset};
+    use proptest::prelude::*;
+
+    fn state() -> State {
+        let head = BlockRef {
+            number: 6,
+            hash: Hash32([4; 32]),
+        };
+        let object = ObjectRef {
+            name: "seg/x".into(),
+            len: 9,
+            tables_start: 4,
+        };
+        let range = BlockRange::new(3, 7);
+        State {
+            archive_id: [9; 16],
+            chain: ChainId(1),
+            epoch: 3,
+            sequence: 77,
+            nonce: 5,
+            instance: "one".into(),
+            halt: Some(Halt {
+                reason: "replaced".into(),
+                archived: Some(head),
+                offered: Some(Hash32([8; 32])),
+                source: "somebody".into(),
+                at: 12,
+            }),
+            live: Some(LiveRun {
+                start: 3,
+                head,
+                head_timestamp: 99,
+            }),
+            datasets: DatasetSet::CLOCK,
+            scope: Scope::All,
+            catalog: Some(CatalogRef {
+                name: "cat/1".into(),
+                len: 7,
+                tables_start: 3,
+                hash: Hash32([6; 32]),
+            }),
+            batches: vec![Arc::new(SegmentEntry {
+                object: object.clone(),
+                tier: 0,
+                facts: sample(range),
+                keys: None,
+            })],
+            batch_packs: vec![Arc::new(PackEntry {
+                object,
+                range,
+                last_hash: head.hash,
+                content: PackContent::new(
+                    DatasetSet::of(&[Dataset::Logs, Dataset::Transactions]),
+                    &sample(range).scope,
+                ),
+            })],
+            audit: vec![AuditEntry {
+                at: 1,
+                act: "resume".into(),
+            }],
+            term_key: TermKey([3; 16]),
+        }
+    }
+
+    #[test]
+    fn states_round_trip_and_every_flipped_byte_is_damage() {
+        let bytes = state().encode();
+        assert_eq!(State::decode(&bytes), Ok(state()));
+        for at in 0..bytes.len() {
+            let mut broken = bytes.clone();
+            broken[at] ^= 2;
+            assert!(State::decode(&broken).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn the_audit_is_bounded() {
+        let mut state = state();
+        (0..300).for_each(|at| {
+            state.record(AuditEntry {
+                at,
+                act: String::new(),
+            })
+        });
+        assert_eq!((state.audit.len(), state.audit[0].at), (AUDIT_MAX, 200));
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_states_are_damage(bytes: Vec<u8>) {
+            prop_assert!(State::decode(&bytes).is_err());
+        }
+    }
+}

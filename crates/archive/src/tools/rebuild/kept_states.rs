@@ -1,0 +1,112 @@
+//! Kept versions of the state: where one of them still fits, a rebuild starts from it.
+//!
+//! Objects do not tell everything: which halts there were, what operators did, how ranges were
+//! counted. A kept version does. It is used only where its newest block is the anchor, so that no
+//! confirmed block is left behind, and where everything that it names is there.
+
+use std::sync::Arc;
+
+use chronolith_model::{BlockRange, BlockRef};
+use chronolith_store::{MetaStore, Version};
+
+use crate::error::{Error, Result};
+use crate::format::segment::SegmentTables;
+use crate::read::objects::Objects;
+use crate::settings::Settings;
+use crate::state::catalog::Catalog;
+use crate::state::head::View;
+use crate::state::record::{Halt, State};
+use crate::state::snapshot::Snapshot;
+use crate::tools::inspect::{Entry, entries, open_pack};
+
+const EVERYTHING: BlockRange = BlockRange {
+    start: 0,
+    end: u64::MAX,
+};
+
+/// What the kept versions give.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// The newest version that fits.
+    pub(super) base: Option<Snapshot>,
+    /// Versions newer than that which cannot be used, and why.
+    pub(super) unusable: Vec<(u64, String)>,
+    /// The halt of the newest version that says whether there is one: it is not lost with that version.
+    pub(super) halt: Option<Halt>,
+}
+
+/// Looks for the newest kept version that fits.
+pub(super) async fn newest_fitting(
+    view: &View,
+    meta: &dyn MetaStore,
+    settings: &Settings,
+    anchor: BlockRef,
+) -> Result<Kept> {
+    let versions = meta.kept().await;
+    let (mut kept, mut newest) = (Kept::default(), None);
+    for (version, bytes) in versions.map_err(Error::store("load kept versions of the state"))? {
+        let state = match bytes {
+            Ok(bytes) => State::decode(&bytes).map_err(|damage| damage.0.to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        let state = match state {
+            Ok(state) if state.chain == settings.chain => state,
+            Ok(_) => continue,
+            Err(reason) => {
+                kept.unusable.push((version.0, reason));
+                continue;
+            }
+        };
+        newest.get_or_insert_with(|| state.halt.clone());
+        if state.live.map(|live| live.head) != Some(anchor) {
+            continue;
+        }
+        match opened(view, version, state).await {
+            Ok(snapshot) => {
+                kept.base = Some(snapshot);
+                break;
+            }
+            Err(Error::Corrupt { object, reason }) => {
+                kept.unusable
+                    .push((version.0, format!("it names {object}: {reason}")));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    kept.halt = newest.flatten();
+    Ok(kept)
+}
+
+/// A kept version with its catalog, if everything it names can be opened.
+async fn opened(view: &View, version: Version, state: State) -> Result<Snapshot> {
+    let catalog = match &state.catalog {
+        Some(place) => Arc::new(view.load_catalog(place).await?),
+        None => Arc::new(Catalog::default()),
+    };
+    let snapshot = Snapshot::new(version, state, catalog);
+    for entry in entries(&snapshot, &EVERYTHING) {
+        open(&view.objects, &entry).await?;
+    }
+    Ok(snapshot)
+}
+
+/// Opens one object and sees that it is the one that is named.
+async fn open(objects: &Objects, entry: &Entry) -> Result<()> {
+    let place = entry.place();
+    match entry {
+        Entry::Segment(entry) => {
+            let tail = objects.tail(place).await?;
+            let tables = SegmentTables::decode(tail, place.tables_start);
+            let tables = tables.map_err(|damage| Error::damaged(&place.name, damage))?;
+            if tables.facts == entry.facts {
+                return Ok(());
+            }
+            Err(Error::Corrupt {
+                object: place.name.clone(),
+                reason: "it is not the segment that the state names".to_owned(),
+            })
+        }
+        Entry::Pack(entry) => open_pack(objects, entry).await.map(|_| ()),
+        Entry::Run(_) => objects.open_run(place).await.map(|_| ()),
+    }
+}
