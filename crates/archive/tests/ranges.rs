@@ -51,7 +51,7 @@ async fn a_range_goes_from_its_first_block_to_complete() {
     let closed = report(&archive, 0).await;
     assert_eq!(closed.state, RangeState::Transitioning);
     assert_eq!(closed.transition_started_at, Some(110));
-    assert_eq!(closed.ledger, Some(LedgerPhase::WritingLfs));
+    assert_eq!(closed.ledger, Some(LedgerPhase::Merging));
     assert_eq!(closed.ledger_status, Some(PartStatus::InProgress));
     assert_eq!(closed.last_committed, Some(41));
     let next = report(&archive, 1).await;
@@ -277,7 +277,7 @@ async fn a_damaged_segment_fails_its_range_and_nothing_else() {
     assert_eq!(failed.state, RangeState::Failed);
     let failure = failed.failure.unwrap();
     assert_eq!((failure.object, failure.at), (victim.clone(), Some(110)));
-    assert_eq!(failure.phase, FailedPhase::WritingLfs);
+    assert_eq!(failure.phase, FailedPhase::Merging);
     assert!(!failure.cause.is_empty());
     assert_eq!(failed.ledger_status, Some(PartStatus::Pending));
     // The next ranges go on, to their end.
@@ -408,7 +408,7 @@ async fn a_run_that_lacks_a_hash_is_found_out_and_made_anew() {
     let (chain, stores) = (tiny_chain(67), Stores::memory());
     let archive = stores.writer(&range_settings()).await;
     append(&archive, &chain, blocks(2, 50), 5, 1).await;
-    until(&archive, TxHashPhase::VerifyingRecSplit).await;
+    until(&archive, TxHashPhase::VerifyingIndex).await;
     let run = report(&archive, 0).await.runs[0].clone();
     let ours = stores.blobs.get(&run).await.unwrap();
     let theirs = sound_run_of_a_fork(&chain, ours.len()).await;
@@ -418,7 +418,7 @@ async fn a_run_that_lacks_a_hash_is_found_out_and_made_anew() {
     let failed = report(&archive, 0).await;
     assert_eq!(failed.state, RangeState::Failed, "{failed:?}");
     let failure = failed.failure.unwrap();
-    assert_eq!(failure.phase, FailedPhase::VerifyingRecSplit);
+    assert_eq!(failure.phase, FailedPhase::VerifyingIndex);
     assert_eq!(failure.object, run);
     archive.retry_range(0, audit(9, "retry")).await.unwrap();
     let retried = report(&archive, 0).await;

@@ -137,7 +137,7 @@ async fn a_pack_that_cannot_be_opened_fails_its_range() {
     append(&archive, &chain, blocks(2, 50), 5, 1).await;
     let ready = (
         Some(LedgerPhase::Immutable),
-        Some(TxHashPhase::VerifyingRecSplit),
+        Some(TxHashPhase::VerifyingIndex),
     );
     loop {
         let report = report(&archive, 0).await;
@@ -159,7 +159,7 @@ async fn a_pack_that_cannot_be_opened_fails_its_range() {
     let failure = failed.failure.unwrap();
     assert_eq!(
         (failure.object, failure.phase),
-        (victim.clone(), FailedPhase::VerifyingRecSplit)
+        (victim.clone(), FailedPhase::VerifyingIndex)
     );
     let damaged = archive.inspect(blocks(2, 42), &mut |_| {}).await.unwrap();
     let object = &damaged[0].object;

@@ -77,7 +77,7 @@ async fn take(archive: &Archive, all: &[Block]) {
 async fn until_verifying(archive: &Archive) {
     let ready = (
         Some(LedgerPhase::Immutable),
-        Some(TxHashPhase::VerifyingRecSplit),
+        Some(TxHashPhase::VerifyingIndex),
     );
     loop {
         let report = report(archive, 0).await;

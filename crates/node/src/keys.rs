@@ -6,7 +6,10 @@ use std::fmt::Write as _;
 use chronolith_archive::{KeyCounts, RangeReport, RangeState};
 use chronolith_follower::location::ArchivePlace;
 use chronolith_follower::ranges::Ranges;
-use chronolith_serve::{counts_json, utc};
+use chronolith_serve::counts_json;
+use chronolith_serve::ledger_phase_name;
+use chronolith_serve::txhash_phase_name;
+use chronolith_serve::utc;
 use serde_json::{Value, json};
 
 /// One key and what it says.
@@ -100,11 +103,11 @@ impl Keys {
         let begun = Some(range.blocks).filter(|&blocks| blocks > 0);
         let payload = range.packs.first().or(range.segments.first());
         let payload = payload.map(|name| place.path_of(folder(name)));
-        self.text(of("ledger:phase"), range.ledger.map(|phase| phase.name()));
+        self.text(of("ledger:phase"), range.ledger.map(ledger_phase_name));
         self.number(of("ledger:last_committed_ledger"), range.last_committed);
         self.number(of("ledger:count"), begun);
         self.text(of("ledger:immutable_path"), payload.filter(|_| is_complete));
-        self.text(of("txhash:phase"), range.txhash.map(|phase| phase.name()));
+        self.text(of("txhash:phase"), range.txhash.map(txhash_phase_name));
         self.number(of("txhash:last_committed_ledger"), range.last_committed);
         self.put(
             of("txhash:cf_counts"),
@@ -207,8 +210,8 @@ mod tests {
     fn transitioning() -> RangeReport {
         RangeReport {
             state: RangeState::Transitioning,
-            ledger: Some(LedgerPhase::WritingLfs),
-            txhash: Some(TxHashPhase::BuildingRecSplit),
+            ledger: Some(LedgerPhase::Merging),
+            txhash: Some(TxHashPhase::BuildingIndex),
             transition_started_at: Some(1_769_601_600),
             ledger_status: Some(PartStatus::InProgress),
             txhash_status: Some(PartStatus::InProgress),

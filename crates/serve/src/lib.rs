@@ -45,6 +45,7 @@ pub use health::{
 };
 pub use listener::{Room, listen};
 pub use logs::AnswerLimits;
+pub use names::{failed_phase_name, ledger_phase_name, txhash_phase_name};
 pub use operations::{Metrics, operations};
 pub use public::public;
 pub use rest::chains::utc;

@@ -50,11 +50,11 @@ impl Step {
     pub(crate) fn phase(&self) -> FailedPhase {
         match self {
             Self::Merge(_) | Self::Promote(_) | Self::JoinPacks(_) | Self::FinishPack(_) => {
-                FailedPhase::WritingLfs
+                FailedPhase::Merging
             }
             Self::Count(_) => FailedPhase::Compacting,
-            Self::MergeRuns(_) | Self::MakeRun(_) => FailedPhase::BuildingRecSplit,
-            Self::Verify(..) => FailedPhase::VerifyingRecSplit,
+            Self::MergeRuns(_) | Self::MakeRun(_) => FailedPhase::BuildingIndex,
+            Self::Verify(..) => FailedPhase::VerifyingIndex,
         }
     }
 
@@ -277,7 +277,7 @@ impl Plan<'_> {
         let inside = |run: &&Arc<RunEntry>| run.range.intersect(&span).is_some();
         let mut runs = self.catalog.runs.iter().filter(inside);
         match standing.txhash {
-            TxHashPhase::BuildingRecSplit => {
+            TxHashPhase::BuildingIndex => {
                 if let Some(hole) = Covering::of(span, &self.catalog.runs).hole {
                     return Some(Step::MakeRun(hole));
                 }
@@ -285,7 +285,7 @@ impl Plan<'_> {
                 let runs: Vec<_> = runs.take(at_once).cloned().collect();
                 (runs.len() > 1).then_some(Step::MergeRuns(runs))
             }
-            TxHashPhase::VerifyingRecSplit if standing.ledger == LedgerPhase::Immutable => {
+            TxHashPhase::VerifyingIndex if standing.ledger == LedgerPhase::Immutable => {
                 Some(Step::Verify(span, runs.next()?.clone()))
             }
             _ => None,

@@ -84,21 +84,9 @@ impl RangeState {
 pub enum LedgerPhase {
     Ingesting,
     /// Segments are sealed and merged for the last time, packs are finished.
-    WritingLfs,
+    Merging,
     /// No segment and no pack of it will change any more.
     Immutable,
-}
-
-impl LedgerPhase {
-    /// The word that operators know.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ingesting => "INGESTING",
-            Self::WritingLfs => "WRITING_LFS",
-            Self::Immutable => "IMMUTABLE",
-        }
-    }
 }
 
 /// How far the hashes of a range are.
@@ -107,24 +95,11 @@ pub enum TxHashPhase {
     Ingesting,
     /// The tables of its segments become runs.
     Compacting,
-    BuildingRecSplit,
+    /// Its runs become one.
+    BuildingIndex,
     /// Every hash is looked up in that run.
-    VerifyingRecSplit,
+    VerifyingIndex,
     Complete,
-}
-
-impl TxHashPhase {
-    /// The word that operators know.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ingesting => "INGESTING",
-            Self::Compacting => "COMPACTING",
-            Self::BuildingRecSplit => "BUILDING_RECSPLIT",
-            Self::VerifyingRecSplit => "VERIFYING_RECSPLIT",
-            Self::Complete => "COMPLETE",
-        }
-    }
 }
 
 /// The phase in which a transition failed.
@@ -132,34 +107,33 @@ impl TxHashPhase {
 #[repr(u8)]
 pub enum FailedPhase {
     /// While segments were merged or packs finished.
-    WritingLfs = 1,
+    Merging = 1,
     /// While hashes were counted or put into runs.
     Compacting = 2,
     /// While the range's run was made.
-    BuildingRecSplit = 3,
+    BuildingIndex = 3,
     /// While it was verified.
-    VerifyingRecSplit = 4,
+    VerifyingIndex = 4,
 }
 
 impl FailedPhase {
     pub(crate) fn from_u8(value: u8) -> Option<Self> {
         let all = [
-            Self::WritingLfs,
+            Self::Merging,
             Self::Compacting,
-            Self::BuildingRecSplit,
-            Self::VerifyingRecSplit,
+            Self::BuildingIndex,
+            Self::VerifyingIndex,
         ];
         all.into_iter().find(|&phase| phase as u8 == value)
     }
 
-    /// The word that operators know.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    /// The name in log lines.
+    pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::WritingLfs => LedgerPhase::WritingLfs.name(),
-            Self::Compacting => TxHashPhase::Compacting.name(),
-            Self::BuildingRecSplit => TxHashPhase::BuildingRecSplit.name(),
-            Self::VerifyingRecSplit => TxHashPhase::VerifyingRecSplit.name(),
+            Self::Merging => "merging",
+            Self::Compacting => "compacting",
+            Self::BuildingIndex => "building_index",
+            Self::VerifyingIndex => "verifying_index",
         }
     }
 }

@@ -240,7 +240,7 @@ pub(crate) mod tests {
 
     pub(crate) fn sample() -> Book {
         let failure = RangeFailure {
-            phase: FailedPhase::BuildingRecSplit,
+            phase: FailedPhase::BuildingIndex,
             object: "run/x".into(),
             cause: "damaged".into(),
             at: Some(12),

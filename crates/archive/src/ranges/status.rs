@@ -95,15 +95,15 @@ impl Standing {
         }
         self.txhash = match () {
             () if self.tables => TxHashPhase::Compacting,
-            () if !covered_by.is_one() => TxHashPhase::BuildingRecSplit,
-            () if !self.verified => TxHashPhase::VerifyingRecSplit,
+            () if !covered_by.is_one() => TxHashPhase::BuildingIndex,
+            () if !self.verified => TxHashPhase::VerifyingIndex,
             () => TxHashPhase::Complete,
         };
         // A range that was verified stays as it is, whatever the settings say by now.
         let done = self.txhash == TxHashPhase::Complete;
         self.ledger = match done || !(self.loose || self.tables) {
             true => LedgerPhase::Immutable,
-            false => LedgerPhase::WritingLfs,
+            false => LedgerPhase::Merging,
         };
     }
 }

@@ -418,7 +418,7 @@ fn merged_without_run(segments: &[Arc<SegmentEntry>], catalog: &Catalog) -> Opti
 /// up there: a hash that is not found may be one that the run lacks.
 fn failed_range(segments: &[Arc<SegmentEntry>], catalog: &Catalog) -> Option<BlockRange> {
     let geometry = catalog.book.geometry?;
-    let on_hashes = |failure: &RangeFailure| failure.phase != FailedPhase::WritingLfs;
+    let on_hashes = |failure: &RangeFailure| failure.phase != FailedPhase::Merging;
     let failed = catalog.book.notes.iter();
     let mut failed = failed.filter(|(_, notes)| notes.failure.as_ref().is_some_and(on_hashes));
     failed.find_map(|(id, _)| {

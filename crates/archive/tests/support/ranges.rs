@@ -89,14 +89,14 @@ pub async fn report(archive: &Archive, id: u64) -> RangeReport {
 pub fn progress(report: &RangeReport) -> (u8, u8) {
     let ledger = match report.ledger {
         None | Some(LedgerPhase::Ingesting) => 0,
-        Some(LedgerPhase::WritingLfs) => 1,
+        Some(LedgerPhase::Merging) => 1,
         Some(LedgerPhase::Immutable) => 2,
     };
     let txhash = match report.txhash {
         None | Some(TxHashPhase::Ingesting) => 0,
         Some(TxHashPhase::Compacting) => 1,
-        Some(TxHashPhase::BuildingRecSplit) => 2,
-        Some(TxHashPhase::VerifyingRecSplit) => 3,
+        Some(TxHashPhase::BuildingIndex) => 2,
+        Some(TxHashPhase::VerifyingIndex) => 3,
         Some(TxHashPhase::Complete) => 4,
     };
     (ledger, txhash)

@@ -2,11 +2,17 @@
 
 use anyhow::{Error, Result, bail};
 use chronolith_archive::{RangeReport, RangeState};
-use chronolith_follower::chain::{open_for_operator, open_reader};
+use chronolith_follower::chain::open_for_operator;
+use chronolith_follower::chain::open_reader;
 use chronolith_follower::clock::now;
-use chronolith_follower::ranges::{Ranges, settle};
+use chronolith_follower::ranges::Ranges;
+use chronolith_follower::ranges::settle;
 use chronolith_follower::run_state::Remembered;
-use chronolith_serve::{range_json, utc};
+use chronolith_serve::failed_phase_name;
+use chronolith_serve::ledger_phase_name;
+use chronolith_serve::range_json;
+use chronolith_serve::txhash_phase_name;
+use chronolith_serve::utc;
 use serde_json::{Map, Value, json};
 
 use super::state::chosen;
@@ -111,7 +117,11 @@ fn print(chain: &ChainSettings, ranges: &Ranges) {
             .collect();
         println!("  {}", cells.join("  ").trim_end());
         if let Some(failure) = failure {
-            let (phase, object, cause) = (failure.phase.name(), &failure.object, &failure.cause);
+            let (phase, object, cause) = (
+                failed_phase_name(failure.phase),
+                &failure.object,
+                &failure.cause,
+            );
             println!("      failed in {phase}: {cause} ({object})");
             println!(
                 "      `chronolith repair --chain {name}` mends what is damaged; then `chronolith range retry \
@@ -129,8 +139,12 @@ fn row(range: &RangeReport) -> [String; 9] {
         range.id.to_string(),
         format!("{}-{}", range.first, range.last),
         range.state.name().to_owned(),
-        or(range.ledger.map(|phase| phase.name().to_owned())),
-        or(range.txhash.map(|phase| phase.name().to_owned())),
+        or(range
+            .ledger
+            .map(|phase| ledger_phase_name(phase).to_owned())),
+        or(range
+            .txhash
+            .map(|phase| txhash_phase_name(phase).to_owned())),
         format!("{} ({percent}%)", range.blocks),
         or(range.keys.map(|keys| keys.total().to_string())),
         or(range.created_at.and_then(utc)),

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::chains::utc;
 use super::{At, RestError, chain};
 use crate::context::Context;
+use crate::names::{failed_phase_name, ledger_phase_name, txhash_phase_name};
 
 pub(crate) async fn show(
     State(context): State<Context>,
@@ -32,7 +33,7 @@ pub(crate) async fn show(
 pub fn range_json(range: &RangeReport) -> Value {
     let failure = range.failure.as_ref().map(|failure| {
         json!({
-            "phase": failure.phase.name(),
+            "phase": failed_phase_name(failure.phase),
             "object": failure.object,
             "cause": failure.cause,
             "at": failure.at.and_then(utc),
@@ -43,8 +44,8 @@ pub fn range_json(range: &RangeReport) -> Value {
         "from": range.first,
         "to": range.last,
         "state": range.state.name(),
-        "ledgerPhase": range.ledger.map(|phase| phase.name()),
-        "txhashPhase": range.txhash.map(|phase| phase.name()),
+        "ledgerPhase": range.ledger.map(ledger_phase_name),
+        "txhashPhase": range.txhash.map(txhash_phase_name),
         "lastCommitted": range.last_committed,
         "blocks": range.blocks,
         "transactions": range.keys.map(|keys| keys.total()),

@@ -1,11 +1,12 @@
 //! What is said of the node and its network.
 
-use chronolith_archive::{LedgerPhase, RangeReport, TxHashPhase};
+use chronolith_archive::RangeReport;
 use serde_json::{Value, json};
 
 use super::bounds::Bounds;
 use super::ledgers::protocol;
 use crate::context::Context;
+use crate::names::{ledger_phase_name, txhash_phase_name};
 use crate::rpc::error::INTERNAL;
 use crate::rpc::{Answer, RpcError};
 use crate::served::StellarChain;
@@ -103,8 +104,8 @@ fn range(range: &RangeReport) -> Value {
         "end_ledger": range.last,
         "last_committed_ledger": range.last_committed,
         "count": range.blocks,
-        "ledger_phase": range.ledger.map(LedgerPhase::name),
-        "txhash_phase": range.txhash.map(TxHashPhase::name),
+        "ledger_phase": range.ledger.map(ledger_phase_name),
+        "txhash_phase": range.txhash.map(txhash_phase_name),
         "created_at": range.created_at,
         "completed_at": range.completed_at,
         "error": range.failure.as_ref().map(|failure| &failure.cause),
