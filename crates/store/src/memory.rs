@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::watch;
 
 use crate::name::{check_len, check_name, check_range};
@@ -92,11 +93,11 @@ impl MemoryBlobs {
 
     // Every change below is one map operation, so a panic elsewhere leaves nothing half done.
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Bytes>> {
-        self.objects.read().unwrap_or_else(PoisonError::into_inner)
+        self.objects.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Bytes>> {
-        self.objects.write().unwrap_or_else(PoisonError::into_inner)
+        self.objects.write()
     }
 
     fn find(&self, name: &str) -> Result<Bytes> {

@@ -6,10 +6,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use chronolith_store::{BlobInfo, BlobStore};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
@@ -242,11 +242,7 @@ impl Writer {
     async fn remove_aged(&self, report: &mut GarbageReport, ages: Ages<'_>) -> Result<()> {
         let now = Instant::now();
         let aged: Vec<BlobInfo> = {
-            let mut seen = self
-                .guardrails
-                .seen
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut seen = self.guardrails.seen.lock();
             let orphans: HashSet<&str> = report
                 .orphans
                 .iter()

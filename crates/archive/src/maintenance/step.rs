@@ -1,8 +1,9 @@
 //! Maintenance: one step at a time, beside ingest; whatever changed meanwhile, the edit notices.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 use tracing::field::Empty;
@@ -66,7 +67,7 @@ impl Writer {
                 self.fail_range(id, phase, what, now).await?;
                 return Ok(true);
             }
-            let mut damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut damaged = self.damaged.lock();
             if damaged.insert(object.clone()) {
                 let chain = self.settings.chain.0;
                 tracing::error!(chain, %object, %reason, "an object is damaged, maintenance passes it over");
@@ -167,7 +168,7 @@ fn names(snapshot: &Snapshot) -> impl Iterator<Item = &str> {
 }
 
 fn copy_of<T: Clone>(set: &Mutex<T>) -> T {
-    set.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    set.lock().clone()
 }
 
 /// A range that is being verified, as long as this lives.
@@ -178,7 +179,7 @@ struct Verifying<'a> {
 
 impl<'a> Verifying<'a> {
     fn begin(all: &'a Mutex<HashSet<u64>>, id: u64) -> Self {
-        let mut ids = all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = all.lock();
         ids.insert(id);
         drop(ids);
         Self { all, id }
@@ -187,7 +188,7 @@ impl<'a> Verifying<'a> {
 
 impl Drop for Verifying<'_> {
     fn drop(&mut self) {
-        let mut ids = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = self.all.lock();
         ids.remove(&self.id);
     }
 }

@@ -1,10 +1,11 @@
 //! A filter made ready: its terms for the index, its values for the exact check.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use chronolith_model::{Clause, Log, LogFilter, TOPICS_MAX, TopicArity};
+use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 use crate::format::term::{Field, Term, TermKey};
@@ -176,7 +177,7 @@ impl Clauses {
 
     /// The terms as a segment with this key has them.
     pub(crate) fn terms(&self, key: TermKey) -> Terms {
-        let mut hashed = self.hashed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hashed = self.hashed.lock();
         if let Some((_, terms)) = hashed.iter().find(|(known, _)| *known == key) {
             return terms.clone();
         }

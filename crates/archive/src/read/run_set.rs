@@ -1,7 +1,9 @@
 //! The runs of a snapshot, ready to be looked into: what is in memory is found without going through
 //! the cache, which is asked only now and then, so that it knows what is used.
 
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::RwLock;
 
 use super::cache::{Part, Value};
 use super::objects::{Objects, OpenRun, Want};
@@ -35,14 +37,12 @@ impl PageSlots {
 
     fn get(&self, page: usize) -> Option<Arc<[u8]>> {
         let slot = self.0.get(page)?;
-        slot.read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .upgrade()
+        slot.read().upgrade()
     }
 
     fn set(&self, page: usize, bytes: &Arc<[u8]>) {
         if let Some(slot) = self.0.get(page) {
-            let mut slot = slot.write().unwrap_or_else(PoisonError::into_inner);
+            let mut slot = slot.write();
             *slot = Arc::downgrade(bytes);
         }
     }
@@ -123,12 +123,12 @@ impl RunSet {
 
 impl Known {
     fn remember(&self, run: &Arc<OpenRun>) {
-        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.write();
         *open = Arc::downgrade(run);
     }
 
     fn opened(&self, objects: &Objects) -> Option<Arc<OpenRun>> {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let open = self.open.read();
         if let Some(run) = open.upgrade() {
             return Some(run);
         }

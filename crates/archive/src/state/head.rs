@@ -1,8 +1,9 @@
 //! What this process sees of an archive: the newest snapshot it knows, and how it learns of newer.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
 use chronolith_store::{MetaStore, Version, Versioned};
+use parking_lot::{Mutex, RwLock};
 
 use super::catalog::Catalog;
 use super::lost::load_state;
@@ -36,22 +37,16 @@ impl View {
 
     /// The newest snapshot known here; none while the archive does not exist.
     pub(crate) fn current(&self) -> Option<Arc<Snapshot>> {
-        self.current
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.current.read().clone()
     }
 
     /// Makes a snapshot the current one, unless a newer one is.
     pub(crate) fn adopt(&self, snapshot: Arc<Snapshot>) {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.write();
         let newer = current
             .as_ref()
             .is_none_or(|known| known.version <= snapshot.version);
-        let mut handed_out = self
-            .handed_out
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut handed_out = self.handed_out.lock();
         handed_out.retain(|weak| weak.strong_count() > 0);
         handed_out.push(Arc::downgrade(&snapshot));
         if newer {
@@ -61,10 +56,7 @@ impl View {
 
     /// The current snapshot and every older one that a reader of this process still holds.
     pub(crate) fn pinned(&self) -> Vec<Arc<Snapshot>> {
-        let handed_out = self
-            .handed_out
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let handed_out = self.handed_out.lock();
         handed_out.iter().filter_map(Weak::upgrade).collect()
     }
 

@@ -4,12 +4,13 @@
 //! effect; a higher epoch is there, so we are fenced; the old version is there, so we try again.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_model::Hash32;
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use tokio::sync::oneshot;
@@ -86,10 +87,7 @@ impl Publisher {
     }
 
     pub(crate) fn nonce(&self) -> u64 {
-        self.random
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .next_u64()
+        self.random.lock().next_u64()
     }
 
     /// Grows with every object that is begun, given up or named: while it stands still, nothing that
@@ -106,10 +104,7 @@ impl Publisher {
     pub(crate) fn name(self: &Arc<Self>, folder: &str, about: &str) -> Uploading {
         self.note_written();
         let name = format!("{folder}/{about}-{:x}-{:016x}", self.epoch, self.nonce());
-        let mut uploading = self
-            .uploading
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut uploading = self.uploading.lock();
         uploading.insert(name.clone(), 1);
         Uploading {
             name,
@@ -119,10 +114,7 @@ impl Publisher {
 
     /// Names of objects that are being uploaded or wait for their edit.
     pub(crate) fn uploading(&self) -> HashSet<String> {
-        let uploading = self
-            .uploading
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let uploading = self.uploading.lock();
         uploading.keys().cloned().collect()
     }
 
@@ -137,16 +129,12 @@ impl Publisher {
     /// Publishes an edit, together with those that others have waiting.
     pub(crate) async fn publish(&self, edit: Edit) -> Result<Applied> {
         let (sender, mut receiver) = oneshot::channel();
-        self.queue
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push((edit, sender));
+        self.queue.lock().push((edit, sender));
         let mut turn = self.turn.lock().await;
         if let Ok(answer) = receiver.try_recv() {
             return answer.map_err(|failure| self.error(failure));
         }
-        let waiting =
-            std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner));
+        let waiting = std::mem::take(&mut *self.queue.lock());
         // Whoever went away does not want its edit any more.
         let waiting = waiting
             .into_iter()
@@ -398,9 +386,6 @@ pub(crate) struct Uploading {
 impl Drop for Uploading {
     fn drop(&mut self) {
         self.publisher.note_written();
-        let uploading = self.publisher.uploading.lock();
-        uploading
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.name);
+        self.publisher.uploading.lock().remove(&self.name);
     }
 }

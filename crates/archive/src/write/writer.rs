@@ -1,10 +1,11 @@
 //! The writer: the one process that holds the epoch of an archive.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use chronolith_store::{Claim, TakeOver, Version, Versioned, wait_until_quiet};
+use parking_lot::Mutex;
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 
 use super::append::Appender;

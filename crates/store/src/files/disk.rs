@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{Error, Result};
 
@@ -97,8 +98,8 @@ impl Directories {
         Ok(())
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashSet<PathBuf>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, HashSet<PathBuf>> {
+        self.known.lock()
     }
 }
 

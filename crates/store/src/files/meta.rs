@@ -11,11 +11,12 @@
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::disk::{blocking, create_directories, failed, sync_directory};
@@ -156,8 +157,8 @@ impl MetaStore for FileMeta {
 }
 
 impl Writing {
-    fn settled(&self) -> std::sync::MutexGuard<'_, Settled> {
-        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
+    fn settled(&self) -> MutexGuard<'_, Settled> {
+        self.settled.lock()
     }
 }
 

@@ -29,7 +29,7 @@
 //! with a nonce that no other swap has.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -37,6 +37,7 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use super::lineage::{Key, Lineage, key_of};
@@ -303,7 +304,7 @@ impl ObjectMeta {
         reason = "a swap must not wait for deletes, and whoever swaps drives nothing afterwards"
     )]
     fn remove_old(&self, lineage: Lineage, newest: u64) {
-        let mut removal = self.removal.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut removal = self.removal.lock();
         if removal
             .as_ref()
             .is_some_and(|removal| !removal.is_finished())
