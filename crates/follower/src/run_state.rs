@@ -1,11 +1,12 @@
 //! How a chain was last run: its mode, and the bounds of its last backfill. Kept beside its archive, where
 //! the next start and other commands look.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write as _};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use chronolith_store::replace_file;
 use serde::{Deserialize, Serialize};
 
 use crate::settings::{FollowSettings, Mode};
@@ -58,7 +59,7 @@ impl Remembered {
         if before == after && path.exists() {
             return Ok(());
         }
-        let written = after.store(notes, &path);
+        let written = after.store(&path);
         written.with_context(|| format!("cannot write {}", path.display()))
     }
 
@@ -76,14 +77,8 @@ impl Remembered {
         }
     }
 
-    fn store(&self, notes: &Path, path: &Path) -> Result<()> {
-        let unfinished = notes.join("run.tmp");
-        let mut file = File::create(&unfinished)?;
-        file.write_all(&serde_json::to_vec(self)?)?;
-        file.sync_all()?;
-        fs::rename(&unfinished, path)?;
-        File::open(notes)?.sync_all()?;
-        Ok(())
+    fn store(&self, path: &Path) -> Result<()> {
+        Ok(replace_file(path, &serde_json::to_vec(self)?)?)
     }
 
     /// What the mode is called. Who follows a chain streams, whatever was fetched before.

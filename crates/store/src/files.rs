@@ -16,9 +16,11 @@ mod disk;
 mod handles;
 mod meta;
 mod read;
+mod replace;
 mod reserve;
 mod walk;
 mod writer;
 
 pub use blobs::FileBlobs;
 pub use meta::FileMeta;
+pub use replace::{rename_durably, replace_file};

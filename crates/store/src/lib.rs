@@ -34,7 +34,7 @@ pub mod contract;
 pub mod testing_postgres;
 
 pub use error::{Error, Result};
-pub use files::{FileBlobs, FileMeta};
+pub use files::{FileBlobs, FileMeta, rename_durably, replace_file};
 pub use lease::{Claim, TakeOver, wait_until_quiet};
 pub use memory::{MemoryBlobs, MemoryMeta};
 pub use name::{NAME_BYTES_MAX, NAME_PART_BYTES_MAX};

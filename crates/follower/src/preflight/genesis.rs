@@ -5,8 +5,8 @@
 //! the file `genesis` of the archive's directory, or in the object `genesis` below the archive's prefix
 //! of an object store, so that every machine that shares the archive compares with the same hash.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write as _};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -14,7 +14,7 @@ use bytes::Bytes;
 use chronolith_archive::Archive;
 use chronolith_model::Hash32;
 use chronolith_source::{Source, known_genesis};
-use chronolith_store::BlobStore as _;
+use chronolith_store::{BlobStore as _, replace_file};
 
 use crate::location::ArchivePlace;
 use crate::settings::FollowSettings;
@@ -92,11 +92,11 @@ pub async fn load(place: &ArchivePlace) -> Result<Option<Hash32>> {
 pub async fn store(place: &ArchivePlace, hash: Hash32) -> Result<()> {
     let text = format!("{hash}\n");
     let Some(remote) = place.object_place() else {
-        let (dir, path) = (place.notes(), place.notes().join(NAME));
+        let path = place.notes().join(NAME);
         if load_file(&path)? == Some(hash) {
             return Ok(());
         }
-        return store_file(dir, &path, &text)
+        return replace_file(&path, text.as_bytes())
             .with_context(|| format!("cannot write {}", path.display()));
     };
     let there = remote.create_once(NAME, Bytes::from(text)).await;
@@ -124,16 +124,6 @@ fn parse(bytes: &[u8], place: &str) -> Result<Hash32> {
             "{place} is damaged: put the hash of the chain's block 0 there, or remove it to take the source's"
         )
     })
-}
-
-/// Whole or not at all, also after a power cut.
-fn store_file(dir: &Path, path: &Path, text: &str) -> std::io::Result<()> {
-    let beside = dir.join("genesis.tmp");
-    let mut file = File::create(&beside)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&beside, path)?;
-    File::open(dir)?.sync_all()
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! `chronolith backup` and `chronolith restore`.
 
-use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -9,6 +8,7 @@ use chronolith_follower::location::ArchivePlace;
 use chronolith_follower::preflight::genesis;
 use chronolith_follower::progress::{Progress, Unit};
 use chronolith_model::ChainId;
+use chronolith_store::rename_durably;
 use serde_json::{Value, json};
 
 use super::state::chosen;
@@ -154,11 +154,8 @@ fn is_archived(name: &str) -> bool {
 
 /// Gives the directory its name, durably.
 fn put_in_place(beside: &Path, to: &Path) -> Result<()> {
-    std::fs::rename(beside, to)
-        .with_context(|| format!("cannot put the archive in place at {}", to.display()))?;
-    let parent = to.parent().unwrap_or(Path::new("."));
-    let synced = File::open(parent).and_then(|parent| parent.sync_all());
-    synced.with_context(|| format!("cannot sync {}", parent.display()))
+    rename_durably(beside, to)
+        .with_context(|| format!("cannot put the archive in place at {}", to.display()))
 }
 
 /// Says what was copied, or returns it where JSON is wanted.
