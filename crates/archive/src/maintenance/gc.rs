@@ -17,7 +17,7 @@ use crate::settings::GarbageSettings;
 use crate::state::head::View;
 use crate::state::held::held;
 use crate::state::record::Halt;
-use crate::write::edit::{Edit, catalog_names, state_names};
+use crate::write::edit::{Edit, HaltChange, catalog_names, state_names};
 use crate::write::writer::Writer;
 
 /// Objects that are listed at once.
@@ -289,7 +289,7 @@ impl Writer {
         };
         self.publisher
             .publish(Edit {
-                halt: Some(Some(halt)),
+                halt: HaltChange::Set(halt),
                 ..Edit::default()
             })
             .await?;

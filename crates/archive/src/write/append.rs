@@ -9,7 +9,7 @@ use tracing::field::Empty;
 
 use super::check::{check_links, contiguous, normalise, prepare};
 use super::dictionary::Learner;
-use super::edit::Edit;
+use super::edit::{Edit, ExpectedHead, HaltChange};
 use super::publish::Applied;
 use super::rows::Rows;
 use super::seal::Kept;
@@ -147,10 +147,9 @@ impl Writer {
             source: provenance.source.clone(),
             at: provenance.now,
         };
-        let halt = Some(Some(halt));
         self.publisher
             .publish(Edit {
-                halt,
+                halt: HaltChange::Set(halt),
                 ..Edit::default()
             })
             .await
@@ -390,7 +389,7 @@ impl Writer {
         };
         self.publisher
             .publish(Edit {
-                halt: Some(Some(halt)),
+                halt: HaltChange::Set(halt),
                 ..Edit::default()
             })
             .await?;
@@ -434,12 +433,12 @@ impl Writer {
         let start = last.number + 1 - count;
         let start = snapshot.state.live.map_or(start, |live| live.start);
         let mut edit = Edit {
-            expected_head: Some(snapshot.head()),
-            live: Some(Some(LiveRun {
+            expected_head: ExpectedHead::Exactly(snapshot.head()),
+            live: Some(LiveRun {
                 start,
                 head,
                 head_timestamp,
-            })),
+            }),
             kept: Some(kept),
             now: provenance.now,
             ..Edit::default()
@@ -489,7 +488,7 @@ impl Writer {
     async fn seal_unsealed(&self, appender: &mut Appender, snapshot: &Snapshot) -> Result<()> {
         appender.forget();
         let mut edit = Edit {
-            expected_head: Some(snapshot.head()),
+            expected_head: ExpectedHead::Exactly(snapshot.head()),
             ..Edit::default()
         };
         for batch in &snapshot.state.batches {

@@ -8,14 +8,14 @@ use chronolith_model::BlockRef;
 use super::publish::Uploading;
 use super::seal::Kept;
 use crate::ranges::journal::Entry;
-use crate::state::catalog::{Catalog, PackEntry, RunEntry, SegmentEntry};
+use crate::state::catalog::{Catalog, ObjectRef, PackEntry, RunEntry, SegmentEntry};
 use crate::state::record::{AuditEntry, Halt, LiveRun, State};
 
 /// A change of state and catalog. It applies whole or not at all.
 #[derive(Debug, Default)]
 pub(crate) struct Edit {
-    /// The head that the edit was made for, where it moves the head.
-    pub(crate) expected_head: Option<Option<BlockRef>>,
+    /// Which head the state must have.
+    pub(crate) expected_head: ExpectedHead,
     /// Objects that go. Each must still be there.
     pub(crate) remove: Vec<String>,
     /// Objects that the edit is about and that stay. Each must still be there.
@@ -25,9 +25,10 @@ pub(crate) struct Edit {
     pub(crate) runs: Vec<RunEntry>,
     pub(crate) batch_packs: Vec<PackEntry>,
     pub(crate) packs: Vec<PackEntry>,
-    pub(crate) live: Option<Option<LiveRun>>,
+    /// The live run from now on, where it changes.
+    pub(crate) live: Option<LiveRun>,
     pub(crate) kept: Option<Kept>,
-    pub(crate) halt: Option<Option<Halt>>,
+    pub(crate) halt: HaltChange,
     pub(crate) audit: Option<AuditEntry>,
     /// What is to be written down of ranges.
     pub(crate) book: Vec<Entry>,
@@ -39,12 +40,32 @@ pub(crate) struct Edit {
     pub(crate) instance: Option<String>,
 }
 
+/// The head that an edit was made for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum ExpectedHead {
+    /// The edit does not depend on the head.
+    #[default]
+    Any,
+    /// The edit moves the head: it applies to this one, or to none yet.
+    Exactly(Option<BlockRef>),
+}
+
+/// What an edit does to the halt of an archive.
+#[derive(Debug, Default)]
+pub(crate) enum HaltChange {
+    #[default]
+    Keep,
+    Set(Halt),
+    Clear,
+}
+
 impl Edit {
     /// Applies the edit. Says whether the catalog changed, or none where its inputs are gone.
     pub(crate) fn apply(&self, state: &mut State, catalog: &mut Catalog) -> Option<bool> {
         let head = state.live.map(|live| live.head);
-        if self.expected_head.is_some_and(|expected| expected != head) {
-            return None;
+        match self.expected_head {
+            ExpectedHead::Exactly(expected) if expected != head => return None,
+            ExpectedHead::Any | ExpectedHead::Exactly(_) => {}
         }
         let wanted: HashSet<&str> = self.remove.iter().map(String::as_str).collect();
         let mut gone = wanted.clone();
@@ -58,21 +79,12 @@ impl Edit {
             return None;
         }
         let in_catalog = catalog_names(catalog).any(|name| wanted.contains(name));
-        catalog
-            .segments
-            .retain(|entry| !wanted.contains(entry.object.name.as_str()));
-        catalog
-            .runs
-            .retain(|entry| !wanted.contains(entry.object.name.as_str()));
-        catalog
-            .packs
-            .retain(|entry| !wanted.contains(entry.object.name.as_str()));
-        state
-            .batches
-            .retain(|entry| !wanted.contains(entry.object.name.as_str()));
-        state
-            .batch_packs
-            .retain(|entry| !wanted.contains(entry.object.name.as_str()));
+        let stays = |object: &ObjectRef| !wanted.contains(object.name.as_str());
+        catalog.segments.retain(|entry| stays(&entry.object));
+        catalog.runs.retain(|entry| stays(&entry.object));
+        catalog.packs.retain(|entry| stays(&entry.object));
+        state.batches.retain(|entry| stays(&entry.object));
+        state.batch_packs.retain(|entry| stays(&entry.object));
         self.add(state, catalog);
         let added = !(self.segments.is_empty() && self.runs.is_empty() && self.packs.is_empty());
         for entry in &self.book {
@@ -97,14 +109,14 @@ impl Edit {
             .batch_packs
             .extend(self.batch_packs.iter().cloned().map(Arc::new));
         state.batch_packs.sort_by_key(|entry| entry.range.start);
-        if let Some(live) = self.live {
-            state.live = live;
-        }
+        state.live = self.live.or(state.live);
         if let Some(kept) = &self.kept {
             (state.datasets, state.scope) = (kept.datasets, kept.scope.clone());
         }
-        if let Some(halt) = &self.halt {
-            state.halt.clone_from(halt);
+        match &self.halt {
+            HaltChange::Keep => {}
+            HaltChange::Set(halt) => state.halt = Some(halt.clone()),
+            HaltChange::Clear => state.halt = None,
         }
         if let Some(instance) = &self.instance {
             state.instance.clone_from(instance);

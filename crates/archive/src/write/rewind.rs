@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chronolith_model::{BlockClock, BlockRange};
 
 use super::boundaries;
-use super::edit::Edit;
+use super::edit::{Edit, ExpectedHead, HaltChange};
 use super::pack::PackBuilder;
 use super::publish::{Applied, Uploading};
 use super::rows::Rows;
@@ -38,7 +38,7 @@ impl Writer {
     /// Ends a halt and keeps what is archived.
     pub(crate) async fn resume(&self, audit: AuditEntry) -> Result<()> {
         let edit = Edit {
-            halt: Some(None),
+            halt: HaltChange::Clear,
             audit: Some(audit),
             ..Edit::default()
         };
@@ -75,9 +75,9 @@ impl Writer {
             ..live
         };
         let mut edit = Edit {
-            expected_head: Some(snapshot.head()),
-            live: Some(Some(live)),
-            halt: Some(None),
+            expected_head: ExpectedHead::Exactly(snapshot.head()),
+            live: Some(live),
+            halt: HaltChange::Clear,
             now: audit.at,
             audit: Some(audit),
             ..Edit::default()
@@ -254,13 +254,13 @@ impl Writer {
         live.start = first.unwrap_or(live.start);
         let edit = Edit {
             remove,
-            live: Some(Some(live)),
+            live: Some(live),
             now: audit.at,
             audit: Some(audit),
             ..Edit::default()
         };
         let edit = Edit {
-            expected_head: Some(snapshot.head()),
+            expected_head: ExpectedHead::Exactly(snapshot.head()),
             ..edit
         };
         match self.publisher.publish(edit).await? {
