@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use chronolith_archive::{Archive, Cache, Collect, Pinned, Provenance, Settings, TimeSide};
-use chronolith_model::{Block, BlockClock, ChainId, DatasetSet, Hash32, Payload};
+use chronolith_model::{Block, BlockMeta, ChainId, DatasetSet, Hash32, Payload};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -154,7 +154,7 @@ async fn fill(path: &Path, blocks: u64) -> Result<Vec<u64>> {
         let batch = (start..(start + CALL).min(blocks)).map(|number| {
             time += step(number);
             times.push(time);
-            let clock = BlockClock {
+            let clock = BlockMeta {
                 number,
                 hash: hash(number),
                 parent_hash: parent,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_model::{
-    Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32, LogFilter, Payload, Proof, Scope,
+    Block, BlockMeta, BlockRange, Dataset, DatasetSet, Hash32, LogFilter, Payload, Proof, Scope,
 };
 use chronolith_store::{BlobInfo, BlobStore, MetaStore, TakeOver};
 
@@ -511,7 +511,7 @@ impl Archive {
     ///
     /// # Errors
     /// `NotCovered`, `Corrupt` or `Store`.
-    pub async fn block_by_number(&self, number: u64) -> Result<BlockClock> {
+    pub async fn block_by_number(&self, number: u64) -> Result<BlockMeta> {
         self.reading(async |pinned| pinned.block_by_number(number).await)
             .await
     }
@@ -520,7 +520,7 @@ impl Archive {
     ///
     /// # Errors
     /// `Corrupt` or `Store`.
-    pub async fn block_by_hash(&self, hash: &Hash32) -> Result<Option<BlockClock>> {
+    pub async fn block_by_hash(&self, hash: &Hash32) -> Result<Option<BlockMeta>> {
         self.reading(async |pinned| pinned.block_by_hash(hash).await)
             .await
     }
@@ -529,7 +529,7 @@ impl Archive {
     ///
     /// # Errors
     /// `NotCovered` where the block across the time is not archived; `Corrupt` or `Store`.
-    pub async fn block_at(&self, time: u64, side: TimeSide) -> Result<Option<BlockClock>> {
+    pub async fn block_at(&self, time: u64, side: TimeSide) -> Result<Option<BlockMeta>> {
         self.reading(async |pinned| pinned.block_at(time, side).await)
             .await
     }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use chronolith_model::{
-    Block, BlockClock, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, LogFilter, Payload,
-    Proof, Tx,
+    Block, BlockMeta, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, LogFilter, Payload, Proof,
+    Tx,
 };
 use tokio::time::Instant;
 
@@ -142,7 +142,7 @@ impl Pinned {
     ///
     /// # Errors
     /// `NotCovered`, `Corrupt` or `Store`.
-    pub async fn block_by_number(&self, number: u64) -> Result<BlockClock> {
+    pub async fn block_by_number(&self, number: u64) -> Result<BlockMeta> {
         lookup::block_by_number(self.objects(), &self.snapshot, number).await
     }
 
@@ -150,7 +150,7 @@ impl Pinned {
     ///
     /// # Errors
     /// `Corrupt` or `Store`.
-    pub async fn block_by_hash(&self, hash: &Hash32) -> Result<Option<BlockClock>> {
+    pub async fn block_by_hash(&self, hash: &Hash32) -> Result<Option<BlockMeta>> {
         hashes::block_by_hash(self.objects(), &self.snapshot, hash).await
     }
 
@@ -158,7 +158,7 @@ impl Pinned {
     ///
     /// # Errors
     /// `NotCovered` where the block across the time is not archived; `Corrupt` or `Store`.
-    pub async fn block_at(&self, time: u64, side: TimeSide) -> Result<Option<BlockClock>> {
+    pub async fn block_at(&self, time: u64, side: TimeSide) -> Result<Option<BlockMeta>> {
         let first = self.settings.seal.first_block;
         lookup::block_at(self.objects(), &self.snapshot, first, (time, side)).await
     }

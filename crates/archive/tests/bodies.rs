@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chronolith_archive::{Archive, AuditEntry, Cache, Error, Provenance, Settings};
-use chronolith_model::{Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32, Payload, Tx};
+use chronolith_model::{Block, BlockMeta, BlockRange, Dataset, DatasetSet, Hash32, Payload, Tx};
 use chronolith_sim::{CountingBlobs, Operation};
 use support::{Stores, tiny_settings};
 
@@ -51,7 +51,7 @@ fn block(number: u64) -> Block {
     };
     let aliases = (0..TXS).step_by(5).map(alias);
     Block {
-        clock: BlockClock {
+        clock: BlockMeta {
             number,
             hash: hash(900_000_000 + number),
             parent_hash: hash(899_999_999 + number),

@@ -11,9 +11,7 @@ mod support;
 use std::sync::Arc;
 
 use chronolith_archive::{Archive, AuditEntry, Error, Provenance, Settings, TimeSide};
-use chronolith_model::{
-    Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32, Payload, Scope,
-};
+use chronolith_model::{Block, BlockMeta, BlockRange, Dataset, DatasetSet, Hash32, Payload, Scope};
 use chronolith_sim::{CountingBlobs, Operation, SimChain};
 use support::{Stores, ingest, tiny_chain, tiny_settings};
 
@@ -41,7 +39,7 @@ async fn filled(stores: &Stores, chain: &SimChain, sizes: &[usize]) -> Archive {
 
 /// The root of the range, from the words of docs/dev/format.md: digests of blocks that have no
 /// transactions, no logs and no payload.
-fn root(clocks: &[BlockClock]) -> Hash32 {
+fn root(clocks: &[BlockMeta]) -> Hash32 {
     let mut root = blake3::Hasher::new();
     for clock in clocks {
         let mut digest = blake3::Hasher::new();
@@ -59,7 +57,7 @@ fn root(clocks: &[BlockClock]) -> Hash32 {
 #[tokio::test]
 async fn digests_that_are_not_stored_give_the_same_root() {
     let chain = tiny_chain(61);
-    let clocks: Vec<BlockClock> = (RANGE.start..RANGE.end).map(|at| chain.clock(at)).collect();
+    let clocks: Vec<BlockMeta> = (RANGE.start..RANGE.end).map(|at| chain.clock(at)).collect();
     for sizes in [&[1_000][..], &[7, 150, 31]] {
         let stores = Stores::memory();
         let archive = filled(&stores, &chain, sizes).await;
@@ -87,7 +85,7 @@ async fn every_time_and_hash_finds_its_block() {
     let chain = tiny_chain(62);
     let archive = filled(&Stores::memory(), &chain, &[7, 150, 31]).await;
     let pinned = archive.pin().unwrap();
-    let clocks: Vec<BlockClock> = (RANGE.start..RANGE.end).map(|at| chain.clock(at)).collect();
+    let clocks: Vec<BlockMeta> = (RANGE.start..RANGE.end).map(|at| chain.clock(at)).collect();
     let (first, last) = (clocks[0].timestamp, clocks[clocks.len() - 1].timestamp);
     for time in first..last {
         let after = clocks.iter().find(|clock| clock.timestamp >= time).copied();
@@ -97,7 +95,7 @@ async fn every_time_and_hash_finds_its_block() {
             .copied();
         for (side, expected) in [(TimeSide::AtOrAfter, after), (TimeSide::AtOrBefore, before)] {
             let found = pinned.number_at(time, side).await.unwrap();
-            let number = |clock: BlockClock| (clock.number, clock.timestamp);
+            let number = |clock: BlockMeta| (clock.number, clock.timestamp);
             let found = found.map(|block| (block.number, block.timestamp));
             assert_eq!(found, expected.map(number), "{side:?} {time}");
             if time % 37 == 0 {
@@ -186,7 +184,7 @@ async fn blocks_without_transactions_are_not_read_for_them() {
 fn bare(number: u64) -> Block {
     let hash = |number: u64| Hash32(*blake3::hash(&number.to_le_bytes()).as_bytes());
     Block {
-        clock: BlockClock {
+        clock: BlockMeta {
             number,
             hash: hash(number),
             parent_hash: number.checked_sub(1).map_or(Hash32::ZERO, hash),
@@ -225,7 +223,7 @@ async fn times_are_found_over_gaps_and_overlaps() {
     }
     let covered = |number: u64| number < 250 || (310..700).contains(&number);
     while archive.maintain().await.unwrap() {}
-    let clocks: Vec<BlockClock> = (0..700).map(|number| bare(number).clock).collect();
+    let clocks: Vec<BlockMeta> = (0..700).map(|number| bare(number).clock).collect();
     for time in 0..clocks[699].timestamp + 3 {
         // The first block from the time on, and the last one through it, of all there are.
         let after = clocks.iter().find(|clock| clock.timestamp >= time);

@@ -19,7 +19,7 @@ use chronolith_archive::{
     Archive, Collect, Error, LogRecord, Provenance, Result, Settings, TimeSide, TxPlace,
 };
 use chronolith_model::{
-    Block, BlockClock, BlockRange, Clause, Dataset, DatasetSet, ErrorKind, Hash32, Log, LogFilter,
+    Block, BlockMeta, BlockRange, Clause, Dataset, DatasetSet, ErrorKind, Hash32, Log, LogFilter,
     LogParts, Order, Payload, Select,
 };
 use chronolith_sim::{ChainSpec, SimChain, flip_byte};
@@ -56,7 +56,7 @@ enum Request {
 #[derive(Clone, PartialEq, Debug)]
 enum Answer {
     Logs(Vec<LogRecord>, bool),
-    Clock(Option<BlockClock>),
+    Clock(Option<BlockMeta>),
     Tx(Option<TxPlace>),
     Block(Box<Block>),
     Payload(Payload),

@@ -14,7 +14,7 @@ mod support;
 
 use chronolith_archive::Settings;
 use chronolith_model::{
-    Block, BlockClock, ChainId, ChainProfile, Dataset, DatasetSet, Hash32, Payload, TOPICS_MAX,
+    Block, BlockMeta, ChainId, ChainProfile, Dataset, DatasetSet, Hash32, Payload, TOPICS_MAX,
     TopicArity, Tx,
 };
 use fixture::evm::{evm_rows, one_block_a_transaction, real_blocks};
@@ -135,7 +135,7 @@ async fn events_with_many_topics_lose_nothing() {
         .iter()
         .zip(0..)
         .map(|(event, at)| stellar_log(event, (0, at), at));
-    let clock = BlockClock {
+    let clock = BlockMeta {
         number: 5,
         hash: Hash32([1; 32]),
         parent_hash: Hash32([2; 32]),

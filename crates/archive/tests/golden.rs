@@ -24,7 +24,7 @@ use chronolith_archive::{
     Settings, StoredObject, TimeSide,
 };
 use chronolith_model::{
-    Block, BlockClock, BlockRange, Clause, Dataset, DatasetSet, Hash32, Log, LogFilter, LogParts,
+    Block, BlockMeta, BlockRange, Clause, Dataset, DatasetSet, Hash32, Log, LogFilter, LogParts,
     Order, Payload, Proof, Scope, Tx,
 };
 use chronolith_sim::{ChainSpec, Oracle, Shape, SimChain};
@@ -276,7 +276,7 @@ fn regular_block(number: u64) -> Block {
         hash: hash(1_000_000 + number * 100 + at),
     };
     Block {
-        clock: BlockClock {
+        clock: BlockMeta {
             number,
             hash: hash(number),
             parent_hash: number.checked_sub(1).map_or(Hash32::ZERO, hash),

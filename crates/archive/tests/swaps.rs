@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chronolith_archive::{Error, Provenance, SealSettings};
 use chronolith_model::{
-    Block, BlockClock, BlockRange, Clause, Hash32, Log, LogFilter, LogParts, Payload, Tx,
+    Block, BlockMeta, BlockRange, Clause, Hash32, Log, LogFilter, LogParts, Payload, Tx,
 };
 use chronolith_store::{BlobStore, MemoryBlobs, MemoryMeta};
 use support::{Stores, tiny_settings};
@@ -51,7 +51,7 @@ fn uniform_blocks(count: u64) -> Vec<Block> {
         .unwrap()
     };
     let block = |number: u64| Block {
-        clock: BlockClock {
+        clock: BlockMeta {
             number,
             hash: hash(number, 500),
             parent_hash: number.checked_sub(1).map_or(Hash32::ZERO, |n| hash(n, 500)),

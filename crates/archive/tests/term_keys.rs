@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use chronolith_archive::{Archive, AuditEntry, Provenance, Settings, rebuild_state};
 use chronolith_model::{
-    Block, BlockClock, BlockRange, ChainId, Clause, Hash32, Log, LogFilter, LogParts, Payload, Tx,
+    Block, BlockMeta, BlockRange, ChainId, Clause, Hash32, Log, LogFilter, LogParts, Payload, Tx,
 };
 use chronolith_sim::Oracle;
 use chronolith_store::MemoryMeta;
@@ -55,7 +55,7 @@ fn blocks() -> Vec<Block> {
             Log::new(&parts).unwrap()
         };
         Block {
-            clock: BlockClock {
+            clock: BlockMeta {
                 number,
                 hash: hash(number),
                 parent_hash: number.checked_sub(1).map_or(Hash32::ZERO, hash),

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use chronolith_model::{BlockClock, BlockRef, Hash32};
+use chronolith_model::{BlockMeta, BlockRef, Hash32};
 
 use crate::Fault;
 
@@ -24,7 +24,7 @@ pub(crate) enum Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Chain {
     finalized: Option<BlockRef>,
-    window: VecDeque<BlockClock>,
+    window: VecDeque<BlockMeta>,
 }
 
 impl Chain {
@@ -40,7 +40,7 @@ impl Chain {
     }
 
     pub(crate) fn head(&self) -> Option<BlockRef> {
-        let newest = self.window.back().map(BlockClock::block_ref);
+        let newest = self.window.back().map(BlockMeta::block_ref);
         newest.or(self.finalized)
     }
 
@@ -57,7 +57,7 @@ impl Chain {
     }
 
     /// Where a block belongs.
-    pub(crate) fn place(&self, clock: &BlockClock) -> Result<Place, Fault> {
+    pub(crate) fn place(&self, clock: &BlockMeta) -> Result<Place, Fault> {
         let (Some(head), Some(lowest)) = (self.head(), self.lowest()) else {
             return Ok(Place::Next);
         };
@@ -78,7 +78,7 @@ impl Chain {
         }
     }
 
-    fn place_by_parent(&self, clock: &BlockClock, head: BlockRef) -> Result<Place, Fault> {
+    fn place_by_parent(&self, clock: &BlockMeta, head: BlockRef) -> Result<Place, Fault> {
         let Some(number) = clock.number.checked_sub(1) else {
             // Another genesis is another chain, even where nothing is final yet.
             let ours = self.hash_at(clock.number).unwrap_or_default();
@@ -102,7 +102,7 @@ impl Chain {
     }
 
     /// Puts a block on the head; the caller has asked for its place.
-    pub(crate) fn push(&mut self, clock: BlockClock) {
+    pub(crate) fn push(&mut self, clock: BlockMeta) {
         self.window.push_back(clock);
     }
 
@@ -139,7 +139,7 @@ impl Chain {
     }
 
     /// The block of the window at a number.
-    fn get(&self, number: u64) -> Option<&BlockClock> {
+    fn get(&self, number: u64) -> Option<&BlockMeta> {
         let offset = number.checked_sub(self.window.front()?.number)?;
         self.window.get(usize::try_from(offset).ok()?)
     }

@@ -11,11 +11,11 @@
 //!
 //! ```
 //! use chronolith_finality::{Rule, Seen, Settings, Step, Tracker};
-//! use chronolith_model::{BlockClock, Hash32};
+//! use chronolith_model::{BlockMeta, Hash32};
 //!
 //! let rule = Rule::Depth { confirmations: 1 };
 //! let mut tracker = Tracker::new(rule, Settings::default(), None)?;
-//! let block = |number: u8| BlockClock {
+//! let block = |number: u8| BlockMeta {
 //!     number: number.into(),
 //!     hash: Hash32([number; 32]),
 //!     parent_hash: Hash32([number - 1; 32]),

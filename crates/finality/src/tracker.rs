@@ -5,7 +5,7 @@
 //! here: the caller offers the fork that it follows. It always holds that finality never goes back,
 //! never passes the head, and that nothing final is ever replaced.
 
-use chronolith_model::{BlockClock, BlockRef, Hash32};
+use chronolith_model::{BlockMeta, BlockRef, Hash32};
 
 use crate::chain::{Chain, Place};
 use crate::dual::Covers;
@@ -107,7 +107,7 @@ impl Tracker {
     ///
     /// # Errors
     /// Says where the walk must go instead, or why it must stop.
-    pub fn accept(&mut self, clock: &BlockClock) -> Result<Vec<Step>, Fault> {
+    pub fn accept(&mut self, clock: &BlockMeta) -> Result<Vec<Step>, Fault> {
         let extend = Step::Extend(clock.block_ref());
         match self.chain.place(clock)? {
             Place::Known => Ok(Vec::new()),
@@ -161,7 +161,7 @@ impl Tracker {
         (number <= finalized.number).then(|| self.covers.since(number))?
     }
 
-    fn push(&mut self, clock: &BlockClock) {
+    fn push(&mut self, clock: &BlockMeta) {
         let mark = self.newest_mark();
         if mark.is_some_and(|mark| clock.number <= mark.number) {
             self.settled = Some(clock.number);

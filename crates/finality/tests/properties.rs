@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use chronolith_finality::{Fault, Mark, Rule, Seen, Settings, Step, Tail, Tracker};
-use chronolith_model::{BlockClock, BlockRange, BlockRef};
+use chronolith_model::{BlockMeta, BlockRange, BlockRef};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use support::{at, block, hash};
@@ -102,11 +102,11 @@ struct World {
     tracker: Tracker,
     tail: Tail,
     /// What the endpoint serves, from [`START`] on.
-    remote: Vec<BlockClock>,
+    remote: Vec<BlockMeta>,
     /// Every block there ever was.
-    all: Vec<BlockClock>,
+    all: Vec<BlockMeta>,
     /// Our chain by the steps alone, above `base`.
-    chain: Vec<BlockClock>,
+    chain: Vec<BlockMeta>,
     base: Option<BlockRef>,
     /// Everything that became final, in order.
     finals: Vec<BlockRef>,
@@ -156,7 +156,7 @@ impl World {
             // A first block after a fork stands on another parent: the fork went deeper than we see.
             let below = hash(START - 1, self.forks);
             let parent_hash = self.remote.last().map_or(below, |last| last.hash);
-            let clock = BlockClock {
+            let clock = BlockMeta {
                 number,
                 hash: hash(number, self.forks),
                 parent_hash,
@@ -235,7 +235,7 @@ impl World {
         self.remote.clone_from(&self.chain);
     }
 
-    fn offer(&mut self, clock: &BlockClock) -> Result<(), Fault> {
+    fn offer(&mut self, clock: &BlockMeta) -> Result<(), Fault> {
         let (head, finalized) = (self.tracker.head(), self.tracker.finalized());
         let steps = self.tracker.accept(clock).inspect_err(|fault| {
             assert_eq!(
@@ -283,7 +283,7 @@ impl World {
     }
 
     /// Applies one step to the list and to the tail.
-    fn follow(&mut self, step: Step, clock: Option<&BlockClock>) {
+    fn follow(&mut self, step: Step, clock: Option<&BlockMeta>) {
         match step {
             Step::Extend(added) => {
                 let clock = *clock.unwrap();
@@ -444,7 +444,7 @@ impl World {
     }
 
     fn head(&self) -> Option<BlockRef> {
-        self.chain.last().map(BlockClock::block_ref).or(self.base)
+        self.chain.last().map(BlockMeta::block_ref).or(self.base)
     }
 
     fn check(&self) {
@@ -456,7 +456,7 @@ impl World {
         let numbers = |block: Option<BlockRef>| block.map(|block| block.number);
         assert!(numbers(self.head()) >= numbers(finalized));
         // What is final stays, and what is not is what the tracker says.
-        let ours = self.chain.iter().map(BlockClock::block_ref);
+        let ours = self.chain.iter().map(BlockMeta::block_ref);
         assert!(ours.take(self.finals.len()).eq(self.finals.iter().copied()));
         for clock in self.chain.iter().skip(self.finals.len().saturating_sub(1)) {
             assert_eq!(self.tracker.hash_at(clock.number), Some(clock.hash));

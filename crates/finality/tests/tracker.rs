@@ -10,7 +10,7 @@ mod support;
 use chronolith_finality::{
     Endpoint, Fault, Invalid, Mark, Refused, Rule, Seen, Settings, Step, Tracker,
 };
-use chronolith_model::{BlockClock, BlockRef, ErrorKind};
+use chronolith_model::{BlockMeta, BlockRef, ErrorKind};
 use support::{at, clock, hash};
 
 const WINDOW: usize = 10;
@@ -35,7 +35,7 @@ fn grown() -> Tracker {
 }
 
 #[track_caller]
-fn check(tracker: &Tracker, offered: BlockClock, expected: Result<&[Step], Fault>) {
+fn check(tracker: &Tracker, offered: BlockMeta, expected: Result<&[Step], Fault>) {
     let mut after = tracker.clone();
     let got = after.accept(&offered);
     assert_eq!(got.as_deref(), expected.as_ref().copied(), "{offered:?}");

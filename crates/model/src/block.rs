@@ -13,7 +13,7 @@ pub struct BlockRef {
 
 /// What is always kept of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct BlockClock {
+pub struct BlockMeta {
     pub number: u64,
     pub hash: Hash32,
     /// Hash of the block before.
@@ -22,7 +22,7 @@ pub struct BlockClock {
     pub timestamp: u64,
 }
 
-impl BlockClock {
+impl BlockMeta {
     /// Number and hash.
     #[must_use]
     pub fn block_ref(&self) -> BlockRef {
@@ -57,7 +57,7 @@ impl Tx {
     /// instead of one (the system calls of Celo's old chain): the block is listed once behind the last
     /// transaction, and has no body.
     #[must_use]
-    pub fn is_block(&self, clock: &BlockClock) -> bool {
+    pub fn is_block(&self, clock: &BlockMeta) -> bool {
         self.hash == clock.hash
     }
 
@@ -84,7 +84,7 @@ pub struct Payload {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Block {
     /// Number, hash, parent and time.
-    pub clock: BlockClock,
+    pub clock: BlockMeta,
     /// Transactions in order: all of them where `tx_hashes` is kept, else those that logs name. Behind
     /// them the block itself, where it has logs of its own.
     pub txs: Vec<Tx>,

@@ -14,7 +14,7 @@ mod profile;
 mod proof;
 mod range;
 
-pub use block::{Block, BlockClock, BlockRef, Payload, Tx};
+pub use block::{Block, BlockMeta, BlockRef, Payload, Tx};
 pub use coverage::{Dataset, DatasetSet, Scope, ScopeEntry};
 pub use error::ErrorKind;
 pub use filter::{Clause, Cursor, LogFilter, Order, Select, TopicArity};

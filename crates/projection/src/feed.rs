@@ -7,7 +7,7 @@ use bytes::Bytes;
 use chronolith_archive::{Archive, Error as ArchiveError, LogRecord, Pinned};
 use chronolith_finality::{TailSnapshot, joins};
 use chronolith_model::{
-    Block, BlockClock, BlockRange, BlockRef, Clause, DatasetSet, Hash32, Log, LogFilter, Proof,
+    Block, BlockMeta, BlockRange, BlockRef, Clause, DatasetSet, Hash32, Log, LogFilter, Proof,
 };
 
 use crate::error::{Error, Result};
@@ -74,7 +74,7 @@ impl Moment {
 
 /// A log with everything that is known of its place.
 pub(crate) struct Found<'a> {
-    pub(crate) block: BlockClock,
+    pub(crate) block: BlockMeta,
     pub(crate) tx_hash: Hash32,
     pub(crate) log: &'a Log,
 }
@@ -216,7 +216,7 @@ pub(crate) struct Page {
 impl Page {
     pub(crate) fn found(&self) -> impl Iterator<Item = Found<'_>> {
         self.logs.iter().map(|one| Found {
-            block: BlockClock {
+            block: BlockMeta {
                 number: one.block.number,
                 hash: one.block.hash,
                 parent_hash: Hash32::default(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chronolith_model::{Block, BlockClock, BlockRange, ErrorKind, Hash32};
+use chronolith_model::{Block, BlockMeta, BlockRange, ErrorKind, Hash32};
 use tracing::Instrument as _;
 
 use crate::copying;
@@ -36,7 +36,7 @@ pub struct Following {
 
 impl Following {
     /// Whether a projection is done with a block.
-    fn is_done(&self, at: usize, clock: &BlockClock) -> bool {
+    fn is_done(&self, at: usize, clock: &BlockMeta) -> bool {
         let done = self.done.get(at).and_then(|done| done.get(&clock.number));
         done.is_some_and(|(hash, _)| *hash == clock.hash)
     }

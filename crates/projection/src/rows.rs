@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use alloy_primitives::U256;
 use bytes::{BufMut as _, Bytes, BytesMut};
-use chronolith_model::{BlockClock, Hash32};
+use chronolith_model::{BlockMeta, Hash32};
 
 use crate::months::{Month, TIME_MAX};
 use crate::numeric::put_numeric;
@@ -38,13 +38,13 @@ pub(crate) struct TableRows {
 pub(crate) struct Rows {
     pub(crate) tables: Vec<TableRows>,
     /// The blocks that have rows, oldest first.
-    pub(crate) blocks: Vec<BlockClock>,
+    pub(crate) blocks: Vec<BlockMeta>,
     pub(crate) months: BTreeSet<Month>,
 }
 
 impl Rows {
     /// Begins a row of a table, of a block.
-    pub(crate) fn row(&mut self, table: &'static Table, block: &BlockClock) -> Row<'_> {
+    pub(crate) fn row(&mut self, table: &'static Table, block: &BlockMeta) -> Row<'_> {
         if self
             .blocks
             .last()
@@ -136,7 +136,7 @@ impl<'a> Row<'a> {
     }
 
     /// What all rows begin with: chain, number, hash and time of the block.
-    pub(crate) fn block(self, chain: i64, block: &BlockClock) -> Self {
+    pub(crate) fn block(self, chain: i64, block: &BlockMeta) -> Self {
         self.int8(chain)
             .int8(block.number as i64)
             .hash(&block.hash)

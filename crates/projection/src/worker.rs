@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use chronolith_archive::Error as ArchiveError;
-use chronolith_model::{BlockClock, BlockRange, ErrorKind};
+use chronolith_model::{BlockMeta, BlockRange, ErrorKind};
 use tracing::Instrument as _;
 
 use crate::copying;
@@ -248,7 +248,7 @@ impl Projector {
         self.ensure_partitions(&rows.months).await?;
         let mut client = self.database.client().await?;
         let tx = client.transaction().await.tried("begin")?;
-        let number = |block: Option<&BlockClock>| block.map_or(0, |block| block.number as i64);
+        let number = |block: Option<&BlockMeta>| block.map_or(0, |block| block.number as i64);
         let range = (number(rows.blocks.first()), number(rows.blocks.last()));
         let blocks = rows.blocks.iter().map(|one| one.hash.as_bytes().to_vec());
         let blocks: Vec<Vec<u8>> = blocks.collect();

@@ -4,7 +4,7 @@
 //! what is indexed says nothing of what comes behind it.
 
 use chronolith_archive::{Error as ArchiveError, Pinned, TimeSide};
-use chronolith_model::BlockClock;
+use chronolith_model::BlockMeta;
 
 use crate::fault::Fault;
 use crate::view::View;
@@ -57,7 +57,7 @@ impl Direction {
 /// What was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Found {
-    pub(crate) clock: BlockClock,
+    pub(crate) clock: BlockMeta,
     /// Whether a block on the other side of the time is known, so that no later one can be the answer.
     pub(crate) settled: bool,
 }
@@ -237,9 +237,9 @@ impl View<'_> {
 /// Of blocks in order, the one before the first that is after a time, where there is such a first one;
 /// none before it where it is the first of all.
 fn before_first_after(
-    clocks: impl Iterator<Item = BlockClock>,
+    clocks: impl Iterator<Item = BlockMeta>,
     time: u64,
-) -> Option<Option<BlockClock>> {
+) -> Option<Option<BlockMeta>> {
     let mut before = None;
     for clock in clocks {
         if clock.timestamp > time {
@@ -268,7 +268,7 @@ mod tests {
     /// the answer to times that the chain had passed long before, and said to be settled.
     #[test]
     fn blocks_that_are_set_back_change_no_answer() {
-        let clock = |(number, timestamp)| BlockClock {
+        let clock = |(number, timestamp)| BlockMeta {
             number,
             hash: Hash32::ZERO,
             parent_hash: Hash32::ZERO,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chronolith_archive::{Error as ArchiveError, Pinned};
 use chronolith_finality::{TailSnapshot, joins};
-use chronolith_model::{Block, BlockClock, BlockRange, BlockRef, DatasetSet, Hash32};
+use chronolith_model::{Block, BlockMeta, BlockRange, BlockRef, DatasetSet, Hash32};
 
 use crate::fault::{Again, Fault};
 use crate::served::ServedChain;
@@ -148,7 +148,7 @@ impl<'a> View<'a> {
     }
 
     /// A block's clock; none above the head.
-    pub(crate) async fn clock(&self, number: u64) -> Result<Option<BlockClock>, Fault> {
+    pub(crate) async fn clock(&self, number: u64) -> Result<Option<BlockMeta>, Fault> {
         match self.place(number)? {
             None => Ok(None),
             Some(Place::Tail(block)) => Ok(Some(block.clock)),
@@ -158,7 +158,7 @@ impl<'a> View<'a> {
 
     /// The block with a hash. None is said only where every block through the head is known: else it
     /// may be one of the others.
-    pub(crate) async fn find_block(&self, hash: &Hash32) -> Result<Option<BlockClock>, Fault> {
+    pub(crate) async fn find_block(&self, hash: &Hash32) -> Result<Option<BlockMeta>, Fault> {
         let in_tail = self.tail.find_block(hash);
         if let Some(block) = in_tail.filter(|block| block.clock.number >= self.tail_start()) {
             return Ok(Some(block.clock));

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chronolith_model::{
-    Block, BlockClock, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Payload, Tx,
+    Block, BlockMeta, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Payload, Tx,
 };
 
 use crate::rng::{self, Rng};
@@ -173,9 +173,9 @@ impl SimChain {
 
     /// Number, hash, parent and time of a block.
     #[must_use]
-    pub fn clock(&self, number: u64) -> BlockClock {
+    pub fn clock(&self, number: u64) -> BlockMeta {
         let parent = number.checked_sub(1);
-        BlockClock {
+        BlockMeta {
             number,
             hash: self.block_hash(number),
             parent_hash: parent.map_or(Hash32::ZERO, |parent| self.block_hash(parent)),

@@ -8,7 +8,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use chronolith_model::{Block, BlockClock, Cursor, Hash32, Log, LogFilter, Order, Select, Tx};
+use chronolith_model::{Block, BlockMeta, Cursor, Hash32, Log, LogFilter, Order, Select, Tx};
 
 /// All blocks of a chain, in order.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +40,7 @@ impl Oracle {
 
     /// The newest block's clock.
     #[must_use]
-    pub fn head(&self) -> Option<BlockClock> {
+    pub fn head(&self) -> Option<BlockMeta> {
         self.blocks().next_back().map(|block| block.clock)
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chronolith_model::{
-    BlockClock, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Proof, Scope,
+    BlockMeta, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Proof, Scope,
 };
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::Instant;
@@ -227,7 +227,7 @@ impl Source for JointSource {
         self.endpoints.heads().await
     }
 
-    async fn clock(&self, number: u64) -> Result<Option<BlockClock>> {
+    async fn clock(&self, number: u64) -> Result<Option<BlockMeta>> {
         self.endpoints.clock(number).await
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chronolith_model::{Block, BlockClock, BlockRange, BlockRef, DatasetSet, Hash32, Proof, Scope};
+use chronolith_model::{Block, BlockMeta, BlockRange, BlockRef, DatasetSet, Hash32, Proof, Scope};
 
 use tokio::sync::watch;
 
@@ -100,7 +100,7 @@ pub trait Source: Send + Sync + std::fmt::Debug {
     async fn heads(&self) -> Result<Heads>;
 
     /// The clock of a block as the chain is now; none where there is no such block yet.
-    async fn clock(&self, number: u64) -> Result<Option<BlockClock>>;
+    async fn clock(&self, number: u64) -> Result<Option<BlockMeta>>;
 
     /// What every endpoint says of a block, the preferred first, those that are passed over for now
     /// included. Whoever does not answer or has no such block is left out.

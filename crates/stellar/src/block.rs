@@ -1,7 +1,7 @@
 //! A proven ledger as a block of the archive.
 
 use bytes::Bytes;
-use chronolith_model::{Block, BlockClock, Hash32, Log, LogParts, Payload, Tx};
+use chronolith_model::{Block, BlockMeta, Hash32, Log, LogParts, Payload, Tx};
 
 use crate::events::{EventParts, EventPlace, Stage, split_topics};
 use crate::fault::Fault;
@@ -17,7 +17,7 @@ impl Proven {
     /// `Malformed` or `Parts` where the events of a transaction cannot be told.
     pub fn block(&self) -> Result<Block, Fault> {
         let ledger = &self.ledger;
-        let clock = BlockClock {
+        let clock = BlockMeta {
             number: ledger.sequence().into(),
             hash: ledger.hash(),
             parent_hash: ledger.previous_hash(),

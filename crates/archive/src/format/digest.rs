@@ -1,6 +1,6 @@
 //! Digests: what is kept of a block, as one hash. Roots of ranges are made of them.
 
-use chronolith_model::{Block, BlockClock, Hash32, Payload};
+use chronolith_model::{Block, BlockMeta, Hash32, Payload};
 
 use super::row;
 use super::wire::Put;
@@ -54,7 +54,7 @@ pub(crate) fn digest_of(block: &Block) -> Hash32 {
 }
 
 /// The digest of a block of which nothing but the clock is kept.
-pub(crate) fn clock_digest(clock: BlockClock) -> Hash32 {
+pub(crate) fn clock_digest(clock: BlockMeta) -> Hash32 {
     digest_of(&Block {
         clock,
         txs: Vec::new(),
@@ -88,7 +88,7 @@ impl<Times: Iterator<Item = u64>> ClockDigests<Times> {
             let hash = Hash32(*hash);
             let timestamp = self.times.next();
             let timestamp = timestamp.expect("a segment has a time and a hash for each block");
-            let digest = clock_digest(BlockClock {
+            let digest = clock_digest(BlockMeta {
                 number: self.number,
                 hash,
                 parent_hash: self.parent_hash,

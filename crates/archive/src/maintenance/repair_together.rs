@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{Block, BlockClock, BlockRange, Hash32, Proof, Scope};
+use chronolith_model::{Block, BlockMeta, BlockRange, Hash32, Proof, Scope};
 
 use super::repair::Purpose;
 use super::replace::Replaced;
@@ -184,7 +184,7 @@ impl Fill {
         for number in part.start..part.end {
             let payload = self.writer.view.objects.payload(pack, number).await?;
             // Only the number of the first and the hash of the last are looked at.
-            let clock = BlockClock {
+            let clock = BlockMeta {
                 number,
                 hash: last,
                 parent_hash: Hash32::ZERO,

@@ -3,7 +3,7 @@
 //! A hash leads to the blocks that may hold it: one page of each table is looked at. What is in
 //! memory is looked at first; all other pages are asked for at once. The block's own list decides.
 
-use chronolith_model::{BlockClock, Hash32, Tx};
+use chronolith_model::{BlockMeta, Hash32, Tx};
 
 use super::cache::Part;
 use super::lookup::block_by_number;
@@ -16,7 +16,7 @@ use crate::state::snapshot::{Need, Snapshot};
 /// Where a transaction is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TxPlace {
-    pub block: BlockClock,
+    pub block: BlockMeta,
     /// Its position in the block, under whichever of its hashes it was found.
     pub index: u32,
 }
@@ -26,7 +26,7 @@ pub(crate) async fn block_by_hash(
     objects: &Objects,
     snapshot: &Snapshot,
     hash: &Hash32,
-) -> Result<Option<BlockClock>> {
+) -> Result<Option<BlockMeta>> {
     for number in places(objects, snapshot, hash).await? {
         // A run may still name blocks that were pruned.
         if snapshot.best_at(number, &Need::CLOCK).is_none() {

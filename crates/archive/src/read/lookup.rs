@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{Block, BlockClock, BlockRange, Dataset, DatasetSet, Hash32, Tx};
+use chronolith_model::{Block, BlockMeta, BlockRange, Dataset, DatasetSet, Hash32, Tx};
 
 use super::objects::{Objects, OpenSegment};
 use crate::error::{Error, Result};
@@ -54,7 +54,7 @@ pub(crate) async fn block_by_number(
     objects: &Objects,
     snapshot: &Snapshot,
     number: u64,
-) -> Result<BlockClock> {
+) -> Result<BlockMeta> {
     let segment = segment_of(objects, snapshot, number, &Need::CLOCK).await?;
     let clock = objects.clock(&segment, number).await?;
     clock.ok_or_else(|| missing(&segment, number))
@@ -167,7 +167,7 @@ pub(crate) async fn block_at(
     snapshot: &Snapshot,
     first: u64,
     asked: (u64, TimeSide),
-) -> Result<Option<BlockClock>> {
+) -> Result<Option<BlockMeta>> {
     match number_at(objects, snapshot, first, asked).await? {
         None => Ok(None),
         Some(found) => block_by_number(objects, snapshot, found.number)

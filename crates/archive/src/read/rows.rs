@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronolith_model::{Block, BlockClock, BlockRef, Hash32, Log, Payload, Tx};
+use chronolith_model::{Block, BlockMeta, BlockRef, Hash32, Log, Payload, Tx};
 
 use super::cache::{Part, Value, into_bytes};
 use super::objects::{Objects, OpenSegment, Want, all_of};
@@ -160,7 +160,7 @@ impl Objects {
         &self,
         segment: &OpenSegment,
         number: u64,
-    ) -> Result<Option<BlockClock>> {
+    ) -> Result<Option<BlockMeta>> {
         let tables = &segment.tables;
         let lost = || Error::damaged(&segment.identity.name, Damage("block hash not loaded"));
         let Some(place) = tables.place(number) else {
@@ -171,7 +171,7 @@ impl Objects {
         let wanted = before.into_iter().chain([place]).map(hash_block).collect();
         let hashes = self.hash_blocks(segment, Part::BlockHashes, wanted).await?;
         let hash = |place: u32| hashes.get(u64::from(place), &mut 0).ok_or_else(lost);
-        Ok(Some(BlockClock {
+        Ok(Some(BlockMeta {
             number,
             hash: hash(place)?,
             parent_hash: before.map_or(Ok(tables.facts.parent_hash), hash)?,

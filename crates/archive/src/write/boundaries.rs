@@ -55,10 +55,10 @@ pub(crate) fn tail_to_join(weights: &[u64]) -> usize {
 mod tests {
     use super::*;
     use crate::format::term::TermKey;
-    use chronolith_model::{BlockClock, Hash32, Log, LogParts, Payload, Proof, Tx};
+    use chronolith_model::{BlockMeta, Hash32, Log, LogParts, Payload, Proof, Tx};
 
     fn block(number: u64, logs: u32, data: usize) -> Block {
-        let clock = BlockClock {
+        let clock = BlockMeta {
             number,
             hash: Hash32([number as u8; 32]),
             parent_hash: Hash32::ZERO,

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronolith_model::{Block, BlockClock, BlockRange, DatasetSet, Hash32, Proof, Scope};
+use chronolith_model::{Block, BlockMeta, BlockRange, DatasetSet, Hash32, Proof, Scope};
 
 use super::append::Provenance;
 use super::boundaries;
@@ -359,7 +359,7 @@ impl Fill {
 
     /// A block's clock as it is archived, from any segment that can be read. What mends may find
     /// none: the catalog's word on the segment's ends holds then.
-    async fn archived_clock(&self, snapshot: &Snapshot, number: u64) -> Result<Option<BlockClock>> {
+    async fn archived_clock(&self, snapshot: &Snapshot, number: u64) -> Result<Option<BlockMeta>> {
         let mut damaged = None;
         for entry in snapshot.holding(number) {
             let objects = &self.writer.view.objects;

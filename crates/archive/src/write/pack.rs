@@ -5,7 +5,7 @@
 //! one frame. The index says how long each part is, so where it lies.
 
 use bytes::Bytes;
-use chronolith_model::{Block, BlockClock, BlockRange, Dataset, Hash32, Payload};
+use chronolith_model::{Block, BlockMeta, BlockRange, Dataset, Hash32, Payload};
 use rayon::prelude::*;
 
 use super::dictionary::{Learner, Learnt};
@@ -54,7 +54,7 @@ pub(crate) struct PackBuilder {
     container: ContainerBuilder,
     content: PackContent,
     first: u64,
-    last: Option<BlockClock>,
+    last: Option<BlockMeta>,
     index: Vec<u8>,
     table: Vec<u8>,
     frames: u64,
@@ -88,7 +88,7 @@ impl PackBuilder {
     }
 
     /// Takes the next block's payload. [`Self::pack_waiting`] is to be called now and then.
-    pub(crate) fn push(&mut self, clock: &BlockClock, payload: &Payload) {
+    pub(crate) fn push(&mut self, clock: &BlockMeta, payload: &Payload) {
         if self.last.is_none() {
             self.first = clock.number;
         }

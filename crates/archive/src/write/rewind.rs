@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chronolith_model::{BlockClock, BlockRange};
+use chronolith_model::{BlockMeta, BlockRange};
 
 use super::boundaries;
 use super::edit::{Edit, ExpectedHead, HaltChange};
@@ -204,7 +204,7 @@ impl Writer {
                 let payload = self.view.objects.payload(&pack, number).await?;
                 // Only the number of the first and the hash of the last are looked at, and older
                 // blocks may be pruned.
-                let clock = BlockClock { number, ..last };
+                let clock = BlockMeta { number, ..last };
                 if let Some(kept) = &mut kept {
                     kept.push(&clock, &payload);
                     // A pack unpacks to many times its size: no more of it waits than must.

@@ -2,7 +2,7 @@
 //!
 //! Each log is packed once, when its block arrives. Sealing then only cuts, compresses and sorts.
 
-use chronolith_model::{Block, BlockClock, Hash32, Proof, Tx};
+use chronolith_model::{Block, BlockMeta, Hash32, Proof, Tx};
 
 use crate::format::digest::digest;
 use crate::format::row::{self, RowNumbers};
@@ -11,7 +11,7 @@ use crate::format::term::{Field, Term, TermKey};
 /// A block among the rows. Ends count from the beginning of the rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowBlock {
-    pub(crate) clock: BlockClock,
+    pub(crate) clock: BlockMeta,
     pub(crate) level: Proof,
     pub(crate) digest: Hash32,
     pub(crate) txs_in_sequence: bool,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use chronolith_archive::{Archive, LogRecord, Provenance, Settings};
 use chronolith_model::{
-    Block, BlockClock, BlockRange, ChainId, Clause, Hash32, Log, LogFilter, LogParts, Payload, Tx,
+    Block, BlockMeta, BlockRange, ChainId, Clause, Hash32, Log, LogFilter, LogParts, Payload, Tx,
 };
 
 use crate::support::Stores;
@@ -59,7 +59,7 @@ pub(crate) fn chain(start: u64) -> Vec<Block> {
             hash: hash(number * 100 + index as u64, 9),
         };
         Block {
-            clock: BlockClock {
+            clock: BlockMeta {
                 number,
                 hash: hash(number, 7),
                 parent_hash: number.checked_sub(1).map_or(Hash32::ZERO, |n| hash(n, 7)),

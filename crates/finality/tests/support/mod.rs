@@ -6,7 +6,7 @@
     reason = "each test file uses its own part, and a test may panic"
 )]
 
-use chronolith_model::{Block, BlockClock, BlockRef, Hash32, Payload};
+use chronolith_model::{Block, BlockMeta, BlockRef, Hash32, Payload};
 
 /// The hash of a block: its number and its fork.
 pub fn hash(number: u64, fork: u64) -> Hash32 {
@@ -25,8 +25,8 @@ pub fn at(number: u64, fork: u64) -> BlockRef {
 }
 
 /// A block on a fork, above a block of a fork that may be another one.
-pub fn clock(number: u64, fork: u64, parent_fork: u64) -> BlockClock {
-    BlockClock {
+pub fn clock(number: u64, fork: u64, parent_fork: u64) -> BlockMeta {
+    BlockMeta {
         number,
         hash: hash(number, fork),
         parent_hash: number
@@ -37,7 +37,7 @@ pub fn clock(number: u64, fork: u64, parent_fork: u64) -> BlockClock {
 }
 
 /// A block with nothing in it.
-pub fn block(clock: BlockClock) -> Block {
+pub fn block(clock: BlockMeta) -> Block {
     Block {
         clock,
         txs: Vec::new(),

@@ -114,7 +114,7 @@ mod tests {
     use std::time::Duration;
 
     use async_trait::async_trait;
-    use chronolith_model::{Block, BlockClock, DatasetSet, Hash32, Payload, Proof, Scope};
+    use chronolith_model::{Block, BlockMeta, DatasetSet, Hash32, Payload, Proof, Scope};
     use chronolith_source::evm::Subscription;
     use chronolith_source::{EndpointReport, Error, Heads, Identity, Opinion, Plan, Result};
     use tokio::sync::{Barrier, watch};
@@ -138,7 +138,7 @@ mod tests {
     fn block(number: u64) -> Fetched {
         Fetched {
             block: Block {
-                clock: BlockClock {
+                clock: BlockMeta {
                     number,
                     hash: Hash32([number as u8; 32]),
                     parent_hash: Hash32([number.wrapping_sub(1) as u8; 32]),
@@ -196,7 +196,7 @@ mod tests {
             Err(Error::Invalid("nobody asks".to_owned()))
         }
 
-        async fn clock(&self, _number: u64) -> Result<Option<BlockClock>> {
+        async fn clock(&self, _number: u64) -> Result<Option<BlockMeta>> {
             Ok(None)
         }
 

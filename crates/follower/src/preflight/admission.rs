@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::Error as AnyError;
 use async_trait::async_trait;
 use chronolith_archive::Archive;
-use chronolith_model::{BlockClock, BlockRange, BlockRef, Hash32};
+use chronolith_model::{BlockMeta, BlockRange, BlockRef, Hash32};
 use chronolith_source::evm::Subscription;
 use chronolith_source::{
     DroppedRule, EndpointReport, Error, Fetched, Heads, Identity, Opinion, Plan, Source, Want,
@@ -160,7 +160,7 @@ impl Source for Admission {
         self.admitted().await?.heads().await
     }
 
-    async fn clock(&self, number: u64) -> Result<Option<BlockClock>, Error> {
+    async fn clock(&self, number: u64) -> Result<Option<BlockMeta>, Error> {
         self.admitted().await?.clock(number).await
     }
 

@@ -8,10 +8,19 @@ use chronolith_archive::{
     Archive, DamagedObject, Difference, Error as ArchiveError, Result as ArchiveResult,
 };
 use chronolith_follower::backfill::append::parts;
-use chronolith_follower::chain::{open_reader, open_source, want_of};
-use chronolith_follower::progress::{Progress, Unit};
+use chronolith_follower::chain::open_reader;
+use chronolith_follower::chain::open_source;
+use chronolith_follower::chain::want_of;
+use chronolith_follower::progress::Progress;
+use chronolith_follower::progress::Unit;
 use chronolith_follower::stellar::open_lake_alone;
-use chronolith_model::{Block, BlockClock, BlockRange, Dataset, DatasetSet, Payload, Proof};
+use chronolith_model::Block;
+use chronolith_model::BlockMeta;
+use chronolith_model::BlockRange;
+use chronolith_model::Dataset;
+use chronolith_model::DatasetSet;
+use chronolith_model::Payload;
+use chronolith_model::Proof;
 use chronolith_source::{Fetched, Source};
 use serde_json::{Value, json};
 
@@ -422,7 +431,7 @@ async fn read_back(
     let all: u64 = there.iter().map(BlockRange::len).sum();
     let mut progress = Progress::of_command("reading blocks", &chain.name, Unit::Blocks);
     let mut done = 0;
-    let mut before: Option<BlockClock> = None;
+    let mut before: Option<BlockMeta> = None;
     let levels = archive.kept(chain.datasets, &chain.scope);
     let proven = |number: u64| {
         let within = levels.iter().filter(|(range, _)| range.contains(number));
@@ -440,7 +449,7 @@ async fn read_back(
             Ok(block) => {
                 let before = before.replace(block.clock);
                 let before = before.filter(|before| before.number + 1 == number);
-                let is_older = |before: BlockClock| block.clock.timestamp < before.timestamp;
+                let is_older = |before: BlockMeta| block.clock.timestamp < before.timestamp;
                 found.falling_times += u64::from(before.is_some_and(is_older));
                 if before.is_some_and(|before| before.hash != block.clock.parent_hash) {
                     found.find(number, "does not link to the block before".to_owned());

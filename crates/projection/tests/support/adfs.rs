@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronolith_model::{Block, BlockClock, Hash32, Log, LogParts, Payload, Tx};
+use chronolith_model::{Block, BlockMeta, Hash32, Log, LogParts, Payload, Tx};
 use chronolith_projection::adfs::{AdfsSettings, AdfsVersion};
 use chronolith_projection::{Database, ProjectionSettings, Projector};
 use encode::{Row, Value, accumulated, calldata, numbered};
@@ -251,7 +251,7 @@ pub fn expected_beside(blocks: &[(Block, &str)]) -> (Dump, Dump) {
 }
 
 /// A block whose transactions are kept in the bytes that they hash to.
-fn block_in_bytes(clock: BlockClock, all: &[Sent]) -> Block {
+fn block_in_bytes(clock: BlockMeta, all: &[Sent]) -> Block {
     let mut block = block_of(clock, all);
     let bodies = all.iter().map(|sent| {
         let (to, input) = input_of(sent);
@@ -295,7 +295,7 @@ fn rlp(kind: u8, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-fn block_of(clock: BlockClock, all: &[Sent]) -> Block {
+fn block_of(clock: BlockMeta, all: &[Sent]) -> Block {
     let (mut logs, mut bodies) = (Vec::new(), Vec::new());
     for (at, sent) in all.iter().enumerate() {
         for act in &sent.acts {

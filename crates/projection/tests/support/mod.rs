@@ -17,7 +17,7 @@ use bytes::Bytes;
 use chronolith_archive::{Archive, AuditEntry, Provenance, Settings};
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_model::{
-    Block, BlockClock, BlockRef, ChainId, Dataset, DatasetSet, Hash32, Log, LogParts, Payload,
+    Block, BlockMeta, BlockRef, ChainId, Dataset, DatasetSet, Hash32, Log, LogParts, Payload,
     Proof, Scope, ScopeEntry, Tx,
 };
 use chronolith_projection::fees::{FeeContract, Fees};
@@ -150,13 +150,13 @@ impl TestChain {
     }
 
     /// A block on the head.
-    pub fn extend_by(&self, fork: u64, make: impl FnOnce(BlockClock) -> Block) -> Block {
+    pub fn extend_by(&self, fork: u64, make: impl FnOnce(BlockMeta) -> Block) -> Block {
         let mut blocks = self.blocks.lock().unwrap();
         let number = blocks.len() as u64;
         let parent_hash = blocks
             .last()
             .map_or(Hash32::default(), |last| last.clock.hash);
-        let clock = BlockClock {
+        let clock = BlockMeta {
             number,
             hash: hash(&[self.id, number, fork, 1]),
             parent_hash,
@@ -243,7 +243,7 @@ impl TestChain {
     }
 }
 
-fn block_of(clock: BlockClock, txs: &[u64]) -> Block {
+fn block_of(clock: BlockMeta, txs: &[u64]) -> Block {
     let mut logs = Vec::new();
     let mut push = |tx: usize, emitter: &[u8], topics: &[&[u8]], data: &[u8]| {
         let parts = LogParts {

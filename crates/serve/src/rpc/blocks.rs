@@ -11,7 +11,7 @@ use alloy_rlp::Decodable as _;
 use bytes::Bytes;
 use chronolith_archive::{Error as ArchiveError, TxPlace};
 use chronolith_evm::{BlockFields, Body, HeaderFields, Place as TxShown};
-use chronolith_model::{Block, BlockClock, Dataset, DatasetSet, Hash32, Tx};
+use chronolith_model::{Block, BlockMeta, Dataset, DatasetSet, Hash32, Tx};
 use serde::de::IgnoredAny;
 
 use super::error::RpcError;
@@ -74,7 +74,7 @@ pub(super) async fn count_by_hash(
     }
 }
 
-async fn count(view: &View<'_>, clock: BlockClock) -> Result<Answer, RpcError> {
+async fn count(view: &View<'_>, clock: BlockMeta) -> Result<Answer, RpcError> {
     Ok(Answer::quantity(txs(view, &clock).await?.len() as u64))
 }
 
@@ -118,7 +118,7 @@ pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<
     Ok(Answer::Json(out))
 }
 
-fn tx_place(clock: &BlockClock, base_fee: BaseFee, index: u64) -> TxShown {
+fn tx_place(clock: &BlockMeta, base_fee: BaseFee, index: u64) -> TxShown {
     TxShown {
         block_hash: clock.hash.0,
         block_number: clock.number,
@@ -154,7 +154,7 @@ fn body_in(block: &Block, index: u32) -> Option<Bytes> {
 }
 
 /// All transactions of a block, in order, each under its own hash alone. The block itself is none.
-async fn txs(view: &View<'_>, clock: &BlockClock) -> Result<Vec<Tx>, RpcError> {
+async fn txs(view: &View<'_>, clock: &BlockMeta) -> Result<Vec<Tx>, RpcError> {
     keeps(view, Dataset::TxHashes)?;
     let mut txs = match view.place(clock.number)? {
         Some(Place::Tail(block)) => block.txs.clone(),
@@ -236,7 +236,7 @@ async fn header(view: &View<'_>, number: u64) -> Result<KeptHeader, RpcError> {
 
 /// Hashes of all transactions of a block; none where they are not kept. One family of chains hashes a
 /// header with them.
-async fn tx_hashes(view: &View<'_>, clock: &BlockClock) -> Result<Vec<B256>, RpcError> {
+async fn tx_hashes(view: &View<'_>, clock: &BlockMeta) -> Result<Vec<B256>, RpcError> {
     if keeps(view, Dataset::TxHashes).is_err() {
         return Ok(Vec::new());
     }
@@ -244,7 +244,7 @@ async fn tx_hashes(view: &View<'_>, clock: &BlockClock) -> Result<Vec<B256>, Rpc
     Ok(txs.iter().map(|tx| B256::new(tx.hash.0)).collect())
 }
 
-async fn block(view: &View<'_>, clock: BlockClock, whole: bool) -> Result<Answer, RpcError> {
+async fn block(view: &View<'_>, clock: BlockMeta, whole: bool) -> Result<Answer, RpcError> {
     let header = header(view, clock.number).await?;
     let mut out = Vec::with_capacity(2_048);
     match &header {
@@ -271,7 +271,7 @@ async fn block(view: &View<'_>, clock: BlockClock, whole: bool) -> Result<Answer
     Ok(Answer::Json(out))
 }
 
-fn write_header(out: &mut Vec<u8>, header: &Header, clock: &BlockClock) {
+fn write_header(out: &mut Vec<u8>, header: &Header, clock: &BlockMeta) {
     out.extend_from_slice(b"{\"number\":");
     quantity(out, clock.number);
     let mut hash = |name: &str, bytes: &[u8]| {

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use bytes::Bytes;
 use chronolith_archive::Pinned;
-use chronolith_model::{BlockClock, Dataset, Payload};
+use chronolith_model::{BlockMeta, Dataset, Payload};
 use chronolith_stellar::{join, skeleton_header};
 use stellar_xdr::{LedgerCloseMeta, LedgerHeader, LedgerHeaderHistoryEntry};
 
@@ -20,7 +20,7 @@ use crate::view::{Place, View};
 
 /// A ledger as it is kept.
 pub(super) struct Kept {
-    clock: BlockClock,
+    clock: BlockMeta,
     header: Bytes,
     raw: Bytes,
 }

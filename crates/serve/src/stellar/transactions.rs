@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use chronolith_archive::TxPlace;
-use chronolith_model::{BlockClock, Dataset, DatasetSet, Hash32, Tx};
+use chronolith_model::{BlockMeta, Dataset, DatasetSet, Hash32, Tx};
 use chronolith_stellar::{Toid, TxParts};
 use stellar_xdr::{
     ContractEvent, DiagnosticEvent, TransactionEnvelope, TransactionEvent, TransactionMeta,
@@ -66,7 +66,7 @@ fn size_of(body: &Bytes) -> usize {
 
 /// Which transaction is shown, and under which hash where not under its own.
 struct Shown {
-    clock: BlockClock,
+    clock: BlockMeta,
     position: u32,
     hash: Option<String>,
 }
@@ -117,7 +117,7 @@ fn not_found(hash: &str, bounds: &Bounds) -> Answer {
 }
 
 /// The ledger of a transaction and its position there, by any of its hashes.
-async fn find(view: &View<'_>, hash: &Hash32) -> Result<Option<(BlockClock, u32)>, RpcError> {
+async fn find(view: &View<'_>, hash: &Hash32) -> Result<Option<(BlockMeta, u32)>, RpcError> {
     let in_tail = view.tail.find_tx(hash);
     let in_tail = in_tail.filter(|(block, _)| block.clock.number >= view.tail_start());
     let found = match (in_tail, &view.archive) {
@@ -357,7 +357,7 @@ impl Page<'_> {
     /// Appends a transaction; returns false where there is no room for it.
     async fn take_body(
         &mut self,
-        clock: BlockClock,
+        clock: BlockMeta,
         at: u32,
         body: Bytes,
     ) -> Result<bool, RpcError> {

@@ -7,7 +7,7 @@
 pub mod encode;
 
 use alloy_primitives::{Address, hex};
-use chronolith_model::{BlockClock, Hash32, Log, LogParts};
+use chronolith_model::{BlockMeta, Hash32, Log, LogParts};
 
 use super::chain::domain;
 use super::proxy::UPGRADED_TOPIC;
@@ -132,7 +132,7 @@ impl AdfsTx {
         Log::new(&parts).expect("two topics and one word keep the limits")
     }
 
-    pub(super) fn event(&self, block: &BlockClock, log_index: u32) -> AdfsEvent {
+    pub(super) fn event(&self, block: &BlockMeta, log_index: u32) -> AdfsEvent {
         AdfsEvent {
             place: AdfsPlace {
                 block_number: block.number,

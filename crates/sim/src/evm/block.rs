@@ -6,7 +6,7 @@ use alloy_consensus::Header;
 use alloy_primitives::{Address, B256, Bloom, Bytes, U256};
 use alloy_rlp::Encodable as _;
 use alloy_trie::root::ordered_trie_root_with_encoder;
-use chronolith_model::{Block, BlockClock, BlockRef, Hash32, Log, Payload, Tx};
+use chronolith_model::{Block, BlockMeta, BlockRef, Hash32, Log, Payload, Tx};
 
 use super::bloom::bloom_of;
 
@@ -144,7 +144,7 @@ impl EvmBlock {
         };
         let own = self.own_receipt();
         Block {
-            clock: BlockClock {
+            clock: BlockMeta {
                 number: self.header.number,
                 hash: self.hash,
                 parent_hash: Hash32(self.header.parent_hash.0),

@@ -6,7 +6,7 @@
 //! rows come from what was drawn, never from decoding a log, so that a decoder can be held to them.
 
 use alloy_primitives::{U256, hex};
-use chronolith_model::{BlockClock, Hash32, Log, LogParts};
+use chronolith_model::{BlockMeta, Hash32, Log, LogParts};
 use serde_json::json;
 
 use super::chain::domain;
@@ -108,7 +108,7 @@ pub(super) struct Fee {
 
 impl Fee {
     /// The row of this fee, in a log of a block.
-    pub(super) fn row(&self, chain_id: u64, block: &BlockClock, at: Place) -> FeeRow {
+    pub(super) fn row(&self, chain_id: u64, block: &BlockMeta, at: Place) -> FeeRow {
         FeeRow {
             chain_id,
             block_number: block.number,
@@ -351,7 +351,7 @@ mod tests {
             integrator_fee: U256::MAX,
             lifi_fee: U256::ZERO,
         };
-        let block = BlockClock {
+        let block = BlockMeta {
             number: 5,
             hash: Hash32([1; 32]),
             parent_hash: Hash32::ZERO,

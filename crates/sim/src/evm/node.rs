@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use chronolith_model::{BlockClock, BlockRange, BlockRef, Hash32};
+use chronolith_model::{BlockMeta, BlockRange, BlockRef, Hash32};
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use tokio::sync::broadcast;
 
@@ -175,7 +175,7 @@ impl EvmNode {
     }
 
     /// The clocks of a range, as far as there are any, all of one chain. Content is not made.
-    pub(crate) fn clocks(&self, range: BlockRange) -> Vec<BlockClock> {
+    pub(crate) fn clocks(&self, range: BlockRange) -> Vec<BlockMeta> {
         let state = self.read();
         let end = range.end.min(state.head().number + 1);
         (range.start..end)

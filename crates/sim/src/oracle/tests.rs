@@ -25,7 +25,7 @@ fn block(number: u8, timestamp: u64, logs: &[&[&[u8]]]) -> Block {
         hash: Hash32([number * 10 + index as u8; 32]),
     };
     Block {
-        clock: BlockClock {
+        clock: BlockMeta {
             number: number.into(),
             hash: Hash32([HASHES + number; 32]),
             parent_hash: Hash32::ZERO,

@@ -3,13 +3,13 @@
 use std::io::Write as _;
 
 use alloy_primitives::hex;
-use chronolith_model::{BlockClock, Log};
+use chronolith_model::{BlockMeta, Log};
 
 use super::query::{Fields, LogFields, Query};
 use crate::evm::{EvmBlock, EvmTx};
 
 /// A line with nothing but a header.
-pub(super) fn write_clock(out: &mut Vec<u8>, clock: &BlockClock, fields: &Fields) {
+pub(super) fn write_clock(out: &mut Vec<u8>, clock: &BlockMeta, fields: &Fields) {
     out.extend_from_slice(br#"{"header":"#);
     write_header(out, clock, fields, None);
     out.push(b'}');
@@ -17,7 +17,7 @@ pub(super) fn write_clock(out: &mut Vec<u8>, clock: &BlockClock, fields: &Fields
 
 /// A line with what was asked for; whether there was anything but the header.
 pub(super) fn write_block(out: &mut Vec<u8>, block: &EvmBlock, query: &Query) -> bool {
-    let clock = BlockClock {
+    let clock = BlockMeta {
         number: block.header.number,
         hash: block.hash,
         parent_hash: block.header.parent_hash.0.into(),
@@ -56,7 +56,7 @@ pub(super) fn write_block(out: &mut Vec<u8>, block: &EvmBlock, query: &Query) ->
     !logs.is_empty() || !txs.is_empty()
 }
 
-fn write_header(out: &mut Vec<u8>, clock: &BlockClock, fields: &Fields, bloom: Option<&[u8]>) {
+fn write_header(out: &mut Vec<u8>, clock: &BlockMeta, fields: &Fields, bloom: Option<&[u8]>) {
     let fields = fields.block;
     let mut object = Object::new(out);
     object.number("number", fields.number.then_some(clock.number));

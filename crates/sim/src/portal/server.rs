@@ -292,7 +292,7 @@ impl Shared {
         // Neither rising nor falling: both are found in the wild.
         let middle = previous.len() / 2;
         previous.rotate_left(middle);
-        let block = |clock: &chronolith_model::BlockClock| json!({"number": clock.number, "hash": clock.hash.to_string()});
+        let block = |clock: &chronolith_model::BlockMeta| json!({"number": clock.number, "hash": clock.hash.to_string()});
         let previous: Vec<_> = previous.iter().map(block).collect();
         let text = json!({"previousBlocks": previous}).to_string();
         Err(respond(StatusCode::CONFLICT, text).into())

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_model::{
-    Block, BlockClock, BlockRange, BlockRef, Dataset, Hash32, Log, LogParts, Payload, Proof, Scope,
+    Block, BlockMeta, BlockRange, BlockRef, Dataset, Hash32, Log, LogParts, Payload, Proof, Scope,
     Tx,
 };
 use serde::de::DeserializeOwned;
@@ -526,8 +526,8 @@ pub(super) fn no_batches<T>(answers: &[Answer<T>]) -> bool {
 }
 
 /// What a header says of its block's place.
-pub(crate) fn clock_of(wire: &WireBlock) -> BlockClock {
-    BlockClock {
+pub(crate) fn clock_of(wire: &WireBlock) -> BlockMeta {
+    BlockMeta {
         number: wire.number(),
         hash: Hash32(wire.hash.0),
         parent_hash: Hash32(wire.header().parent_hash.0),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use async_trait::async_trait;
-use chronolith_model::{BlockClock, BlockRange, BlockRef, Dataset, Hash32, Scope, Verification};
+use chronolith_model::{BlockMeta, BlockRange, BlockRef, Dataset, Hash32, Scope, Verification};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
@@ -432,7 +432,7 @@ impl Source for EvmSource {
         self.archived.store(number, Ordering::Relaxed);
     }
 
-    async fn clock(&self, number: u64) -> Result<Option<BlockClock>> {
+    async fn clock(&self, number: u64) -> Result<Option<BlockMeta>> {
         let tag = hex(number);
         let block = self.ask_any(None, |source, endpoint| {
             let tag = tag.clone();

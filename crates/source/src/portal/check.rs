@@ -173,7 +173,7 @@ fn may_hold(theirs: &Bloom, scope: &Scope) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use chronolith_model::{Block, BlockClock, DatasetSet, Hash32, LogParts, Payload, ScopeEntry};
+    use chronolith_model::{Block, BlockMeta, DatasetSet, Hash32, LogParts, Payload, ScopeEntry};
     use serde_json::json;
 
     use super::*;
@@ -217,7 +217,7 @@ mod tests {
         };
         Fetched {
             block: Block {
-                clock: BlockClock {
+                clock: BlockMeta {
                     number: NUMBER,
                     hash: Hash32(HASH.0),
                     parent_hash: Hash32([0; 32]),

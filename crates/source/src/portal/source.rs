@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chronolith_model::{BlockClock, BlockRange, BlockRef, DatasetSet, Proof, Scope};
+use chronolith_model::{BlockMeta, BlockRange, BlockRef, DatasetSet, Proof, Scope};
 
 use tokio::sync::watch;
 
@@ -284,7 +284,7 @@ impl Source for PortalSource {
         })
     }
 
-    async fn clock(&self, number: u64) -> Result<Option<BlockClock>> {
+    async fn clock(&self, number: u64) -> Result<Option<BlockMeta>> {
         let want = Want {
             datasets: DatasetSet::CLOCK,
             scope: Scope::All,
@@ -300,7 +300,7 @@ impl Source for PortalSource {
 
     async fn opinions(&self, number: u64) -> Vec<Opinion> {
         let clock = self.clock(number).await.ok().flatten();
-        let opinion = |clock: BlockClock| Opinion {
+        let opinion = |clock: BlockMeta| Opinion {
             endpoint: self.client.name.clone(),
             block: clock.block_ref(),
         };

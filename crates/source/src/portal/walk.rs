@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use alloy_primitives::Bloom;
 use chronolith_model::{
-    Block, BlockClock, BlockRange, Dataset, Hash32, Log, LogParts, Payload, Proof, Scope,
+    Block, BlockMeta, BlockRange, Dataset, Hash32, Log, LogParts, Payload, Proof, Scope,
     TOPICS_MAX, Tx, Verification,
 };
 
@@ -161,7 +161,7 @@ impl<'a> Walk<'a> {
         let logs: Result<Vec<Log>, Refusal> = logs.iter().map(log_of).collect();
         Ok(Fetched {
             block: Block {
-                clock: BlockClock {
+                clock: BlockMeta {
                     number: header.number,
                     hash: Hash32(header.hash.0),
                     parent_hash: Hash32(header.parent_hash.0),

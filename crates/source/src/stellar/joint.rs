@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chronolith_model::{BlockClock, BlockRange, BlockRef};
+use chronolith_model::{BlockMeta, BlockRange, BlockRef};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -145,7 +145,7 @@ impl Source for LakeAndCore {
         self.newest(next).await.map(Heads::all_final)
     }
 
-    async fn clock(&self, number: u64) -> Result<Option<BlockClock>> {
+    async fn clock(&self, number: u64) -> Result<Option<BlockMeta>> {
         match self.core.clock(number).await? {
             Some(clock) => Ok(Some(clock)),
             None => self.lake.clock(number).await,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use alloy_consensus::Header;
-use chronolith_model::{BlockClock, BlockRef, Hash32, Log};
+use chronolith_model::{BlockMeta, BlockRef, Hash32, Log};
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 
 use crate::evm::EvmBlock;
@@ -109,9 +109,9 @@ impl State {
     }
 
     /// Number, hash, parent and time, without making the header.
-    pub(in crate::evm) fn clock_at(&self, number: u64) -> Option<BlockClock> {
+    pub(in crate::evm) fn clock_at(&self, number: u64) -> Option<BlockMeta> {
         let record = self.record(number)?;
-        Some(BlockClock {
+        Some(BlockMeta {
             number,
             hash: record.hash,
             parent_hash: self.parent_of(number),

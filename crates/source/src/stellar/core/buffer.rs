@@ -296,7 +296,7 @@ impl Inner {
 mod tests {
     use std::sync::Arc;
 
-    use chronolith_model::{Block, BlockClock, Hash32, Payload, Proof};
+    use chronolith_model::{Block, BlockMeta, Hash32, Payload, Proof};
 
     use super::*;
 
@@ -306,7 +306,7 @@ mod tests {
         let hash = Hash32([number as u8; 32]);
         Fetched {
             block: Block {
-                clock: BlockClock {
+                clock: BlockMeta {
                     number,
                     hash,
                     parent_hash: Hash32([number.wrapping_sub(1) as u8; 32]),

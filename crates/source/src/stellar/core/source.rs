@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chronolith_model::{BlockClock, BlockRange, BlockRef};
+use chronolith_model::{BlockMeta, BlockRange, BlockRef};
 use chronolith_stellar::Network;
 use tokio::sync::{Mutex, MutexGuard, watch};
 use tokio::time::Instant;
@@ -332,7 +332,7 @@ impl Source for CoreSource {
         head.map(Heads::all_final)
     }
 
-    async fn clock(&self, number: u64) -> Result<Option<BlockClock>> {
+    async fn clock(&self, number: u64) -> Result<Option<BlockMeta>> {
         let state = self.state.lock().await;
         let found = state.buffer().and_then(|buffer| buffer.get(number));
         Ok(found.map(|one| one.block.clock))
@@ -340,7 +340,7 @@ impl Source for CoreSource {
 
     async fn opinions(&self, number: u64) -> Vec<Opinion> {
         let clock = self.clock(number).await.ok().flatten();
-        let opinion = |clock: BlockClock| Opinion {
+        let opinion = |clock: BlockMeta| Opinion {
             endpoint: self.standing.name.clone(),
             block: clock.block_ref(),
         };

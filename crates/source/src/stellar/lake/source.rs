@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use chronolith_model::{BlockClock, BlockRange, BlockRef, Hash32};
+use chronolith_model::{BlockMeta, BlockRange, BlockRef, Hash32};
 use chronolith_stellar::Network;
 use futures::stream::{self, StreamExt as _};
 use tokio::sync::watch;
@@ -228,7 +228,7 @@ impl Source for LakeSource {
         self.objects.note_archived(number);
     }
 
-    async fn clock(&self, number: u64) -> Result<Option<BlockClock>> {
+    async fn clock(&self, number: u64) -> Result<Option<BlockMeta>> {
         let Some((ledger, _)) = ledgers_of(BlockRange::one(number)) else {
             return Ok(None);
         };
@@ -248,7 +248,7 @@ impl Source for LakeSource {
 
     async fn opinions(&self, number: u64) -> Vec<Opinion> {
         let clock = self.clock(number).await.ok().flatten();
-        let opinion = |clock: BlockClock| Opinion {
+        let opinion = |clock: BlockMeta| Opinion {
             endpoint: self.objects.standing.name.clone(),
             block: clock.block_ref(),
         };
