@@ -1,4 +1,4 @@
-//! When the safe tag began to cover what, in heights of the chain below.
+//! When the safe tag began to cover what, in heights of L1.
 //!
 //! Every doubt makes an inclusion later, never earlier: cover that was taken back begins anew, and
 //! an inclusion that is forgotten is counted to the next one. The history is in memory only; after a
@@ -6,21 +6,21 @@
 
 use std::collections::VecDeque;
 
-use crate::{Mark, Stall};
+use crate::{ReportedBlock, Stall};
 
-/// When a block was first seen to be included in the chain below.
+/// When a block was first seen to be included in L1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Inclusion {
-    /// Height of the chain below. The block was included there or earlier.
+    /// Height of L1. The block was included there or earlier.
     pub l1_number: u64,
     /// When that was seen, in seconds.
     pub seen_at: u64,
 }
 
-/// From here on, the safe tag covered everything through the mark.
+/// From here on, the safe tag covered everything through the reported block.
 #[derive(Clone, Copy, Debug)]
 struct Cover {
-    mark: Mark,
+    reported: ReportedBlock,
     since: Inclusion,
 }
 
@@ -47,67 +47,74 @@ impl Covers {
     }
 
     /// Takes an observation of both chains.
-    pub(crate) fn see(&mut self, safe: Mark, now: Inclusion) {
+    pub(crate) fn see(&mut self, safe: ReportedBlock, now: Inclusion) {
         // An L1 that fell behind would date inclusions too early.
         if self.last.is_some_and(|last| now.l1_number < last.l1_number) {
             return;
         }
         self.last = Some(now);
         let replaced = |newest: &Cover| {
-            let hashes = newest.mark.hash.zip(safe.hash);
-            newest.mark.number == safe.number && hashes.is_some_and(|(a, b)| a != b)
+            let hashes = newest.reported.hash.zip(safe.hash);
+            newest.reported.number == safe.number && hashes.is_some_and(|(a, b)| a != b)
         };
         if self.covers.back().is_some_and(replaced) {
             self.covers.pop_back();
         }
         match self.covers.back_mut() {
-            Some(newest) if safe.number == newest.mark.number => {
-                newest.mark.hash = newest.mark.hash.or(safe.hash);
+            Some(newest) if safe.number == newest.reported.number => {
+                newest.reported.hash = newest.reported.hash.or(safe.hash);
                 return;
             }
-            Some(newest) if safe.number < newest.mark.number => return,
+            Some(newest) if safe.number < newest.reported.number => return,
             Some(newest) if newest.since.l1_number == now.l1_number => {
                 // One a height: only so does a bounded history reach back far enough. The later
                 // time holds for both.
-                newest.mark = safe;
+                newest.reported = safe;
                 newest.since = now;
                 return;
             }
             _ => self.covers.push_back(Cover {
-                mark: safe,
+                reported: safe,
                 since: now,
             }),
         }
         while self.covers.len() > self.covers_max {
-            self.forgotten = self.covers.pop_front().map(|cover| cover.mark.number);
+            self.forgotten = self.covers.pop_front().map(|cover| cover.reported.number);
         }
     }
 
-    /// Takes back the cover of everything above a mark.
-    pub(crate) fn clip(&mut self, mark: Mark) {
-        let number = mark.number;
+    /// Takes back the cover of everything above a reported block.
+    pub(crate) fn clip(&mut self, reported: ReportedBlock) {
+        let number = reported.number;
         let mut since = None;
-        while let Some(cover) = self.covers.pop_back_if(|cover| cover.mark.number > number) {
+        while let Some(cover) = self
+            .covers
+            .pop_back_if(|cover| cover.reported.number > number)
+        {
             since = Some(cover.since);
         }
-        let through = self.covers.back().map(|cover| cover.mark.number);
+        let through = self.covers.back().map(|cover| cover.reported.number);
         if let Some(since) = since
             && through.is_none_or(|through| through < number)
         {
-            self.covers.push_back(Cover { mark, since });
+            self.covers.push_back(Cover { reported, since });
         }
     }
 
     /// What is covered now.
-    pub(crate) fn newest(&self) -> Option<Mark> {
-        self.covers.back().map(|cover| cover.mark)
+    pub(crate) fn newest(&self) -> Option<ReportedBlock> {
+        self.covers.back().map(|cover| cover.reported)
     }
 
-    /// The highest mark that has been covered for so many blocks of the chain below.
-    pub(crate) fn confirmed(&self, l1_confirmations: u64) -> Option<Mark> {
+    /// The highest reported block that has been covered for this many blocks of L1.
+    pub(crate) fn confirmed(&self, l1_confirmations: u64) -> Option<ReportedBlock> {
         let since = self.last?.l1_number.checked_sub(l1_confirmations)?;
         let old = |cover: &&Cover| cover.since.l1_number <= since;
-        self.covers.iter().rev().find(old).map(|cover| cover.mark)
+        self.covers
+            .iter()
+            .rev()
+            .find(old)
+            .map(|cover| cover.reported)
     }
 
     /// Refuses to go on where both chains were not seen lately. A clock that was set back says nothing of how
@@ -130,7 +137,7 @@ impl Covers {
         }
         let at = self
             .covers
-            .partition_point(|cover| cover.mark.number < number);
+            .partition_point(|cover| cover.reported.number < number);
         self.covers.get(at).map(|cover| cover.since)
     }
 }

@@ -10,7 +10,7 @@
 //! in the archive, so a tracker begins at the archive's published head.
 //!
 //! ```
-//! use chronolith_finality::{Rule, Seen, Settings, Step, Tracker};
+//! use chronolith_finality::{Rule, Observation, Settings, Step, Tracker};
 //! use chronolith_model::{BlockMeta, Hash32};
 //!
 //! let rule = Rule::Depth { confirmations: 1 };
@@ -24,7 +24,7 @@
 //! for number in 1..4 {
 //!     assert_eq!(tracker.accept(&block(number))?, [Step::Extend(block(number).block_ref())]);
 //! }
-//! let step = tracker.observe(&Seen::at(0));
+//! let step = tracker.observe(&Observation::at(0));
 //! assert_eq!(step, Some(Step::Finalize(block(2).block_ref())));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -41,7 +41,7 @@ mod tracker;
 pub use dual::Inclusion;
 pub use fault::{Fault, Stall};
 pub use guard::{Endpoint, Refused};
-pub use rule::{Invalid, Mark, Rule, Seen, Settings};
+pub use rule::{Invalid, Observation, ReportedBlock, Rule, Settings};
 pub use snapshot::{TailSnapshot, joins};
 pub use tail::{Tail, TailError};
 pub use tracker::{Step, Tracker};

@@ -9,16 +9,16 @@ use chronolith_model::{BlockRef, Hash32};
 pub enum Rule {
     /// So many blocks stand above it.
     Depth { confirmations: u64 },
-    /// The chain's own tag covers it: [`Seen::finalized`] is the tag that the caller chose,
+    /// The chain's own tag covers it: [`Observation::finalized`] is the tag that the caller chose,
     /// `finalized` or `safe`.
     Tag,
-    /// The source says that it is final: [`Seen::finalized`] is its finalized head.
+    /// The source says that it is final: [`Observation::finalized`] is its finalized head.
     Source,
-    /// It is deep enough here, and its inclusion on the chain below is deep enough there.
+    /// It is deep enough here, and its inclusion on L1 is deep enough there.
     DualSource {
         /// How many blocks of this chain stand above it.
         l2_depth: u64,
-        /// For how many blocks of the chain below the safe tag has covered it.
+        /// For how many blocks of L1 the safe tag has covered it.
         l1_confirmations: u64,
         /// Without an observation of both chains younger than this, finality stands still.
         max_l1_delay_seconds: u64,
@@ -27,21 +27,21 @@ pub enum Rule {
 
 /// A block that somebody outside named: its height, and its hash where it was told.
 ///
-/// With the hash, a mark on another fork is noticed before anything becomes final by it.
+/// With the hash, a reported block on another fork is noticed before anything becomes final by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Mark {
+pub struct ReportedBlock {
     pub number: u64,
     /// Hash, where known.
     pub hash: Option<Hash32>,
 }
 
-impl From<u64> for Mark {
+impl From<u64> for ReportedBlock {
     fn from(number: u64) -> Self {
         Self { number, hash: None }
     }
 }
 
-impl From<BlockRef> for Mark {
+impl From<BlockRef> for ReportedBlock {
     fn from(block: BlockRef) -> Self {
         Self {
             number: block.number,
@@ -52,19 +52,19 @@ impl From<BlockRef> for Mark {
 
 /// What was seen of the chain from outside at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Seen {
+pub struct Observation {
     /// The finalized block by tag or source.
-    pub finalized: Option<Mark>,
+    pub finalized: Option<ReportedBlock>,
     /// The block that the safe tag names.
-    pub safe: Option<Mark>,
-    /// Height of the chain below. It counts only together with `safe`, and is to be read after it:
+    pub safe: Option<ReportedBlock>,
+    /// Height of L1. It counts only together with `safe`, and is to be read after it:
     /// read before, an inclusion would be dated too early.
     pub l1_head: Option<u64>,
     /// When, in seconds.
     pub now: u64,
 }
 
-impl Seen {
+impl Observation {
     /// Nothing but the time: enough for depth, and for a tag that was reported before.
     #[must_use]
     pub fn at(now: u64) -> Self {
@@ -115,7 +115,7 @@ impl Settings {
                 window_blocks_max: self.window_blocks_max,
             });
         }
-        // One inclusion a height of the chain below: with more of them than confirmations, the
+        // One inclusion a height of L1: with more of them than confirmations, the
         // oldest one kept is always old enough.
         if too_small(l1_confirmations, self.inclusions_max) {
             return Err(Invalid::Inclusions {
@@ -148,7 +148,7 @@ pub enum Invalid {
         "too few inclusions kept for the rule (l1_confirmations={l1_confirmations}, inclusions_max={inclusions_max})"
     )]
     Inclusions {
-        /// Blocks of the chain below that must pass.
+        /// Blocks of L1 that must pass.
         l1_confirmations: u64,
         inclusions_max: usize,
     },

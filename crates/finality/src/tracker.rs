@@ -10,7 +10,8 @@ use chronolith_model::{BlockMeta, BlockRef, Hash32};
 use crate::chain::{Chain, Place};
 use crate::dual::Covers;
 use crate::{
-    Endpoint, Fault, Inclusion, Invalid, Mark, Refused, Rule, Seen, Settings, Stall, guard,
+    Endpoint, Fault, Inclusion, Invalid, Observation, Refused, ReportedBlock, Rule, Settings,
+    Stall, guard,
 };
 
 /// What became of the chain.
@@ -35,11 +36,11 @@ pub struct Tracker {
     settings: Settings,
     chain: Chain,
     /// The block that was last reported as final.
-    reported: Option<Mark>,
+    reported: Option<ReportedBlock>,
     covers: Covers,
-    /// The highest of our blocks that was offered when a mark already covered its height. It and
-    /// what is below it was fetched as settled history, whereas a block that came before its mark
-    /// may be on a fork that the mark is not on.
+    /// The highest of our blocks that was offered when a reported block already covered its height. It and
+    /// what is below it was fetched as settled history, whereas a block that came before its reported block
+    /// may be on a fork that the reported block is not on.
     settled: Option<u64>,
 }
 
@@ -130,7 +131,7 @@ impl Tracker {
 
     /// Takes an observation, and finalizes what is final by now. Marks above the head are kept, so
     /// an observation of nothing but the time is worth its call after every block.
-    pub fn observe(&mut self, seen: &Seen) -> Option<Step> {
+    pub fn observe(&mut self, seen: &Observation) -> Option<Step> {
         self.note(seen);
         let reach = self.reach(seen.now).ok().flatten()?;
         let block = self.chain.finalize(reach)?;
@@ -139,7 +140,7 @@ impl Tracker {
 
     /// Takes an observation and finalizes nothing: for one that was made a while ago, of which only
     /// a later [`Tracker::observe`] says whether it is recent enough. Taken again it changes nothing.
-    pub fn note(&mut self, seen: &Seen) {
+    pub fn note(&mut self, seen: &Observation) {
         match self.rule {
             Rule::Depth { .. } => {}
             Rule::Tag | Rule::Source => self.note_reported(seen),
@@ -153,7 +154,7 @@ impl Tracker {
         self.reach(now).err()
     }
 
-    /// When a final block was seen to be included in the chain below. None for other rules, for
+    /// When a final block was seen to be included in L1. None for other rules, for
     /// blocks that were final before the start, and for what is long forgotten.
     #[must_use]
     pub fn inclusion_of(&self, number: u64) -> Option<Inclusion> {
@@ -162,8 +163,8 @@ impl Tracker {
     }
 
     fn push(&mut self, clock: &BlockMeta) {
-        let mark = self.newest_mark();
-        if mark.is_some_and(|mark| clock.number <= mark.number) {
+        let reported = self.newest_reported();
+        if reported.is_some_and(|reported| clock.number <= reported.number) {
             self.settled = Some(clock.number);
         }
         self.chain.push(*clock);
@@ -174,13 +175,13 @@ impl Tracker {
         self.settled = self.settled.filter(|&settled| settled <= number);
         // What covered the replaced blocks may not cover those that come instead. What is left was
         // below one of theirs and is below one of the fork's.
-        self.covers.clip(Mark::from(number));
+        self.covers.clip(ReportedBlock::from(number));
     }
 
-    /// The newest mark: what is offered at or below it counts as settled history, so that the caller
-    /// must fetch it only from a source that has the mark's block.
+    /// The newest reported block: what is offered at or below it counts as settled history, so that the caller
+    /// must fetch it only from a source that has the reported block's block.
     #[must_use]
-    pub fn newest_mark(&self) -> Option<Mark> {
+    pub fn newest_reported(&self) -> Option<ReportedBlock> {
         match self.rule {
             Rule::Depth { .. } => None,
             Rule::Tag | Rule::Source => self.reported,
@@ -189,21 +190,22 @@ impl Tracker {
     }
 
     /// The newest report that names its block counts, also where it is lower: one absurd report must
-    /// not vouch for everything that comes after it. What is final stays so. A bare height counts
+    /// not attest everything that comes after it. What is final stays so. A bare height counts
     /// only above what is known.
-    fn note_reported(&mut self, seen: &Seen) {
+    fn note_reported(&mut self, seen: &Observation) {
         let kept = self.reported;
-        let counts =
-            |new: &Mark| new.hash.is_some() || kept.is_none_or(|kept| kept.number < new.number);
+        let counts = |new: &ReportedBlock| {
+            new.hash.is_some() || kept.is_none_or(|kept| kept.number < new.number)
+        };
         self.reported = seen.finalized.filter(counts).or(kept);
     }
 
-    fn note_cover(&mut self, seen: &Seen) {
+    fn note_cover(&mut self, seen: &Observation) {
         let Some(safe) = seen.safe else {
             return;
         };
         // A tag that went down takes its word back, but not for what is final.
-        let finalized = self.finalized().map(Mark::from);
+        let finalized = self.finalized().map(ReportedBlock::from);
         let kept = finalized.filter(|finalized| finalized.number > safe.number);
         self.covers.clip(kept.unwrap_or(safe));
         if let Some(l1_number) = seen.l1_head {
@@ -221,8 +223,8 @@ impl Tracker {
         match self.rule {
             Rule::Depth { confirmations } => Ok(below_head(confirmations)),
             Rule::Tag | Rule::Source => {
-                let mark = self.reported.ok_or(Stall::NothingReported)?;
-                self.vouched(mark)
+                let reported = self.reported.ok_or(Stall::NothingReported)?;
+                self.attested(reported)
             }
             Rule::DualSource {
                 l2_depth,
@@ -230,31 +232,31 @@ impl Tracker {
                 max_l1_delay_seconds,
             } => {
                 self.covers.check_fresh(now, max_l1_delay_seconds)?;
-                // The newest mark on another fork means that we are on the wrong one.
+                // The newest reported block on another fork means that we are on the wrong one.
                 self.covers
                     .newest()
-                    .map_or(Ok(None), |mark| self.vouched(mark))?;
+                    .map_or(Ok(None), |reported| self.attested(reported))?;
                 let confirmed = self.covers.confirmed(l1_confirmations);
-                let vouched = confirmed.map_or(Ok(None), |mark| self.vouched(mark))?;
-                Ok(vouched.zip(below_head(l2_depth)).map(|(a, b)| a.min(b)))
+                let attested = confirmed.map_or(Ok(None), |reported| self.attested(reported))?;
+                Ok(attested.zip(below_head(l2_depth)).map(|(a, b)| a.min(b)))
             }
         }
     }
 
-    /// How much of our chain a mark vouches for.
-    fn vouched(&self, mark: Mark) -> Result<Option<u64>, Stall> {
-        if self.head().is_none_or(|head| head.number < mark.number) {
+    /// How much of our chain a reported block attests.
+    fn attested(&self, reported: ReportedBlock) -> Result<Option<u64>, Stall> {
+        if self.head().is_none_or(|head| head.number < reported.number) {
             return Ok(self.settled);
         }
-        match mark.hash.zip(self.hash_at(mark.number)) {
-            Some((reported, ours)) if reported != ours => Err(Stall::Contradicted {
+        match reported.hash.zip(self.hash_at(reported.number)) {
+            Some((theirs, ours)) if theirs != ours => Err(Stall::Contradicted {
                 ours: BlockRef {
-                    number: mark.number,
+                    number: reported.number,
                     hash: ours,
                 },
-                reported,
+                reported: theirs,
             }),
-            _ => Ok(Some(mark.number)),
+            _ => Ok(Some(reported.number)),
         }
     }
 }

@@ -14,7 +14,7 @@ mod support;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use chronolith_finality::{Fault, Mark, Rule, Seen, Settings, Step, Tail, Tracker};
+use chronolith_finality::{Fault, Observation, ReportedBlock, Rule, Settings, Step, Tail, Tracker};
 use chronolith_model::{BlockMeta, BlockRange, BlockRef};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -115,7 +115,7 @@ struct World {
     forks: u64,
     l1: u64,
     now: u64,
-    seen: Vec<Seen>,
+    seen: Vec<Observation>,
     hits: BTreeMap<&'static str, usize>,
 }
 
@@ -306,9 +306,9 @@ impl World {
                 assert!(self.head().is_none_or(|head| head == to));
                 self.tail.rollback(to).unwrap();
                 // What covered the removed blocks says nothing of those that follow.
-                self.seen.push(Seen {
-                    safe: Some(Mark::from(to.number)),
-                    ..Seen::at(self.now)
+                self.seen.push(Observation {
+                    safe: Some(ReportedBlock::from(to.number)),
+                    ..Observation::at(self.now)
                 });
             }
             Step::Finalize(last) => self.finalize(last),
@@ -384,7 +384,7 @@ impl World {
     }
 
     /// The block that a report names.
-    fn mark(&self, (back, claim): (u64, Claim)) -> Mark {
+    fn mark(&self, (back, claim): (u64, Claim)) -> ReportedBlock {
         let head = self.remote.last().map_or(START - 1, |head| head.number);
         let (number, claim) = match self.honest {
             Some(_) => (head.saturating_sub(back), Claim::Remote),
@@ -397,7 +397,7 @@ impl World {
             Claim::Remote => clock.map(|clock| clock.hash),
             Claim::Wrong => Some(hash(number, 999)),
         };
-        Mark { number, hash }
+        ReportedBlock { number, hash }
     }
 
     fn observe(&mut self, report: Report) {
@@ -411,7 +411,7 @@ impl World {
             .map(|delta| self.l1.saturating_add_signed(delta.into()));
         self.l1 = l1_head.unwrap_or(self.l1);
         self.now += report.seconds;
-        let seen = Seen {
+        let seen = Observation {
             finalized,
             safe,
             l1_head,
@@ -427,7 +427,7 @@ impl World {
             self.follow(step, None);
         }
         assert_eq!(
-            self.tracker.observe(&Seen::at(self.now)),
+            self.tracker.observe(&Observation::at(self.now)),
             None,
             "all at once"
         );

@@ -7,7 +7,9 @@
 
 mod support;
 
-use chronolith_finality::{Inclusion, Mark, Rule, Seen, Settings, Stall, Step, Tracker};
+use chronolith_finality::{
+    Inclusion, Observation, ReportedBlock, Rule, Settings, Stall, Step, Tracker,
+};
 use support::{at, clock, hash};
 
 const DUAL: Rule = Rule::DualSource {
@@ -30,7 +32,7 @@ fn grow(tracker: &mut Tracker, head: u64) {
 }
 
 /// Height that an observation made final, if it did.
-fn observe(tracker: &mut Tracker, seen: &Seen) -> Option<u64> {
+fn observe(tracker: &mut Tracker, seen: &Observation) -> Option<u64> {
     let before = tracker.finalized();
     let step = tracker.observe(seen)?;
     let Step::Finalize(block) = step else {
@@ -42,19 +44,19 @@ fn observe(tracker: &mut Tracker, seen: &Seen) -> Option<u64> {
     Some(block.number)
 }
 
-fn reported(mark: impl Into<Mark>) -> Seen {
-    Seen {
+fn reported(mark: impl Into<ReportedBlock>) -> Observation {
+    Observation {
         finalized: Some(mark.into()),
-        ..Seen::default()
+        ..Observation::default()
     }
 }
 
-fn both(safe: impl Into<Mark>, l1_head: u64, now: u64) -> Seen {
-    Seen {
+fn both(safe: impl Into<ReportedBlock>, l1_head: u64, now: u64) -> Observation {
+    Observation {
         safe: Some(safe.into()),
         l1_head: Some(l1_head),
         now,
-        ..Seen::default()
+        ..Observation::default()
     }
 }
 
@@ -79,13 +81,13 @@ fn depth_counts_from_our_own_head() {
 #[test]
 fn depth_does_not_go_back_with_the_head() {
     let mut tracker = grown(Rule::Depth { confirmations: 3 }, 12);
-    assert_eq!(observe(&mut tracker, &Seen::at(0)), Some(9));
+    assert_eq!(observe(&mut tracker, &Observation::at(0)), Some(9));
     tracker.accept(&clock(10, 1, 0)).unwrap();
-    assert_eq!(observe(&mut tracker, &Seen::at(0)), None);
+    assert_eq!(observe(&mut tracker, &Observation::at(0)), None);
     for number in 11..14 {
         tracker.accept(&clock(number, 1, 1)).unwrap();
     }
-    assert_eq!(observe(&mut tracker, &Seen::at(0)), Some(10));
+    assert_eq!(observe(&mut tracker, &Observation::at(0)), Some(10));
     assert_eq!(tracker.finalized(), Some(at(10, 1)));
 }
 
@@ -93,12 +95,12 @@ fn depth_does_not_go_back_with_the_head() {
 fn depth_without_a_base_begins_at_the_first_block() {
     let rule = Rule::Depth { confirmations: 2 };
     let mut tracker = Tracker::new(rule, Settings::default(), None).unwrap();
-    assert_eq!(tracker.observe(&Seen::at(0)), None);
+    assert_eq!(tracker.observe(&Observation::at(0)), None);
     for number in 7..10 {
-        assert_eq!(tracker.observe(&Seen::at(0)), None);
+        assert_eq!(tracker.observe(&Observation::at(0)), None);
         tracker.accept(&clock(number, 0, 0)).unwrap();
     }
-    assert_eq!(observe(&mut tracker, &Seen::at(0)), Some(7));
+    assert_eq!(observe(&mut tracker, &Observation::at(0)), Some(7));
 }
 
 #[test]
@@ -106,15 +108,15 @@ fn a_report_makes_final_what_it_names() {
     for rule in [Rule::Tag, Rule::Source] {
         let mut tracker = grown(rule, 12);
         assert_eq!(tracker.stalled(0), Some(Stall::NothingReported));
-        assert_eq!(observe(&mut tracker, &Seen::at(0)), None);
+        assert_eq!(observe(&mut tracker, &Observation::at(0)), None);
         let rows = [
-            (Mark::from(4), None),
-            (Mark::from(5), None),
-            (Mark::from(7), Some(7)),
-            (Mark::from(6), None),
-            (Mark::from(at(9, 0)), Some(9)),
-            (Mark::from(8), None),
-            (Mark::from(at(12, 0)), Some(12)),
+            (ReportedBlock::from(4), None),
+            (ReportedBlock::from(5), None),
+            (ReportedBlock::from(7), Some(7)),
+            (ReportedBlock::from(6), None),
+            (ReportedBlock::from(at(9, 0)), Some(9)),
+            (ReportedBlock::from(8), None),
+            (ReportedBlock::from(at(12, 0)), Some(12)),
         ];
         for (mark, expected) in rows {
             assert_eq!(observe(&mut tracker, &reported(mark)), expected, "{mark:?}");
@@ -130,10 +132,10 @@ fn a_report_above_the_head_is_kept_until_we_are_there() {
     assert_eq!(observe(&mut tracker, &reported(2)), None);
     for number in 6..9 {
         grow(&mut tracker, number);
-        assert_eq!(observe(&mut tracker, &Seen::at(0)), Some(number));
+        assert_eq!(observe(&mut tracker, &Observation::at(0)), Some(number));
     }
     grow(&mut tracker, 9);
-    assert_eq!(observe(&mut tracker, &Seen::at(0)), None);
+    assert_eq!(observe(&mut tracker, &Observation::at(0)), None);
 }
 
 /// An endpoint that is on another chain, or out of its mind, names a block far above all others once.
@@ -159,14 +161,14 @@ fn blocks_that_came_before_their_mark_wait_for_one_that_came_after() {
     tracker.accept(&clock(9, 1, 1)).unwrap_err();
     tracker.accept(&clock(8, 1, 1)).unwrap_err();
     tracker.accept(&clock(7, 1, 0)).unwrap();
-    assert_eq!(observe(&mut tracker, &Seen::at(0)), Some(7));
+    assert_eq!(observe(&mut tracker, &Observation::at(0)), Some(7));
     assert_eq!(tracker.finalized(), Some(at(7, 1)));
 
     // The same, and our fork was right: the next block says so.
     let mut tracker = grown(Rule::Tag, 8);
     assert_eq!(observe(&mut tracker, &reported(at(10, 0))), None);
     grow(&mut tracker, 9);
-    assert_eq!(observe(&mut tracker, &Seen::at(0)), Some(9));
+    assert_eq!(observe(&mut tracker, &Observation::at(0)), Some(9));
 }
 
 #[test]
@@ -185,7 +187,7 @@ fn a_report_on_another_fork_makes_nothing_final() {
     // The walk does, and so does a report that names our block.
     let mut walked = tracker.clone();
     walked.accept(&clock(7, 1, 0)).unwrap();
-    assert_eq!(observe(&mut walked, &Seen::at(0)), Some(7));
+    assert_eq!(observe(&mut walked, &Observation::at(0)), Some(7));
     assert_eq!(observe(&mut tracker, &reported(at(7, 0))), Some(7));
     // A report against what is final is shown, and changes nothing.
     let mut against = grown(Rule::Source, 9);
@@ -223,7 +225,7 @@ fn dual_needs_depth_here_and_there() {
     }
     assert_eq!(tracker.inclusion_of(18), None, "covered, not final");
     grow(&mut tracker, 30);
-    assert_eq!(observe(&mut tracker, &Seen::at(1_071)), Some(19));
+    assert_eq!(observe(&mut tracker, &Observation::at(1_071)), Some(19));
     let check = |number, expected: Option<(u64, u64)>| {
         let expected = expected.map(|(l1_number, seen_at)| Inclusion { l1_number, seen_at });
         assert_eq!(tracker.inclusion_of(number), expected, "{number}");
@@ -252,13 +254,13 @@ fn dual_stops_without_a_recent_view_of_both_chains() {
         (None, silent(Some(1_000)))
     );
     let half = [
-        Seen {
+        Observation {
             l1_head: Some(200),
-            ..Seen::at(1_100)
+            ..Observation::at(1_100)
         },
-        Seen {
-            safe: Some(Mark::from(10)),
-            ..Seen::at(1_100)
+        Observation {
+            safe: Some(ReportedBlock::from(10)),
+            ..Observation::at(1_100)
         },
         // An endpoint that fell behind would date what follows too early.
         both(12, 99, 1_100),
@@ -277,9 +279,9 @@ fn cover_that_was_taken_back_begins_anew() {
     let mut tracker = grown(DUAL, 20);
     assert_eq!(observe(&mut tracker, &both(12, 100, 0)), None);
     // The tag goes down, seen without L1: 10 stays covered, 11 and 12 do not.
-    let down = Seen {
-        safe: Some(Mark::from(10)),
-        ..Seen::at(1)
+    let down = Observation {
+        safe: Some(ReportedBlock::from(10)),
+        ..Observation::at(1)
     };
     assert_eq!(observe(&mut tracker, &down), None);
     assert_eq!(observe(&mut tracker, &both(12, 105, 2)), None);
@@ -322,7 +324,7 @@ fn a_reorg_far_below_the_safe_tag_begins_anew() {
     // Block 6 came while nothing covered it: only what comes after says that it is the right one.
     assert_eq!(observe(&mut tracker, &both(20, 120, 2)), None);
     tracker.accept(&clock(7, 1, 1)).unwrap();
-    assert_eq!(observe(&mut tracker, &Seen::at(3)), Some(7));
+    assert_eq!(observe(&mut tracker, &Observation::at(3)), Some(7));
     assert_eq!(tracker.inclusion_of(7).unwrap().l1_number, 110);
 }
 
@@ -364,9 +366,9 @@ fn a_safe_tag_that_goes_down_is_still_compared() {
     };
     let mut tracker = grown(rule, 6);
     assert_eq!(observe(&mut tracker, &both(at(9, 1), 100, 0)), None);
-    let down = Seen {
-        safe: Some(Mark::from(at(6, 1))),
-        ..Seen::at(1)
+    let down = Observation {
+        safe: Some(ReportedBlock::from(at(6, 1))),
+        ..Observation::at(1)
     };
     assert_eq!(observe(&mut tracker, &down), None);
     assert!(matches!(
@@ -404,7 +406,7 @@ fn dual_catches_up_with_history_that_is_long_safe() {
     grow(&mut tracker, 50);
     assert_eq!(observe(&mut tracker, &both(at(1_001, 0), 110, 1)), Some(47));
     grow(&mut tracker, 60);
-    assert_eq!(observe(&mut tracker, &Seen::at(2)), Some(57));
+    assert_eq!(observe(&mut tracker, &Observation::at(2)), Some(57));
 }
 
 /// A clock that was set back made the last observation one of the future, and silence was not seen for as

@@ -8,7 +8,7 @@
 mod support;
 
 use chronolith_finality::{
-    Endpoint, Fault, Invalid, Mark, Refused, Rule, Seen, Settings, Step, Tracker,
+    Endpoint, Fault, Invalid, Observation, Refused, ReportedBlock, Rule, Settings, Step, Tracker,
 };
 use chronolith_model::{BlockMeta, BlockRef, ErrorKind};
 use support::{at, clock, hash};
@@ -146,9 +146,9 @@ fn a_full_window_stands_still_until_something_is_final() {
     check(&tracker, clock(15, 0, 0), Ok(&[]));
     let reorg = replaced(at(14, 0), at(15, 1));
     check(&tracker, clock(15, 1, 0), Ok(&reorg));
-    let seen = Seen {
-        finalized: Some(Mark::from(6)),
-        ..Seen::default()
+    let seen = Observation {
+        finalized: Some(ReportedBlock::from(6)),
+        ..Observation::default()
     };
     assert_eq!(tracker.observe(&seen), Some(Step::Finalize(at(6, 0))));
     check(&tracker, clock(16, 0, 0), Ok(&[Step::Extend(at(16, 0))]));

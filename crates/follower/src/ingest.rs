@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chronolith_archive::{Error as ArchiveError, Health};
-use chronolith_finality::{Mark, Seen, Stall};
+use chronolith_finality::{Observation, ReportedBlock, Stall};
 use chronolith_model::{Block, BlockRange, BlockRef, DatasetSet, ErrorKind, Proof, Scope};
 use chronolith_source::{Error as SourceError, Fetched, Heads, Want};
 use tracing::Instrument as _;
@@ -308,19 +308,19 @@ pub async fn below_head(chain: &Chain, number: u64, head: BlockRef) -> Result<Bl
 }
 
 /// What the heads mean to this chain's rule, as an observation of now.
-pub fn observe(chain: &Chain, heads: &Heads) -> Seen {
+pub fn observe(chain: &Chain, heads: &Heads) -> Observation {
     if let Some(l1) = &chain.l1 {
         // It was made a while ago: the tracker must know when.
         let seen = l1.seen();
         chain.window().tracker.note(&seen);
-        return Seen::at(now());
+        return Observation::at(now());
     }
-    let mark = |block: Option<BlockRef>| block.map(Mark::from);
+    let mark = |block: Option<BlockRef>| block.map(ReportedBlock::from);
     let finalized = match chain.settings.finality {
         Finality::Safe => heads.safe,
         _ => heads.finalized,
     };
-    Seen {
+    Observation {
         finalized: mark(finalized),
         safe: mark(heads.safe),
         // A chain without one below is its own.
@@ -330,7 +330,7 @@ pub fn observe(chain: &Chain, heads: &Heads) -> Seen {
 }
 
 /// Moves what is final from the tail into the archive.
-pub async fn finalize(chain: &Chain, seen: &Seen) -> Result<(), Trouble> {
+pub async fn finalize(chain: &Chain, seen: &Observation) -> Result<(), Trouble> {
     chain.window().tracker.observe(seen);
     let finalized = chain.window().tracker.finalized();
     let Some(finalized) = finalized else {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use chronolith_finality::{Mark, Seen};
+use chronolith_finality::{Observation, ReportedBlock};
 use chronolith_model::BlockRef;
 use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::{Error as SourceError, Source};
@@ -174,18 +174,18 @@ impl L1 {
     }
 
     /// What it means to the tracker; it carries the time of the observation.
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> Observation {
         let state = self.lock();
         match (state.observed, state.safe) {
-            (Some(observed), _) => Seen {
-                safe: Some(Mark::from(observed.safe)),
+            (Some(observed), _) => Observation {
+                safe: Some(ReportedBlock::from(observed.safe)),
                 l1_head: Some(observed.head),
-                ..Seen::at(observed.at)
+                ..Observation::at(observed.at)
             },
             // Without L1 it covers nothing new, but a tag that went back takes its word back.
-            (None, safe) => Seen {
-                safe: safe.map(Mark::from),
-                ..Seen::at(now())
+            (None, safe) => Observation {
+                safe: safe.map(ReportedBlock::from),
+                ..Observation::at(now())
             },
         }
     }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use chronolith_finality::{Mark, Seen};
+use chronolith_finality::{Observation, ReportedBlock};
 
 use crate::chain::Chain;
 use crate::clock::now;
@@ -53,9 +53,9 @@ pub async fn align(chain: &Chain) -> Result<(), Trouble> {
         return reset.map_err(|error| Trouble::Other(error.to_string()));
     }
     let mut window = chain.window();
-    window.tracker.observe(&Seen {
-        finalized: Some(Mark::from(head)),
-        ..Seen::at(now())
+    window.tracker.observe(&Observation {
+        finalized: Some(ReportedBlock::from(head)),
+        ..Observation::at(now())
     });
     window.drop_through(head.number);
     Ok(())

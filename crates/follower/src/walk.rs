@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use chronolith_finality::{Endpoint, Fault, Seen, Settings as WindowSettings, Step, TailError};
+use chronolith_finality::{
+    Endpoint, Fault, Observation, Settings as WindowSettings, Step, TailError,
+};
 use chronolith_model::{BlockRange, BlockRef, Hash32};
 use chronolith_source::{Fetched, Heads};
 
@@ -124,7 +126,7 @@ fn replaced(chain: &Chain, head: BlockRef) -> bool {
 /// Blocks that a mark covers are final once they are offered: only endpoints that have the mark's very
 /// block are asked for them. Returns none above it, so that the rest is fetched without.
 async fn fetch_below_mark(chain: &Chain, range: BlockRange) -> Result<Vec<Fetched>, Trouble> {
-    let mark = chain.window().tracker.newest_mark();
+    let mark = chain.window().tracker.newest_reported();
     let mark = mark.and_then(|mark| {
         let (number, hash) = (mark.number, mark.hash?);
         (number >= range.start).then_some(BlockRef { number, hash })
@@ -264,7 +266,7 @@ fn offer(chain: &Chain, shown_by: &Endpoint, one: &Fetched) -> Result<Offered, T
     };
     let done = follow(chain, window, steps, one);
     // Depth alone may make something final with each block.
-    window.tracker.observe(&Seen::at(now()));
+    window.tracker.observe(&Observation::at(now()));
     chain.note_moved();
     done.map(|()| Offered::Taken)
 }
