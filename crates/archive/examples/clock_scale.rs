@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use chronolith_archive::{Archive, Cache, Collect, Pinned, Provenance, Settings, TimeSide};
+use chronolith_archive::{Archive, Cache, GcMode, Pinned, Provenance, Settings, TimeSide};
 use chronolith_model::{Block, BlockMeta, ChainId, DatasetSet, Hash32, Payload};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 use rustix::time::{ClockId, clock_gettime};
@@ -174,7 +174,7 @@ async fn fill(path: &Path, blocks: u64) -> Result<Vec<u64>> {
             .await?;
         while archive.maintain().await? {}
         if start % (1 << 22) < CALL {
-            archive.collect_garbage(Collect::Remove).await?;
+            archive.collect_garbage(GcMode::Remove).await?;
         }
         if shown.elapsed() > Duration::from_secs(10) {
             shown = Instant::now();
@@ -182,7 +182,7 @@ async fn fill(path: &Path, blocks: u64) -> Result<Vec<u64>> {
             eprintln!("{} blocks, {rate:.0} a second", times.len());
         }
     }
-    archive.collect_garbage(Collect::Remove).await?;
+    archive.collect_garbage(GcMode::Remove).await?;
     let rate = blocks as f64 / began.elapsed().as_secs_f64();
     println!("archived at {rate:.0} blocks/s, from making them up to collecting garbage");
     Ok(times)

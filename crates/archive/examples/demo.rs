@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use chronolith_archive::{Archive, Collect, Error, LogPage, Provenance, Settings, TimeSide};
+use chronolith_archive::{Archive, Error, GcMode, LogPage, Provenance, Settings, TimeSide};
 use chronolith_model::{Block, BlockRange, ChainId, Clause, LogFilter, Order};
 use chronolith_sim::{ChainSpec, QueryClass, QueryMix, SimChain};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
@@ -82,7 +82,7 @@ async fn fill(archive: &Archive, chain: &SimChain, path: &Path) -> Result<()> {
     }
     progress.end();
     // Batches that were sealed since, and segments that were merged.
-    archive.collect_garbage(Collect::Remove).await?;
+    archive.collect_garbage(GcMode::Remove).await?;
     let stored = bytes_below(path)? as f64 / logs as f64;
     println!(
         "Every block is durable. {:.0} bytes a log came in, {stored:.0} are stored: the log itself, \

@@ -12,13 +12,13 @@ use chronolith_store::{BlobInfo, BlobStore, MetaStore, TakeOver};
 
 use crate::error::{Error, Result};
 use crate::health::HealthReport;
-use crate::maintenance::gc::{self, Collect, GarbageReport};
+use crate::maintenance::gc::{self, GarbageReport, GcMode};
 use crate::maintenance::repair::Purpose;
 use crate::meters::Meters;
 use crate::pinned::Pinned;
 use crate::ranges::geometry::{Geometry, RangeReport};
 use crate::read::compare::Difference;
-use crate::read::hashes::TxPlace;
+use crate::read::hashes::TxLocation;
 use crate::read::lookup::TimeSide;
 use crate::read::objects::Objects;
 use crate::read::query::LogPage;
@@ -160,11 +160,11 @@ impl Archive {
     }
 
     /// Lets the transition of a range that failed run again. A run that is damaged or lacks
-    /// something is made anew from its segments first. Recorded.
+    /// something is rebuilt from its segments first. Recorded.
     ///
     /// # Errors
     /// `Invalid` where the range did not fail, `Corrupt` where a segment that a run is made from is
-    /// damaged (mend that first), `ReadOnly`, `Fenced` or `Store`.
+    /// damaged (repair that first), `ReadOnly`, `Fenced` or `Store`.
     pub async fn retry_range(&self, id: u64, audit: AuditEntry) -> Result<()> {
         self.writer()?.retry_range(id, audit).await
     }
@@ -199,44 +199,44 @@ impl Archive {
         Fill::new(self.writer()?.clone(), range, kept, Purpose::Fill)
     }
 
-    /// Begins to make a segment or a pack anew from its blocks, which are to be pushed. It replaces
+    /// Begins to rebuild a segment or a pack from its blocks, which are to be pushed. It replaces
     /// what is there when it is finished, if it has the same blocks and is proven no less, and its
     /// content is the same or proven further. Works on a halted archive too. Recorded.
     ///
     /// # Errors
-    /// `ReadOnly`, or `Invalid` for a run: that one needs no blocks, see [`Self::mend_run`].
-    pub fn mend(&self, object: &StoredObject, audit: AuditEntry) -> Result<Fill> {
+    /// `ReadOnly`, or `Invalid` for a run: that one needs no blocks, see [`Self::rebuild_run`].
+    pub fn repair(&self, object: &StoredObject, audit: AuditEntry) -> Result<Fill> {
         let kept = Kept {
             datasets: object.datasets,
             scope: object.scope.clone(),
         };
-        let purpose = Purpose::to_mend(object, audit)?;
+        let purpose = Purpose::to_repair(object, audit)?;
         Fill::new(self.writer()?.clone(), object.range, kept, purpose)
     }
 
-    /// Begins to replace the segments and packs that hold blocks of an object, together, for where mending
+    /// Begins to replace the segments and packs that hold blocks of an object, together, for where repairing
     /// it alone is refused since its content changes ([`Error::OtherContent`]). Every block of
     /// [`Fill::range`] is to be pushed: it holds those of all damaged objects that it meets. Recorded.
     ///
     /// # Errors
     /// `ReadOnly`, or `Invalid` for a run, and for a pack of segments with several scopes.
-    pub fn renew(
+    pub fn repair_together(
         &self,
         object: &StoredObject,
         damaged: &[StoredObject],
         audit: AuditEntry,
     ) -> Result<Fill> {
         let writer = self.writer()?.clone();
-        Fill::renewing(writer, self.view.current(), (object, damaged), audit)
+        Fill::repairing_together(writer, self.view.current(), (object, damaged), audit)
     }
 
-    /// Makes a run anew from the segments that it is about. Recorded.
+    /// Rebuilds a run from the segments that it is about. Recorded.
     ///
     /// # Errors
     /// `Invalid` where it is no longer there, `Corrupt` where one of its segments is damaged, `Fenced`
     /// or `Store`.
-    pub async fn mend_run(&self, object: &StoredObject, audit: AuditEntry) -> Result<()> {
-        self.writer()?.mend_run(&object.name, audit).await
+    pub async fn rebuild_run(&self, object: &StoredObject, audit: AuditEntry) -> Result<()> {
+        self.writer()?.rebuild_run(&object.name, audit).await
     }
 
     /// Reads every object that holds blocks of the range, past the cache, and checks all of it.
@@ -355,9 +355,9 @@ impl Archive {
     ///
     /// # Errors
     /// `ReadOnly`, `Fenced` or `Store`.
-    pub async fn collect_garbage(&self, how: Collect) -> Result<GarbageReport> {
+    pub async fn collect_garbage(&self, how: GcMode) -> Result<GarbageReport> {
         match (&self.writer, how) {
-            (None, Collect::DryRun) => gc::look(&self.view).await,
+            (None, GcMode::DryRun) => gc::look(&self.view).await,
             _ => self.writer()?.collect(how, &|_| None).await,
         }
     }
@@ -369,7 +369,7 @@ impl Archive {
     /// `ReadOnly`, `Fenced` or `Store`.
     pub async fn collect_garbage_by_age(
         &self,
-        how: Collect,
+        how: GcMode,
         ages: &(dyn Fn(&BlobInfo) -> Option<Duration> + Send + Sync),
     ) -> Result<GarbageReport> {
         self.writer()?.collect(how, ages).await
@@ -399,7 +399,7 @@ impl Archive {
     }
 
     /// Which blocks are archived with these datasets and this scope, with the level to which they were
-    /// proven. The counterpart of [`Self::lacking`].
+    /// proven. The counterpart of [`Self::missing`].
     #[must_use]
     pub fn kept(&self, datasets: DatasetSet, scope: &Scope) -> Vec<(BlockRange, Proof)> {
         let snapshot = self.view.current();
@@ -411,14 +411,14 @@ impl Archive {
 
     /// The blocks of a range of which these datasets and this scope are not archived, in order.
     #[must_use]
-    pub fn lacking(
+    pub fn missing(
         &self,
         range: BlockRange,
         datasets: DatasetSet,
         scope: &Scope,
     ) -> Vec<BlockRange> {
         match self.view.current() {
-            Some(snapshot) => snapshot.lacking(range, datasets, scope),
+            Some(snapshot) => snapshot.missing(range, datasets, scope),
             None => vec![range],
         }
     }
@@ -538,7 +538,7 @@ impl Archive {
     ///
     /// # Errors
     /// `Corrupt` or `Store`.
-    pub async fn transaction_by_hash(&self, hash: &Hash32) -> Result<Option<TxPlace>> {
+    pub async fn transaction_by_hash(&self, hash: &Hash32) -> Result<Option<TxLocation>> {
         self.reading(async |pinned| pinned.transaction_by_hash(hash).await)
             .await
     }

@@ -42,16 +42,16 @@ mod write;
 pub use archive::Archive;
 pub use error::{Budget, Error, Result};
 pub use health::{Health, HealthReport};
-pub use maintenance::gc::{Collect, GarbageReport};
+pub use maintenance::gc::{GarbageReport, GcMode};
 pub use pinned::Pinned;
 pub use ranges::geometry::{
     FailedPhase, Geometry, LedgerPhase, PartStatus, RangeFailure, RangeReport, RangeState,
     TxHashPhase,
 };
-pub use ranges::tx_counts::KeyCounts;
+pub use ranges::tx_counts::TxCounts;
 pub use read::cache::Cache;
 pub use read::compare::Difference;
-pub use read::hashes::TxPlace;
+pub use read::hashes::TxLocation;
 pub use read::lookup::{BlockTime, TimeSide};
 pub use read::query::{LogPage, QueryCost};
 pub use read::rows::LogRecord;

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::ranges::geometry::{Geometry, RangeReport};
 use crate::ranges::report;
 use crate::read::compare::{self, Difference};
-use crate::read::hashes::{self, TxPlace};
+use crate::read::hashes::{self, TxLocation};
 use crate::read::lookup::{self, BlockTime, TimeSide};
 use crate::read::matcher::TermIds;
 use crate::read::objects::Objects;
@@ -178,7 +178,7 @@ impl Pinned {
     /// # Errors
     /// `NotCovered` where it may be among blocks whose transactions are not listed; `Corrupt` or
     /// `Store`.
-    pub async fn transaction_by_hash(&self, hash: &Hash32) -> Result<Option<TxPlace>> {
+    pub async fn transaction_by_hash(&self, hash: &Hash32) -> Result<Option<TxLocation>> {
         hashes::tx_by_hash(self.objects(), &self.snapshot, hash).await
     }
 

@@ -10,7 +10,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_archive::{Archive, AuditEntry, Collect, Error, Provenance, Settings, has_state};
+use chronolith_archive::{Archive, AuditEntry, Error, GcMode, Provenance, Settings, has_state};
 use chronolith_model::{BlockRange, LogFilter};
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use chronolith_store::{
@@ -69,7 +69,7 @@ async fn check(open: impl AsyncFn() -> Stores, lost: Arc<dyn MetaStore>) {
     let stores = open().await;
     let second = stores.writer(&settings).await;
     ingest(&second, &chain, BlockRange::new(90, 150), &[7]).await;
-    second.collect_garbage(Collect::Remove).await.unwrap();
+    second.collect_garbage(GcMode::Remove).await.unwrap();
     let oracle = oracle_of(&chain, range);
     let mut filter = LogFilter::over(range);
     filter.limit = Some(100_000);
@@ -214,7 +214,7 @@ async fn a_writer_that_slept_through_a_rebuild_of_the_state_changes_nothing() {
     let refused = sleeper.ingest_finalized_blocks(more, &provenance).await;
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("open it again"), "{refused}");
-    let refused = sleeper.collect_garbage(Collect::Remove).await;
+    let refused = sleeper.collect_garbage(GcMode::Remove).await;
     assert!(refused.is_err(), "{refused:?}");
     let refused = sleeper.renew_lease().await;
     assert!(refused.is_err(), "{refused:?}");

@@ -11,7 +11,7 @@ mod support;
 
 use std::sync::Arc;
 
-use chronolith_archive::{Archive, Collect, Error, Inspected, Place, Settings, copy_archive};
+use chronolith_archive::{Archive, Error, GcMode, Inspected, Place, Settings, copy_archive};
 use chronolith_model::{BlockRange, ChainId, Dataset, DatasetSet};
 use chronolith_sim::{Fault, FaultPlan, FaultyBlobs, FaultyMeta, Operation, flip_byte};
 use hooks::{Gate, hooked};
@@ -101,7 +101,7 @@ async fn what_does_not_fit_is_refused() {
     assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
     // What is damaged is not copied as if it were whole.
     for _ in 0..2 {
-        archive.collect_garbage(Collect::Remove).await.unwrap();
+        archive.collect_garbage(GcMode::Remove).await.unwrap();
     }
     let named = from.blobs.list("pack/", None, 10).await.unwrap();
     flip_byte(&*from.blobs, &named[0].name, named[0].len - 40)
@@ -208,7 +208,7 @@ async fn what_is_collected_on_the_way_is_copied_from_the_newer_state() {
     let held = gate.hold(&mut copying).await;
     ingest(&archive, &chain, BlockRange::new(100, 200), &[5]).await;
     for _ in 0..2 {
-        archive.collect_garbage(Collect::Remove).await.unwrap();
+        archive.collect_garbage(GcMode::Remove).await.unwrap();
     }
     assert!(
         from.blobs.get(&held).await.is_err(),

@@ -24,7 +24,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chronolith_archive::{Archive, AuditEntry, Collect, Error, Health, IngestOutcome, Provenance};
+use chronolith_archive::{Archive, AuditEntry, Error, GcMode, Health, IngestOutcome, Provenance};
 use chronolith_model::{BlockRange, ErrorKind, Hash32, LogFilter};
 use chronolith_sim::{Fault, FaultPlan, Operation, SimChain};
 use crash::{Reference, batch, crash_settings, faulty};
@@ -120,8 +120,8 @@ impl Life {
                 }
                 fill.finish().await
             }
-            Act::Collect => {
-                let report = archive.collect_garbage(Collect::Remove).await?;
+            Act::GcMode => {
+                let report = archive.collect_garbage(GcMode::Remove).await?;
                 self.reached.garbage_removed += report.removed;
                 Ok(())
             }
@@ -162,7 +162,7 @@ impl Life {
         let blocks = batch(&step.chain, BlockRange::new(next, next + 3));
         let how = Provenance::default();
         fenced(first.ingest_finalized_blocks(blocks, &how).await)?;
-        fenced(first.collect_garbage(Collect::Remove).await)?;
+        fenced(first.collect_garbage(GcMode::Remove).await)?;
         fenced(first.maintain().await)
     }
 }
@@ -301,7 +301,7 @@ async fn run_matrix(fault: Fault, offset: u64) {
             clean.roots,
             "{fault:?} at {number}"
         );
-        let left = archive.collect_garbage(Collect::DryRun).await.unwrap();
+        let left = archive.collect_garbage(GcMode::DryRun).await.unwrap();
         assert_eq!(left.orphans, [], "{fault:?} at {number}: garbage stays");
     }
     let total: u64 = hits.values().sum();

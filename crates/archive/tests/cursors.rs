@@ -10,7 +10,7 @@ mod support;
 
 use std::time::Duration;
 
-use chronolith_archive::{Archive, AuditEntry, Collect, Error};
+use chronolith_archive::{Archive, AuditEntry, Error, GcMode};
 use chronolith_model::{BlockRange, BlockRef, Clause, Cursor, Hash32, LogFilter, Order, Select};
 use chronolith_sim::SimChain;
 use support::{Stores, ingest, oracle_of, tiny_chain, tiny_settings};
@@ -37,7 +37,7 @@ async fn move_on(stores: &Stores, archive: &mut Archive, chain: &SimChain, step:
     let head = archive.indexed_finalized_head().unwrap();
     ingest(archive, chain, BlockRange::new(head + 1, head + 6), &[2]).await;
     if step.is_multiple_of(3) {
-        archive.collect_garbage(Collect::Remove).await.unwrap();
+        archive.collect_garbage(GcMode::Remove).await.unwrap();
     }
     if step.is_multiple_of(2) {
         let mut settings = tiny_settings();

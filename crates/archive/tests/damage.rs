@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chronolith_archive::{
-    Archive, Collect, Error, LogRecord, Provenance, Result, Settings, TimeSide, TxPlace,
+    Archive, Error, GcMode, LogRecord, Provenance, Result, Settings, TimeSide, TxLocation,
 };
 use chronolith_model::{
     Block, BlockMeta, BlockRange, Clause, Dataset, DatasetSet, ErrorKind, Hash32, Log, LogFilter,
@@ -57,7 +57,7 @@ enum Request {
 enum Answer {
     Logs(Vec<LogRecord>, bool),
     Clock(Option<BlockMeta>),
-    Tx(Option<TxPlace>),
+    Tx(Option<TxLocation>),
     Block(Box<Block>),
     Payload(Payload),
     Root(Hash32),
@@ -207,9 +207,9 @@ impl Whole {
         }
         // What nothing names cannot be damaged: only live objects stay.
         for _ in 0..2 {
-            archive.collect_garbage(Collect::Remove).await.unwrap();
+            archive.collect_garbage(GcMode::Remove).await.unwrap();
         }
-        let left = archive.collect_garbage(Collect::DryRun).await.unwrap();
+        let left = archive.collect_garbage(GcMode::DryRun).await.unwrap();
         assert!(left.orphans.is_empty(), "{left:?}");
         let health = archive.health();
         let [batches, sealed, merged @ ..] = health.tiers.as_slice() else {

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chronolith_archive::{AuditEntry, Collect, Provenance};
+use chronolith_archive::{AuditEntry, GcMode, Provenance};
 use chronolith_model::BlockRange;
 use chronolith_sim::Operation;
 use chronolith_store::{MetaStore, Result, Version, Versioned};
@@ -104,7 +104,7 @@ async fn a_swap_that_arrives_late_names_nothing_that_was_collected() {
     assert!(timeout(STUCK, append).await.is_err());
     let late = distant.held.lock().unwrap().take().unwrap();
     assert_eq!(late.len(), 1);
-    archive.collect_garbage(Collect::Remove).await.unwrap();
+    archive.collect_garbage(GcMode::Remove).await.unwrap();
     for letter in late {
         letter().await;
     }
@@ -148,7 +148,7 @@ async fn an_append_that_is_given_up_is_not_published_without_its_objects() {
     drop(append);
     swapping.release();
     first.await.unwrap();
-    archive.collect_garbage(Collect::Remove).await.unwrap();
+    archive.collect_garbage(GcMode::Remove).await.unwrap();
     archive.resume(audit()).await.unwrap();
     let end = archive.health().head.unwrap().number + 1;
     let expected = Reference::of(&chain, None, BlockRange::new(0, end));

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_archive::{
-    Archive, AuditEntry, Collect, Geometry, KeyCounts, ObjectSort, Provenance, RangeState,
-    Settings, StoredObject, TimeSide,
+    Archive, AuditEntry, GcMode, Geometry, ObjectSort, Provenance, RangeState, Settings,
+    StoredObject, TimeSide, TxCounts,
 };
 use chronolith_model::{
     Block, BlockMeta, BlockRange, Clause, Dataset, DatasetSet, Hash32, Log, LogFilter, LogParts,
@@ -197,7 +197,7 @@ impl Golden {
         archive.rewind(to, AuditEntry { at: 1, act }).await.unwrap();
         ingest(&archive, again, 1).await;
         for _ in 0..2 {
-            archive.collect_garbage(Collect::Remove).await.unwrap();
+            archive.collect_garbage(GcMode::Remove).await.unwrap();
         }
         let root = archive
             .content_root(self.range())
@@ -442,7 +442,7 @@ async fn check(golden: &Golden) -> BTreeMap<(String, u16), usize> {
     }
     let writer = stores.writer(&settings).await;
     ingest(&writer, &golden.later, 7).await;
-    writer.collect_garbage(Collect::Remove).await.unwrap();
+    writer.collect_garbage(GcMode::Remove).await.unwrap();
     let all = [&golden.stored[..], &golden.later[..]].concat();
     answers(&stores.reader(&settings).await, &all, kept).await;
     ranges_are_counted(&writer, all.len()).await;
@@ -464,7 +464,7 @@ async fn ranges_are_counted(archive: &Archive, blocks: usize) {
     let counted: u64 = ranges.iter().map(|range| range.blocks).sum();
     assert_eq!(counted, blocks as u64);
     for range in ranges {
-        let mut keys = KeyCounts::default();
+        let mut keys = TxCounts::default();
         for number in range.first..=range.last_committed.unwrap() {
             // Some archives keep no logs, and some list no transactions.
             let txs = match archive.block(number).await {
@@ -513,7 +513,7 @@ async fn worked_on(stores: &Stores, golden: &Golden, root: &[u8]) {
             scope: Scope::All,
         };
         if writer.names(&run) {
-            writer.mend_run(&run, audit("mend")).await.unwrap();
+            writer.rebuild_run(&run, audit("mend")).await.unwrap();
         }
     }
     let both = [&golden.stored[..], &golden.later[..]].concat();

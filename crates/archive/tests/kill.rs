@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use chronolith_archive::{Archive, Collect, IngestOutcome, Provenance, Settings};
+use chronolith_archive::{Archive, GcMode, IngestOutcome, Provenance, Settings};
 use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, LogFilter};
 use chronolith_sim::{Oracle, SimChain};
 use chronolith_store::{FileBlobs, FileMeta};
@@ -104,7 +104,7 @@ async fn write_forever(directory: &Path, life: u64) {
     let collect = async {
         loop {
             sweep.notified().await;
-            let report = archive.collect_garbage(Collect::Remove).await.unwrap();
+            let report = archive.collect_garbage(GcMode::Remove).await.unwrap();
             say("removed", report.removed);
         }
     };

@@ -147,7 +147,7 @@ async fn ledgers_take_no_more_than_whole_frames() {
         let elapsed = started.elapsed();
         for _ in 0..2 {
             archive
-                .collect_garbage(chronolith_archive::Collect::Remove)
+                .collect_garbage(chronolith_archive::GcMode::Remove)
                 .await
                 .unwrap();
         }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chronolith_archive::{Collect, Provenance};
+use chronolith_archive::{GcMode, Provenance};
 use chronolith_model::{BlockRange, Dataset, DatasetSet, LogFilter};
 use chronolith_sim::{FaultPlan, FaultyMeta, Odds};
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName};
@@ -102,7 +102,7 @@ async fn use_everything() {
     for _ in 0..2 {
         archive.query_finalized(&filter).await.unwrap();
     }
-    archive.collect_garbage(Collect::Remove).await.unwrap();
+    archive.collect_garbage(GcMode::Remove).await.unwrap();
     let _newer = stores.writer(&settings).await;
     let next = chain.blocks(BlockRange::new(200, 201)).collect();
     archive

@@ -102,7 +102,7 @@ async fn assert_holds(archive: &Archive, chain: &SimChain, emitter: &Bytes) -> u
     let covered = pinned.coverage(by_logs(), Some(&filter(emitter)));
     let covered: Vec<BlockRange> = covered.into_iter().map(|(range, _)| range).collect();
     assert_eq!(covered, [BLOCKS]);
-    let lacking = archive.lacking(BLOCKS, by_logs(), &scope(emitter));
+    let lacking = archive.missing(BLOCKS, by_logs(), &scope(emitter));
     assert_eq!(lacking, []);
     let mut count = 0;
     for block in chain.blocks(BLOCKS) {
@@ -198,9 +198,9 @@ async fn named_bodies_lie_beside_all_of_them() {
     let archive = Stores::memory().writer(&narrow(&emitter)).await;
     ingest(&archive, &chain).await;
     let all = DatasetSet::of(&Dataset::ALL);
-    assert_eq!(archive.lacking(BLOCKS, all, &Scope::All), [BLOCKS]);
+    assert_eq!(archive.missing(BLOCKS, all, &Scope::All), [BLOCKS]);
     fill(&archive, &chain, all, Scope::All).await;
-    assert_eq!(archive.lacking(BLOCKS, all, &Scope::All), []);
+    assert_eq!(archive.missing(BLOCKS, all, &Scope::All), []);
     for emitter in [&emitter, &other] {
         assert_holds(&archive, &chain, emitter).await;
     }
@@ -229,7 +229,7 @@ async fn a_pack_of_named_bodies_is_mended() {
             at: 5,
             act: "repair".to_owned(),
         };
-        let mut fill = archive.mend(&pack, audit).unwrap();
+        let mut fill = archive.repair(&pack, audit).unwrap();
         let blocks = batch(&chain, pack.range);
         fill.push(blocks, &Provenance::default()).await.unwrap();
         fill.finish().await.unwrap();

@@ -9,7 +9,7 @@ mod support;
 
 use std::time::Duration;
 
-use chronolith_archive::{AuditEntry, Collect, Error, Health, IngestOutcome, Provenance, Settings};
+use chronolith_archive::{AuditEntry, Error, GcMode, Health, IngestOutcome, Provenance, Settings};
 use chronolith_model::{
     Block, BlockRange, Dataset, DatasetSet, Hash32, Log, LogFilter, LogParts, Proof, Scope,
     ScopeEntry, Verification,
@@ -388,19 +388,19 @@ async fn garbage_goes_after_its_grace_and_nothing_else_does() {
     settings.garbage.grace = Duration::from_secs(60);
     let archive = stores.writer(&settings).await;
     ingest(&archive, &chain, BlockRange::new(0, 200), &[5]).await;
-    let seen = archive.collect_garbage(Collect::DryRun).await.unwrap();
+    let seen = archive.collect_garbage(GcMode::DryRun).await.unwrap();
     assert!(
         seen.orphan_segment_bytes > 0 && seen.stale_batch_keys > 0 && seen.orphan_state_records > 0
     );
     assert_eq!(seen.removed, 0);
-    let first = archive.collect_garbage(Collect::Remove).await.unwrap();
+    let first = archive.collect_garbage(GcMode::Remove).await.unwrap();
     assert_eq!(first.removed, 0, "within the grace period");
     tokio::time::advance(Duration::from_secs(61)).await;
-    let second = archive.collect_garbage(Collect::Remove).await.unwrap();
+    let second = archive.collect_garbage(GcMode::Remove).await.unwrap();
     assert_eq!(second.removed, seen.orphans.len() as u64);
     assert!(
         archive
-            .collect_garbage(Collect::DryRun)
+            .collect_garbage(GcMode::DryRun)
             .await
             .unwrap()
             .orphans
@@ -419,7 +419,7 @@ async fn too_much_garbage_throttles_and_then_halts() {
     let stores = Stores::memory();
     let archive = stores.writer(&settings).await;
     ingest(&archive, &chain, BlockRange::new(0, 60), &[3]).await;
-    archive.collect_garbage(Collect::DryRun).await.unwrap();
+    archive.collect_garbage(GcMode::DryRun).await.unwrap();
     let more = batch(&chain, 60, 63);
     let answer = archive
         .ingest_finalized_blocks(more.clone(), &Provenance::default())
@@ -448,7 +448,7 @@ async fn too_much_garbage_throttles_and_then_halts() {
         .rewind(40, audit("makes more garbage"))
         .await
         .unwrap();
-    archive.collect_garbage(Collect::Remove).await.unwrap();
+    archive.collect_garbage(GcMode::Remove).await.unwrap();
     assert!(matches!(archive.health().health, Health::Throttled(_)));
     // Now something else writes into the same place.
     let stray = "bat/000000000000-9-00000000-1-0000000000000000";
@@ -457,7 +457,7 @@ async fn too_much_garbage_throttles_and_then_halts() {
         .put(stray, bytes::Bytes::from_static(b"stray"))
         .await
         .unwrap();
-    archive.collect_garbage(Collect::Remove).await.unwrap();
+    archive.collect_garbage(GcMode::Remove).await.unwrap();
     assert!(
         matches!(archive.health().health, Health::Halted(_)),
         "{:?}",
@@ -511,7 +511,7 @@ async fn an_older_writer_is_fenced_and_loses_nothing_for_the_newer() {
         "{answer:?}"
     );
     assert!(matches!(
-        old.collect_garbage(Collect::Remove).await,
+        old.collect_garbage(GcMode::Remove).await,
         Err(Error::Fenced { .. })
     ));
     ingest(&new, &chain, BlockRange::new(40, 90), &[4]).await;

@@ -17,7 +17,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_archive::{Archive, AuditEntry, Collect, Error, LogPage, Provenance};
+use chronolith_archive::{Archive, AuditEntry, Error, GcMode, LogPage, Provenance};
 use chronolith_model::{BlockRange, LogFilter};
 use chronolith_sim::{Operation, SimChain};
 use crash::{Reference, batch, crash_settings};
@@ -59,7 +59,7 @@ async fn append(archive: &Archive, chain: &SimChain, range: BlockRange) {
 
 async fn merge_and_collect(archive: &Archive) -> u64 {
     while archive.maintain().await.unwrap() {}
-    let report = archive.collect_garbage(Collect::Remove).await.unwrap();
+    let report = archive.collect_garbage(GcMode::Remove).await.unwrap();
     report.removed
 }
 

@@ -11,7 +11,7 @@ mod support;
 
 use bytes::Bytes;
 use chronolith_archive::{
-    Archive, Error, FailedPhase, KeyCounts, LedgerPhase, PartStatus, RangeState, TxHashPhase,
+    Archive, Error, FailedPhase, LedgerPhase, PartStatus, RangeState, TxCounts, TxHashPhase,
 };
 use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, Tx};
 use chronolith_sim::SimChain;
@@ -320,7 +320,7 @@ async fn a_range_that_failed_is_mended_and_tried_again() {
     let archive = stores.writer(&range_settings()).await;
     settle(&archive, 2).await;
     assert_eq!(report(&archive, 0).await.state, RangeState::Failed);
-    let mut mended = archive.mend(&victim, audit(3, "mend")).unwrap();
+    let mut mended = archive.repair(&victim, audit(3, "mend")).unwrap();
     let whole = chain.blocks(victim.range).collect();
     mended.push(whole, &at(3)).await.unwrap();
     mended.finish().await.unwrap();
@@ -338,7 +338,7 @@ async fn a_range_that_failed_is_mended_and_tried_again() {
 
     // A segment of a complete range that is made anew: it is brought to its end once more.
     let object = archive.segments_of(20).remove(0);
-    let mut mended = archive.mend(&object, audit(7, "mend")).unwrap();
+    let mut mended = archive.repair(&object, audit(7, "mend")).unwrap();
     let whole = chain.blocks(object.range).collect();
     mended.push(whole, &at(7)).await.unwrap();
     mended.finish().await.unwrap();
@@ -362,7 +362,7 @@ async fn second_hashes_of_transactions_are_counted_and_verified() {
     let mut settings = range_settings();
     settings.datasets = DatasetSet::of(&[Dataset::Logs, Dataset::TxHashes]);
     let archive = stores.writer(&settings).await;
-    let mut expected = KeyCounts::default();
+    let mut expected = TxCounts::default();
     let mut bumped = Vec::new();
     let with_bumps = |mut block: Block| {
         let first = block.txs.first().copied();
@@ -452,7 +452,7 @@ async fn a_rebuilt_state_has_ranges_again_without_their_times() {
     append(&archive, &chain, blocks(2, 95), 5, 100).await;
     settle(&archive, 101).await;
     archive
-        .collect_garbage(chronolith_archive::Collect::Remove)
+        .collect_garbage(chronolith_archive::GcMode::Remove)
         .await
         .unwrap();
     let before = report(&archive, 0).await;

@@ -63,7 +63,7 @@ async fn a_reader_keeps_the_range_as_it_was_when_it_began() {
     let before = archive.pin().unwrap();
     settle(&archive, 2).await;
     let collected = archive
-        .collect_garbage(chronolith_archive::Collect::Remove)
+        .collect_garbage(chronolith_archive::GcMode::Remove)
         .await;
     collected.unwrap();
     assert_eq!(before.ranges().await[0].state, RangeState::Transitioning);

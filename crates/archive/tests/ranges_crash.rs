@@ -16,7 +16,7 @@ mod ranges;
 mod support;
 
 use bytes::Bytes;
-use chronolith_archive::{Archive, Error, KeyCounts, RangeState, Settings};
+use chronolith_archive::{Archive, Error, RangeState, Settings, TxCounts};
 use chronolith_model::{Block, BlockRange, ErrorKind};
 use chronolith_sim::{Fault, FaultPlan, Operation, SimChain};
 use crash::faulty;
@@ -55,7 +55,7 @@ async fn live(archive: &Archive, chain: &SimChain) -> Result<(), Error> {
 }
 
 /// Id, state, keys, and when a range was created and complete.
-type Ended = (u64, RangeState, Option<KeyCounts>, [Option<u64>; 2]);
+type Ended = (u64, RangeState, Option<TxCounts>, [Option<u64>; 2]);
 
 /// What is left of a life.
 #[derive(PartialEq, Eq, Debug)]

@@ -10,8 +10,7 @@ mod ranges;
 mod support;
 
 use chronolith_archive::{
-    Archive, Collect, Error, FailedPhase, LedgerPhase, ObjectSort, RangeState, Settings,
-    TxHashPhase,
+    Archive, Error, FailedPhase, GcMode, LedgerPhase, ObjectSort, RangeState, Settings, TxHashPhase,
 };
 use chronolith_model::{BlockRange, Dataset};
 use chronolith_sim::SimChain;
@@ -31,7 +30,7 @@ fn small_packs() -> Settings {
 
 fn lacking(archive: &Archive, range: BlockRange) -> Vec<BlockRange> {
     let settings = range_settings();
-    archive.lacking(range, settings.datasets, &settings.scope)
+    archive.missing(range, settings.datasets, &settings.scope)
 }
 
 /// Appends blocks and does all maintenance after every few of them: packs end where they are large
@@ -76,7 +75,7 @@ async fn a_range_that_lost_payload_is_open_until_it_is_filled_again() {
     let (chain, stores) = (tiny_chain(81), Stores::memory());
     let archive = stores.writer(&small_packs()).await;
     append_in_steps(&archive, &chain, blocks(2, 95)).await;
-    archive.collect_garbage(Collect::Remove).await.unwrap();
+    archive.collect_garbage(GcMode::Remove).await.unwrap();
     assert_eq!(report(&archive, 0).await.state, RangeState::Complete);
     let packs = report(&archive, 0).await.packs;
     let victim = &packs[packs.len() / 2];
@@ -120,7 +119,7 @@ async fn a_rebuilt_archive_has_all_payload() {
     let (chain, stores) = (tiny_chain(82), Stores::memory());
     let archive = stores.writer(&small_packs()).await;
     append_in_steps(&archive, &chain, blocks(2, 95)).await;
-    archive.collect_garbage(Collect::Remove).await.unwrap();
+    archive.collect_garbage(GcMode::Remove).await.unwrap();
     drop(archive);
     let archive = rebuilt(&stores, &chain, 94).await;
     check_payload(&archive, &chain, blocks(2, 95)).await;
@@ -164,7 +163,7 @@ async fn a_pack_that_cannot_be_opened_fails_its_range() {
     let damaged = archive.inspect(blocks(2, 42), &mut |_| {}).await.unwrap();
     let object = &damaged[0].object;
     assert_eq!((&object.name, object.sort), (&victim, ObjectSort::Pack));
-    let mut mended = archive.mend(object, audit(4, "mend")).unwrap();
+    let mut mended = archive.repair(object, audit(4, "mend")).unwrap();
     let whole = chain.blocks(object.range).collect();
     mended.push(whole, &ranges::at(4)).await.unwrap();
     mended.finish().await.unwrap();
@@ -282,7 +281,7 @@ async fn packs_that_overlap_are_rebuilt() {
     let packs = report(&archive, 0).await.packs;
     let packs: Vec<BlockRange> = packs.iter().map(|name| blocks_of(name)).collect();
     assert_eq!(packs, [blocks(2, 20), blocks(12, 30), blocks(30, 42)]);
-    archive.collect_garbage(Collect::Remove).await.unwrap();
+    archive.collect_garbage(GcMode::Remove).await.unwrap();
     drop(archive);
     let archive = rebuilt(&stores, &chain, 44).await;
     assert!(lacking(&archive, blocks(2, 45)).is_empty());

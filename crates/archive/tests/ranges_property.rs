@@ -62,7 +62,7 @@ async fn mend(archive: &Archive, chain: &SimChain, number: u64) -> Result<(), Er
         return Ok(());
     };
     let StoredObject { range, .. } = object;
-    let mut fill = archive.mend(&object, audit(9, "mend"))?;
+    let mut fill = archive.repair(&object, audit(9, "mend"))?;
     let blocks: Vec<Block> = chain.blocks(range).collect();
     fill.push(blocks, &at(9)).await?;
     fill.finish().await
@@ -108,7 +108,7 @@ async fn run(seed: u64, acts: &[Act]) {
     let head = archive.health().head.unwrap().number;
     let settings = range_settings();
     let below = BlockRange::new(2, head);
-    for range in archive.lacking(below, settings.datasets, &settings.scope) {
+    for range in archive.missing(below, settings.datasets, &settings.scope) {
         fill(&archive, &chain, range, 6).await.unwrap();
         check_counts(&archive, &chain).await;
     }

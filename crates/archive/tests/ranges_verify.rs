@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_archive::{
-    Archive, Collect, Error, KeyCounts, LedgerPhase, RangeState, Settings, TxHashPhase,
+    Archive, Error, GcMode, LedgerPhase, RangeState, Settings, TxCounts, TxHashPhase,
 };
 use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, Hash32, Scope, Tx};
 use chronolith_sim::{Operation, SimChain};
@@ -105,8 +105,8 @@ async fn fill_with(archive: &Archive, all: &[Block], range: BlockRange, kept: Da
     fill.finish().await.unwrap();
 }
 
-fn counted(all: &[Block]) -> KeyCounts {
-    let mut keys = KeyCounts::default();
+fn counted(all: &[Block]) -> TxCounts {
+    let mut keys = TxCounts::default();
     let txs = all.iter().flat_map(|block| &block.txs);
     txs.for_each(|tx| keys.count(&tx.hash));
     keys
@@ -193,7 +193,7 @@ async fn a_hash_that_is_missing_in_any_slice_is_found_out() {
             "{answer:?}"
         );
         let told = audit(5, "mend");
-        archive.mend_run(&found[0].object, told).await.unwrap();
+        archive.rebuild_run(&found[0].object, told).await.unwrap();
         archive.retry_range(0, audit(6, "retry")).await.unwrap();
         let answer = archive.transaction_by_hash(&hash).await.unwrap();
         assert_eq!(answer.map(|place| place.block.number), Some(number));
@@ -245,7 +245,7 @@ async fn blocks_are_taken_back_while_their_range_is_verified() {
     let rewound = timeout(SOON, archive.rewind(35, audit(4, "rewind"))).await;
     rewound.expect("the rewind waits").unwrap();
     // The run is gone by now: that is no failure of the range.
-    archive.collect_garbage(Collect::Remove).await.unwrap();
+    archive.collect_garbage(GcMode::Remove).await.unwrap();
     gate.release();
     assert!(verifying.await.unwrap());
     let open = report(&archive, 0).await;
@@ -271,7 +271,7 @@ async fn a_segment_is_made_anew_while_its_range_is_verified() {
     let mut verifying = Box::pin(archive.maintain_at(3));
     gate.hold(&mut verifying).await;
     let object = archive.segments_of(20).remove(0);
-    let mut mended = archive.mend(&object, audit(4, "mend")).unwrap();
+    let mut mended = archive.repair(&object, audit(4, "mend")).unwrap();
     let whole = chain.blocks(object.range).collect();
     mended.push(whole, &at(4)).await.unwrap();
     mended.finish().await.unwrap();

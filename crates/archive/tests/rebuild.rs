@@ -10,7 +10,7 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chronolith_archive::{AuditEntry, Collect, Error, Health, Provenance, Settings, rebuild_state};
+use chronolith_archive::{AuditEntry, Error, GcMode, Health, Provenance, Settings, rebuild_state};
 use chronolith_model::{BlockRange, BlockRef, Dataset, DatasetSet, LogFilter};
 use chronolith_sim::SimChain;
 use chronolith_store::{FileBlobs, FileMeta};
@@ -55,14 +55,14 @@ async fn a_lost_state_is_rebuilt_by_hash_links_from_an_anchor() {
 
     let archive = lost.writer(&settings).await;
     assert_eq!(archive.content_root(range).await.unwrap(), root);
-    let halted = archive.collect_garbage(Collect::Remove).await;
+    let halted = archive.collect_garbage(GcMode::Remove).await;
     assert!(
         matches!(halted, Err(Error::Halted { .. })),
         "nothing goes before an operator looked"
     );
     archive.resume(audit()).await.unwrap();
     ingest(&archive, &chain, BlockRange::new(230, 400), &[11]).await;
-    archive.collect_garbage(Collect::Remove).await.unwrap();
+    archive.collect_garbage(GcMode::Remove).await.unwrap();
     let whole = BlockRange::new(0, 400);
     let oracle = oracle_of(&chain, whole);
     let mut filter = LogFilter::over(whole);
@@ -194,11 +194,11 @@ async fn what_a_rebuild_left_undecided_stays_until_an_operator_lets_it_go() {
         }
         there
     };
-    let collected = archive.collect_garbage(Collect::Remove).await.unwrap();
+    let collected = archive.collect_garbage(GcMode::Remove).await.unwrap();
     assert_eq!(count().await, islands.len(), "{collected:?}");
     assert!(collected.held >= islands.len() as u64, "{collected:?}");
     archive.drop_undecided(audit()).await.unwrap();
-    archive.collect_garbage(Collect::Remove).await.unwrap();
+    archive.collect_garbage(GcMode::Remove).await.unwrap();
     assert_eq!(count().await, 0);
 }
 
@@ -210,7 +210,7 @@ async fn what_a_rebuild_cannot_read_stays_until_an_operator_lets_it_go() {
     let (stores, settings) = islands(&chain).await;
     let archive = stores.writer(&settings).await;
     // No older copies are left, so that nothing but the damage is open.
-    archive.collect_garbage(Collect::Remove).await.unwrap();
+    archive.collect_garbage(GcMode::Remove).await.unwrap();
     let segment = archive.segments_of(149).remove(0).name;
     drop(archive);
     let mut longer = stores.blobs.get(&segment).await.unwrap().to_vec();
@@ -230,14 +230,14 @@ async fn what_a_rebuild_cannot_read_stays_until_an_operator_lets_it_go() {
         (&[][..], &[][..])
     );
     let archive = lost.writer(&settings).await;
-    let refused = archive.collect_garbage(Collect::Remove).await;
+    let refused = archive.collect_garbage(GcMode::Remove).await;
     assert!(matches!(refused, Err(Error::Halted { .. })), "{refused:?}");
     archive.resume(audit()).await.unwrap();
-    let collected = archive.collect_garbage(Collect::Remove).await.unwrap();
+    let collected = archive.collect_garbage(GcMode::Remove).await.unwrap();
     assert_eq!(collected.held, 1, "{collected:?}");
     lost.blobs.get(&segment).await.unwrap();
     archive.drop_undecided(audit()).await.unwrap();
-    archive.collect_garbage(Collect::Remove).await.unwrap();
+    archive.collect_garbage(GcMode::Remove).await.unwrap();
     assert!(lost.blobs.get(&segment).await.is_err());
 }
 
@@ -336,7 +336,7 @@ async fn a_halt_is_not_lost_with_the_state() {
         let archive = open().writer(&settings).await;
         ingest(&archive, &chain, BlockRange::new(0, 120), &[9]).await;
         // No older copies of objects are left: nothing but the halt is open.
-        archive.collect_garbage(Collect::Remove).await.unwrap();
+        archive.collect_garbage(GcMode::Remove).await.unwrap();
         let other = chain.fork(100, 1);
         let other = other.blocks(BlockRange::new(110, 119)).collect();
         let provenance = Provenance::default();
@@ -392,13 +392,13 @@ async fn a_dry_run_of_a_reader_writes_nothing() {
     let stores = Stores::memory();
     let archive = stores.writer(&tiny_settings()).await;
     ingest(&archive, &tiny_chain(46), BlockRange::new(0, 90), &[9]).await;
-    let expected = archive.collect_garbage(Collect::DryRun).await.unwrap();
+    let expected = archive.collect_garbage(GcMode::DryRun).await.unwrap();
     assert!(!expected.orphans.is_empty());
     let before = stores.meta.load().await.unwrap();
     let reader = stores.reader(&tiny_settings()).await;
-    let report = reader.collect_garbage(Collect::DryRun).await.unwrap();
+    let report = reader.collect_garbage(GcMode::DryRun).await.unwrap();
     assert_eq!(report, expected);
     assert_eq!(stores.meta.load().await.unwrap(), before);
-    let refused = reader.collect_garbage(Collect::Remove).await;
+    let refused = reader.collect_garbage(GcMode::Remove).await;
     assert!(matches!(refused, Err(Error::ReadOnly)), "{refused:?}");
 }

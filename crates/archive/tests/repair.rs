@@ -48,7 +48,7 @@ async fn whole() -> (Stores, SimChain) {
 /// Everything that the state names, by name.
 async fn named(archive: &Archive, stores: &Stores) -> BTreeMap<String, Vec<u8>> {
     let orphans = archive
-        .collect_garbage(chronolith_archive::Collect::DryRun)
+        .collect_garbage(chronolith_archive::GcMode::DryRun)
         .await;
     let orphans: Vec<String> = orphans
         .unwrap()
@@ -86,9 +86,9 @@ async fn mend_as(
     proof: Proof,
 ) -> Result<()> {
     if damaged.object.sort == ObjectSort::Run {
-        return archive.mend_run(&damaged.object, audit()).await;
+        return archive.rebuild_run(&damaged.object, audit()).await;
     }
-    let mut fill = archive.mend(&damaged.object, audit())?;
+    let mut fill = archive.repair(&damaged.object, audit())?;
     let how = Provenance {
         proof,
         ..Provenance::default()
@@ -399,7 +399,7 @@ async fn a_segment_is_mended_over_the_payload_that_packs_hold() {
     // Blocks that straddle segments and packs on both sides.
     let mut object = archive.segments_of(70).remove(0);
     object.range = BlockRange::new(70, 101);
-    let mut fill = archive.renew(&object, &[], audit()).unwrap();
+    let mut fill = archive.repair_together(&object, &[], audit()).unwrap();
     assert_eq!(fill.range(), object.range);
     let how = Provenance {
         proof: Proof::ROOTS,
@@ -422,7 +422,7 @@ async fn a_segment_is_mended_over_the_payload_that_packs_hold() {
         assert_eq!(found, Some(block.clock));
     }
     // Another claim does not replace what was proven.
-    let mut fill = archive.renew(&object, &[], audit()).unwrap();
+    let mut fill = archive.repair_together(&object, &[], audit()).unwrap();
     let again: Vec<Block> = chain.blocks(object.range).map(with_other_raw).collect();
     let less = Provenance {
         proof: Proof::of_logs(Verification::Receipts),
@@ -479,7 +479,9 @@ async fn another_form_is_replaced_by_what_is_wholly_proven() {
             for one in damaged.iter().filter(|one| archive.names(&one.object)) {
                 let refused = mend_as(&archive, one, blocks_of(&chain, one), proof).await;
                 assert!(refused.is_err(), "{one:?} was mended alone");
-                let mut fill = archive.renew(&one.object, &objects, audit()).unwrap();
+                let mut fill = archive
+                    .repair_together(&one.object, &objects, audit())
+                    .unwrap();
                 let how = Provenance {
                     proof,
                     ..Provenance::default()

@@ -140,7 +140,7 @@ async fn a_run_is_made_anew_with_few_reads() {
         at: 1,
         act: "mend".to_owned(),
     };
-    writer.mend_run(&object, audit).await.unwrap();
+    writer.rebuild_run(&object, audit).await.unwrap();
     let reads = counting.take();
     let of_segment = |name: &str| *name == report[0].segments[0];
     let reads = reads

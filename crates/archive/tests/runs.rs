@@ -10,7 +10,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use chronolith_archive::{Archive, AuditEntry, KeyCounts, Provenance, RangeState, Settings};
+use chronolith_archive::{Archive, AuditEntry, Provenance, RangeState, Settings, TxCounts};
 use chronolith_model::{Block, BlockRange};
 use support::{Stores, ingest, tiny_chain, tiny_settings};
 
@@ -35,7 +35,7 @@ async fn archived(stores: &Stores, settings: &Settings, sizes: &[usize]) -> Arch
     ingest(&archive, &tiny_chain(9), BlockRange::new(0, 300), sizes).await;
     for _ in 0..2 {
         archive
-            .collect_garbage(chronolith_archive::Collect::Remove)
+            .collect_garbage(chronolith_archive::GcMode::Remove)
             .await
             .unwrap();
     }
@@ -74,7 +74,7 @@ async fn a_finished_range_has_one_run_that_holds_every_hash() {
         let (blocks, transactions) = expected(range);
         assert_eq!(report.state, RangeState::Complete, "{report:?}");
         assert_eq!((report.blocks, report.runs.len()), (blocks, 1));
-        assert_eq!(report.keys, Some(KeyCounts(transactions)));
+        assert_eq!(report.keys, Some(TxCounts(transactions)));
         assert_eq!(report.verified_keys, Some(transactions.iter().sum()));
     }
     assert_ne!(reports[2].state, RangeState::Complete);
@@ -121,7 +121,7 @@ async fn a_rewind_leaves_no_second_run_over_the_same_blocks() {
                 "rewound to {to}: {report:?}"
             );
             assert_eq!(report.runs.len(), 1, "rewound to {to}: {range}");
-            assert_eq!(report.keys, Some(KeyCounts(expected(range).1)));
+            assert_eq!(report.keys, Some(TxCounts(expected(range).1)));
         }
     }
 }

@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chronolith_archive::{Archive, Collect, Error, IngestOutcome, Provenance, Settings};
+use chronolith_archive::{Archive, Error, GcMode, IngestOutcome, Provenance, Settings};
 use chronolith_model::{BlockRange, ErrorKind, LogFilter};
 use chronolith_sim::{FaultPlan, FaultyMeta, Odds, Operation, Oracle, SimChain};
 use crash::{Reference, batch, crash_settings};
@@ -225,7 +225,7 @@ impl World {
 
     async fn collect(&self, archive: &Archive) {
         while !self.done.get() {
-            match archive.collect_garbage(Collect::Remove).await {
+            match archive.collect_garbage(GcMode::Remove).await {
                 Ok(report) => self.met.borrow_mut().removed += report.removed,
                 Err(error) if self.is_over(archive, &error) => {
                     self.met.borrow_mut().fenced_while_collecting += 1;
@@ -271,7 +271,7 @@ impl World {
     async fn check(&self) {
         let archive = self.inner.writer(&self.settings).await;
         while archive.maintain().await.unwrap() {}
-        archive.collect_garbage(Collect::Remove).await.unwrap();
+        archive.collect_garbage(GcMode::Remove).await.unwrap();
         let expected = Reference::of(&self.chain, None, BlockRange::new(0, BLOCKS));
         let reader = self.inner.reader(&self.settings).await;
         assert!(expected.fits(&archive) && expected.fits(&reader));

@@ -39,8 +39,8 @@ pub struct Tracker {
     reported: Option<ReportedBlock>,
     covers: Covers,
     /// The highest of our blocks that was offered when a reported block already covered its height. It and
-    /// what is below it was fetched as settled history, whereas a block that came before its reported block
-    /// may be on a fork that the reported block is not on.
+    /// what is below it was fetched as settled history, whereas a block that came before the report
+    /// may be on another fork than the reported block.
     settled: Option<u64>,
 }
 
@@ -179,7 +179,7 @@ impl Tracker {
     }
 
     /// The newest reported block: what is offered at or below it counts as settled history, so that the caller
-    /// must fetch it only from a source that has the reported block's block.
+    /// must fetch it only from a source that has that block.
     #[must_use]
     pub fn newest_reported(&self) -> Option<ReportedBlock> {
         match self.rule {
@@ -190,7 +190,7 @@ impl Tracker {
     }
 
     /// The newest report that names its block counts, also where it is lower: one absurd report must
-    /// not attest everything that comes after it. What is final stays so. A bare height counts
+    /// not attest to everything that comes after it. What is final stays so. A bare height counts
     /// only above what is known.
     fn note_reported(&mut self, seen: &Observation) {
         let kept = self.reported;
@@ -243,7 +243,7 @@ impl Tracker {
         }
     }
 
-    /// How much of our chain a reported block attests.
+    /// How much of our chain a reported block attests to.
     fn attested(&self, reported: ReportedBlock) -> Result<Option<u64>, Stall> {
         if self.head().is_none_or(|head| head.number < reported.number) {
             return Ok(self.settled);

@@ -357,7 +357,7 @@ impl Chain {
             BlockRange::new(self.settings.start_block, end),
         );
         self.archive
-            .lacking(wanted, settings.datasets, &settings.scope)
+            .missing(wanted, settings.datasets, &settings.scope)
     }
 
     /// Blocks between the first that is wanted and one that is not of which nothing is archived, whatever

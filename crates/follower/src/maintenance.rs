@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use chronolith_archive::Collect;
+use chronolith_archive::GcMode;
 use chronolith_model::ErrorKind;
 
 use crate::chain::Chain;
@@ -66,7 +66,7 @@ async fn collect(chain: &Chain) -> Infallible {
     let name = &chain.settings.name;
     loop {
         tokio::time::sleep(COLLECT_EVERY).await;
-        match chain.archive.collect_garbage(Collect::Remove).await {
+        match chain.archive.collect_garbage(GcMode::Remove).await {
             Ok(report) => tracing::debug!(chain = %name, ?report, "collected"),
             Err(error) => tracing::warn!(chain = %name, %error, "garbage was not collected"),
         }

@@ -4,7 +4,10 @@
 use std::sync::Arc;
 
 use anyhow::ensure;
-use chronolith_archive::{Archive, AuditEntry, Collect, Health};
+use chronolith_archive::Archive;
+use chronolith_archive::AuditEntry;
+use chronolith_archive::GcMode;
+use chronolith_archive::Health;
 use chronolith_follower::clock::now;
 use chronolith_follower::control::Closed;
 use chronolith_follower::ranges::Ranges;
@@ -89,8 +92,8 @@ async fn perform(chain: &RunningChain, act: ChainAct) -> Done {
         ChainAct::Rewind { to, reason } => archive.rewind(*to, audit("rewind", reason)).await,
         ChainAct::Gc { dry_run } => {
             let how = match dry_run {
-                true => Collect::DryRun,
-                false => Collect::Remove,
+                true => GcMode::DryRun,
+                false => GcMode::Remove,
             };
             let report = archive.collect_garbage(how).await;
             let report = report.map_err(|error| error.to_string())?;

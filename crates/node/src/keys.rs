@@ -3,7 +3,9 @@
 
 use std::fmt::Write as _;
 
-use chronolith_archive::{KeyCounts, RangeReport, RangeState};
+use chronolith_archive::RangeReport;
+use chronolith_archive::RangeState;
+use chronolith_archive::TxCounts;
 use chronolith_follower::location::ArchivePlace;
 use chronolith_follower::ranges::Ranges;
 use chronolith_serve::counts_json;
@@ -24,7 +26,7 @@ pub(crate) struct Key {
 pub(crate) enum Said {
     Number(u64),
     Text(String),
-    Counts(KeyCounts),
+    Counts(TxCounts),
 }
 
 impl Said {
@@ -47,7 +49,7 @@ impl std::fmt::Display for Said {
     }
 }
 
-fn counts_text(counts: &KeyCounts) -> String {
+fn counts_text(counts: &TxCounts) -> String {
     let mut text = String::from("{");
     for (digit, count) in counts.0.iter().enumerate() {
         let comma = if digit == 0 { "" } else { ", " };
@@ -192,7 +194,7 @@ mod tests {
     }
 
     fn ingesting() -> RangeReport {
-        let mut counts = KeyCounts([300; 16]);
+        let mut counts = TxCounts([300; 16]);
         counts.0[15] = 305;
         RangeReport {
             state: RangeState::Ingesting,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use chronolith_archive::{Archive, Collect, Settings};
+use chronolith_archive::{Archive, GcMode, Settings};
 use chronolith_model::ChainId;
 use chronolith_store::{
     BlobStore, FileBlobs, FileMeta, MemoryBlobs, MemoryMeta, MetaStore, TakeOver,
@@ -67,7 +67,7 @@ impl Place {
         settings.garbage.grace = Duration::ZERO;
         let archive = self.writer_with(settings).await?;
         // What this collection publishes may itself leave something behind.
-        while archive.collect_garbage(Collect::Remove).await?.removed > 0 {}
+        while archive.collect_garbage(GcMode::Remove).await?.removed > 0 {}
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! A segment's tables: where each block's rows and transactions are, and where each frame lies.
 //!
 //! Rows have ids. A *stretch* is what was sealed at once; its ids begin at a multiple of 64 Ki, so
-//! that merging segments moves neither a frame nor a page of postings, it only numbers them anew.
+//! that merging segments moves neither a frame nor a page of postings, it only renumbers them.
 
 use bytes::Bytes;
 use chronolith_model::{BlockRange, DatasetSet};

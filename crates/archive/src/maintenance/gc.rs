@@ -27,7 +27,7 @@ pub(crate) const FOLDERS: [&str; 5] = ["seg/", "bat/", "run/", "pack/", "cat/"];
 
 /// Whether garbage is removed or only listed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Collect {
+pub enum GcMode {
     /// Remove what has outlived the grace period.
     Remove,
     /// Only say what is there.
@@ -191,7 +191,7 @@ pub(crate) async fn list_all(blobs: &dyn BlobStore) -> Result<Vec<BlobInfo>> {
 
 impl Writer {
     /// Finds what nothing names and removes what has outlived the grace period.
-    pub(crate) async fn collect(&self, how: Collect, ages: Ages<'_>) -> Result<GarbageReport> {
+    pub(crate) async fn collect(&self, how: GcMode, ages: Ages<'_>) -> Result<GarbageReport> {
         // The order matters: whatever was uploaded before the list was taken is either still being
         // uploaded now, or named by the state that is settled after that, or garbage.
         let written = self.publisher.written();
@@ -200,12 +200,7 @@ impl Writer {
         self.publisher.settled().await?;
         let newest = self.view.refresh().await?;
         let newest = newest.ok_or_else(|| Error::Invalid("the state is gone".to_owned()))?;
-        if let Some(halt) = newest
-            .state
-            .halt
-            .as_ref()
-            .filter(|_| how == Collect::Remove)
-        {
+        if let Some(halt) = newest.state.halt.as_ref().filter(|_| how == GcMode::Remove) {
             // While an operator has to look, everything stays as it is.
             let reason = halt.reason.clone();
             return Err(Error::Halted { reason });
@@ -221,7 +216,7 @@ impl Writer {
         }
         let held = held(&**self.view.objects.blobs()).await?;
         let mut report = GarbageReport::of(listed, &named, &held);
-        if how == Collect::Remove {
+        if how == GcMode::Remove {
             self.remove_aged(&mut report, ages).await?;
         }
         let values = [
@@ -233,7 +228,7 @@ impl Writer {
             gauge.set(value as f64);
         }
         let rising = self.guardrails.update(&report, written);
-        if let Some(guardrail) = rising.filter(|_| how == Collect::Remove) {
+        if let Some(guardrail) = rising.filter(|_| how == GcMode::Remove) {
             self.halt_for_garbage(guardrail).await?;
         }
         Ok(report)

@@ -74,7 +74,7 @@ pub(crate) async fn shown_by_runs(
 
 /// Objects by whose fault a hash of these blocks would not be found: a run that lacks it, or a segment
 /// without a run. What is damaged is passed over: it is found by reading it.
-pub(crate) async fn lacking(
+pub(crate) async fn missing(
     objects: &Objects,
     snapshot: &Snapshot,
     range: &BlockRange,

@@ -1,5 +1,5 @@
 //! Merging: neighbouring segments become one. Frames and pages of postings are copied as they are;
-//! only tables, the dictionary and short lists are made anew. Memory does not grow with the size
+//! only tables, the dictionary and short lists are rebuilt. Memory does not grow with the size
 //! of what is merged, except for the new tables.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::format::segment::{
 use crate::format::table::{TableBuilder, TableShape};
 use crate::format::term::TERM_BITS;
 use crate::format::wire::Put;
-use crate::ranges::tx_counts::KeyCounts;
+use crate::ranges::tx_counts::TxCounts;
 use crate::read::cache::Part;
 use crate::read::objects::{Objects, OpenSegment, section_of};
 use crate::read::window::{TableCursor, Window};
@@ -106,7 +106,7 @@ impl Writer {
         let mut sums = Vec::new();
         output.container.begin(Section::TxHashes);
         let target = (&mut output, &mut sums);
-        let mut keys = KeyCounts::default();
+        let mut keys = TxCounts::default();
         let count = |hashes: &[u8]| keys.count_all(hashes);
         copy_hashes(objects, &open, Part::TxHashes, target, count).await?;
         output.container.begin(Section::Digests);

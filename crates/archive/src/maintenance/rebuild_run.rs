@@ -1,4 +1,4 @@
-//! Runs made anew from the hashes that segments hold.
+//! Runs rebuilt from the hashes that segments hold.
 
 use std::sync::Arc;
 

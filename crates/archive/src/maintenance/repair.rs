@@ -1,4 +1,4 @@
-//! Mending: an object that is damaged or gone is made anew and replaced.
+//! Repair: an object that is damaged or gone is rebuilt and replaced.
 //!
 //! A published block keeps its hash and its content. The catalog remembers of each segment where it
 //! begins and ends, how far its blocks were proven, and its content root, even when the segment itself
@@ -34,11 +34,11 @@ pub(crate) enum Purpose {
     /// A pack that is damaged.
     Pack { name: String, audit: AuditEntry },
     /// Segments and packs whose content changes, together.
-    Renew { audit: AuditEntry },
+    Together { audit: AuditEntry },
 }
 
 impl Purpose {
-    pub(crate) fn to_mend(object: &StoredObject, audit: AuditEntry) -> Result<Self> {
+    pub(crate) fn to_repair(object: &StoredObject, audit: AuditEntry) -> Result<Self> {
         let name = object.name.clone();
         match object.sort {
             ObjectSort::Segment => Ok(Self::Segment { name, audit }),
@@ -49,14 +49,14 @@ impl Purpose {
         }
     }
 
-    pub(crate) fn mends(&self) -> bool {
+    pub(crate) fn repairs(&self) -> bool {
         !matches!(self, Self::Fill)
     }
 
     pub(crate) fn audit(&self) -> Option<AuditEntry> {
         match self {
             Self::Fill => None,
-            Self::Segment { audit, .. } | Self::Pack { audit, .. } | Self::Renew { audit } => {
+            Self::Segment { audit, .. } | Self::Pack { audit, .. } | Self::Together { audit } => {
                 Some(audit.clone())
             }
         }
@@ -64,26 +64,26 @@ impl Purpose {
 
     /// Whether packs are made beside segments.
     pub(crate) fn packs(&self) -> bool {
-        matches!(self, Self::Fill | Self::Renew { .. })
+        matches!(self, Self::Fill | Self::Together { .. })
     }
 }
 
 impl Fill {
-    /// Refuses to mend what is no longer there.
-    pub(crate) fn check_mended(&self, replaced: &Replaced) -> Result<()> {
+    /// Refuses to repair what is no longer there.
+    pub(crate) fn check_repaired(&self, replaced: &Replaced) -> Result<()> {
         match &self.purpose {
             Purpose::Segment { name, .. } if !replaced.names().contains(name) => Err(gone(name)),
             _ => Ok(()),
         }
     }
 
-    /// Refuses to mend with blocks that the catalog contradicts: it knows both ends of every segment,
+    /// Refuses to repair with blocks that the catalog contradicts: it knows both ends of every segment,
     /// readable or not.
     pub(crate) async fn check_known_ends(&self, snapshot: &Snapshot) -> Result<()> {
-        if !self.purpose.mends() {
+        if !self.purpose.repairs() {
             return Ok(());
         }
-        if let Purpose::Renew { .. } = self.purpose {
+        if let Purpose::Together { .. } = self.purpose {
             self.check_packs_are_ours(snapshot)?;
         }
         self.check_ends(snapshot).await?;
@@ -179,7 +179,7 @@ impl Fill {
         Ok(())
     }
 
-    /// The pack that is made anew, begun with the first blocks.
+    /// The pack that is rebuilt, begun with the first blocks.
     fn packing_of(&mut self, content: PackContent) -> Result<(PackBuilder, Learner)> {
         let pack = self.pack.take().or_else(|| PackBuilder::new(content));
         let pack = pack.ok_or_else(crate::write::fill::failed)?;
@@ -190,7 +190,7 @@ impl Fill {
     pub(crate) async fn finish_pack(mut self, snapshot: &Snapshot) -> Result<()> {
         let (name, audit) = match &self.purpose {
             Purpose::Pack { name, audit } => (name.clone(), audit.clone()),
-            Purpose::Fill | Purpose::Segment { .. } | Purpose::Renew { .. } => {
+            Purpose::Fill | Purpose::Segment { .. } | Purpose::Together { .. } => {
                 return Err(crate::write::fill::failed());
             }
         };
@@ -265,9 +265,9 @@ async fn compare(
 }
 
 impl Writer {
-    /// Makes a run anew from the hashes that its segments hold. Ingest goes on: no run holds what it
+    /// Rebuilds a run from the hashes that its segments hold. Ingest goes on: no run holds what it
     /// adds.
-    pub(crate) async fn mend_run(&self, name: &str, audit: AuditEntry) -> Result<()> {
+    pub(crate) async fn rebuild_run(&self, name: &str, audit: AuditEntry) -> Result<()> {
         let _no_merges = self.maintenance.lock().await;
         let snapshot = self.publisher.settled().await?;
         let runs = &snapshot.catalog.runs;
@@ -304,6 +304,6 @@ fn published(applied: Applied, name: &str) -> Result<()> {
 
 fn gone(name: &str) -> Error {
     Error::Invalid(format!(
-        "nothing to mend: the object was replaced meanwhile (object={name})"
+        "nothing to repair: the object was replaced meanwhile (object={name})"
     ))
 }

@@ -1,6 +1,6 @@
 //! Payload and segments together: a digest is over both, so neither changes without the other.
 //!
-//! A segment that is made anew alone keeps the payload that its packs hold: its digests are over that,
+//! A segment that is rebuilt alone keeps the payload that its packs hold: its digests are over that,
 //! and its levels say no more of it than was said before. Where the content itself changes, segments and
 //! packs of a range are replaced in one edit, and what reaches beyond the range is kept as it is.
 
@@ -21,7 +21,7 @@ use crate::write::pack::PackBuilder;
 use crate::write::seal::Kept;
 use crate::write::writer::Writer;
 
-/// What packs hold of the blocks of a segment that is made anew alone.
+/// What packs hold of the blocks of a segment that is rebuilt alone.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Packed {
     /// Some of it is not what was pushed.
@@ -62,7 +62,7 @@ fn range_around(object: &StoredObject, damaged: &[StoredObject]) -> BlockRange {
 
 impl Fill {
     /// Begins to replace the segments and packs that hold blocks of an object.
-    pub(crate) fn renewing(
+    pub(crate) fn repairing_together(
         writer: Arc<Writer>,
         snapshot: Option<Arc<Snapshot>>,
         (object, damaged): (&StoredObject, &[StoredObject]),
@@ -85,7 +85,7 @@ impl Fill {
             datasets: object.datasets,
             scope: scope.clone(),
         };
-        Self::new(writer, range, kept, Purpose::Renew { audit })
+        Self::new(writer, range, kept, Purpose::Together { audit })
     }
 
     /// Puts the payload that packs hold in the place of what was pushed, where they differ. Returns the

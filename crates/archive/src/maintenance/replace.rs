@@ -37,7 +37,7 @@ struct Compared {
 
 impl Fill {
     /// Segments that this fill replaces: the same is kept of their blocks, they lie inside the range, and
-    /// every block is equal or may be replaced. What renews replaces those that reach beyond it too.
+    /// every block is equal or may be replaced. A repair of several objects replaces those that reach beyond it too.
     pub(crate) async fn superseded(&self, snapshot: &Snapshot) -> Result<Replaced> {
         let (mut segments, mut same_content) = (Vec::new(), true);
         for old in &snapshot.segments {
@@ -46,13 +46,14 @@ impl Fill {
             let Some(shared) = facts.range.intersect(&self.range).filter(|_| same) else {
                 continue;
             };
-            let renews = matches!(self.purpose, Purpose::Renew { .. });
+            let repairs_together = matches!(self.purpose, Purpose::Together { .. });
             // Ingest still works on a batch: it goes only where it has to.
-            let inside = self.range.covers(&facts.range) && (old.tier > 0 || self.purpose.mends());
-            let goes = inside || renews;
+            let inside =
+                self.range.covers(&facts.range) && (old.tier > 0 || self.purpose.repairs());
+            let goes = inside || repairs_together;
             let compared = match self.compare(old, shared).await {
-                // Another object is made anew here, and this one is mended by itself.
-                Err(Error::Corrupt { .. }) if self.purpose.mends() && !goes => continue,
+                // Another object is rebuilt here, and this one is repaired by itself.
+                Err(Error::Corrupt { .. }) if self.purpose.repairs() && !goes => continue,
                 compared => compared?,
             };
             if let Some(block) = self.refused(&compared, goes) {
@@ -123,7 +124,7 @@ impl Fill {
 
     /// Whether a segment that is damaged is to be replaced all the same.
     fn may_be_unreadable(&self, old: &SegmentEntry) -> bool {
-        self.purpose.mends() && self.range.covers(&old.facts.range)
+        self.purpose.repairs() && self.range.covers(&old.facts.range)
     }
 
     /// Whether other content of a block may replace what is archived of it: it is proven further, or as far as
@@ -142,7 +143,7 @@ impl Fill {
 
     /// What replaces a segment must not make any block less sure than it was.
     fn check_no_less_proven(&self, old: &SegmentEntry) -> Result<()> {
-        if !self.purpose.mends() {
+        if !self.purpose.repairs() {
             return Ok(());
         }
         let mut start = old.facts.range.start;

@@ -58,7 +58,7 @@ impl Writer {
         };
         let range = BlockRange::new(first, last.range.end);
         let tier = inputs.iter().map(|input| input.tier).max().unwrap_or(0);
-        // A range that is mended again and again makes a run of runs each time.
+        // A range that is repaired again and again makes a run of runs each time.
         let tier = tier.saturating_add(1);
         self.merge_tables(sources, (range, last.last_hash), tier)
             .await

@@ -5,7 +5,7 @@
 
 use chronolith_model::BlockRange;
 
-use super::tx_counts::KeyCounts;
+use super::tx_counts::TxCounts;
 
 /// Where ranges begin and how long they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -191,7 +191,7 @@ pub struct RangeReport {
     /// How many of its blocks are archived.
     pub blocks: u64,
     /// Transaction hashes by their first hex digit; none where some are not counted yet.
-    pub keys: Option<KeyCounts>,
+    pub keys: Option<TxCounts>,
     /// When its first block came, in seconds since 1970; none where nobody knows.
     pub created_at: Option<u64>,
     /// When it was complete.

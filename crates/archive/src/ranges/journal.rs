@@ -17,7 +17,7 @@ use chronolith_model::BlockRange;
 
 use super::geometry::{FailedPhase, Geometry, RangeFailure};
 use super::status::Standing;
-use super::tx_counts::KeyCounts;
+use super::tx_counts::TxCounts;
 use crate::format::wire::{Put, Reader};
 use crate::format::{Damage, Decoded};
 use crate::state::catalog::{SegmentEntry, decode_range, encode_range};
@@ -58,7 +58,7 @@ pub(crate) enum Entry {
     /// The transactions of a segment were counted.
     Counted {
         segment: String,
-        keys: KeyCounts,
+        keys: TxCounts,
     },
     Verified {
         id: u64,
@@ -154,13 +154,13 @@ impl Book {
         }
         out.put_varint(segments.len() as u64);
         for entry in segments {
-            put_option(entry.keys.as_ref(), &mut out, KeyCounts::encode);
+            put_option(entry.keys.as_ref(), &mut out, TxCounts::encode);
         }
         out
     }
 
     /// The book, and the counts of each segment in the order of the catalog.
-    pub(crate) fn decode(bytes: &[u8]) -> Decoded<(Self, Vec<Option<KeyCounts>>)> {
+    pub(crate) fn decode(bytes: &[u8]) -> Decoded<(Self, Vec<Option<TxCounts>>)> {
         let mut reader = Reader::new(bytes);
         let geometry = option(&mut reader, |reader| {
             Ok(Geometry {
@@ -175,7 +175,7 @@ impl Book {
             notes.insert(id, Notes::decode(&mut reader)?);
         }
         let count = reader.count(1)?;
-        let keys = (0..count).map(|_| option(&mut reader, KeyCounts::decode));
+        let keys = (0..count).map(|_| option(&mut reader, TxCounts::decode));
         let keys = keys.collect::<Decoded<Vec<_>>>()?;
         reader.finish()?;
         Ok((Self { geometry, notes }, keys))

@@ -4,7 +4,7 @@ use chronolith_model::{BlockRange, Dataset, DatasetSet};
 
 use super::geometry::{Geometry, LedgerPhase, PartStatus, RangeReport, RangeState, TxHashPhase};
 use super::status::{Standing, survey};
-use super::tx_counts::KeyCounts;
+use super::tx_counts::TxCounts;
 use crate::error::Result;
 use crate::read::objects::{Objects, OpenSegment};
 use crate::read::window::{STEP_BYTES, Window};
@@ -107,8 +107,8 @@ pub(crate) async fn keys_of(
     objects: &Objects,
     snapshot: &Snapshot,
     blocks: BlockRange,
-) -> Option<KeyCounts> {
-    let mut keys = KeyCounts::default();
+) -> Option<TxCounts> {
+    let mut keys = TxCounts::default();
     for piece in pieces(snapshot, blocks)? {
         let whole = piece.range == piece.entry.facts.range;
         let counted = match piece.entry.keys.filter(|_| whole) {
@@ -152,9 +152,9 @@ fn pieces(snapshot: &Snapshot, blocks: BlockRange) -> Option<Vec<Piece>> {
     Some(pieces)
 }
 
-async fn count_piece(objects: &Objects, piece: &Piece) -> Result<KeyCounts> {
+async fn count_piece(objects: &Objects, piece: &Piece) -> Result<TxCounts> {
     let segment = objects.open(&piece.entry.object).await?;
-    let mut keys = KeyCounts::default();
+    let mut keys = TxCounts::default();
     for number in piece.range.start..piece.range.end {
         let txs = objects.txs(&segment, number).await?;
         txs.iter().for_each(|tx| keys.count(&tx.hash));
@@ -163,10 +163,10 @@ async fn count_piece(objects: &Objects, piece: &Piece) -> Result<KeyCounts> {
 }
 
 /// Counts the transactions of a whole segment, past the cache and in bounded memory.
-pub(crate) async fn count_segment(objects: &Objects, segment: &OpenSegment) -> Result<KeyCounts> {
+pub(crate) async fn count_segment(objects: &Objects, segment: &OpenSegment) -> Result<TxCounts> {
     let section = &segment.tables.tx_hashes;
     let mut window = Window::blocked(objects, &segment.identity.name, section);
-    let mut keys = KeyCounts::default();
+    let mut keys = TxCounts::default();
     // A step is a whole number of hashes.
     for start in (0..section.len).step_by(STEP_BYTES as usize) {
         let end = (start + STEP_BYTES).min(section.len);

@@ -10,9 +10,9 @@ use crate::format::wire::{Put, Reader};
 /// Transaction hashes by their first hex digit. A second hash of a transaction counts as well, the
 /// hashes of blocks do not.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct KeyCounts(pub [u64; 16]);
+pub struct TxCounts(pub [u64; 16]);
 
-impl KeyCounts {
+impl TxCounts {
     /// How many there are.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -51,7 +51,7 @@ impl KeyCounts {
     }
 }
 
-impl fmt::Debug for KeyCounts {
+impl fmt::Debug for TxCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0).finish()
     }

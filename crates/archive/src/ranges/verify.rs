@@ -10,7 +10,7 @@ use std::sync::Arc;
 use chronolith_model::{BlockRange, Hash32};
 
 use super::report::{count_segment, keys_of};
-use super::tx_counts::KeyCounts;
+use super::tx_counts::TxCounts;
 use crate::error::{Error, Result};
 use crate::maintenance::verify_run::holds_exactly;
 use crate::read::objects::{Objects, OpenRun, OpenSegment};
@@ -31,12 +31,12 @@ impl Writer {
         snapshot: &Snapshot,
         blocks: BlockRange,
         run: &RunEntry,
-    ) -> Result<KeyCounts> {
+    ) -> Result<TxCounts> {
         let objects = &self.view.objects;
         let inside = |entry: &&Arc<SegmentEntry>| entry.facts.range.intersect(&blocks).is_some();
         let segments = snapshot.segments.iter().filter(inside);
         let segments: Vec<Arc<SegmentEntry>> = segments.cloned().collect();
-        let mut all = KeyCounts::default();
+        let mut all = TxCounts::default();
         // One is open at a time, here and below: the tables of a range may be more than fit in memory.
         for entry in &segments {
             let segment = objects.open(&entry.object).await?;
@@ -99,7 +99,7 @@ async fn recount(
     objects: &Objects,
     entry: &SegmentEntry,
     segment: &OpenSegment,
-) -> Result<KeyCounts> {
+) -> Result<TxCounts> {
     let counted = count_segment(objects, segment).await?;
     match entry.keys {
         Some(written) if written != counted => Err(Error::Corrupt {

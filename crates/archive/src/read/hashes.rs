@@ -15,7 +15,7 @@ use crate::state::snapshot::{Need, Snapshot};
 
 /// Where a transaction is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TxPlace {
+pub struct TxLocation {
     pub block: BlockMeta,
     /// Its position in the block, under whichever of its hashes it was found.
     pub index: u32,
@@ -49,7 +49,7 @@ pub(crate) async fn tx_by_hash(
     objects: &Objects,
     snapshot: &Snapshot,
     hash: &Hash32,
-) -> Result<Option<TxPlace>> {
+) -> Result<Option<TxLocation>> {
     for number in places(objects, snapshot, hash).await? {
         for entry in snapshot.holding(number) {
             let segment = objects.open(&entry.object).await?;
@@ -58,7 +58,7 @@ pub(crate) async fn tx_by_hash(
             };
             let index = Tx { index, hash: *hash }.position();
             if let Some(block) = objects.clock(&segment, number).await? {
-                return Ok(Some(TxPlace { block, index }));
+                return Ok(Some(TxLocation { block, index }));
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::format::facts::{SegmentFacts, decode_scope, encode_scope};
 use crate::format::wire::{Put, Reader};
 use crate::format::{Damage, Decoded};
 use crate::ranges::journal::Book;
-use crate::ranges::tx_counts::KeyCounts;
+use crate::ranges::tx_counts::TxCounts;
 
 /// Where a stored object lies and how long it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ pub(crate) struct SegmentEntry {
     pub(crate) facts: SegmentFacts,
     /// Its transaction hashes by their first digit, where they were counted. Kept in the book, so an
     /// entry that was read from the state has none.
-    pub(crate) keys: Option<KeyCounts>,
+    pub(crate) keys: Option<TxCounts>,
 }
 
 impl SegmentEntry {
@@ -319,7 +319,7 @@ mod tests {
             object: object.clone(),
             tier: 2,
             facts: sample(range),
-            keys: Some(KeyCounts([7; 16])),
+            keys: Some(TxCounts([7; 16])),
         };
         let run = RunEntry {
             object: object.clone(),

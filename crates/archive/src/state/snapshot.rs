@@ -348,7 +348,7 @@ impl Snapshot {
 
     /// The blocks of a range that no segment holds with these datasets and all logs of this scope, or
     /// whose payload is in no pack.
-    pub(crate) fn lacking(
+    pub(crate) fn missing(
         &self,
         range: BlockRange,
         datasets: DatasetSet,
@@ -359,9 +359,9 @@ impl Snapshot {
             .iter()
             .filter(|entry| keeps(entry, datasets, scope));
         let held = union(holding.map(|entry| entry.facts.range));
-        let lacking = minus(&[range], &held);
+        let missing = minus(&[range], &held);
         let bare = self.bare(&[range], (datasets, BodiesOf::kept(datasets, scope)));
-        union(lacking.into_iter().chain(bare))
+        union(missing.into_iter().chain(bare))
     }
 
     fn not_covered(&self, range: &BlockRange, at: u64, need: &Need<'_>) -> Error {

@@ -177,9 +177,9 @@ pub(crate) async fn inspect(
             told(done);
             seen.insert(entry.place().name.clone());
         }
-        for lacking in hash_check::lacking(&view.objects, &snapshot, range).await? {
-            if damaged.iter().all(|known| known.object != lacking.object) {
-                damaged.push(lacking);
+        for missing in hash_check::missing(&view.objects, &snapshot, range).await? {
+            if damaged.iter().all(|known| known.object != missing.object) {
+                damaged.push(missing);
             }
         }
         if damaged.is_empty() {

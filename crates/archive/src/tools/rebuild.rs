@@ -54,7 +54,7 @@ pub struct RebuildReport {
     pub damaged: Vec<(String, String)>,
     /// Runs and packs that belong to them.
     pub runs_and_packs: (usize, usize),
-    /// How many of the runs were made anew from the segments, since none held exactly their hashes.
+    /// How many of the runs were rebuilt from the segments, since none held exactly their hashes.
     pub runs_made: usize,
     /// Merged segments whose hashes no run holds: lookups by hash say so until they are derived
     /// again.
@@ -131,19 +131,19 @@ pub async fn rebuild_state(
     )
     .await?;
     let catalog = catalog_of(&view.objects, &used, &scanned, base.as_ref()).await?;
-    let lacking = parts::without_run(&used, &catalog.runs);
+    let missing = parts::without_run(&used, &catalog.runs);
     let mut report = report_of(&state, &catalog, &used, scanned);
     report.kept_version = base.map(|base| base.version.0);
     report.unusable_versions = kept.unusable;
     report.is_halted = report.is_open() || state.halt.is_some();
     publish(&view, state, &catalog, (&report, audit)).await?;
     drop(catalog);
-    let newest = match lacking.is_empty() {
+    let newest = match missing.is_empty() {
         true => view.refresh().await?,
         false => {
             let settings = Arc::new(settings.clone());
             let writer = Writer::open(view.clone(), settings, TakeOver::NoWait).await?;
-            report.runs_made = writer.derive_runs(&lacking).await?;
+            report.runs_made = writer.derive_runs(&missing).await?;
             writer.release().await?;
             view.current()
         }

@@ -1,6 +1,6 @@
 //! Which version of the format an archive is in.
 //!
-//! Objects of older versions are read as they are and written anew when they are merged, so there is
+//! Objects of older versions are read as they are and rewritten when they are merged, so there is
 //! nothing to bring up to date: this is where it is found out, and where an archive of the future is
 //! refused in words that help.
 

@@ -36,7 +36,7 @@ pub struct Fill {
     next: u64,
     pub(crate) first_parent: Option<Hash32>,
     pub(crate) last_hash: Option<Hash32>,
-    /// What packs hold of the blocks, where a segment alone is made anew.
+    /// What packs hold of the blocks, where a segment alone is rebuilt.
     pub(crate) packed: Packed,
     rows: Option<Rows>,
     packer: Option<Arc<Packer>>,
@@ -194,19 +194,19 @@ impl Fill {
                 let levels = self.keep_packed(&mut blocks, proof).await?;
                 self.seal(blocks, levels).await
             }
-            Purpose::Fill | Purpose::Renew { .. } => {
+            Purpose::Fill | Purpose::Together { .. } => {
                 let levels = vec![proof; blocks.len()];
                 self.seal(blocks, levels).await
             }
         }
     }
 
-    /// Whether blocks may be pushed now. What repairs need not wait: it may be why there is garbage.
+    /// Whether blocks may be pushed now. A repair does not wait: it may be why there is garbage.
     ///
     /// # Errors
     /// `Throttled` while there is too much garbage.
     pub fn check_room(&self) -> Result<()> {
-        if self.purpose.mends() {
+        if self.purpose.repairs() {
             return Ok(());
         }
         self.writer.guardrails.check()
@@ -214,7 +214,7 @@ impl Fill {
 
     /// What becomes of the blocks' payload.
     fn packing(&mut self) -> Packing {
-        // Where a segment alone is made anew, packs are what they were.
+        // Where a segment alone is rebuilt, packs are what they were.
         let content = Some(self.kept.packed()).filter(|_| self.purpose.packs());
         Packing {
             pack: self.pack.take(),
@@ -296,12 +296,12 @@ impl Fill {
         let writer = self.writer.clone();
         let mut appender = writer.appender.lock().await;
         let snapshot = self.writer.publisher.settled().await?;
-        // Damage may be why it is halted: mending adds no block, so it need not wait.
+        // Damage may be why it is halted: repairing adds no block, so it need not wait.
         if let Some(halt) = snapshot
             .state
             .halt
             .as_ref()
-            .filter(|_| !self.purpose.mends())
+            .filter(|_| !self.purpose.repairs())
         {
             return Err(Error::Halted {
                 reason: halt.reason.clone(),
@@ -320,7 +320,7 @@ impl Fill {
         self.check_neighbours(&snapshot).await?;
         self.check_known_ends(&snapshot).await?;
         let replaced = self.superseded(&snapshot).await?;
-        self.check_mended(&replaced)?;
+        self.check_repaired(&replaced)?;
         let mut edit = Edit {
             remove: replaced.names(),
             segments: std::mem::take(&mut self.segments),
@@ -336,7 +336,7 @@ impl Fill {
                     let packs = self.superseded_packs(&snapshot, &replaced)?;
                     edit.remove.extend(packs);
                 }
-                Purpose::Renew { .. } => {
+                Purpose::Together { .. } => {
                     self.keep_around(&snapshot, &replaced, &mut edit).await?;
                 }
                 Purpose::Segment { .. } | Purpose::Pack { .. } => {}
@@ -357,7 +357,7 @@ impl Fill {
         }
     }
 
-    /// A block's clock as it is archived, from any segment that can be read. What mends may find
+    /// A block's clock as it is archived, from any segment that can be read. A repair may find
     /// none: the catalog's word on the segment's ends holds then.
     async fn archived_clock(&self, snapshot: &Snapshot, number: u64) -> Result<Option<BlockMeta>> {
         let mut damaged = None;
@@ -373,7 +373,7 @@ impl Fill {
                 Err(error) => return Err(error),
             }
         }
-        match damaged.filter(|_| !self.purpose.mends()) {
+        match damaged.filter(|_| !self.purpose.repairs()) {
             Some(error) => Err(error),
             None => Ok(None),
         }

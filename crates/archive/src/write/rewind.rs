@@ -29,7 +29,7 @@ fn refusal(to: u64, live: Option<LiveRun>) -> String {
         true => format!("cannot rewind to {to}: the newest block is {head}"),
         false => format!(
             "cannot rewind to {to}: blocks below {start} were filled in one by one and cannot be taken back; \
-             rewind to {start}, or set the archive aside and fetch it anew"
+             rewind to {start}, or set the archive aside and fetch it again"
         ),
     }
 }

@@ -20,7 +20,7 @@ use crate::format::segment::{
 use crate::format::table::{TableBuilder, TableShape};
 use crate::format::term::{TERM_BITS, TermKey};
 use crate::format::wire::Put;
-use crate::ranges::tx_counts::KeyCounts;
+use crate::ranges::tx_counts::TxCounts;
 use crate::state::catalog::PackContent;
 
 /// Rows of one stretch fit this many bits, so that a term and a row sort as one number.
@@ -62,7 +62,7 @@ pub(crate) struct Built {
     pub(crate) bytes: Bytes,
     pub(crate) finished: Finished,
     pub(crate) facts: SegmentFacts,
-    pub(crate) keys: KeyCounts,
+    pub(crate) keys: TxCounts,
 }
 
 /// Makes a segment of the blocks at `cut`.
@@ -126,7 +126,7 @@ pub(crate) fn seal(rows: &Rows, cut: Cut, kept: &Kept, packer: &Packer) -> Resul
     container.table(Section::HashDirectory, hash_directory);
     container.table(Section::BlockChecksums, sums);
     let finished = container.finish();
-    let mut keys = KeyCounts::default();
+    let mut keys = TxCounts::default();
     part.txs().iter().for_each(|tx| keys.count(&tx.hash));
     Ok(Built {
         bytes: container.drain(),

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_archive::{Archive, Error, Health, Settings, TxPlace};
+use chronolith_archive::{Archive, Error, Health, Settings, TxLocation};
 use chronolith_model::{Block, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, LogFilter};
 use chronolith_sim::{FaultPlan, FaultyBlobs, FaultyMeta, Oracle, SimChain};
 
@@ -123,7 +123,7 @@ async fn check_block(archive: &Archive, block: &Block) {
     assert_eq!(whole, *block);
     for tx in block.txs.first().iter().chain(&block.txs.last()) {
         let place = archive.transaction_by_hash(&tx.hash).await.unwrap();
-        let expected = TxPlace {
+        let expected = TxLocation {
             block: block.clock,
             index: tx.index,
         };

@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use chronolith_archive::{
-    Archive, AuditEntry, Error, KeyCounts, LedgerPhase, Provenance, RangeReport, RangeState,
-    Settings, TxHashPhase,
+    Archive, AuditEntry, Error, LedgerPhase, Provenance, RangeReport, RangeState, Settings,
+    TxCounts, TxHashPhase,
 };
 use chronolith_model::{Block, BlockRange, Dataset, DatasetSet};
 use chronolith_sim::SimChain;
@@ -105,7 +105,7 @@ pub fn progress(report: &RangeReport) -> (u8, u8) {
 /// Counts the blocks and transactions of every range again, from the chain, and compares.
 pub async fn check_counts(archive: &Archive, chain: &SimChain) {
     for report in archive.ranges().await {
-        let (mut keys, mut blocks, mut prefix) = (KeyCounts::default(), 0, None);
+        let (mut keys, mut blocks, mut prefix) = (TxCounts::default(), 0, None);
         let base = archive.health().covered.map_or(0, |covered| covered.start);
         let mut whole = true;
         for number in report.first.max(base)..=report.last {

@@ -121,7 +121,7 @@ impl Refill<'_> {
             at: now(),
             act: format!("backfill: blocks {from} to {to} fetched anew with their payload"),
         };
-        let begin = || self.archive.renew(&object, &[], audit());
+        let begin = || self.archive.repair_together(&object, &[], audit());
         let mut progress = Progress::of_command("fetching", &chain.name, Unit::Blocks);
         let told = &mut |done: u64| progress.reach(done, range.len());
         self.refill(range, want_of(chain), begin, told).await?;

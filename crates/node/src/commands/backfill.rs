@@ -228,7 +228,7 @@ pub(crate) async fn fill_lacking(
         "only final blocks are filled in, and block {} is the newest one that is archived",
         head.number
     );
-    let lacking = archive.lacking(range, chain.datasets, &chain.scope);
+    let lacking = archive.missing(range, chain.datasets, &chain.scope);
     check_linked(archive, &lacking)?;
     let all: u64 = lacking.iter().map(BlockRange::len).sum();
     let progress = Progress::in_log("backfill", &chain.name);

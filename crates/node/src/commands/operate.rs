@@ -5,8 +5,10 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, Error, Result, anyhow};
-use chronolith_archive::{Collect, GarbageReport};
-use chronolith_follower::chain::{open_for_operator, open_reader};
+use chronolith_archive::GarbageReport;
+use chronolith_archive::GcMode;
+use chronolith_follower::chain::open_for_operator;
+use chronolith_follower::chain::open_reader;
 use chronolith_follower::clock::now;
 use chronolith_follower::location::ArchivePlace;
 use chronolith_store::BlobInfo;
@@ -107,9 +109,9 @@ pub(crate) async fn prune(settings: &Settings, below: u64, act: &Act) -> Result<
 async fn garbage(
     chain: &ChainSettings,
     place: &ArchivePlace,
-    how: Collect,
+    how: GcMode,
 ) -> Result<GarbageReport> {
-    if how == Collect::DryRun {
+    if how == GcMode::DryRun {
         let archive = open_reader(chain, place).await?;
         return Ok(archive.collect_garbage(how).await?);
     }
@@ -129,8 +131,8 @@ pub(crate) async fn gc(settings: &Settings, dry_run: bool, wanted: &Wanted) -> R
         return tell(wanted, &told, &line);
     }
     let how = match dry_run {
-        true => Collect::DryRun,
-        false => Collect::Remove,
+        true => GcMode::DryRun,
+        false => GcMode::Remove,
     };
     let report = garbage(chain, &settings.place(chain), how).await?;
     let (count, removed) = (report.orphans.len(), report.removed);

@@ -195,9 +195,9 @@ async fn mend(
 ) -> Result<(), Trouble> {
     let (archive, object) = (refill.archive, &one.object);
     if object.sort == ObjectSort::Run {
-        return Ok(archive.mend_run(object, audit(one)).await?);
+        return Ok(archive.rebuild_run(object, audit(one)).await?);
     }
-    let begin = || archive.mend(object, audit(one));
+    let begin = || archive.repair(object, audit(one));
     match fetch(refill, object, begin).await {
         Err(Trouble::Archive(error @ ArchiveError::OtherContent { .. })) => {
             tracing::warn!(chain = %refill.chain.name, object = %object.name, %error, "object does not fit alone, replacing segments and packs together");
@@ -213,7 +213,11 @@ async fn renew(
     one: &DamagedObject,
     damaged: &[StoredObject],
 ) -> Result<(), Trouble> {
-    let begin = || refill.archive.renew(&one.object, damaged, audit(one));
+    let begin = || {
+        refill
+            .archive
+            .repair_together(&one.object, damaged, audit(one))
+    };
     let planned = begin()?;
     let object = StoredObject {
         range: planned.range(),

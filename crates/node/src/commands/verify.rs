@@ -228,7 +228,7 @@ pub(super) async fn look(
         &mut |done: chronolith_archive::Inspected| progress.reach(done.bytes, done.bytes_all);
     let objects = archive.inspect(range, told).await?;
     drop(progress);
-    let lacking = archive.lacking(range, chain.datasets, &chain.scope);
+    let lacking = archive.missing(range, chain.datasets, &chain.scope);
     let mut found = Found {
         logs: 0,
         falling_times: 0,
@@ -350,7 +350,7 @@ async fn compare(
 ) -> Result<()> {
     let want = want_of(chain);
     let mut progress = Progress::of_command("comparing", &chain.name, Unit::Blocks);
-    let lacking = archive.lacking(range, chain.datasets, &chain.scope);
+    let lacking = archive.missing(range, chain.datasets, &chain.scope);
     let there = between(range, &lacking);
     let all: u64 = there.iter().map(BlockRange::len).sum();
     let mut done = 0;

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use chronolith_archive::{KeyCounts, RangeReport};
+use chronolith_archive::{RangeReport, TxCounts};
 use serde_json::{Map, Value, json};
 
 use super::chains::utc;
@@ -62,7 +62,7 @@ pub fn range_json(range: &RangeReport) -> Value {
 
 /// Counts by the first digit of a hash, under that digit.
 #[must_use]
-pub fn counts_json(counts: &KeyCounts) -> Value {
+pub fn counts_json(counts: &TxCounts) -> Value {
     let pairs = counts.0.iter().enumerate();
     let pairs = pairs.map(|(digit, &count)| (format!("{digit:x}"), json!(count)));
     Value::Object(pairs.collect::<Map<_, _>>())

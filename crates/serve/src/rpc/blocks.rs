@@ -9,7 +9,7 @@ use alloy_consensus::Header;
 use alloy_primitives::{B256, b256};
 use alloy_rlp::Decodable as _;
 use bytes::Bytes;
-use chronolith_archive::{Error as ArchiveError, TxPlace};
+use chronolith_archive::{Error as ArchiveError, TxLocation};
 use chronolith_evm::{BlockFields, Body, HeaderFields, Place as TxShown};
 use chronolith_model::{Block, BlockMeta, Dataset, DatasetSet, Hash32, Tx};
 use serde::de::IgnoredAny;
@@ -90,7 +90,7 @@ pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<
                 .transaction_by_hash(&hash)
                 .await
                 .map_err(Fault::from)?;
-            found.map(|TxPlace { block, index }| (block.number, index))
+            found.map(|TxLocation { block, index }| (block.number, index))
         }
         (None, None) => None,
     };

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use bytes::Bytes;
-use chronolith_archive::TxPlace;
+use chronolith_archive::TxLocation;
 use chronolith_model::{BlockMeta, Dataset, DatasetSet, Hash32, Tx};
 use chronolith_stellar::{Toid, TxParts};
 use stellar_xdr::{
@@ -124,7 +124,7 @@ async fn find(view: &View<'_>, hash: &Hash32) -> Result<Option<(BlockMeta, u32)>
         (Some((block, index)), _) => Some((block.clock, index)),
         (None, Some(archive)) => {
             let found = archive.transaction_by_hash(hash).await;
-            found?.map(|TxPlace { block, index }| (block, index))
+            found?.map(|TxLocation { block, index }| (block, index))
         }
         (None, None) => None,
     };

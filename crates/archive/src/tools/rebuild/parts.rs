@@ -59,21 +59,21 @@ async fn overlapping(
     held: &[BlockRange],
 ) -> Result<Vec<Arc<RunEntry>>> {
     loop {
-        let mut lacking = Vec::new();
+        let mut missing = Vec::new();
         for segment in merged(&used.segments) {
             for blocks in minus(&[segment.facts.range], held) {
                 let tables = (&used.segments[..], &runs[..]);
                 match first_missing(objects, tables, (&segment, blocks)).await {
                     Ok(None) => {}
-                    Ok(Some(_)) | Err(Error::Corrupt { .. }) => lacking.push(blocks),
+                    Ok(Some(_)) | Err(Error::Corrupt { .. }) => missing.push(blocks),
                     Err(error) => return Err(error),
                 }
             }
         }
         let before = runs.len();
         runs.retain(|run| {
-            let mut lacking = lacking.iter();
-            !lacking.any(|blocks| run.range.intersect(blocks).is_some())
+            let mut missing = missing.iter();
+            !missing.any(|blocks| run.range.intersect(blocks).is_some())
         });
         // One that is left out may have held what another segment needs.
         if runs.len() == before {
