@@ -74,7 +74,7 @@ pub(crate) enum Section {
     /// Block hashes, 32 bytes each.
     BlockHashes = 18,
     /// What a catalog knows of ranges besides.
-    Book = 20,
+    Journal = 20,
     /// Compression dictionaries of a pack, and which of its frames need which.
     PackDictionaries = 19,
 }

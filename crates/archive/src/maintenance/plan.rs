@@ -7,7 +7,7 @@ use std::sync::Arc;
 use chronolith_model::BlockRange;
 
 use crate::ranges::geometry::{FailedPhase, LedgerPhase, TxHashPhase};
-use crate::ranges::status::{Covering, Standing, last_tier, many, small_packs};
+use crate::ranges::status::{Covering, RangeStatus, last_tier, many, small_packs};
 use crate::settings::SealSettings;
 use crate::state::catalog::{Catalog, PackEntry, RunEntry, SegmentEntry};
 
@@ -79,7 +79,7 @@ pub(crate) struct Plan<'a> {
     /// Objects that were found damaged: steps on them are passed over, so that one damaged object
     /// does not hold up everything else.
     pub(crate) skip: &'a HashSet<String>,
-    pub(crate) standings: &'a [Standing],
+    pub(crate) statuses: &'a [RangeStatus],
     /// Ranges that somebody verifies just now.
     pub(crate) verifying: &'a HashSet<u64>,
 }
@@ -96,32 +96,32 @@ impl Plan<'_> {
             .or_else(|| self.next_small_packs())
             .or_else(|| self.next_uncounted())
             .or_else(|| {
-                let due = self.standings.iter().filter(|one| one.in_transition());
+                let due = self.statuses.iter().filter(|one| one.in_transition());
                 let mut due = due.filter(|one| !self.verifying.contains(&one.id));
-                due.find_map(|standing| self.next_of_range(standing))
+                due.find_map(|status| self.next_of_range(status))
             })
     }
 
     /// Where the range of a block is.
-    pub(crate) fn standing(&self, block: u64) -> Option<&Standing> {
+    pub(crate) fn status(&self, block: u64) -> Option<&RangeStatus> {
         let behind = self
-            .standings
-            .partition_point(|standing| standing.span.start <= block);
-        let standing = self.standings.get(behind.checked_sub(1)?)?;
-        standing.span.contains(block).then_some(standing)
+            .statuses
+            .partition_point(|status| status.span.start <= block);
+        let status = self.statuses.get(behind.checked_sub(1)?)?;
+        status.span.contains(block).then_some(status)
     }
 
     /// Whether all blocks are there of the range of this one, and it is being brought to its end.
     fn is_closing(&self, block: u64) -> bool {
-        self.standing(block).is_some_and(Standing::in_transition)
+        self.status(block).is_some_and(RangeStatus::in_transition)
     }
 
     /// Whether an object may be touched. What is complete stays as it is, and what failed waits for
     /// an operator. A damaged object in a range that is brought to its end is no longer passed over:
     /// the range fails by it, and says so.
     fn may_touch(&self, name: &str, blocks: &BlockRange) -> bool {
-        match self.standing(blocks.start).filter(|one| one.closed) {
-            Some(standing) => standing.in_transition(),
+        match self.status(blocks.start).filter(|one| one.closed) {
+            Some(status) => status.in_transition(),
             None => !self.skip.contains(name),
         }
     }
@@ -272,11 +272,11 @@ impl Plan<'_> {
     }
 
     /// The last steps of a range whose segments and packs are done.
-    fn next_of_range(&self, standing: &Standing) -> Option<Step> {
-        let span = standing.span;
+    fn next_of_range(&self, status: &RangeStatus) -> Option<Step> {
+        let span = status.span;
         let inside = |run: &&Arc<RunEntry>| run.range.intersect(&span).is_some();
         let mut runs = self.catalog.runs.iter().filter(inside);
-        match standing.txhash {
+        match status.txhash {
             TxHashPhase::BuildingIndex => {
                 if let Some(hole) = Covering::of(span, &self.catalog.runs).hole {
                     return Some(Step::MakeRun(hole));
@@ -285,7 +285,7 @@ impl Plan<'_> {
                 let runs: Vec<_> = runs.take(at_once).cloned().collect();
                 (runs.len() > 1).then_some(Step::MergeRuns(runs))
             }
-            TxHashPhase::VerifyingIndex if standing.ledger == LedgerPhase::Immutable => {
+            TxHashPhase::VerifyingIndex if status.ledger == LedgerPhase::Immutable => {
                 Some(Step::Verify(span, runs.next()?.clone()))
             }
             _ => None,

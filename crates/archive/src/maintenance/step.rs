@@ -14,7 +14,7 @@ use super::plan::{Plan, Step};
 use crate::error::{Error, Result, outcome_name};
 use crate::ranges::journal::Entry;
 use crate::ranges::report::count_segment;
-use crate::ranges::status::survey;
+use crate::ranges::status::range_statuses;
 use crate::state::catalog::{PackEntry, SegmentEntry};
 use crate::state::snapshot::Snapshot;
 use crate::write::edit::{Edit, catalog_names, state_names};
@@ -29,22 +29,22 @@ impl Writer {
         let one_at_a_time = self.maintenance.lock().await;
         let snapshot = self.publisher.settled().await?;
         let seal = &self.settings.seal;
-        let standings = survey(&snapshot.state, &snapshot.catalog, seal.geometry(), seal);
+        let statuses = range_statuses(&snapshot.state, &snapshot.catalog, seal.geometry(), seal);
         let skip = copy_of(&self.damaged);
         let plan = Plan {
             catalog: &snapshot.catalog,
             batch_packs: &snapshot.state.batch_packs,
             settings: seal,
             skip: &skip,
-            standings: &standings,
+            statuses: &statuses,
             verifying: &copy_of(&self.verifying),
         };
         let Some(step) = plan.next() else {
             return Ok(false);
         };
-        let closing = step.first_block().and_then(|block| plan.standing(block));
-        let closing = closing.filter(|standing| standing.in_transition());
-        let closing = closing.map(|standing| standing.id);
+        let closing = step.first_block().and_then(|block| plan.status(block));
+        let closing = closing.filter(|status| status.in_transition());
+        let closing = closing.map(|status| status.id);
         let verifying = closing.filter(|_| matches!(step, Step::Verify(..)));
         let verifying = verifying.map(|id| Verifying::begin(&self.verifying, id));
         // Verifying reads a whole range and changes nothing: nobody need wait for it, and what it
@@ -124,7 +124,7 @@ impl Writer {
                 let objects = &self.view.objects;
                 let keys = count_segment(objects, &*objects.open(&entry.object).await?).await?;
                 let segment = entry.object.name.clone();
-                edit.book.push(Entry::Counted { segment, keys });
+                edit.journal.push(Entry::Counted { segment, keys });
             }
             Step::Verify(blocks, run) => {
                 self.finish_range(snapshot, blocks, &run, &mut edit).await?;

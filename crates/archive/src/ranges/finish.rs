@@ -4,7 +4,7 @@ use chronolith_model::BlockRange;
 
 use super::geometry::{FailedPhase, RangeFailure};
 use super::journal::{Entry, Verified};
-use super::status::survey;
+use super::status::range_statuses;
 use crate::error::{Error, Result};
 use crate::state::catalog::RunEntry;
 use crate::state::record::AuditEntry;
@@ -46,7 +46,7 @@ impl Writer {
             keys = verified.keys,
             "every hash of a range was found in its run"
         );
-        edit.book.push(Entry::Verified { id, verified });
+        edit.journal.push(Entry::Verified { id, verified });
         Ok(())
     }
 
@@ -67,7 +67,7 @@ impl Writer {
         };
         let edit = Edit {
             needs: named.then(|| object.to_owned()).into_iter().collect(),
-            book: vec![Entry::Failed { id, failure }],
+            journal: vec![Entry::Failed { id, failure }],
             now,
             ..Edit::default()
         };
@@ -92,17 +92,17 @@ impl Writer {
         let _no_merges = self.maintenance.lock().await;
         let snapshot = self.publisher.settled().await?;
         let seal = &self.settings.seal;
-        let standings = survey(&snapshot.state, &snapshot.catalog, seal.geometry(), seal);
-        let failed = standings.iter().any(|one| one.id == id && one.failed);
-        let notes = snapshot.catalog.book.notes.get(&id);
-        let failure = notes.and_then(|notes| notes.failure.as_ref());
+        let statuses = range_statuses(&snapshot.state, &snapshot.catalog, seal.geometry(), seal);
+        let failed = statuses.iter().any(|one| one.id == id && one.failed);
+        let record = snapshot.catalog.journal.records.get(&id);
+        let failure = record.and_then(|record| record.failure.as_ref());
         let Some(failure) = failure.filter(|_| failed) else {
             return Err(Error::Invalid(format!("range {id} did not fail")));
         };
         let mut edit = Edit {
             now: audit.at,
             audit: Some(audit),
-            book: vec![Entry::Retried { id }],
+            journal: vec![Entry::Retried { id }],
             ..Edit::default()
         };
         let mut runs = snapshot.catalog.runs.iter();

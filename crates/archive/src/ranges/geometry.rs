@@ -1,7 +1,7 @@
 //! Ranges: where they begin and end, and what an operator is told of them.
 //!
 //! A range is a fixed number of consecutive blocks with a lifecycle. Nothing here is stored: states
-//! and phases follow from what the catalog names, times and counts from its book.
+//! and phases follow from what the catalog names, times and counts from its journal.
 
 use chronolith_model::BlockRange;
 

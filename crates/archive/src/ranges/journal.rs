@@ -1,9 +1,9 @@
-//! The book of ranges: what the catalog cannot tell. When a range began and was complete, what its
+//! The journal of ranges: what the catalog cannot tell. When a range began and was complete, what its
 //! verification found, why it failed. Everything else follows from what is named.
 //!
 //! ```text
 //! ranges? first varint | size varint
-//! notes varint | per range: id varint | created? | started? | completed? | verified? | failure?
+//! records varint | per range: id varint | created? | started? | completed? | verified? | failure?
 //! segments varint | per segment of the catalog, in its order: keys?
 //! verified: run bytes | first block varint | blocks varint | hashes varint
 //! failure: phase u8 | object bytes | cause bytes | at?
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use chronolith_model::BlockRange;
 
 use super::geometry::{FailedPhase, Geometry, RangeFailure};
-use super::status::Standing;
+use super::status::RangeStatus;
 use super::tx_counts::TxCounts;
 use crate::format::wire::{Put, Reader};
 use crate::format::{Damage, Decoded};
@@ -36,7 +36,7 @@ pub(crate) struct Verified {
 
 /// What is written down of one range.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Notes {
+pub(crate) struct RangeRecord {
     pub(crate) created_at: Option<u64>,
     pub(crate) started_at: Option<u64>,
     pub(crate) completed_at: Option<u64>,
@@ -44,15 +44,15 @@ pub(crate) struct Notes {
     pub(crate) failure: Option<RangeFailure>,
 }
 
-/// The book.
+/// The journal.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Book {
+pub(crate) struct Journal {
     /// How ranges were counted when the first of them began.
     pub(crate) geometry: Option<Geometry>,
-    pub(crate) notes: BTreeMap<u64, Notes>,
+    pub(crate) records: BTreeMap<u64, RangeRecord>,
 }
 
-/// A change that an edit brings to the book.
+/// A change that an edit brings to the journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
     /// The transactions of a segment were counted.
@@ -74,9 +74,9 @@ pub(crate) enum Entry {
     },
 }
 
-impl Book {
+impl Journal {
     /// Writes an entry down. What it is about may be gone: then it means nothing.
-    pub(crate) fn enter(&mut self, entry: &Entry, segments: &mut [Arc<SegmentEntry>]) {
+    pub(crate) fn apply(&mut self, entry: &Entry, segments: &mut [Arc<SegmentEntry>]) {
         match entry {
             Entry::Counted { segment, keys } => {
                 let of_it = |entry: &&mut Arc<SegmentEntry>| entry.object.name == *segment;
@@ -85,58 +85,58 @@ impl Book {
                 }
             }
             Entry::Verified { id, verified } => {
-                self.notes.entry(*id).or_default().verified = Some(verified.clone());
+                self.records.entry(*id).or_default().verified = Some(verified.clone());
             }
             Entry::Failed { id, failure } => {
-                self.notes.entry(*id).or_default().failure = Some(failure.clone());
+                self.records.entry(*id).or_default().failure = Some(failure.clone());
             }
             Entry::Retried { id } => {
-                let notes = self.notes.get_mut(id);
-                notes.into_iter().for_each(|notes| notes.failure = None);
+                let record = self.records.get_mut(id);
+                record.into_iter().for_each(|record| record.failure = None);
             }
         }
     }
 
-    /// Brings the book in line with what is there now. `now` is 0 where nobody knows the time, and
+    /// Brings the journal in line with what is there now. `now` is 0 where nobody knows the time, and
     /// `begun` says which ranges had blocks before, so that nobody knows when they began.
     pub(crate) fn settle(
         &mut self,
-        standings: &[Standing],
+        statuses: &[RangeStatus],
         geometry: Geometry,
         begun: impl Fn(u64) -> bool,
         now: u64,
     ) {
         let now = Some(now).filter(|&now| now > 0);
-        if !standings.is_empty() {
+        if !statuses.is_empty() {
             self.geometry.get_or_insert(geometry);
         }
-        let there = |id: &u64| standings.binary_search_by_key(id, |one| one.id).is_ok();
-        self.notes.retain(|id, _| there(id));
-        for standing in standings {
-            let id = standing.id;
-            let fresh = || Notes {
+        let there = |id: &u64| statuses.binary_search_by_key(id, |one| one.id).is_ok();
+        self.records.retain(|id, _| there(id));
+        for status in statuses {
+            let id = status.id;
+            let fresh = || RangeRecord {
                 created_at: now.filter(|_| !begun(id)),
-                ..Notes::default()
+                ..RangeRecord::default()
             };
-            let notes = self.notes.entry(id).or_insert_with(fresh);
-            if !standing.closed {
+            let record = self.records.entry(id).or_insert_with(fresh);
+            if !status.closed {
                 // Blocks are missing, perhaps again: what was said of all of them is void.
-                let created_at = notes.created_at;
-                *notes = Notes {
+                let created_at = record.created_at;
+                *record = RangeRecord {
                     created_at,
-                    ..Notes::default()
+                    ..RangeRecord::default()
                 };
                 continue;
             }
-            if !standing.verified {
-                notes.verified = None;
+            if !status.verified {
+                record.verified = None;
             }
-            if standing.is_complete() {
-                (notes.started_at, notes.failure) = (None, None);
-                notes.completed_at = notes.completed_at.or(now);
+            if status.is_complete() {
+                (record.started_at, record.failure) = (None, None);
+                record.completed_at = record.completed_at.or(now);
             } else {
-                notes.completed_at = None;
-                notes.started_at = notes.started_at.or(now);
+                record.completed_at = None;
+                record.started_at = record.started_at.or(now);
             }
         }
     }
@@ -147,10 +147,10 @@ impl Book {
             out.put_varint(geometry.first);
             out.put_varint(geometry.size);
         });
-        out.put_varint(self.notes.len() as u64);
-        for (id, notes) in &self.notes {
+        out.put_varint(self.records.len() as u64);
+        for (id, record) in &self.records {
             out.put_varint(*id);
-            notes.encode(&mut out);
+            record.encode(&mut out);
         }
         out.put_varint(segments.len() as u64);
         for entry in segments {
@@ -159,7 +159,7 @@ impl Book {
         out
     }
 
-    /// The book, and the counts of each segment in the order of the catalog.
+    /// The journal, and the counts of each segment in the order of the catalog.
     pub(crate) fn decode(bytes: &[u8]) -> Decoded<(Self, Vec<Option<TxCounts>>)> {
         let mut reader = Reader::new(bytes);
         let geometry = option(&mut reader, |reader| {
@@ -169,20 +169,20 @@ impl Book {
             })
         })?;
         let count = reader.count(6)?;
-        let mut notes = BTreeMap::new();
+        let mut records = BTreeMap::new();
         for _ in 0..count {
             let id = reader.varint()?;
-            notes.insert(id, Notes::decode(&mut reader)?);
+            records.insert(id, RangeRecord::decode(&mut reader)?);
         }
         let count = reader.count(1)?;
         let keys = (0..count).map(|_| option(&mut reader, TxCounts::decode));
         let keys = keys.collect::<Decoded<Vec<_>>>()?;
         reader.finish()?;
-        Ok((Self { geometry, notes }, keys))
+        Ok((Self { geometry, records }, keys))
     }
 }
 
-impl Notes {
+impl RangeRecord {
     fn encode(&self, out: &mut Vec<u8>) {
         for time in [self.created_at, self.started_at, self.completed_at] {
             put_time(time, out);
@@ -238,14 +238,14 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    pub(crate) fn sample() -> Book {
+    pub(crate) fn sample() -> Journal {
         let failure = RangeFailure {
             phase: FailedPhase::BuildingIndex,
             object: "run/x".into(),
             cause: "damaged".into(),
             at: Some(12),
         };
-        let complete = Notes {
+        let complete = RangeRecord {
             created_at: Some(3),
             completed_at: Some(9),
             verified: Some(Verified {
@@ -253,59 +253,65 @@ pub(crate) mod tests {
                 blocks: BlockRange::new(2, 42),
                 keys: 300,
             }),
-            ..Notes::default()
+            ..RangeRecord::default()
         };
-        let failed = Notes {
+        let failed = RangeRecord {
             started_at: Some(7),
             failure: Some(failure),
-            ..Notes::default()
+            ..RangeRecord::default()
         };
-        Book {
+        Journal {
             geometry: Some(Geometry { first: 2, size: 40 }),
-            notes: BTreeMap::from([(0, complete), (7, failed)]),
+            records: BTreeMap::from([(0, complete), (7, failed)]),
         }
     }
 
-    fn standing(id: u64, closed: bool) -> Standing {
-        Standing {
+    fn status(id: u64, closed: bool) -> RangeStatus {
+        RangeStatus {
             closed,
-            ..Standing::empty(id, BlockRange::new(id * 40, id * 40 + 40))
+            ..RangeStatus::empty(id, BlockRange::new(id * 40, id * 40 + 40))
         }
     }
 
     #[test]
-    fn books_round_trip() {
+    fn journals_round_trip() {
         let bytes = sample().encode(&[]);
-        assert_eq!(Book::decode(&bytes), Ok((sample(), Vec::new())));
+        assert_eq!(Journal::decode(&bytes), Ok((sample(), Vec::new())));
     }
 
     #[test]
     fn times_are_written_down_once_and_only_where_they_are_known() {
         let geometry = Geometry { first: 0, size: 40 };
-        let mut book = Book::default();
-        let settle = |book: &mut Book, all: &[Standing], now| {
-            book.settle(all, geometry, |id| id == 5, now);
+        let mut journal = Journal::default();
+        let settle = |journal: &mut Journal, all: &[RangeStatus], now| {
+            journal.settle(all, geometry, |id| id == 5, now);
         };
-        settle(&mut book, &[standing(4, false), standing(5, false)], 100);
-        settle(&mut book, &[standing(4, false), standing(5, false)], 101);
-        assert_eq!(book.notes[&4].created_at, Some(100));
-        assert_eq!(book.notes[&5].created_at, None, "it began before");
-        settle(&mut book, &[standing(4, true), standing(6, false)], 0);
-        assert_eq!(book.notes[&4].started_at, None, "nobody knows the time");
-        assert!(!book.notes.contains_key(&5), "its blocks are gone");
-        settle(&mut book, &[standing(4, true)], 103);
-        assert_eq!(book.notes[&4].started_at, Some(103));
-        settle(&mut book, &[standing(4, false)], 104);
-        assert_eq!(book.notes[&4].started_at, None, "blocks were taken back");
-        assert_eq!(book.notes[&4].created_at, Some(100));
-        assert_eq!(book.geometry, Some(geometry));
+        settle(&mut journal, &[status(4, false), status(5, false)], 100);
+        settle(&mut journal, &[status(4, false), status(5, false)], 101);
+        assert_eq!(journal.records[&4].created_at, Some(100));
+        assert_eq!(journal.records[&5].created_at, None, "it began before");
+        settle(&mut journal, &[status(4, true), status(6, false)], 0);
+        assert_eq!(
+            journal.records[&4].started_at, None,
+            "nobody knows the time"
+        );
+        assert!(!journal.records.contains_key(&5), "its blocks are gone");
+        settle(&mut journal, &[status(4, true)], 103);
+        assert_eq!(journal.records[&4].started_at, Some(103));
+        settle(&mut journal, &[status(4, false)], 104);
+        assert_eq!(
+            journal.records[&4].started_at, None,
+            "blocks were taken back"
+        );
+        assert_eq!(journal.records[&4].created_at, Some(100));
+        assert_eq!(journal.geometry, Some(geometry));
     }
 
     proptest! {
         #[test]
-        fn hostile_books_do_no_harm(bytes: Vec<u8>) {
-            if let Ok((book, keys)) = Book::decode(&bytes) {
-                prop_assert!(book.notes.len() + keys.len() <= bytes.len());
+        fn hostile_journals_do_no_harm(bytes: Vec<u8>) {
+            if let Ok((journal, keys)) = Journal::decode(&bytes) {
+                prop_assert!(journal.records.len() + keys.len() <= bytes.len());
             }
         }
     }

@@ -3,7 +3,7 @@
 use chronolith_model::{BlockRange, Dataset, DatasetSet};
 
 use super::geometry::{Geometry, LedgerPhase, PartStatus, RangeReport, RangeState, TxHashPhase};
-use super::status::{Standing, survey};
+use super::status::{RangeStatus, range_statuses};
 use super::tx_counts::TxCounts;
 use crate::error::Result;
 use crate::read::objects::{Objects, OpenSegment};
@@ -14,7 +14,7 @@ use crate::state::snapshot::{Need, Piece, Snapshot};
 
 /// How ranges are counted: as the archive's own are, where it has some.
 pub(crate) fn geometry(snapshot: &Snapshot, settings: &SealSettings) -> Geometry {
-    let written = snapshot.catalog.book.geometry;
+    let written = snapshot.catalog.journal.geometry;
     written.unwrap_or_else(|| settings.geometry())
 }
 
@@ -30,25 +30,25 @@ pub(crate) async fn reports(
     settings: &SealSettings,
 ) -> Vec<RangeReport> {
     let geometry = geometry(snapshot, settings);
-    let standings = survey(&snapshot.state, &snapshot.catalog, geometry, settings);
-    let mut reports: Vec<RangeReport> = Vec::with_capacity(standings.len());
-    for standing in &standings {
-        let next = reports.last().map_or(standing.id, |last| last.id + 1);
-        let pending = (next..standing.id).take(PENDING_MAX);
+    let statuses = range_statuses(&snapshot.state, &snapshot.catalog, geometry, settings);
+    let mut reports: Vec<RangeReport> = Vec::with_capacity(statuses.len());
+    for status in &statuses {
+        let next = reports.last().map_or(status.id, |last| last.id + 1);
+        let pending = (next..status.id).take(PENDING_MAX);
         reports.extend(pending.map(|id| RangeReport::pending(geometry, id)));
-        let mut report = described(snapshot, standing, geometry);
-        report.keys = keys_of(objects, snapshot, geometry.blocks_of(standing.id)).await;
+        let mut report = described(snapshot, status, geometry);
+        report.keys = keys_of(objects, snapshot, geometry.blocks_of(status.id)).await;
         reports.push(report);
     }
     reports
 }
 
 /// Everything but the counts.
-fn described(snapshot: &Snapshot, standing: &Standing, geometry: Geometry) -> RangeReport {
+fn described(snapshot: &Snapshot, status: &RangeStatus, geometry: Geometry) -> RangeReport {
     let catalog = &snapshot.catalog;
-    let notes = catalog.book.notes.get(&standing.id).cloned();
-    let notes = notes.unwrap_or_default();
-    let blocks = geometry.blocks_of(standing.id);
+    let record = catalog.journal.records.get(&status.id).cloned();
+    let record = record.unwrap_or_default();
+    let blocks = geometry.blocks_of(status.id);
     let inside = |range: &BlockRange| range.intersect(&blocks).is_some();
     let segments = snapshot.segments.iter();
     let segments = segments.filter(|entry| inside(&entry.facts.range));
@@ -56,48 +56,48 @@ fn described(snapshot: &Snapshot, standing: &Standing, geometry: Geometry) -> Ra
     let runs = catalog.runs.iter().filter(|entry| inside(&entry.range));
     // What the archive holds of a range may be in its last form, and the range is not complete for all that where
     // its first blocks are not there.
-    let is_cut = standing.span.start > blocks.start;
-    let (state, ledger, txhash) = match standing.state() {
+    let is_cut = status.span.start > blocks.start;
+    let (state, ledger, txhash) = match status.state() {
         RangeState::Transitioning | RangeState::Complete if is_cut => (
             RangeState::Ingesting,
             LedgerPhase::Ingesting,
             TxHashPhase::Ingesting,
         ),
-        state => (state, standing.ledger, standing.txhash),
+        state => (state, status.ledger, status.txhash),
     };
-    let (ledger_status, txhash_status) = statuses(standing, state);
-    let begun = standing.prefix_end > standing.span.start;
+    let (ledger_status, txhash_status) = statuses(status, state);
+    let begun = status.prefix_end > status.span.start;
     RangeReport {
         state,
         ledger: Some(ledger),
         txhash: Some(txhash),
-        last_committed: begun.then(|| standing.prefix_end - 1),
-        blocks: standing.blocks,
-        created_at: notes.created_at,
-        completed_at: notes.completed_at.filter(|_| !is_cut),
-        transition_started_at: notes.started_at,
+        last_committed: begun.then(|| status.prefix_end - 1),
+        blocks: status.blocks,
+        created_at: record.created_at,
+        completed_at: record.completed_at.filter(|_| !is_cut),
+        transition_started_at: record.started_at,
         ledger_status,
         txhash_status,
-        verified_keys: notes.verified.map(|verified| verified.keys),
+        verified_keys: record.verified.map(|verified| verified.keys),
         segments: segments.map(|entry| entry.object.name.clone()).collect(),
         packs: packs.map(|entry| entry.object.name.clone()).collect(),
         runs: runs.map(|entry| entry.object.name.clone()).collect(),
-        failure: notes.failure.filter(|_| standing.failed),
-        ..RangeReport::pending(geometry, standing.id)
+        failure: record.failure.filter(|_| status.failed),
+        ..RangeReport::pending(geometry, status.id)
     }
 }
 
 /// How far the two parts of a transition are. Nothing is done about a range that failed.
-fn statuses(standing: &Standing, state: RangeState) -> (Option<PartStatus>, Option<PartStatus>) {
+fn statuses(status: &RangeStatus, state: RangeState) -> (Option<PartStatus>, Option<PartStatus>) {
     let open = match state {
         RangeState::Transitioning => PartStatus::InProgress,
         RangeState::Failed => PartStatus::Pending,
         RangeState::Pending | RangeState::Ingesting | RangeState::Complete => return (None, None),
     };
-    let status = |done: bool| Some(if done { PartStatus::Complete } else { open });
+    let part = |done: bool| Some(if done { PartStatus::Complete } else { open });
     (
-        status(standing.ledger == LedgerPhase::Immutable),
-        status(standing.txhash == TxHashPhase::Complete),
+        part(status.ledger == LedgerPhase::Immutable),
+        part(status.txhash == TxHashPhase::Complete),
     )
 }
 

@@ -16,7 +16,7 @@ const MANY: u64 = 4;
 
 /// Where one range is. Only ranges with archived blocks have one.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct RangeStatus {
     pub(crate) id: u64,
     /// The blocks of the range, without those below the first block of the archive.
     pub(crate) span: BlockRange,
@@ -25,7 +25,7 @@ pub(crate) struct Standing {
     pub(crate) prefix_end: u64,
     /// No block is missing, and no payload that its segments say is kept.
     pub(crate) closed: bool,
-    /// The book says that its one run was verified.
+    /// The journal says that its one run was verified.
     pub(crate) verified: bool,
     pub(crate) failed: bool,
     /// Segments, packs and runs are in their last form.
@@ -37,7 +37,7 @@ pub(crate) struct Standing {
     pub(crate) loose: bool,
 }
 
-impl Standing {
+impl RangeStatus {
     pub(crate) fn empty(id: u64, span: BlockRange) -> Self {
         Self {
             id,
@@ -109,53 +109,53 @@ impl Standing {
 }
 
 /// Where every range with archived blocks is, in order.
-pub(crate) fn survey(
+pub(crate) fn range_statuses(
     state: &State,
     catalog: &Catalog,
     geometry: Geometry,
     settings: &SealSettings,
-) -> Vec<Standing> {
+) -> Vec<RangeStatus> {
     let mut segments: Vec<&Arc<SegmentEntry>> =
         catalog.segments.iter().chain(&state.batches).collect();
     segments.sort_by_key(|entry| entry.facts.range.start);
     let base = segments.first().map_or(0, |entry| entry.facts.range.start);
-    let mut standings: Vec<Standing> = Vec::new();
+    let mut statuses: Vec<RangeStatus> = Vec::new();
     let mut behind = 0;
     for entry in &segments {
         let range = entry.facts.range;
         for part in parts(geometry, range) {
-            let at = place_of(&mut standings, geometry, part, base);
-            let Some(standing) = standings.get_mut(at) else {
+            let at = place_of(&mut statuses, geometry, part, base);
+            let Some(status) = statuses.get_mut(at) else {
                 continue;
             };
             let new = BlockRange::new(part.start.max(behind), part.end);
-            standing.take_blocks(part, new.len());
-            standing.tables |= entry.tier <= 1;
-            standing.loose |= entry.tier < last_tier(settings);
+            status.take_blocks(part, new.len());
+            status.tables |= entry.tier <= 1;
+            status.loose |= entry.tier < last_tier(settings);
         }
         behind = behind.max(range.end);
     }
     let packs = catalog.packs.iter().chain(&state.batch_packs);
     let bare = without_packs(&segments, packs);
-    for standing in &mut standings {
-        standing.take_bare(&bare);
-        standing.closed = standing.prefix_end == geometry.blocks_of(standing.id).end;
-        let covering = Covering::of(standing.span, &catalog.runs);
-        let notes = catalog.book.notes.get(&standing.id);
-        let verified = notes.and_then(|notes| notes.verified.as_ref());
-        standing.failed = standing.closed && notes.is_some_and(|notes| notes.failure.is_some());
-        standing.verified = verified.is_some_and(|verified| {
+    for status in &mut statuses {
+        status.take_bare(&bare);
+        status.closed = status.prefix_end == geometry.blocks_of(status.id).end;
+        let covering = Covering::of(status.span, &catalog.runs);
+        let record = catalog.journal.records.get(&status.id);
+        let verified = record.and_then(|record| record.verified.as_ref());
+        status.failed = status.closed && record.is_some_and(|record| record.failure.is_some());
+        status.verified = verified.is_some_and(|verified| {
             covering.is_one()
                 && covering.last.as_deref() == Some(&verified.run)
-                && verified.blocks.covers(&standing.span)
+                && verified.blocks.covers(&status.span)
         });
         // Packs of a range that was verified stay as they are, whatever the settings say by now.
-        if standing.closed && !standing.verified {
-            standing.loose |= has_loose_packs(standing.span, state, catalog, settings);
+        if status.closed && !status.verified {
+            status.loose |= has_loose_packs(status.span, state, catalog, settings);
         }
-        standing.conclude(&covering);
+        status.conclude(&covering);
     }
-    standings
+    statuses
 }
 
 /// The tier that segments of a complete range reach. Their hashes are in a run from the second on.
@@ -176,19 +176,19 @@ fn parts(geometry: Geometry, blocks: BlockRange) -> impl Iterator<Item = BlockRa
 
 /// The place of the range that holds these blocks, which is made where there is none yet.
 fn place_of(
-    standings: &mut Vec<Standing>,
+    statuses: &mut Vec<RangeStatus>,
     geometry: Geometry,
     part: BlockRange,
     base: u64,
 ) -> usize {
     let id = geometry.id_of(part.start);
     let id = id.expect("parts are cut at the borders of ranges, the first block's among them");
-    match standings.binary_search_by_key(&id, |standing| standing.id) {
+    match statuses.binary_search_by_key(&id, |status| status.id) {
         Ok(at) => at,
         Err(at) => {
             let blocks = geometry.blocks_of(id);
             let span = BlockRange::new(blocks.start.max(base), blocks.end);
-            standings.insert(at, Standing::empty(id, span));
+            statuses.insert(at, RangeStatus::empty(id, span));
             at
         }
     }

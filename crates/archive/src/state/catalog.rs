@@ -9,7 +9,7 @@ use crate::format::container::{Container, ContainerBuilder, ObjectKind, Section}
 use crate::format::facts::{SegmentFacts, decode_scope, encode_scope};
 use crate::format::wire::{Put, Reader};
 use crate::format::{Damage, Decoded};
-use crate::ranges::journal::Book;
+use crate::ranges::journal::Journal;
 use crate::ranges::tx_counts::TxCounts;
 
 /// Where a stored object lies and how long it is.
@@ -50,7 +50,7 @@ pub(crate) struct SegmentEntry {
     /// 0 for a batch, 1 for a sealed segment, more for merged ones.
     pub(crate) tier: u8,
     pub(crate) facts: SegmentFacts,
-    /// Its transaction hashes by their first digit, where they were counted. Kept in the book, so an
+    /// Its transaction hashes by their first digit, where they were counted. Kept in the journal, so an
     /// entry that was read from the state has none.
     pub(crate) keys: Option<TxCounts>,
 }
@@ -210,7 +210,7 @@ pub(crate) struct Catalog {
     pub(crate) runs: Vec<Arc<RunEntry>>,
     pub(crate) packs: Vec<Arc<PackEntry>>,
     /// What is known of ranges besides.
-    pub(crate) book: Book,
+    pub(crate) journal: Journal,
 }
 
 impl Catalog {
@@ -234,7 +234,7 @@ impl Catalog {
         let mut container = ContainerBuilder::new(ObjectKind::Catalog);
         container.table(Section::Catalog, out);
         // Whoever does not know ranges reads the catalog all the same.
-        container.optional_table(Section::Book, self.book.encode(&self.segments));
+        container.optional_table(Section::Journal, self.journal.encode(&self.segments));
         let finished = container.finish();
         (container.drain(), finished.tables_start)
     }
@@ -265,21 +265,21 @@ impl Catalog {
         let packs = (0..count).map(|_| PackEntry::decode(&mut reader).map(Arc::new));
         let packs = packs.collect::<Decoded<Vec<_>>>()?;
         reader.finish()?;
-        let mut book = Book::default();
-        if container.has(Section::Book) {
-            let (written, keys) = Book::decode(&container.table(Section::Book)?)?;
+        let mut journal = Journal::default();
+        if container.has(Section::Journal) {
+            let (written, keys) = Journal::decode(&container.table(Section::Journal)?)?;
             if keys.len() != segments.len() {
-                return Err(Damage("the book is of another catalog"));
+                return Err(Damage("the journal is of another catalog"));
             }
             let pairs = segments.iter_mut().zip(keys);
             pairs.for_each(|(entry, keys)| entry.keys = keys);
-            book = written;
+            journal = written;
         }
         Ok(Self {
             segments: segments.into_iter().map(Arc::new).collect(),
             runs,
             packs,
-            book,
+            journal,
         })
     }
 
@@ -343,7 +343,7 @@ mod tests {
             segments: vec![Arc::new(segment)],
             runs: vec![Arc::new(run)],
             packs: vec![Arc::new(pack), Arc::new(narrow)],
-            book: crate::ranges::journal::tests::sample(),
+            journal: crate::ranges::journal::tests::sample(),
         };
         let (bytes, tables_start) = catalog.encode();
         assert_eq!(Catalog::decode(&bytes, tables_start), Ok(catalog));

@@ -417,10 +417,10 @@ fn merged_without_run(segments: &[Arc<SegmentEntry>], catalog: &Catalog) -> Opti
 /// The archived blocks of the first range that failed while its hashes were put into a run or looked
 /// up there: a hash that is not found may be one that the run lacks.
 fn failed_range(segments: &[Arc<SegmentEntry>], catalog: &Catalog) -> Option<BlockRange> {
-    let geometry = catalog.book.geometry?;
+    let geometry = catalog.journal.geometry?;
     let on_hashes = |failure: &RangeFailure| failure.phase != FailedPhase::Merging;
-    let failed = catalog.book.notes.iter();
-    let mut failed = failed.filter(|(_, notes)| notes.failure.as_ref().is_some_and(on_hashes));
+    let failed = catalog.journal.records.iter();
+    let mut failed = failed.filter(|(_, record)| record.failure.as_ref().is_some_and(on_hashes));
     failed.find_map(|(id, _)| {
         let blocks = geometry.blocks_of(*id);
         let inside = segments

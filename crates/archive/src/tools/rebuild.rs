@@ -26,7 +26,7 @@ use super::copy::Place;
 use crate::error::{Error, Result};
 use crate::format::term::TermKey;
 use crate::meters::Meters;
-use crate::ranges::journal::Book;
+use crate::ranges::journal::Journal;
 use crate::read::objects::Objects;
 use crate::settings::Settings;
 use crate::state::catalog::Catalog;
@@ -223,13 +223,13 @@ async fn catalog_of(
     scanned: &Scanned,
     base: Option<&Snapshot>,
 ) -> Result<Catalog> {
-    let (known_runs, known_packs, book) = match base {
+    let (known_runs, known_packs, journal) = match base {
         Some(base) => (
             base.catalog.runs.as_slice(),
             base.packs().cloned().collect(),
-            base.catalog.book.clone(),
+            base.catalog.journal.clone(),
         ),
-        None => (&[][..], Vec::new(), Book::default()),
+        None => (&[][..], Vec::new(), Journal::default()),
     };
     let runs = parts::runs_of(objects, used, &scanned.runs, known_runs).await?;
     let packs = parts::packs_of(objects, used, &scanned.packs, known_packs).await?;
@@ -245,7 +245,7 @@ async fn catalog_of(
             .into_iter()
             .filter(|pack| !own.contains(pack.object.name.as_str()))
             .collect(),
-        book,
+        journal,
     };
     catalog.sort();
     Ok(catalog)

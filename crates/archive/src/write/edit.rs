@@ -31,7 +31,7 @@ pub(crate) struct Edit {
     pub(crate) halt: HaltChange,
     pub(crate) audit: Option<AuditEntry>,
     /// What is to be written down of ranges.
-    pub(crate) book: Vec<Entry>,
+    pub(crate) journal: Vec<Entry>,
     /// When, in seconds since 1970; 0 where nobody knows.
     pub(crate) now: u64,
     /// The new objects: safe from collection until the edit is published or dropped.
@@ -87,10 +87,10 @@ impl Edit {
         state.batch_packs.retain(|entry| stays(&entry.object));
         self.add(state, catalog);
         let added = !(self.segments.is_empty() && self.runs.is_empty() && self.packs.is_empty());
-        for entry in &self.book {
-            catalog.book.enter(entry, &mut catalog.segments);
+        for entry in &self.journal {
+            catalog.journal.apply(entry, &mut catalog.segments);
         }
-        Some(in_catalog || added || !self.book.is_empty())
+        Some(in_catalog || added || !self.journal.is_empty())
     }
 
     fn add(&self, state: &mut State, catalog: &mut Catalog) {

@@ -19,7 +19,7 @@ use tracing::field::Empty;
 
 use super::edit::Edit;
 use crate::error::{Error, Result, outcome_name};
-use crate::ranges::status::survey;
+use crate::ranges::status::range_statuses;
 use crate::settings::SealSettings;
 use crate::state::catalog::Catalog;
 use crate::state::head::{View, decode_state};
@@ -261,7 +261,7 @@ impl Publisher {
             catalog.sort();
         }
         let now = edits.iter().map(|edit| edit.now).max().unwrap_or(0);
-        if self.keep_book(&base, &state, &mut catalog, now) || changed {
+        if self.keep_journal(&base, &state, &mut catalog, now) || changed {
             state.catalog = Some(self.put_catalog(&catalog, &state).await?);
             catalog_arc = Arc::new(catalog);
         }
@@ -274,18 +274,24 @@ impl Publisher {
         Ok((snapshot, dropped))
     }
 
-    /// Brings the book of ranges in line with what is named now; whether it changed.
-    fn keep_book(&self, base: &Snapshot, state: &State, catalog: &mut Catalog, now: u64) -> bool {
+    /// Brings the journal of ranges in line with what is named now; whether it changed.
+    fn keep_journal(
+        &self,
+        base: &Snapshot,
+        state: &State,
+        catalog: &mut Catalog,
+        now: u64,
+    ) -> bool {
         let geometry = self.seal.geometry();
-        let standings = survey(state, catalog, geometry, &self.seal);
+        let statuses = range_statuses(state, catalog, geometry, &self.seal);
         let begun = |id: u64| {
             let blocks = geometry.blocks_of(id);
             let mut before = base.segments.iter();
             before.any(|entry| entry.facts.range.intersect(&blocks).is_some())
         };
-        let before = catalog.book.clone();
-        catalog.book.settle(&standings, geometry, begun, now);
-        catalog.book != before
+        let before = catalog.journal.clone();
+        catalog.journal.settle(&statuses, geometry, begun, now);
+        catalog.journal != before
     }
 
     fn report(&self, snapshot: &Snapshot) {

@@ -221,7 +221,7 @@ fn fresh(settings: &Settings, random: &mut StdRng) -> State {
 /// Ranges that were begun are not counted in another way.
 fn check_ranges(snapshot: &Snapshot, settings: &Settings) -> Result<()> {
     let wanted = settings.seal.geometry();
-    match snapshot.catalog.book.geometry {
+    match snapshot.catalog.journal.geometry {
         Some(written) if written != wanted => Err(Error::Invalid(format!(
             "the archive has ranges of {} blocks from block {} on, and the settings want {} from \
              {} on: set them back, or archive into another place",
