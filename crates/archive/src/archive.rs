@@ -39,7 +39,7 @@ pub struct Archive {
     view: Arc<View>,
     settings: Arc<Settings>,
     writer: Option<Arc<Writer>>,
-    /// Numbers queries, so that traces of one can be told from those of another.
+    /// Numbers queries, so that traces of one can be distinguished from those of another.
     queries: Arc<AtomicU64>,
 }
 
@@ -317,7 +317,7 @@ impl Archive {
         self.writer()?.drop_undecided(audit).await
     }
 
-    /// Takes back every block behind `to` in one swap, and ends a halt. Recorded.
+    /// Takes back every block after `to` in one swap, and ends a halt. Recorded.
     ///
     /// # Errors
     /// `Invalid` where `to` is not below the head of the live run; `Fenced`, `Corrupt` or `Store`.
@@ -345,7 +345,7 @@ impl Archive {
     /// Lets go of whole segments below a block; returns how many. Recorded.
     ///
     /// # Errors
-    /// `Invalid` where the block is behind the head; `Fenced` or `Store`.
+    /// `Invalid` where the block is after the head; `Fenced` or `Store`.
     pub async fn prune(&self, below: u64, audit: AuditEntry) -> Result<u64> {
         self.writer()?.prune(below, audit).await
     }

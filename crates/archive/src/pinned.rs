@@ -34,7 +34,7 @@ pub struct Pinned {
     pub(crate) view: Arc<View>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) snapshot: Arc<Snapshot>,
-    /// Numbers queries, so that traces of one can be told from those of another.
+    /// Numbers queries, so that traces of one can be distinguished from those of another.
     pub(crate) queries: Arc<AtomicU64>,
 }
 

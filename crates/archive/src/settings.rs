@@ -19,7 +19,7 @@ pub struct Settings {
     /// Which logs are kept.
     pub scope: Scope,
     /// The first block, where the archive must begin with a certain one. Ingest may also begin right
-    /// behind blocks that were filled, or with the first block of a later range: what lies between
+    /// after blocks that were filled, or with the first block of a later range: what lies between
     /// is then filled, and missing until it is.
     pub start_block: Option<u64>,
     /// When segments are cut and merged.
@@ -76,7 +76,7 @@ impl Settings {
 /// same segments however they arrive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SealSettings {
-    /// The first block of range 0, from which ranges and cells of the grid are counted.
+    /// The first block of range 0, from which ranges and alignment boundaries are counted.
     pub first_block: u64,
     /// No segment crosses a multiple of this many blocks. Ranges are multiples of it.
     pub grid_blocks: u64,
@@ -137,8 +137,8 @@ impl SealSettings {
         }
     }
 
-    /// Whether a cell of the grid ends where this block begins.
-    pub(crate) fn cell_begins(&self, block: u64) -> bool {
+    /// Whether this block begins at an alignment boundary.
+    pub(crate) fn boundary_begins(&self, block: u64) -> bool {
         let from_first = block.checked_sub(self.first_block);
         from_first.is_some_and(|blocks| blocks.is_multiple_of(self.grid_blocks.max(1)))
     }
@@ -258,10 +258,14 @@ mod tests {
     fn cells_and_ranges_are_counted_from_the_first_block() {
         let seal = Settings::stellar(ChainId(1)).seal;
         seal.check().unwrap();
-        let cells: Vec<u64> = (0..3_000_003).filter(|&at| seal.cell_begins(at)).collect();
-        assert_eq!(cells, [2, 1_000_002, 2_000_002, 3_000_002]);
+        let boundaries: Vec<u64> = (0..3_000_003)
+            .filter(|&at| seal.boundary_begins(at))
+            .collect();
+        assert_eq!(boundaries, [2, 1_000_002, 2_000_002, 3_000_002]);
         assert!(seal.range_begins(10_000_002) && !seal.range_begins(10_000_000));
         let evm = SealSettings::default();
-        assert!(evm.cell_begins(0) && evm.cell_begins(7_000_000) && !evm.cell_begins(2));
+        assert!(
+            evm.boundary_begins(0) && evm.boundary_begins(7_000_000) && !evm.boundary_begins(2)
+        );
     }
 }

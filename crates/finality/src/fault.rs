@@ -1,4 +1,4 @@
-//! Why a block is not accepted, and why finality stands still.
+//! Why a block is not accepted, and why finality is stalled.
 
 use chronolith_model::{BlockRef, ErrorKind, Hash32};
 
@@ -40,7 +40,7 @@ pub enum Fault {
         /// The block that was offered.
         offered: BlockRef,
     },
-    /// As many blocks wait for finality as may: the head stands still.
+    /// As many blocks wait for finality as may: the head is stalled.
     #[error("too many blocks wait for finality (window_blocks_max={window_blocks_max})")]
     WindowFull { window_blocks_max: usize },
 }
@@ -58,7 +58,7 @@ impl Fault {
     }
 }
 
-/// Why finality stands still, where waiting for the next block does not mend it.
+/// Why finality is stalled, where waiting for the next block does not fix it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Stall {
     /// The rule needs a report from outside, and there was none.

@@ -2,7 +2,7 @@
 //!
 //! [`Tracker`] takes clocks of blocks and observations from outside, and says what became of the
 //! chain: [`Step::Extend`], [`Step::Rollback`], [`Step::Finalize`]. A [`Rule`] decides how high
-//! finality may go, and nothing else: whoever follows the steps does not know the rule. [`Tail`]
+//! finality may go, and nothing else: a caller that follows the steps does not know the rule. [`Tail`]
 //! holds the blocks above the archive, within a budget, and gives readers snapshots that never
 //! change; [`joins`] says whether a snapshot and an archive head make one chain.
 //!

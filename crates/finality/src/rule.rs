@@ -20,12 +20,12 @@ pub enum Rule {
         l2_depth: u64,
         /// For how many blocks of L1 the safe tag has covered it.
         l1_confirmations: u64,
-        /// Without an observation of both chains younger than this, finality stands still.
+        /// Without an observation of both chains younger than this, finality is stalled.
         max_l1_delay_seconds: u64,
     },
 }
 
-/// A block that somebody outside named: its height, and its hash where it was told.
+/// A block that an endpoint named: its height, and its hash where it is known.
 ///
 /// With the hash, a reported block on another fork is noticed before anything becomes final by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -204,7 +204,7 @@ impl Tail {
 /// Why the tail did not change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TailError {
-    /// The budget is used up: the head stands still until blocks are final and archived.
+    /// The budget is used up: the head is stalled until blocks are final and archived.
     #[error("the tail is full (bytes={bytes}, bytes_max={bytes_max})")]
     Full {
         /// What the tail would weigh with the block.

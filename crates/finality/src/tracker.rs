@@ -93,7 +93,7 @@ impl Tracker {
         end.saturating_sub(number)
     }
 
-    /// Whether a reorg of so many blocks may be believed. Ask before offering the block that makes
+    /// Whether a reorg of this many blocks may be believed. Ask before offering the block that makes
     /// it: a shown reorg is followed.
     ///
     /// # Errors
@@ -148,7 +148,7 @@ impl Tracker {
         }
     }
 
-    /// Why finality stands still, where a person should know.
+    /// Why finality is stalled, where an operator should know.
     #[must_use]
     pub fn stalled(&self, now: u64) -> Option<Stall> {
         self.reach(now).err()

@@ -34,7 +34,7 @@ impl BlockMeta {
 }
 
 /// A transaction's place in its block. One that is known by a second hash is listed a second time,
-/// behind all others, under its position and [`Tx::ALIAS`].
+/// after all others, under its position and [`Tx::ALIAS`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tx {
     /// Position in the block.
@@ -54,7 +54,7 @@ impl Tx {
     }
 
     /// Whether this stands for the block itself. Logs that belong to no transaction name the block's hash
-    /// instead of one (the system calls of Celo's old chain): the block is listed once behind the last
+    /// instead of one (the system calls of Celo's old chain): the block is listed once after the last
     /// transaction, and has no body.
     #[must_use]
     pub fn is_block(&self, clock: &BlockMeta) -> bool {

@@ -42,7 +42,7 @@ pub enum Order {
     Descending,
 }
 
-/// The last log of a result page. The next page begins strictly behind it. It names the chain's
+/// The last log of a result page. The next page begins strictly after it. It names the chain's
 /// own coordinates, so it outlives every seal, merge and restart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cursor {
@@ -63,7 +63,7 @@ pub enum TopicArity {
 }
 
 impl TopicArity {
-    /// Whether a filter with so many positions takes a log with so many topics.
+    /// Whether a filter with this many positions takes a log with this many topics.
     #[must_use]
     pub fn admits(self, positions: usize, topics: usize) -> bool {
         match self {
@@ -84,7 +84,7 @@ pub struct LogFilter {
     pub arity: TopicArity,
     /// At most this many logs, with an exact `has_more`. Without it, all of them or an error.
     pub limit: Option<usize>,
-    /// Begin strictly behind this log.
+    /// Begin strictly after this log.
     pub cursor: Option<Cursor>,
     /// Oldest or newest first.
     pub order: Order,

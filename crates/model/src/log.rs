@@ -1,6 +1,6 @@
 //! One on-chain record: an EVM log or a Stellar contract event.
 //!
-//! A log's variable parts (emitter, topics, data, suffix) lie one behind the other in a single
+//! A log's variable parts (emitter, topics, data, suffix) lie one after the other in a single
 //! reference-counted buffer. Many logs can share the buffer of the block or frame they came from,
 //! so that handing out a log costs one reference and no copy.
 

@@ -17,7 +17,7 @@ impl fmt::Display for ChainId {
 pub struct BlockRange {
     /// First block inside.
     pub start: u64,
-    /// First block behind.
+    /// First block after.
     pub end: u64,
 }
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Everything is written under another name, synced, renamed, and then the directory is synced: a
-//! reader in any process sees old or new and never a part, and so does whoever looks after a power
+//! reader in any process sees old or new and never a part, and so does a reader after a power
 //! cut. One process writes the record; any number may read. The file system must be local: locks
 //! and rename are what network file systems get wrong.
 

@@ -29,7 +29,7 @@ pub struct Claim<'a> {
     pub take_over: TakeOver,
 }
 
-/// Returns the newest record when nobody else seems to be writing it: at once if the handle is
+/// Returns the newest record when no other writer seems to be active: at once if the handle is
 /// exclusive, there is no record, it has no holder (`holder_of` says who), or the holder is this
 /// instance; otherwise when it stood still for one time to live. Safe to drop.
 pub async fn wait_until_quiet(

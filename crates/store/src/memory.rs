@@ -1,4 +1,4 @@
-//! Both ports in memory: for tests, and for what nobody needs to keep.
+//! Both ports in memory: for tests, and for what need not be kept.
 //!
 //! Handles are cloned; all clones share one record or one set of objects. Nothing is durable.
 

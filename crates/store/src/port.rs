@@ -25,7 +25,7 @@ pub struct Versioned {
 #[async_trait]
 pub trait MetaStore: Debug + Send + Sync {
     /// The newest record, or none where there never was one. A record whose swap has returned to
-    /// anybody is visible to everybody.
+    /// one process is visible to all.
     async fn load(&self) -> Result<Option<Versioned>>;
 
     /// Replaces the record if its version is still `expected` (none: if there is no record).
@@ -77,7 +77,7 @@ pub trait BlobStore: Debug + Send + Sync {
     /// Several parts of one object, all asked for at once.
     async fn ranges(&self, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
 
-    /// Objects whose names begin with `prefix` and sort behind `after`, in order of their names,
+    /// Objects whose names begin with `prefix` and sort after `after`, in order of their names,
     /// at most `limit` of them. Fewer than `limit` means that these were all. Every object whose
     /// put returned before the call and that was not deleted is there; unfinished ones never are.
     async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Vec<BlobInfo>>;

@@ -12,7 +12,7 @@ use std::process::Command;
 use crate::nonce::Nonces;
 use crate::{Error, Result};
 
-/// Starts again on another port if somebody was faster to take this one.
+/// Starts again on another port if another process took this one first.
 const START_TRIES: usize = 5;
 
 /// How a [`TempPostgres`] is set up.

@@ -108,12 +108,12 @@ struct PageView<'a> {
     least: i64,
     width: u32,
     steps: &'a [u8],
-    /// What lies behind the steps, where counts are stored.
+    /// What lies after the steps, where counts are stored.
     counts: Option<Reader<'a>>,
 }
 
 impl<'a> PageView<'a> {
-    /// Reads a page; what is left in the reader lies behind its steps.
+    /// Reads a page; what is left in the reader lies after its steps.
     fn read(reader: &mut Reader<'a>) -> Decoded<Self> {
         let blocks = u32::from(reader.u8()?);
         let first_time = reader.varint()?;
@@ -343,7 +343,7 @@ impl BlockTable {
                 before = Some(at);
             }
         }
-        // The place to begin at may lie behind both.
+        // The place to begin at may lie after both.
         let at = self.time_at(from).filter(|&at| at >= time)?;
         let before = from.checked_sub(1).and_then(|before| self.time_at(before));
         Some(Later {

@@ -107,7 +107,7 @@ pub(crate) fn train(samples: &[u8], sizes: &[usize]) -> Bytes {
     train_to(samples, sizes, size)
 }
 
-/// Learns a dictionary of at most so many bytes; empty where that cannot be done: too few or too
+/// Learns a dictionary of at most this many bytes; empty where that cannot be done: too few or too
 /// uniform samples are an error to zstd. Without a dictionary frames are larger, and hold the same.
 pub(crate) fn train_to(samples: &[u8], sizes: &[usize], size: usize) -> Bytes {
     zstd::dict::from_continuous(samples, sizes, size)
@@ -151,7 +151,7 @@ impl Unpacker {
         self.unpack_within(packed, FRAME_BYTES_MAX)
     }
 
-    /// The unpacked bytes, where there are no more than so many.
+    /// The unpacked bytes, where there are no more than this many.
     pub(crate) fn unpack_within(&self, packed: &[u8], most: usize) -> Decoded<Vec<u8>> {
         let len = zstd_safe::get_frame_content_size(packed).ok().flatten();
         let len = len

@@ -1,4 +1,4 @@
-//! Every stored object is a container: sections one behind the other, then a trailer that says
+//! Every stored object is a container: sections one after the other, then a trailer that says
 //! what lies where.
 //!
 //! ```text

@@ -36,7 +36,7 @@ pub(crate) struct SegmentFacts {
 
 /// Set beside the datasets where the key of the terms stands at the end of the facts.
 const KEYED: u8 = 1 << 7;
-/// Set beside the datasets where the latest time, which is not the last one, stands behind that.
+/// Set beside the datasets where the latest time, which is not the last one, stands after that.
 const FALLING: u8 = 1 << 6;
 
 impl SegmentFacts {

@@ -21,7 +21,7 @@ use super::{Damage, Decoded, checksum};
 const DICTIONARY_BYTES_MAX: usize = 1 << 20;
 /// What is ready to unpack with takes about this much more than the dictionary.
 const UNPACKER_BYTES: usize = 32 << 10;
-/// From one known place of the index to the next there are about so many bytes to read.
+/// From one known place of the index to the next there are about this many bytes to read.
 const ANCHOR_BYTES: usize = 256;
 
 /// Where a frame lies, packed and unpacked.
@@ -132,7 +132,7 @@ impl Dictionaries {
         Some(out)
     }
 
-    /// Reads the section of a pack with so many frames. Without one, no frame needs a dictionary.
+    /// Reads the section of a pack with this many frames. Without one, no frame needs a dictionary.
     fn decode(section: Option<&[u8]>, frames: usize) -> Decoded<Self> {
         let Some(bytes) = section else {
             let mut plain = Self::default();
@@ -306,7 +306,7 @@ impl AllPieces {
 pub(crate) struct OpenPack {
     pub(crate) frames_offset: u64,
     pub(crate) frames: Vec<PackFrame>,
-    /// The first frame behind each stretch, and its dictionary.
+    /// The first frame after each stretch, and its dictionary.
     stretches: Vec<(u64, u32)>,
     unpackers: Vec<Unpacker>,
     unpackers_bytes: usize,
@@ -480,7 +480,7 @@ fn anchors(index: &[u8], range: BlockRange) -> Decoded<(Vec<Anchor>, u64)> {
     Ok((anchors, stream))
 }
 
-/// Reads a block's parts and moves on behind them, in the index and in the stream.
+/// Reads a block's parts and moves on past them, in the index and in the stream.
 fn decode_parts<'a>(reader: &mut Reader<'a>, stream: &mut u64) -> Decoded<Parts<'a>> {
     let start = *stream;
     let mut part = |reader: &mut Reader<'a>| {

@@ -157,7 +157,7 @@ impl ListBuilder {
         self.short.clear();
     }
 
-    /// Adds rising ids; all of them behind those added before and in pages of their own.
+    /// Adds rising ids; all of them after those added before and in pages of their own.
     pub(crate) fn push_ids(&mut self, ids: &[u32]) {
         let fits = self.count as usize + ids.len() <= SHORT_MAX;
         if fits && self.short.len() as u64 == self.count {

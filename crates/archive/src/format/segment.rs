@@ -242,7 +242,7 @@ impl SegmentTables {
         self.facts.range.start + u64::from(place)
     }
 
-    /// The ids that rows of these blocks can have: from the first row to behind the last.
+    /// The ids that rows of these blocks can have: from the first row to the one after the last.
     pub(crate) fn ids_of(&self, range: &BlockRange) -> (u32, u32) {
         let Some(inside) = range.intersect(&self.facts.range) else {
             return (0, 0);
@@ -465,7 +465,7 @@ fn decode_dictionaries(bytes: &[u8]) -> Decoded<Vec<Bytes>> {
 }
 
 /// Positions of the transactions of a block that does not list all of its own, or lists second hashes
-/// behind them. As many as are in sequence are counted; in most such blocks these are nearly all.
+/// after them. As many as are in sequence are counted; in most such blocks these are nearly all.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct OddIndexes {
     pub(crate) block: u32,

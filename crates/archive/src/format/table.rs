@@ -168,7 +168,7 @@ fn write_page(shape: TableShape, entries: &[(u64, u64)], out: &mut Vec<u8>) {
 }
 
 fn put_counts(counts: &[u32; BUCKETS], out: &mut Vec<u8>) {
-    // Keys are uniform, so a byte is enough, unless somebody made them collide on purpose.
+    // Keys are uniform, so a byte is enough, unless they were made to collide on purpose.
     if counts.iter().all(|&count| count <= 255) {
         out.put_u8(1);
         counts.iter().for_each(|&count| out.put_u8(count as u8));
@@ -344,7 +344,7 @@ impl<'a> PageView<'a> {
         }
     }
 
-    /// Whether the bytes hold so many entries.
+    /// Whether the bytes hold this many entries.
     fn holds(&self, entries: usize) -> bool {
         let bytes = (entries as u64 * u64::from(self.shape.entry_bits())).div_ceil(8);
         self.entries.len() as u64 >= bytes + PADDING.len() as u64

@@ -1,7 +1,7 @@
 //! Terms: what logs can be found by. A term is a field, its position and its bytes, hashed to
 //! [`TERM_BITS`] bits. Two terms may share a hash: a log that postings lead to is compared itself.
 //!
-//! The hash is keyed. Its leading bits choose a page of the term dictionary, and whoever emits logs
+//! The hash is keyed. Its leading bits choose a page of the term dictionary, and a contract that emits logs
 //! chooses topics: with a hash that anyone can compute, a few thousand tries a topic are enough to
 //! crowd all of them into the page of a topic that is asked for often. SipHash with a key that only
 //! the archive has is made against exactly this. Segments of format version 2 and before have no
@@ -74,7 +74,7 @@ impl Term {
     }
 }
 
-/// SipHash-C-D of a number (eight bytes, little-endian) and the bytes behind it.
+/// SipHash-C-D of a number (eight bytes, little-endian) and the bytes after it.
 #[inline]
 fn siphash<const C: usize, const D: usize>(key: TermKey, first: u64, bytes: &[u8]) -> u64 {
     let key = u128::from_le_bytes(key.0);

@@ -34,7 +34,7 @@ pub(crate) trait Put {
         self.put_varint(((value << 1) ^ (value >> 63)) as u64);
     }
 
-    /// Numbers of so many bits each, lowest bits first, without gaps; the last byte is filled up.
+    /// Numbers of this many bits each, lowest bits first, without gaps; the last byte is filled up.
     fn put_packed(&mut self, width: u32, values: impl Iterator<Item = u64>)
     where
         Self: Sized,

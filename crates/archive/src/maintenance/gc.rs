@@ -34,7 +34,7 @@ pub enum GcMode {
     DryRun,
 }
 
-/// How old an object is, where somebody can tell: one that was just begun to be watched may have
+/// How old an object is, where the caller knows: one that was just begun to be watched may have
 /// outlived the grace period long ago.
 pub(crate) type Ages<'a> = &'a (dyn Fn(&BlobInfo) -> Option<Duration> + Send + Sync);
 

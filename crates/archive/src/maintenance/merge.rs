@@ -333,7 +333,7 @@ async fn merge_terms(
 }
 
 impl TermSource<'_> {
-    /// Adds this input's logs of its next term, and goes on to the one behind it.
+    /// Adds this input's logs of its next term, and goes on to the one after it.
     async fn add_to(&mut self, payload: u64, list: &mut ListBuilder) -> Result<()> {
         self.terms.pop();
         self.next = self.terms.peek().await?;
@@ -370,7 +370,7 @@ impl TermSource<'_> {
     }
 }
 
-/// The tables that are those of the inputs, one behind the other.
+/// The tables that are those of the inputs, one after the other.
 fn join_tables(inputs: &[Arc<OpenSegment>], container: &mut ContainerBuilder) {
     let (stretches, dictionaries) = join_stretches(inputs);
     container.table(Section::Stretches, segment::encode_stretches(&stretches));

@@ -98,7 +98,7 @@ impl Joined {
         })
     }
 
-    /// Copies the frames of all parts; those without a dictionary are packed again where somebody
+    /// Copies the frames of all parts; those without a dictionary are packed again where a learner
     /// learns one.
     async fn copy_all(
         &mut self,

@@ -80,13 +80,13 @@ pub(crate) struct Plan<'a> {
     /// does not hold up everything else.
     pub(crate) skip: &'a HashSet<String>,
     pub(crate) statuses: &'a [RangeStatus],
-    /// Ranges that somebody verifies just now.
+    /// Ranges that are being verified.
     pub(crate) verifying: &'a HashSet<u64>,
 }
 
 impl Plan<'_> {
     /// Chooses the next step: the lowest tier first. Groups depend on content alone: they begin
-    /// where a cell of the grid or the group before ends, and end at the first segment that fills
+    /// where an alignment boundary lies or the group before ends, and end at the first segment that fills
     /// them. Ranges are brought to their end when nothing else is due.
     pub(crate) fn next(&self) -> Option<Step> {
         (1..last_tier(self.settings))
@@ -172,7 +172,7 @@ impl Plan<'_> {
         let ends = group.last().map(|last| last.facts.range.end);
         weight >= settings.weight.saturating_mul(scale)
             || bytes >= settings.bytes.saturating_mul(scale)
-            || ends.is_some_and(|end| settings.cell_begins(end))
+            || ends.is_some_and(|end| settings.boundary_begins(end))
             || group.len() as u64 >= many(settings)
     }
 
@@ -263,7 +263,7 @@ impl Plan<'_> {
         None
     }
 
-    /// A segment whose transactions nobody counted: one of an older version, or of a rebuilt state.
+    /// A segment whose transactions were never counted: one of an older version, or of a rebuilt state.
     fn next_uncounted(&self) -> Option<Step> {
         let mut uncounted = self.catalog.segments.iter().filter(|entry| {
             entry.keys.is_none() && self.may_touch(&entry.object.name, &entry.facts.range)

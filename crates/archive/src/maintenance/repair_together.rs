@@ -222,7 +222,7 @@ impl Fill {
     }
 }
 
-/// What a range holds before and behind another one that it meets.
+/// What a range holds before and after another one that it meets.
 fn outside(range: BlockRange, other: BlockRange) -> impl Iterator<Item = BlockRange> {
     let before = BlockRange::new(range.start, other.start.max(range.start));
     let behind = BlockRange::new(other.end.min(range.end), range.end);

@@ -76,7 +76,7 @@ impl Writer {
             .await
     }
 
-    /// Merges tables over a range; entries behind its end are left out.
+    /// Merges tables over a range; entries after its end are left out.
     async fn merge_tables(
         &self,
         sources: Vec<Source>,

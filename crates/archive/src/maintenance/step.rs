@@ -22,7 +22,7 @@ use crate::write::publish::Applied;
 use crate::write::writer::Writer;
 
 impl Writer {
-    /// Does the next step of maintenance, if there is one. `now` is 0 where nobody knows the time.
+    /// Does the next step of maintenance, if there is one. `now` is 0 where the time is unknown.
     pub(crate) async fn maintain(&self, now: u64) -> Result<bool> {
         // What a merge replaces is garbage until it is collected.
         self.guardrails.check()?;
@@ -47,7 +47,7 @@ impl Writer {
         let closing = closing.map(|status| status.id);
         let verifying = closing.filter(|_| matches!(step, Step::Verify(..)));
         let verifying = verifying.map(|id| Verifying::begin(&self.verifying, id));
-        // Verifying reads a whole range and changes nothing: nobody need wait for it, and what it
+        // Verifying reads a whole range and changes nothing: nothing waits for it, and what it
         // finds counts only if the range is still what it was.
         let _held = verifying.is_none().then_some(one_at_a_time);
         let (phase, started) = (step.phase(), Instant::now());

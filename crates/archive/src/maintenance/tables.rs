@@ -106,7 +106,7 @@ struct Merge {
     bits: u32,
 }
 
-/// Merges tables over a range into one, at the end of the output. Entries behind the end of the range
+/// Merges tables over a range into one, at the end of the output. Entries after the end of the range
 /// are left out. Returns the directory and the number of entries.
 pub(crate) async fn merge_tables(
     objects: &Objects,

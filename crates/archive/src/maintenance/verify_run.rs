@@ -31,7 +31,7 @@ impl Sum {
 }
 
 /// Whether a run over a range holds exactly the hashes of these segments. Where a block is in two of
-/// them this cannot be told, and the answer is no.
+/// them this is unknown, and the answer is no.
 pub(crate) async fn holds_exactly(
     objects: &Objects,
     segments: &[Arc<SegmentEntry>],

@@ -86,7 +86,7 @@ impl Writer {
     }
 
     /// Lets the transition of a range run again. A run that was at fault is replaced in the same
-    /// swap, so that lookups never miss it. Ingest goes on: its blocks are behind those of the range,
+    /// swap, so that lookups never miss it. Ingest goes on: its blocks are after those of the range,
     /// and what a fill puts among them has a table of its own as long as nothing is merged.
     pub(crate) async fn retry_range(&self, id: u64, audit: AuditEntry) -> Result<()> {
         let _no_merges = self.maintenance.lock().await;

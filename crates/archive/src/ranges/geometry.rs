@@ -1,4 +1,4 @@
-//! Ranges: where they begin and end, and what an operator is told of them.
+//! Ranges: where they begin and end, and what an operator sees of them.
 //!
 //! A range is a fixed number of consecutive blocks with a lifecycle. Nothing here is stored: states
 //! and phases follow from what the catalog names, times and counts from its journal.
@@ -138,7 +138,7 @@ impl FailedPhase {
     }
 }
 
-/// Why a transition stands still until an operator acts.
+/// Why a transition is stalled until an operator acts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RangeFailure {
     pub phase: FailedPhase,
@@ -192,7 +192,7 @@ pub struct RangeReport {
     pub blocks: u64,
     /// Transaction hashes by their first hex digit; none where some are not counted yet.
     pub keys: Option<TxCounts>,
-    /// When its first block came, in seconds since 1970; none where nobody knows.
+    /// When its first block came, in seconds since 1970; none where it is unknown.
     pub created_at: Option<u64>,
     /// When it was complete.
     pub completed_at: Option<u64>,

@@ -97,8 +97,8 @@ impl Journal {
         }
     }
 
-    /// Brings the journal in line with what is there now. `now` is 0 where nobody knows the time, and
-    /// `begun` says which ranges had blocks before, so that nobody knows when they began.
+    /// Brings the journal in line with what is there now. `now` is 0 where the time is unknown, and
+    /// `begun` says which ranges had blocks before, so that it is unknown when they began.
     pub(crate) fn settle(
         &mut self,
         statuses: &[RangeStatus],
@@ -120,7 +120,7 @@ impl Journal {
             };
             let record = self.records.entry(id).or_insert_with(fresh);
             if !status.closed {
-                // Blocks are missing, perhaps again: what was said of all of them is void.
+                // Blocks are missing, perhaps again: what was recorded of all of them is void.
                 let created_at = record.created_at;
                 *record = RangeRecord {
                     created_at,

@@ -11,7 +11,7 @@ use crate::state::coverage::without_packs;
 use crate::state::record::State;
 
 /// Neighbours that are put together although they are not heavy enough: this many times `fan_in`.
-/// What ingest seals never comes to so many; small fills do.
+/// What ingest seals never comes to that many; small fills do.
 const MANY: u64 = 4;
 
 /// Where one range is. Only ranges with archived blocks have one.
@@ -72,7 +72,7 @@ impl RangeStatus {
         }
     }
 
-    /// Takes note of archived blocks, so many of them new.
+    /// Takes note of archived blocks, this many of them new.
     fn take_blocks(&mut self, part: BlockRange, new: u64) {
         self.blocks += new;
         if part.start <= self.prefix_end {

@@ -105,7 +105,7 @@ struct Both {
 }
 
 impl Cache {
-    /// A cache of so many bytes: three eighths for what finds rows, five for rows.
+    /// A cache of this many bytes: three eighths for what finds rows, five for rows.
     #[must_use]
     pub fn of_bytes(bytes: u64) -> Self {
         Self(Arc::new(Both {

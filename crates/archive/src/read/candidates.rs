@@ -160,7 +160,7 @@ impl Candidates {
         })
     }
 
-    /// How many rows can be candidates at the most.
+    /// How many rows can be candidates at most.
     pub(crate) fn rows_max(&self) -> u64 {
         match (&self.pending, self.clauses.first()) {
             (Pending::Ids(ids), _) => ids.len() as u64,

@@ -102,8 +102,8 @@ pub(crate) async fn content_root(
 }
 
 /// The block at a time, on a chain that begins with the block `first`. It is an answer only when the block across the time is covered too: the
-/// newest block before a gap says nothing about what comes behind it. That no block of a gap is later than those
-/// behind it is assumed.
+/// newest block before a gap says nothing about what comes after it. That no block of a gap is later than those
+/// after it is assumed.
 pub(crate) async fn number_at(
     objects: &Objects,
     snapshot: &Snapshot,
@@ -111,7 +111,7 @@ pub(crate) async fn number_at(
     (time, side): (u64, TimeSide),
 ) -> Result<Option<BlockTime>> {
     let runs = snapshot.clock_runs();
-    // The block that is sought, or the one behind it, is the first from here on.
+    // The block that is sought, or the one after it, is the first from here on.
     let from = match side {
         TimeSide::AtOrAfter => Some(time),
         TimeSide::AtOrBefore => time.checked_add(1),

@@ -247,7 +247,7 @@ impl Objects {
                 at: want.at,
             };
             let cache = self.cache.of(part);
-            // Nearly always nobody else is loading it, and then no timer is needed.
+            // Nearly always no other task loads it, and then no timer is needed.
             let (value, guard) = match cache.get_value_or_guard(&key, Some(Duration::ZERO)) {
                 GuardResult::Value(value) => (Some(value), None),
                 GuardResult::Guard(guard) => (None, Some(guard)),

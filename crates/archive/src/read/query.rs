@@ -16,7 +16,7 @@ use crate::error::{Budget, Error, Result};
 use crate::settings::QueryLimits;
 use crate::state::snapshot::{Need, Piece, Snapshot};
 
-/// Rows that are unpacked together at the most.
+/// Rows that are unpacked together at most.
 const ROWS_PER_STEP: usize = 8192;
 /// Pieces that may hold this many rows, and not more than are wanted, are read while others are
 /// planned: their rows are few, and all of them will be wanted.
@@ -27,7 +27,7 @@ const ROWS_AHEAD_MAX: usize = 1024;
 pub struct LogPage {
     /// The logs, in the order asked for.
     pub logs: Vec<LogRecord>,
-    /// Whether there are more behind the last one.
+    /// Whether there are more after the last one.
     pub has_more: bool,
     /// Where the next page begins, where there is one.
     pub next: Option<Cursor>,
@@ -192,7 +192,7 @@ async fn check_cursor(
     })
 }
 
-/// The blocks that can hold logs behind the cursor.
+/// The blocks that can hold logs after the cursor.
 fn behind(range: &BlockRange, cursor: &Cursor, order: Order) -> BlockRange {
     match order {
         Order::Ascending => BlockRange::new(cursor.block.number, range.end),

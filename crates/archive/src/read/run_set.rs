@@ -13,7 +13,7 @@ use crate::state::catalog::RunEntry;
 /// Runs with more pages are looked up in the cache alone: their places would take more memory than
 /// they save time.
 const PAGES_MAX: usize = 1 << 19;
-/// One lookup in so many goes through the cache: else it would let go of what is used most.
+/// One lookup in this many goes through the cache: else it would let go of what is used most.
 const TOUCH_EVERY: u64 = 16;
 
 /// A page, where it is still in memory. The cache holds it.

@@ -109,7 +109,7 @@ impl<'a> TableCursor<'a> {
         }
     }
 
-    /// The entries of the next page, in order; none behind the last.
+    /// The entries of the next page, in order; none after the last.
     pub(crate) async fn next_page(&mut self) -> Result<Option<Vec<(u64, u64)>>> {
         let Some(place) = self.table.place(self.page) else {
             return Ok(None);

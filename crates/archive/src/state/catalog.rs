@@ -233,7 +233,7 @@ impl Catalog {
         self.packs.iter().for_each(|pack| pack.encode(&mut out));
         let mut container = ContainerBuilder::new(ObjectKind::Catalog);
         container.table(Section::Catalog, out);
-        // Whoever does not know ranges reads the catalog all the same.
+        // A version that does not know ranges reads the catalog all the same.
         container.optional_table(Section::Journal, self.journal.encode(&self.segments));
         let finished = container.finish();
         (container.drain(), finished.tables_start)

@@ -24,7 +24,7 @@ pub(crate) struct LiveRun {
     pub(crate) head_timestamp: u64,
 }
 
-/// Why ingest stands still.
+/// Why ingest is stalled.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Halt {
     /// In words.

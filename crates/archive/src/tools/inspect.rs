@@ -199,7 +199,7 @@ async fn lengths(objects: &Objects) -> Result<HashMap<String, u64>> {
         .collect())
 }
 
-/// No query reads what lies behind the end of an object, and a rebuild of the state looks for its
+/// No query reads what lies after the end of an object, and a rebuild of the state looks for its
 /// tables there.
 fn check_length(entry: &Entry, lengths: &HashMap<String, u64>) -> Result<()> {
     let place = entry.place();

@@ -46,7 +46,7 @@ pub struct RebuildReport {
     pub islands: Vec<BlockRange>,
     /// How many segments hold all of them.
     pub segments: usize,
-    /// Whole segments of blocks that nothing used holds, and that nobody confirmed.
+    /// Whole segments of blocks that nothing used holds, and that no caller confirmed.
     pub unlinked: Vec<Island>,
     /// All other objects that are whole but were not needed: other copies, mostly older ones.
     pub undecided: Vec<String>,

@@ -236,7 +236,7 @@ impl Writer {
     }
 
     /// Whether the live run may begin with a block: with the one that the archive must begin with,
-    /// right behind what was filled, or with the first block of a later range.
+    /// right after what was filled, or with the first block of a later range.
     fn may_begin(&self, snapshot: &Snapshot, start: u64, got: u64) -> bool {
         let before = got.checked_sub(1);
         let behind_fill =
@@ -245,7 +245,7 @@ impl Writer {
         got == start || behind_fill || begins_range
     }
 
-    /// New blocks must be those that fills have put behind the head, where there are such.
+    /// New blocks must be those that fills have put after the head, where there are such.
     async fn compare_with_fills(
         &self,
         snapshot: &Snapshot,
@@ -280,7 +280,7 @@ impl Writer {
     }
 
     /// The first batch of a live run must link to what fills have put before it, and must not run
-    /// into what they have put behind.
+    /// into what they have put there.
     async fn check_fills_around(&self, snapshot: &Snapshot, blocks: &[Block]) -> Result<()> {
         let need = Need {
             datasets: DatasetSet::CLOCK,

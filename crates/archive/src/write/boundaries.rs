@@ -7,7 +7,7 @@ use super::seal::Cut;
 use crate::settings::SealSettings;
 
 /// The cuts that are due: each ends at the first block end at which a limit is reached, or where
-/// the next cell of the grid begins. The blocks behind the last cut stay unsealed.
+/// the next alignment boundary begins. The blocks after the last cut stay unsealed.
 pub(crate) fn due(rows: &Rows, settings: &SealSettings) -> Vec<Cut> {
     let mut cuts = Vec::new();
     let mut start = 0;
@@ -17,8 +17,8 @@ pub(crate) fn due(rows: &Rows, settings: &SealSettings) -> Vec<Cut> {
         let weight = (block.row_end - rows_before + end - start) as u64;
         let hashes = (block.tx_end - txs_before) as u64 * 32;
         let bytes = block.log_bytes_end - bytes_before + hashes;
-        let grid = settings.cell_begins(block.clock.number.saturating_add(1));
-        if weight >= settings.weight || bytes >= settings.bytes || grid {
+        let boundary = settings.boundary_begins(block.clock.number.saturating_add(1));
+        if weight >= settings.weight || bytes >= settings.bytes || boundary {
             cuts.push(Cut { start, end });
             start = end;
         }
@@ -35,7 +35,7 @@ pub(crate) fn by_range<'a>(
 }
 
 /// Which of the last batches to put together when there are too many: the longest tail in which
-/// no batch is much heavier than all behind it, so that a log is rewritten a logarithmic number of
+/// no batch is much heavier than all after it, so that a log is rewritten a logarithmic number of
 /// times.
 pub(crate) fn tail_to_join(weights: &[u64]) -> usize {
     let mut from = weights.len();
@@ -111,11 +111,7 @@ mod tests {
         let heavy: Vec<Block> = (0..5).map(|number| block(number, 1, 480)).collect();
         assert_eq!(ends(&settings, &heavy), [2, 4], "by bytes: logs and hashes");
         let border: Vec<Block> = (97..103).map(|number| block(number, 0, 0)).collect();
-        assert_eq!(
-            ends(&settings, &border),
-            [3],
-            "where a cell of the grid ends"
-        );
+        assert_eq!(ends(&settings, &border), [3], "at an alignment boundary");
         let later = SealSettings {
             first_block: 2,
             ..settings.clone()

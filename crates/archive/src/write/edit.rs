@@ -32,7 +32,7 @@ pub(crate) struct Edit {
     pub(crate) audit: Option<AuditEntry>,
     /// What is to be written down of ranges.
     pub(crate) journal: Vec<Entry>,
-    /// When, in seconds since 1970; 0 where nobody knows.
+    /// When, in seconds since 1970; 0 where it is unknown.
     pub(crate) now: u64,
     /// The new objects: safe from collection until the edit is published or dropped.
     pub(crate) uploads: Vec<Uploading>,

@@ -176,7 +176,7 @@ impl Fill {
         }
         if first.number + blocks.len() as u64 > self.range.end {
             return Err(Error::Invalid(format!(
-                "blocks behind the end of the fill ({})",
+                "blocks after the end of the fill ({})",
                 self.range
             )));
         }

@@ -1,7 +1,7 @@
 //! Packs: whole headers, transaction bodies and raw blocks, byte for byte as they came.
 //!
 //! The parts of all blocks lie end to end in one stream; the stream is cut into frames of up to
-//! 64 KiB where parts end, and each frame is compressed on its own: whoever wants one part unpacks
+//! 64 KiB where parts end, and each frame is compressed on its own: a reader of one part unpacks
 //! one frame. The index says how long each part is, so where it lies.
 
 use bytes::Bytes;

@@ -26,7 +26,7 @@ use crate::state::head::{View, decode_state};
 use crate::state::record::{CatalogRef, State};
 use crate::state::snapshot::Snapshot;
 
-/// Swaps and settlings that are tried before the caller is told.
+/// Swaps and settlings that are tried before the caller gets the error.
 const ATTEMPTS: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
@@ -135,7 +135,7 @@ impl Publisher {
             return answer.map_err(|failure| self.error(failure));
         }
         let waiting = std::mem::take(&mut *self.queue.lock());
-        // Whoever went away does not want its edit any more.
+        // A caller that went away does not want its edit any more.
         let waiting = waiting
             .into_iter()
             .filter(|(_, answer)| !answer.is_closed());

@@ -55,7 +55,7 @@ impl Writer {
         held::let_go(&**self.view.objects.blobs()).await
     }
 
-    /// Takes back every block behind `to` and ends a halt. One swap: readers see all or nothing.
+    /// Takes back every block after `to` and ends a halt. One swap: readers see all or nothing.
     pub(crate) async fn rewind(&self, to: u64, audit: AuditEntry) -> Result<()> {
         let mut appender = self.appender.lock().await;
         let _no_merges = self.maintenance.lock().await;
@@ -93,7 +93,7 @@ impl Writer {
         }
     }
 
-    /// Replaces segments that reach behind `to` by what remains of them. Nothing stays unsealed:
+    /// Replaces segments that reach beyond `to` by what remains of them. Nothing stays unsealed:
     /// the next block begins a new cut.
     async fn cut_segments(
         &self,
@@ -228,7 +228,7 @@ impl Writer {
         let live = snapshot.state.live.filter(|live| below <= live.head.number);
         let Some(mut live) = live else {
             return Err(Error::Invalid(format!(
-                "cannot prune below {below}: it is behind the head"
+                "cannot prune below {below}: it is after the head"
             )));
         };
         let old = |range: &BlockRange| range.end <= below;

@@ -29,10 +29,10 @@ pub(crate) struct Rows {
     pub(crate) blocks: Vec<RowBlock>,
     pub(crate) txs: Vec<Tx>,
     pub(crate) numbers: Vec<RowNumbers>,
-    /// Packed bodies, one behind the other, and where each ends.
+    /// Packed bodies, one after the other, and where each ends.
     pub(crate) bodies: Vec<u8>,
     pub(crate) body_ends: Vec<usize>,
-    /// Terms of each row, one behind the other, and where each row's end.
+    /// Terms of each row, one after the other, and where each row's end.
     pub(crate) terms: Vec<Term>,
     pub(crate) term_ends: Vec<usize>,
 }
@@ -51,7 +51,7 @@ impl Rows {
         }
     }
 
-    /// Adds the block behind those that are here. It must already be checked and hold nothing but
+    /// Adds the block after those that are here. It must already be checked and hold nothing but
     /// what is kept.
     pub(crate) fn push(&mut self, block: &Block, level: Proof) {
         let first_body = self.bodies.len();

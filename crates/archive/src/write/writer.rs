@@ -24,7 +24,7 @@ use crate::state::lost::load_state;
 use crate::state::record::State;
 use crate::state::snapshot::Snapshot;
 
-/// How often taking over is tried again when somebody else swaps in between.
+/// How often taking over is tried again when another writer swaps in between.
 const TAKE_OVER_ATTEMPTS: usize = 8;
 
 /// The holder of an archive's epoch.

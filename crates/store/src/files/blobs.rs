@@ -99,7 +99,7 @@ fn lock_tmp(tmp: &Path) -> Result<File> {
     if lock.try_lock().is_ok() {
         remove_leftovers(tmp).map_err(fail)?;
     }
-    // Whoever gets the whole lock before this returns finds no file of ours yet.
+    // A process that gets the whole lock before this returns finds no file of ours yet.
     lock.lock_shared().map_err(fail)?;
     Ok(lock)
 }

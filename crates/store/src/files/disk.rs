@@ -67,7 +67,7 @@ fn is_refusal(error: &io::Error) -> bool {
 
 /// Directories below a root that this process knows to exist durably.
 ///
-/// That a directory exists is not enough: whoever created it may not have synced its entry yet.
+/// That a directory exists is not enough: its creator may not have synced its entry yet.
 #[derive(Default, Debug)]
 pub(super) struct Directories {
     known: Mutex<HashSet<PathBuf>>,

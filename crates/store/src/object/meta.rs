@@ -12,12 +12,12 @@
 //! create alone proves nothing: the writer then lists. A number `n` is removed only after
 //! `n + KEEP_VERSIONS` existed, and the highest number is never removed. So
 //!
-//! - the highest is below `n + KEEP_VERSIONS`: nobody ever removed `n`, the create was the first of
+//! - the highest is below `n + KEEP_VERSIONS`: no writer ever removed `n`, the create was the first of
 //!   its number, and the swap holds, even if others have swapped since;
-//! - otherwise nobody can tell whether `n` was new: the answer is `Unavailable`, "load and look".
+//! - otherwise it is unknown whether `n` was new: the answer is `Unavailable`, "load and look".
 //!   A record that names its writer, as the archive's does, then shows who owns it.
 //!
-//! Removal happens beside the swaps: a store that deletes slowly holds up nobody, and while one
+//! Removal happens beside the swaps: a store that deletes slowly holds up no swap, and while one
 //! removal runs no other begins.
 //!
 //! The stale object itself lies below the head, where no reader looks, and goes with the next
@@ -51,7 +51,7 @@ use crate::{Error, MetaStore, Result, Version, Versioned};
 /// its create and its list and still know that it won.
 pub const KEEP_VERSIONS: u64 = 64;
 
-/// Old versions are removed once in so many swaps.
+/// Old versions are removed once in this many swaps.
 const REMOVE_EVERY: u64 = 16;
 
 const REMOVALS_AT_ONCE: usize = 8;

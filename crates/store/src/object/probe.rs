@@ -28,7 +28,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 /// to hold the record.
 ///
 /// An answer that gets lost says nothing about the store: the racer may have won or not, which the
-/// bytes that are there tell. A race that nobody can have won is run again.
+/// bytes that are there tell. A race that no one can have won is run again.
 pub async fn probe_create_only(
     store: &Arc<dyn ObjectStore>,
     prefix: &Path,
@@ -131,7 +131,7 @@ async fn create(
 
 fn nobody_won(name: &str) -> Error {
     Error::Unavailable {
-        context: format!("probe the store: nobody won, try again (name={name})"),
+        context: format!("probe the store: no attempt won, try again (name={name})"),
         source: None,
     }
 }

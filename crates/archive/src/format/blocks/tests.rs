@@ -163,7 +163,7 @@ proptest! {
         }
         let decoded = BlockTable::decode(bytes.clone().into(), &facts, &placed);
         if let Err(Damage("block table does not fit the summary")) = decoded {
-            // Somebody who changes the table can change the times in the summary, too.
+            // An attacker who changes the table can change the times in the summary, too.
             let mut reader = Reader::new(&bytes);
             facts.first_timestamp = PageView::read(&mut reader).map_or(0, |page| page.first_time);
         }

@@ -111,7 +111,7 @@ fn is_inside(range: BlockRange, blocks: &[BlockRange]) -> bool {
 }
 
 /// Takes every segment below the anchor that holds something more and whose last block is confirmed:
-/// by what is used already, or by whoever is asked.
+/// by what is used already, or by the caller.
 pub(super) async fn take_islands(
     objects: &Objects,
     found: &[Found],

@@ -301,7 +301,7 @@ async fn a_winner_that_was_overtaken_has_still_won() {
 }
 
 /// Old versions were deleted inside of the swap: a bucket that deleted slowly held up whoever swapped,
-/// and the renewal of the lease behind it, until another writer took over.
+/// and the renewal of the lease after it, until another writer took over.
 #[tokio::test(start_paused = true)]
 async fn a_swap_does_not_wait_for_deletes() {
     let store = Faulty::new();
