@@ -1,6 +1,7 @@
 //! EVM chains over JSON-RPC.
 
 pub(crate) mod bloom;
+pub(crate) mod chains;
 mod choice;
 mod claims;
 mod confirm;

@@ -4,25 +4,19 @@
 //! how far that was comes with it. An endpoint that is down, slow or wrong is passed over for the
 //! next; one that lied is named. Nothing here decides what is final or keeps anything.
 
-mod batch;
-mod chains;
-mod endpoint;
 mod error;
 pub mod evm;
-mod joint;
+mod hybrid;
+mod jsonrpc;
 mod meters;
-mod pool;
 pub mod portal;
-mod reply;
-mod secrets;
 mod source;
 pub mod stellar;
-mod throttle;
 
-pub use chains::{CHAINS, KnownChain, checks_of, known_chain, known_genesis};
-pub use endpoint::{EndpointReport, EndpointSettings};
 pub use error::{Error, Result};
-pub use joint::JointSource;
+pub use evm::chains::{CHAINS, KnownChain, checks_of, known_chain, known_genesis};
+pub use hybrid::JointSource;
+pub use jsonrpc::endpoint::{EndpointReport, EndpointSettings};
 pub use source::{DroppedRule, Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
 /// The hash that the EVM gives to bytes, such as code.

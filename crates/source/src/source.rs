@@ -7,9 +7,9 @@ use chronolith_model::{Block, BlockMeta, BlockRange, BlockRef, DatasetSet, Hash3
 
 use tokio::sync::watch;
 
-use crate::endpoint::EndpointReport;
 use crate::error::{Error, Result};
 use crate::evm::Subscription;
+use crate::jsonrpc::endpoint::EndpointReport;
 
 /// How often a fetch begins anew because the chain changed under it.
 const RESTARTS_MAX: u32 = 5;

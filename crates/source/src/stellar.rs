@@ -4,10 +4,9 @@
 //! ledger behind it needs to believe nobody.
 
 mod core;
-mod joint;
 mod lake;
 mod standing;
 
+pub use crate::hybrid::LakeAndCore;
 pub use core::{CoreSettings, CoreSource};
-pub use joint::LakeAndCore;
 pub use lake::{LakePlace, LakeSettings, LakeSource, Layout};

@@ -12,10 +12,10 @@ use chronolith_model::{Dataset, Verification};
 use super::fetch::{Fetcher, GET_LOGS, GET_RECEIPTS, scope_params};
 use super::standing::INVALID_PARAMS;
 use super::wire::{WireBlock, WireLog};
-use crate::endpoint::Call;
 use crate::error::Result;
+use crate::jsonrpc::endpoint::Call;
+use crate::jsonrpc::reply::{Answer, RpcFault};
 use crate::meters;
-use crate::reply::{Answer, RpcFault};
 
 /// What an endpoint that does not take the hash of a block is noted to lack.
 const BLOCK_HASHES: &str = "eth_getLogs by block hash";

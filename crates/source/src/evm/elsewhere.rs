@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use super::choice::check_level;
 use super::claims::Claims;
 use super::source::EvmSource;
-use crate::endpoint::Endpoint;
 use crate::error::Result;
+use crate::jsonrpc::endpoint::Endpoint;
 use crate::source::{Fetched, Want};
 
 /// How many other endpoints are asked for a range.

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use super::fetch::GET_RECEIPTS;
 use super::rules::Rule;
 use super::source::EvmSource;
-use crate::endpoint::Endpoint;
 use crate::error::Error;
+use crate::jsonrpc::endpoint::Endpoint;
 use crate::meters;
 use crate::source::DroppedRule;
 

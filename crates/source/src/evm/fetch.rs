@@ -19,10 +19,10 @@ use super::ranges::Spans;
 use super::rules::{Refusal, Rule};
 use super::verify::Verifier;
 use super::wire::{WholeBlock, WireBlock, WireLog, WireReceipt, hex};
-use crate::endpoint::{Call, Endpoint, verify_span};
 use crate::error::{Error, Result};
+use crate::jsonrpc::endpoint::{Call, Endpoint, verify_span};
+use crate::jsonrpc::reply::Answer;
 use crate::meters::Outcome;
-use crate::reply::Answer;
 use crate::source::{Fetched, Want};
 
 pub(crate) const GET_RECEIPTS: &str = "eth_getBlockReceipts";

@@ -16,8 +16,8 @@ use tokio::time::{Instant, timeout};
 use super::opinions::OPINION_TIMEOUT;
 use super::source::EvmSource;
 use super::standing::{Reader, Tags};
-use crate::endpoint::Endpoint;
 use crate::error::Result;
+use crate::jsonrpc::endpoint::Endpoint;
 use crate::source::Heads;
 
 /// An endpoint whose newest block is further below another's is behind.

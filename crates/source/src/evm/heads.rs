@@ -18,9 +18,9 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tokio_tungstenite::{WebSocketStream, connect_async_with_config};
 
+use crate::jsonrpc::reply::RpcFault;
+use crate::jsonrpc::secrets::{Secrets, name_of};
 use crate::meters;
-use crate::reply::RpcFault;
-use crate::secrets::{Secrets, name_of};
 
 const SUBSCRIBE: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"eth_subscribe","params":["newHeads"]}"#;

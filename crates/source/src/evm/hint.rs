@@ -1,7 +1,7 @@
 //! What providers say when a range is too large, in their many spellings.
 
 use super::wire::parse_quantity;
-use crate::reply::RpcFault;
+use crate::jsonrpc::reply::RpcFault;
 
 /// What an error of a node means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,8 +9,8 @@ use chronolith_model::{Proof, Tx};
 
 use super::fetch::{Fetcher, GET_BLOCK, clock_of};
 use super::wire::{WholeBlock, WireBlock, hex};
-use crate::endpoint::Call;
 use crate::error::Result;
+use crate::jsonrpc::endpoint::Call;
 
 impl Fetcher<'_> {
     /// Replaces headers by whole blocks where logs are kept and only their transactions are wanted.

@@ -17,10 +17,10 @@ use super::source::EvmSource;
 use super::standing::{Reader, block_call};
 use super::verify::Verifier;
 use super::wire::{WireBlock, hex};
-use crate::chains::known_genesis;
-use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
-use crate::reply::Answer;
+use crate::evm::chains::known_genesis;
+use crate::jsonrpc::endpoint::Endpoint;
+use crate::jsonrpc::reply::Answer;
 use crate::source::{Heads, Opinion};
 
 /// How long an endpoint may take to say which block it has: the others wait for it.

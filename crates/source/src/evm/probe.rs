@@ -10,10 +10,10 @@ use super::oddity::Oddity;
 use super::rules::{Checks, Rule};
 use super::verify::Verifier;
 use super::wire::{EncodedTx, WholeBlock, WireBlock, WireReceipt, hex, parse_quantity};
-use crate::endpoint::{Call, Endpoint, EndpointSettings};
 use crate::error::{Error, Result};
-use crate::pool::Pool;
-use crate::reply::Answer;
+use crate::jsonrpc::endpoint::{Call, Endpoint, EndpointSettings};
+use crate::jsonrpc::pool::Pool;
+use crate::jsonrpc::reply::Answer;
 
 /// What was found out about one block.
 #[derive(Clone, Debug)]

@@ -9,8 +9,8 @@ use chronolith_model::BlockRange;
 
 use super::fetch::{Fetcher, GET_RECEIPTS};
 use super::wire::{WireBlock, WireReceipt, hex};
-use crate::endpoint::{Call, Endpoint};
 use crate::error::Result;
+use crate::jsonrpc::endpoint::{Call, Endpoint};
 use crate::source::Fetched;
 
 #[derive(Debug)]

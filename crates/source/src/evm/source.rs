@@ -23,10 +23,14 @@ use super::standing::{Reader, Tags};
 use super::strength::Downgrades;
 use super::verify::Verifier;
 use super::wire::{WireBlock, hex, parse_quantity};
-use crate::endpoint::{Call, Endpoint, EndpointReport, EndpointSettings};
 use crate::error::{Error, Result};
-use crate::pool::{PassedOver, Pool};
-use crate::reply::Answer;
+use crate::jsonrpc::endpoint::Call;
+use crate::jsonrpc::endpoint::Endpoint;
+use crate::jsonrpc::endpoint::EndpointReport;
+use crate::jsonrpc::endpoint::EndpointSettings;
+use crate::jsonrpc::pool::Pool;
+use crate::jsonrpc::reply::Answer;
+use crate::pool::PassedOver;
 use crate::source::{DroppedRule, Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
 /// How often a range is tried on all endpoints together.

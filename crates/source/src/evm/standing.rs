@@ -13,9 +13,9 @@ use super::fetch::{clock_of, is_too_large, no_batches};
 use super::hint::{Meaning, meaning};
 use super::verify::Verifier;
 use super::wire::{WireBlock, parse_quantity};
-use crate::endpoint::{Call, Endpoint, NO_ANSWER};
 use crate::error::{Error, Result};
-use crate::reply::Answer;
+use crate::jsonrpc::endpoint::{Call, Endpoint, NO_ANSWER};
+use crate::jsonrpc::reply::Answer;
 use crate::source::Heads;
 
 /// How JSON-RPC says that a parameter makes no sense: said of a tag, the node does not know it.

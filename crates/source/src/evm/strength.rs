@@ -12,7 +12,7 @@ use metrics::Counter;
 
 use super::fetch::GET_RECEIPTS;
 use super::source::{EvmSettings, Strategy};
-use crate::endpoint::Endpoint;
+use crate::jsonrpc::endpoint::Endpoint;
 use crate::meters;
 use crate::source::{Fetched, Want};
 

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::endpoint::cut;
+use crate::jsonrpc::endpoint::cut;
 
 /// A block as it is looked at: its header, its hash, and its transactions.
 #[derive(Debug)]

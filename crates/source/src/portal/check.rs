@@ -177,7 +177,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::chains::checks_of;
+    use crate::evm::chains::checks_of;
 
     /// A block of Polygon's sprints, and one of Celo.
     const NUMBER: u64 = 64;

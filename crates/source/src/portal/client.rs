@@ -21,13 +21,13 @@ use super::lines::{Lines, Stop};
 use super::source::PortalSettings;
 use super::status::{Meaning, meaning, text_of};
 use super::wire::Conflict;
-use crate::endpoint::{
+use crate::error::{Error, Result};
+use crate::jsonrpc::endpoint::{
     CONNECT_TIMEOUT, EndpointReport, RETRY_AFTER_MAX, is_too_slow, reason_of, retry_after,
     rpc_span, verify_span,
 };
-use crate::error::{Error, Result};
+use crate::jsonrpc::secrets::{Secrets, name_of};
 use crate::meters::{Meters, Outcome};
-use crate::secrets::{Secrets, name_of};
 
 /// Pauses before a request is sent again; after the last the caller is told.
 const PAUSES_MS: [u64; 6] = [10, 100, 500, 2_000, 10_000, 20_000];

@@ -11,7 +11,7 @@ use reqwest::Url;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::throttle::Throttle;
+use crate::jsonrpc::throttle::Throttle;
 
 /// The stretch of time in which a Portal counts requests.
 const RATE_WINDOW: Duration = Duration::from_secs(10);

@@ -12,9 +12,9 @@ use super::client::{Client, FINALIZED_STREAM, Failure};
 use super::request::Query;
 use super::walk::{Rules, Walk};
 use super::wire::{Metadata, WireRef};
-use crate::endpoint::EndpointReport;
 use crate::error::{Error, Result};
 use crate::evm::{Checks, Subscription};
+use crate::jsonrpc::endpoint::EndpointReport;
 use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
 /// The stream up to the head, of blocks that may still be replaced.

@@ -409,7 +409,7 @@ mod tests {
         let rules = Rules {
             want: &want(&[Dataset::Logs, Dataset::TxHashes]),
             level: Verification::Bloom,
-            oddity: crate::chains::checks_of(chain).oddity,
+            oddity: crate::evm::chains::checks_of(chain).oddity,
             endpoint: "portal".into(),
         };
         let mut walk = Walk::new(BlockRange::new(number, number + 1), rules);

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::endpoint::EndpointReport;
 use crate::error::{Error, Result};
+use crate::jsonrpc::endpoint::EndpointReport;
 use crate::meters::{Meters, Outcome};
 
 /// How it does.

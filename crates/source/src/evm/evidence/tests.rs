@@ -1,8 +1,8 @@
 //! Evidence by itself, and what a source makes of it. No endpoint is asked.
 
 use super::*;
-use crate::endpoint::EndpointSettings;
 use crate::evm::{Checks, EvmSettings, RangeSettings, Strategy, Tags};
+use crate::jsonrpc::endpoint::EndpointSettings;
 
 const A: Hash32 = Hash32([0xa; 32]);
 const C: Hash32 = Hash32([0xc; 32]);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::*;
-use crate::chains::checks_of;
+use crate::evm::chains::checks_of;
 use crate::evm::wire::WholeBlock;
 
 fn folder() -> Option<PathBuf> {

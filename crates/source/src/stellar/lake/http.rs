@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::keys::Layout;
 use super::objects::{Failure, Newest, Objects, fits};
-use crate::endpoint::{CONNECT_TIMEOUT, is_too_slow, reason_of};
 use crate::error::{Error, Result};
+use crate::jsonrpc::endpoint::{CONNECT_TIMEOUT, is_too_slow, reason_of};
 
 /// Between two pieces of an answer.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);

@@ -12,9 +12,9 @@ use tokio::sync::watch;
 use super::keys::{Batch, FIRST_LEDGER, Layout};
 use super::open::Opened;
 use super::reader::{Reader, Unopened};
-use crate::endpoint::EndpointReport;
 use crate::error::{Error, Result};
 use crate::evm::Subscription;
+use crate::jsonrpc::endpoint::EndpointReport;
 use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
 /// Objects of one fetch that are on their way together: one comes while another is proven.

@@ -5,7 +5,7 @@
 use alloy_primitives::{B256, b256};
 use chronolith_model::Hash32;
 
-use crate::evm::{Checks, Oddity};
+use super::{Checks, Oddity};
 
 /// A chain that is known by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -15,9 +15,9 @@ use chronolith_model::{
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::Instant;
 
-use crate::endpoint::EndpointReport;
 use crate::error::{Error, Result};
 use crate::evm::{EvmSource, Subscription};
+use crate::jsonrpc::endpoint::EndpointReport;
 use crate::portal::PortalSource;
 use crate::portal::check::{self, Refusal};
 use crate::source::{DroppedRule, Fetched, Heads, Identity, Opinion, Plan, Source, Want};

@@ -14,12 +14,11 @@ use chronolith_model::{BlockMeta, BlockRange, BlockRef};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::core::CoreSource;
-use super::lake::LakeSource;
-use crate::endpoint::EndpointReport;
 use crate::error::{Error, Result};
 use crate::evm::Subscription;
+use crate::jsonrpc::endpoint::EndpointReport;
 use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
+use crate::stellar::{CoreSource, LakeSource};
 
 /// How often the lake is looked at while core goes on.
 const LAKE_EVERY: Duration = Duration::from_secs(10);

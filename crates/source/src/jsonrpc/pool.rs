@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::endpoint::{Endpoint, EndpointReport, EndpointSettings};
 use crate::error::{Error, Result};
+use crate::jsonrpc::endpoint::{Endpoint, EndpointReport, EndpointSettings};
 
 /// The longest wait for an endpoint that is paused.
 const WAIT_MAX: Duration = Duration::from_secs(30);

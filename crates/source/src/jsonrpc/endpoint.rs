@@ -16,12 +16,12 @@ use tokio::time::Instant;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-use crate::batch::Batches;
 use crate::error::{Error, Result};
+use crate::jsonrpc::batch::Batches;
+use crate::jsonrpc::reply::{Answer, parse};
+use crate::jsonrpc::secrets::{Secrets, name_of};
+use crate::jsonrpc::throttle::Throttle;
 use crate::meters::{Meters, Outcome};
-use crate::reply::{Answer, parse};
-use crate::secrets::{Secrets, name_of};
-use crate::throttle::Throttle;
 
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two pieces of an answer. Large answers take long; they only have to keep a pace.
