@@ -14,7 +14,7 @@ use chronolith_serve::{
     listen, operations,
 };
 use chronolith_source::DroppedRule;
-use chronolith_source::evm::Subscription;
+use chronolith_source::Subscription;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 

@@ -28,7 +28,6 @@ mod wire;
 mod source;
 
 pub(crate) use headers::Headers;
-pub use heads::Subscription;
 pub use oddity::Oddity;
 pub use probe::{Probed, Prober, Recorded};
 pub use ranges::RangeSettings;

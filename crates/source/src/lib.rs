@@ -17,7 +17,9 @@ pub use error::{Error, Result};
 pub use evm::chains::{CHAINS, KnownChain, checks_of, known_chain, known_genesis};
 pub use hybrid::JointSource;
 pub use jsonrpc::endpoint::{EndpointReport, EndpointSettings};
-pub use source::{DroppedRule, Fetched, Heads, Identity, Opinion, Plan, Source, Want};
+pub use source::{
+    DroppedRule, Fetched, Heads, Identity, Opinion, Plan, Source, Subscription, Want,
+};
 
 /// The hash that the EVM gives to bytes, such as code.
 #[must_use]

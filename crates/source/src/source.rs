@@ -1,6 +1,7 @@
 //! What every source can do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use chronolith_model::{Block, BlockMeta, BlockRange, BlockRef, DatasetSet, Hash32, Proof, Scope};
@@ -8,7 +9,6 @@ use chronolith_model::{Block, BlockMeta, BlockRange, BlockRef, DatasetSet, Hash3
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
-use crate::evm::Subscription;
 use crate::jsonrpc::endpoint::EndpointReport;
 
 /// How often a fetch begins anew because the chain changed under it.
@@ -81,6 +81,16 @@ pub struct DroppedRule {
     pub what: String,
 }
 
+/// The state of a push channel that announces new heads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Subscription {
+    /// The source has none, or none is configured.
+    Off,
+    /// It is connecting, and has not been connected for this long.
+    Connecting(Duration),
+    Connected,
+}
+
 /// A reader of one chain.
 #[async_trait]
 pub trait Source: Send + Sync + std::fmt::Debug {
@@ -114,10 +124,12 @@ pub trait Source: Send + Sync + std::fmt::Debug {
 
     /// Whether an endpoint says that it is still catching up: what it shows may be long past. False
     /// where it cannot tell.
-    async fn syncing(&self, endpoint: &str) -> Result<bool>;
+    async fn syncing(&self, _endpoint: &str) -> Result<bool> {
+        Ok(false)
+    }
 
-    /// The code at an address now; none where nobody can tell. An account without code has none of its
-    /// bytes.
+    /// The code of a contract at the head, for chains whose contracts have addresses of 20 bytes; empty for
+    /// an account without code, none where the source cannot read code.
     async fn code(&self, _address: [u8; 20]) -> Result<Option<Vec<u8>>> {
         Ok(None)
     }
@@ -168,21 +180,25 @@ pub trait Source: Send + Sync + std::fmt::Debug {
         Ok(fetched)
     }
 
-    /// Listens for new heads, for ever. Whoever runs the source drives it beside everything else.
-    async fn listen(&self);
+    /// Listens for new heads and never returns. The caller drives it beside everything else.
+    async fn listen(&self) {
+        std::future::pending().await
+    }
 
     /// Changes whenever there may be a new head; only a hint that it is worth looking.
     fn hints(&self) -> watch::Receiver<u64>;
 
-    /// How the subscription to new heads is.
-    fn subscription(&self) -> Subscription;
+    /// The state of the subscription to new heads.
+    fn subscription(&self) -> Subscription {
+        Subscription::Off
+    }
 
-    /// Whether the heads stand where they do only because a part of the source has not come further yet.
+    /// Whether the head is old because the source itself is still catching up with the chain.
     fn is_catching_up(&self) -> bool {
         false
     }
 
-    /// Tells which block comes next, for sources that read in order and must begin somewhere.
+    /// Announces which block the caller needs next: a source that reads in order starts there.
     fn note_next(&self, _number: u64) {}
 
     /// Tells which block is archived: an endpoint that does not reach it yet says nothing of where the

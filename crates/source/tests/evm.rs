@@ -15,10 +15,8 @@ use chronolith_model::{
 use chronolith_sim::evm::{
     EvmNode, EvmSpec, FaultSizes, Faults, MissingMethod, RpcFault, RpcOptions, RpcServer,
 };
-use chronolith_source::evm::{
-    Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Subscription, Tags,
-};
-use chronolith_source::{EndpointSettings, Error, Fetched, Source, Want};
+use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
+use chronolith_source::{EndpointSettings, Error, Fetched, Source, Subscription, Want};
 
 const BLOCKS: u64 = 120;
 

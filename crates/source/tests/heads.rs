@@ -9,11 +9,9 @@ use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof, Scope, Verificati
 use chronolith_sim::evm::{
     EvmNode, EvmSpec, Faults, MissingMethod, RpcFault, RpcOptions, RpcServer,
 };
-use chronolith_source::evm::{
-    Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Subscription, Tags,
-};
+use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
 use chronolith_source::portal::{PortalSettings, PortalSource};
-use chronolith_source::{EndpointSettings, Heads, Source, Want};
+use chronolith_source::{EndpointSettings, Heads, Source, Subscription, Want};
 
 const SAFE: Tags = Tags {
     finalized: false,

@@ -114,8 +114,14 @@ mod tests {
     use std::time::Duration;
 
     use async_trait::async_trait;
-    use chronolith_model::{Block, BlockMeta, DatasetSet, Hash32, Payload, Proof, Scope};
-    use chronolith_source::evm::Subscription;
+use chronolith_model::Block;
+use chronolith_model::BlockMeta;
+use chronolith_model::DatasetSet;
+use chronolith_model::Hash32;
+use chronolith_model::Payload;
+use chronolith_model::Proof;
+use chronolith_model::Scope;
+use chronolith_source::Subscription;
     use chronolith_source::{EndpointReport, Error, Heads, Identity, Opinion, Plan, Result};
     use tokio::sync::{Barrier, watch};
 

@@ -8,7 +8,7 @@ use chronolith_follower::chain::Chain;
 use chronolith_follower::clock::now;
 use chronolith_model::{DatasetSet, Verification};
 use chronolith_serve::ChainHealth;
-use chronolith_source::evm::Subscription;
+use chronolith_source::Subscription;
 use metrics::{counter, gauge};
 
 use super::process;

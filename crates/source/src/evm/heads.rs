@@ -21,6 +21,7 @@ use tokio_tungstenite::{WebSocketStream, connect_async_with_config};
 use crate::jsonrpc::reply::RpcFault;
 use crate::jsonrpc::secrets::{Secrets, name_of};
 use crate::meters;
+use crate::source::Subscription;
 
 const SUBSCRIBE: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"eth_subscribe","params":["newHeads"]}"#;
@@ -33,16 +34,6 @@ const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// A head is a few kilobytes.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
-
-/// How the subscription is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Subscription {
-    /// None is set up.
-    Off,
-    /// It is being set up, or again, and has not been there for this long.
-    Connecting(Duration),
-    Connected,
-}
 
 /// Listens for heads at one of several URLs.
 pub(crate) struct HeadListener {

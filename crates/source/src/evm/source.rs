@@ -15,7 +15,7 @@ use super::elsewhere::Elsewhere;
 use super::evidence::Evidence;
 use super::fetch::{Fetcher, GET_RECEIPTS, clock_of};
 use super::finals::Finals;
-use super::heads::{HeadListener, Subscription};
+use super::heads::HeadListener;
 use super::ranges::{RangeSettings, Spans};
 use super::recent::{Recent, Whole};
 use super::rules::{Checks, Rule};
@@ -31,7 +31,15 @@ use crate::jsonrpc::endpoint::EndpointSettings;
 use crate::jsonrpc::pool::Pool;
 use crate::jsonrpc::reply::Answer;
 use crate::pool::PassedOver;
-use crate::source::{DroppedRule, Fetched, Heads, Identity, Opinion, Plan, Source, Want};
+use crate::source::DroppedRule;
+use crate::source::Fetched;
+use crate::source::Heads;
+use crate::source::Identity;
+use crate::source::Opinion;
+use crate::source::Plan;
+use crate::source::Source;
+use crate::source::Subscription;
+use crate::source::Want;
 
 /// How often a range is tried on all endpoints together.
 pub(super) const ATTEMPTS: usize = 12;

@@ -15,7 +15,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::evm::Subscription;
 use crate::jsonrpc::endpoint::EndpointReport;
 use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 use crate::stellar::{CoreSource, LakeSource};
@@ -157,10 +156,6 @@ impl Source for LakeAndCore {
         opinions
     }
 
-    async fn syncing(&self, _endpoint: &str) -> Result<bool> {
-        Ok(false)
-    }
-
     async fn fetch_some(
         &self,
         range: BlockRange,
@@ -186,16 +181,8 @@ impl Source for LakeAndCore {
         self.lake.fetch_some(of_lake, want, anchor).await
     }
 
-    async fn listen(&self) {
-        std::future::pending().await
-    }
-
     fn hints(&self) -> watch::Receiver<u64> {
         self.core.hints()
-    }
-
-    fn subscription(&self) -> Subscription {
-        Subscription::Off
     }
 
     fn is_catching_up(&self) -> bool {

@@ -16,11 +16,13 @@ use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::evm::{EvmSource, Subscription};
+use crate::evm::EvmSource;
 use crate::jsonrpc::endpoint::EndpointReport;
 use crate::portal::PortalSource;
 use crate::portal::check::{self, Refusal};
-use crate::source::{DroppedRule, Fetched, Heads, Identity, Opinion, Plan, Source, Want};
+use crate::source::{
+    DroppedRule, Fetched, Heads, Identity, Opinion, Plan, Source, Subscription, Want,
+};
 
 /// How long a Portal that failed or contradicted is passed over.
 const PAUSE: Duration = Duration::from_secs(300);

@@ -13,7 +13,7 @@ use super::request::Query;
 use super::walk::{Rules, Walk};
 use super::wire::{Metadata, WireRef};
 use crate::error::{Error, Result};
-use crate::evm::{Checks, Subscription};
+use crate::evm::Checks;
 use crate::jsonrpc::endpoint::EndpointReport;
 use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
@@ -307,11 +307,6 @@ impl Source for PortalSource {
         clock.map(opinion).into_iter().collect()
     }
 
-    /// A Portal serves what it has and never says that there is more.
-    async fn syncing(&self, _endpoint: &str) -> Result<bool> {
-        Ok(false)
-    }
-
     async fn fetch_some(
         &self,
         range: BlockRange,
@@ -325,17 +320,8 @@ impl Source for PortalSource {
         self.fetch_as(range, want, &query).await
     }
 
-    /// There is nothing to subscribe to: heads are asked for.
-    async fn listen(&self) {
-        std::future::pending().await
-    }
-
     fn hints(&self) -> watch::Receiver<u64> {
         self.hints.subscribe()
-    }
-
-    fn subscription(&self) -> Subscription {
-        Subscription::Off
     }
 
     fn blame(&self, endpoint: &str, block: BlockRef, what: &str) {

@@ -19,7 +19,6 @@ use super::process::Call;
 use super::quiet::Quiet;
 use super::work::{Job, Running, Task};
 use crate::error::{Error, Result};
-use crate::evm::Subscription;
 use crate::jsonrpc::endpoint::EndpointReport;
 use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 use crate::stellar::lake::FIRST_LEDGER;
@@ -347,10 +346,6 @@ impl Source for CoreSource {
         clock.map(opinion).into_iter().collect()
     }
 
-    async fn syncing(&self, _endpoint: &str) -> Result<bool> {
-        Ok(false)
-    }
-
     /// On the chain that the network agrees on, whatever the anchor is.
     async fn fetch_some(
         &self,
@@ -367,16 +362,8 @@ impl Source for CoreSource {
         fetched
     }
 
-    async fn listen(&self) {
-        std::future::pending().await
-    }
-
     fn hints(&self) -> watch::Receiver<u64> {
         self.hints.subscribe()
-    }
-
-    fn subscription(&self) -> Subscription {
-        Subscription::Off
     }
 
     /// Until core has handed on all that it has, its newest ledger is not the network's.

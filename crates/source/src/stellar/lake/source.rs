@@ -13,7 +13,6 @@ use super::keys::{Batch, FIRST_LEDGER, Layout};
 use super::open::Opened;
 use super::reader::{Reader, Unopened};
 use crate::error::{Error, Result};
-use crate::evm::Subscription;
 use crate::jsonrpc::endpoint::EndpointReport;
 use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
 
@@ -255,11 +254,6 @@ impl Source for LakeSource {
         clock.map(opinion).into_iter().collect()
     }
 
-    /// A lake serves what it has.
-    async fn syncing(&self, _endpoint: &str) -> Result<bool> {
-        Ok(false)
-    }
-
     async fn fetch_some(
         &self,
         range: BlockRange,
@@ -275,17 +269,8 @@ impl Source for LakeSource {
         self.some(range).await
     }
 
-    /// There is nothing to subscribe to: the newest object is looked for.
-    async fn listen(&self) {
-        std::future::pending().await
-    }
-
     fn hints(&self) -> watch::Receiver<u64> {
         self.hints.subscribe()
-    }
-
-    fn subscription(&self) -> Subscription {
-        Subscription::Off
     }
 
     fn blame(&self, endpoint: &str, block: BlockRef, what: &str) {
