@@ -4,9 +4,10 @@
 //! of the same block, asked for it by its hash.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use alloy_primitives::B256;
+use parking_lot::{Mutex, MutexGuard};
 
 /// What was claimed during one fetch, and by which endpoints.
 #[derive(Debug, Default)]
@@ -35,6 +36,6 @@ impl Claims {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<B256, Vec<Arc<str>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -3,10 +3,11 @@
 //! A rule is dropped because one block failed it everywhere. Later blocks may keep to it: where one does not,
 //! it may be the endpoint's fault again.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_model::{BlockRange, BlockRef};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::choice::check_level;
@@ -53,7 +54,7 @@ impl Elsewhere {
     }
 
     fn lock(&self) -> MutexGuard<'_, Asked> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -6,11 +6,12 @@
 //! Endpoints that cannot be asked hold nothing up, and those that say nothing only for a while.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chronolith_model::Hash32;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::fetch::GET_RECEIPTS;
@@ -101,13 +102,11 @@ pub(crate) struct Evidence {
 impl Evidence {
     /// Rules that were dropped, the first one first.
     pub(crate) fn dropped(&self) -> Vec<DroppedRule> {
-        let dropped = self.dropped.lock();
-        dropped.unwrap_or_else(PoisonError::into_inner).clone()
+        self.dropped.lock().clone()
     }
 
     fn note_dropped(&self, (block, rule): (u64, Rule), what: &str) {
-        let dropped = self.dropped.lock();
-        let mut dropped = dropped.unwrap_or_else(PoisonError::into_inner);
+        let mut dropped = self.dropped.lock();
         dropped.push(DroppedRule {
             rule: rule.name(),
             block,
@@ -148,7 +147,7 @@ impl Evidence {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

@@ -5,12 +5,13 @@
 //! the lowest of each counts. An endpoint that knows no tag, is down or is far behind has no say.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chronolith_model::BlockRef;
 use futures::FutureExt as _;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout};
 
 use super::opinions::OPINION_TIMEOUT;
@@ -45,7 +46,7 @@ struct Known {
 
 impl Finals {
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

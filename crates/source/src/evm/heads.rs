@@ -3,11 +3,11 @@
 //! A subscription drops, repeats and reorders heads, and a node that rolls back says nothing at all.
 //! So nothing is taken from a message but that there was one; the walk over HTTP finds the truth.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::{SinkExt as _, StreamExt as _};
 use metrics::Counter;
+use parking_lot::{Mutex, MutexGuard};
 use reqwest::Url;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -75,9 +75,7 @@ impl HeadListener {
     }
 
     fn down_since(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.down_since
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.down_since.lock()
     }
 
     /// Notes that a connection ended, and tells whether heads were told over it.
@@ -252,7 +250,7 @@ mod tests {
 
     impl CounterFn for Times {
         fn increment(&self, _: u64) {
-            self.0.lock().unwrap().push(Instant::now());
+            self.0.lock().push(Instant::now());
         }
 
         fn absolute(&self, _: u64) {}
@@ -269,7 +267,7 @@ mod tests {
         };
         let listening = timeout(Duration::from_secs(100), listener.listen());
         assert!(listening.await.is_err());
-        let times = times.0.lock().unwrap();
+        let times = times.0.lock();
         let pauses = times.windows(2).map(|two| (two[1] - two[0]).as_millis());
         let expected = [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000];
         assert_eq!(pauses.collect::<Vec<_>>(), expected);

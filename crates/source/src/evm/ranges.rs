@@ -3,7 +3,7 @@
 //! Limits of endpoints are on blocks, on logs, or on both, and few say which. A refusal shrinks the
 //! limit that was nearer; answers let it grow back, the more slowly the more often that failed.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 /// Answers in a row after which a limit grows, at first and at last.
 const GROW_AFTER_FIRST: u32 = 4;
@@ -188,7 +188,7 @@ impl Spans {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

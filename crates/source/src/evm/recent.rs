@@ -3,9 +3,10 @@
 //! It is used once, at the endpoint that showed it, and only together with receipts that name its
 //! very hash. A block that was replaced meanwhile is therefore never served from here.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use chronolith_model::BlockRange;
+use parking_lot::Mutex;
 
 use super::fetch::{Fetcher, GET_RECEIPTS};
 use super::wire::{WireBlock, WireReceipt, hex};
@@ -33,7 +34,7 @@ pub(crate) enum Whole {
 impl Recent {
     pub(crate) fn keep(&self, endpoint: &Endpoint, block: WireBlock) {
         let endpoint = endpoint.name.clone();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Shown { endpoint, block });
+        *self.0.lock() = Some(Shown { endpoint, block });
     }
 
     /// The header for a fetch of just this block. A header holds no whole transactions, and without
@@ -50,7 +51,7 @@ impl Recent {
                 && !shown.block.tx_hashes.is_empty()
                 && whole == Whole::NotNeeded
         };
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         kept.take_if(fits).map(|shown| shown.block)
     }
 }

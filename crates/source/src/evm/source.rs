@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use chronolith_model::{BlockMeta, BlockRange, BlockRef, Dataset, Hash32, Scope, Verification};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::claims::Claims;
@@ -232,11 +233,11 @@ impl EvmSource {
     }
 
     pub(super) fn lock_compared(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
-        self.compared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.compared.lock()
     }
 
     pub(super) fn lock_admitted(&self) -> MutexGuard<'_, Admitted> {
-        self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.admitted.lock()
     }
 
     /// Asks one endpoint after the other until one answers; with an anchor, only those that have it.

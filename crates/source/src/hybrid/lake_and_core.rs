@@ -6,11 +6,14 @@
 //! last of the lake.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chronolith_model::{BlockMeta, BlockRange, BlockRef};
+use chronolith_model::BlockMeta;
+use chronolith_model::BlockRange;
+use chronolith_model::BlockRef;
+use parking_lot::Mutex;
+use parking_lot::MutexGuard;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -78,13 +81,11 @@ impl LakeAndCore {
     }
 
     fn looked(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+        self.looked.lock()
     }
 
     fn known(&self) -> MutexGuard<'_, Option<BlockRef>> {
-        self.lake_head
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.lake_head.lock()
     }
 
     /// Whether a ledger lies behind everything that the lake is known to have.

@@ -5,13 +5,14 @@
 //! endpoint shows the header of each of them, which is hashed where the chain allows it, and the logs
 //! must fit its bloom. What the Portal fails to deliver, and what does not fit, comes from the endpoints.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use chronolith_model::{
     BlockMeta, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Proof, Scope,
 };
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::Instant;
 
@@ -212,10 +213,8 @@ impl JointSource {
         until.is_some_and(|until| until > Instant::now())
     }
 
-    fn pause(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
-        self.paused_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn pause(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.paused_until.lock()
     }
 }
 

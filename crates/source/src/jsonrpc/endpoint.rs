@@ -3,9 +3,10 @@
 //! An endpoint is called by the end of its host in logs and errors: a URL may carry a key.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -203,7 +204,7 @@ impl Endpoint {
     }
 
     fn health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+        self.health.lock()
     }
 
     /// Sends calls in one request; answers in the order of the calls. All of them are of one type:

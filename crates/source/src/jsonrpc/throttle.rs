@@ -1,9 +1,9 @@
 //! Limits of one endpoint: requests in flight, and requests in a stretch of time.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
@@ -51,7 +51,7 @@ impl Throttle {
     }
 
     fn slot(&self) -> Instant {
-        let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut starts = self.starts.lock();
         let now = Instant::now();
         let full = starts.len() >= self.most;
         let oldest = if full { starts.pop_front() } else { None };

@@ -2,12 +2,13 @@
 //!
 //! Portal is called by the end of its host in logs and errors: a URL may carry a key.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use alloy_primitives::B256;
 use chronolith_model::{BlockRef, Hash32};
+use parking_lot::{Mutex, MutexGuard};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::Policy;
 use reqwest::{RequestBuilder, Response, Url};
@@ -454,7 +455,7 @@ impl Client {
     }
 
     fn health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+        self.health.lock()
     }
 }
 

@@ -4,9 +4,10 @@
 //! therefore share one limit, and the pause that the Portal asks for holds for all of them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use reqwest::Url;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -33,7 +34,7 @@ impl Limit {
     /// The limit of the Portal at this address: so many requests in ten seconds, 0 for any number.
     pub(super) fn of(base: &Url, requests_per_10s: u32) -> Arc<Self> {
         let key = (base.origin().ascii_serialization(), requests_per_10s);
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = SHARED.lock();
         shared.retain(|_, limit| limit.strong_count() > 0);
         if let Some(limit) = shared.get(&key).and_then(Weak::upgrade) {
             return limit;
@@ -76,9 +77,7 @@ impl Limit {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.pause_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.pause_until.lock()
     }
 }
 

@@ -1,10 +1,15 @@
 //! An EVM chain behind one dataset of Portal.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chronolith_model::{BlockMeta, BlockRange, BlockRef, DatasetSet, Proof, Scope};
+use chronolith_model::BlockMeta;
+use chronolith_model::BlockRange;
+use chronolith_model::BlockRef;
+use chronolith_model::DatasetSet;
+use chronolith_model::Proof;
+use chronolith_model::Scope;
+use parking_lot::Mutex;
 
 use tokio::sync::watch;
 
@@ -206,7 +211,7 @@ impl PortalSource {
 
     /// Whether this block is there; asked once for each.
     async fn has_anchor(&self, anchor: BlockRef) -> Result<()> {
-        let known = || self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || self.anchor.lock();
         if *known() == Some(anchor) {
             return Ok(());
         }

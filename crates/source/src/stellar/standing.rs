@@ -1,7 +1,9 @@
 //! How a lake or a core has done so far, and what its failures are called.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
 use crate::jsonrpc::endpoint::EndpointReport;
@@ -110,6 +112,6 @@ impl Standing {
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock()
     }
 }

@@ -2,10 +2,10 @@
 //! room. Those that were taken last can be asked for again.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chronolith_model::{BlockRange, BlockRef};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -93,8 +93,7 @@ impl Buffer {
         let mut inner = self.inner();
         while inner.is_full() && !inner.stopped {
             inner.held_back = true;
-            let waited = self.room.wait(inner);
-            inner = waited.unwrap_or_else(PoisonError::into_inner);
+            self.room.wait(&mut inner);
         }
         if inner.stopped {
             return false;
@@ -126,11 +125,9 @@ impl Buffer {
 
     /// Waits for so long, or until nobody wants any more; whether that is so.
     pub(crate) fn pause(&self, for_long: Duration) -> bool {
-        let inner = self.inner();
-        let waited = self
-            .room
-            .wait_timeout_while(inner, for_long, |inner| !inner.stopped);
-        let (inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner();
+        self.room
+            .wait_while_for(&mut inner, |inner| !inner.stopped, for_long);
         inner.stopped
     }
 
@@ -237,7 +234,7 @@ impl Buffer {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

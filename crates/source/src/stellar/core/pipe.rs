@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
 
@@ -37,7 +37,7 @@ impl Flow {
     }
 
     fn holds_bytes(&self) -> bool {
-        let held = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.file.lock();
         let Some(file) = held.as_ref() else {
             return false;
         };
@@ -73,7 +73,7 @@ impl<'a> Pipe<'a> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(open(path, flags, Mode::empty())?);
         let watched = file.try_clone()?;
-        *flow.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(watched);
+        *flow.file.lock() = Some(watched);
         Ok(Self {
             file,
             flow,
@@ -90,11 +90,7 @@ impl<'a> Pipe<'a> {
 impl Drop for Pipe<'_> {
     /// Nobody reads any more: core must not wait for room in it while it ends.
     fn drop(&mut self) {
-        let mut watched = self
-            .flow
-            .file
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut watched = self.flow.file.lock();
         *watched = None;
     }
 }

@@ -1,12 +1,13 @@
 //! Objects of a lake: found, fetched, opened, and named where something is wrong with them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_model::BlockRef;
 use chronolith_stellar::Network;
+use parking_lot::{Mutex, MutexGuard};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use tokio::time::Instant;
@@ -350,8 +351,7 @@ impl Reader {
     }
 
     fn is_look_ahead_due(&self) -> bool {
-        let looked = self.looked_ahead.lock();
-        let mut looked = looked.unwrap_or_else(PoisonError::into_inner);
+        let mut looked = self.looked_ahead.lock();
         let is_due = looked.is_none_or(|looked| looked.elapsed() >= LOOK_AHEAD_EVERY);
         if is_due {
             *looked = Some(Instant::now());
@@ -360,7 +360,7 @@ impl Reader {
     }
 
     fn newest(&self) -> MutexGuard<'_, Option<Batch>> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+        self.newest.lock()
     }
 }
 

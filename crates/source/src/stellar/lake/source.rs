@@ -1,12 +1,12 @@
 //! A Stellar network behind a data lake.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use chronolith_model::{BlockMeta, BlockRange, BlockRef, Hash32};
 use chronolith_stellar::Network;
 use futures::stream::{self, StreamExt as _};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::keys::{Batch, FIRST_LEDGER, Layout};
@@ -181,7 +181,7 @@ impl LakeSource {
     }
 
     fn anchor(&self) -> MutexGuard<'_, Option<BlockRef>> {
-        self.anchor.lock().unwrap_or_else(PoisonError::into_inner)
+        self.anchor.lock()
     }
 
     /// The hash of ledger 1, where ledger 2 is there to name it.
