@@ -21,13 +21,13 @@ pub(crate) async fn head(chain: &Chain, contradicted_by: &str) -> Result<(), Tro
         return Ok(());
     };
     let number = head.number;
-    let opinions = chain.source.opinions(number).await;
+    let opinions = chain.source.block_at_each_endpoint(number).await;
     let others: Vec<_> = opinions.iter().filter(|one| one.block != head).collect();
     let outvoted = others.len() >= 2 && others.len() * 2 > opinions.len();
     if others.len() < opinions.len() && !outvoted {
         for other in others {
             let what = "a final block that others confirm is another one here";
-            chain.source.blame(&other.endpoint, other.block, what);
+            chain.source.report_bad(&other.endpoint, other.block, what);
         }
         return Ok(());
     }

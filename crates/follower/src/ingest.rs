@@ -449,7 +449,7 @@ mod tests {
     #[test]
     fn a_contradiction_is_an_error_only_once_it_lasts() {
         let wrong = || {
-            Trouble::Source(SourceError::Lied {
+            Trouble::Source(SourceError::Inconsistent {
                 endpoint: "a".to_owned(),
                 number: 7,
                 what: "its hash".to_owned(),

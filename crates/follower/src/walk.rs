@@ -334,7 +334,7 @@ async fn violation(chain: &Chain, one: &Fetched) -> Trouble {
     let what = "it contradicts a final block that others confirm";
     chain
         .source
-        .blame(&one.endpoint, one.block.clock.block_ref(), what);
+        .report_bad(&one.endpoint, one.block.clock.block_ref(), what);
     let number = one.block.clock.number;
     Trouble::Unsettled(format!(
         "block {number}: {what} (endpoint={})",

@@ -65,7 +65,7 @@ pub enum Error {
     Missing { endpoint: String, number: u64 },
     /// What the endpoint said contradicts itself.
     #[error("endpoint contradicts itself (endpoint={endpoint}, block={number}): {what}")]
-    Lied {
+    Inconsistent {
         endpoint: String,
         number: u64,
         /// What does not hold.
@@ -109,7 +109,7 @@ impl Error {
             | Self::Unproven { .. } => ErrorKind::Unavailable,
             Self::TooLarge { .. } => ErrorKind::TooLarge,
             Self::Missing { .. } => ErrorKind::NotFound,
-            Self::Lied { .. } | Self::RuleFailed { .. } => ErrorKind::Disagreement,
+            Self::Inconsistent { .. } | Self::RuleFailed { .. } => ErrorKind::Disagreement,
             Self::Exhausted(last) => last.kind(),
         }
     }

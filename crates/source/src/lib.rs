@@ -18,7 +18,7 @@ pub use evm::chains::{CHAINS, KnownChain, checks_of, known_chain, known_genesis}
 pub use hybrid::JointSource;
 pub use jsonrpc::endpoint::{EndpointReport, EndpointSettings};
 pub use source::{
-    DroppedRule, Fetched, Heads, Identity, Opinion, Plan, Source, Subscription, Want,
+    DroppedRule, EndpointBlock, Fetched, Heads, Identity, Plan, Source, Subscription, Want,
 };
 
 /// The hash that the EVM gives to bytes, such as code.

@@ -65,7 +65,7 @@ pub struct Fetched {
 
 /// What one endpoint says of a block.
 #[derive(Clone, Debug)]
-pub struct Opinion {
+pub struct EndpointBlock {
     pub endpoint: Arc<str>,
     /// The block that it has at the height that was asked for.
     pub block: BlockRef,
@@ -114,11 +114,15 @@ pub trait Source: Send + Sync + std::fmt::Debug {
 
     /// What every endpoint says of a block, the preferred first, those that are passed over for now
     /// included. Whoever does not answer or has no such block is left out.
-    async fn opinions(&self, number: u64) -> Vec<Opinion>;
+    async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock>;
 
     /// What the endpoints that are well, and those named here, have at a height, in a short time. One
     /// that is down, slow or behind is left out. Nothing where there is no second endpoint to ask.
-    async fn second_opinions(&self, _number: u64, _also: &[Arc<str>]) -> Vec<Opinion> {
+    async fn block_at_healthy_endpoints(
+        &self,
+        _number: u64,
+        _also: &[Arc<str>],
+    ) -> Vec<EndpointBlock> {
         Vec::new()
     }
 
@@ -206,7 +210,7 @@ pub trait Source: Send + Sync + std::fmt::Debug {
     fn note_archived(&self, _number: u64) {}
 
     /// Tells that a block from this endpoint did not fit what others say.
-    fn blame(&self, endpoint: &str, block: BlockRef, what: &str);
+    fn report_bad(&self, endpoint: &str, block: BlockRef, what: &str);
 
     /// How each endpoint does.
     fn endpoints(&self) -> Vec<EndpointReport>;

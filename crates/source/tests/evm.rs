@@ -564,7 +564,7 @@ async fn two_keys_of_one_host_are_told_apart() {
     .unwrap();
     let names: Vec<String> = source.endpoints().into_iter().map(|one| one.name).collect();
     assert_ne!(names[0], names[1]);
-    source.blame(&names[0], node.head(), "test");
+    source.report_bad(&names[0], node.head(), "test");
     assert_eq!(source.heads().await.unwrap().head, node.head());
     assert!(source.endpoints()[1].requests > 0);
 }

@@ -290,7 +290,7 @@ async fn an_endpoint_with_another_genesis_is_passed_over_and_named() {
     let reports = both.endpoints();
     assert!(reports[0].lies > 0 && reports[0].cooling, "{reports:?}");
     assert_eq!(both.heads().await.unwrap().head, node.head());
-    let opinions = both.second_opinions(10, &[]).await;
+    let opinions = both.block_at_healthy_endpoints(10, &[]).await;
     assert_eq!(opinions.len(), 1);
     // One that could not be reached at the start is compared when it is asked first.
     let late = source(&[&wrong, &right], Strategy::Receipts);

@@ -185,7 +185,7 @@ async fn a_long_pause_is_not_waited_for_beside_a_good_endpoint() {
     let began = Instant::now();
     let blamed = async {
         asked.notified().await;
-        source.blame(&name, block, "another request found it out");
+        source.report_bad(&name, block, "another request found it out");
     };
     let want = want();
     let fetched = source.fetch(BlockRange::new(0, 9), &want, None);

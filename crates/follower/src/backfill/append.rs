@@ -167,7 +167,7 @@ fn check_link(
         return Ok(());
     }
     let what = "its successor names another parent";
-    source.blame(&before.endpoint, block, what);
+    source.report_bad(&before.endpoint, block, what);
     let number = block.number;
     Err(Trouble::Unsettled(format!(
         "block {number}: {what} (endpoint={})",
@@ -222,7 +222,7 @@ pub async fn append(
         Ok(IngestOutcome::AlreadyIndexed) => Ok(()),
         Ok(IngestOutcome::ContentConflict { block, .. }) => {
             let what = "the same block with other content";
-            chain.source.blame(endpoint, block, what);
+            chain.source.report_bad(endpoint, block, what);
             Err(Trouble::Unsettled(format!(
                 "block {}: {what} (endpoint={endpoint})",
                 block.number
@@ -232,7 +232,7 @@ pub async fn append(
             dispute::head(chain, endpoint).await?;
             // The head is as it was: the block that does not stand on it is the wrong one.
             if let Some(first) = first {
-                chain.source.blame(endpoint, first, &error.to_string());
+                chain.source.report_bad(endpoint, first, &error.to_string());
             }
             Err(error.into())
         }

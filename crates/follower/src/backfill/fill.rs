@@ -57,7 +57,7 @@ impl Refill<'_> {
                 Err(Trouble::Archive(error)) if does_not_fit(&error) && tries < TRIES => {
                     tracing::warn!(chain = %self.chain.name, %error, "fetching it once more");
                     for (block, endpoint) in ends.first.iter().chain(&ends.last) {
-                        self.source.blame(endpoint, *block, &error.to_string());
+                        self.source.report_bad(endpoint, *block, &error.to_string());
                     }
                 }
                 done => return done,
@@ -92,7 +92,7 @@ impl Refill<'_> {
                 {
                     tracing::warn!(chain = %self.chain.name, %error, "fetching it once more");
                     if let Some((block, endpoint)) = &steps.last {
-                        self.source.blame(endpoint, *block, &error.to_string());
+                        self.source.report_bad(endpoint, *block, &error.to_string());
                     }
                 }
                 done => return done,

@@ -121,8 +121,14 @@ use chronolith_model::Hash32;
 use chronolith_model::Payload;
 use chronolith_model::Proof;
 use chronolith_model::Scope;
+use chronolith_source::EndpointBlock;
+use chronolith_source::EndpointReport;
+use chronolith_source::Error;
+use chronolith_source::Heads;
+use chronolith_source::Identity;
+use chronolith_source::Plan;
+use chronolith_source::Result;
 use chronolith_source::Subscription;
-    use chronolith_source::{EndpointReport, Error, Heads, Identity, Opinion, Plan, Result};
     use tokio::sync::{Barrier, watch};
 
     use super::*;
@@ -206,7 +212,7 @@ use chronolith_source::Subscription;
             Ok(None)
         }
 
-        async fn opinions(&self, _number: u64) -> Vec<Opinion> {
+        async fn block_at_each_endpoint(&self, _number: u64) -> Vec<EndpointBlock> {
             Vec::new()
         }
 
@@ -224,7 +230,7 @@ use chronolith_source::Subscription;
             Subscription::Off
         }
 
-        fn blame(&self, _endpoint: &str, _block: BlockRef, _what: &str) {}
+        fn report_bad(&self, _endpoint: &str, _block: BlockRef, _what: &str) {}
 
         fn endpoints(&self) -> Vec<EndpointReport> {
             Vec::new()

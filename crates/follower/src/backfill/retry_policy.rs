@@ -87,7 +87,7 @@ fn lasting(trouble: &Trouble, is_stellar: bool, hopeless: Hopeless) -> Lasting {
         Trouble::Source(SourceError::Stuck { .. }) if hopeless == Hopeless::GiveUp => {
             Lasting::Final
         }
-        Trouble::Source(SourceError::Lied { .. }) if is_stellar => Lasting::Stubborn,
+        Trouble::Source(SourceError::Inconsistent { .. }) if is_stellar => Lasting::Stubborn,
         _ => Lasting::Passing,
     }
 }
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     fn lied() -> Trouble {
-        Trouble::Source(SourceError::Lied {
+        Trouble::Source(SourceError::Inconsistent {
             endpoint: "lake".to_owned(),
             number: 30,
             what: "object x is missing".to_owned(),

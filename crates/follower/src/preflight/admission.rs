@@ -16,7 +16,7 @@ use chronolith_model::BlockRef;
 use chronolith_model::Hash32;
 use chronolith_source::Subscription;
 use chronolith_source::{
-    DroppedRule, EndpointReport, Error, Fetched, Heads, Identity, Opinion, Plan, Source, Want,
+    DroppedRule, EndpointBlock, EndpointReport, Error, Fetched, Heads, Identity, Plan, Source, Want,
 };
 use tokio::sync::{OnceCell, watch};
 
@@ -167,16 +167,20 @@ impl Source for Admission {
         self.admitted().await?.clock(number).await
     }
 
-    async fn opinions(&self, number: u64) -> Vec<Opinion> {
+    async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {
         match self.admitted().await {
-            Ok(source) => source.opinions(number).await,
+            Ok(source) => source.block_at_each_endpoint(number).await,
             Err(_) => Vec::new(),
         }
     }
 
-    async fn second_opinions(&self, number: u64, also: &[Arc<str>]) -> Vec<Opinion> {
+    async fn block_at_healthy_endpoints(
+        &self,
+        number: u64,
+        also: &[Arc<str>],
+    ) -> Vec<EndpointBlock> {
         match self.admitted().await {
-            Ok(source) => source.second_opinions(number, also).await,
+            Ok(source) => source.block_at_healthy_endpoints(number, also).await,
             Err(_) => Vec::new(),
         }
     }
@@ -241,9 +245,9 @@ impl Source for Admission {
         }
     }
 
-    fn blame(&self, endpoint: &str, block: BlockRef, what: &str) {
+    fn report_bad(&self, endpoint: &str, block: BlockRef, what: &str) {
         if let Some(source) = self.known() {
-            source.blame(endpoint, block, what);
+            source.report_bad(endpoint, block, what);
         }
     }
 

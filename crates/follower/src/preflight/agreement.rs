@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chronolith_model::BlockRef;
-use chronolith_source::Opinion;
+use chronolith_source::EndpointBlock;
 
 use crate::chain::Chain;
 use crate::dispute;
@@ -105,7 +105,7 @@ pub async fn check(chain: &Chain, block: BlockRef) -> Result<(), Trouble> {
     };
     let mut heard = chain
         .source
-        .second_opinions(block.number, &dissenters)
+        .block_at_healthy_endpoints(block.number, &dissenters)
         .await;
     if heard.iter().any(|one| one.block != block) {
         let strangers = strangers(chain).await?;
@@ -119,7 +119,7 @@ pub async fn check(chain: &Chain, block: BlockRef) -> Result<(), Trouble> {
     }
     let silent = |name: &&Arc<str>| !heard.iter().any(|one| one.endpoint == **name);
     let silent: Vec<Arc<str>> = dissenters.iter().filter(silent).cloned().collect();
-    let against: Vec<&Opinion> = heard.iter().filter(|one| one.block != block).collect();
+    let against: Vec<&EndpointBlock> = heard.iter().filter(|one| one.block != block).collect();
     if against.is_empty() && silent.is_empty() {
         if chain.agreement.agree(block) {
             tracing::info!(chain = %chain.settings.name, block = block.number, "endpoints agree again, archiving goes on");
@@ -141,7 +141,7 @@ async fn strangers(chain: &Chain) -> Result<Vec<Arc<str>>, Trouble> {
     let Some(head) = chain.archive.health().head else {
         return Ok(Vec::new());
     };
-    let opinions = chain.source.opinions(head.number).await;
+    let opinions = chain.source.block_at_each_endpoint(head.number).await;
     let others = opinions.into_iter().filter(|one| one.block != head);
     let others: Vec<Arc<str>> = others.map(|one| one.endpoint).collect();
     if let Some(first) = others.first() {
@@ -151,7 +151,7 @@ async fn strangers(chain: &Chain) -> Result<Vec<Arc<str>>, Trouble> {
 }
 
 /// Who has which block, and what ends it.
-fn words(block: BlockRef, heard: &[Opinion], silent: &[Arc<str>]) -> String {
+fn words(block: BlockRef, heard: &[EndpointBlock], silent: &[Arc<str>]) -> String {
     let number = block.number;
     let mut sides: Vec<(String, Vec<&str>)> = vec![(block.hash.to_string(), Vec::new())];
     for one in heard {

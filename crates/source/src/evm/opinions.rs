@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::evm::chains::known_genesis;
 use crate::jsonrpc::endpoint::Endpoint;
 use crate::jsonrpc::reply::Answer;
-use crate::source::{Heads, Opinion};
+use crate::source::{EndpointBlock, Heads};
 
 /// How long an endpoint may take to say which block it has: the others wait for it.
 pub(super) const OPINION_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,7 +29,7 @@ pub(super) const OPINION_TIMEOUT: Duration = Duration::from_secs(5);
 impl EvmSource {
     /// What the endpoints that are well, and these, have at a height. One that is down, slow or
     /// behind is left out. Nothing is asked where there is no second endpoint.
-    pub(super) async fn opinions_of(&self, number: u64, also: &[Arc<str>]) -> Vec<Opinion> {
+    pub(super) async fn opinions_of(&self, number: u64, also: &[Arc<str>]) -> Vec<EndpointBlock> {
         let endpoints = self.pool.endpoints();
         if endpoints.len() < 2 {
             return Vec::new();
@@ -75,10 +75,10 @@ impl EvmSource {
         &self,
         endpoint: &Arc<Endpoint>,
         number: u64,
-    ) -> Result<Option<Opinion>> {
+    ) -> Result<Option<EndpointBlock>> {
         self.admit(endpoint, None).await?;
         let header = self.header(endpoint, &hex(number)).await?;
-        Ok(header.map(|header| Opinion {
+        Ok(header.map(|header| EndpointBlock {
             endpoint: endpoint.name.clone(),
             block: clock_of(&header).block_ref(),
         }))

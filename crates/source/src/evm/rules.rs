@@ -128,7 +128,7 @@ impl Refusal {
     pub(crate) fn of(self, endpoint: &str, number: u64) -> Error {
         let (endpoint, what, computed) = (endpoint.to_owned(), self.what, self.computed);
         match self.rule {
-            None => Error::Lied {
+            None => Error::Inconsistent {
                 endpoint,
                 number,
                 what,

@@ -33,10 +33,10 @@ use crate::jsonrpc::pool::Pool;
 use crate::jsonrpc::reply::Answer;
 use crate::pool::PassedOver;
 use crate::source::DroppedRule;
+use crate::source::EndpointBlock;
 use crate::source::Fetched;
 use crate::source::Heads;
 use crate::source::Identity;
-use crate::source::Opinion;
 use crate::source::Plan;
 use crate::source::Source;
 use crate::source::Subscription;
@@ -397,7 +397,7 @@ impl EvmSource {
     /// Takes note of what went wrong with an endpoint.
     pub(super) fn note(&self, endpoint: &Endpoint, error: &Error) {
         match error {
-            Error::Lied { what, number, .. } => {
+            Error::Inconsistent { what, number, .. } => {
                 endpoint.lied(&format!("block {number}: {what}"));
             }
             Error::WrongChain { .. } | Error::WrongGenesis { .. } => {
@@ -454,14 +454,18 @@ impl Source for EvmSource {
         Ok(block.await?.as_ref().map(clock_of))
     }
 
-    async fn opinions(&self, number: u64) -> Vec<Opinion> {
+    async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {
         let ask = async |endpoint: &Arc<Endpoint>| self.opinion(endpoint, number).await.ok()?;
         let asked = self.pool.endpoints().iter().map(ask);
         let heard = futures::future::join_all(asked).await;
         heard.into_iter().flatten().collect()
     }
 
-    async fn second_opinions(&self, number: u64, also: &[Arc<str>]) -> Vec<Opinion> {
+    async fn block_at_healthy_endpoints(
+        &self,
+        number: u64,
+        also: &[Arc<str>],
+    ) -> Vec<EndpointBlock> {
         self.opinions_of(number, also).await
     }
 
@@ -499,7 +503,7 @@ impl Source for EvmSource {
         self.heads.state()
     }
 
-    fn blame(&self, endpoint: &str, block: BlockRef, what: &str) {
+    fn report_bad(&self, endpoint: &str, block: BlockRef, what: &str) {
         if let Some(endpoint) = self.pool.by_name(endpoint) {
             endpoint.lied(&format!("block {}: {what}", block.number));
         }

@@ -178,7 +178,7 @@ impl Reader<'_> {
             Err(fault) if asked.is_none() && fault.code == INVALID_PARAMS => return Ok(None),
             Err(fault) => return Err(self.endpoint.unavailable(fault.message)),
         };
-        let lied = |what| Error::Lied {
+        let lied = |what| Error::Inconsistent {
             endpoint: self.endpoint.name.to_string(),
             number: block.number(),
             what,

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::jsonrpc::endpoint::EndpointReport;
-use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
+use crate::source::{EndpointBlock, Fetched, Heads, Identity, Plan, Source, Want};
 use crate::stellar::{CoreSource, LakeSource};
 
 /// How often the lake is looked at while core goes on.
@@ -125,7 +125,7 @@ impl LakeAndCore {
         if clock.number != last.number + 1 || clock.parent_hash == last.hash {
             return Ok(());
         }
-        Err(Error::Lied {
+        Err(Error::Inconsistent {
             endpoint: first.endpoint.to_string(),
             number: clock.number,
             what: format!("it does not name ledger {} of the lake", last.number),
@@ -151,9 +151,9 @@ impl Source for LakeAndCore {
         }
     }
 
-    async fn opinions(&self, number: u64) -> Vec<Opinion> {
-        let mut opinions = self.lake.opinions(number).await;
-        opinions.extend(self.core.opinions(number).await);
+    async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {
+        let mut opinions = self.lake.block_at_each_endpoint(number).await;
+        opinions.extend(self.core.block_at_each_endpoint(number).await);
         opinions
     }
 
@@ -195,9 +195,9 @@ impl Source for LakeAndCore {
         self.core.note_next(number);
     }
 
-    fn blame(&self, endpoint: &str, block: BlockRef, what: &str) {
-        self.lake.blame(endpoint, block, what);
-        self.core.blame(endpoint, block, what);
+    fn report_bad(&self, endpoint: &str, block: BlockRef, what: &str) {
+        self.lake.report_bad(endpoint, block, what);
+        self.core.report_bad(endpoint, block, what);
     }
 
     fn endpoints(&self) -> Vec<EndpointReport> {

@@ -22,7 +22,7 @@ use crate::jsonrpc::endpoint::EndpointReport;
 use crate::portal::PortalSource;
 use crate::portal::check::{self, Refusal};
 use crate::source::{
-    DroppedRule, Fetched, Heads, Identity, Opinion, Plan, Source, Subscription, Want,
+    DroppedRule, EndpointBlock, Fetched, Heads, Identity, Plan, Source, Subscription, Want,
 };
 
 /// How long a Portal that failed or contradicted is passed over.
@@ -131,7 +131,7 @@ impl JointSource {
         let open = match check::check(&mut fetched, &headers, (want, checks)) {
             Ok(open) => open,
             Err(Refusal { block, what }) => {
-                self.blame(self.portal.name(), block, &what);
+                self.report_bad(self.portal.name(), block, &what);
                 return Ok(None);
             }
         };
@@ -189,7 +189,7 @@ impl JointSource {
         };
         if through != ours {
             let what = "the endpoints have another block there";
-            self.blame(self.portal.name(), through, what);
+            self.report_bad(self.portal.name(), through, what);
             return Ok(None);
         }
         *agreement = Some(Agreement { anchor, through });
@@ -232,14 +232,20 @@ impl Source for JointSource {
         self.endpoints.clock(number).await
     }
 
-    async fn opinions(&self, number: u64) -> Vec<Opinion> {
-        let mut opinions = self.endpoints.opinions(number).await;
-        opinions.extend(self.portal.opinions(number).await);
+    async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {
+        let mut opinions = self.endpoints.block_at_each_endpoint(number).await;
+        opinions.extend(self.portal.block_at_each_endpoint(number).await);
         opinions
     }
 
-    async fn second_opinions(&self, number: u64, also: &[Arc<str>]) -> Vec<Opinion> {
-        self.endpoints.second_opinions(number, also).await
+    async fn block_at_healthy_endpoints(
+        &self,
+        number: u64,
+        also: &[Arc<str>],
+    ) -> Vec<EndpointBlock> {
+        self.endpoints
+            .block_at_healthy_endpoints(number, also)
+            .await
     }
 
     fn note_archived(&self, number: u64) {
@@ -300,12 +306,12 @@ impl Source for JointSource {
         self.endpoints.subscription()
     }
 
-    fn blame(&self, endpoint: &str, block: BlockRef, what: &str) {
+    fn report_bad(&self, endpoint: &str, block: BlockRef, what: &str) {
         if endpoint == self.portal.name() {
             *self.pause() = Some(Instant::now() + PAUSE);
         }
-        self.portal.blame(endpoint, block, what);
-        self.endpoints.blame(endpoint, block, what);
+        self.portal.report_bad(endpoint, block, what);
+        self.endpoints.report_bad(endpoint, block, what);
     }
 
     fn dropped_rules(&self) -> Vec<DroppedRule> {

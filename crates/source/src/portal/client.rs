@@ -297,7 +297,9 @@ impl Client {
         match error {
             // Nothing is wrong with being asked too early.
             Error::Missing { .. } => {}
-            Error::Lied { what, number, .. } => self.lied(&format!("block {number}: {what}")),
+            Error::Inconsistent { what, number, .. } => {
+                self.lied(&format!("block {number}: {what}"))
+            }
             _ => {
                 let mut health = self.health();
                 health.failures += 1;
@@ -405,7 +407,7 @@ impl Client {
         let now = newest.map(|block| format!(": block {} is {} now", block.number, block.hash));
         let now = now.unwrap_or_default();
         if final_one {
-            return Error::Lied {
+            return Error::Inconsistent {
                 endpoint: self.name.to_string(),
                 number: from,
                 what: format!("a finalized block was replaced{now}"),

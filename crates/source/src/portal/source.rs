@@ -20,7 +20,7 @@ use super::wire::{Metadata, WireRef};
 use crate::error::{Error, Result};
 use crate::evm::Checks;
 use crate::jsonrpc::endpoint::EndpointReport;
-use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
+use crate::source::{EndpointBlock, Fetched, Heads, Identity, Plan, Source, Want};
 
 /// The stream up to the head, of blocks that may still be replaced.
 const STREAM: &str = "stream";
@@ -303,9 +303,9 @@ impl Source for PortalSource {
         }
     }
 
-    async fn opinions(&self, number: u64) -> Vec<Opinion> {
+    async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {
         let clock = self.clock(number).await.ok().flatten();
-        let opinion = |clock: BlockMeta| Opinion {
+        let opinion = |clock: BlockMeta| EndpointBlock {
             endpoint: self.client.name.clone(),
             block: clock.block_ref(),
         };
@@ -329,7 +329,7 @@ impl Source for PortalSource {
         self.hints.subscribe()
     }
 
-    fn blame(&self, endpoint: &str, block: BlockRef, what: &str) {
+    fn report_bad(&self, endpoint: &str, block: BlockRef, what: &str) {
         if endpoint == &*self.client.name {
             self.client.lied(&format!("block {}: {what}", block.number));
         }

@@ -218,7 +218,7 @@ impl<'a> Walk<'a> {
     }
 
     fn lied(&self, number: u64, what: String) -> Failure {
-        Failure::Final(Error::Lied {
+        Failure::Final(Error::Inconsistent {
             endpoint: self.rules.endpoint.to_string(),
             number,
             what,
@@ -398,7 +398,7 @@ mod tests {
             let failure = walk(&want(datasets), &lines).unwrap_err();
             let lied = matches!(
                 &failure,
-                Failure::Final(error @ Error::Lied { .. }) if error.to_string().contains(expected)
+                Failure::Final(error @ Error::Inconsistent { .. }) if error.to_string().contains(expected)
             );
             assert!(lied, "{expected}: {failure:?}");
         }

@@ -51,7 +51,7 @@ impl Standing {
         counts.failing = failed.is_some();
         if let Some(error) = failed {
             counts.failures += 1;
-            counts.lies += u64::from(matches!(error, Error::Lied { .. }));
+            counts.lies += u64::from(matches!(error, Error::Inconsistent { .. }));
             counts.last_error = Some(error.to_string());
         }
     }
@@ -62,7 +62,7 @@ impl Standing {
     }
 
     /// What it said does not fit what others say.
-    pub(crate) fn blame(&self, what: &str) {
+    pub(crate) fn report_bad(&self, what: &str) {
         tracing::warn!(endpoint = %self.name, what, "endpoint contradicts itself or others");
         let mut counts = self.counts();
         counts.lies += 1;
@@ -92,7 +92,7 @@ impl Standing {
     }
 
     pub(crate) fn lied(&self, number: u64, what: impl Into<String>) -> Error {
-        Error::Lied {
+        Error::Inconsistent {
             endpoint: self.name.to_string(),
             number,
             what: what.into(),

@@ -20,7 +20,7 @@ use super::quiet::Quiet;
 use super::work::{Job, Running, Task};
 use crate::error::{Error, Result};
 use crate::jsonrpc::endpoint::EndpointReport;
-use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
+use crate::source::{EndpointBlock, Fetched, Heads, Identity, Plan, Source, Want};
 use crate::stellar::lake::FIRST_LEDGER;
 use crate::stellar::standing::Standing;
 
@@ -337,9 +337,9 @@ impl Source for CoreSource {
         Ok(found.map(|one| one.block.clock))
     }
 
-    async fn opinions(&self, number: u64) -> Vec<Opinion> {
+    async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {
         let clock = self.clock(number).await.ok().flatten();
-        let opinion = |clock: BlockMeta| Opinion {
+        let opinion = |clock: BlockMeta| EndpointBlock {
             endpoint: self.standing.name.clone(),
             block: clock.block_ref(),
         };
@@ -375,10 +375,11 @@ impl Source for CoreSource {
         self.next.store(number, Ordering::Relaxed);
     }
 
-    fn blame(&self, endpoint: &str, block: BlockRef, what: &str) {
+    fn report_bad(&self, endpoint: &str, block: BlockRef, what: &str) {
         if endpoint == &*self.standing.name {
             let number = block.number;
-            self.standing.blame(&format!("ledger {number}: {what}"));
+            self.standing
+                .report_bad(&format!("ledger {number}: {what}"));
         }
     }
 

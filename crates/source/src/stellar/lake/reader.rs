@@ -111,7 +111,7 @@ impl Reader {
         self.standing.note("list", began.elapsed(), &newest);
         let newest = newest?;
         match self.last_of(newest).await {
-            Err(error @ Error::Lied { .. }) => self.head_before(newest, error).await,
+            Err(error @ Error::Inconsistent { .. }) => self.head_before(newest, error).await,
             last => last,
         }
     }

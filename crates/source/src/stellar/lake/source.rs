@@ -14,7 +14,7 @@ use super::open::Opened;
 use super::reader::{Reader, Unopened};
 use crate::error::{Error, Result};
 use crate::jsonrpc::endpoint::EndpointReport;
-use crate::source::{Fetched, Heads, Identity, Opinion, Plan, Source, Want};
+use crate::source::{EndpointBlock, Fetched, Heads, Identity, Plan, Source, Want};
 
 /// Objects of one fetch that are on their way together: one comes while another is proven.
 const AHEAD: usize = 2;
@@ -196,7 +196,7 @@ impl LakeSource {
                 Ok(first.map(|block| block.clock.parent_hash))
             }
             // A damaged object is told of when it is wanted.
-            Err(Unopened::Absent | Unopened::Failed(Error::Lied { .. })) => Ok(None),
+            Err(Unopened::Absent | Unopened::Failed(Error::Inconsistent { .. })) => Ok(None),
             Err(Unopened::Failed(error)) => Err(error),
         }
     }
@@ -245,9 +245,9 @@ impl Source for LakeSource {
         }
     }
 
-    async fn opinions(&self, number: u64) -> Vec<Opinion> {
+    async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {
         let clock = self.clock(number).await.ok().flatten();
-        let opinion = |clock: BlockMeta| Opinion {
+        let opinion = |clock: BlockMeta| EndpointBlock {
             endpoint: self.objects.standing.name.clone(),
             block: clock.block_ref(),
         };
@@ -273,7 +273,7 @@ impl Source for LakeSource {
         self.hints.subscribe()
     }
 
-    fn blame(&self, endpoint: &str, block: BlockRef, what: &str) {
+    fn report_bad(&self, endpoint: &str, block: BlockRef, what: &str) {
         if endpoint != &*self.objects.standing.name {
             return;
         }
@@ -282,7 +282,7 @@ impl Source for LakeSource {
         let key = self.objects.key(self.objects.layout.batch_of(ledger));
         self.objects
             .standing
-            .blame(&format!("object {key}: ledger {ledger}: {what}"));
+            .report_bad(&format!("object {key}: ledger {ledger}: {what}"));
     }
 
     fn endpoints(&self) -> Vec<EndpointReport> {
