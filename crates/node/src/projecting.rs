@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_archive::Archive;
-use chronolith_finality::TailSnapshot;
 use chronolith_follower::chain::Chain;
-use chronolith_follower::clock::{now, precise_now};
-use chronolith_model::{BlockRef, ErrorKind, Hash32, Proof};
+use chronolith_follower::clock::now;
+use chronolith_follower::clock::precise_now;
+use chronolith_model::ErrorKind;
 use chronolith_projection::fees::Fees;
 use chronolith_projection::jobs::Left;
 use chronolith_projection::leases::{self, LeaseReport};
 use chronolith_projection::{
-    ChainFeed, ChainState, Database, Error, Following, Live, Order, ProjectionSettings, Projector,
-    Round, TakenBack,
+    ChainFeed, ChainState, Database, Error, Following, Order, ProjectionSettings, Projector, Round,
+    TakenBack,
 };
 
 use futures::future::join_all;
@@ -22,6 +22,7 @@ use futures::future::join_all;
 use crate::codes::{self, Codes};
 use crate::exporter::observe_projections;
 use crate::running::RunningChain;
+use crate::serving::Followed;
 use crate::settings::{ChainSettings, DatabaseSettings, Settings, Token};
 
 /// A lease must be renewed, and somebody else's look for new ranges noticed, at least so often.
@@ -37,24 +38,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(15);
 
 /// How long locks may take to be given back at the end.
 const RELEASE_WITHIN: Duration = Duration::from_secs(2);
-
-/// A chain that is followed here.
-struct Followed(Arc<RunningChain>);
-
-impl Live for Followed {
-    fn tail(&self) -> TailSnapshot {
-        self.0.tail()
-    }
-
-    fn is_newest(&self, block: BlockRef) -> bool {
-        let seen = self.0.status().source_head;
-        seen.is_some_and(|(head, _)| head == block)
-    }
-
-    fn proof(&self, block: &Hash32) -> Option<Proof> {
-        self.0.proof_in_tail(block)
-    }
-}
 
 /// The database, where anything is projected.
 pub(crate) fn database(settings: &Settings) -> Result<Option<Database>> {

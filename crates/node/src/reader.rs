@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use chronolith_archive::{Archive, Health};
+use chronolith_chain_view::Live;
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_follower::chain::open_reader;
 use chronolith_follower::location::ArchivePlace;
@@ -13,8 +14,11 @@ use chronolith_follower::ranges::Ranges;
 use chronolith_follower::replica::REFRESH_EVERY;
 use chronolith_follower::run_state::Remembered;
 use chronolith_model::BlockRef;
+use chronolith_model::Hash32;
+use chronolith_model::Proof;
 use chronolith_serve::{
-    ChainHealth, ChainRanges, EndpointHealth, Ingested, Live, Probe, Reorg, RpcHealth, ServedChain,
+    ChainHealth, ChainRanges, ChainStatus, EndpointHealth, Ingested, Probe, Reorg, RpcHealth,
+    ServedChain,
 };
 
 use crate::operations::without_paths;
@@ -107,6 +111,16 @@ impl Live for Reader {
         false
     }
 
+    fn was_source_head(&self, _head: BlockRef) -> bool {
+        false
+    }
+
+    fn proof(&self, _block: &Hash32) -> Option<Proof> {
+        None
+    }
+}
+
+impl ChainStatus for Reader {
     fn health(&self) -> ChainHealth {
         let report = self.archive.health();
         let looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,15 +6,18 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use chronolith_archive::Archive;
+use chronolith_chain_view::Live;
 use chronolith_finality::TailSnapshot;
 use chronolith_follower::clock::now;
 use chronolith_follower::counters;
 use chronolith_follower::ranges::Ranges;
 use chronolith_model::BlockRef;
+use chronolith_model::Hash32;
+use chronolith_model::Proof;
 use chronolith_projection::Database;
 use chronolith_serve::{
-    ChainHealth, ChainRanges, EndpointHealth, Family, Ingested, Limits, Live, Probe, Reorg, Room,
-    Served, ServedChain, StellarChain, fees_router, listen, public,
+    ChainHealth, ChainRanges, ChainStatus, EndpointHealth, Family, Ingested, Limits, Probe, Reorg,
+    Room, Served, ServedChain, StellarChain, fees_router, listen, public,
 };
 use chronolith_source::EndpointReport;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -32,8 +35,8 @@ const FEES_CONNECTIONS: usize = 256;
 /// A round takes a while beside the pause between two: a head is as good as new for so long.
 const ROUND_AT_LEAST: Duration = Duration::from_secs(2);
 
-/// A chain that is followed here.
-struct Followed(Arc<RunningChain>);
+/// A chain that this process follows, for the API and for projections.
+pub(crate) struct Followed(pub(crate) Arc<RunningChain>);
 
 impl Live for Followed {
     fn tail(&self) -> TailSnapshot {
@@ -51,6 +54,17 @@ impl Live for Followed {
         seen.is_some_and(|(block, at)| block == head && at.elapsed() <= patience)
     }
 
+    fn was_source_head(&self, head: BlockRef) -> bool {
+        let seen = self.0.status().source_head;
+        seen.is_some_and(|(block, _)| block == head)
+    }
+
+    fn proof(&self, block: &Hash32) -> Option<Proof> {
+        self.0.proof_in_tail(block)
+    }
+}
+
+impl ChainStatus for Followed {
     fn health(&self) -> ChainHealth {
         health_of(&self.0)
     }
@@ -116,7 +130,7 @@ pub(crate) fn served(chain: &Arc<RunningChain>) -> Arc<ServedChain> {
 pub(crate) fn served_as(
     settings: &ChainSettings,
     archive: &Archive,
-    live: Arc<dyn Live>,
+    live: Arc<dyn ChainStatus>,
 ) -> Arc<ServedChain> {
     Arc::new(ServedChain {
         id: settings.chain_id,

@@ -18,11 +18,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use chronolith_archive::{Archive, Provenance, Settings};
+use chronolith_chain_view::Live;
 use chronolith_finality::{Tail, TailSnapshot};
-use chronolith_model::{Block, BlockRef, ChainId, Dataset, DatasetSet, Scope};
+use chronolith_model::{Block, BlockRef, ChainId, Dataset, DatasetSet, Hash32, Proof, Scope};
 use chronolith_serve::{
-    ChainHealth, EndpointHealth, Family, Ingested, Limits, Live, Probe, Reorg, Room, RpcHealth,
-    Served, ServedChain, listen, public,
+    ChainHealth, ChainStatus, EndpointHealth, Family, Ingested, Limits, Probe, Reorg, Room,
+    RpcHealth, Served, ServedChain, listen, public,
 };
 use chronolith_sim::evm::{EvmNode, EvmSpec};
 use chronolith_sim::{FaultPlan, FaultyBlobs, FaultyMeta};
@@ -57,6 +58,16 @@ impl Live for Still {
         looked.is_err()
     }
 
+    fn was_source_head(&self, _head: BlockRef) -> bool {
+        false
+    }
+
+    fn proof(&self, _block: &Hash32) -> Option<Proof> {
+        None
+    }
+}
+
+impl ChainStatus for Still {
     fn health(&self) -> ChainHealth {
         ChainHealth {
             chain: 0,

@@ -1,33 +1,24 @@
 //! Where blocks and logs come from: the archive and the tail of a chain, and nothing else.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use chronolith_archive::{Archive, Error as ArchiveError, LogRecord, Pinned};
-use chronolith_finality::{TailSnapshot, joins};
-use chronolith_model::{
-    Block, BlockMeta, BlockRange, BlockRef, Clause, DatasetSet, Hash32, Log, LogFilter, Proof,
-};
+use chronolith_chain_view::ChainView;
+use chronolith_chain_view::Live;
+use chronolith_model::Block;
+use chronolith_model::BlockMeta;
+use chronolith_model::BlockRange;
+use chronolith_model::Clause;
+use chronolith_model::DatasetSet;
+use chronolith_model::Hash32;
+use chronolith_model::Log;
+use chronolith_model::LogFilter;
 
 use crate::error::{Error, Result};
 
-/// Tail and archive may be caught in the middle of a change; then both are taken again.
-const TAKES_MAX: u32 = 100;
-const TAKE_PAUSE: Duration = Duration::from_millis(5);
 /// Logs of history that are read at once, and written in one transaction: with fewer, commits cost more.
 const PAGE_LOGS: usize = 25_000;
-
-/// The blocks above the archive, as whoever follows the chain knows them. Nothing here waits.
-pub trait Live: Send + Sync {
-    /// The blocks above the archive as they are now.
-    fn tail(&self) -> TailSnapshot;
-    /// Whether the chain's newest block was this one when it was last looked at: then a block above it
-    /// is on no chain.
-    fn is_newest(&self, block: BlockRef) -> bool;
-    /// How far a block of the tail was proven; none where it is there no longer.
-    fn proof(&self, block: &Hash32) -> Option<Proof>;
-}
 
 /// A chain to project.
 #[derive(Clone)]
@@ -38,38 +29,6 @@ pub struct ChainFeed {
     pub archive: Archive,
     /// Its newest ones.
     pub live: Arc<dyn Live>,
-}
-
-/// A chain at one moment.
-pub(crate) struct Moment {
-    pub(crate) archive: Option<Pinned>,
-    pub(crate) tail: TailSnapshot,
-    /// How far blocks of the tail were proven.
-    pub(crate) live: Arc<dyn Live>,
-    /// Whether the tail ends where the chain does.
-    pub(crate) is_whole: bool,
-}
-
-impl Moment {
-    /// The hash of a block; none where archive and tail do not reach it.
-    pub(crate) async fn hash_at(&self, number: u64) -> Result<Option<Hash32>> {
-        match &self.archive {
-            Some(archive) if self.head().is_some_and(|head| number <= head.number) => {
-                Ok(Some(archive.block_by_number(number).await?.hash))
-            }
-            _ => Ok(self.tail.get(number).map(|block| block.clock.hash)),
-        }
-    }
-
-    /// The newest block.
-    pub(crate) fn tip(&self) -> Option<BlockRef> {
-        self.tail.head().or_else(|| self.head())
-    }
-
-    /// The newest final block.
-    pub(crate) fn head(&self) -> Option<BlockRef> {
-        self.archive.as_ref().and_then(Pinned::head)
-    }
 }
 
 /// A log with everything that is known of its place.
@@ -89,27 +48,12 @@ pub(crate) struct Wanted {
 }
 
 impl ChainFeed {
-    /// Tail first, archive second, and proof that they are one chain.
-    pub(crate) async fn moment(&self) -> Result<Moment> {
-        for _ in 0..TAKES_MAX {
-            let tail = self.live.tail();
-            let archive = self.archive.pin();
-            if joins(archive.as_ref().and_then(Pinned::head), &tail) {
-                let mut moment = Moment {
-                    archive,
-                    tail,
-                    live: self.live.clone(),
-                    is_whole: false,
-                };
-                let tip = moment.tip();
-                moment.is_whole = tip.is_some_and(|tip| self.live.is_newest(tip));
-                return Ok(moment);
-            }
-            tokio::time::sleep(TAKE_PAUSE).await;
-        }
-        Err(Error::Unavailable {
+    /// The chain as it is now.
+    pub(crate) async fn view(&self) -> Result<ChainView> {
+        let taken = ChainView::take(&self.archive, self.live.clone()).await;
+        taken.map_err(|unsettled| Error::Unavailable {
             context: format!("read chain {}", self.name),
-            reason: "archive and newest blocks do not join".to_owned(),
+            reason: unsettled.to_string(),
         })
     }
 }

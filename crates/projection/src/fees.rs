@@ -11,11 +11,12 @@ mod totals;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use chronolith_chain_view::ChainView;
 use chronolith_model::{Dataset, DatasetSet};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::feed::{Found, Moment, Wanted};
+use crate::feed::{Found, Wanted};
 use crate::project::{Projected, Projection, quarantine};
 use crate::rows::{Rows, Table};
 
@@ -136,7 +137,7 @@ impl Projection for Fees {
         TABLES
     }
 
-    async fn rows(&self, _moment: &Moment, found: &[Found<'_>]) -> Result<Projected> {
+    async fn rows(&self, _view: &ChainView, found: &[Found<'_>]) -> Result<Projected> {
         let mut rows = Rows::default();
         for one in found.iter().filter(|one| self.counts(one)) {
             match event::decode(one.log) {

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chronolith_model::{Block, BlockMeta, BlockRange, ErrorKind, Hash32};
+use chronolith_chain_view::ChainView;
+use chronolith_model::Block;
+use chronolith_model::BlockMeta;
+use chronolith_model::BlockRange;
+use chronolith_model::ErrorKind;
+use chronolith_model::Hash32;
 use tracing::Instrument as _;
 
 use crate::copying;
 use crate::error::{Result, Tried as _};
-use crate::feed::Moment;
 use crate::leases::{LEASE_TTL, Lease, LeaseKind};
 use crate::meters::{self, Counts};
 use crate::months::TIME_MAX;
@@ -132,12 +136,12 @@ impl Projector {
     }
 
     async fn follow_once(&self, following: &mut Following) -> Result<Round> {
-        let moment = self.feed.moment().await?;
+        let view = self.feed.view().await?;
         let waiting = Round {
             waiting: true,
             ..Round::default()
         };
-        if let Some(safe) = self.behind(following, &moment).await? {
+        if let Some(safe) = self.behind(following, &view).await? {
             self.release(following).await?;
             return Ok(Round {
                 behind: Some(safe),
@@ -146,25 +150,25 @@ impl Projector {
         }
         let held_before = following.held.is_some();
         let Some((writer, finality)) = self.hold(following).await? else {
-            self.check_standby(&moment).await?;
+            self.check_standby(&view).await?;
             return Ok(waiting);
         };
         // What was seen before the leases were ours may have been taken back under others.
-        let moment = match held_before {
-            true => moment,
-            false => self.feed.moment().await?,
+        let view = match held_before {
+            true => view,
+            false => self.feed.view().await?,
         };
         following
             .done
             .resize_with(self.projections.len(), Done::new);
         let mut round = Round::default();
-        if is_unsettled(following, &moment) {
+        if is_unsettled(following, &view) {
             let known = Known {
                 done: &following.done,
                 pending: &following.pending,
                 safe: following.safe,
             };
-            let settled = self.settle(&finality, &moment, known).await?;
+            let settled = self.settle(&finality, &view, known).await?;
             following.note(&settled);
             self.settled.send_if_modified(|safe| {
                 let before = std::mem::replace(safe, settled.safe);
@@ -174,42 +178,42 @@ impl Projector {
         }
         // A pending block above everything known may be of a fork that is gone: what it holds may be in
         // another block by now, and must not be there twice.
-        let tip = moment.tip().map_or(0, |tip| tip.number);
-        if following.pending.keys().any(|number| *number > tip) {
+        let head = view.head().map_or(0, |head| head.number);
+        if following.pending.keys().any(|number| *number > head) {
             return Ok(round);
         }
-        let mut running = self.running(&moment).await?;
-        let start = moment.head();
+        let mut running = self.running(&view).await?;
+        let start = view.finalized_head();
         let start = start.map_or(0, |head| head.number.saturating_add(1));
-        let blocks = moment.tail.blocks_in(BlockRange::new(start, u64::MAX));
+        let blocks = view.tail.blocks_in(BlockRange::new(start, u64::MAX));
         for block in blocks {
             self.hold(following).await?;
             round.rows += self
-                .project(&writer, following, &moment, (block, &mut running))
+                .project(&writer, following, &view, (block, &mut running))
                 .await?;
         }
-        self.note_seen(&writer, following, &moment).await?;
+        self.note_seen(&writer, following, &view).await?;
         Ok(round)
     }
 
     /// What is final in the database, where it is above everything known here: somebody else knows
     /// more, or the archive was rewound.
-    async fn behind(&self, following: &Following, moment: &Moment) -> Result<Option<i64>> {
-        let tip = moment.tip().map_or(-1, |tip| tip.number as i64);
+    async fn behind(&self, following: &Following, view: &ChainView) -> Result<Option<i64>> {
+        let head = view.head().map_or(-1, |head| head.number as i64);
         if let (Some(_), Some(safe)) = (&following.held, following.safe) {
-            return Ok((tip < safe).then_some(safe));
+            return Ok((head < safe).then_some(safe));
         }
         const SAFE: &str = "SELECT last_safe_block FROM processing_state WHERE chain_id = $1";
         let client = self.database.client().await?;
         let safe = client.query_one(SAFE, &[&self.chain]).await;
         let safe: i64 = safe.tried("read the last safe block")?.get(0);
-        Ok((tip < safe).then_some(safe))
+        Ok((head < safe).then_some(safe))
     }
 
     /// Whoever waits for the leases must be on the same chain as the holder: otherwise it could never
     /// take over, and nobody would know before.
-    async fn check_standby(&self, moment: &Moment) -> Result<()> {
-        match self.check_chain(moment).await {
+    async fn check_standby(&self, view: &ChainView) -> Result<()> {
+        match self.check_chain(view).await {
             Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
             checked => checked,
         }
@@ -259,7 +263,7 @@ impl Projector {
         &self,
         writer: &Lease,
         following: &mut Following,
-        moment: &Moment,
+        view: &ChainView,
         (block, running): (&Arc<Block>, &mut Vec<usize>),
     ) -> Result<u64> {
         let clock = &block.clock;
@@ -276,7 +280,7 @@ impl Projector {
             let found = projection.wanted().of_block(block)?;
             if !found.is_empty() {
                 let span = meters::decoding(self.chain, projection.name(), &found);
-                let projected = projection.rows(moment, &found).instrument(span).await?;
+                let projected = projection.rows(view, &found).instrument(span).await?;
                 if projected.not_yet {
                     continue;
                 }
@@ -368,9 +372,9 @@ impl Projector {
         &self,
         writer: &Lease,
         following: &mut Following,
-        moment: &Moment,
+        view: &ChainView,
     ) -> Result<()> {
-        let Some(head) = moment.tail.head() else {
+        let Some(head) = view.tail.head() else {
             return Ok(());
         };
         if following.seen == Some(head.number) {
@@ -394,15 +398,15 @@ fn clock_of(block: &Block) -> f64 {
 }
 
 /// Whether something can be confirmed or dropped.
-fn is_unsettled(following: &Following, moment: &Moment) -> bool {
+fn is_unsettled(following: &Following, view: &ChainView) -> bool {
     let Some(safe) = following.safe else {
         return true;
     };
-    let head = moment.head();
+    let head = view.finalized_head();
     if head.is_some_and(|head| head.number as i64 > safe) {
         return true;
     }
-    let other = |(number, hash): (&u64, &Hash32)| match moment.tail.get(*number) {
+    let other = |(number, hash): (&u64, &Hash32)| match view.tail.get(*number) {
         Some(block) => block.clock.hash != *hash,
         None => true,
     };

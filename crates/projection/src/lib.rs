@@ -39,7 +39,7 @@ mod worker;
 
 pub use database::{Database, READER_ROLE, WRITER_ROLE};
 pub use error::{Error, Result};
-pub use feed::{ChainFeed, Live};
+pub use feed::ChainFeed;
 pub use follow::{Following, Round};
 pub use months::Month;
 pub use overview::{ChainOverview, JobBrief, ProjectionOverview, overview};

@@ -1,11 +1,12 @@
 //! What a projection is: logs of whole blocks in, rows out.
 
 use async_trait::async_trait;
+use chronolith_chain_view::ChainView;
 use deadpool_postgres::Transaction;
 use serde_json::Value;
 
 use crate::error::Result;
-use crate::feed::{Found, Moment, Wanted};
+use crate::feed::{Found, Wanted};
 use crate::rows::{Rows, Table};
 
 /// Decodes some logs of a chain into rows of some tables. It never writes, and gives the same rows for
@@ -29,7 +30,7 @@ pub(crate) trait Projection: Send + Sync {
     /// Its tables that have a partition for each chain and month.
     fn tables(&self) -> &'static [&'static str];
     /// The rows of logs of whole blocks.
-    async fn rows(&self, moment: &Moment, found: &[Found<'_>]) -> Result<Projected>;
+    async fn rows(&self, view: &ChainView, found: &[Found<'_>]) -> Result<Projected>;
     /// How many events rows are of.
     fn events(&self, rows: &Rows) -> u64 {
         rows.count() as u64
@@ -51,17 +52,17 @@ pub(crate) trait Projection: Send + Sync {
     async fn made_with(
         &self,
         _tx: &Transaction<'_>,
-        _moment: &Moment,
+        _view: &ChainView,
         settings: Value,
     ) -> Result<Value> {
         Ok(settings)
     }
     /// Contracts whose code it has to know, and whether the block that named them is final.
-    async fn implementations(&self, _moment: &Moment) -> Result<Vec<([u8; 20], bool)>> {
+    async fn implementations(&self, _view: &ChainView) -> Result<Vec<([u8; 20], bool)>> {
         Ok(Vec::new())
     }
     /// Whether it still has to stand still for a reason that it gave.
-    async fn stands_still(&self, _moment: &Moment, _reason: &str) -> Result<bool> {
+    async fn stands_still(&self, _view: &ChainView, _reason: &str) -> Result<bool> {
         Ok(true)
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use chronolith_chain_view::ChainView;
 use deadpool_postgres::Transaction;
 use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
@@ -14,7 +15,7 @@ use crate::adfs::{Adfs, AdfsSettings};
 use crate::chain_id;
 use crate::database::Database;
 use crate::error::{Error, Result, Tried as _};
-use crate::feed::{ChainFeed, Moment};
+use crate::feed::ChainFeed;
 use crate::fees::Fees;
 use crate::meters::Counts;
 use crate::months::Month;
@@ -128,7 +129,7 @@ impl Projector {
     pub async fn register(&self, now: u64) -> Result<()> {
         let version = self.database.check_version().await;
         version.inspect_err(|_| self.database.reconnect())?;
-        let moment = self.feed.moment().await?;
+        let view = self.feed.view().await?;
         let mut client = self.database.client().await?;
         let tx = client.transaction().await.tried("begin")?;
         let named = "INSERT INTO chains (chain_id, name) VALUES ($1, $2) \
@@ -139,7 +140,7 @@ impl Projector {
         let state = tx.execute(state, &[&self.chain]).await;
         state.tried("write down a chain")?;
         for projection in &self.projections {
-            self.register_one(&tx, &moment, &**projection).await?;
+            self.register_one(&tx, &view, &**projection).await?;
             projection.registered(&tx).await?;
         }
         tx.commit().await.tried("write down what is projected")?;
@@ -157,7 +158,7 @@ impl Projector {
     async fn register_one(
         &self,
         tx: &Transaction<'_>,
-        moment: &Moment,
+        view: &ChainView,
         projection: &dyn Projection,
     ) -> Result<()> {
         const KNOWN: &str = "INSERT INTO projections AS p \
@@ -181,7 +182,7 @@ impl Projector {
         if known == settings {
             return Ok(());
         }
-        let known = projection.made_with(tx, moment, known).await?;
+        let known = projection.made_with(tx, view, known).await?;
         if projection.continues(&known) {
             let goes_on = tx.execute(GOES_ON, &[&self.chain, &name, &settings]).await;
             return goes_on.tried("write down settings").map(|_| ());
@@ -291,7 +292,7 @@ impl Projector {
 
     /// The projections that do not stand still, by their place. One whose reason is gone goes on: the
     /// block may be on no chain any more, or somebody named what was not known.
-    pub(crate) async fn running(&self, moment: &Moment) -> Result<Vec<usize>> {
+    pub(crate) async fn running(&self, view: &ChainView) -> Result<Vec<usize>> {
         const PAUSED: &str = "SELECT projection, coalesce(paused_reason, '') FROM projections \
             WHERE chain_id = $1 AND paused_at IS NOT NULL";
         let rows = {
@@ -304,7 +305,7 @@ impl Projector {
         let mut running = Vec::new();
         for (at, projection) in self.projections.iter().enumerate() {
             if let Some(reason) = paused.get(projection.name()) {
-                if projection.stands_still(moment, reason).await? {
+                if projection.stands_still(view, reason).await? {
                     continue;
                 }
                 self.go_on(projection.name(), reason).await?;
@@ -320,10 +321,10 @@ impl Projector {
     /// # Errors
     /// The archive cannot be read.
     pub async fn implementations(&self) -> Result<Vec<([u8; 20], bool)>> {
-        let moment = self.feed.moment().await?;
+        let view = self.feed.view().await?;
         let mut all = Vec::new();
         for projection in &self.projections {
-            all.extend(projection.implementations(&moment).await?);
+            all.extend(projection.implementations(&view).await?);
         }
         Ok(all)
     }

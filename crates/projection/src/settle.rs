@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use chronolith_chain_view::ChainView;
 use chronolith_model::{BlockRef, Hash32};
 use deadpool_postgres::{GenericClient, Transaction};
 use tokio_postgres::Row;
 
 use crate::error::{Error, Result, Tried as _};
-use crate::feed::Moment;
 use crate::jobs;
 use crate::leases::Lease;
 use crate::meters::{self, Counts};
@@ -65,11 +65,11 @@ impl Projector {
     pub(crate) async fn settle(
         &self,
         lease: &Lease,
-        moment: &Moment,
+        view: &ChainView,
         known: Known<'_>,
     ) -> Result<Settled> {
         let names = self.projections.iter().map(|one| one.name());
-        let settled = self.settle_once(lease, moment, known);
+        let settled = self.settle_once(lease, view, known);
         let (settled, confirmed, dropped) =
             meters::timed(self.chain, names, "confirm", settled).await?;
         meters::events(self.chain, "confirmed", &confirmed);
@@ -80,7 +80,7 @@ impl Projector {
     async fn settle_once(
         &self,
         lease: &Lease,
-        moment: &Moment,
+        view: &ChainView,
         known: Known<'_>,
     ) -> Result<(Settled, Counts, Counts)> {
         let mut client = self.database.client().await?;
@@ -88,17 +88,17 @@ impl Projector {
         let mut hashes = Hashes::default();
         let tx = client.transaction().await.tried("begin")?;
         let (safe, _) = self.safe(&tx, "").await?;
-        let in_doubt = self.in_doubt(&tx, moment, safe).await?;
+        let in_doubt = self.in_doubt(&tx, view, safe).await?;
         tx.rollback().await.tried("look at pending blocks")?;
         for (number, _) in in_doubt {
-            hashes.of(moment, number).await?;
+            hashes.of(view, number).await?;
         }
-        hashes.of(moment, safe).await?;
+        hashes.of(view, safe).await?;
 
         let tx = client.transaction().await.tried("begin")?;
         lease.check(&tx).await?;
         let (safe, safe_hash) = self.safe(&tx, "FOR UPDATE").await?;
-        self.check_safe(moment, &mut hashes, (safe, safe_hash.as_deref()))
+        self.check_safe(view, &mut hashes, (safe, safe_hash.as_deref()))
             .await?;
         let pending = self.pending(&tx).await?;
         let has = |number: u64, hash: &Hash32| {
@@ -110,13 +110,15 @@ impl Projector {
         let mut written = known.pending.iter();
         let forgot = written.any(|(number, hash)| !has(*number, hash))
             || known.safe.is_some_and(|before| before > safe);
-        let verdict = self.judge(moment, &mut hashes, pending).await?;
+        let verdict = self.judge(view, &mut hashes, pending).await?;
         let dropped_rows = self.drop_blocks(&tx, &verdict.dropped).await?;
         let mut confirmed = verdict.confirmed.clone();
         let confirmed_rows = self.forget_pending(&tx, &confirmed).await?;
-        let rises = moment.head().filter(|head| head.number as i64 > safe);
+        let rises = view
+            .finalized_head()
+            .filter(|head| head.number as i64 > safe);
         if rises.is_some() {
-            confirmed.extend(self.take_back(&tx, moment, &mut hashes, safe).await?);
+            confirmed.extend(self.take_back(&tx, view, &mut hashes, safe).await?);
         }
         // Before the cursors are locked: jobs lock in this order too.
         if !confirmed.is_empty() {
@@ -165,11 +167,11 @@ impl Projector {
     }
 
     /// Pending blocks, and dropped ones that may have become final after all.
-    async fn in_doubt(&self, tx: &Transaction<'_>, moment: &Moment, safe: i64) -> Result<Blocks> {
+    async fn in_doubt(&self, tx: &Transaction<'_>, view: &ChainView, safe: i64) -> Result<Blocks> {
         // Those above the archive's head are looked at when it gets there: after a rewind they are many.
         const DROPPED: &str = "SELECT block_number, block_hash FROM dropped_blocks \
             WHERE chain_id = $1 AND block_number > $2 AND block_number <= $3";
-        let head = moment.head().map_or(-1, |head| head.number as i64);
+        let head = view.finalized_head().map_or(-1, |head| head.number as i64);
         let mut all = self.pending(tx).await?;
         let rows = tx.query(DROPPED, &[&self.chain, &safe, &head]).await;
         let rows = rows.tried("read dropped blocks")?;
@@ -183,11 +185,11 @@ impl Projector {
     /// What the database calls final must be what the chain has here.
     async fn check_safe(
         &self,
-        moment: &Moment,
+        view: &ChainView,
         hashes: &mut Hashes,
         (number, hash): (i64, Option<&[u8]>),
     ) -> Result<()> {
-        let (Some(hash), Some(found)) = (hash, hashes.of(moment, number).await?) else {
+        let (Some(hash), Some(found)) = (hash, hashes.of(view, number).await?) else {
             return Ok(());
         };
         if found.as_bytes().as_slice() == hash {
@@ -204,23 +206,21 @@ impl Projector {
     /// Compares pending blocks with the chain.
     async fn judge(
         &self,
-        moment: &Moment,
+        view: &ChainView,
         hashes: &mut Hashes,
         pending: Blocks,
     ) -> Result<Verdict> {
         let mut verdict = Verdict::default();
-        let is_final = |number: i64| {
-            moment
-                .head()
-                .is_some_and(|head| number as u64 <= head.number)
-        };
+        let is_final = |number: i64| view.is_final(number as u64);
         for (number, hash) in pending {
-            let to = match hashes.of(moment, number).await? {
+            let to = match hashes.of(view, number).await? {
                 Some(found) if found.as_bytes().as_slice() != hash => &mut verdict.dropped,
                 Some(_) if is_final(number) => &mut verdict.confirmed,
                 Some(_) => &mut verdict.left,
                 // Above the newest block, or on a fork of which a lower block is gone.
-                None if moment.is_whole || !verdict.dropped.is_empty() => &mut verdict.dropped,
+                None if view.ends_at_source_head || !verdict.dropped.is_empty() => {
+                    &mut verdict.dropped
+                }
                 None => &mut verdict.left,
             };
             to.push((number, hash));
@@ -261,16 +261,16 @@ impl Projector {
     async fn take_back(
         &self,
         tx: &Transaction<'_>,
-        moment: &Moment,
+        view: &ChainView,
         hashes: &mut Hashes,
         safe: i64,
     ) -> Result<Blocks> {
         const BACK: &str =
             "DELETE FROM dropped_blocks WHERE chain_id = $1 AND block_hash = ANY($2)";
-        let head = moment.head().map_or(-1, |head| head.number as i64);
+        let head = view.finalized_head().map_or(-1, |head| head.number as i64);
         let mut back = Vec::new();
-        for (number, hash) in self.in_doubt(tx, moment, safe).await? {
-            let found = hashes.of(moment, number).await?;
+        for (number, hash) in self.in_doubt(tx, view, safe).await? {
+            let found = hashes.of(view, number).await?;
             if number <= head && found.is_some_and(|found| found.as_bytes().as_slice() == hash) {
                 back.push((number, hash));
             }
@@ -329,12 +329,12 @@ struct Hashes(BTreeMap<i64, Option<Hash32>>);
 
 impl Hashes {
     /// The hash of a block; none where archive and tail do not have it.
-    async fn of(&mut self, moment: &Moment, number: i64) -> Result<Option<Hash32>> {
+    async fn of(&mut self, view: &ChainView, number: i64) -> Result<Option<Hash32>> {
         if let Some(known) = self.0.get(&number) {
             return Ok(*known);
         }
         let found = match u64::try_from(number) {
-            Ok(number) => moment.hash_at(number).await?,
+            Ok(number) => view.hash_at(number).await?,
             Err(_) => None,
         };
         self.0.insert(number, found);

@@ -4,12 +4,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use chronolith_archive::Error as ArchiveError;
-use chronolith_model::{BlockMeta, BlockRange, ErrorKind};
+use chronolith_chain_view::ChainView;
+use chronolith_model::BlockMeta;
+use chronolith_model::BlockRange;
+use chronolith_model::ErrorKind;
 use tracing::Instrument as _;
 
 use crate::copying;
 use crate::error::{Error, Result, Tried as _};
-use crate::feed::Moment;
 use crate::jobs::{self, Claimer, Job};
 use crate::meters::{self, Counts};
 use crate::project::{Projected, Projection};
@@ -77,8 +79,8 @@ impl Projector {
         let Some(next) = jobs::next_block(&self.database, of).await? else {
             return Ok(None);
         };
-        let moment = self.feed.moment().await?;
-        let archive = moment.archive.as_ref();
+        let view = self.feed.view().await?;
+        let archive = view.archive.as_ref();
         let covered = |archive| projection.wanted().covered_through(archive, next as u64);
         // History may still be on its way into the archive.
         let Some(last) = archive.and_then(covered) else {
@@ -139,9 +141,9 @@ impl Projector {
     async fn run(&self, projection: &dyn Projection, job: &Job) -> Result<Ended> {
         let mut next = job.next;
         while next <= job.to {
-            let moment = self.moment_with(job.to).await?;
-            self.check_chain(&moment).await?;
-            let archive = moment.archive.as_ref();
+            let view = self.view_with(job.to).await?;
+            self.check_chain(&view).await?;
+            let archive = view.archive.as_ref();
             let archive =
                 archive.ok_or_else(|| Error::Conflict("there is no archive".to_owned()))?;
             let rest = BlockRange::new(next as u64, job.to as u64 + 1);
@@ -151,7 +153,7 @@ impl Projector {
                 true => Projected::default(),
                 false => {
                     let span = meters::decoding(self.chain, projection.name(), &found);
-                    projection.rows(&moment, &found).instrument(span).await?
+                    projection.rows(&view, &found).instrument(span).await?
                 }
             };
             if projected.not_yet {
@@ -181,19 +183,19 @@ impl Projector {
     }
 
     /// The chain with the blocks of a job: whoever handed it out may know a newer archive than we do.
-    async fn moment_with(&self, last: i64) -> Result<Moment> {
-        let has = |moment: &Moment| {
-            let head = moment.head();
+    async fn view_with(&self, last: i64) -> Result<ChainView> {
+        let has = |view: &ChainView| {
+            let head = view.finalized_head();
             head.is_some_and(|head| head.number as i64 >= last)
         };
-        let moment = self.feed.moment().await?;
-        if has(&moment) {
-            return Ok(moment);
+        let view = self.feed.view().await?;
+        if has(&view) {
+            return Ok(view);
         }
         self.feed.archive.refresh().await?;
-        let moment = self.feed.moment().await?;
-        match has(&moment) {
-            true => Ok(moment),
+        let view = self.feed.view().await?;
+        match has(&view) {
+            true => Ok(view),
             false => Err(Error::Unavailable {
                 context: format!("project through block {last}"),
                 reason: "the archive here does not reach it".to_owned(),
@@ -203,7 +205,7 @@ impl Projector {
 
     /// What is final in the database must be what the archive here has: rows of another chain would be
     /// confirmed at once.
-    pub(crate) async fn check_chain(&self, moment: &Moment) -> Result<()> {
+    pub(crate) async fn check_chain(&self, view: &ChainView) -> Result<()> {
         const SAFE: &str = "SELECT last_safe_block, last_safe_hash FROM processing_state \
             WHERE chain_id = $1 AND last_safe_hash IS NOT NULL";
         let safe = {
@@ -216,9 +218,7 @@ impl Projector {
         };
         let (number, hash): (i64, Vec<u8>) = (safe.get(0), safe.get(1));
         let found = match u64::try_from(number) {
-            Ok(number) if moment.head().is_some_and(|head| head.number >= number) => {
-                moment.hash_at(number).await?
-            }
+            Ok(number) if view.is_final(number) => view.hash_at(number).await?,
             _ => None,
         };
         match found {

@@ -1,7 +1,7 @@
 //! What is answered over the network: logs, blocks and transactions as nodes answer them, blocks by
 //! time, how the process is, and what operators ask of it.
 //!
-//! Nothing here knows how a chain is followed. The node says how each chain does through [`Live`], and
+//! Nothing here knows how a chain is followed. The node says how each chain does through [`ChainStatus`], and
 //! this crate puts it into words and status codes. Every answer is made from one view: the tail as it
 //! was first, the archive's state as it was second, and proof that both are one chain.
 
@@ -52,6 +52,7 @@ pub use rest::chains::utc;
 pub use rest::ranges::{counts_json, range_json};
 pub use rest::times::read_time;
 pub use served::{
-    ChainRanges, EndpointHealth, Family, Ingested, Live, Reorg, Served, ServedChain, StellarChain,
+    ChainRanges, ChainStatus, EndpointHealth, Family, Ingested, Reorg, Served, ServedChain,
+    StellarChain,
 };
 pub use times::Moment;

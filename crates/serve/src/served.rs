@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chronolith_archive::{Archive, RangeReport};
-use chronolith_finality::TailSnapshot;
+use chronolith_chain_view::Live;
 use chronolith_model::{BlockRef, DatasetSet, Scope};
 use chronolith_projection::Database;
 use chronolith_stellar::Network;
@@ -27,7 +27,7 @@ pub struct ServedChain {
     pub finality: String,
     pub archive: Archive,
     /// Its newest ones, and how it does.
-    pub live: Arc<dyn Live>,
+    pub live: Arc<dyn ChainStatus>,
 }
 
 /// What is spoken with a chain.
@@ -81,15 +81,8 @@ impl ServedChain {
     }
 }
 
-/// Whoever follows a chain. Nothing here waits.
-pub trait Live: Send + Sync {
-    /// The blocks above the archive as they are now.
-    fn tail(&self) -> TailSnapshot;
-    /// The source's newest block, where it is known.
-    fn source_head(&self) -> Option<u64>;
-    /// Whether the source's newest block was this one when it was last looked at, and that was no
-    /// longer ago than it is looked at.
-    fn is_source_head(&self, head: BlockRef) -> bool;
+/// The process that follows a chain: its newest blocks, and how it does. No method waits.
+pub trait ChainStatus: Live {
     /// How it does.
     fn health(&self) -> ChainHealth;
     /// How its endpoints do.

@@ -19,16 +19,17 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ("source", &["model", "evm", "stellar"]),
     ("finality", &["model"]),
     ("archive", &["model", "store"]),
+    ("chain-view", &["model", "finality", "archive"]),
     (
         "projection",
-        &["model", "store", "archive", "finality", "evm"],
+        &["model", "store", "archive", "chain-view", "evm"],
     ),
     (
         "serve",
         &[
             "model",
-            "finality",
             "archive",
+            "chain-view",
             "projection",
             "evm",
             "stellar",
@@ -51,6 +52,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
             "source",
             "finality",
             "archive",
+            "chain-view",
             "projection",
             "serve",
             "sim",

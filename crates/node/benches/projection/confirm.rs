@@ -8,11 +8,12 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use chronolith_archive::{Archive, Provenance, Settings};
+use chronolith_chain_view::Live;
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_model::{Block, BlockRef, ChainId, Hash32, Proof};
 use chronolith_projection::fees::{FeeContract, Fees};
 use chronolith_projection::{
-    ChainFeed, Database, Following, Live, Passwords, ProjectionSettings, Projector, set_up,
+    ChainFeed, Database, Following, Passwords, ProjectionSettings, Projector, set_up,
 };
 use chronolith_sim::evm::{EvmNode, FeesSpec};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
@@ -40,7 +41,15 @@ impl Live for Newest {
         self.change(|tail| tail.snapshot())
     }
 
-    fn is_newest(&self, block: BlockRef) -> bool {
+    fn source_head(&self) -> Option<u64> {
+        self.change(|tail| tail.head()).map(|head| head.number)
+    }
+
+    fn is_source_head(&self, block: BlockRef) -> bool {
+        self.was_source_head(block)
+    }
+
+    fn was_source_head(&self, block: BlockRef) -> bool {
         self.change(|tail| tail.head() == Some(block))
     }
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use chronolith_archive::Archive;
+use chronolith_chain_view::Live;
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_follower::chain::open_reader;
 use chronolith_model::{BlockRef, Hash32, Proof};
-use chronolith_projection::{ChainFeed, Database, Live, Projector};
+use chronolith_projection::{ChainFeed, Database, Projector};
 use futures::future::join_all;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -29,7 +30,15 @@ impl Live for NoTail {
         Tail::new(0, None).snapshot()
     }
 
-    fn is_newest(&self, _block: BlockRef) -> bool {
+    fn source_head(&self) -> Option<u64> {
+        None
+    }
+
+    fn is_source_head(&self, _block: BlockRef) -> bool {
+        false
+    }
+
+    fn was_source_head(&self, _block: BlockRef) -> bool {
         false
     }
 

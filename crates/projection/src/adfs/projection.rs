@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use alloy_primitives::Address;
 use async_trait::async_trait;
 use bytes::Bytes;
+use chronolith_chain_view::ChainView;
 use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof};
 use deadpool_postgres::Transaction;
 use serde_json::Value;
@@ -23,7 +24,7 @@ use super::settings::{AdfsSettings, UPGRADED};
 use super::versions::{Timeline, Upgrades, upgraded};
 use crate::database::Database;
 use crate::error::Result;
-use crate::feed::{Found, Moment, Wanted};
+use crate::feed::{Found, Wanted};
 use crate::project::{Pause, Projected, Projection, quarantine_for};
 use crate::rows::Rows;
 
@@ -203,10 +204,10 @@ impl Adfs {
     }
 
     /// Adds the rows of a block. False where its transactions are not at hand.
-    async fn block(&self, moment: &Moment, rows: &mut Rows, events: &[Event<'_>]) -> Result<bool> {
+    async fn block(&self, view: &ChainView, rows: &mut Rows, events: &[Event<'_>]) -> Result<bool> {
         let updates = |event: &Event<'_>| event.found.log.topic(0) != Some(UPGRADED.as_slice());
         let bodies = match events.iter().find(|event| updates(event)) {
-            Some(event) => match self.bodies(moment, event.found).await? {
+            Some(event) => match self.bodies(view, event.found).await? {
                 Some(bodies) => bodies,
                 None => return Ok(false),
             },
@@ -234,10 +235,10 @@ impl Adfs {
     }
 
     /// The transactions that logs of a block name; none where they are not at hand.
-    async fn bodies(&self, moment: &Moment, found: &Found<'_>) -> Result<Option<Bodies>> {
+    async fn bodies(&self, view: &ChainView, found: &Found<'_>) -> Result<Option<Bodies>> {
         let number = found.block.number;
-        match &moment.archive {
-            Some(archive) if moment.head().is_some_and(|head| number <= head.number) => {
+        match &view.archive {
+            Some(archive) if view.is_final(number) => {
                 let filter = self.wanted.filter(BlockRange::one(number));
                 let stored = archive.bodies_of_logs(number, &filter).await?;
                 let proof = archive.proof_of(number, self.wanted.datasets, &filter);
@@ -245,10 +246,10 @@ impl Adfs {
                 Ok(Some(Bodies { stored, proof }))
             }
             _ => {
-                let block = moment.tail.get(number);
+                let block = view.tail.get(number);
                 let block = block.filter(|block| block.clock.hash == found.block.hash);
                 // It may have left the tail meanwhile: then the archive has it.
-                let proof = moment.live.proof(&found.block.hash);
+                let proof = view.live.proof(&found.block.hash);
                 let stored = block.and_then(|block| block.payload.bodies.clone());
                 let both = stored.zip(proof);
                 Ok(both.map(|(stored, proof)| Bodies { stored, proof }))
@@ -338,16 +339,16 @@ impl Projection for Adfs {
         registry::register(tx, self.place.chain, &self.settings).await
     }
 
-    async fn rows(&self, moment: &Moment, found: &[Found<'_>]) -> Result<Projected> {
+    async fn rows(&self, view: &ChainView, found: &[Found<'_>]) -> Result<Projected> {
         let mut rows = Rows::default();
         let not_yet = || Projected {
             not_yet: true,
             ..Projected::default()
         };
         let said = Said::default();
-        let head = moment.head().map(|head| head.number);
+        let head = view.finalized_head().map(|head| head.number);
         let last = found.last().map_or(0, |one| one.block.number);
-        let Some(timeline) = self.upgrades.through(moment, last).await? else {
+        let Some(timeline) = self.upgrades.through(view, last).await? else {
             return Ok(not_yet());
         };
         for block in found.chunk_by(|one, next| one.block.number == next.block.number) {
@@ -370,7 +371,7 @@ impl Projection for Adfs {
                     });
                 }
             };
-            if !self.block(moment, &mut rows, &events).await? {
+            if !self.block(view, &mut rows, &events).await? {
                 return Ok(not_yet());
             }
         }
@@ -392,11 +393,11 @@ impl Projection for Adfs {
     async fn made_with(
         &self,
         tx: &Transaction<'_>,
-        moment: &Moment,
+        view: &ChainView,
         settings: Value,
     ) -> Result<Value> {
-        let tip = moment.tip().map_or(0, |tip| tip.number);
-        match self.upgrades.through(moment, tip).await? {
+        let head = view.head().map_or(0, |head| head.number);
+        match self.upgrades.through(view, head).await? {
             Some(timeline) => {
                 let named = timeline.epochs().map(|epoch| epoch.implementation);
                 registry::used(tx, self.place.chain, settings, named.collect()).await
@@ -405,12 +406,12 @@ impl Projection for Adfs {
         }
     }
 
-    async fn implementations(&self, moment: &Moment) -> Result<Vec<([u8; 20], bool)>> {
-        let Some(tip) = moment.tip() else {
+    async fn implementations(&self, view: &ChainView) -> Result<Vec<([u8; 20], bool)>> {
+        let Some(head) = view.head() else {
             return Ok(Vec::new());
         };
-        let is_final = |block| moment.head().is_some_and(|head| block <= head.number);
-        let timeline = self.upgrades.through(moment, tip.number).await?;
+        let is_final = |block| view.is_final(block);
+        let timeline = self.upgrades.through(view, head.number).await?;
         let mut all = BTreeMap::new();
         for epoch in timeline.iter().flat_map(Timeline::epochs) {
             *all.entry(epoch.implementation).or_default() |= is_final(epoch.block);
@@ -420,7 +421,7 @@ impl Projection for Adfs {
 
     /// Stands still while an upgrade of the chain as it is now is to an implementation that nobody named
     /// or that is another, and while nobody said what the first version is.
-    async fn stands_still(&self, moment: &Moment, reason: &str) -> Result<bool> {
+    async fn stands_still(&self, view: &ChainView, reason: &str) -> Result<bool> {
         let said = Said::default();
         if reason == NONE {
             return Ok(self.initial_version(&said).await?.is_none());
@@ -428,10 +429,10 @@ impl Projection for Adfs {
         // Somebody may have looked at code again.
         *self.codes.lock().unwrap_or_else(PoisonError::into_inner) = Codes::default();
         let by_upgrade = [UNKNOWN, BYTECODE].contains(&reason);
-        let Some(tip) = moment.tip().filter(|_| by_upgrade) else {
+        let Some(head) = view.head().filter(|_| by_upgrade) else {
             return Ok(true);
         };
-        let Some(timeline) = self.upgrades.through(moment, tip.number).await? else {
+        let Some(timeline) = self.upgrades.through(view, head.number).await? else {
             return Ok(true);
         };
         for epoch in timeline.epochs() {

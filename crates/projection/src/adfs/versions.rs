@@ -8,11 +8,12 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use chronolith_archive::Pinned;
+use chronolith_chain_view::ChainView;
 use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32, Log};
 
 use super::settings::UPGRADED;
 use crate::error::{Error, Result};
-use crate::feed::{Moment, Wanted};
+use crate::feed::Wanted;
 
 /// An upgrade, and where it happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,13 +83,13 @@ impl Upgrades {
     }
 
     /// All upgrades through a block; none where not every block is at hand yet.
-    pub(super) async fn through(&self, moment: &Moment, last: u64) -> Result<Option<Timeline>> {
-        let head = moment.head().map(|head| head.number);
+    pub(super) async fn through(&self, view: &ChainView, last: u64) -> Result<Option<Timeline>> {
+        let head = view.finalized_head().map(|head| head.number);
         let archived = head
             .map(|head| head.min(last))
             .filter(|block| *block >= self.start);
         let mut epochs = Vec::new();
-        if let (Some(archive), Some(through)) = (&moment.archive, archived) {
+        if let (Some(archive), Some(through)) = (&view.archive, archived) {
             match self.archived(archive, through).await? {
                 Some(known) => epochs = known,
                 None => return Ok(None),
@@ -96,7 +97,7 @@ impl Upgrades {
         }
         let next = archived.map_or(self.start, |block| block.saturating_add(1));
         if next <= last {
-            let blocks = moment
+            let blocks = view
                 .tail
                 .blocks_in(BlockRange::new(next, last.saturating_add(1)));
             if blocks.len() as u64 != last - next + 1 {

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use chronolith_archive::{Archive, AuditEntry, Provenance, Settings};
+use chronolith_chain_view::Live;
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_model::{
     Block, BlockMeta, BlockRef, ChainId, Dataset, DatasetSet, Hash32, Log, LogParts, Payload,
@@ -22,7 +23,7 @@ use chronolith_model::{
 };
 use chronolith_projection::fees::{FeeContract, Fees};
 use chronolith_projection::{
-    ChainFeed, Database, Live, Passwords, ProjectionSettings, Projector, set_up,
+    ChainFeed, Database, Passwords, ProjectionSettings, Projector, set_up,
 };
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use chronolith_store::{MemoryBlobs, MemoryMeta, TakeOver};
@@ -80,7 +81,15 @@ impl Live for TestChain {
         self.tail.lock().unwrap().snapshot()
     }
 
-    fn is_newest(&self, block: BlockRef) -> bool {
+    fn source_head(&self) -> Option<u64> {
+        self.head().map(|head| head.number)
+    }
+
+    fn is_source_head(&self, block: BlockRef) -> bool {
+        self.was_source_head(block)
+    }
+
+    fn was_source_head(&self, block: BlockRef) -> bool {
         self.head() == Some(block)
     }
 

@@ -72,7 +72,7 @@ pub(crate) async fn status(State(context): State<Context>) -> Json<Value> {
     let mut chains = Vec::new();
     for chain in context.served.iter() {
         let view = View::take(chain).await;
-        let head = view.as_ref().ok().and_then(View::head);
+        let head = view.as_ref().ok().and_then(|view| view.head());
         let (indexed, source) = (head.map(|head| head.number), chain.live.source_head());
         let since = chain.live.health().last_good_round_seconds;
         let updated = since.map(|since| (context.clock)().saturating_sub(since));

@@ -36,7 +36,7 @@ async fn about(chain: &ServedChain) -> Value {
         // Nothing is read for them: an archive that cannot be read is not an empty one.
         head = view.head().zip(view.head_timestamp());
         let archived = view.archive.as_ref().and_then(Pinned::head_timestamp);
-        finalized = view.finalized().zip(archived);
+        finalized = view.finalized_head().zip(archived);
         coverage = intervals(view);
     }
     // Without a view the chain looks empty: then that is what goes wrong.

@@ -9,7 +9,9 @@ use alloy_consensus::Header;
 use alloy_primitives::{B256, b256};
 use alloy_rlp::Decodable as _;
 use bytes::Bytes;
-use chronolith_archive::{Error as ArchiveError, TxLocation};
+use chronolith_archive::Error as ArchiveError;
+use chronolith_archive::TxLocation;
+use chronolith_chain_view::Location;
 use chronolith_evm::{BlockFields, Body, HeaderFields, Place as TxShown};
 use chronolith_model::{Block, BlockMeta, Dataset, DatasetSet, Hash32, Tx};
 use serde::de::IgnoredAny;
@@ -20,7 +22,7 @@ use super::tags::resolve;
 use super::wire::{BlockTag, Fixed, Params};
 use crate::encode::{data, quantity};
 use crate::fault::Fault;
-use crate::view::{Place, View};
+use crate::view::View;
 
 /// The hash of an empty list of uncles.
 const NO_UNCLES: B256 = b256!("0x1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347");
@@ -105,8 +107,8 @@ pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<
         return Ok(Answer::null());
     }
     let body = match view.place(number)? {
-        Some(Place::Tail(block)) => body_in(block, index).ok_or_else(lost)?,
-        Some(Place::Archive(archive)) => archive.body_at(number, index).await?,
+        Some(Location::Tail(block)) => body_in(block, index).ok_or_else(lost)?,
+        Some(Location::Archive(archive)) => archive.body_at(number, index).await?,
         None => return Err(RpcError::unknown_block()),
     };
     let base_fee = match view.chain.datasets.contains(Dataset::Headers) {
@@ -157,8 +159,8 @@ fn body_in(block: &Block, index: u32) -> Option<Bytes> {
 async fn txs(view: &View<'_>, clock: &BlockMeta) -> Result<Vec<Tx>, RpcError> {
     keeps(view, Dataset::TxHashes)?;
     let mut txs = match view.place(clock.number)? {
-        Some(Place::Tail(block)) => block.txs.clone(),
-        Some(Place::Archive(archive)) => archive.transactions(clock.number).await?,
+        Some(Location::Tail(block)) => block.txs.clone(),
+        Some(Location::Archive(archive)) => archive.transactions(clock.number).await?,
         None => return Err(RpcError::unknown_block()),
     };
     txs.retain(|tx| !tx.is_alias() && !tx.is_block(clock));
@@ -171,8 +173,8 @@ async fn bodies(view: &View<'_>, number: u64) -> Result<Vec<Bytes>, RpcError> {
     // Without hashes of all, bodies are of those that logs name.
     keeps(view, Dataset::TxHashes)?;
     let found = match view.place(number)? {
-        Some(Place::Tail(block)) => block.payload.bodies.clone(),
-        Some(Place::Archive(archive)) => {
+        Some(Location::Tail(block)) => block.payload.bodies.clone(),
+        Some(Location::Archive(archive)) => {
             archive.payload(number, Dataset::Transactions).await?.bodies
         }
         None => None,
@@ -216,8 +218,8 @@ impl KeptHeader {
 async fn header(view: &View<'_>, number: u64) -> Result<KeptHeader, RpcError> {
     keeps(view, Dataset::Headers)?;
     let found = match view.place(number)? {
-        Some(Place::Tail(block)) => block.payload.header.clone(),
-        Some(Place::Archive(archive)) => archive.payload(number, Dataset::Headers).await?.header,
+        Some(Location::Tail(block)) => block.payload.header.clone(),
+        Some(Location::Archive(archive)) => archive.payload(number, Dataset::Headers).await?.header,
         None => None,
     };
     let found = found.ok_or(Fault::NotKept(Dataset::Headers))?;

@@ -106,7 +106,7 @@ pub(crate) async fn about(
         ))
     };
     let finalized = view
-        .finalized()
+        .finalized_head()
         .map(|head| json!({ "number": head.number, "hash": head.hash.to_string() }));
     Ok(json!({
         "nextCursor": page.next.as_ref().map(cursor::show),

@@ -99,7 +99,7 @@ pub(super) fn coverage(view: &View<'_>) -> Result<Answer, RpcError> {
             "from": range.start, "to": range.end - 1, "level": proof.logs().as_str(),
         })),
         "head": view.head().map(block),
-        "finalizedHead": view.finalized().map(block),
+        "finalizedHead": view.finalized_head().map(block),
         "sourceHead": view.chain.live.source_head(),
     })))
 }

@@ -27,7 +27,7 @@ pub(crate) fn resolve(view: &View<'_>, tag: BlockTag) -> Result<u64, RpcError> {
             } else {
                 "finalized"
             };
-            let head = view.finalized().map(|head| head.number);
+            let head = view.finalized_head().map(|head| head.number);
             head.ok_or_else(|| unknown(name))
         }
         BlockTag::Pending => Err(RpcError::params("pending blocks are not supported")),

@@ -4,7 +4,10 @@ use std::io::Write as _;
 
 use bytes::Bytes;
 use chronolith_archive::Pinned;
-use chronolith_model::{BlockMeta, Dataset, Payload};
+use chronolith_chain_view::Location;
+use chronolith_model::BlockMeta;
+use chronolith_model::Dataset;
+use chronolith_model::Payload;
 use chronolith_stellar::{join, skeleton_header};
 use stellar_xdr::{LedgerCloseMeta, LedgerHeader, LedgerHeaderHistoryEntry};
 
@@ -16,7 +19,7 @@ use crate::fault::Fault;
 use crate::pieces::BytesAnswer;
 use crate::rpc::error::PRUNED;
 use crate::rpc::{Answer, RpcError};
-use crate::view::{Place, View};
+use crate::view::View;
 
 /// A ledger as it is kept.
 pub(super) struct Kept {
@@ -46,8 +49,8 @@ impl Kept {
 
 async fn payload(view: &View<'_>, number: u64) -> Result<Payload, Fault> {
     match view.place(number)? {
-        Some(Place::Tail(block)) => Ok(block.payload.clone()),
-        Some(Place::Archive(archive)) => both(archive, number).await,
+        Some(Location::Tail(block)) => Ok(block.payload.clone()),
+        Some(Location::Archive(archive)) => both(archive, number).await,
         None => Ok(Payload::default()),
     }
 }
@@ -64,8 +67,8 @@ async fn both(archive: &Pinned, number: u64) -> Result<Payload, Fault> {
 async fn newest_header(view: &View<'_>) -> Result<Bytes, RpcError> {
     let number = view.known_head()?.number;
     let skeleton = match view.place(number)? {
-        Some(Place::Tail(block)) => block.payload.header.clone(),
-        Some(Place::Archive(archive)) => Some(archive.header(number).await?),
+        Some(Location::Tail(block)) => block.payload.header.clone(),
+        Some(Location::Archive(archive)) => Some(archive.header(number).await?),
         None => None,
     };
     let skeleton = skeleton.ok_or(Fault::NotKept(Dataset::Headers))?;

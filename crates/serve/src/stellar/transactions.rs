@@ -6,7 +6,12 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use chronolith_archive::TxLocation;
-use chronolith_model::{BlockMeta, Dataset, DatasetSet, Hash32, Tx};
+use chronolith_chain_view::Location;
+use chronolith_model::BlockMeta;
+use chronolith_model::Dataset;
+use chronolith_model::DatasetSet;
+use chronolith_model::Hash32;
+use chronolith_model::Tx;
 use chronolith_stellar::{Toid, TxParts};
 use stellar_xdr::{
     ContractEvent, DiagnosticEvent, TransactionEnvelope, TransactionEvent, TransactionMeta,
@@ -21,7 +26,7 @@ use crate::fault::Fault;
 use crate::pieces::BytesAnswer;
 use crate::rpc::error::{INVALID_PARAMS, PRUNED};
 use crate::rpc::{Answer, RpcError};
-use crate::view::{Place, View};
+use crate::view::View;
 
 /// Bodies that are read at a time.
 const BODIES_AT_ONCE: u32 = 64;
@@ -145,8 +150,8 @@ async fn bodies(
     positions: Range<u32>,
 ) -> Result<Vec<Bytes>, RpcError> {
     match view.place(number)? {
-        Some(Place::Archive(archive)) => Ok(archive.bodies(number, positions).await?),
-        Some(Place::Tail(block)) => {
+        Some(Location::Archive(archive)) => Ok(archive.bodies(number, positions).await?),
+        Some(Location::Tail(block)) => {
             let all = block.payload.bodies.as_deref();
             let all = all.ok_or(Fault::NotKept(Dataset::Transactions))?.iter();
             let some = all.skip(positions.start as usize).take(positions.len());
@@ -161,8 +166,8 @@ async fn count(view: &View<'_>, number: u64) -> Result<Option<u32>, RpcError> {
     // Positions have 31 bits.
     let own = |txs: &[Tx]| txs.iter().filter(|tx| !tx.is_alias()).count() as u32;
     match view.place(number)? {
-        Some(Place::Tail(block)) => Ok(Some(own(&block.txs))),
-        Some(Place::Archive(archive)) => Ok(Some(own(&archive.transactions(number).await?))),
+        Some(Location::Tail(block)) => Ok(Some(own(&block.txs))),
+        Some(Location::Archive(archive)) => Ok(Some(own(&archive.transactions(number).await?))),
         None => Ok(None),
     }
 }

@@ -18,11 +18,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use chronolith_archive::{Archive, Provenance, Settings};
+use chronolith_chain_view::Live;
 use chronolith_finality::{Tail, TailSnapshot};
-use chronolith_model::{Block, BlockRef, ChainId, Dataset, DatasetSet, Scope};
+use chronolith_model::{Block, BlockRef, ChainId, Dataset, DatasetSet, Hash32, Proof, Scope};
 use chronolith_serve::{
-    ChainHealth, EndpointHealth, Family, Ingested, Limits, Live, Probe, Reorg, RpcHealth, Served,
-    ServedChain, StellarChain, public,
+    ChainHealth, ChainStatus, EndpointHealth, Family, Ingested, Limits, Probe, Reorg, RpcHealth,
+    Served, ServedChain, StellarChain, public,
 };
 use chronolith_sim::stellar::{Made, StellarChain as SimChain, StellarSettings};
 use chronolith_stellar::{Ledger, Network, prove};
@@ -150,6 +151,16 @@ impl Live for Still {
         false
     }
 
+    fn was_source_head(&self, _head: BlockRef) -> bool {
+        false
+    }
+
+    fn proof(&self, _block: &Hash32) -> Option<Proof> {
+        None
+    }
+}
+
+impl ChainStatus for Still {
     fn health(&self) -> ChainHealth {
         ChainHealth {
             chain: 0,
@@ -323,6 +334,6 @@ pub fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-pub fn hex(hash: &chronolith_model::Hash32) -> String {
+pub fn hex(hash: &Hash32) -> String {
     const_hex::encode(hash.0)
 }
