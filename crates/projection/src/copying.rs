@@ -38,6 +38,7 @@ pub(crate) async fn stage(tx: &Transaction<'_>, rows: Rows) -> Result<Staged> {
 
 async fn stage_table(tx: &Transaction<'_>, rows: TableRows) -> Result<()> {
     let Table { name, columns, .. } = rows.table;
+    let columns = columns.join(",");
     let stage = format!(
         "CREATE TEMP TABLE IF NOT EXISTS stage_{name} ON COMMIT DELETE ROWS \
          AS SELECT {columns} FROM {name} WITH NO DATA"
@@ -100,6 +101,7 @@ pub(crate) async fn insert_range(
 /// meanwhile: somebody works on a range that has blocks in common with this one.
 async fn insert_new(tx: &Transaction<'_>, table: &Table) -> Result<Option<u64>> {
     let Table { name, columns, .. } = table;
+    let columns = columns.join(",");
     let insert = format!("INSERT INTO {name} ({columns}) SELECT {columns} FROM stage_{name}");
     let begun = tx.batch_execute("SAVEPOINT fresh").await;
     begun.tried("insert rows")?;
@@ -119,6 +121,7 @@ async fn insert_new(tx: &Transaction<'_>, table: &Table) -> Result<Option<u64>> 
 /// Inserts rows that are not there, and returns how many.
 async fn insert_missing(tx: &Transaction<'_>, table: &Table) -> Result<u64> {
     let Table { name, columns, .. } = table;
+    let columns = columns.join(",");
     let insert = format!(
         "INSERT INTO {name} ({columns}) SELECT {columns} FROM stage_{name} ON CONFLICT DO NOTHING"
     );

@@ -29,8 +29,23 @@ pub use totals::{FeeTotal, TotalPosition, totals};
 
 const TABLE: Table = Table {
     name: "fee_event_rows",
-    columns: "chain_id,block_number,block_hash,block_timestamp,tx_hash,log_index,position,event,\
-              contract,token,integrator,integrator_fee,lifi_fee,recipient,amount",
+    columns: &[
+        "chain_id",
+        "block_number",
+        "block_hash",
+        "block_timestamp",
+        "tx_hash",
+        "log_index",
+        "position",
+        "event",
+        "contract",
+        "token",
+        "integrator",
+        "integrator_fee",
+        "lifi_fee",
+        "recipient",
+        "amount",
+    ],
     partitioned: true,
 };
 pub(crate) const TABLES: &[&str] = &[TABLE.name];
@@ -170,6 +185,7 @@ impl Fees {
             .maybe(event.integrator_fee, |row, value| row.numeric(value))
             .maybe(event.lifi_fee, |row, value| row.numeric(value))
             .maybe(event.recipient, |row, value| row.bytes(&value))
-            .maybe(event.amount, |row, value| row.numeric(value));
+            .maybe(event.amount, |row, value| row.numeric(value))
+            .finish();
     }
 }

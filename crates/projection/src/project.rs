@@ -90,7 +90,17 @@ pub(crate) struct Pause {
 
 pub(crate) const QUARANTINE: Table = Table {
     name: "quarantine",
-    columns: "chain_id,block_number,block_hash,block_timestamp,projection,tx_hash,log_index,reason,detail",
+    columns: &[
+        "chain_id",
+        "block_number",
+        "block_hash",
+        "block_timestamp",
+        "projection",
+        "tx_hash",
+        "log_index",
+        "reason",
+        "detail",
+    ],
     partitioned: false,
 };
 
@@ -117,5 +127,6 @@ pub(crate) fn quarantine_for(
         .hash(&one.tx_hash)
         .int4(one.log.log_index())
         .text(reason)
-        .text(why);
+        .text(why)
+        .finish();
 }

@@ -19,8 +19,8 @@ const EPOCH_2000: i64 = 946_684_800;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Table {
     pub(crate) name: &'static str,
-    /// The columns that are copied, in order, separated by commas.
-    pub(crate) columns: &'static str,
+    /// The columns that are copied, in order.
+    pub(crate) columns: &'static [&'static str],
     /// Whether it has a partition for each chain and month.
     pub(crate) partitioned: bool,
 }
@@ -58,8 +58,8 @@ impl Rows {
             self.tables.push(TableRows::new(table));
             self.tables.len() - 1
         });
-        let fields = table.columns.split(',').count();
-        Row::begin(self.tables.get_mut(at), fields)
+        let rows = self.tables.get_mut(at).expect("the table is in the list");
+        Row::begin(rows)
     }
 
     /// Adds those of another projection of the same block.
@@ -113,26 +113,35 @@ impl TableRows {
 }
 
 /// One row that is being written, field by field, in the order of the table's columns.
-pub(crate) struct Row<'a>(Option<&'a mut BytesMut>);
+#[must_use = "a row ends with `finish`"]
+pub(crate) struct Row<'a> {
+    rows: &'a mut TableRows,
+    fields: usize,
+}
 
 impl<'a> Row<'a> {
-    fn begin(table: Option<&'a mut TableRows>, fields: usize) -> Self {
-        let Some(table) = table else {
-            return Self(None);
-        };
-        table.count += 1;
-        table
-            .bytes
-            .put_i16(i16::try_from(fields).unwrap_or(i16::MAX));
-        Self(Some(&mut table.bytes))
+    fn begin(rows: &'a mut TableRows) -> Self {
+        let columns = rows.table.columns.len();
+        let columns = i16::try_from(columns).expect("a table has at most 1600 columns");
+        rows.bytes.put_i16(columns);
+        Self { rows, fields: 0 }
     }
 
-    fn put(self, write: impl FnOnce(&mut BytesMut)) -> Self {
-        let Self(Some(out)) = self else {
-            return self;
-        };
-        write(out);
-        Self(Some(out))
+    fn put(mut self, write: impl FnOnce(&mut BytesMut)) -> Self {
+        write(&mut self.rows.bytes);
+        self.fields += 1;
+        self
+    }
+
+    /// Ends the row.
+    ///
+    /// # Panics
+    /// It has another number of fields than the table has columns: the server would read the fields of
+    /// the next row as its own.
+    pub(crate) fn finish(self) {
+        let Table { name, columns, .. } = self.rows.table;
+        assert_eq!(self.fields, columns.len(), "fields of a row of {name}");
+        self.rows.count += 1;
     }
 
     /// What all rows begin with: chain, number, hash and time of the block.

@@ -45,32 +45,85 @@ const DISAGREES: (&str, &str) = (
 
 pub(super) const EVENTS: Table = Table {
     name: "adfs_event_rows",
-    columns: "chain_id,block_number,block_hash,block_timestamp,tx_hash,log_index,topic0,version,\
-              calldata,extra,calldata_level",
+    columns: &[
+        "chain_id",
+        "block_number",
+        "block_hash",
+        "block_timestamp",
+        "tx_hash",
+        "log_index",
+        "topic0",
+        "version",
+        "calldata",
+        "extra",
+        "calldata_level",
+    ],
     partitioned: true,
 };
 const INPUTS: Table = Table {
     name: "tx_input_rows",
-    columns: "chain_id,block_number,block_hash,block_timestamp,tx_hash,version,selector,decoded,\
-              calldata_level",
+    columns: &[
+        "chain_id",
+        "block_number",
+        "block_hash",
+        "block_timestamp",
+        "tx_hash",
+        "version",
+        "selector",
+        "decoded",
+        "calldata_level",
+    ],
     partitioned: true,
 };
 pub(super) const FEEDS: Table = Table {
     name: "feed_update_rows",
-    columns: "chain_id,block_number,block_hash,block_timestamp,tx_hash,log_index,position,version,\
-              stride,feed_id,rb_index,data,extra",
+    columns: &[
+        "chain_id",
+        "block_number",
+        "block_hash",
+        "block_timestamp",
+        "tx_hash",
+        "log_index",
+        "position",
+        "version",
+        "stride",
+        "feed_id",
+        "rb_index",
+        "data",
+        "extra",
+    ],
     partitioned: true,
 };
 const RING: Table = Table {
     name: "ring_buffer_update_rows",
-    columns: "chain_id,block_number,block_hash,block_timestamp,tx_hash,log_index,position,version,\
-              table_index,data,extra",
+    columns: &[
+        "chain_id",
+        "block_number",
+        "block_hash",
+        "block_timestamp",
+        "tx_hash",
+        "log_index",
+        "position",
+        "version",
+        "table_index",
+        "data",
+        "extra",
+    ],
     partitioned: true,
 };
 const VERSIONS: Table = Table {
     name: "proxy_version_rows",
-    columns: "chain_id,block_number,block_hash,block_timestamp,tx_hash,log_index,version,\
-              implementation,topic_hash",
+    columns: &[
+        "chain_id",
+        "block_number",
+        "block_hash",
+        "block_timestamp",
+        "tx_hash",
+        "log_index",
+        "version",
+        "implementation",
+        "topic_hash",
+    ],
     partitioned: false,
 };
 /// Those with a partition for each chain and month.
@@ -188,7 +241,8 @@ pub(super) fn put_upgrade(
         .int4(found.log.log_index())
         .int4(version.number)
         .bytes(implementation)
-        .bytes(&version.topic0);
+        .bytes(&version.topic0)
+        .finish();
 }
 
 /// Writes down the events of one transaction: as rows, or as what could not be projected.
@@ -293,7 +347,8 @@ fn put_event(
         .int4(event.version.number)
         .bytes(&input.bytes)
         .json(&Value::Object(extra_of(found, call, decoded)))
-        .text(input.level.as_str());
+        .text(input.level.as_str())
+        .finish();
 }
 
 /// What there is to say of an event beside its columns.
@@ -361,7 +416,8 @@ fn put_feeds(
             .bytes(&to_bytes16(feed.feed_id))
             .int2(feed.rb_index)
             .bytes(&feed.data)
-            .json(&Value::Object(extra));
+            .json(&Value::Object(extra))
+            .finish();
     }
 }
 
@@ -389,7 +445,8 @@ fn put_ring(
             .int4(event.version.number)
             .bytes(&to_bytes16(row.table_index))
             .bytes(&stored)
-            .json(&Value::Object(extra));
+            .json(&Value::Object(extra))
+            .finish();
     }
 }
 
@@ -427,5 +484,6 @@ fn put_input(
         .int4(event.version.number)
         .bytes(selector)
         .json(&json!({ "updates": all }))
-        .text(input.level.as_str());
+        .text(input.level.as_str())
+        .finish();
 }
