@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody as _};
-use axum::http::StatusCode;
 use chronolith_archive::Error as ArchiveError;
 use chronolith_model::{BlockRange, LogFilter};
 use futures::StreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::error::{ApiError, ErrorCode};
 use crate::fault::Fault;
 use crate::logs::{AnswerLimits, Page};
 use crate::meters::Meters;
@@ -140,7 +140,7 @@ impl Context {
     }
 
     /// Reads a body, or says why not.
-    pub(crate) async fn read(&self, body: Body) -> Result<ReadBody, (StatusCode, String)> {
+    pub(crate) async fn read(&self, body: Body) -> Result<ReadBody, ApiError> {
         let most = self.limits.body_bytes;
         // Bodies that do not say how long they are count as the longest.
         let bytes = body
@@ -169,12 +169,12 @@ impl Context {
         };
         match tokio::time::timeout(self.limits.timeout, read).await {
             Ok(Some(body)) => Ok(body),
-            Ok(None) => Err((
-                StatusCode::PAYLOAD_TOO_LARGE,
+            Ok(None) => Err(ApiError::new(
+                ErrorCode::TooLarge,
                 format!("the body did not come whole, or has more than {most} bytes"),
             )),
-            Err(_) => Err((
-                StatusCode::REQUEST_TIMEOUT,
+            Err(_) => Err(ApiError::new(
+                ErrorCode::BodyTimeout,
                 format!(
                     "the body took longer than {} s",
                     self.limits.timeout.as_secs()
@@ -305,6 +305,7 @@ async fn collect(body: Body, most: usize) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::http::StatusCode;
     use futures::FutureExt as _;
 
     fn context() -> Context {
@@ -359,7 +360,7 @@ mod tests {
         let context = context();
         let answered = context.read(body(100)).await.ok().unwrap();
         let refused = context.read(body(100)).await.err().unwrap();
-        assert_eq!(refused.0, StatusCode::REQUEST_TIMEOUT);
+        assert_eq!(refused.status(), StatusCode::REQUEST_TIMEOUT);
         let mut small = Vec::new();
         for _ in 0..10 {
             small.push(context.read(body(60)).await.ok().unwrap());

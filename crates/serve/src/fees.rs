@@ -25,8 +25,8 @@ use serde_json::json;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::context::Context;
+use crate::error::ApiError;
 use crate::meters;
-use crate::rest::RestError;
 
 /// How long an answer may take, connecting to the database and all its statements together.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -65,9 +65,9 @@ impl IntoResponse for FeesError {
     }
 }
 
-impl From<RestError> for FeesError {
-    fn from(error: RestError) -> Self {
-        Self::new(error.status(), error.message())
+impl From<ApiError> for FeesError {
+    fn from(error: ApiError) -> Self {
+        Self::new(error.status(), error.message)
     }
 }
 

@@ -12,6 +12,7 @@ mod console;
 mod context;
 mod cursor;
 mod encode;
+mod error;
 mod fault;
 mod fees;
 mod health;
@@ -39,6 +40,7 @@ pub use admin::{
 pub use console::OPENAPI;
 pub use context::{Clock, Limits};
 pub use encode::logs_as_json;
+pub use error::{ApiError, ErrorCode};
 pub use fees::fees_router;
 pub use health::{
     ChainHealth, DroppedRuleHealth, InclusionHealth, L1Health, Probe, ProjectionsHealth, RpcHealth,

@@ -2,12 +2,11 @@
 
 use std::any::Any;
 
-use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use tower_http::catch_panic::CatchPanicLayer;
 
+use crate::error::{ApiError, ErrorCode};
 use crate::meters;
-use crate::rest::RestError;
 
 /// Makes a panic an answer: counted, and told without its details.
 pub(crate) fn caught() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
@@ -17,5 +16,5 @@ pub(crate) fn caught() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
 fn panicked(_: Box<dyn Any + Send>) -> Response {
     meters::panicked();
     let message = "internal error: please report it";
-    RestError::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", message).into_response()
+    ApiError::new(ErrorCode::Internal, message).into_response()
 }

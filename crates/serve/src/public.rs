@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::http::{HeaderName, Method, StatusCode};
+use axum::http::{HeaderName, Method};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get, post};
@@ -15,11 +15,12 @@ use tower_http::cors::{Any, CorsLayer};
 
 use crate::console;
 use crate::context::{Clock, Context, Limits};
+use crate::error::{ApiError, ErrorCode};
 use crate::fees;
 use crate::health::Probe;
 use crate::operations::health;
 use crate::panics;
-use crate::rest::{self, RestError, chains, logs, overview, projections, ranges, times};
+use crate::rest::{self, chains, logs, overview, projections, ranges, times};
 use crate::rpc;
 use crate::served::Served;
 
@@ -94,7 +95,7 @@ async fn in_time(request: Request, next: Next) -> Response {
         Ok(response) => response,
         Err(_) => {
             let message = format!("no answer within {} s: ask for less", TIMEOUT.as_secs());
-            RestError::new(StatusCode::SERVICE_UNAVAILABLE, "TIMEOUT", message).into_response()
+            ApiError::new(ErrorCode::Timeout, message).into_response()
         }
     }
 }

@@ -5,7 +5,6 @@
 //! are encoded while they are sent.
 
 mod blocks;
-pub(crate) mod error;
 mod logs;
 mod ours;
 mod reply;
@@ -23,10 +22,10 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::value::RawValue;
 
 use crate::context::Context;
+use crate::error::{ApiError, ErrorCode};
 use crate::served::ServedChain;
 use crate::stellar;
 use crate::view::View;
-pub(crate) use error::RpcError;
 pub(crate) use logs::{about, range_between};
 pub(crate) use reply::Answer;
 use reply::Reply;
@@ -103,8 +102,8 @@ async fn serve_chain(
 ) -> Response {
     let Some(chain) = chain else {
         let shown: String = name.chars().take(40).collect();
-        let error = RpcError::new(
-            error::SERVER,
+        let error = ApiError::new(
+            ErrorCode::ChainNotFound,
             format!("chain {shown} is not served here: GET /v1/chains lists those that are"),
         );
         let refused = Reply::refused(error);
@@ -112,9 +111,10 @@ async fn serve_chain(
     };
     let body = match context.read(body).await {
         Ok(body) => body,
-        Err((status, message)) => {
-            let refused = Reply::refused(RpcError::new(error::INVALID_REQUEST, message));
-            return (status, reply::one(refused)).into_response();
+        Err(error) => {
+            let status = error.status();
+            let refused = ApiError::new(ErrorCode::InvalidRequest, error.message);
+            return (status, reply::one(Reply::refused(refused))).into_response();
         }
     };
     let (bytes, asked) = (&body.bytes, Asked { chain, dialect });
@@ -129,7 +129,7 @@ async fn single(context: &Context, asked: Asked<'_>, body: &[u8]) -> Response {
         Ok(raw) => raw,
         Err(error) => {
             let message = format!("parse error: {error}");
-            return reply::one(Reply::refused(RpcError::new(error::PARSE, message)))
+            return reply::one(Reply::refused(ApiError::new(ErrorCode::Parse, message)))
                 .into_response();
         }
     };
@@ -141,12 +141,12 @@ async fn single(context: &Context, asked: Asked<'_>, body: &[u8]) -> Response {
 
 async fn batch(context: &Context, asked: Asked<'_>, body: &[u8]) -> Response {
     let refused = |code, message: String| {
-        let refused = Reply::refused(RpcError::new(code, message));
+        let refused = Reply::refused(ApiError::new(code, message));
         reply::one(refused).into_response()
     };
     let calls: Vec<&RawValue> = match serde_json::from_slice(body) {
         Ok(calls) => calls,
-        Err(error) => return refused(error::PARSE, format!("parse error: {error}")),
+        Err(error) => return refused(ErrorCode::Parse, format!("parse error: {error}")),
     };
     let (count, most) = (calls.len(), context.limits.batch);
     if count == 0 || count > most {
@@ -154,7 +154,7 @@ async fn batch(context: &Context, asked: Asked<'_>, body: &[u8]) -> Response {
             0 => "empty batch".to_owned(),
             _ => format!("batch too large ({count} calls, max {most})"),
         };
-        return refused(error::INVALID_REQUEST, message);
+        return refused(ErrorCode::InvalidRequest, message);
     }
     let (mut replies, mut bytes) = (Vec::with_capacity(count), 0);
     let began = Instant::now();
@@ -185,7 +185,10 @@ fn refuse(raw: &RawValue, full: &str) -> Option<Reply> {
     let request = serde_json::from_str::<Object<Request<'_>>>(raw.get()).ok();
     let id = request.and_then(|Object(request)| request.id)?;
     let message = format!("the batch exceeds {full}: ask in smaller batches");
-    Some(Reply::new(id, Err(RpcError::new(error::LIMIT, message))))
+    Some(Reply::new(
+        id,
+        Err(ApiError::new(ErrorCode::TooLarge, message)),
+    ))
 }
 
 /// Answers one call; a notification is not answered.
@@ -211,8 +214,8 @@ async fn call(context: &Context, asked: Asked<'_>, raw: &RawValue) -> Option<Rep
     let deadline = context.limits.timeout + GRACE;
     let outcome = match tokio::time::timeout(deadline, answer(context, asked, &request)).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(RpcError::new(
-            error::LIMIT,
+        Err(_) => Err(ApiError::new(
+            ErrorCode::TooLarge,
             format!("query exceeds max milliseconds {}", deadline.as_millis()),
         )),
     };
@@ -226,8 +229,8 @@ async fn call(context: &Context, asked: Asked<'_>, raw: &RawValue) -> Option<Rep
     Some(Reply::new(id, outcome).held_by(context).await)
 }
 
-fn no_request(why: &str) -> RpcError {
-    RpcError::new(error::INVALID_REQUEST, format!("invalid request: {why}"))
+fn no_request(why: &str) -> ApiError {
+    ApiError::new(ErrorCode::InvalidRequest, format!("invalid request: {why}"))
 }
 
 /// Whether it may be sent back as an id.
@@ -274,7 +277,7 @@ async fn answer(
     context: &Context,
     asked: Asked<'_>,
     request: &Request<'_>,
-) -> Result<Answer, RpcError> {
+) -> Result<Answer, ApiError> {
     let chain = asked.chain;
     match (asked.dialect, chain.stellar()) {
         (Dialect::Ethereum, None) => {}
@@ -298,14 +301,14 @@ async fn answer(
 }
 
 /// The chain is of the other family: its methods are answered at another place.
-fn elsewhere(asked: Asked<'_>) -> RpcError {
+fn elsewhere(asked: Asked<'_>) -> ApiError {
     let (name, path) = (&asked.chain.name, asked.chain.rpc_path());
     let theirs = match asked.dialect {
         Dialect::Ethereum => "a Stellar network",
         Dialect::Stellar => "a chain of Ethereum's family",
     };
     let message = format!("{name} is {theirs}: its methods are answered at POST {path}");
-    RpcError::new(error::NO_SUCH_METHOD, message)
+    ApiError::new(ErrorCode::MethodNotFound, message)
 }
 
 /// What needs no look at the chain.
@@ -313,7 +316,7 @@ fn answer_of_itself(
     context: &Context,
     chain: &ServedChain,
     request: &Request<'_>,
-) -> Option<Result<Answer, RpcError>> {
+) -> Option<Result<Answer, ApiError>> {
     let text = |text: &str| Answer::Json(format!("\"{text}\"").into_bytes());
     match &*request.method {
         "eth_chainId" => Some(Ok(Answer::quantity(chain.id))),
@@ -323,7 +326,7 @@ fn answer_of_itself(
         other => {
             let shown: String = other.chars().take(80).collect();
             let message = format!("the method {shown} does not exist/is not available");
-            Some(Err(RpcError::new(error::NO_SUCH_METHOD, message)))
+            Some(Err(ApiError::new(ErrorCode::MethodNotFound, message)))
         }
     }
 }
@@ -332,7 +335,7 @@ async fn dispatch(
     context: &Context,
     view: &View<'_>,
     request: &Request<'_>,
-) -> Result<Answer, RpcError> {
+) -> Result<Answer, ApiError> {
     let params = |most| Params::read(request.params, most);
     match &*request.method {
         "eth_getLogs" => logs::get_logs(context, view, &params(1)?).await,
@@ -349,7 +352,7 @@ async fn dispatch(
         "chronolith_blockByTime" => ours::block_by_time(view, &params(1)?).await,
         other => {
             let message = format!("{other} is listed and not answered: please report it");
-            Err(RpcError::new(error::INTERNAL, message))
+            Err(ApiError::new(ErrorCode::Internal, message))
         }
     }
 }

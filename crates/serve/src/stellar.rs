@@ -18,9 +18,9 @@ mod xdr;
 use chronolith_archive::Error as ArchiveError;
 
 use crate::context::Context;
+use crate::error::{ApiError, ErrorCode};
 use crate::fault::Fault;
-use crate::rpc::error::{INTERNAL, INVALID_REQUEST, NO_SUCH_METHOD, PRUNED, SERVER};
-use crate::rpc::{Answer, Request, RpcError};
+use crate::rpc::{Answer, Request};
 use crate::served::ServedChain;
 use crate::view::View;
 
@@ -51,15 +51,13 @@ pub(crate) async fn answer(
     context: &Context,
     chain: &ServedChain,
     request: &Request<'_>,
-) -> Result<Answer, RpcError> {
+) -> Result<Answer, ApiError> {
     if !METHODS.contains(&&*request.method) {
         let shown: String = request.method.chars().take(80).collect();
-        return Err(RpcError {
-            data: Some(shown.into()),
-            ..RpcError::new(NO_SUCH_METHOD, "method not found")
-        });
+        let error = ApiError::new(ErrorCode::MethodNotFound, "method not found");
+        return Err(error.with(shown.into()));
     }
-    let view = View::take(chain).await.map_err(RpcError::from);
+    let view = View::take(chain).await.map_err(ApiError::from);
     let view = view.map_err(in_stellar_words)?;
     let answered = match dispatch(context, &view, request).await {
         Err(error) => match View::newer(chain, error.again).await {
@@ -76,7 +74,7 @@ async fn dispatch(
     context: &Context,
     view: &View<'_>,
     request: &Request<'_>,
-) -> Result<Answer, RpcError> {
+) -> Result<Answer, ApiError> {
     let params = request.params;
     if !TAKE_PARAMETERS.contains(&&*request.method) {
         let wire::Nothing {} = wire::read(params)?;
@@ -93,25 +91,22 @@ async fn dispatch(
         "getStatus" => about::status(view).await,
         other => {
             let message = format!("{other} is listed and not answered: please report it");
-            Err(RpcError::new(INTERNAL, message))
+            Err(ApiError::new(ErrorCode::Internal, message))
         }
     }
 }
 
 /// Stellar RPC knows three codes, and ledgers where others have blocks. Ledgers that are not there are a wrong
 /// request, what is not ready is a fault of the server.
-fn in_stellar_words(error: RpcError) -> RpcError {
+fn in_stellar_words(error: ApiError) -> ApiError {
     let code = match error.code {
-        PRUNED => INVALID_REQUEST,
-        SERVER => INTERNAL,
-        other => other,
+        ErrorCode::NotCovered => ErrorCode::InvalidRequest,
+        ErrorCode::NotReady | ErrorCode::NotIndexedYet => ErrorCode::Internal,
+        // The message may quote the request.
+        _ => return error,
     };
-    // What other codes say may quote what was sent.
-    let message = match error.code {
-        PRUNED | SERVER => error.message.replace("block", "ledger"),
-        _ => error.message,
-    };
-    RpcError {
+    let message = error.message.replace("block", "ledger");
+    ApiError {
         code,
         message,
         ..error
@@ -126,6 +121,6 @@ fn broken(ledger: u64, why: impl std::fmt::Display) -> Fault {
     ArchiveError::Internal(format!("ledger {ledger}: {why}")).into()
 }
 
-fn unreadable(ledger: u64, why: impl std::fmt::Display) -> RpcError {
+fn unreadable(ledger: u64, why: impl std::fmt::Display) -> ApiError {
     broken(ledger, why).into()
 }

@@ -6,6 +6,7 @@ use chronolith_projection::fees::{FeeAsked, FeeFilter, FeeStatus, event_named};
 
 use super::FeesError;
 use super::cursor::AsText;
+use crate::error::ErrorCode;
 use crate::rest::{parameters, times};
 use crate::rpc::Fixed;
 
@@ -71,7 +72,7 @@ pub(super) fn read<Position: AsText>(query: Option<&str>) -> Result<FeeAsked<Pos
         limit: LIMIT,
         after: None,
     };
-    for (name, value) in parameters(query, &PARAMETERS, &[], "INVALID_FILTER")? {
+    for (name, value) in parameters(query, &PARAMETERS, &[], ErrorCode::InvalidParams)? {
         let refused = |said: String| FeesError::bad(format!("{name}: {said}"));
         match name.as_str() {
             "limit" => asked.limit = limit(&value).map_err(refused)?,

@@ -7,11 +7,11 @@ use chronolith_archive::Error as ArchiveError;
 use chronolith_model::{BlockRange, DatasetSet};
 use serde_json::{Value, json};
 
-use super::{At, RestError, chain};
+use super::{At, chain};
 use crate::context::Context;
+use crate::error::ApiError;
 use crate::fault::Fault;
 use crate::names::{dataset_names, scope_words};
-use crate::rpc::RpcError;
 use crate::served::ServedChain;
 use crate::view::View;
 
@@ -22,7 +22,7 @@ pub(crate) async fn list(State(context): State<Context>) -> Json<Value> {
     for chain in context.served.iter() {
         chains.push(match genesis(chain).await {
             Ok(genesis) => about(chain, genesis),
-            Err(error) => RestError::from(error).beside(about(chain, None)),
+            Err(error) => error.beside(about(chain, None)),
         });
     }
     Json(chains.into())
@@ -31,7 +31,7 @@ pub(crate) async fn list(State(context): State<Context>) -> Json<Value> {
 pub(crate) async fn one(
     State(context): State<Context>,
     At(id): At<String>,
-) -> Result<Json<Value>, RestError> {
+) -> Result<Json<Value>, ApiError> {
     let chain = chain(&context, &id)?;
     Ok(Json(about(chain, genesis(chain).await?)))
 }
@@ -49,7 +49,7 @@ fn about(chain: &ServedChain, genesis: Option<u64>) -> Value {
 }
 
 /// The time of block 0; none where that is not there, which is another thing than not to be readable.
-async fn genesis(chain: &ServedChain) -> Result<Option<u64>, RpcError> {
+async fn genesis(chain: &ServedChain) -> Result<Option<u64>, ApiError> {
     match genesis_of(&View::take(chain).await?).await {
         Err(error) => match View::newer(chain, error.again).await? {
             Some(view) => genesis_of(&view).await,
@@ -59,7 +59,7 @@ async fn genesis(chain: &ServedChain) -> Result<Option<u64>, RpcError> {
     }
 }
 
-async fn genesis_of(view: &View<'_>) -> Result<Option<u64>, RpcError> {
+async fn genesis_of(view: &View<'_>) -> Result<Option<u64>, ApiError> {
     match view.clock(0).await {
         Ok(clock) => Ok(clock.map(|clock| clock.timestamp)),
         Err(Fault::Empty | Fault::Archive(ArchiveError::NotCovered { .. })) => Ok(None),
@@ -88,7 +88,7 @@ pub(crate) async fn status(State(context): State<Context>) -> Json<Value> {
         });
         chains.push(match view {
             Ok(_) => status,
-            Err(fault) => RestError::from(RpcError::from(fault)).beside(status),
+            Err(fault) => ApiError::from(fault).beside(status),
         });
     }
     Json(chains.into())

@@ -6,11 +6,12 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use chronolith_model::{BlockRange, Clause, LogFilter, Order};
 
-use super::{At, RestError, chain, parameters};
+use super::{At, chain, parameters};
 use crate::context::Context;
 use crate::cursor;
+use crate::error::{ApiError, ErrorCode};
 use crate::pieces::{LogsAnswer, Pieces, Shape};
-use crate::rpc::{BlockTag, Fixed, RpcError, about, range_between};
+use crate::rpc::{BlockTag, Fixed, about, range_between};
 use crate::view::View;
 
 /// Logs in an answer that asked for no number.
@@ -44,23 +45,20 @@ pub(crate) async fn show(
     State(context): State<Context>,
     At(id): At<String>,
     RawQuery(query): RawQuery,
-) -> Result<Response, RestError> {
+) -> Result<Response, ApiError> {
     let asked = read(&context, query.as_deref())?;
     let chain = chain(&context, &id)?;
-    let view = View::take(chain).await.map_err(RpcError::from)?;
+    let view = View::take(chain).await?;
     match answer(&context, &view, &asked).await {
-        Err(error) => {
-            let newer = View::newer(chain, error.again).await;
-            match newer.map_err(RpcError::from)? {
-                Some(view) => Ok(answer(&context, &view, &asked).await?),
-                None => Err(error.into()),
-            }
-        }
-        answered => Ok(answered?),
+        Err(error) => match View::newer(chain, error.again).await? {
+            Some(view) => answer(&context, &view, &asked).await,
+            None => Err(error),
+        },
+        answered => answered,
     }
 }
 
-async fn answer(context: &Context, view: &View<'_>, asked: &Asked) -> Result<Response, RpcError> {
+async fn answer(context: &Context, view: &View<'_>, asked: &Asked) -> Result<Response, ApiError> {
     let range = range_between(context, view, asked.from, asked.to)?;
     let (page, held) = context.query(view, range, &asked.filter).await?;
     let mut pieces = Pieces::default();
@@ -92,9 +90,8 @@ async fn answer(context: &Context, view: &View<'_>, asked: &Asked) -> Result<Res
     Ok(response)
 }
 
-fn read(context: &Context, query: Option<&str>) -> Result<Asked, RestError> {
-    const BAD: &str = "INVALID_FILTER";
-    let bad = |name: &str, said: &str| RestError::bad(BAD, format!("{name}: {said}"));
+fn read(context: &Context, query: Option<&str>) -> Result<Asked, ApiError> {
+    let bad = |name: &str, said: &str| ApiError::params(format!("{name}: {said}"));
     let mut asked = Asked {
         from: None,
         to: None,
@@ -105,7 +102,7 @@ fn read(context: &Context, query: Option<&str>) -> Result<Asked, RestError> {
     let mut topics: [Vec<Bytes>; 4] = Default::default();
     let mut addresses = Vec::new();
     let most = context.limits.alternatives;
-    for (name, value) in parameters(query, &PARAMETERS, &LISTS, BAD)? {
+    for (name, value) in parameters(query, &PARAMETERS, &LISTS, ErrorCode::InvalidParams)? {
         let refused = |said: String| bad(&name, &said);
         match name.as_str() {
             "fromBlock" => asked.from = Some(tag(&value).map_err(refused)?),

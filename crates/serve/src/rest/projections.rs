@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
 use chronolith_projection::{ChainOverview, Database, Result as Looked, overview};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::RestError;
 use crate::context::Context;
+use crate::error::{ApiError, ErrorCode};
 use crate::health::without_host;
 
 /// For so long what was found is told to everybody, at the least.
@@ -112,7 +111,7 @@ impl Board {
     }
 }
 
-pub(crate) async fn show(State(context): State<Context>) -> Result<Json<Value>, RestError> {
+pub(crate) async fn show(State(context): State<Context>) -> Result<Json<Value>, ApiError> {
     let now = (context.clock)();
     let board = &context.projections;
     let Some(database) = &board.database else {
@@ -134,9 +133,8 @@ pub(crate) async fn show(State(context): State<Context>) -> Result<Json<Value>, 
                  PG_READONLY_URL or PG_URL leads to it",
                 now.saturating_sub(since)
             );
-            let code = "DATABASE_UNAVAILABLE";
-            let error = RestError::new(StatusCode::SERVICE_UNAVAILABLE, code, message);
-            Err(error.with("since", since))
+            let error = ApiError::new(ErrorCode::DatabaseUnavailable, message);
+            Err(error.with(json!({ "since": since })))
         }
     }
 }

@@ -2,23 +2,27 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
-use chronolith_archive::{RangeReport, TxCounts};
+use chronolith_archive::RangeReport;
+use chronolith_archive::TxCounts;
 use serde_json::{Map, Value, json};
 
 use super::chains::utc;
-use super::{At, RestError, chain};
+use super::{At, chain};
 use crate::context::Context;
-use crate::names::{failed_phase_name, ledger_phase_name, txhash_phase_name};
+use crate::error::ApiError;
+use crate::error::ErrorCode;
+use crate::names::failed_phase_name;
+use crate::names::ledger_phase_name;
+use crate::names::txhash_phase_name;
 
 pub(crate) async fn show(
     State(context): State<Context>,
     At(id): At<String>,
-) -> Result<Json<Value>, RestError> {
+) -> Result<Json<Value>, ApiError> {
     let chain = chain(&context, &id)?;
     let not_yet = || {
         let message = "ranges were not looked at yet; ask again in a moment";
-        RestError::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_READY", message)
+        ApiError::new(ErrorCode::NotReady, message)
     };
     let shown = chain.live.ranges().ok_or_else(not_yet)?;
     Ok(Json(json!({

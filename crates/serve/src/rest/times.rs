@@ -5,16 +5,15 @@ use std::borrow::Cow;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
-use axum::http::StatusCode;
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 use futures::future::join_all;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{At, RestError, chain, parameters};
+use super::{At, chain, parameters};
 use crate::context::Context;
-use crate::fault::Fault;
-use crate::rpc::{Object, RpcError};
+use crate::error::{ApiError, ErrorCode};
+use crate::rpc::Object;
 use crate::served::ServedChain;
 use crate::times::{Direction, Found, Missing, Moment};
 use crate::view::View;
@@ -63,15 +62,15 @@ struct Asked {
 }
 
 impl Asked {
-    fn new(direction: &str, time: &str, inclusive: bool) -> Result<Self, RestError> {
+    fn new(direction: &str, time: &str, inclusive: bool) -> Result<Self, ApiError> {
         let shown = |text: &str| text.chars().take(40).collect::<String>();
         let bad_direction = || {
             let message = format!("invalid direction: {}", shown(direction));
-            RestError::bad("INVALID_DIRECTION", message)
+            ApiError::new(ErrorCode::InvalidDirection, message)
         };
         let bad_time = || {
             let message = format!("invalid timestamp: {}", shown(time));
-            RestError::bad("INVALID_TIMESTAMP", message)
+            ApiError::new(ErrorCode::InvalidTimestamp, message)
         };
         Ok(Self {
             direction: Direction::parse(direction).ok_or_else(bad_direction)?,
@@ -85,15 +84,20 @@ pub(crate) async fn one(
     State(context): State<Context>,
     At((id, direction, time)): At<(String, String, String)>,
     RawQuery(query): RawQuery,
-) -> Result<Json<Value>, RestError> {
+) -> Result<Json<Value>, ApiError> {
     let mut asked = Asked::new(&direction, &time, false)?;
-    for (_, value) in parameters(query.as_deref(), &["inclusive"], &[], "INVALID_PARAMETER")? {
+    for (_, value) in parameters(
+        query.as_deref(),
+        &["inclusive"],
+        &[],
+        ErrorCode::InvalidParameter,
+    )? {
         asked.inclusive = match value.as_str() {
             "true" => true,
             "false" => false,
             _ => {
                 let message = "inclusive is neither true nor false";
-                return Err(RestError::bad("INVALID_PARAMETER", message));
+                return Err(ApiError::new(ErrorCode::InvalidParameter, message));
             }
         };
     }
@@ -138,21 +142,15 @@ impl ChainName {
 pub(crate) async fn many(
     State(context): State<Context>,
     body: Body,
-) -> Result<Json<Value>, RestError> {
-    let body = context.read(body).await.map_err(|(status, message)| {
-        let code = match status {
-            StatusCode::REQUEST_TIMEOUT => "TIMEOUT",
-            _ => "TOO_LARGE",
-        };
-        RestError::new(status, code, message)
-    })?;
+) -> Result<Json<Value>, ApiError> {
+    let body = context.read(body).await?;
     let many: Object<Many> = serde_json::from_slice(&body.bytes)
-        .map_err(|error| RestError::bad("INVALID_BODY", format!("invalid body: {error}")))?;
+        .map_err(|error| ApiError::new(ErrorCode::InvalidBody, format!("invalid body: {error}")))?;
     let Object(many) = many;
     let most = context.limits.times;
     if many.items.len() > most {
         let message = format!("{} items, at most {most} are allowed", many.items.len());
-        return Err(RestError::bad("TOO_MANY_ITEMS", message));
+        return Err(ApiError::new(ErrorCode::TooManyItems, message));
     }
     let mut results = Vec::with_capacity(many.items.len());
     for items in many.items.chunks(LOOKUPS_AT_ONCE) {
@@ -173,15 +171,14 @@ async fn told(context: &Context, item: &Item) -> Value {
         let asked = Asked::new(&item.direction, &time, item.inclusive)?;
         look_up(chain(context, &item.chain_id.text())?, &asked).await
     };
-    looked_up.await.unwrap_or_else(|error| error.as_json())
+    looked_up.await.unwrap_or_else(|error| error.rest_json())
 }
 
-async fn look_up(chain: &ServedChain, asked: &Asked) -> Result<Value, RestError> {
+async fn look_up(chain: &ServedChain, asked: &Asked) -> Result<Value, ApiError> {
     let (view, answer) = match look_once(chain, asked).await? {
         // An object of this state may be gone by now: once more, from a newer one.
         (_, Err(Missing::Fault(_))) => {
-            let refreshed = chain.archive.refresh().await;
-            refreshed.map_err(|error| fault(error.into()))?;
+            chain.archive.refresh().await?;
             look_once(chain, asked).await?
         }
         looked => looked,
@@ -195,38 +192,34 @@ async fn look_up(chain: &ServedChain, asked: &Asked) -> Result<Value, RestError>
 async fn look_once<'a>(
     chain: &'a ServedChain,
     asked: &Asked,
-) -> Result<(View<'a>, Result<Found, Missing>), RestError> {
-    let view = View::take(chain).await.map_err(fault)?;
+) -> Result<(View<'a>, Result<Found, Missing>), ApiError> {
+    let view = View::take(chain).await?;
     let answer = view.at(asked.time, asked.direction, asked.inclusive).await;
     Ok((view, answer))
 }
 
-fn fault(fault: Fault) -> RestError {
-    RpcError::from(fault).into()
-}
-
-fn refusal(view: &View<'_>, asked: &Asked, missing: Missing) -> RestError {
+fn refusal(view: &View<'_>, asked: &Asked, missing: Missing) -> ApiError {
     let (id, time, direction) = (view.chain.id, asked.time.seconds, asked.direction.name());
     let not_yet = |code, message: String| {
-        RestError::new(StatusCode::CONFLICT, code, message)
-            .with("indexedUpTo", view.head().map(|head| head.number))
-            .with("sourceHead", view.chain.live.source_head())
+        ApiError::new(code, message).with(json!({
+            "indexedUpTo": view.head().map(|head| head.number),
+            "sourceHead": view.chain.live.source_head(),
+        }))
     };
     match missing {
-        Missing::None => RestError::new(
-            StatusCode::NOT_FOUND,
-            "BLOCK_NOT_FOUND",
+        Missing::None => ApiError::new(
+            ErrorCode::BlockNotFound,
             format!("no block found {direction} timestamp {time} on chain {id}"),
         ),
         Missing::NotYet => not_yet(
-            "NOT_INDEXED_YET",
+            ErrorCode::NotIndexedYet,
             format!("blocks {direction} timestamp {time} may not be indexed yet on chain {id}"),
         ),
         Missing::Lacking(said) => not_yet(
-            "NOT_COVERED",
+            ErrorCode::TimeNotCovered,
             format!("blocks around timestamp {time} are lacking on chain {id}: {said}"),
         ),
-        Missing::Fault(other) => fault(other),
+        Missing::Fault(fault) => fault.into(),
     }
 }
 

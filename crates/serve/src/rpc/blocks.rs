@@ -16,11 +16,11 @@ use chronolith_evm::{BlockFields, Body, HeaderFields, Place as TxShown};
 use chronolith_model::{Block, BlockMeta, Dataset, DatasetSet, Hash32, Tx};
 use serde::de::IgnoredAny;
 
-use super::error::RpcError;
 use super::reply::Answer;
 use super::tags::resolve;
 use super::wire::{BlockTag, Fixed, Params};
 use crate::encode::{data, quantity};
+use crate::error::ApiError;
 use crate::fault::Fault;
 use crate::view::View;
 
@@ -30,7 +30,7 @@ const NO_UNCLES: B256 = b256!("0x1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a741
 const EMPTY_ROOT: B256 =
     b256!("0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421");
 
-pub(super) async fn by_number(view: &View<'_>, params: &Params<'_>) -> Result<Answer, RpcError> {
+pub(super) async fn by_number(view: &View<'_>, params: &Params<'_>) -> Result<Answer, ApiError> {
     let number = resolve(view, params.get::<BlockTag>(0)?)?;
     let whole = params.maybe::<bool>(1)?.unwrap_or(false);
     match view.clock(number).await? {
@@ -39,7 +39,7 @@ pub(super) async fn by_number(view: &View<'_>, params: &Params<'_>) -> Result<An
     }
 }
 
-pub(super) async fn by_hash(view: &View<'_>, params: &Params<'_>) -> Result<Answer, RpcError> {
+pub(super) async fn by_hash(view: &View<'_>, params: &Params<'_>) -> Result<Answer, ApiError> {
     let hash = params.get::<Fixed<32>>(0)?.into();
     let whole = params.maybe::<bool>(1)?.unwrap_or(false);
     match view.find_block(&hash).await? {
@@ -49,7 +49,7 @@ pub(super) async fn by_hash(view: &View<'_>, params: &Params<'_>) -> Result<Answ
 }
 
 /// Null, where that is known to be true.
-fn no_such_hash(view: &View<'_>) -> Result<Answer, RpcError> {
+fn no_such_hash(view: &View<'_>) -> Result<Answer, ApiError> {
     view.known_newest()?;
     Ok(Answer::null())
 }
@@ -57,7 +57,7 @@ fn no_such_hash(view: &View<'_>) -> Result<Answer, RpcError> {
 pub(super) async fn count_by_number(
     view: &View<'_>,
     params: &Params<'_>,
-) -> Result<Answer, RpcError> {
+) -> Result<Answer, ApiError> {
     let number = resolve(view, params.get::<BlockTag>(0)?)?;
     match view.clock(number).await? {
         Some(clock) => count(view, clock).await,
@@ -68,7 +68,7 @@ pub(super) async fn count_by_number(
 pub(super) async fn count_by_hash(
     view: &View<'_>,
     params: &Params<'_>,
-) -> Result<Answer, RpcError> {
+) -> Result<Answer, ApiError> {
     let hash = params.get::<Fixed<32>>(0)?.into();
     match view.find_block(&hash).await? {
         Some(clock) => count(view, clock).await,
@@ -76,11 +76,11 @@ pub(super) async fn count_by_hash(
     }
 }
 
-async fn count(view: &View<'_>, clock: BlockMeta) -> Result<Answer, RpcError> {
+async fn count(view: &View<'_>, clock: BlockMeta) -> Result<Answer, ApiError> {
     Ok(Answer::quantity(txs(view, &clock).await?.len() as u64))
 }
 
-pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<Answer, RpcError> {
+pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<Answer, ApiError> {
     let hash: Hash32 = params.get::<Fixed<32>>(0)?.into();
     keeps(view, Dataset::Transactions)?;
     let in_tail = view.tail.find_tx(&hash);
@@ -109,7 +109,7 @@ pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<
     let body = match view.place(number)? {
         Some(Location::Tail(block)) => body_in(block, index).ok_or_else(lost)?,
         Some(Location::Archive(archive)) => archive.body_at(number, index).await?,
-        None => return Err(RpcError::unknown_block()),
+        None => return Err(ApiError::unknown_block()),
     };
     let base_fee = match view.chain.datasets.contains(Dataset::Headers) {
         true => header(view, number).await?.base_fee(),
@@ -132,7 +132,7 @@ fn tx_place(clock: &BlockMeta, base_fee: BaseFee, index: u64) -> TxShown {
 }
 
 /// An archived transaction as nodes show it.
-fn write_transaction(out: &mut Vec<u8>, stored: &[u8], place: &TxShown) -> Result<(), RpcError> {
+fn write_transaction(out: &mut Vec<u8>, stored: &[u8], place: &TxShown) -> Result<(), ApiError> {
     let shown = Body::parse(stored).and_then(|body| body.write_json(place, out));
     shown.map_err(|error| {
         let (number, index) = (place.block_number, place.index);
@@ -156,19 +156,19 @@ fn body_in(block: &Block, index: u32) -> Option<Bytes> {
 }
 
 /// All transactions of a block, in order, each under its own hash alone. The block itself is none.
-async fn txs(view: &View<'_>, clock: &BlockMeta) -> Result<Vec<Tx>, RpcError> {
+async fn txs(view: &View<'_>, clock: &BlockMeta) -> Result<Vec<Tx>, ApiError> {
     keeps(view, Dataset::TxHashes)?;
     let mut txs = match view.place(clock.number)? {
         Some(Location::Tail(block)) => block.txs.clone(),
         Some(Location::Archive(archive)) => archive.transactions(clock.number).await?,
-        None => return Err(RpcError::unknown_block()),
+        None => return Err(ApiError::unknown_block()),
     };
     txs.retain(|tx| !tx.is_alias() && !tx.is_block(clock));
     Ok(txs)
 }
 
 /// The bodies of all transactions of a block, in order.
-async fn bodies(view: &View<'_>, number: u64) -> Result<Vec<Bytes>, RpcError> {
+async fn bodies(view: &View<'_>, number: u64) -> Result<Vec<Bytes>, ApiError> {
     keeps(view, Dataset::Transactions)?;
     // Without hashes of all, bodies are of those that logs name.
     keeps(view, Dataset::TxHashes)?;
@@ -215,7 +215,7 @@ impl KeptHeader {
     }
 }
 
-async fn header(view: &View<'_>, number: u64) -> Result<KeptHeader, RpcError> {
+async fn header(view: &View<'_>, number: u64) -> Result<KeptHeader, ApiError> {
     keeps(view, Dataset::Headers)?;
     let found = match view.place(number)? {
         Some(Location::Tail(block)) => block.payload.header.clone(),
@@ -238,7 +238,7 @@ async fn header(view: &View<'_>, number: u64) -> Result<KeptHeader, RpcError> {
 
 /// Hashes of all transactions of a block; none where they are not kept. One family of chains hashes a
 /// header with them.
-async fn tx_hashes(view: &View<'_>, clock: &BlockMeta) -> Result<Vec<B256>, RpcError> {
+async fn tx_hashes(view: &View<'_>, clock: &BlockMeta) -> Result<Vec<B256>, ApiError> {
     if keeps(view, Dataset::TxHashes).is_err() {
         return Ok(Vec::new());
     }
@@ -246,7 +246,7 @@ async fn tx_hashes(view: &View<'_>, clock: &BlockMeta) -> Result<Vec<B256>, RpcE
     Ok(txs.iter().map(|tx| B256::new(tx.hash.0)).collect())
 }
 
-async fn block(view: &View<'_>, clock: BlockMeta, whole: bool) -> Result<Answer, RpcError> {
+async fn block(view: &View<'_>, clock: BlockMeta, whole: bool) -> Result<Answer, ApiError> {
     let header = header(view, clock.number).await?;
     let mut out = Vec::with_capacity(2_048);
     match &header {

@@ -4,12 +4,12 @@ use chronolith_model::{BlockRange, Cursor, Hash32, LogFilter, Order};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::error::{CONFLICT, RpcError};
 use super::reply::Answer;
 use super::tags::resolve;
 use super::wire::{BlockTag, Filter, Fixed, Object, Params};
 use crate::context::Context;
 use crate::cursor;
+use crate::error::{ApiError, ErrorCode, retry_hint};
 use crate::logs::Page;
 use crate::pieces::LogsAnswer;
 use crate::view::View;
@@ -21,7 +21,7 @@ pub(super) async fn get_logs(
     context: &Context,
     view: &View<'_>,
     params: &Params<'_>,
-) -> Result<Answer, RpcError> {
+) -> Result<Answer, ApiError> {
     let asked = asked(context, params)?;
     let range = range_of(context, view, &asked).await?;
     let filter = filter_of(asked, range);
@@ -34,7 +34,7 @@ pub(super) async fn get_logs(
 }
 
 /// The filter of a call, within what is allowed.
-fn asked(context: &Context, params: &Params<'_>) -> Result<Filter, RpcError> {
+fn asked(context: &Context, params: &Params<'_>) -> Result<Filter, ApiError> {
     let Object(asked) = params.get::<Object<Filter>>(0)?;
     asked.check_alternatives(context.limits.alternatives)?;
     Ok(asked)
@@ -58,7 +58,7 @@ pub(super) async fn get_page(
     context: &Context,
     view: &View<'_>,
     params: &Params<'_>,
-) -> Result<Answer, RpcError> {
+) -> Result<Answer, ApiError> {
     let asked = asked(context, params)?;
     let Object(paging) = params.get::<Object<Paging>>(0)?;
     check_anchor(view, asked.from_block, paging.from_block_hash).await?;
@@ -70,10 +70,10 @@ pub(super) async fn get_page(
     filter.order = match paging.order.as_deref() {
         None | Some("asc") => Order::Ascending,
         Some("desc") => Order::Descending,
-        Some(_) => return Err(RpcError::params("order is neither asc nor desc")),
+        Some(_) => return Err(ApiError::params("order is neither asc nor desc")),
     };
     if filter.limit == Some(0) {
-        return Err(RpcError::params("limit must be at least 1"));
+        return Err(ApiError::params("limit must be at least 1"));
     }
     let (page, held) = context.query(view, range, &filter).await?;
     let about = about(view, range, &page).await?;
@@ -97,8 +97,8 @@ pub(crate) async fn about(
     view: &View<'_>,
     range: BlockRange,
     page: &Page,
-) -> Result<Value, RpcError> {
-    let block = async |number: u64| -> Result<Value, RpcError> {
+) -> Result<Value, ApiError> {
+    let block = async |number: u64| -> Result<Value, ApiError> {
         let clock = view.clock(number).await?;
         Ok(clock.map_or(
             Value::Null,
@@ -122,7 +122,7 @@ async fn check_anchor(
     view: &View<'_>,
     from: Option<BlockTag>,
     expected: Option<Fixed<32>>,
-) -> Result<(), RpcError> {
+) -> Result<(), ApiError> {
     let Some(expected) = expected.map(Hash32::from) else {
         return Ok(());
     };
@@ -140,19 +140,15 @@ async fn check_anchor(
         };
         ancestors.push(json!({ "number": clock.number, "hash": clock.hash.to_string() }));
     }
-    Err(RpcError {
-        data: Some(json!({ "expected": expected.to_string(), "ancestors": ancestors })),
-        ..RpcError::new(
-            CONFLICT,
-            format!(
-                "block {number} is another one here: go back to a block of `ancestors` that you know"
-            ),
-        )
-    })
+    let message = format!(
+        "block {number} is another one here: go back to a block of `ancestors` that you know"
+    );
+    let details = json!({ "expected": expected.to_string(), "ancestors": ancestors });
+    Err(ApiError::new(ErrorCode::Conflict, message).with(details))
 }
 
-fn read_cursor(text: &str) -> Result<Cursor, RpcError> {
-    cursor::read(text).ok_or_else(|| RpcError::params("cursor is not one that was given here"))
+fn read_cursor(text: &str) -> Result<Cursor, ApiError> {
+    cursor::read(text).ok_or_else(|| ApiError::params("cursor is not one that was given here"))
 }
 
 /// The blocks that are asked for. Both ends are resolved in one view.
@@ -160,15 +156,15 @@ async fn range_of(
     context: &Context,
     view: &View<'_>,
     asked: &Filter,
-) -> Result<BlockRange, RpcError> {
+) -> Result<BlockRange, ApiError> {
     if let Some(hash) = asked.block_hash {
         if asked.from_block.is_some() || asked.to_block.is_some() {
-            return Err(RpcError::params(
+            return Err(ApiError::params(
                 "invalid argument 0: cannot specify both BlockHash and FromBlock/ToBlock, choose one or the other",
             ));
         }
         let found = view.find_block(&hash.into()).await?;
-        let found = found.ok_or_else(RpcError::unknown_block)?;
+        let found = found.ok_or_else(ApiError::unknown_block)?;
         return Ok(BlockRange::one(found.number));
     }
     range_between(context, view, asked.from_block, asked.to_block)
@@ -180,10 +176,10 @@ pub(crate) fn range_between(
     view: &View<'_>,
     from: Option<BlockTag>,
     to: Option<BlockTag>,
-) -> Result<BlockRange, RpcError> {
+) -> Result<BlockRange, ApiError> {
     let head = view.known_head()?.number;
     let tag = |tag: Option<BlockTag>| match tag.unwrap_or(BlockTag::Latest) {
-        BlockTag::Pending => Err(RpcError::params("pending logs are not supported")),
+        BlockTag::Pending => Err(ApiError::params("pending logs are not supported")),
         tag => resolve(view, tag),
     };
     let both_numbers = matches!(
@@ -191,28 +187,22 @@ pub(crate) fn range_between(
         (Some(BlockTag::Number(_)), Some(BlockTag::Number(_)))
     );
     let (start, last) = (tag(from)?, tag(to)?);
-    let reversed = || RpcError::params("invalid block range params");
+    let reversed = || ApiError::params("invalid block range params");
     if both_numbers && start > last {
         return Err(reversed());
     }
     if start > head || last > head {
-        return Err(RpcError {
-            data: Some(json!({ "head": head })),
-            ..RpcError::params("block range extends beyond current head block")
-        });
+        let error = ApiError::params("block range extends beyond current head block");
+        return Err(error.with(json!({ "head": head })));
     }
     if start > last {
         return Err(reversed());
     }
     let most = context.limits.block_range.unwrap_or(u64::MAX);
     if last - start >= most {
-        let (from, to) = (start, start + most.saturating_sub(1));
-        return Err(RpcError::new(
-            super::error::LIMIT,
-            format!(
-                "query exceeds max block range {most}, retry with the range {from}-{to}, this block range should work: [0x{from:x}, 0x{to:x}]"
-            ),
-        ));
+        let hint = retry_hint(start, start + most.saturating_sub(1));
+        let message = format!("query exceeds max block range {most}, {hint}");
+        return Err(ApiError::new(ErrorCode::TooLarge, message));
     }
     Ok(BlockRange::new(start, last.saturating_add(1)))
 }

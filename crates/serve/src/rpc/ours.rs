@@ -6,9 +6,9 @@ use chronolith_model::{Dataset, DatasetSet, Scope};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::error::{PRUNED, RpcError, SERVER};
 use super::reply::Answer;
 use super::wire::{Object, Params};
+use crate::error::{ApiError, ErrorCode};
 use crate::names::{dataset_names, scope_words};
 use crate::rest::times::{block_json, read_time};
 use crate::times::{Direction, Missing};
@@ -28,7 +28,7 @@ pub(super) fn syncing(view: &View<'_>) -> Answer {
     }
 }
 
-pub(super) fn capabilities(view: &View<'_>) -> Result<Answer, RpcError> {
+pub(super) fn capabilities(view: &View<'_>) -> Result<Answer, ApiError> {
     let head = view.known_head()?;
     let kept = |datasets: &[Dataset]| {
         let wanted = DatasetSet::of(datasets);
@@ -71,7 +71,7 @@ fn oldest(view: &View<'_>, datasets: DatasetSet) -> Option<u64> {
 }
 
 /// What is covered, by dataset, with the level to which it was proven.
-pub(super) fn coverage(view: &View<'_>) -> Result<Answer, RpcError> {
+pub(super) fn coverage(view: &View<'_>) -> Result<Answer, ApiError> {
     let of = |dataset: Dataset| -> Vec<Value> {
         let coverage = view.archive.iter();
         let coverage = coverage
@@ -117,31 +117,33 @@ struct AtTime {
 pub(super) async fn block_by_time(
     view: &View<'_>,
     params: &Params<'_>,
-) -> Result<Answer, RpcError> {
+) -> Result<Answer, ApiError> {
     let Object(asked) = params.get::<Object<AtTime>>(0)?;
     let direction = Direction::parse(&asked.direction)
-        .ok_or_else(|| RpcError::params("direction is none of before, after, closest"))?;
+        .ok_or_else(|| ApiError::params("direction is none of before, after, closest"))?;
     let time = match &asked.time {
         Value::String(text) => read_time(text),
         Value::Number(number) => read_time(&number.to_string()),
         _ => None,
     };
     let time = time.ok_or_else(|| {
-        RpcError::params("time is none of seconds, milliseconds or an ISO 8601 date")
+        ApiError::params("time is none of seconds, milliseconds or an ISO 8601 date")
     })?;
     match view.at(time, direction, asked.inclusive).await {
         Ok(found) => Ok(Answer::json(&block_json(view, &found))),
         Err(Missing::None) => Ok(Answer::null()),
-        Err(Missing::NotYet) => Err(RpcError {
-            data: Some(json!({
-                "indexedUpTo": view.head().map(|head| head.number),
-                "sourceHead": view.chain.live.source_head(),
-            })),
-            ..RpcError::new(SERVER, "blocks of that time are not indexed yet: ask again")
-        }),
+        Err(Missing::NotYet) => {
+            let message = "blocks of that time are not indexed yet: ask again";
+            Err(
+                ApiError::new(ErrorCode::NotIndexedYet, message).with(json!({
+                    "indexedUpTo": view.head().map(|head| head.number),
+                    "sourceHead": view.chain.live.source_head(),
+                })),
+            )
+        }
         Err(Missing::Lacking(said)) => {
             let message = format!("pruned history unavailable: {said}");
-            Err(RpcError::new(PRUNED, message))
+            Err(ApiError::new(ErrorCode::NotCovered, message))
         }
         Err(Missing::Fault(fault)) => Err(fault.into()),
     }

@@ -2,9 +2,9 @@
 
 use serde_json::value::RawValue;
 
-use super::error::RpcError;
 use crate::context::{Context, Room};
 use crate::encode;
+use crate::error::ApiError;
 use crate::pieces::{BytesAnswer, LogsAnswer, Pieces};
 
 /// A result.
@@ -43,13 +43,13 @@ impl Answer {
 /// An answer to a call.
 pub(crate) struct Reply {
     id: Box<str>,
-    outcome: Result<Answer, RpcError>,
+    outcome: Result<Answer, ApiError>,
     /// Memory that is held while the answer is.
     held: Room,
 }
 
 impl Reply {
-    pub(crate) fn new(id: &RawValue, outcome: Result<Answer, RpcError>) -> Self {
+    pub(crate) fn new(id: &RawValue, outcome: Result<Answer, ApiError>) -> Self {
         Self {
             id: id.get().into(),
             outcome,
@@ -73,7 +73,7 @@ impl Reply {
     }
 
     /// To a request that has no id, or none that can be read.
-    pub(crate) fn refused(error: RpcError) -> Self {
+    pub(crate) fn refused(error: ApiError) -> Self {
         Self {
             id: "null".into(),
             outcome: Err(error),
@@ -100,7 +100,7 @@ impl Reply {
             }
             Err(error) => {
                 out.text(b",\"error\":");
-                out.text(error.as_json().to_string().as_bytes());
+                out.text(error.rpc_json().to_string().as_bytes());
             }
         }
         out.text(b"}");

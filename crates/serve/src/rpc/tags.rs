@@ -7,13 +7,14 @@
 //! | `safe` | the same: what is final is safe, and nothing weaker is promised |
 //! | `earliest` | the oldest block that is there |
 
-use super::error::{RpcError, UNKNOWN_TAG};
 use super::wire::BlockTag;
+use crate::error::{ApiError, ErrorCode};
 use crate::view::View;
 
 /// The number that a tag stands for. A number stands for itself, whether it is there or not.
-pub(crate) fn resolve(view: &View<'_>, tag: BlockTag) -> Result<u64, RpcError> {
-    let unknown = |name: &str| RpcError::new(UNKNOWN_TAG, format!("{name} block not found"));
+pub(crate) fn resolve(view: &View<'_>, tag: BlockTag) -> Result<u64, ApiError> {
+    let unknown =
+        |name: &str| ApiError::new(ErrorCode::BlockNotFound, format!("{name} block not found"));
     match tag {
         BlockTag::Number(number) => Ok(number),
         BlockTag::Latest => Ok(view.known_head()?.number),
@@ -30,6 +31,6 @@ pub(crate) fn resolve(view: &View<'_>, tag: BlockTag) -> Result<u64, RpcError> {
             let head = view.finalized_head().map(|head| head.number);
             head.ok_or_else(|| unknown(name))
         }
-        BlockTag::Pending => Err(RpcError::params("pending blocks are not supported")),
+        BlockTag::Pending => Err(ApiError::params("pending blocks are not supported")),
     }
 }

@@ -12,7 +12,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::error::RpcError;
+use crate::error::ApiError;
 
 const TOPICS_MAX: usize = 4;
 
@@ -164,11 +164,11 @@ pub(crate) struct Filter {
 
 impl Filter {
     /// Refuses more alternatives at one place than are allowed, each counted as often as it is given.
-    pub(crate) fn check_alternatives(&self, most: Option<usize>) -> Result<(), RpcError> {
+    pub(crate) fn check_alternatives(&self, most: Option<usize>) -> Result<(), ApiError> {
         let of_topics = self.topics.0.iter().map(|topic| topic.given);
         let given = of_topics.fold(self.address.given, usize::max);
         match most {
-            Some(most) if given > most => Err(RpcError::params(format!(
+            Some(most) if given > most => Err(ApiError::params(format!(
                 "invalid argument 0: exceed max addresses or topics per search position ({most})"
             ))),
             _ => Ok(()),
@@ -281,14 +281,14 @@ impl<'de> Visitor<'de> for TopicsVisitor {
 pub(crate) struct Params<'a>(Vec<&'a RawValue>);
 
 impl<'a> Params<'a> {
-    pub(crate) fn read(raw: Option<&'a RawValue>, most: usize) -> Result<Self, RpcError> {
+    pub(crate) fn read(raw: Option<&'a RawValue>, most: usize) -> Result<Self, ApiError> {
         let Some(raw) = raw.filter(|raw| raw.get() != "null") else {
             return Ok(Self(Vec::new()));
         };
         let list: Vec<&RawValue> = serde_json::from_str(raw.get())
-            .map_err(|_| RpcError::params("non-array args: params must be a list"))?;
+            .map_err(|_| ApiError::params("non-array args: params must be a list"))?;
         if list.len() > most {
-            return Err(RpcError::params(format!(
+            return Err(ApiError::params(format!(
                 "too many arguments, want at most {most}"
             )));
         }
@@ -296,14 +296,14 @@ impl<'a> Params<'a> {
     }
 
     /// The argument at a place, which must be there.
-    pub(crate) fn get<T: Deserialize<'a>>(&self, at: usize) -> Result<T, RpcError> {
-        let missing = || RpcError::params(format!("missing value for required argument {at}"));
+    pub(crate) fn get<T: Deserialize<'a>>(&self, at: usize) -> Result<T, ApiError> {
+        let missing = || ApiError::params(format!("missing value for required argument {at}"));
         let raw = self.0.get(at).ok_or_else(missing)?;
         typed(raw, at)
     }
 
     /// The argument at a place, if it is there.
-    pub(crate) fn maybe<T: Deserialize<'a>>(&self, at: usize) -> Result<Option<T>, RpcError> {
+    pub(crate) fn maybe<T: Deserialize<'a>>(&self, at: usize) -> Result<Option<T>, ApiError> {
         match self.0.get(at) {
             Some(raw) => typed::<Option<T>>(raw, at),
             None => Ok(None),
@@ -311,9 +311,9 @@ impl<'a> Params<'a> {
     }
 }
 
-fn typed<'a, T: Deserialize<'a>>(raw: &'a RawValue, at: usize) -> Result<T, RpcError> {
+fn typed<'a, T: Deserialize<'a>>(raw: &'a RawValue, at: usize) -> Result<T, ApiError> {
     serde_json::from_str(raw.get())
-        .map_err(|error| RpcError::params(format!("invalid argument {at}: {error}")))
+        .map_err(|error| ApiError::params(format!("invalid argument {at}: {error}")))
 }
 
 impl From<Fixed<32>> for Hash32 {

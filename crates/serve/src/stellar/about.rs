@@ -6,19 +6,21 @@ use serde_json::{Value, json};
 use super::bounds::Bounds;
 use super::ledgers::protocol;
 use crate::context::Context;
-use crate::names::{ledger_phase_name, txhash_phase_name};
-use crate::rpc::error::INTERNAL;
-use crate::rpc::{Answer, RpcError};
+use crate::error::ApiError;
+use crate::error::ErrorCode;
+use crate::names::ledger_phase_name;
+use crate::names::txhash_phase_name;
+use crate::rpc::Answer;
 use crate::served::StellarChain;
 use crate::view::View;
 
 /// A newest ledger that is older than this is no longer news.
 const LATENCY_SECONDS_MAX: u64 = 30;
 
-pub(super) async fn health(context: &Context, view: &View<'_>) -> Result<Answer, RpcError> {
+pub(super) async fn health(context: &Context, view: &View<'_>) -> Result<Answer, ApiError> {
     if view.head().is_none() {
         let message = "data stores are not initialized: no ledger is indexed yet";
-        return Err(RpcError::new(INTERNAL, message));
+        return Err(ApiError::new(ErrorCode::Internal, message));
     }
     let bounds = Bounds::of(view).await?;
     let latency = (context.clock)().saturating_sub(bounds.latest_time);
@@ -27,7 +29,7 @@ pub(super) async fn health(context: &Context, view: &View<'_>) -> Result<Answer,
         let message = format!(
             "latency ({latency}) since last known ledger closed is too high (>{LATENCY_SECONDS_MAX}s)"
         );
-        return Err(RpcError::new(INTERNAL, message));
+        return Err(ApiError::new(ErrorCode::Internal, message));
     }
     Ok(Answer::json(&json!({
         "status": "healthy",
@@ -50,7 +52,7 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-pub(super) async fn network(view: &View<'_>) -> Result<Answer, RpcError> {
+pub(super) async fn network(view: &View<'_>) -> Result<Answer, ApiError> {
     let stellar = of(view)?;
     let mut network = json!({
         "passphrase": stellar.network.passphrase(),
@@ -62,7 +64,7 @@ pub(super) async fn network(view: &View<'_>) -> Result<Answer, RpcError> {
     Ok(Answer::json(&network))
 }
 
-pub(super) async fn version(view: &View<'_>) -> Result<Answer, RpcError> {
+pub(super) async fn version(view: &View<'_>) -> Result<Answer, ApiError> {
     let protocol = match view.head() {
         Some(_) => protocol(view).await?,
         None => 0,
@@ -77,7 +79,7 @@ pub(super) async fn version(view: &View<'_>) -> Result<Answer, RpcError> {
     })))
 }
 
-pub(super) async fn status(view: &View<'_>) -> Result<Answer, RpcError> {
+pub(super) async fn status(view: &View<'_>) -> Result<Answer, ApiError> {
     let mut mode = &*of(view)?.mode;
     // Whoever follows the chain knows ranges that are wanted and not begun, too.
     let ranges = match (view.chain.live.ranges(), &view.archive) {
@@ -112,8 +114,13 @@ fn range(range: &RangeReport) -> Value {
     })
 }
 
-fn of<'a>(view: &'a View<'_>) -> Result<&'a StellarChain, RpcError> {
-    let other = || RpcError::new(INTERNAL, "not a Stellar network: please report it");
+fn of<'a>(view: &'a View<'_>) -> Result<&'a StellarChain, ApiError> {
+    let other = || {
+        ApiError::new(
+            ErrorCode::Internal,
+            "not a Stellar network: please report it",
+        )
+    };
     view.chain.stellar().ok_or_else(other)
 }
 

@@ -3,8 +3,7 @@
 use std::io::Write as _;
 
 use super::wire::From;
-use crate::rpc::RpcError;
-use crate::rpc::error::{INVALID_PARAMS, INVALID_REQUEST, PRUNED, brief};
+use crate::error::{ApiError, ErrorCode, brief};
 use crate::view::View;
 
 /// The oldest and the newest ledger. Between them none is missing.
@@ -28,7 +27,7 @@ pub(super) enum Times {
 }
 
 impl Bounds {
-    pub(super) async fn of(view: &View<'_>) -> Result<Self, RpcError> {
+    pub(super) async fn of(view: &View<'_>) -> Result<Self, ApiError> {
         let latest = view.known_head()?.number;
         let oldest = oldest(view, latest);
         let lost = || super::unreadable(oldest, "it has no clock");
@@ -52,16 +51,16 @@ impl Bounds {
 
     /// An error about ledgers that are not there, in the words of Stellar RPC where what was asked for lies below
     /// the oldest. All other errors stay as they are.
-    pub(super) fn outside(&self, error: RpcError, first: u64, from: &From) -> RpcError {
-        if error.code != PRUNED || first >= self.oldest {
+    pub(super) fn outside(&self, error: ApiError, first: u64, from: &From) -> ApiError {
+        if error.code != ErrorCode::NotCovered || first >= self.oldest {
             return error;
         }
         let (code, what) = match from {
-            From::Ledger(start) => (INVALID_REQUEST, format!("start ledger ({start})")),
-            From::Cursor(cursor) => (INVALID_PARAMS, format!("cursor ('{cursor}')")),
+            From::Ledger(start) => (ErrorCode::InvalidRequest, format!("start ledger ({start})")),
+            From::Cursor(cursor) => (ErrorCode::InvalidParams, format!("cursor ('{cursor}')")),
         };
         let message = brief(self.refusal(&what));
-        RpcError {
+        ApiError {
             code,
             message,
             ..error

@@ -15,10 +15,10 @@ use super::scan::{Event, Scan, before_gap, is_too_large, smaller};
 use super::wire::{AskedEvents, Format, invalid};
 use super::{END_BYTES, unreadable, xdr};
 use crate::context::Context;
+use crate::error::{ApiError, ErrorCode};
 use crate::pieces::BytesAnswer;
 use crate::rest::chains::utc;
-use crate::rpc::error::{INVALID_REQUEST, PRUNED};
-use crate::rpc::{Answer, RpcError};
+use crate::rpc::Answer;
 use crate::view::View;
 
 /// What is asked of the archive at a time: a little more than is wanted, for the last ledger that it
@@ -46,8 +46,8 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn read(asked: &AskedEvents, bounds: &Bounds, ledgers_max: u64) -> Result<Self, RpcError> {
-        let format = asked.xdr_format.known().map_err(RpcError::params)?;
+    fn read(asked: &AskedEvents, bounds: &Bounds, ledgers_max: u64) -> Result<Self, ApiError> {
+        let format = asked.xdr_format.known().map_err(ApiError::params)?;
         let (from, to) = (
             asked.start_ledger.unwrap_or(0),
             asked.end_ledger.unwrap_or(0),
@@ -55,21 +55,21 @@ impl Wanted {
         let behind = match asked.cursor() {
             Some(_) if from != 0 || to != 0 => {
                 let message = "ledger ranges and cursor cannot both be set";
-                return Err(RpcError::params(message));
+                return Err(ApiError::params(message));
             }
             Some(cursor) => Some(cursor.parse::<EventId>().map_err(|error| {
                 let shown: String = cursor.chars().take(40).collect();
                 invalid(format!("invalid event id {shown}: {error}"))
             })?),
-            None if from == 0 => return Err(RpcError::params("startLedger must be positive")),
+            None if from == 0 => return Err(ApiError::params("startLedger must be positive")),
             None => None,
         };
-        let limit = asked.limit().map_err(RpcError::params)?;
+        let limit = asked.limit().map_err(ApiError::params)?;
         let filters = Filters::read(asked.filters.as_deref().unwrap_or_default());
-        let filters = filters.map_err(RpcError::params)?;
+        let filters = filters.map_err(ApiError::params)?;
         let start = behind.map_or(u64::from(from), |behind| behind.place.ledger.into());
         if start == 0 || start > bounds.latest {
-            return Err(RpcError::new(INVALID_REQUEST, outside(bounds)));
+            return Err(ApiError::new(ErrorCode::InvalidRequest, outside(bounds)));
         }
         // Behind all of a ledger the next one is looked at: where that is lacking, the call must say so.
         let is_whole = behind.is_some_and(|behind| behind >= EventId::last_of(behind.place.ledger));
@@ -89,7 +89,7 @@ impl Wanted {
     }
 
     /// The events of the page. It ends before ledgers that are lacking; one that begins with them is refused.
-    async fn find(&self, context: &Context, view: &View<'_>) -> Result<Found, RpcError> {
+    async fn find(&self, context: &Context, view: &View<'_>) -> Result<Found, ApiError> {
         let (began, patience) = (Instant::now(), context.limits.timeout / 2);
         let page = (self.limit * 2 + PAGE_MORE).min(PAGE_MAX);
         let mut range = self.range;
@@ -128,13 +128,13 @@ pub(super) async fn page(
     context: &Context,
     view: &View<'_>,
     asked: AskedEvents,
-) -> Result<Answer, RpcError> {
+) -> Result<Answer, ApiError> {
     let bounds = Bounds::of(view).await?;
     let wanted = Wanted::read(&asked, &bounds, context.limits.page_ledgers)?;
     let found = match wanted.find(context, view).await {
-        Err(error) if error.code == PRUNED && wanted.range.start < bounds.oldest => {
-            return Err(RpcError {
-                code: INVALID_REQUEST,
+        Err(error) if error.code == ErrorCode::NotCovered && wanted.range.start < bounds.oldest => {
+            return Err(ApiError {
+                code: ErrorCode::InvalidRequest,
                 message: outside(&bounds),
                 ..error
             });

@@ -15,10 +15,10 @@ use super::bounds::{Bounds, Times};
 use super::wire::{AskedLatest, AskedPage, Format, From};
 use super::{END_BYTES, unreadable, xdr};
 use crate::context::{Context, Turn};
+use crate::error::{ApiError, ErrorCode};
 use crate::fault::Fault;
 use crate::pieces::BytesAnswer;
-use crate::rpc::error::PRUNED;
-use crate::rpc::{Answer, RpcError};
+use crate::rpc::Answer;
 use crate::view::View;
 
 /// A ledger as it is kept.
@@ -29,7 +29,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    async fn read(view: &View<'_>, number: u64) -> Result<Option<Self>, RpcError> {
+    async fn read(view: &View<'_>, number: u64) -> Result<Option<Self>, ApiError> {
         let Some(clock) = view.clock(number).await? else {
             return Ok(None);
         };
@@ -64,7 +64,7 @@ async fn both(archive: &Pinned, number: u64) -> Result<Payload, Fault> {
 }
 
 /// The header of the newest ledger: XDR of a LedgerHeaderHistoryEntry.
-async fn newest_header(view: &View<'_>) -> Result<Bytes, RpcError> {
+async fn newest_header(view: &View<'_>) -> Result<Bytes, ApiError> {
     let number = view.known_head()?.number;
     let skeleton = match view.place(number)? {
         Some(Location::Tail(block)) => block.payload.header.clone(),
@@ -76,7 +76,7 @@ async fn newest_header(view: &View<'_>) -> Result<Bytes, RpcError> {
 }
 
 /// The version of the protocol at the newest ledger.
-pub(super) async fn protocol(view: &View<'_>) -> Result<u32, RpcError> {
+pub(super) async fn protocol(view: &View<'_>) -> Result<u32, ApiError> {
     Ok(protocol_in(&newest_header(view).await?))
 }
 
@@ -96,8 +96,8 @@ pub(super) async fn latest(
     context: &Context,
     view: &View<'_>,
     asked: AskedLatest,
-) -> Result<Answer, RpcError> {
-    let format = asked.xdr_format.known().map_err(RpcError::params)?;
+) -> Result<Answer, ApiError> {
+    let format = asked.xdr_format.known().map_err(ApiError::params)?;
     let turn = context.turn().await?;
     let number = view.known_head()?.number;
     let kept = Kept::read(view, number).await?;
@@ -114,7 +114,7 @@ async fn written(
     turn: &Turn,
     kept: Kept,
     (format, writer): (Format, Writer),
-) -> Result<BytesAnswer, RpcError> {
+) -> Result<BytesAnswer, ApiError> {
     let number = kept.clock.number;
     let write = move || {
         let mut out = BytesAnswer::default();
@@ -186,7 +186,7 @@ pub(super) async fn page(
     context: &Context,
     view: &View<'_>,
     asked: AskedPage,
-) -> Result<Answer, RpcError> {
+) -> Result<Answer, ApiError> {
     let bounds = Bounds::of(view).await?;
     let (from, limit, format) = asked.checked(&bounds)?;
     let start = match &from {
@@ -202,7 +202,7 @@ pub(super) async fn page(
             Ok(Some(kept)) => kept,
             Ok(None) => break,
             // The next page begins with what is lacking, and says so.
-            Err(error) if error.code == PRUNED && last >= start => break,
+            Err(error) if error.code == ErrorCode::NotCovered && last >= start => break,
             Err(error) => return Err(bounds.outside(error, start, &from)),
         };
         let ledger = written(&turn, kept, (format, write_ledger)).await?;
@@ -226,7 +226,7 @@ pub(super) async fn page(
 }
 
 /// The ledger behind a cursor.
-fn behind(cursor: &str, bounds: &Bounds) -> Result<u64, RpcError> {
+fn behind(cursor: &str, bounds: &Bounds) -> Result<u64, ApiError> {
     let last: Option<u32> = cursor.parse().ok();
     let next = last.map(|last| u64::from(last) + 1);
     let refusal = || {
@@ -235,5 +235,5 @@ fn behind(cursor: &str, bounds: &Bounds) -> Result<u64, RpcError> {
     };
     // Behind the newest there is nothing yet: that is an empty page, and no mistake.
     let known = next.filter(|&next| next > 1 && next <= bounds.latest + 1);
-    known.ok_or_else(|| RpcError::params(refusal()))
+    known.ok_or_else(|| ApiError::params(refusal()))
 }

@@ -22,10 +22,10 @@ use super::bounds::{Bounds, Times};
 use super::wire::{AskedPage, AskedTransaction, Format, From};
 use super::{END_BYTES, unreadable, xdr};
 use crate::context::{Context, Turn};
+use crate::error::{ApiError, ErrorCode};
 use crate::fault::Fault;
 use crate::pieces::BytesAnswer;
-use crate::rpc::error::{INVALID_PARAMS, PRUNED};
-use crate::rpc::{Answer, RpcError};
+use crate::rpc::Answer;
 use crate::view::View;
 
 /// Bodies that are read at a time.
@@ -35,8 +35,8 @@ pub(super) async fn one(
     context: &Context,
     view: &View<'_>,
     asked: AskedTransaction,
-) -> Result<Answer, RpcError> {
-    let format = asked.xdr_format.known().map_err(RpcError::params)?;
+) -> Result<Answer, ApiError> {
+    let format = asked.xdr_format.known().map_err(ApiError::params)?;
     let hash = read_hash(&asked.hash)?;
     let bounds = Bounds::of(view).await?;
     let Some((clock, position)) = find(view, &hash).await? else {
@@ -82,7 +82,7 @@ async fn written(
     turn: Option<&Turn>,
     shown: Shown,
     (body, format): (Bytes, Format),
-) -> Result<Vec<u8>, RpcError> {
+) -> Result<Vec<u8>, ApiError> {
     let number = shown.clock.number;
     let write = move || {
         let parts = TxParts::read(&body).map_err(|fault| fault.to_string())?;
@@ -97,15 +97,15 @@ async fn written(
     written.map_err(|why| unreadable(number, why))
 }
 
-fn read_hash(text: &str) -> Result<Hash32, RpcError> {
+fn read_hash(text: &str) -> Result<Hash32, ApiError> {
     let mut hash = [0; 32];
     if text.len() != 64 {
         let message = format!("unexpected hash length ({})", text.len());
-        return Err(RpcError::params(message));
+        return Err(ApiError::params(message));
     }
     match const_hex::decode_to_slice(text.as_bytes(), &mut hash) {
         Ok(()) => Ok(Hash32(hash)),
-        Err(_) => Err(RpcError::params("incorrect hash: not hex")),
+        Err(_) => Err(ApiError::params("incorrect hash: not hex")),
     }
 }
 
@@ -122,7 +122,7 @@ fn not_found(hash: &str, bounds: &Bounds) -> Answer {
 }
 
 /// The ledger of a transaction and its position there, by any of its hashes.
-async fn find(view: &View<'_>, hash: &Hash32) -> Result<Option<(BlockMeta, u32)>, RpcError> {
+async fn find(view: &View<'_>, hash: &Hash32) -> Result<Option<(BlockMeta, u32)>, ApiError> {
     let in_tail = view.tail.find_tx(hash);
     let in_tail = in_tail.filter(|(block, _)| block.clock.number >= view.tail_start());
     let found = match (in_tail, &view.archive) {
@@ -137,7 +137,7 @@ async fn find(view: &View<'_>, hash: &Hash32) -> Result<Option<(BlockMeta, u32)>
 }
 
 /// The body of one transaction.
-async fn body(view: &View<'_>, number: u64, position: u32) -> Result<Bytes, RpcError> {
+async fn body(view: &View<'_>, number: u64, position: u32) -> Result<Bytes, ApiError> {
     let found = bodies(view, number, position..position.saturating_add(1)).await?;
     let lost = || unreadable(number, format!("transaction {position} has no body"));
     found.into_iter().next().ok_or_else(lost)
@@ -148,7 +148,7 @@ async fn bodies(
     view: &View<'_>,
     number: u64,
     positions: Range<u32>,
-) -> Result<Vec<Bytes>, RpcError> {
+) -> Result<Vec<Bytes>, ApiError> {
     match view.place(number)? {
         Some(Location::Archive(archive)) => Ok(archive.bodies(number, positions).await?),
         Some(Location::Tail(block)) => {
@@ -162,7 +162,7 @@ async fn bodies(
 }
 
 /// How many transactions a ledger has, each counted once; none above the newest ledger.
-async fn count(view: &View<'_>, number: u64) -> Result<Option<u32>, RpcError> {
+async fn count(view: &View<'_>, number: u64) -> Result<Option<u32>, ApiError> {
     // Positions have 31 bits.
     let own = |txs: &[Tx]| txs.iter().filter(|tx| !tx.is_alias()).count() as u32;
     match view.place(number)? {
@@ -250,7 +250,7 @@ pub(super) async fn page(
     context: &Context,
     view: &View<'_>,
     asked: AskedPage,
-) -> Result<Answer, RpcError> {
+) -> Result<Answer, ApiError> {
     let bounds = Bounds::of(view).await?;
     let (from, limit, format) = asked.checked(&bounds)?;
     // A cursor behind the newest ledger is an empty page, and the same cursor again.
@@ -281,12 +281,16 @@ pub(super) async fn page(
             Ok(true) => {}
             Ok(false) => break,
             // The next page begins before what is lacking, gets no further, and says so.
-            Err(error) if error.code == PRUNED && number > start && (has_moved || !is_cursor) => {
+            Err(error)
+                if error.code == ErrorCode::NotCovered
+                    && number > start
+                    && (has_moved || !is_cursor) =>
+            {
                 break;
             }
-            Err(error) if error.code == PRUNED && is_cursor => {
-                return Err(RpcError {
-                    code: INVALID_PARAMS,
+            Err(error) if error.code == ErrorCode::NotCovered && is_cursor => {
+                return Err(ApiError {
+                    code: ErrorCode::InvalidParams,
                     message: format!("database does not contain metadata for ledger: {number}"),
                     ..error
                 });
@@ -308,21 +312,21 @@ pub(super) async fn page(
 }
 
 /// The ledger and the transaction that a cursor names.
-fn read_cursor(cursor: &str) -> Result<(u64, u32), RpcError> {
+fn read_cursor(cursor: &str) -> Result<(u64, u32), ApiError> {
     let is_number = !cursor.is_empty() && cursor.bytes().all(|byte| byte.is_ascii_digit());
     let number = cursor.parse().ok().filter(|_| is_number);
     let place = number.and_then(Toid::from_number);
     let place = place.filter(|place| place.ledger > 0);
     let place = place.ok_or_else(|| {
         let shown: String = cursor.chars().take(40).collect();
-        RpcError::params(format!("cursor ('{shown}') names no transaction"))
+        ApiError::params(format!("cursor ('{shown}') names no transaction"))
     })?;
     Ok((place.ledger.into(), place.tx))
 }
 
 impl Page<'_> {
     /// Takes the transactions of a ledger behind the last; returns whether the next ledger may follow.
-    async fn take_ledger(&mut self, number: u64) -> Result<bool, RpcError> {
+    async fn take_ledger(&mut self, number: u64) -> Result<bool, ApiError> {
         if self.left == 0 {
             return Ok(false);
         }
@@ -365,7 +369,7 @@ impl Page<'_> {
         clock: BlockMeta,
         at: u32,
         body: Bytes,
-    ) -> Result<bool, RpcError> {
+    ) -> Result<bool, ApiError> {
         let (context, out) = (self.context, &mut self.out);
         let turn = (self.format == Format::Json).then_some(&self.turn);
         let shown = Shown {

@@ -6,11 +6,11 @@ use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
 
 use super::bounds::Bounds;
-use crate::rpc::error::{INVALID_REQUEST, brief};
-use crate::rpc::{Object, RpcError};
+use crate::error::{ApiError, ErrorCode, brief};
+use crate::rpc::Object;
 
 /// Reads the parameters of a call: an object, or nothing.
-pub(super) fn read<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Result<T, RpcError> {
+pub(super) fn read<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Result<T, ApiError> {
     let text = params.map_or("{}", RawValue::get);
     let text = match text.trim() {
         "null" => "{}",
@@ -21,11 +21,8 @@ pub(super) fn read<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Resu
 }
 
 /// Parameters that cannot be read, and why.
-pub(super) fn invalid(cause: impl std::fmt::Display) -> RpcError {
-    RpcError {
-        data: Some(brief(cause.to_string()).into()),
-        ..RpcError::params("invalid parameters")
-    }
+pub(super) fn invalid(cause: impl std::fmt::Display) -> ApiError {
+    ApiError::params("invalid parameters").with(brief(cause.to_string()).into())
 }
 
 /// What methods without parameters are asked with: an object, whatever it holds, or nothing.
@@ -111,8 +108,8 @@ const PAGE_ITEMS_MAX: u32 = 200;
 
 impl AskedPage {
     /// Begin, length and format of the page.
-    pub(super) fn checked(&self, bounds: &Bounds) -> Result<(From, usize, Format), RpcError> {
-        let wrong = |message: String| RpcError::new(INVALID_REQUEST, message);
+    pub(super) fn checked(&self, bounds: &Bounds) -> Result<(From, usize, Format), ApiError> {
+        let wrong = |message: String| ApiError::new(ErrorCode::InvalidRequest, message);
         let start = self.start_ledger.unwrap_or(0);
         let cursor = self
             .pagination
