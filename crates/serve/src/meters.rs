@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Histogram, counter, histogram};
 
-use crate::rpc::METHODS;
+use crate::rpc::{METHODS, Method};
 use crate::served::ServedChain;
 use crate::stellar;
 
@@ -39,20 +39,20 @@ impl Meters {
         counter!(PANICS).increment(0);
         counter!(REFUSED).increment(0);
         let both = chains.flat_map(|chain| {
-            let methods: &[&str] = match chain.stellar() {
+            let methods: &[Method] = match chain.stellar() {
                 None => &METHODS,
                 Some(_) => &stellar::METHODS,
             };
-            let methods = methods.iter().copied().chain([UNKNOWN]);
+            let methods = methods.iter().map(|method| method.name).chain([UNKNOWN]);
             methods.map(move |method| (chain.id, method))
         });
         Self(Arc::new(both.map(|key| (key, Handles::new(key))).collect()))
     }
 
     pub(crate) fn call(&self, chain: u64, method: &str, went_well: bool, took: Duration) {
-        let mut all = METHODS.into_iter().chain(stellar::METHODS);
-        let known = all.find(|known| *known == method);
-        let known = known.and_then(|known| self.0.get(&(chain, known)));
+        let mut all = METHODS.iter().chain(&stellar::METHODS);
+        let known = all.find(|known| known.name == method);
+        let known = known.and_then(|known| self.0.get(&(chain, known.name)));
         let Some(handles) = known.or_else(|| self.0.get(&(chain, UNKNOWN))) else {
             return;
         };

@@ -6,7 +6,8 @@
 
 mod blocks;
 mod logs;
-mod ours;
+mod methods;
+mod methods_own;
 mod reply;
 mod tags;
 pub(crate) mod wire;
@@ -25,12 +26,11 @@ use crate::context::Context;
 use crate::error::{ApiError, ErrorCode};
 use crate::served::ServedChain;
 use crate::stellar;
-use crate::view::View;
 pub(crate) use logs::{about, range_between};
+pub(crate) use methods::{Handler, METHODS, Method, from_view};
 pub(crate) use reply::Answer;
 use reply::Reply;
 pub(crate) use wire::Object;
-use wire::Params;
 pub(crate) use wire::Request;
 pub(crate) use wire::{BlockTag, Fixed};
 
@@ -242,37 +242,7 @@ fn is_id(id: &RawValue) -> bool {
     is_text && is_sort && id.get().len() <= ID_BYTES_MAX
 }
 
-/// Every method.
-pub(crate) const METHODS: [&str; 15] = [
-    "eth_getLogs",
-    "eth_blockNumber",
-    "eth_chainId",
-    "net_version",
-    "web3_clientVersion",
-    "eth_getBlockByNumber",
-    "eth_getBlockByHash",
-    "eth_getTransactionByHash",
-    "eth_getBlockTransactionCountByNumber",
-    "eth_getBlockTransactionCountByHash",
-    "eth_capabilities",
-    "eth_syncing",
-    "chronolith_getLogs",
-    "chronolith_getCoverage",
-    "chronolith_blockByTime",
-];
-
-/// Those that take no parameters.
-const WITHOUT_PARAMS: [&str; 7] = [
-    "eth_blockNumber",
-    "eth_chainId",
-    "net_version",
-    "web3_clientVersion",
-    "eth_capabilities",
-    "eth_syncing",
-    "chronolith_getCoverage",
-];
-
-/// Answers from one view; where that may be another answer in a moment, once more from a newer one.
+/// Answers with the methods of the chain's family.
 async fn answer(
     context: &Context,
     asked: Asked<'_>,
@@ -280,23 +250,9 @@ async fn answer(
 ) -> Result<Answer, ApiError> {
     let chain = asked.chain;
     match (asked.dialect, chain.stellar()) {
-        (Dialect::Ethereum, None) => {}
-        (Dialect::Stellar, Some(_)) => return stellar::answer(context, chain, request).await,
-        _ => return Err(elsewhere(asked)),
-    }
-    if WITHOUT_PARAMS.contains(&&*request.method) {
-        Params::read(request.params, 0)?;
-    }
-    if let Some(answer) = answer_of_itself(context, chain, request) {
-        return answer;
-    }
-    let view = View::take(chain).await?;
-    match dispatch(context, &view, request).await {
-        Err(error) => match View::newer(chain, error.again).await? {
-            Some(view) => dispatch(context, &view, request).await,
-            None => Err(error),
-        },
-        answered => answered,
+        (Dialect::Ethereum, None) => methods::answer(context, chain, request).await,
+        (Dialect::Stellar, Some(_)) => stellar::answer(context, chain, request).await,
+        _ => Err(elsewhere(asked)),
     }
 }
 
@@ -309,50 +265,4 @@ fn elsewhere(asked: Asked<'_>) -> ApiError {
     };
     let message = format!("{name} is {theirs}: its methods are answered at POST {path}");
     ApiError::new(ErrorCode::MethodNotFound, message)
-}
-
-/// What needs no look at the chain.
-fn answer_of_itself(
-    context: &Context,
-    chain: &ServedChain,
-    request: &Request<'_>,
-) -> Option<Result<Answer, ApiError>> {
-    let text = |text: &str| Answer::Json(format!("\"{text}\"").into_bytes());
-    match &*request.method {
-        "eth_chainId" => Some(Ok(Answer::quantity(chain.id))),
-        "net_version" => Some(Ok(text(&chain.id.to_string()))),
-        "web3_clientVersion" => Some(Ok(text(&context.version))),
-        known if METHODS.contains(&known) => None,
-        other => {
-            let shown: String = other.chars().take(80).collect();
-            let message = format!("the method {shown} does not exist/is not available");
-            Some(Err(ApiError::new(ErrorCode::MethodNotFound, message)))
-        }
-    }
-}
-
-async fn dispatch(
-    context: &Context,
-    view: &View<'_>,
-    request: &Request<'_>,
-) -> Result<Answer, ApiError> {
-    let params = |most| Params::read(request.params, most);
-    match &*request.method {
-        "eth_getLogs" => logs::get_logs(context, view, &params(1)?).await,
-        "eth_blockNumber" => Ok(Answer::quantity(view.known_head()?.number)),
-        "eth_syncing" => Ok(ours::syncing(view)),
-        "eth_getBlockByNumber" => blocks::by_number(view, &params(2)?).await,
-        "eth_getBlockByHash" => blocks::by_hash(view, &params(2)?).await,
-        "eth_getTransactionByHash" => blocks::transaction(view, &params(1)?).await,
-        "eth_getBlockTransactionCountByNumber" => blocks::count_by_number(view, &params(1)?).await,
-        "eth_getBlockTransactionCountByHash" => blocks::count_by_hash(view, &params(1)?).await,
-        "eth_capabilities" => ours::capabilities(view),
-        "chronolith_getLogs" => logs::get_page(context, view, &params(1)?).await,
-        "chronolith_getCoverage" => ours::coverage(view),
-        "chronolith_blockByTime" => ours::block_by_time(view, &params(1)?).await,
-        other => {
-            let message = format!("{other} is listed and not answered: please report it");
-            Err(ApiError::new(ErrorCode::Internal, message))
-        }
-    }
 }

@@ -20,80 +20,39 @@ use chronolith_archive::Error as ArchiveError;
 use crate::context::Context;
 use crate::error::{ApiError, ErrorCode};
 use crate::fault::Fault;
-use crate::rpc::{Answer, Request};
+use crate::rpc::{Answer, Handler, Method, Request, from_view};
 use crate::served::ServedChain;
-use crate::view::View;
 
-/// Every method.
-pub(crate) const METHODS: [&str; 9] = [
-    "getHealth",
-    "getNetwork",
-    "getLatestLedger",
-    "getLedgers",
-    "getTransaction",
-    "getTransactions",
-    "getEvents",
-    "getVersionInfo",
-    "getStatus",
+/// The methods of Stellar RPC.
+#[rustfmt::skip]
+pub(crate) static METHODS: [Method; 9] = [
+    Method::new("getHealth", 0, from_view!(call => about::health(call.context, call.view).await)),
+    Method::new("getNetwork", 0, from_view!(call => about::network(call.view).await)),
+    Method::new("getLatestLedger", 1, from_view!(call => ledgers::latest(call.context, call.view, wire::read(call.params)?).await)),
+    Method::new("getLedgers", 1, from_view!(call => ledgers::page(call.context, call.view, wire::read(call.params)?).await)),
+    Method::new("getTransaction", 1, from_view!(call => transactions::one(call.context, call.view, wire::read(call.params)?).await)),
+    Method::new("getTransactions", 1, from_view!(call => transactions::page(call.context, call.view, wire::read(call.params)?).await)),
+    Method::new("getEvents", 1, from_view!(call => events::page(call.context, call.view, wire::read(call.params)?).await)),
+    Method::new("getVersionInfo", 0, from_view!(call => about::version(call.view).await)),
+    Method::new("getStatus", 0, from_view!(call => about::status(call.view).await)),
 ];
 
-/// Those that are asked with something.
-const TAKE_PARAMETERS: [&str; 5] = [
-    "getLatestLedger",
-    "getLedgers",
-    "getTransaction",
-    "getTransactions",
-    "getEvents",
-];
-
-/// Answers from one view; where that may be another answer in a moment, once more from a newer one.
+/// Answers a call of Stellar's methods.
 pub(crate) async fn answer(
     context: &Context,
     chain: &ServedChain,
     request: &Request<'_>,
 ) -> Result<Answer, ApiError> {
-    if !METHODS.contains(&&*request.method) {
+    let Some(method) = METHODS.iter().find(|method| method.name == request.method) else {
         let shown: String = request.method.chars().take(80).collect();
         let error = ApiError::new(ErrorCode::MethodNotFound, "method not found");
         return Err(error.with(shown.into()));
-    }
-    let view = View::take(chain).await.map_err(ApiError::from);
-    let view = view.map_err(in_stellar_words)?;
-    let answered = match dispatch(context, &view, request).await {
-        Err(error) => match View::newer(chain, error.again).await {
-            Ok(Some(view)) => dispatch(context, &view, request).await,
-            Ok(None) => Err(error),
-            Err(fault) => Err(fault.into()),
-        },
-        answered => answered,
     };
+    if method.arity == 0 {
+        let wire::Nothing {} = wire::read(request.params)?;
+    }
+    let answered = method.answer(context, chain, request).await;
     answered.map_err(in_stellar_words)
-}
-
-async fn dispatch(
-    context: &Context,
-    view: &View<'_>,
-    request: &Request<'_>,
-) -> Result<Answer, ApiError> {
-    let params = request.params;
-    if !TAKE_PARAMETERS.contains(&&*request.method) {
-        let wire::Nothing {} = wire::read(params)?;
-    }
-    match &*request.method {
-        "getHealth" => about::health(context, view).await,
-        "getNetwork" => about::network(view).await,
-        "getLatestLedger" => ledgers::latest(context, view, wire::read(params)?).await,
-        "getLedgers" => ledgers::page(context, view, wire::read(params)?).await,
-        "getTransaction" => transactions::one(context, view, wire::read(params)?).await,
-        "getTransactions" => transactions::page(context, view, wire::read(params)?).await,
-        "getEvents" => events::page(context, view, wire::read(params)?).await,
-        "getVersionInfo" => about::version(view).await,
-        "getStatus" => about::status(view).await,
-        other => {
-            let message = format!("{other} is listed and not answered: please report it");
-            Err(ApiError::new(ErrorCode::Internal, message))
-        }
-    }
 }
 
 /// Stellar RPC knows three codes, and ledgers where others have blocks. Ledgers that are not there are a wrong

@@ -20,6 +20,10 @@ impl Answer {
         Self::Json(b"null".to_vec())
     }
 
+    pub(crate) fn text(text: &str) -> Self {
+        Self::Json(format!("\"{text}\"").into_bytes())
+    }
+
     pub(crate) fn quantity(number: u64) -> Self {
         let mut out = Vec::new();
         encode::quantity(&mut out, number);
