@@ -12,35 +12,12 @@ use chronolith_follower::clock::now;
 use chronolith_follower::control::Closed;
 use chronolith_follower::ranges::Ranges;
 use chronolith_projection::TakenBack;
+use chronolith_serve::operation::{ChainOperation, Gc, Prune, Resume, RetryRange, Rewind};
 use serde_json::{Value, json};
 
 use crate::projecting::take_back;
 use crate::running::RunningChain;
 use crate::settings::ChainSettings;
-
-/// An act of an operator.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum ChainAct {
-    Resume {
-        reason: String,
-        undecided: Undecided,
-    },
-    Prune {
-        below: u64,
-        reason: String,
-    },
-    Rewind {
-        to: u64,
-        reason: String,
-    },
-    Gc {
-        dry_run: bool,
-    },
-    RetryRange {
-        id: u64,
-        reason: String,
-    },
-}
 
 /// What becomes of objects that a rebuild of the state left undecided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,69 +41,78 @@ type Done = Result<Value, String>;
 const NOT_FOLLOWED: &str =
     "the chain is not followed any more: stop the node, and run the command again";
 
-/// Performs an act between two rounds of a chain, and waits until it is done.
-pub(crate) async fn ask(chain: &Arc<RunningChain>, act: ChainAct) -> Done {
+/// Performs an operation between two rounds of a chain, and waits until it is done.
+pub(crate) async fn ask(chain: &Arc<RunningChain>, operation: ChainOperation) -> Done {
     let job = {
         let chain = chain.clone();
-        async move { perform(&chain, act).await }
+        async move { perform(&chain, operation).await }
     };
     let closed = |Closed| Err(NOT_FOLLOWED.to_owned());
     chain.control.run(job).await.unwrap_or_else(closed)
 }
 
-async fn perform(chain: &RunningChain, act: ChainAct) -> Done {
-    tracing::info!(chain = %chain.settings.name, ?act, "asked by an operator");
-    let archive = &chain.archive;
-    let before = archive.health().head.map(|head| head.number);
-    let chain_id = chain.settings.chain_id;
-    let done = match &act {
-        ChainAct::Resume { reason, undecided } => {
-            resume((archive, &chain.settings.name), reason, *undecided).await?;
-            Ok(())
+async fn perform(chain: &RunningChain, operation: ChainOperation) -> Done {
+    tracing::info!(chain = %chain.settings.name, ?operation, "operator request");
+    let (archive, chain_id) = (&chain.archive, chain.settings.chain_id);
+    let reason = &operation.recorded_reason()?;
+    match operation {
+        ChainOperation::Resume(Resume { drop_undecided, .. }) => {
+            let before = head(archive);
+            let target = (archive, chain.settings.name.as_str());
+            resume(target, reason, drop_undecided.into()).await?;
+            chain.reset_window().map_err(|error| error.to_string())?;
+            Ok(json!({ "chainId": chain_id, "head": head(archive), "headBefore": before }))
         }
-        ChainAct::Prune { below, reason } => {
-            let pruned = prune(&chain.settings, archive, *below, reason).await;
+        ChainOperation::Prune(Prune { below, .. }) => {
+            let pruned = prune(&chain.settings, archive, below, reason).await;
             chain.note_moved();
-            return pruned.map_err(|error| format!("{error:#}"));
+            pruned.map_err(|error| format!("{error:#}"))
         }
-        ChainAct::Rewind { to, reason } => archive.rewind(*to, audit("rewind", reason)).await,
-        ChainAct::Gc { dry_run } => {
+        ChainOperation::Rewind(Rewind { to, .. }) => rewind(chain, to, reason).await,
+        ChainOperation::Gc(Gc { dry_run, .. }) => {
             let how = match dry_run {
                 true => GcMode::DryRun,
                 false => GcMode::Remove,
             };
             let report = archive.collect_garbage(how).await;
             let report = report.map_err(|error| error.to_string())?;
-            let (orphans, removed) = (report.orphans.len(), report.removed);
-            let held = report.held;
-            return Ok(
-                json!({ "chainId": chain_id, "orphans": orphans, "removed": removed, "held": held }),
-            );
+            let (orphans, removed, held) = (report.orphans.len(), report.removed, report.held);
+            Ok(json!({ "chainId": chain_id, "orphans": orphans, "removed": removed, "held": held }))
         }
-        ChainAct::RetryRange { id, reason } => {
+        ChainOperation::RetryRange(RetryRange { id, .. }) => {
             let ranges = Ranges::of(archive, &chain.ran).await;
-            if let Some(why) = ranges.not_failed(&chain.settings.name, *id) {
+            if let Some(why) = ranges.not_failed(&chain.settings.name, id) {
                 return Err(why);
             }
-            let tried = archive.retry_range(*id, audit("range retry", reason)).await;
+            let tried = archive.retry_range(id, audit("range retry", reason)).await;
             tried.map_err(|error| error.to_string())?;
-            // Whoever does maintenance goes on with it.
+            // Maintenance goes on with it.
             chain.note_moved();
-            return Ok(json!({ "chainId": chain_id, "id": id }));
+            Ok(json!({ "chainId": chain_id, "id": id }))
         }
-    };
+    }
+}
+
+async fn rewind(chain: &RunningChain, to: u64, reason: &str) -> Done {
+    let archive = &chain.archive;
+    let before = head(archive);
+    let rewound = archive.rewind(to, audit("rewind", reason)).await;
     // Also where it failed: the archive may have moved.
     let reset = chain.reset_window();
-    done.map_err(|error| error.to_string())?;
+    rewound.map_err(|error| error.to_string())?;
     reset.map_err(|error| error.to_string())?;
-    let head = archive.health().head.map(|head| head.number);
-    let told = json!({ "chainId": chain_id, "head": head, "headBefore": before });
-    if let (ChainAct::Rewind { reason, .. }, Some(database)) = (&act, chain.projected_into.get()) {
-        let taken = take_back(database, archive, &chain.settings, reason).await;
-        let taken = taken.map_err(|error| half_done(&chain.settings.name, &error))?;
-        return Ok(with_database(told, &taken));
-    }
-    Ok(told)
+    let chain_id = chain.settings.chain_id;
+    let done = json!({ "chainId": chain_id, "head": head(archive), "headBefore": before });
+    let Some(database) = chain.projected_into.get() else {
+        return Ok(done);
+    };
+    let taken = take_back(database, archive, &chain.settings, reason).await;
+    let taken = taken.map_err(|error| half_done(&chain.settings.name, &error))?;
+    Ok(with_database(done, &taken))
+}
+
+fn head(archive: &Archive) -> Option<u64> {
+    archive.health().head.map(|head| head.number)
 }
 
 /// Ends a halt. What a rebuild left undecided goes away only where an operator says so, and then also
@@ -200,18 +186,6 @@ fn check_halted(archive: &Archive, chain: &str) -> Result<(), String> {
         Health::Halted(_) => Ok(()),
         _ => Err(format!("{chain} is not halted: there is nothing to resume")),
     }
-}
-
-/// A reason as it is recorded, with who gave it. Without a word it is none.
-pub(crate) fn signed(reason: &str, by: Option<&str>) -> Result<String, String> {
-    let (reason, by) = (reason.trim(), by.map(str::trim));
-    if reason.is_empty() {
-        return Err("the reason is empty: say why, it is recorded for those who look later".into());
-    }
-    Ok(match by.filter(|by| !by.is_empty()) {
-        Some(by) => format!("{reason} (by {by})"),
-        None => reason.to_owned(),
-    })
 }
 
 /// Who runs this command, as far as the shell says.

@@ -10,14 +10,15 @@ use chronolith_archive::AuditEntry;
 use chronolith_follower::backfill::fill::Refill;
 use chronolith_follower::backfill::gaps::core_is_busy;
 use chronolith_model::BlockRange;
-use chronolith_serve::{Act, Later, Operator, Probe as _, Range, Refusal, admin, listen};
+use chronolith_serve::operation::{Backfill, Operation};
+use chronolith_serve::{ApiError, ErrorCode, Later, Operator, Probe as _, admin, listen};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use crate::acts::{self, ChainAct, signed};
+use crate::acts;
 use crate::commands::{check_numbers, fill_lacking};
 use crate::operations::{Chains, ROOM};
 use crate::projection_desk::ProjectionDesk;
@@ -61,33 +62,38 @@ impl Desk {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn chain(&self, wanted: &str) -> Result<Arc<RunningChain>, Refusal> {
+    fn chain(&self, wanted: &str) -> Result<Arc<RunningChain>, ApiError> {
         let fits = |chain: &&Arc<RunningChain>| {
             let settings = &chain.settings;
             settings.name.eq_ignore_ascii_case(wanted) || settings.chain_id.to_string() == wanted
         };
         let found = self.chains.0.iter().find(fits).cloned();
-        found.ok_or_else(|| refusal("UNKNOWN_CHAIN", format!("no chain {wanted} is followed")))
+        found.ok_or_else(|| {
+            refusal(
+                ErrorCode::UnknownChain,
+                format!("no chain {wanted} is followed"),
+            )
+        })
     }
 
-    fn begin(&self, range: &Range) -> Result<Value, Refusal> {
+    fn begin(&self, range: &Backfill) -> Result<Value, ApiError> {
         let chain = self.chain(&range.chain)?;
         if range.from > range.to {
             let message = format!("from {} lies behind to {}", range.from, range.to);
-            return Err(refusal("BAD_RANGE", message));
+            return Err(refusal(ErrorCode::BadRange, message));
         }
         let possible = check_numbers(&chain.settings, range.from, range.to);
-        possible.map_err(|error| refusal("BAD_RANGE", error.to_string()))?;
+        possible.map_err(|error| refusal(ErrorCode::BadRange, error.to_string()))?;
         let mut jobs = self.jobs();
         let chain_id = chain.settings.chain_id;
         let runs = |job: &Job| job.chain_id == chain_id && job.status == "running";
         if jobs.iter().any(runs) {
             let message = "a backfill of this chain is running; see GET /admin/v1/jobs".to_owned();
-            return Err(refusal("BUSY", message));
+            return Err(refusal(ErrorCode::JobRunning, message));
         }
         if chain.is_core_alone() && !chain.is_at_end() {
             let message = core_is_busy(&chain.settings.name, range.from, range.to);
-            return Err(refusal("BUSY", message));
+            return Err(refusal(ErrorCode::JobRunning, message));
         }
         let id = jobs.last().map_or(1, |last| last.id + 1);
         let job = Job {
@@ -104,7 +110,7 @@ impl Desk {
         let over = jobs.len().saturating_sub(JOBS_MAX);
         jobs.drain(..over);
         let range = BlockRange::new(range.from, range.to.saturating_add(1));
-        let stopping = |_| refusal("STOPPING", "the node is stopping".to_owned());
+        let stopping = |_| refusal(ErrorCode::Stopping, "the node is stopping".to_owned());
         self.begin.send((id, chain, range)).map_err(stopping)?;
         Ok(answer)
     }
@@ -121,12 +127,8 @@ impl Desk {
     }
 }
 
-pub(crate) fn refusal(code: &'static str, message: String) -> Refusal {
-    Refusal { code, message }
-}
-
-fn recorded(reason: &str, by: Option<&str>) -> Result<String, Refusal> {
-    signed(reason, by).map_err(|message| refusal("INVALID", message))
+fn refusal(code: ErrorCode, message: impl Into<String>) -> ApiError {
+    ApiError::for_operator(code, message)
 }
 
 /// What operators did, the newest last.
@@ -152,38 +154,20 @@ impl Operator for Desk {
         json!({ "jobs": *Desk::jobs(self) })
     }
 
-    fn act(&self, act: Act) -> Later<'_> {
+    fn execute(&self, operation: Operation) -> Later<'_> {
         Box::pin(async move {
-            let (chain, act) = match act {
-                Act::Backfill(range) => return self.begin(&range),
-                Act::Projection(act) => return self.projections.act(act).await,
-                Act::Resume(asked) => {
-                    let reason = recorded(&asked.reason, asked.by.as_deref())?;
-                    let undecided = asked.drop_undecided.into();
-                    (asked.chain, ChainAct::Resume { reason, undecided })
+            let operation = match operation {
+                Operation::Backfill(range) => return self.begin(&range),
+                Operation::Projection(operation) => {
+                    return self.projections.execute(operation).await;
                 }
-                Act::Prune(asked) => {
-                    let reason = recorded(&asked.reason, asked.by.as_deref())?;
-                    let below = asked.below;
-                    (asked.chain, ChainAct::Prune { below, reason })
-                }
-                Act::Rewind(asked) => {
-                    let reason = recorded(&asked.reason, asked.by.as_deref())?;
-                    let to = asked.to;
-                    (asked.chain, ChainAct::Rewind { to, reason })
-                }
-                Act::Gc(asked) => {
-                    let dry_run = asked.dry_run;
-                    (asked.chain, ChainAct::Gc { dry_run })
-                }
-                Act::RetryRange(asked) => {
-                    let reason = recorded(&asked.reason, asked.by.as_deref())?;
-                    let id = asked.id;
-                    (asked.chain, ChainAct::RetryRange { id, reason })
-                }
+                Operation::Chain(operation) => operation,
             };
-            let done = acts::ask(&self.chain(&chain)?, act).await;
-            done.map_err(|message| refusal("REFUSED", message))
+            let reason = operation.recorded_reason();
+            reason.map_err(|message| refusal(ErrorCode::NoReason, message))?;
+            let chain = self.chain(operation.chain())?;
+            let done = acts::ask(&chain, operation).await;
+            done.map_err(|message| refusal(ErrorCode::Refused, message))
         })
     }
 }
@@ -256,7 +240,7 @@ impl Drop for Note {
 pub(crate) async fn ask_running(
     settings: &Settings,
     name: &str,
-    body: &Value,
+    body: &impl Serialize,
 ) -> Result<Option<Value>> {
     let Some(desk) = RunningNode::find(settings).await? else {
         return Ok(None);
@@ -300,8 +284,11 @@ impl RunningNode {
     /// Hands a backfill over and waits for its end; returns how many blocks were fetched. Whoever stops
     /// waiting stops nothing.
     pub(crate) async fn backfill(&self, chain_id: u64, range: BlockRange) -> Result<u64> {
-        let asked =
-            json!({ "chain": chain_id.to_string(), "from": range.start, "to": range.end - 1 });
+        let asked = Backfill {
+            chain: chain_id.to_string(),
+            from: range.start,
+            to: range.end - 1,
+        };
         let begun = self.post("backfill", &asked).await?;
         let id = begun
             .pointer("/job/id")
@@ -332,10 +319,10 @@ impl RunningNode {
         self.send(request).await
     }
 
-    async fn post(&self, name: &str, body: &Value) -> Result<Value> {
+    async fn post(&self, name: &str, body: &impl Serialize) -> Result<Value> {
         let request = self.client.post(format!("{}/{name}", self.base));
         let request = request.header("content-type", "application/json");
-        self.send(request.body(body.to_string())).await
+        self.send(request.body(serde_json::to_string(body)?)).await
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<Value> {

@@ -5,11 +5,11 @@ use std::time::Duration;
 use anyhow::Result;
 use chronolith_model::ErrorKind;
 use chronolith_projection::Database;
-use chronolith_serve::{ProjectionAct, Refusal};
+use chronolith_serve::operation::ProjectionOperation;
+use chronolith_serve::{ApiError, ErrorCode};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::admin::refusal;
 use crate::projecting::who;
 use crate::projection_acts::{ActFault, ProjectionActs};
 use crate::settings::Settings;
@@ -38,21 +38,21 @@ impl ProjectionDesk {
         })
     }
 
-    pub(crate) async fn act(&self, act: ProjectionAct) -> Result<Value, Refusal> {
+    pub(crate) async fn execute(&self, operation: ProjectionOperation) -> Result<Value, ApiError> {
         let Some(database) = &self.database else {
             let how =
                 "there is no database: set PG_URL, or db.url in the settings file, and start anew";
-            return Err(refusal("NO_DATABASE", how.to_owned()));
+            return Err(refusal(ErrorCode::NoDatabase, how));
         };
         let acts = ProjectionActs {
             settings: &self.settings,
             database,
             operator: format!("{}, over HTTP", who()),
         };
-        match tokio::time::timeout(ACT_TIMEOUT, perform(&acts, act)).await {
+        match tokio::time::timeout(ACT_TIMEOUT, perform(&acts, operation)).await {
             Ok(done) => done,
             Err(_) => Err(refusal(
-                "UNAVAILABLE",
+                ErrorCode::Unavailable,
                 format!(
                     "the database did not answer within {} s: look whether it was done before you ask again",
                     ACT_TIMEOUT.as_secs()
@@ -62,9 +62,12 @@ impl ProjectionDesk {
     }
 }
 
-async fn perform(acts: &ProjectionActs<'_>, act: ProjectionAct) -> Result<Value, Refusal> {
-    use ProjectionAct as Act;
-    match act {
+async fn perform(
+    acts: &ProjectionActs<'_>,
+    operation: ProjectionOperation,
+) -> Result<Value, ApiError> {
+    use ProjectionOperation as Act;
+    match operation {
         Act::Status(of) => told(acts.status(of.chain.as_deref()).await),
         Act::Resume(of) => {
             let (chain, projection) = (of.chain.as_deref(), of.projection.as_deref());
@@ -84,7 +87,7 @@ async fn perform(acts: &ProjectionActs<'_>, act: ProjectionAct) -> Result<Value,
             let chain = of.chain.as_deref();
             told(acts.create_partitions(chain, &of.month).await)
         }
-        Act::Prune(of) => told(acts.prune(of.dry_run).await),
+        Act::PrunePartitions(of) => told(acts.prune(of.dry_run).await),
         Act::Versions(of) => told(acts.versions(of.chain.as_deref()).await),
         Act::AddVersion(of) => {
             let (chain, implementation) = (of.chain.as_deref(), of.implementation.as_str());
@@ -97,32 +100,36 @@ async fn perform(acts: &ProjectionActs<'_>, act: ProjectionAct) -> Result<Value,
     }
 }
 
-fn told<T: Serialize>(done: Result<T, ActFault>) -> Result<Value, Refusal> {
+fn told<T: Serialize>(done: Result<T, ActFault>) -> Result<Value, ApiError> {
     let done = done.map_err(refused)?;
-    serde_json::to_value(done).map_err(|error| refusal("FAILED", error.to_string()))
+    serde_json::to_value(done).map_err(|error| refusal(ErrorCode::Failed, error.to_string()))
 }
 
-/// What went wrong as a word, and what to do about it.
-fn refused(fault: ActFault) -> Refusal {
+fn refusal(code: ErrorCode, message: impl Into<String>) -> ApiError {
+    ApiError::for_operator(code, message)
+}
+
+/// The code of a failure, and what to do about it.
+fn refused(fault: ActFault) -> ApiError {
     let said = fault.to_string();
     let error = match fault {
-        ActFault::Invalid(_) => return refusal("BAD_REQUEST", said),
-        ActFault::Chain(_) => return refusal("UNKNOWN_CHAIN", said),
-        ActFault::NotFound(_) => return refusal("NOT_FOUND", said),
+        ActFault::Invalid(_) => return refusal(ErrorCode::BadRequest, said),
+        ActFault::Chain(_) => return refusal(ErrorCode::UnknownChain, said),
+        ActFault::NotFound(_) => return refusal(ErrorCode::NotFound, said),
         ActFault::Database(error) => error,
     };
     match error.kind() {
         ErrorKind::Unavailable => refusal(
-            "UNAVAILABLE",
+            ErrorCode::Unavailable,
             format!(
                 "{said}. See that PostgreSQL runs and that PG_URL or db.url leads to it, then ask again: twice \
                  is as good as once, and nothing has to be started anew"
             ),
         ),
         ErrorKind::Invalid => match error {
-            chronolith_projection::Error::Schema { .. } => refusal("SCHEMA", said),
-            _ => refusal("BAD_REQUEST", said),
+            chronolith_projection::Error::Schema { .. } => refusal(ErrorCode::Schema, said),
+            _ => refusal(ErrorCode::BadRequest, said),
         },
-        _ => refusal("FAILED", said),
+        _ => refusal(ErrorCode::Failed, said),
     }
 }

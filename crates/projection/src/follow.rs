@@ -223,8 +223,8 @@ impl Projector {
     async fn hold(&self, following: &mut Following) -> Result<Option<(Lease, Lease)>> {
         if let Some(held) = &mut following.held {
             if held.renewed.elapsed() >= RENEW_EVERY {
-                held.writer.repair_together(&self.database).await?;
-                held.finality.repair_together(&self.database).await?;
+                held.writer.renew(&self.database).await?;
+                held.finality.renew(&self.database).await?;
                 held.renewed = Instant::now();
             }
             return Ok(Some((held.writer, held.finality)));

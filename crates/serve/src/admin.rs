@@ -1,10 +1,10 @@
-//! The listener for acts: what an operator asks of a node that runs.
+//! The admin listener: operations on a running node.
 //!
-//! It listens on the machine itself unless told otherwise, and then a token is needed. A request that
-//! changes something must say that it is JSON, which no web page can do without being allowed to; and
-//! without a token nothing is taken from a page that reaches this machine by a name of its own.
+//! It listens on the machine itself by default; any other address needs a token. A request that changes
+//! something must be JSON by its content type, which a web page cannot send without permission; and
+//! without a token no page that reaches this machine by a name of its own is served.
 
-mod projections;
+pub mod operation;
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -12,178 +12,33 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::{Bytes, to_bytes};
-use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::body::to_bytes;
+use axum::extract::{RawQuery, Request, State};
+use axum::http::{HeaderMap, Method, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
-use serde::Deserialize;
+use axum::routing::{MethodRouter, any, get, post};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
+use crate::error::{ApiError, ErrorCode};
 use crate::panics;
+use operation::{ChainOperation, Operation, ProjectionOperation};
 
-use projections::NoAct;
-pub use projections::{
-    LockOf, OfChain, OfProjection, OneJob, PartitionsOf, ProjectionAct, Prune, ReplayRange,
-    SomeJob, VersionOf,
-};
-
-/// Bytes of a request: nothing that can be asked for is longer.
+/// Bytes of a request: every operation is shorter.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// An answer that takes a while.
-pub type Later<'a> = Pin<Box<dyn Future<Output = Result<Value, Refusal>> + Send + 'a>>;
+/// The result of an operation, later.
+pub type Later<'a> = Pin<Box<dyn Future<Output = Result<Value, ApiError>> + Send + 'a>>;
 
-/// Why an act was not done.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refusal {
-    pub code: &'static str,
-    /// What to do next, for people.
-    pub message: String,
-}
-
-impl Refusal {
-    /// Which status says the same as the word.
-    fn status(&self) -> StatusCode {
-        match self.code {
-            "BAD_REQUEST" => StatusCode::BAD_REQUEST,
-            "NOT_FOUND" => StatusCode::NOT_FOUND,
-            "UNAVAILABLE" => StatusCode::SERVICE_UNAVAILABLE,
-            "FAILED" => StatusCode::INTERNAL_SERVER_ERROR,
-            _ => StatusCode::CONFLICT,
-        }
-    }
-}
-
-/// What an operator may ask for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Act {
-    /// Fetch what coverage lacks in a range.
-    Backfill(Range),
-    Resume(ResumeHow),
-    /// Drop all blocks above one.
-    Rewind(RewindTo),
-    /// Let go of the oldest blocks.
-    Prune(PruneBelow),
-    Gc(Collect),
-    /// Try the transition of a range again that failed.
-    RetryRange(OneRange),
-    Projection(ProjectionAct),
-}
-
-/// Blocks of a chain.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Range {
-    /// Name or id of the chain.
-    #[serde(deserialize_with = "projections::some_name")]
-    pub chain: String,
-    /// First block.
-    pub from: u64,
-    /// Last block.
-    pub to: u64,
-}
-
-/// Which chain, and why.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Reason {
-    /// Name or id of the chain.
-    #[serde(deserialize_with = "projections::some_name")]
-    pub chain: String,
-    /// For those who look later; it is recorded.
-    pub reason: String,
-    /// Who wants it, for the record.
-    #[serde(default)]
-    pub by: Option<String>,
-}
-
-/// Which chain, why, and what becomes of what a rebuild of its state left undecided.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct ResumeHow {
-    /// Name or id of the chain.
-    #[serde(deserialize_with = "projections::some_name")]
-    pub chain: String,
-    /// For those who look later; it is recorded.
-    pub reason: String,
-    /// Who wants it, for the record.
-    #[serde(default)]
-    pub by: Option<String>,
-    /// Let garbage collection remove the undecided objects.
-    #[serde(default)]
-    pub drop_undecided: bool,
-}
-
-/// Up to where, and why.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PruneBelow {
-    /// Name or id of the chain.
-    #[serde(deserialize_with = "projections::some_name")]
-    pub chain: String,
-    /// The first block that stays.
-    pub below: u64,
-    /// For those who look later; it is recorded.
-    pub reason: String,
-    /// Who wants it, for the record.
-    #[serde(default)]
-    pub by: Option<String>,
-}
-
-/// Down to where, and why.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RewindTo {
-    /// Name or id of the chain.
-    #[serde(deserialize_with = "projections::some_name")]
-    pub chain: String,
-    /// The last block that stays.
-    pub to: u64,
-    /// For those who look later; it is recorded.
-    pub reason: String,
-    /// Who wants it, for the record.
-    #[serde(default)]
-    pub by: Option<String>,
-}
-
-/// Which chain's garbage.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Collect {
-    /// Name or id of the chain.
-    #[serde(deserialize_with = "projections::some_name")]
-    pub chain: String,
-    /// Only show what would be removed.
-    #[serde(default)]
-    pub dry_run: bool,
-}
-
-/// A range of a chain's history, and why.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OneRange {
-    /// Name or id of the chain.
-    #[serde(deserialize_with = "projections::some_name")]
-    pub chain: String,
-    pub id: u64,
-    /// For those who look later; it is recorded.
-    pub reason: String,
-    /// Who wants it, for the record.
-    #[serde(default)]
-    pub by: Option<String>,
-}
-
-/// Whoever runs the chains.
+/// The node that executes operations.
 pub trait Operator: Send + Sync {
-    /// How everything is.
+    /// The status of all chains.
     fn state(&self) -> Value;
-    /// Long acts, with how far they are.
+    /// Long operations and their progress.
     fn jobs(&self) -> Value;
-    /// Does it, or begins it where it is long.
-    fn act(&self, act: Act) -> Later<'_>;
+    /// Executes an operation, or starts it where it is long.
+    fn execute(&self, operation: Operation) -> Later<'_>;
 }
 
 #[derive(Clone)]
@@ -198,38 +53,210 @@ pub fn admin(operator: Arc<dyn Operator>, token: Option<&str>) -> Router {
         operator,
         token: token.map(Arc::from),
     };
-    Router::new()
+    let state = |State(context): State<Context>| async move { json(&context.operator.state()) };
+    let jobs = |State(context): State<Context>| async move { json(&context.operator.jobs()) };
+    operations()
+        .into_iter()
+        .fold(Router::new(), |router, (path, answer)| {
+            router.route(&format!("/admin/v1/{path}"), answer)
+        })
         .route("/admin/v1/state", get(state))
         .route("/admin/v1/jobs", get(jobs))
-        .route("/admin/v1/{act}", post(act))
-        .route("/admin/v1/{of}/{act}", any(projection))
+        .route("/admin/v1/{name}", post(unknown))
+        .route("/admin/v1/{group}/{name}", any(unknown))
         .fallback(nothing)
         .layer(middleware::from_fn_with_state(context.clone(), admitted))
         .layer(panics::caught())
         .with_state(context)
 }
 
-/// Lets nobody through without the token.
+/// Every operation and its path. Those that only read are requested with GET.
+fn operations() -> [(&'static str, MethodRouter<Context>); 21] {
+    use {ChainOperation as Chain, ProjectionOperation as Projection};
+    let chain = Operation::Chain;
+    [
+        ("backfill", chain_post(Operation::Backfill)),
+        ("resume", chain_post(move |body| chain(Chain::Resume(body)))),
+        ("rewind", chain_post(move |body| chain(Chain::Rewind(body)))),
+        ("prune", chain_post(move |body| chain(Chain::Prune(body)))),
+        ("gc", chain_post(move |body| chain(Chain::Gc(body)))),
+        (
+            "range-retry",
+            chain_post(move |body| chain(Chain::RetryRange(body))),
+        ),
+        ("db/status", projection_get(Projection::Status)),
+        ("projection/state", projection_get(Projection::Status)),
+        ("projection/resume", projection_post(Projection::Resume)),
+        ("projection/replay", projection_post(Projection::Replay)),
+        ("jobs/list", projection_get(Projection::Jobs)),
+        ("jobs/explain", projection_get(Projection::Explain)),
+        ("jobs/retry", projection_post(Projection::Retry)),
+        ("jobs/audit", projection_post(Projection::Audit)),
+        ("locks/list", projection_get(Projection::Locks)),
+        ("locks/release", projection_post(Projection::Release)),
+        (
+            "partitions/create",
+            projection_post(Projection::CreatePartitions),
+        ),
+        (
+            "partitions/prune",
+            projection_post(Projection::PrunePartitions),
+        ),
+        ("versions/list", projection_get(Projection::Versions)),
+        ("versions/add", projection_post(Projection::AddVersion)),
+        (
+            "versions/remove",
+            projection_post(Projection::RemoveVersion),
+        ),
+    ]
+}
+
+fn chain_post<T: DeserializeOwned + 'static>(
+    operation: impl Fn(T) -> Operation + Copy + Send + Sync + 'static,
+) -> MethodRouter<Context> {
+    post(
+        move |State(context): State<Context>, request: Request| async move {
+            let body = body(request).await?;
+            let read = serde_json::from_slice(&body).map_err(bad_request)?;
+            execute(&context, operation(read)).await
+        },
+    )
+}
+
+fn projection_post<T: DeserializeOwned + 'static>(
+    operation: fn(T) -> ProjectionOperation,
+) -> MethodRouter<Context> {
+    let answer = move |State(context): State<Context>, request: Request| async move {
+        let body = body(request).await?;
+        let value: Value = serde_json::from_slice(&body).map_err(bad_request)?;
+        let read = serde_json::from_value(value).map_err(bad_request)?;
+        execute(&context, Operation::Projection(operation(read))).await
+    };
+    post(answer)
+        .fallback(async |method: Method, request: Request| wrong_method(&method, &request, "POST"))
+}
+
+fn projection_get<T: DeserializeOwned + 'static>(
+    operation: fn(T) -> ProjectionOperation,
+) -> MethodRouter<Context> {
+    let answer = move |State(context): State<Context>, RawQuery(query): RawQuery| async move {
+        let read = query_object(query.as_deref()).map_err(bad_request)?;
+        let read = serde_json::from_value(read).map_err(bad_request)?;
+        execute(&context, Operation::Projection(operation(read))).await
+    };
+    get(answer)
+        .fallback(async |method: Method, request: Request| wrong_method(&method, &request, "GET"))
+}
+
+async fn execute(context: &Context, operation: Operation) -> Result<Response, ApiError> {
+    let done = context.operator.execute(operation).await?;
+    Ok(json(&done))
+}
+
+/// The body of a request that changes something.
+async fn body(request: Request) -> Result<axum::body::Bytes, ApiError> {
+    check_json(request.headers())?;
+    let body = to_bytes(request.into_body(), BODY_BYTES_MAX).await;
+    body.map_err(|_| {
+        let message = "the body did not come whole, or is too long";
+        error(ErrorCode::TooLarge, message)
+    })
+}
+
+fn check_json(headers: &HeaderMap) -> Result<(), ApiError> {
+    let kind = headers.get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    match kind.starts_with("application/json") {
+        true => Ok(()),
+        false => {
+            let message = "send the body as Content-Type: application/json";
+            Err(error(ErrorCode::NotJson, message))
+        }
+    }
+}
+
+/// A query as an object of texts; a second value of one name would be ignored.
+fn query_object(text: Option<&str>) -> Result<Value, String> {
+    let mut all = Map::new();
+    for (name, value) in form_urlencoded::parse(text.unwrap_or_default().as_bytes()) {
+        let given = all.insert(name.to_string(), Value::String(value.into_owned()));
+        if given.is_some() {
+            return Err(format!("the parameter `{name}` is given twice"));
+        }
+    }
+    Ok(Value::Object(all))
+}
+
+fn wrong_method(method: &Method, request: &Request, wanted: &str) -> ApiError {
+    let checked = match *method {
+        Method::GET => query_object(request.uri().query())
+            .map(|_| ())
+            .map_err(bad_request),
+        _ => check_json(request.headers()),
+    };
+    let message = format!("ask for this with {wanted}");
+    checked
+        .err()
+        .unwrap_or_else(|| error(ErrorCode::MethodNotAllowed, message))
+}
+
+/// No such operation.
+async fn unknown(request: Request) -> ApiError {
+    match *request.method() {
+        Method::GET => {}
+        _ => {
+            if let Err(error) = check_json(request.headers()) {
+                return error;
+            }
+        }
+    }
+    nothing().await
+}
+
+async fn nothing() -> ApiError {
+    let message = "there are GET /admin/v1/state and jobs, POST backfill, resume, rewind, gc and \
+        range-retry; and of \
+        projections, by the words of each command, GET db/status, projection/state, jobs/list, \
+        jobs/explain, locks/list, versions/list, POST projection/resume, projection/replay, jobs/retry, \
+        jobs/audit, locks/release, partitions/create, partitions/prune, versions/add, \
+        versions/remove";
+    error(ErrorCode::NotFound, message)
+}
+
+fn bad_request(why: impl ToString) -> ApiError {
+    error(ErrorCode::BadRequest, why.to_string())
+}
+
+fn error(code: ErrorCode, message: impl Into<String>) -> ApiError {
+    ApiError::for_operator(code, message)
+}
+
+fn json(value: &Value) -> Response {
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    (kind, value.to_string()).into_response()
+}
+
+/// Refuses requests without the token.
 async fn admitted(State(context): State<Context>, request: Request, next: Next) -> Response {
     let given = request.headers().get(header::AUTHORIZATION);
     let given = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
     match &context.token {
-        Some(token) if given.is_none_or(|given| !is_same(given, token.as_bytes())) => refused(
-            StatusCode::UNAUTHORIZED,
-            "UNAUTHORIZED",
+        Some(token) if given.is_none_or(|given| !is_same(given, token.as_bytes())) => error(
+            ErrorCode::Unauthorized,
             "send the token of adminToken as Authorization: Bearer …",
-        ),
-        None if !is_of_this_machine(request.headers()) => refused(
-            StatusCode::FORBIDDEN,
-            "FORBIDDEN",
+        )
+        .into_response(),
+        None if !is_of_this_machine(request.headers()) => error(
+            ErrorCode::Forbidden,
             "a web page, or a name that is not this machine's: ask by address, or set adminToken",
-        ),
+        )
+        .into_response(),
         _ => next.run(request).await,
     }
 }
 
-/// Without a token whoever is on this machine is believed, but not a page in a browser there: that tells
-/// where it is from, and a name of its own that leads here is neither an address nor `localhost`.
+/// Without a token every local client is trusted, but not a page in a local browser: that sends its
+/// origin, and a name of its own that resolves here is neither an address nor `localhost`.
 fn is_of_this_machine(headers: &HeaderMap) -> bool {
     let host = headers.get(header::HOST).map(|host| host.to_str());
     let host = match host {
@@ -245,126 +272,16 @@ fn is_of_this_machine(headers: &HeaderMap) -> bool {
     is_named && !headers.contains_key(header::ORIGIN)
 }
 
-/// Takes equally long whatever is given, so that nobody learns the token from how long it took.
+/// Takes the same time for every input, so that timing does not reveal the token.
 fn is_same(given: &[u8], token: &[u8]) -> bool {
     let differing = given.iter().zip(token).fold(0, |sum, (a, b)| sum | (a ^ b));
     given.len() == token.len() && differing == 0
 }
 
-async fn state(State(context): State<Context>) -> Response {
-    answer(StatusCode::OK, &context.operator.state())
-}
-
-async fn jobs(State(context): State<Context>) -> Response {
-    answer(StatusCode::OK, &context.operator.jobs())
-}
-
-async fn act(
-    State(context): State<Context>,
-    Path(name): Path<String>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    if !is_json(&headers) {
-        return not_json();
-    }
-    let act = match name.as_str() {
-        "backfill" => read(&body).map(Act::Backfill),
-        "resume" => read(&body).map(Act::Resume),
-        "rewind" => read(&body).map(Act::Rewind),
-        "prune" => read(&body).map(Act::Prune),
-        "gc" => read(&body).map(Act::Gc),
-        "range-retry" => read(&body).map(Act::RetryRange),
-        _ => return nothing().await,
-    };
-    let act = match act {
-        Ok(act) => act,
-        Err(message) => return refused(StatusCode::BAD_REQUEST, "BAD_REQUEST", &message),
-    };
-    perform(&context, act).await
-}
-
-/// An act on projections; those that only look may be asked for with GET.
-async fn projection(
-    State(context): State<Context>,
-    Path((of, act)): Path<(String, String)>,
-    method: Method,
-    request: Request,
-) -> Response {
-    let path = format!("{of}/{act}");
-    let given = match method {
-        Method::GET => projections::query(request.uri().query()),
-        _ if !is_json(request.headers()) => return not_json(),
-        _ => match to_bytes(request.into_body(), BODY_BYTES_MAX).await {
-            Ok(body) => read(&body).map_err(NoAct::Bad),
-            Err(_) => {
-                let message = "the body did not come whole, or is too long";
-                return refused(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", message);
-            }
-        },
-    };
-    match given.and_then(|given| projections::read(&method, &path, given)) {
-        Ok(act) => perform(&context, Act::Projection(act)).await,
-        Err(NoAct::Unknown) => nothing().await,
-        Err(NoAct::Method(wanted)) => {
-            let message = format!("ask for this with {wanted}");
-            refused(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "METHOD_NOT_ALLOWED",
-                &message,
-            )
-        }
-        Err(NoAct::Bad(message)) => refused(StatusCode::BAD_REQUEST, "BAD_REQUEST", &message),
-    }
-}
-
-async fn perform(context: &Context, act: Act) -> Response {
-    match context.operator.act(act).await {
-        Ok(done) => answer(StatusCode::OK, &done),
-        Err(refusal) => refused(refusal.status(), refusal.code, &refusal.message),
-    }
-}
-
-fn is_json(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    kind.starts_with("application/json")
-}
-
-fn not_json() -> Response {
-    let message = "send the body as Content-Type: application/json";
-    refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "NOT_JSON", message)
-}
-
-fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
-    serde_json::from_slice(body).map_err(|error| error.to_string())
-}
-
-async fn nothing() -> Response {
-    let message = "there are GET /admin/v1/state and jobs, POST backfill, resume, rewind, gc and \
-        range-retry; and of \
-        projections, by the words of each command, GET db/status, projection/state, jobs/list, \
-        jobs/explain, locks/list, versions/list, POST projection/resume, projection/replay, jobs/retry, \
-        jobs/audit, locks/release, partitions/create, partitions/prune, versions/add, \
-        versions/remove";
-    refused(StatusCode::NOT_FOUND, "NOT_FOUND", message)
-}
-
-fn refused(status: StatusCode, code: &str, message: &str) -> Response {
-    answer(
-        status,
-        &json!({ "error": { "code": code, "message": message } }),
-    )
-}
-
-fn answer(status: StatusCode, value: &Value) -> Response {
-    let kind = [(header::CONTENT_TYPE, "application/json")];
-    (status, kind, value.to_string()).into_response()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::asking::send;
 
     #[test]
     fn tokens_are_compared_whole() {
@@ -408,5 +325,101 @@ mod tests {
             assert!(!asked(&[(header::HOST, host)]), "{host}");
         }
         assert!(asked(&[]));
+    }
+
+    /// Repeats the operation that was read.
+    struct Echo;
+
+    impl Operator for Echo {
+        fn state(&self) -> Value {
+            Value::Null
+        }
+
+        fn jobs(&self) -> Value {
+            Value::Null
+        }
+
+        fn execute(&self, operation: Operation) -> Later<'_> {
+            Box::pin(async move { Ok(format!("{operation:?}").into()) })
+        }
+    }
+
+    async fn ask(method: &Method, path: &str, body: &str) -> String {
+        let request = format!(
+            "{method} /admin/v1/{path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        send(admin(Arc::new(Echo), None), &request).await
+    }
+
+    #[tokio::test]
+    async fn paths_are_the_words_of_commands() {
+        for (method, path, body, status, said) in [
+            (
+                Method::GET,
+                "jobs/list?chain=31337",
+                "",
+                200,
+                r#"Jobs(OfChain { chain: Some(\"31337\") })"#,
+            ),
+            (
+                Method::POST,
+                "jobs/audit",
+                r#"{"chain":31337}"#,
+                200,
+                r#"Audit(OfChain { chain: Some(\"31337\") })"#,
+            ),
+            (
+                Method::GET,
+                "jobs/explain?id=17",
+                "",
+                200,
+                "Explain(OneJob { id: 17 })",
+            ),
+            (
+                Method::POST,
+                "jobs/retry",
+                "{}",
+                200,
+                "Retry(SomeJob { id: None })",
+            ),
+            (Method::GET, "jobs/retry", "", 405, "ask for this with POST"),
+            (
+                Method::POST,
+                "locks/list",
+                "{}",
+                405,
+                "ask for this with GET",
+            ),
+            (Method::POST, "locks/break", "{}", 404, "NOT_FOUND"),
+            (Method::GET, "jobs/explain?id=x", "", 400, "number of a job"),
+            (Method::GET, "jobs/explain", "", 400, "missing field"),
+            (Method::GET, "locks/list?chian=x", "", 400, "unknown field"),
+            (
+                Method::POST,
+                "jobs/audit",
+                r#"{"chain":[1]}"#,
+                400,
+                "its name or its id",
+            ),
+            (Method::POST, "jobs/audit", r#""x""#, 400, "invalid type"),
+        ] {
+            let answer = ask(&method, path, body).await;
+            let head = format!("HTTP/1.1 {status}");
+            assert!(answer.starts_with(&head), "{method} {path}: {answer}");
+            assert!(answer.contains(said), "{method} {path}: {answer}");
+        }
+    }
+
+    #[test]
+    fn a_query_says_everything_once() {
+        use serde_json::json;
+        assert_eq!(query_object(None), Ok(json!({})));
+        assert_eq!(
+            query_object(Some("chain=a%20b&id=1")),
+            Ok(json!({ "chain": "a b", "id": "1" }))
+        );
+        assert!(query_object(Some("chain=a&chain=b")).is_err());
     }
 }

@@ -32,11 +32,8 @@ mod stellar;
 mod times;
 mod view;
 
-pub use admin::{
-    Act, Collect, Later, LockOf, OfChain, OfProjection, OneJob, OneRange, Operator, PartitionsOf,
-    ProjectionAct, Prune, PruneBelow, Range, Reason, Refusal, ReplayRange, ResumeHow, RewindTo,
-    SomeJob, VersionOf, admin,
-};
+pub use admin::operation;
+pub use admin::{Later, Operator, admin};
 pub use console::OPENAPI;
 pub use context::{Clock, Limits};
 pub use encode::logs_as_json;

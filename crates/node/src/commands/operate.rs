@@ -11,11 +11,17 @@ use chronolith_follower::chain::open_for_operator;
 use chronolith_follower::chain::open_reader;
 use chronolith_follower::clock::now;
 use chronolith_follower::location::ArchivePlace;
+use chronolith_serve::operation::Gc;
+use chronolith_serve::operation::Prune;
+use chronolith_serve::operation::Resume;
+use chronolith_serve::operation::Rewind;
+use chronolith_serve::operation::signed;
 use chronolith_store::BlobInfo;
 use serde_json::{Value, json};
 
 use super::anew::line_of;
-use crate::acts::{self, Undecided, audit, half_done, signed, user, with_database};
+use super::projections::tell;
+use crate::acts::{self, Undecided, audit, half_done, user, with_database};
 use crate::admin::ask_running;
 use crate::cli::{Act, Wanted};
 use crate::exit::Exit;
@@ -25,12 +31,12 @@ use crate::settings::{ChainSettings, Settings};
 pub(crate) async fn resume(settings: &Settings, undecided: Undecided, act: &Act) -> Result<Exit> {
     let chain = settings.chain(act.wanted.chain.as_deref())?;
     let reason = signed(&act.reason, user().as_deref()).map_err(Error::msg)?;
-    let asked = json!({
-        "chain": chain.chain_id.to_string(),
-        "reason": act.reason,
-        "by": user(),
-        "dropUndecided": undecided == Undecided::Drop,
-    });
+    let asked = Resume {
+        chain: chain.chain_id.to_string(),
+        reason: act.reason.clone(),
+        by: user(),
+        drop_undecided: undecided == Undecided::Drop,
+    };
     if let Some(told) = ask_running(settings, "resume", &asked).await? {
         let line = format!("{}: the halt is over; the node goes on", chain.name);
         return tell(&act.wanted, &told, &line);
@@ -49,8 +55,12 @@ pub(crate) async fn resume(settings: &Settings, undecided: Undecided, act: &Act)
 pub(crate) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<Exit> {
     let chain = settings.chain(act.wanted.chain.as_deref())?;
     let reason = signed(&act.reason, user().as_deref()).map_err(Error::msg)?;
-    let id = chain.chain_id.to_string();
-    let asked = json!({ "chain": id, "to": to, "reason": act.reason, "by": user() });
+    let asked = Rewind {
+        chain: chain.chain_id.to_string(),
+        to,
+        reason: act.reason.clone(),
+        by: user(),
+    };
     if let Some(told) = ask_running(settings, "rewind", &asked).await? {
         let mut line = format!(
             "{}: blocks above {to} were dropped; the node goes on from there",
@@ -84,8 +94,12 @@ pub(crate) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<Ex
 pub(crate) async fn prune(settings: &Settings, below: u64, act: &Act) -> Result<Exit> {
     let chain = settings.chain(act.wanted.chain.as_deref())?;
     let reason = signed(&act.reason, user().as_deref()).map_err(Error::msg)?;
-    let id = chain.chain_id.to_string();
-    let asked = json!({ "chain": id, "below": below, "reason": act.reason, "by": user() });
+    let asked = Prune {
+        chain: chain.chain_id.to_string(),
+        below,
+        reason: act.reason.clone(),
+        by: user(),
+    };
     let told = match ask_running(settings, "prune", &asked).await? {
         Some(told) => told,
         None => {
@@ -125,7 +139,10 @@ async fn garbage(
 
 pub(crate) async fn gc(settings: &Settings, dry_run: bool, wanted: &Wanted) -> Result<Exit> {
     let chain = settings.chain(wanted.chain.as_deref())?;
-    let asked = json!({ "chain": chain.chain_id.to_string(), "dryRun": dry_run });
+    let asked = Gc {
+        chain: chain.chain_id.to_string(),
+        dry_run,
+    };
     if let Some(told) = ask_running(settings, "gc", &asked).await? {
         let line = format!("{}: the node that runs did it: {told}", chain.name);
         return tell(wanted, &told, &line);
@@ -175,13 +192,4 @@ fn age_of(path: &Path, now: u64) -> Option<Duration> {
     let written = std::fs::metadata(path).and_then(|file| file.modified());
     let written = written.ok()?.duration_since(UNIX_EPOCH).ok()?;
     Duration::from_secs(now).checked_sub(written)
-}
-
-/// The answer in the form that was asked for.
-fn tell(wanted: &Wanted, told: &Value, line: &str) -> Result<Exit> {
-    match wanted.json {
-        true => println!("{}", serde_json::to_string_pretty(told)?),
-        false => println!("{line}"),
-    }
-    Ok(Exit::Done)
 }

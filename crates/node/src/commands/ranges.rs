@@ -10,13 +10,16 @@ use chronolith_follower::ranges::settle;
 use chronolith_follower::run_state::Remembered;
 use chronolith_serve::failed_phase_name;
 use chronolith_serve::ledger_phase_name;
+use chronolith_serve::operation;
+use chronolith_serve::operation::signed;
 use chronolith_serve::range_json;
 use chronolith_serve::txhash_phase_name;
 use chronolith_serve::utc;
 use serde_json::{Map, Value, json};
 
+use super::projections::tell;
 use super::state::chosen;
-use crate::acts::{audit, signed, user};
+use crate::acts::{audit, user};
 use crate::admin::ask_running;
 use crate::cli::{RetryRange, Wanted};
 use crate::exit::Exit;
@@ -156,16 +159,16 @@ fn row(range: &RangeReport) -> [String; 9] {
 pub(crate) async fn retry_range(settings: &Settings, asked: &RetryRange) -> Result<Exit> {
     let chain = settings.chain(asked.wanted.chain.as_deref())?;
     let (id, name) = (asked.id, &chain.name);
-    let body = json!({
-        "chain": chain.chain_id.to_string(),
-        "id": id,
-        "reason": asked.reason,
-        "by": user(),
-    });
+    let body = operation::RetryRange {
+        chain: chain.chain_id.to_string(),
+        id,
+        reason: asked.reason.clone(),
+        by: user(),
+    };
     let reason = signed(&asked.reason, user().as_deref()).map_err(Error::msg)?;
     if let Some(told) = ask_running(settings, "range-retry", &body).await? {
         let line = format!("{name}: range {id} is tried again by the node that runs");
-        return Ok(tell(&asked.wanted, &told, &line));
+        return tell(&asked.wanted, &told, &line);
     }
     let place = settings.place(chain);
     let (archive, _lock) = open_for_operator(chain, &place).await?;
@@ -194,14 +197,6 @@ pub(crate) async fn retry_range(settings: &Settings, asked: &RetryRange) -> Resu
             let cause = cause.map_or("", |failure| failure.cause.as_str());
             bail!("{line} again: {cause}")
         }
-        _ => Ok(tell(&asked.wanted, &told, &line)),
+        _ => tell(&asked.wanted, &told, &line),
     }
-}
-
-fn tell(wanted: &Wanted, told: &Value, line: &str) -> Exit {
-    match wanted.json {
-        true => println!("{told:#}"),
-        false => println!("{line}"),
-    }
-    Exit::Done
 }

@@ -1,0 +1,301 @@
+//! Operations: what an operator requests of a running node. The command line builds them, HTTP carries
+//! them, the node executes them; each is one type.
+
+use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What an operator may request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Operation {
+    Backfill(Backfill),
+    Chain(ChainOperation),
+    Projection(ProjectionOperation),
+}
+
+/// An operation that the follow loop of a chain executes between two rounds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ChainOperation {
+    Resume(Resume),
+    Rewind(Rewind),
+    Prune(Prune),
+    Gc(Gc),
+    RetryRange(RetryRange),
+}
+
+impl ChainOperation {
+    /// Name or id of the chain.
+    #[must_use]
+    pub fn chain(&self) -> &str {
+        match self {
+            Self::Resume(Resume { chain, .. })
+            | Self::Rewind(Rewind { chain, .. })
+            | Self::Prune(Prune { chain, .. })
+            | Self::Gc(Gc { chain, .. })
+            | Self::RetryRange(RetryRange { chain, .. }) => chain,
+        }
+    }
+
+    /// The reason as it is recorded; empty for an operation that records none.
+    ///
+    /// # Errors
+    ///
+    /// Where an operation needs a reason and has none.
+    pub fn recorded_reason(&self) -> Result<String, String> {
+        match self {
+            Self::Gc(_) => Ok(String::new()),
+            Self::Resume(Resume { reason, by, .. })
+            | Self::Rewind(Rewind { reason, by, .. })
+            | Self::Prune(Prune { reason, by, .. })
+            | Self::RetryRange(RetryRange { reason, by, .. }) => signed(reason, by.as_deref()),
+        }
+    }
+}
+
+/// A reason as it is recorded, with who gave it.
+///
+/// # Errors
+///
+/// Where the reason is empty.
+pub fn signed(reason: &str, by: Option<&str>) -> Result<String, String> {
+    let (reason, by) = (reason.trim(), by.map(str::trim));
+    if reason.is_empty() {
+        return Err("the reason is empty: say why, it is recorded for those who look later".into());
+    }
+    Ok(match by.filter(|by| !by.is_empty()) {
+        Some(by) => format!("{reason} (by {by})"),
+        None => reason.to_owned(),
+    })
+}
+
+/// Fetches what coverage lacks in a range.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Backfill {
+    #[serde(deserialize_with = "name")]
+    pub chain: String,
+    /// First block.
+    pub from: u64,
+    /// Last block.
+    pub to: u64,
+}
+
+/// Ends a halt.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Resume {
+    #[serde(deserialize_with = "name")]
+    pub chain: String,
+    pub reason: String,
+    #[serde(default)]
+    pub by: Option<String>,
+    /// Lets garbage collection remove what a rebuild of the state left undecided.
+    #[serde(default)]
+    pub drop_undecided: bool,
+}
+
+/// Drops all blocks above one.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rewind {
+    #[serde(deserialize_with = "name")]
+    pub chain: String,
+    /// The last block that stays.
+    pub to: u64,
+    pub reason: String,
+    #[serde(default)]
+    pub by: Option<String>,
+}
+
+/// Removes the oldest blocks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prune {
+    #[serde(deserialize_with = "name")]
+    pub chain: String,
+    /// The first block that stays.
+    pub below: u64,
+    pub reason: String,
+    #[serde(default)]
+    pub by: Option<String>,
+}
+
+/// Removes objects that nothing names.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Gc {
+    #[serde(deserialize_with = "name")]
+    pub chain: String,
+    /// Only show what would be removed.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Retries the transition of a range that failed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetryRange {
+    #[serde(deserialize_with = "name")]
+    pub chain: String,
+    pub id: u64,
+    pub reason: String,
+    #[serde(default)]
+    pub by: Option<String>,
+}
+
+/// An operation on projections. Its path is the words of its command: `chronolith locks release` is
+/// `POST /admin/v1/locks/release`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ProjectionOperation {
+    /// `db status` and `projection state`.
+    Status(OfChain),
+    /// `projection resume`.
+    Resume(OfProjection),
+    /// `projection replay`.
+    Replay(Replay),
+    /// `jobs list`.
+    Jobs(OfChain),
+    /// `jobs explain`.
+    Explain(OneJob),
+    /// `jobs retry`.
+    Retry(SomeJob),
+    /// `jobs audit`.
+    Audit(OfChain),
+    /// `locks list`.
+    Locks(OfChain),
+    /// `locks release`.
+    Release(LockOf),
+    /// `partitions create`.
+    CreatePartitions(PartitionsOf),
+    /// `partitions prune`.
+    PrunePartitions(PrunePartitions),
+    /// `versions list`.
+    Versions(OfChain),
+    /// `versions add`.
+    AddVersion(VersionOf),
+    /// `versions remove`.
+    RemoveVersion(ImplementationOf),
+}
+
+/// Which chain.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfChain {
+    /// Name or id; none for the only one, or for all.
+    #[serde(default, deserialize_with = "optional_name")]
+    pub chain: Option<String>,
+}
+
+/// Which projection of which chain.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfProjection {
+    #[serde(default, deserialize_with = "optional_name")]
+    pub chain: Option<String>,
+    /// `fees` or `adfs`; none for all of the chain.
+    pub projection: Option<String>,
+}
+
+/// Blocks to project again.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replay {
+    #[serde(default, deserialize_with = "optional_name")]
+    pub chain: Option<String>,
+    /// `fees` or `adfs`; none for all of the chain.
+    pub projection: Option<String>,
+    /// First block.
+    pub from: u64,
+    /// Last block.
+    pub to: u64,
+}
+
+/// A job by its number.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OneJob {
+    #[serde(deserialize_with = "number")]
+    pub id: i64,
+}
+
+/// A job by its number, or all of them.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SomeJob {
+    /// None for all that failed.
+    pub id: Option<i64>,
+}
+
+/// A lock of a chain.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockOf {
+    #[serde(default, deserialize_with = "optional_name")]
+    pub chain: Option<String>,
+    /// `finality` or `writer`.
+    #[serde(rename = "type")]
+    pub kind: String,
+}
+
+/// Partitions of a month.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartitionsOf {
+    /// Name or id; none for all.
+    #[serde(default, deserialize_with = "optional_name")]
+    pub chain: Option<String>,
+    pub month: String,
+}
+
+/// Old partitions.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct PrunePartitions {
+    /// Only show what would be removed.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// The version of an implementation.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VersionOf {
+    #[serde(default, deserialize_with = "optional_name")]
+    pub chain: Option<String>,
+    pub implementation: String,
+    pub version: u32,
+}
+
+/// An implementation.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImplementationOf {
+    #[serde(default, deserialize_with = "optional_name")]
+    pub chain: Option<String>,
+    pub implementation: String,
+}
+
+/// A chain's id may be written as the number it is.
+fn optional_name<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    match Value::deserialize(from)? {
+        Value::Null => Ok(None),
+        Value::String(name) => Ok(Some(name)),
+        Value::Number(id) => Ok(Some(id.to_string())),
+        _ => Err(D::Error::custom("chain: give its name or its id")),
+    }
+}
+
+fn name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let missing = || D::Error::custom("chain: give its name or its id");
+    optional_name(from)?.ok_or_else(missing)
+}
+
+/// In a query everything is text.
+fn number<'de, D: Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
+    let value = Value::deserialize(from)?;
+    let number = match &value {
+        Value::String(text) => text.parse().ok(),
+        other => other.as_i64(),
+    };
+    number.ok_or_else(|| D::Error::custom("id: give the number of a job"))
+}
