@@ -7,7 +7,9 @@ mod backup;
 mod chain;
 mod config;
 mod decode;
+#[cfg(feature = "demo")]
 mod demo;
+#[cfg(feature = "demo")]
 mod demo_rows;
 mod operate;
 mod projections;
@@ -16,11 +18,9 @@ mod ranges;
 mod repair;
 mod run;
 mod serve;
-mod sim;
+#[cfg(feature = "demo")]
 mod spectator;
 mod state;
-mod stellar;
-mod torture;
 mod verify;
 mod verify_evm;
 mod verify_stellar;
@@ -33,6 +33,7 @@ pub(crate) use backup::{backup, restore};
 pub(crate) use chain::chain;
 pub(crate) use config::config;
 pub(crate) use decode::{DecodeCommand, decode};
+#[cfg(feature = "demo")]
 pub(crate) use demo::demo;
 pub(crate) use operate::{gc, prune, resume, rewind};
 pub(crate) use projections::{db, jobs, locks, partitions, projection};
@@ -41,10 +42,7 @@ pub(crate) use ranges::retry_range;
 pub(crate) use repair::repair;
 pub(crate) use run::run;
 pub(crate) use serve::serve_archives;
-pub(crate) use sim::serve;
 pub(crate) use state::state;
-pub(crate) use stellar::{stellar_core, stellar_lake};
-pub(crate) use torture::torture;
 pub(crate) use verify::verify;
 pub(crate) use versions::versions;
 pub(crate) use work::work;

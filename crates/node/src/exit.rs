@@ -10,8 +10,7 @@ pub(crate) enum Exit {
     Done = 0,
     /// It failed; what to do is on standard error.
     Failed = 1,
-    /// Wrong use. The parser of the command line gives this one by itself.
-    #[expect(dead_code, reason = "given by the parser of the command line")]
+    /// Wrong use. The parser of the command line gives this one by itself, too.
     Usage = 2,
     /// It was done, and something is not whole.
     NotWhole = 3,

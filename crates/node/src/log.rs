@@ -13,10 +13,11 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::cli::{Cli, Command, SimCommand};
+use crate::cli::Cli;
+use crate::cli::Command;
 use crate::traces::Traces;
 
-/// The demo and the torture show what is worth seeing in their own lines.
+/// The demo prints lines of its own.
 const DEMO_FILTER: &str = "error";
 
 /// Starts the log, and hands spans on where they are wanted. `--log-level` over `RUST_LOG` over `LOG_LEVEL` over `info`.
@@ -28,7 +29,7 @@ pub(crate) fn start(
     variable: &dyn Fn(&str) -> Option<String>,
     traces: Option<&Traces>,
 ) -> Result<()> {
-    let demo = matches!(cli.command, Command::Demo { .. });
+    let demo = is_demo(&cli.command);
     let filter = filter(cli, variable)?;
     tracing_subscriber::registry()
         .with(lines(demo).with_filter(filter))
@@ -37,15 +38,22 @@ pub(crate) fn start(
     Ok(())
 }
 
+#[cfg(feature = "demo")]
+fn is_demo(command: &Command) -> bool {
+    matches!(command, Command::Demo { .. })
+}
+
+#[cfg(not(feature = "demo"))]
+fn is_demo(_: &Command) -> bool {
+    false
+}
+
 fn filter(cli: &Cli, variable: &dyn Fn(&str) -> Option<String>) -> Result<EnvFilter> {
     let flag = cli.log_level.clone().map(|text| ("--log-level", text));
     let of = |name: &'static str| variable(name).map(|text| (name, text));
-    let default = match cli.command {
-        Command::Demo { .. }
-        | Command::Sim {
-            what: SimCommand::Torture(_),
-        } => DEMO_FILTER,
-        _ => "info",
+    let default = match is_demo(&cli.command) {
+        true => DEMO_FILTER,
+        false => "info",
     };
     let chosen = flag.or_else(|| of("RUST_LOG")).or_else(|| of("LOG_LEVEL"));
     let (name, text) = chosen.unwrap_or(("default", default.to_owned()));

@@ -28,8 +28,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
 
-use crate::cli::{Cli, Command, RangeCommand, SimCommand};
-use crate::environment::{DATA_DIR, Overrides, variable};
+use crate::cli::{Cli, Command, RangeCommand};
+use crate::environment::{Overrides, variable};
 use crate::exit::Exit;
 use crate::settings::Settings;
 use crate::traces::Traces;
@@ -88,18 +88,18 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
         return commands::config(*what, &cli.config, overrides);
     }
     match &cli.command {
+        #[cfg(feature = "demo")]
         Command::Demo { seconds } => {
             let data_dir = overrides.data_dir.clone();
-            let data_dir = data_dir.unwrap_or_else(|| DATA_DIR.into());
+            let data_dir = data_dir.unwrap_or_else(|| environment::DATA_DIR.into());
             return commands::demo(*seconds, &data_dir).await;
         }
-        Command::Sim { what } => {
-            return match what {
-                SimCommand::Serve(serve) => commands::serve(serve).await,
-                SimCommand::Torture(asked) => commands::torture(asked).await,
-                SimCommand::StellarLake(asked) => commands::stellar_lake(asked),
-                SimCommand::StellarCore(asked) => commands::stellar_core(asked).await,
-            };
+        Command::Sim { arguments } => {
+            let command = arguments.join(" ");
+            eprintln!(
+                "error: `chronolith sim` is now a program of its own: chronolith-sim {command}"
+            );
+            return Ok(Exit::Usage);
         }
         Command::Chain { what } => return commands::chain(what).await,
         Command::Decode { what } => return commands::decode(what),
@@ -118,10 +118,11 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
         Command::Config { .. }
         | Command::Chain { .. }
         | Command::Decode { .. }
-        | Command::Demo { .. }
         | Command::Sim { .. }
         | Command::Openapi
         | Command::Db { .. } => Ok(Exit::Done),
+        #[cfg(feature = "demo")]
+        Command::Demo { .. } => Ok(Exit::Done),
         Command::Work { until_done } => commands::work(&settings, until_done).await,
         Command::Projection { what } => commands::projection(&settings, &what).await,
         Command::Jobs { what } => commands::jobs(&settings, &what).await,

@@ -149,6 +149,20 @@ async fn operators_get_json_too() {
     );
 }
 
+/// For one release: the simulator was a command of this program.
+#[test]
+fn the_simulator_that_moved_is_named() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
+    let output = command.args(["sim", "serve", "--blocks", "9"]).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        message.contains("chronolith-sim serve --blocks 9"),
+        "{message}"
+    );
+}
+
 /// Whoever reads may stop before the end.
 #[test]
 fn a_pipe_that_is_closed_ends_a_command_without_a_word() {

@@ -60,6 +60,10 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
             "stellar",
         ],
     ),
+    (
+        "sim-cli",
+        &["model", "store", "evm", "archive", "projection", "sim"],
+    ),
     ("tidy", &[]),
 ];
 

@@ -15,7 +15,6 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::demo_rows::Rows;
-use super::sim::grow;
 use super::spectator::{Spectator, say};
 use crate::exit::Exit;
 use crate::hex::hex;
@@ -102,7 +101,8 @@ pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<Exit> {
                 // Without bounds it does not end.
                 let _ = ingest::run(&chain).await;
             });
-            tasks.spawn(async move { grow(&node, act.block_time_ms, act.reorg_every).await });
+            let block_time = Duration::from_millis(act.block_time_ms);
+            tasks.spawn(async move { node.grow(block_time, act.reorg_every).await });
         }
     }
     if let Some(rows) = &stage.rows {

@@ -70,6 +70,19 @@ pub fn core_lines(passphrase: &str) -> String {
     )
 }
 
+/// `chronolith-sim`, which cargo builds beside the program under test. Cargo tells a test the paths of the
+/// programs of its own package alone, and builds no others for the tests of a single package.
+fn simulator() -> PathBuf {
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_chronolith"));
+    let simulator = program.with_file_name("chronolith-sim");
+    assert!(
+        simulator.is_file(),
+        "there is no {}: build it with `cargo build -p chronolith-sim-cli`, in the profile of this test",
+        simulator.display()
+    );
+    simulator
+}
+
 /// A simulated network: its lake, and its core.
 pub struct Pond {
     pub dir: TempDir,
@@ -117,8 +130,9 @@ impl Pond {
             self.dir.path().join("stellar-core"),
             self.dir.path().join("core.toml"),
         );
-        let program = env!("CARGO_BIN_EXE_chronolith");
-        let script = format!("#!/bin/sh\nexec {program} sim stellar-core \"$@\"\n");
+        let simulator = simulator();
+        let simulator = simulator.display();
+        let script = format!("#!/bin/sh\nexec {simulator} stellar-core \"$@\"\n");
         std::fs::write(&binary, script).unwrap();
         std::fs::set_permissions(&binary, Permissions::from_mode(0o755)).unwrap();
         self.set_core(more);

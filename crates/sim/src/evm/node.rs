@@ -9,6 +9,7 @@ mod state;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use chronolith_model::{BlockMeta, BlockRange, BlockRef, Hash32};
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
@@ -153,6 +154,22 @@ impl EvmNode {
         let blocks = (range.start..end).filter_map(|number| state.block(number));
         blocks.for_each(|block| oracle.push(block.to_model()));
         oracle
+    }
+
+    /// Mines a block after every `block_time`, with a reorg of one to four blocks instead of every
+    /// `reorg_every`-th of them; 0 for no reorgs. Never returns. A `block_time` of zero mines nothing.
+    pub async fn grow(&self, block_time: Duration, reorg_every: u64) {
+        if block_time.is_zero() {
+            return std::future::pending().await;
+        }
+        for block in 1_u64.. {
+            tokio::time::sleep(block_time).await;
+            if reorg_every > 0 && block.is_multiple_of(reorg_every) {
+                self.reorg(1 + block / reorg_every % 4);
+            } else {
+                self.mine(1);
+            }
+        }
     }
 
     /// The rows that the fee collector's logs in a range stand for, in order: what a projection of

@@ -1,4 +1,4 @@
-//! `chronolith sim serve` as its users see it: ports, limits, faults of both servers, and its words.
+//! `chronolith-sim serve` as its users see it: ports, limits, faults of both servers, and its words.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 fn command(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
-    command.args(["sim", "serve"]).args(words);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith-sim"));
+    command.arg("serve").args(words);
     command
 }
 

@@ -5,20 +5,20 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// What `sim stellar-lake --help` ends with.
+/// What `chronolith-sim stellar-lake --help` ends with.
 pub(crate) const LAKE_HELP: &str = "\
 Example: a thousand ledgers of all versions, eight to a file, as a lake and, from there on, as core.
 
   printf 'seed = 7\\nDATABASE = \"sqlite3://stellar.db\"\\n' > core.toml
-  chronolith sim stellar-lake --conf core.toml --out lake --ledgers 2..1001 --ledgers-per-file 8
-  printf '#!/bin/sh\\nexec chronolith sim stellar-core \"$@\"\\n' > stellar-core; chmod +x stellar-core
+  chronolith-sim stellar-lake --conf core.toml --out lake --ledgers 2..1001 --ledgers-per-file 8
+  printf '#!/bin/sh\\nexec chronolith-sim stellar-core \"$@\"\\n' > stellar-core; chmod +x stellar-core
   ./stellar-core --conf core.toml new-db
   ./stellar-core --conf core.toml catchup 1001/0
   ./stellar-core --conf core.toml run --metadata-output-stream fd:1
 
 A file of a lake is always whole, so that what is written may go beyond what was asked for.";
 
-/// What `sim stellar-core --help` ends with.
+/// What `chronolith-sim stellar-core --help` ends with.
 pub(crate) const CORE_HELP: &str = r#"It takes the arguments of stellar-core:
 
   version | new-db | offline-info

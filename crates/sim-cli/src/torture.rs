@@ -1,4 +1,4 @@
-//! `chronolith sim torture`: everything at once, from a seed.
+//! `chronolith-sim torture`: everything at once, from a seed.
 //!
 //! Each seed is one chain, one choice of servers, faults and limits, and one sequence of events. The
 //! program is killed again and again while it follows, and in the end its archive must be the chain. Where
@@ -18,6 +18,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use bytes::Bytes;
+use chronolith_model::{Dataset, Scope, ScopeEntry};
 use chronolith_sim::evm::adfs::AdfsSpec;
 use chronolith_sim::evm::{EvmNode, EvmSpec, FeesSpec};
 use rand::rngs::StdRng;
@@ -25,11 +27,9 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
 
 use crate::cli::Torture;
-use crate::exit::Exit;
-use crate::hex::hex;
 use chain::{Events, TorturedChain};
-use compare::{Comparison, archived, compare};
-use process::{End, Program};
+use compare::{ArchiveUnderTest, Comparison};
+use process::{End, Program, executable};
 use rows::Server;
 use servers::{Servers, Way};
 use tables::Compared;
@@ -53,6 +53,12 @@ const LIVES_MAX: u64 = 100;
 const LIFE_MS: std::ops::Range<u64> = 1_000..5_000;
 const LONGER_MAX: u64 = 6;
 
+/// What is tested: the program, and the archive that it writes.
+struct Tested {
+    program: Program,
+    archive: ArchiveUnderTest,
+}
+
 /// What happened under one seed.
 struct Tally {
     events: Events,
@@ -63,7 +69,8 @@ struct Tally {
     limits: Option<String>,
 }
 
-pub(crate) async fn torture(asked: &Torture) -> Result<Exit> {
+pub(crate) async fn torture(asked: &Torture) -> Result<()> {
+    let executable = executable(asked.program.as_deref())?;
     let seeds = asked.seed..asked.seed.saturating_add(asked.seeds);
     ensure!(!seeds.is_empty(), "--seeds: at least one");
     let server = match asked.no_projections {
@@ -77,7 +84,7 @@ pub(crate) async fn torture(asked: &Torture) -> Result<Exit> {
     );
     for seed in seeds.clone() {
         let began = Instant::now();
-        let tally = one(seed, asked.blocks, server.as_ref()).await;
+        let tally = one(&executable, (seed, asked.blocks), server.as_ref()).await;
         let tally = tally.with_context(|| format!("seed {seed} failed"))?;
         show(seed, &tally, began.elapsed());
         for (name, count) in tally.injected {
@@ -110,7 +117,7 @@ pub(crate) async fn torture(asked: &Torture) -> Result<Exit> {
             "{name} was never injected: nothing is proven about it"
         );
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// What a head that really goes down is called in the list.
@@ -174,7 +181,11 @@ fn show_tables(projected: &[(u64, Compared)]) -> Result<()> {
     Ok(())
 }
 
-async fn one(seed: u64, blocks: u64, server: Option<&Server>) -> Result<Tally> {
+async fn one(
+    executable: &Path,
+    (seed, blocks): (u64, u64),
+    server: Option<&Server>,
+) -> Result<Tally> {
     let mut random = StdRng::seed_from_u64(seed);
     // A Portal does not tell of transactions, and beside nodes it is not asked where they are kept.
     let projects_feeds = server.is_some() && !matches!(Way::of(seed), Way::Portal | Way::Joint);
@@ -190,29 +201,44 @@ async fn one(seed: u64, blocks: u64, server: Option<&Server>) -> Result<Tally> {
     let mut chain = TorturedChain::new(node, blocks, &mut random);
     let mut servers = Servers::start(seed, &chain.node, &mut random).await?;
     let dir = tempfile::tempdir()?;
-    let entry = entry(&chain, &servers, &spec);
+    let narrow = servers.is_narrow().then(|| busiest(&chain.node));
+    let entry = entry(&chain, &servers, &spec, narrow.as_deref());
     let write = |name: &str, url: Option<&str>| {
-        let program = Program::named(dir.path(), name);
-        let text = settings(&dir.path().join(name), &entry, url);
+        let program = Program::named(executable, dir.path(), name);
+        let text = settings(&program.data_dir, &entry, url);
         std::fs::write(&program.config, text.to_string())?;
         anyhow::Ok(program)
     };
+    let archive = |program: &Program| {
+        let chain_id = chain.node.chain_id();
+        let directory = program.data_dir.join("chains").join(chain_id.to_string());
+        let scope = scope(&spec, narrow.as_deref());
+        ArchiveUnderTest::new(directory, chain_id, servers.datasets(), scope)
+    };
     let Some(server) = server else {
         let program = write(NODE, None)?;
-        let lives = lives(&mut chain, &mut servers, (&program, None), &mut random).await?;
-        return tally(&mut chain, &servers, &program, lives).await;
+        let tested = Tested {
+            archive: archive(&program),
+            program,
+        };
+        let lives = lives(&mut chain, &mut servers, (&tested, None), &mut random).await?;
+        return tally(&mut chain, &servers, &tested, lives).await;
     };
     let names = [format!("torture_{seed}"), format!("replay_{seed}")];
     let [ours, clean] = &names;
     let (rows, replayed) = (server.database(ours).await?, server.database(clean).await?);
     rows.watch().await?;
     let program = write(NODE, Some(&rows.url_for(NODE)))?;
+    let tested = Tested {
+        archive: archive(&program),
+        program,
+    };
     let second = write(SECOND, Some(&rows.url_for(SECOND)))?;
-    let mut troubles = Troubles::new((server, &rows), (&program, second), seed);
-    let under = (&program, Some(&mut troubles));
+    let mut troubles = Troubles::new((server, &rows), (&tested.program, second), seed);
+    let under = (&tested, Some(&mut troubles));
     let lives = lives(&mut chain, &mut servers, under, &mut random).await?;
     let writes = troubles.end().await?;
-    let mut tally = tally(&mut chain, &servers, &program, lives).await?;
+    let mut tally = tally(&mut chain, &servers, &tested, lives).await?;
     tally.injected.extend(troubles.happened());
     write("replay", Some(&replayed.url))?.catch_up().await?;
     let last = chain.node.head().number - chain.confirmations;
@@ -224,6 +250,21 @@ async fn one(seed: u64, blocks: u64, server: Option<&Server>) -> Result<Tally> {
         server.remove(name).await?;
     }
     Ok(tally)
+}
+
+/// Which logs the program keeps with these settings: all, or those of one contract and of the projected ones.
+fn scope(spec: &EvmSpec, narrow: Option<&[u8]>) -> Scope {
+    let Some(narrow) = narrow else {
+        return Scope::All;
+    };
+    let fees = spec.fees.map(|fees| fees.contract.to_vec());
+    let feeds = spec.adfs.map(|_| AdfsSpec::PROXY.to_vec());
+    let contracts = [Some(narrow.to_vec()), fees, feeds].into_iter().flatten();
+    let entry = |contract| ScopeEntry {
+        emitter: Some(Bytes::from(contract)),
+        topic0: None,
+    };
+    Scope::only(contracts.map(entry).collect())
 }
 
 /// The contract with the most logs in the first blocks.
@@ -242,39 +283,40 @@ fn busiest(node: &EvmNode) -> Vec<u8> {
 async fn tally(
     chain: &mut TorturedChain,
     servers: &Servers,
-    program: &Program,
+    tested: &Tested,
     lives: Lives,
 ) -> Result<Tally> {
     let mut injected = servers.injected();
     injected.insert(ROLLBACKS.to_owned(), chain.events.rollbacks);
     servers.be_good();
     chain.settle();
-    program.catch_up().await?;
+    tested.program.catch_up().await?;
     let last = chain.node.head().number - chain.confirmations;
     Ok(Tally {
         events: chain.events,
         lives,
         injected,
-        compared: compare(&program.config, &chain.node, last).await?,
+        compared: tested.archive.compare(&chain.node, last).await?,
         tables: None,
         limits: servers.limits(),
     })
 }
 
 /// The chain as the settings file has it.
-fn entry(chain: &TorturedChain, servers: &Servers, spec: &EvmSpec) -> Value {
+fn entry(chain: &TorturedChain, servers: &Servers, spec: &EvmSpec, narrow: Option<&[u8]>) -> Value {
     let mut entry = servers.settings(chain.confirmations);
     let fees = |fees: FeesSpec| {
         json!({
-            "contracts": [hex(&fees.contract)], "jobBlocks": JOB_BLOCKS, "jobLeaseTtlMs": 1_000,
+            "contracts": [const_hex::encode_prefixed(&fees.contract)], "jobBlocks": JOB_BLOCKS, "jobLeaseTtlMs": 1_000,
         })
     };
-    let narrow = || json!({ "addresses": [hex(&busiest(&chain.node))] });
-    let logs = servers.is_narrow().then(narrow);
+    let logs =
+        narrow.map(|contract| json!({ "addresses": [const_hex::encode_prefixed(contract)] }));
+    let datasets: Vec<&str> = servers.datasets().iter().map(Dataset::name).collect();
     let more = json!({
         "chainId": chain.node.chain_id(), "name": "torture", "pollMs": servers.poll_ms(), "logs": logs,
-        "datasets": servers.datasets(), "fees": spec.fees.map(fees),
-        "contractAddress": spec.adfs.map(|_| hex(&AdfsSpec::PROXY)),
+        "datasets": datasets, "fees": spec.fees.map(fees),
+        "contractAddress": spec.adfs.map(|_| const_hex::encode_prefixed(&AdfsSpec::PROXY)),
         "topicNames": { "1": "DataFeedsUpdated(uint256)", "2": "DataFeedsUpdated(uint256,address)" },
     });
     let more = more.as_object().cloned().unwrap_or_default();
@@ -286,7 +328,7 @@ fn entry(chain: &TorturedChain, servers: &Servers, spec: &EvmSpec) -> Value {
 /// A settings file; with a database where there is one.
 fn settings(data: &Path, entry: &Value, url: Option<&str>) -> Value {
     const ANY: &str = "127.0.0.1:0";
-    let [first, second] = AdfsSpec::IMPLEMENTATIONS.map(|one| hex(&one));
+    let [first, second] = AdfsSpec::IMPLEMENTATIONS.map(|one| const_hex::encode_prefixed(&one));
     let accumulators = ["sourceAccumulator", "destinationAccumulator"];
     json!({
         "dataDir": data, "listen": ANY, "metricsPort": 0, "adminListen": ANY, "feesListen": ANY,
@@ -313,9 +355,10 @@ struct Lives {
 async fn lives(
     chain: &mut TorturedChain,
     servers: &mut Servers,
-    (program, mut troubles): (&Program, Option<&mut Troubles<'_>>),
+    (tested, mut troubles): (&Tested, Option<&mut Troubles<'_>>),
     random: &mut StdRng,
 ) -> Result<Lives> {
+    let program = &tested.program;
     let mut lives = Lives::default();
     let mut longer = 1;
     for _ in 0..LIVES_MAX {
@@ -352,7 +395,7 @@ async fn lives(
         }
         lives.met += program.reorgs_told();
         let before = lives.archived;
-        lives.archived = archived(&program.config).await.unwrap_or(0);
+        lives.archived = tested.archive.head().await.unwrap_or(0);
         // Reorgs are met at the head, which the program may not reach in a short life.
         let has_head = lives.archived < chain.wanted || lives.met >= servers.reorgs_met_min();
         let went_on = lives.archived > before || before >= chain.wanted;

@@ -1,4 +1,4 @@
-//! `chronolith sim serve`: a simulated chain for people to point something at.
+//! `chronolith-sim serve`: a simulated chain that any client can follow.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -16,9 +16,8 @@ use chronolith_sim::portal::{PortalFault, PortalFaults, PortalOptions, PortalSer
 use serde_json::Value;
 
 use crate::cli::{SimFees, SimServe};
-use crate::exit::Exit;
 
-pub(crate) async fn serve(asked: &SimServe) -> Result<Exit> {
+pub(crate) async fn serve(asked: &SimServe) -> Result<()> {
     let mut spec = EvmSpec::mainnet(asked.seed);
     spec.chain_id = asked.chain_id;
     spec.content.logs_per_block = asked.logs_per_block;
@@ -64,7 +63,7 @@ pub(crate) async fn serve(asked: &SimServe) -> Result<Exit> {
     println!("chain     {}, head {}", node.chain_id(), node.head().number);
     tokio::select! {
         stopped = tokio::signal::ctrl_c() => stopped?,
-        () = grow(&node, asked.block_time_ms, asked.reorg_every) => {}
+        () = node.grow(Duration::from_millis(asked.block_time_ms), asked.reorg_every) => {}
     }
     println!();
     println!("head      {}", node.head().number);
@@ -78,7 +77,7 @@ pub(crate) async fn serve(asked: &SimServe) -> Result<Exit> {
     );
     tell("faults", faults.injected());
     tell("faults of portal", portal_faults.counts());
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// One line for each thing that was counted.
@@ -122,21 +121,4 @@ fn write_fees(node: &EvmNode, asked: &SimFees) -> Result<()> {
         file.flush()
     };
     write().with_context(|| format!("--fees-rows: cannot write {}", path.display()))
-}
-
-/// Mines for ever, with a reorg in place of every so many-th block.
-pub(super) async fn grow(node: &EvmNode, block_time_ms: u64, reorg_every: u64) {
-    if block_time_ms == 0 {
-        return std::future::pending().await;
-    }
-    let mut block = 0_u64;
-    loop {
-        tokio::time::sleep(Duration::from_millis(block_time_ms)).await;
-        block += 1;
-        if reorg_every > 0 && block.is_multiple_of(reorg_every) {
-            node.reorg(1 + block / reorg_every % 4);
-        } else {
-            node.mine(1);
-        }
-    }
 }

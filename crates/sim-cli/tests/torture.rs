@@ -12,9 +12,9 @@ use std::process::Command;
 
 /// What the program says of seeds that it tortured.
 fn torture(arguments: &[&str]) -> String {
-    let program = env!("CARGO_BIN_EXE_chronolith");
+    let program = env!("CARGO_BIN_EXE_chronolith-sim");
     let output = Command::new(program)
-        .args(["sim", "torture"])
+        .arg("torture")
         .args(arguments)
         .output()
         .unwrap();
@@ -95,4 +95,15 @@ fn tables_are_those_of_the_chain_and_of_a_clean_replay() {
     for trouble in ["database_kill", "second_node_kill", "node_pause_past"] {
         assert!(said.contains(trouble), "{said}");
     }
+}
+
+#[test]
+fn a_missing_program_is_reported_with_the_command_that_builds_it() {
+    let output = Command::new(env!("CARGO_BIN_EXE_chronolith-sim"))
+        .args(["torture", "--program", "/nowhere/chronolith"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cargo build -p chronolith-node"), "{said}");
 }

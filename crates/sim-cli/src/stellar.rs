@@ -1,10 +1,10 @@
-//! `chronolith sim stellar-lake` and `sim stellar-core`: a simulated Stellar network as files and as a
+//! `chronolith-sim stellar-lake` and `chronolith-sim stellar-core`: a simulated Stellar network as files and as a
 //! stand-in for stellar-core.
 
 use std::fs::{File, OpenOptions};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 use chronolith_sim::stellar::core::{
@@ -15,13 +15,12 @@ use clap::Parser as _;
 use serde_json::json;
 
 use crate::cli::{Core, CoreCommand, CoreStream, NewestAt, StellarCore, StellarLake, Suffix};
-use crate::exit::Exit;
 
 /// Frames are handed on whole; this only saves small writes.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Writes a lake.
-pub(crate) fn stellar_lake(asked: &StellarLake) -> Result<Exit> {
+pub(crate) fn stellar_lake(asked: &StellarLake) -> Result<()> {
     let settings = match &asked.conf {
         Some(path) => load(path)?.chain,
         None => {
@@ -57,7 +56,7 @@ pub(crate) fn stellar_lake(asked: &StellarLake) -> Result<Exit> {
     println!("genesis   {}", chain.settings().genesis_time);
     println!("newest    {}", layout.key(written.end - 1));
     println!("seconds   {:.1}", begun.elapsed().as_secs_f64());
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// The same chain, moved in time so that its newest ledger closed when it should. The steps from ledger to ledger
@@ -69,7 +68,7 @@ fn placed_in_time(
 ) -> Result<StellarSettings> {
     let wanted = match asked.newest_at {
         None => return Ok(settings),
-        Some(NewestAt::Now) => chronolith_follower::clock::now(),
+        Some(NewestAt::Now) => UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs()),
         Some(NewestAt::Time(time)) => time,
     };
     let (_, newest) = layout.file(asked.ledgers.end.saturating_sub(1));
@@ -82,7 +81,7 @@ fn placed_in_time(
 }
 
 /// Does what stellar-core would do with these arguments.
-pub(crate) async fn stellar_core(asked: &StellarCore) -> Result<Exit> {
+pub(crate) async fn stellar_core(asked: &StellarCore) -> Result<()> {
     let name = ["stellar-core".to_owned()];
     // Like core, and like the rest of this program, it ends by itself where it is used wrongly.
     let asked = Core::parse_from(name.iter().chain(&asked.arguments));
@@ -90,7 +89,7 @@ pub(crate) async fn stellar_core(asked: &StellarCore) -> Result<Exit> {
         let version = env!("CARGO_PKG_VERSION");
         println!("stellar-core simulated by chronolith {version}");
         println!("ledger protocol version: {}", StellarChain::protocol());
-        return Ok(Exit::Done);
+        return Ok(());
     }
     let process = Process {
         conf: load(&asked.conf)?,
@@ -110,7 +109,7 @@ pub(crate) async fn stellar_core(asked: &StellarCore) -> Result<Exit> {
         CoreCommand::Catchup { ledgers, stream } => process.catchup(ledgers, &stream).await?,
         CoreCommand::Run { stream } => process.run(&stream).await?,
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 fn load(path: &Path) -> Result<CoreConf> {
@@ -137,9 +136,9 @@ impl Process {
         let chain = StellarChain::new(self.conf.chain.clone());
         let ledger = if state.lcl >= self.conf.chain.first_ledger {
             let made = chain.ledger(state.lcl);
-            json!({ "num": state.lcl, "hash": plain(made.hash.0), "closeTime": made.close_time })
+            json!({ "num": state.lcl, "hash": const_hex::encode(made.hash.0), "closeTime": made.close_time })
         } else {
-            json!({ "num": state.lcl, "hash": plain(chain.genesis_hash().0), "closeTime": 0 })
+            json!({ "num": state.lcl, "hash": const_hex::encode(chain.genesis_hash().0), "closeTime": 0 })
         };
         let info = json!({ "info": {
             "build": "stellar-core simulated",
@@ -272,8 +271,4 @@ fn open(stream: &CoreStream) -> Result<Option<BufWriter<File>>> {
     let file = OpenOptions::new().write(true).open(&path);
     let file = file.with_context(|| format!("--metadata-output-stream: cannot open {name}"))?;
     Ok(Some(BufWriter::with_capacity(BUFFER_BYTES, file)))
-}
-
-fn plain(hash: [u8; 32]) -> String {
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! `chronolith sim stellar-core` and `sim stellar-lake` as other programs see them.
+//! `chronolith-sim stellar-core` and `chronolith-sim stellar-lake` as other programs see them.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -31,8 +31,8 @@ impl Place {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
-        command.args(["sim", "stellar-core", "--conf", "core.toml", "--console"]);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith-sim"));
+        command.args(["stellar-core", "--conf", "core.toml", "--console"]);
         command.args(words).current_dir(self.path());
         command
     }
@@ -127,8 +127,8 @@ fn the_stand_in_catches_up_and_then_follows() {
 fn a_descriptor_is_as_good_as_a_pipe() {
     let place = Place::new(CONF);
     place.done(&["new-db"]);
-    let program = env!("CARGO_BIN_EXE_chronolith");
-    let words = "sim stellar-core catchup 9/3 --metadata-output-stream fd:3 --conf core.toml";
+    let program = env!("CARGO_BIN_EXE_chronolith-sim");
+    let words = "stellar-core catchup 9/3 --metadata-output-stream fd:3 --conf core.toml";
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("exec '{program}' {words} 3>frames")]);
     let done = shell.current_dir(place.path()).status().unwrap();
@@ -179,10 +179,8 @@ fn what_is_not_understood_is_refused_with_a_reason() {
 fn a_lake_and_core_show_one_chain() {
     let place = Place::new(CONF);
     let lake = |words: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith"));
-        command
-            .args(["sim", "stellar-lake", "--out", "lake"])
-            .args(words);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_chronolith-sim"));
+        command.args(["stellar-lake", "--out", "lake"]).args(words);
         let output = command.current_dir(place.path()).output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8(said).unwrap())

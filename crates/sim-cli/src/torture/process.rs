@@ -1,4 +1,4 @@
-//! The program under torture: this one, in processes of its own that can be killed.
+//! The program under test, in processes that can be killed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,9 +14,32 @@ const NOBODY_ANSWERS: [&str; 2] = ["no endpoint can be used", "the portal cannot
 /// What a worker says as well, which has nothing to do without a database.
 const NO_DATABASE: &str = "the database is unavailable";
 
+/// What `cargo build` calls the program under test.
+const NAME: &str = "chronolith";
+
+/// The program under test: the one that is named, else the one beside this program.
+pub(super) fn executable(named: Option<&Path>) -> Result<PathBuf> {
+    let path = match named {
+        Some(path) => path.to_owned(),
+        None => {
+            let this = std::env::current_exe().context("find this program")?;
+            this.with_file_name(NAME)
+        }
+    };
+    ensure!(
+        path.is_file(),
+        "there is no program {}: build it with `cargo build -p chronolith-node`, in the profile of this one, \
+         or name it with --program",
+        path.display()
+    );
+    Ok(path)
+}
+
 /// The settings file, and where the program writes.
 pub(super) struct Program {
+    executable: PathBuf,
     pub(super) config: PathBuf,
+    pub(super) data_dir: PathBuf,
     pub(super) log: PathBuf,
     /// Whether a start that finds no database may end.
     needs_database: bool,
@@ -32,8 +55,10 @@ pub(super) enum End {
 
 impl Program {
     /// With the settings of this name in a directory.
-    pub(super) fn named(dir: &Path, name: &str) -> Self {
+    pub(super) fn named(executable: &Path, dir: &Path, name: &str) -> Self {
         Self {
+            executable: executable.to_owned(),
+            data_dir: dir.join(name),
             config: dir.join(format!("{name}.json")),
             log: dir.join(format!("{name}.log")),
             needs_database: false,
@@ -43,7 +68,9 @@ impl Program {
     /// A worker beside a node.
     pub(super) fn worker_of(node: &Self) -> Self {
         Self {
+            executable: node.executable.clone(),
             config: node.config.clone(),
+            data_dir: node.data_dir.clone(),
             log: node.log.with_extension("worker.log"),
             needs_database: true,
         }
@@ -52,8 +79,7 @@ impl Program {
     pub(super) fn start(&self, words: &[&str]) -> Result<Child> {
         // Only the last run's words are of interest.
         let log = std::fs::File::create(&self.log)?;
-        let program = std::env::current_exe().context("find this program")?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(&self.executable);
         command.args(words).arg("--config").arg(&self.config);
         command
             .env_remove("DATA_DIR")
@@ -62,7 +88,8 @@ impl Program {
             .env("RUST_LOG", "info")
             .stdout(Stdio::null())
             .stderr(log);
-        command.spawn().context("start this program once more")
+        let started = command.spawn();
+        started.with_context(|| format!("start {}", self.executable.display()))
     }
 
     /// Kills it in the middle of whatever it does. That it had ended by itself is a failure.

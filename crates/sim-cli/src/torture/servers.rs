@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
+use chronolith_model::{Dataset, DatasetSet};
 use chronolith_sim::evm::{EvmNode, EvmSpec, FaultSizes, Faults, RpcFault, RpcOptions, RpcServer};
 use chronolith_sim::portal::{PortalFault, PortalFaults, PortalOptions, PortalServer};
 use rand::Rng as _;
@@ -295,11 +296,14 @@ impl Servers {
     }
 
     /// What is kept: a Portal tells neither whole headers nor whole transactions.
-    pub(super) fn datasets(&self) -> &'static [&'static str] {
+    pub(super) fn datasets(&self) -> DatasetSet {
+        let set = DatasetSet::CLOCK
+            .with(Dataset::Logs)
+            .with(Dataset::TxHashes);
         match self.way {
-            Way::Portal | Way::Joint => &["logs", "tx_hashes"],
+            Way::Portal | Way::Joint => set,
             Way::Receipts | Way::Logs | Way::Narrow => {
-                &["headers", "logs", "tx_hashes", "transactions"]
+                set.with(Dataset::Headers).with(Dataset::Transactions)
             }
         }
     }

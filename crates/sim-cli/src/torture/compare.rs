@@ -1,18 +1,25 @@
 //! The archive against the simulator's own oracle: every block, and every log as a query finds it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use chronolith_archive::Archive;
+use chronolith_archive::{Archive, Settings};
 use chronolith_evm::Body;
 use chronolith_follower::chain::open_reader;
-use chronolith_model::{BlockRange, Clause, Dataset, DatasetSet, Log, LogFilter, Scope};
+use chronolith_model::BlockRange;
+use chronolith_model::ChainId;
+use chronolith_model::Clause;
+use chronolith_model::Dataset;
+use chronolith_model::DatasetSet;
+use chronolith_model::Log;
+use chronolith_model::LogFilter;
+use chronolith_model::Scope;
 use chronolith_sim::Oracle;
 use chronolith_sim::evm::{EvmBlock, EvmNode};
-
-use crate::environment::Overrides;
-use crate::settings::Settings;
+use chronolith_store::FileBlobs;
+use chronolith_store::FileMeta;
 
 const PAGE_LOGS: usize = 5_000;
 
@@ -32,11 +39,55 @@ impl Comparison {
     }
 }
 
-/// Compares all that is archived; it must reach to `last`.
-pub(super) async fn compare(config: &Path, node: &EvmNode, last: u64) -> Result<Comparison> {
-    let settings = Settings::load(config, &Overrides::default())?;
-    let chain = settings.chain(None)?;
-    let archive = open_reader(chain, &settings.place(chain)).await?;
+/// The archive that the program writes, read from outside of it.
+pub(super) struct ArchiveUnderTest {
+    directory: PathBuf,
+    settings: Settings,
+}
+
+impl ArchiveUnderTest {
+    /// The archive in a directory, which keeps these datasets and these logs of a chain.
+    pub(super) fn new(
+        directory: PathBuf,
+        chain_id: u64,
+        datasets: DatasetSet,
+        scope: Scope,
+    ) -> Self {
+        let mut settings = Settings::evm(ChainId(chain_id));
+        settings.datasets = datasets;
+        settings.scope = scope;
+        settings.start_block = Some(0);
+        Self {
+            directory,
+            settings,
+        }
+    }
+
+    async fn open(&self) -> Result<Archive> {
+        let meta = Arc::new(FileMeta::open_reader(&self.directory));
+        let blobs = Arc::new(FileBlobs::open_reader(&self.directory));
+        Ok(Archive::open_reader(meta, blobs, self.settings.clone()).await?)
+    }
+
+    /// The newest archived block, where there is one yet.
+    pub(super) async fn head(&self) -> Option<u64> {
+        let archive = self.open().await.ok()?;
+        archive.health().head.map(|head| head.number)
+    }
+
+    /// Compares all that is archived with the chain; it must reach to `last`.
+    pub(super) async fn compare(&self, node: &EvmNode, last: u64) -> Result<Comparison> {
+        let archive = self.open().await.context("open the archive")?;
+        compare(&archive, &self.settings, node, last).await
+    }
+}
+
+async fn compare(
+    archive: &Archive,
+    settings: &Settings,
+    node: &EvmNode,
+    last: u64,
+) -> Result<Comparison> {
     let head = archive.health().head.context("nothing was archived")?;
     ensure!(
         head.number == last,
@@ -45,14 +96,14 @@ pub(super) async fn compare(config: &Path, node: &EvmNode, last: u64) -> Result<
     );
     let range = BlockRange::new(0, last + 1);
     let oracle = node.oracle(range);
-    let is_kept = |log: &Log| chain.scope.admits(log.emitter(), log.topic(0));
+    let is_kept = |log: &Log| settings.scope.admits(log.emitter(), log.topic(0));
     for theirs in oracle.blocks() {
         let number = theirs.clock.number;
         let ours = archive.block(number).await?;
         ensure!(ours.clock == theirs.clock, "block {number} is another one");
         ensure!(ours.txs == theirs.txs, "block {number}: other transactions");
         let theirs_whole = node.block(number).context("the chain has the block")?;
-        check_payload(&archive, chain.datasets, &theirs_whole).await?;
+        check_payload(archive, settings.datasets, &theirs_whole).await?;
         // What differs here is counted below, as a query finds it.
         let kept: Vec<&Log> = theirs.logs.iter().filter(|log| is_kept(log)).collect();
         if !ours.logs.iter().eq(kept.iter().copied()) {
@@ -60,7 +111,7 @@ pub(super) async fn compare(config: &Path, node: &EvmNode, last: u64) -> Result<
             eprintln!("block {number}: {ours} logs, not the {theirs} of the chain");
         }
     }
-    let logs = all_logs(&archive, (range, &chain.scope)).await?;
+    let logs = all_logs(archive, range, &settings.scope).await?;
     let mut compared = differences(&oracle, &logs, &is_kept);
     compared.blocks = range.len();
     Ok(compared)
@@ -97,19 +148,8 @@ async fn check_payload(archive: &Archive, kept: DatasetSet, theirs: &EvmBlock) -
     Ok(())
 }
 
-/// The newest archived block, where there is one yet.
-pub(super) async fn archived(config: &Path) -> Option<u64> {
-    let settings = Settings::load(config, &Overrides::default()).ok()?;
-    let chain = settings.chain(None).ok()?;
-    let archive = open_reader(chain, &settings.place(chain)).await.ok()?;
-    archive.health().head.map(|head| head.number)
-}
-
 /// Every log of a range, each with the number of its block.
-async fn all_logs(
-    archive: &Archive,
-    (range, scope): (BlockRange, &Scope),
-) -> Result<Vec<(u64, Log)>> {
+async fn all_logs(archive: &Archive, range: BlockRange, scope: &Scope) -> Result<Vec<(u64, Log)>> {
     let mut filter = LogFilter::over(range);
     if let Scope::Only(entries) = scope {
         let emitters = entries.iter().filter_map(|entry| entry.emitter.clone());

@@ -9,7 +9,6 @@ use chronolith_sim::evm::EvmNode;
 use chronolith_sim::evm::adfs::{AdfsEvent, AdfsWhat};
 
 use super::rows::Rows;
-use crate::hex::hex;
 
 /// What everybody reads, without what is dropped and without when it was written.
 const ORDINARY: [&str; 11] = [
@@ -232,7 +231,7 @@ fn place(number: u64, block: &[u8; 32], tx: &[u8; 32], log_index: u32) -> String
 
 /// As the database writes bytes.
 fn bytes(bytes: &[u8]) -> String {
-    hex(bytes).replacen("0x", "\\x", 1)
+    format!("\\x{}", const_hex::encode(bytes))
 }
 
 #[cfg(test)]
