@@ -12,7 +12,7 @@ SCOPE := --workspace --all-features --locked
 SHARED := ../shared
 PERF_ARGS ?= --blocks 40000 --logs-per-block 250
 
-.PHONY: help test check fmt clippy doc tidy bench bench-follow bench-serve bench-projection bench-history demo demo-archive test-s3 test-api test-clients test-ops soak test-fixtures torture fuzz deny
+.PHONY: help test check fmt clippy doc tidy bench bench-follow bench-serve bench-projection bench-history demo demo-archive test-s3 test-api test-clients test-ops soak test-fixtures torture fuzz deny advisories
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,12 +21,13 @@ test: ## run every test, after checking or installing what they need
 	@scripts/need cargo cc postgres anvil hardhat chromium
 	@scripts/phase "tests" scripts/test
 
-check: ## everything that must hold before a change lands: fmt, clippy, doc, tidy, test
+check: ## everything that must hold before a change lands: fmt, clippy, doc, tidy, deny, test
 	@scripts/need cargo lints cc postgres anvil hardhat chromium
 	@$(MAKE) --no-print-directory fmt
 	@$(MAKE) --no-print-directory clippy
 	@$(MAKE) --no-print-directory doc
 	@$(MAKE) --no-print-directory tidy
+	@$(MAKE) --no-print-directory deny
 	@$(MAKE) --no-print-directory test
 
 fmt: ## is the code formatted?
@@ -38,7 +39,7 @@ clippy: ## lints, all of them errors
 doc: ## build the documentation, warnings are errors
 	@RUSTDOCFLAGS="-D warnings" scripts/phase "doc" cargo doc $(SCOPE) --no-deps --quiet --lib --bins --examples
 
-tidy: ## checks on the repository itself: edges, lengths, words, paths, licences, traceability
+tidy: ## checks on the repository itself: edges, lengths, unfinished work, paths, licences, traceability
 	@scripts/phase "tidy" cargo test $(SCOPE) --quiet --test tidy
 
 bench: ## criterion suites, then the stress run beside PostgreSQL (PERF_ARGS="--blocks ..." changes it)
@@ -106,7 +107,14 @@ fuzz: ## hostile bytes to every decoder, for longer
 	@scripts/need cargo cc
 	@scripts/phase "fuzz" scripts/fuzz
 
-deny: ## licences, bans and advisories with cargo-deny (not part of check: it fetches its database)
+# Not required: it takes minutes to install, and `make tidy` checks the same licences and bans.
+deny: ## licences, bans and sources with cargo-deny, where it is installed
+	@if cargo deny --version >/dev/null 2>&1; then \
+	  scripts/phase "deny" cargo deny --log-level error check licenses bans sources; \
+	else \
+	  printf '\n==== deny\n---- deny: NOT RUN: cargo-deny is missing; run: cargo install --locked cargo-deny\n'; \
+	fi
+
+advisories: ## known vulnerabilities with cargo-deny (not part of check: it fetches its database)
 	@cargo deny --version >/dev/null 2>&1 || { echo "cargo-deny is missing; run: cargo install --locked cargo-deny" >&2; exit 1; }
-	@cargo deny --log-level error check licenses bans sources
 	@cargo deny --log-level error check advisories

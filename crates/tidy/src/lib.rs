@@ -9,7 +9,6 @@ mod tree;
 pub mod edges;
 pub mod headers;
 pub mod length;
-pub mod lexer;
 pub mod licences;
 pub mod manifests;
 pub mod paths;

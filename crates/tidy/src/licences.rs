@@ -1,7 +1,8 @@
 //! Which licences and packages the dependency tree may hold.
 //!
-//! The lists are those of `deny.toml`, so that this check, which needs no network, and cargo-deny,
-//! which also knows advisories, cannot disagree.
+//! `make deny` runs cargo-deny, which is the authority on licences, bans and sources. It takes minutes to
+//! install, so CI does not have it. This check reads the same lists of `deny.toml` and keeps a licence or a
+//! package that is not allowed from landing there.
 
 use serde_json::Value;
 use toml::Table;
@@ -22,7 +23,7 @@ impl Policy {
     /// Reads `deny.toml`.
     ///
     /// # Errors
-    /// Text that is no TOML, or that has no allow list.
+    /// Text that is not TOML or has no allow list.
     pub fn parse(deny: &str) -> anyhow::Result<Self> {
         let table: Table = deny.parse()?;
         let array = |section: &str, key: &str| {

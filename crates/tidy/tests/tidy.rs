@@ -94,7 +94,7 @@ fn files_say_what_they_are() -> Result<()> {
 }
 
 #[test]
-fn no_forbidden_words() -> Result<()> {
+fn no_unfinished_work() -> Result<()> {
     let tree = Tree::load()?;
     let findings: Vec<_> = tree.files.iter().flat_map(words::check).collect();
     assert_none(&findings);
