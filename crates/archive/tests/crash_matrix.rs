@@ -120,7 +120,7 @@ impl Life {
                 }
                 fill.finish().await
             }
-            Act::GcMode => {
+            Act::Collect => {
                 let report = archive.collect_garbage(GcMode::Remove).await?;
                 self.reached.garbage_removed += report.removed;
                 Ok(())

@@ -14,8 +14,10 @@ use std::time::Duration;
 use chronolith_archive::{GcMode, Provenance};
 use chronolith_model::{BlockRange, Dataset, DatasetSet, LogFilter};
 use chronolith_sim::{FaultPlan, FaultyMeta, Odds};
-use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName};
-use metrics::{Metadata, Recorder, SharedString, Unit};
+use metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
+    SharedString, Unit,
+};
 use support::{Stores, ingest, tiny_chain, tiny_settings};
 
 /// Remembers which metrics were touched, and how often or by how much.

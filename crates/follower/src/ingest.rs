@@ -19,17 +19,14 @@ use chronolith_source::{Error as SourceError, Fetched, Heads, Want};
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-use crate::backfill::append;
 use crate::backfill::bounded::{self, Hopeless};
-use crate::backfill::gaps;
 use crate::backfill::retry_policy::Patience;
+use crate::backfill::{append, gaps};
 use crate::chain::{Chain, Severity};
 use crate::clock::now;
-use crate::maintenance;
-use crate::preflight::agreement;
-use crate::preflight::streaming;
+use crate::preflight::{agreement, streaming};
 use crate::settings::{Finality, Mode};
-use crate::walk;
+use crate::{maintenance, walk};
 
 /// The pause after a first failure; it doubles with each that follows.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);

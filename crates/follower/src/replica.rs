@@ -8,8 +8,7 @@ use chronolith_finality::{Observation, ReportedBlock};
 use crate::chain::Chain;
 use crate::clock::now;
 use crate::ingest::{Trouble, report};
-use crate::maintenance;
-use crate::walk;
+use crate::{maintenance, walk};
 
 /// How often a reader looks whether the archive has grown.
 pub const REFRESH_EVERY: Duration = Duration::from_millis(250);

@@ -12,10 +12,9 @@ use chronolith_source::{Fetched, Heads};
 use crate::chain::{Chain, Delivered, Held, Window};
 use crate::clock::now;
 use crate::counters::Reorg;
-use crate::dispute;
 use crate::ingest::{self, Trouble};
-use crate::replica;
 use crate::settings::Finality;
+use crate::{dispute, replica};
 
 /// Blocks that are asked for at once. So many may also be held beside a full tail.
 const STEP_BLOCKS: u64 = 64;

@@ -4,10 +4,7 @@
 use std::sync::Arc;
 
 use anyhow::ensure;
-use chronolith_archive::Archive;
-use chronolith_archive::AuditEntry;
-use chronolith_archive::GcMode;
-use chronolith_archive::Health;
+use chronolith_archive::{Archive, AuditEntry, GcMode, Health};
 use chronolith_follower::clock::now;
 use chronolith_follower::control::Closed;
 use chronolith_follower::ranges::Ranges;

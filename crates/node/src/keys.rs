@@ -3,15 +3,10 @@
 
 use std::fmt::Write as _;
 
-use chronolith_archive::RangeReport;
-use chronolith_archive::RangeState;
-use chronolith_archive::TxCounts;
+use chronolith_archive::{RangeReport, RangeState, TxCounts};
 use chronolith_follower::location::ArchivePlace;
 use chronolith_follower::ranges::Ranges;
-use chronolith_serve::counts_json;
-use chronolith_serve::ledger_phase_name;
-use chronolith_serve::txhash_phase_name;
-use chronolith_serve::utc;
+use chronolith_serve::{counts_json, ledger_phase_name, txhash_phase_name, utc};
 use serde_json::{Value, json};
 
 /// One key and what it says.

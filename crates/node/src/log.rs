@@ -7,14 +7,12 @@ use anyhow::{Result, anyhow, ensure};
 use chronolith_follower::progress::LogWriter;
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::Layer;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer};
 
-use crate::cli::Cli;
-use crate::cli::Command;
+use crate::cli::{Cli, Command};
 use crate::traces::Traces;
 
 /// The demo prints lines of its own.

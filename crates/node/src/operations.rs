@@ -13,8 +13,7 @@ use chronolith_serve::{
     ChainHealth, DroppedRuleHealth, InclusionHealth, L1Health, Metrics, Probe, Room, RpcHealth,
     listen, operations,
 };
-use chronolith_source::DroppedRule;
-use chronolith_source::Subscription;
+use chronolith_source::{DroppedRule, Subscription};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 

@@ -13,9 +13,7 @@ use chronolith_follower::location::ArchivePlace;
 use chronolith_follower::ranges::Ranges;
 use chronolith_follower::replica::REFRESH_EVERY;
 use chronolith_follower::run_state::Remembered;
-use chronolith_model::BlockRef;
-use chronolith_model::Hash32;
-use chronolith_model::Proof;
+use chronolith_model::{BlockRef, Hash32, Proof};
 use chronolith_serve::{
     ChainHealth, ChainRanges, ChainStatus, EndpointHealth, Ingested, Probe, Reorg, RpcHealth,
     ServedChain,

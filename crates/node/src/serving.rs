@@ -11,9 +11,7 @@ use chronolith_finality::TailSnapshot;
 use chronolith_follower::clock::now;
 use chronolith_follower::counters;
 use chronolith_follower::ranges::Ranges;
-use chronolith_model::BlockRef;
-use chronolith_model::Hash32;
-use chronolith_model::Proof;
+use chronolith_model::{BlockRef, Hash32, Proof};
 use chronolith_projection::Database;
 use chronolith_serve::{
     ChainHealth, ChainRanges, ChainStatus, EndpointHealth, Family, Ingested, Limits, Probe, Reorg,

@@ -173,7 +173,7 @@ fn killed_while_compacting(bench: &Bench, pond: &Pond) -> Value {
     );
     running.kill();
     assert_eq!(keys(bench), compacting, "a crash changes nothing");
-    runs.repair();
+    runs.mend();
     compacting
 }
 
@@ -259,7 +259,7 @@ async fn a_backfill_is_killed_in_its_transitions() {
         );
     }
     running.kill();
-    runs.repair();
+    runs.mend();
     // Range 0 was filled, and its packs are as they stay; they are opened when it is verified.
     let packs = stuck_objects(&bench, &pond, 0, "packs");
     let running = bench.start();

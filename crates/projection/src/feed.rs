@@ -4,16 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chronolith_archive::{Archive, Error as ArchiveError, LogRecord, Pinned};
-use chronolith_chain_view::ChainView;
-use chronolith_chain_view::Live;
-use chronolith_model::Block;
-use chronolith_model::BlockMeta;
-use chronolith_model::BlockRange;
-use chronolith_model::Clause;
-use chronolith_model::DatasetSet;
-use chronolith_model::Hash32;
-use chronolith_model::Log;
-use chronolith_model::LogFilter;
+use chronolith_chain_view::{ChainView, Live};
+use chronolith_model::{Block, BlockMeta, BlockRange, Clause, DatasetSet, Hash32, Log, LogFilter};
 
 use crate::error::{Error, Result};
 

@@ -5,11 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chronolith_chain_view::ChainView;
-use chronolith_model::Block;
-use chronolith_model::BlockMeta;
-use chronolith_model::BlockRange;
-use chronolith_model::ErrorKind;
-use chronolith_model::Hash32;
+use chronolith_model::{Block, BlockMeta, BlockRange, ErrorKind, Hash32};
 use tracing::Instrument as _;
 
 use crate::copying;

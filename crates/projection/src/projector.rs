@@ -10,8 +10,7 @@ use deadpool_postgres::Transaction;
 use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
 
-use crate::adfs::codes;
-use crate::adfs::{Adfs, AdfsSettings};
+use crate::adfs::{Adfs, AdfsSettings, codes};
 use crate::chain_id;
 use crate::database::Database;
 use crate::error::{Error, Result, Tried as _};

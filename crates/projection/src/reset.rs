@@ -4,14 +4,12 @@ use deadpool_postgres::Transaction;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::adfs;
-use crate::chain_id;
 use crate::database::Database;
 use crate::error::{Error, Result, Tried as _};
-use crate::fees;
 use crate::leases::{audit, fence};
 use crate::partitions::remove_chain;
 use crate::rewind::Order;
+use crate::{adfs, chain_id, fees};
 
 /// What went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

@@ -9,11 +9,10 @@ use deadpool_postgres::Transaction;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::adfs;
-use crate::chain_id;
 use crate::database::Database;
 use crate::error::{Error, Result, Tried as _};
 use crate::leases::{audit, fence};
+use crate::{adfs, chain_id};
 
 /// Tables that say which blocks have rows: others have rows of the same blocks.
 const WITH_BLOCKS: [&str; 4] = [

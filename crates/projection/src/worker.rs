@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use chronolith_archive::Error as ArchiveError;
 use chronolith_chain_view::ChainView;
-use chronolith_model::BlockMeta;
-use chronolith_model::BlockRange;
-use chronolith_model::ErrorKind;
+use chronolith_model::{BlockMeta, BlockRange, ErrorKind};
 use tracing::Instrument as _;
 
 use crate::copying;

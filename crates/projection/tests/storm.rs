@@ -12,9 +12,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronolith_model::Block;
-use chronolith_projection::ProjectionSettings;
 use chronolith_projection::fees::{FeeContract, Fees};
-use chronolith_projection::{Database, Error, Following, Projector, jobs, leases};
+use chronolith_projection::{
+    Database, Error, Following, ProjectionSettings, Projector, jobs, leases,
+};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use support::adfs::{self, settings_beside};

@@ -32,8 +32,7 @@ mod stellar;
 mod times;
 mod view;
 
-pub use admin::operation;
-pub use admin::{Later, Operator, admin};
+pub use admin::{Later, Operator, admin, operation};
 pub use console::OPENAPI;
 pub use context::{Clock, Limits};
 pub use encode::logs_as_json;

@@ -13,16 +13,13 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::SizeAbove;
 use tower_http::cors::{Any, CorsLayer};
 
-use crate::console;
 use crate::context::{Clock, Context, Limits};
 use crate::error::{ApiError, ErrorCode};
-use crate::fees;
 use crate::health::Probe;
 use crate::operations::health;
-use crate::panics;
 use crate::rest::{self, chains, logs, overview, projections, ranges, times};
-use crate::rpc;
 use crate::served::Served;
+use crate::{console, fees, panics, rpc};
 
 /// Below this, packing costs more than it saves.
 const PACKED_FROM_BYTES: u16 = 1_024;

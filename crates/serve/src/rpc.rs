@@ -30,9 +30,7 @@ pub(crate) use logs::{about, range_between};
 pub(crate) use methods::{Handler, METHODS, Method, from_view};
 pub(crate) use reply::Answer;
 use reply::Reply;
-pub(crate) use wire::Object;
-pub(crate) use wire::Request;
-pub(crate) use wire::{BlockTag, Fixed};
+pub(crate) use wire::{BlockTag, Fixed, Object, Request};
 
 /// How much longer than a query a call may take.
 const GRACE: Duration = Duration::from_secs(2);

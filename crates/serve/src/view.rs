@@ -5,14 +5,8 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use chronolith_archive::Error as ArchiveError;
-use chronolith_chain_view::ChainView;
-use chronolith_chain_view::Location;
-use chronolith_chain_view::Unsettled;
-use chronolith_model::BlockMeta;
-use chronolith_model::BlockRange;
-use chronolith_model::BlockRef;
-use chronolith_model::DatasetSet;
-use chronolith_model::Hash32;
+use chronolith_chain_view::{ChainView, Location, Unsettled};
+use chronolith_model::{BlockMeta, BlockRange, BlockRef, DatasetSet, Hash32};
 
 use crate::fault::{Again, Fault};
 use crate::served::ServedChain;

@@ -3,11 +3,10 @@
 //! Runs as any user; as root it becomes `postgres`, because the server refuses root. Stopped and
 //! removed when dropped. Blocks while it starts, about a second.
 
-use std::fs;
-use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fs, io};
 
 use crate::nonce::Nonces;
 use crate::{Error, Result};

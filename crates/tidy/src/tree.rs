@@ -3,9 +3,8 @@
 //! The tree is read from disk, not from git, so that a file is checked before it is committed and
 //! an unpacked archive without history is checked too. Build output and data are left out.
 
-use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
 use anyhow::{Context, Result};
 

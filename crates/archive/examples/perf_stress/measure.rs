@@ -1,10 +1,9 @@
 //! Clocks, memory, sizes and percentiles.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use rustix::thread::CpuSet;
 use rustix::time::{ClockId, clock_gettime};

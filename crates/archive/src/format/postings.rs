@@ -11,9 +11,8 @@
 //! A page of a long list is a unit of its own, so that merging copies it and reading one does not
 //! touch the others.
 
-use super::page;
 use super::wire::{Put, Reader};
-use super::{Damage, Decoded};
+use super::{Damage, Decoded, page};
 
 /// Lists up to this length are stored whole.
 pub(crate) const SHORT_MAX: usize = 256;

@@ -114,21 +114,10 @@ mod tests {
     use std::time::Duration;
 
     use async_trait::async_trait;
-    use chronolith_model::Block;
-    use chronolith_model::BlockMeta;
-    use chronolith_model::DatasetSet;
-    use chronolith_model::Hash32;
-    use chronolith_model::Payload;
-    use chronolith_model::Proof;
-    use chronolith_model::Scope;
-    use chronolith_source::EndpointBlock;
-    use chronolith_source::EndpointReport;
-    use chronolith_source::Error;
-    use chronolith_source::Heads;
-    use chronolith_source::Identity;
-    use chronolith_source::Plan;
-    use chronolith_source::Result;
-    use chronolith_source::Subscription;
+    use chronolith_model::{Block, BlockMeta, DatasetSet, Hash32, Payload, Proof, Scope};
+    use chronolith_source::{
+        EndpointBlock, EndpointReport, Error, Heads, Identity, Plan, Result, Subscription,
+    };
     use tokio::sync::{Barrier, watch};
 
     use super::*;

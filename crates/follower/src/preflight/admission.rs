@@ -10,10 +10,7 @@ use std::sync::Arc;
 use anyhow::Error as AnyError;
 use async_trait::async_trait;
 use chronolith_archive::Archive;
-use chronolith_model::BlockMeta;
-use chronolith_model::BlockRange;
-use chronolith_model::BlockRef;
-use chronolith_model::Hash32;
+use chronolith_model::{BlockMeta, BlockRange, BlockRef, Hash32};
 use chronolith_source::Subscription;
 use chronolith_source::{
     DroppedRule, EndpointBlock, EndpointReport, Error, Fetched, Heads, Identity, Plan, Source, Want,

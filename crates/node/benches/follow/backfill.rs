@@ -8,9 +8,8 @@ use chronolith_sim::evm::{EvmNode, EvmSpec, RateLimit, RpcOptions, RpcServer};
 use chronolith_sim::portal::{PortalOptions, PortalServer};
 use serde_json::{Value, json};
 
-use crate::Scale;
-use crate::archive;
 use crate::program::{Cost, chronolith, measure};
+use crate::{Scale, archive};
 
 /// What the simulated provider allows, as real ones do.
 const BLOCKS_MAX: u64 = 10_000;

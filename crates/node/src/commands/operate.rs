@@ -5,17 +5,11 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, Error, Result, anyhow};
-use chronolith_archive::GarbageReport;
-use chronolith_archive::GcMode;
-use chronolith_follower::chain::open_for_operator;
-use chronolith_follower::chain::open_reader;
+use chronolith_archive::{GarbageReport, GcMode};
+use chronolith_follower::chain::{open_for_operator, open_reader};
 use chronolith_follower::clock::now;
 use chronolith_follower::location::ArchivePlace;
-use chronolith_serve::operation::Gc;
-use chronolith_serve::operation::Prune;
-use chronolith_serve::operation::Resume;
-use chronolith_serve::operation::Rewind;
-use chronolith_serve::operation::signed;
+use chronolith_serve::operation::{Gc, Prune, Resume, Rewind, signed};
 use chronolith_store::BlobInfo;
 use serde_json::{Value, json};
 

@@ -2,19 +2,14 @@
 
 use anyhow::{Error, Result, bail};
 use chronolith_archive::{RangeReport, RangeState};
-use chronolith_follower::chain::open_for_operator;
-use chronolith_follower::chain::open_reader;
+use chronolith_follower::chain::{open_for_operator, open_reader};
 use chronolith_follower::clock::now;
-use chronolith_follower::ranges::Ranges;
-use chronolith_follower::ranges::settle;
+use chronolith_follower::ranges::{Ranges, settle};
 use chronolith_follower::run_state::Remembered;
-use chronolith_serve::failed_phase_name;
-use chronolith_serve::ledger_phase_name;
-use chronolith_serve::operation;
 use chronolith_serve::operation::signed;
-use chronolith_serve::range_json;
-use chronolith_serve::txhash_phase_name;
-use chronolith_serve::utc;
+use chronolith_serve::{
+    failed_phase_name, ledger_phase_name, operation, range_json, txhash_phase_name, utc,
+};
 use serde_json::{Map, Value, json};
 
 use super::projections::tell;

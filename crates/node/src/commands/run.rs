@@ -19,14 +19,11 @@ use futures::stream::{self, StreamExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
-use crate::admin;
 use crate::exit::Exit;
-use crate::exporter;
 use crate::operations::{self, Chains};
-use crate::projecting;
 use crate::running::RunningChain;
-use crate::serving;
 use crate::settings::{ChainSettings, FollowSettings, Settings};
+use crate::{admin, exporter, projecting, serving};
 
 /// How often a lease is renewed: three times before others may take the archive over.
 const LEASE_EVERY: Duration = Duration::from_secs(5);

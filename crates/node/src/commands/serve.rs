@@ -9,12 +9,11 @@ use futures::future::join_all;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
-use crate::exporter;
 use crate::operations::{self, Chains};
 use crate::reader::{Reader, Readers};
 use crate::running::RunningChain;
-use crate::serving;
 use crate::settings::Settings;
+use crate::{exporter, serving};
 
 pub(crate) async fn serve_archives(settings: &Settings, follow: bool) -> Result<Exit> {
     let metrics = exporter::start(settings)?;

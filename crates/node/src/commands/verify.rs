@@ -8,19 +8,10 @@ use chronolith_archive::{
     Archive, DamagedObject, Difference, Error as ArchiveError, Result as ArchiveResult,
 };
 use chronolith_follower::backfill::append::parts;
-use chronolith_follower::chain::open_reader;
-use chronolith_follower::chain::open_source;
-use chronolith_follower::chain::want_of;
-use chronolith_follower::progress::Progress;
-use chronolith_follower::progress::Unit;
+use chronolith_follower::chain::{open_reader, open_source, want_of};
+use chronolith_follower::progress::{Progress, Unit};
 use chronolith_follower::stellar::open_lake_alone;
-use chronolith_model::Block;
-use chronolith_model::BlockMeta;
-use chronolith_model::BlockRange;
-use chronolith_model::Dataset;
-use chronolith_model::DatasetSet;
-use chronolith_model::Payload;
-use chronolith_model::Proof;
+use chronolith_model::{Block, BlockMeta, BlockRange, Dataset, DatasetSet, Payload, Proof};
 use chronolith_source::{Fetched, Source};
 use serde_json::{Value, json};
 

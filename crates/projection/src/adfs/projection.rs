@@ -17,11 +17,10 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::codes::{self, Codes};
-use super::latest;
-use super::registry;
 use super::rows::{self, Bodies, Event, Input, NAME, PARTITIONED, Place, Version};
 use super::settings::{AdfsSettings, UPGRADED};
 use super::versions::{Timeline, Upgrades, upgraded};
+use super::{latest, registry};
 use crate::database::Database;
 use crate::error::Result;
 use crate::feed::{Found, Wanted};

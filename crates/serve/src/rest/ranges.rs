@@ -2,18 +2,14 @@
 
 use axum::Json;
 use axum::extract::State;
-use chronolith_archive::RangeReport;
-use chronolith_archive::TxCounts;
+use chronolith_archive::{RangeReport, TxCounts};
 use serde_json::{Map, Value, json};
 
 use super::chains::utc;
 use super::{At, chain};
 use crate::context::Context;
-use crate::error::ApiError;
-use crate::error::ErrorCode;
-use crate::names::failed_phase_name;
-use crate::names::ledger_phase_name;
-use crate::names::txhash_phase_name;
+use crate::error::{ApiError, ErrorCode};
+use crate::names::{failed_phase_name, ledger_phase_name, txhash_phase_name};
 
 pub(crate) async fn show(
     State(context): State<Context>,

@@ -5,9 +5,7 @@ use std::io::Write as _;
 use bytes::Bytes;
 use chronolith_archive::Pinned;
 use chronolith_chain_view::Location;
-use chronolith_model::BlockMeta;
-use chronolith_model::Dataset;
-use chronolith_model::Payload;
+use chronolith_model::{BlockMeta, Dataset, Payload};
 use chronolith_stellar::{join, skeleton_header};
 use stellar_xdr::{LedgerCloseMeta, LedgerHeader, LedgerHeaderHistoryEntry};
 

@@ -7,11 +7,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use chronolith_archive::TxLocation;
 use chronolith_chain_view::Location;
-use chronolith_model::BlockMeta;
-use chronolith_model::Dataset;
-use chronolith_model::DatasetSet;
-use chronolith_model::Hash32;
-use chronolith_model::Tx;
+use chronolith_model::{BlockMeta, Dataset, DatasetSet, Hash32, Tx};
 use chronolith_stellar::{Toid, TxParts};
 use stellar_xdr::{
     ContractEvent, DiagnosticEvent, TransactionEnvelope, TransactionEvent, TransactionMeta,

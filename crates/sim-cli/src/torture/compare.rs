@@ -7,19 +7,10 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, ensure};
 use chronolith_archive::{Archive, Settings};
 use chronolith_evm::Body;
-use chronolith_follower::chain::open_reader;
-use chronolith_model::BlockRange;
-use chronolith_model::ChainId;
-use chronolith_model::Clause;
-use chronolith_model::Dataset;
-use chronolith_model::DatasetSet;
-use chronolith_model::Log;
-use chronolith_model::LogFilter;
-use chronolith_model::Scope;
+use chronolith_model::{BlockRange, ChainId, Clause, Dataset, DatasetSet, Log, LogFilter, Scope};
 use chronolith_sim::Oracle;
 use chronolith_sim::evm::{EvmBlock, EvmNode};
-use chronolith_store::FileBlobs;
-use chronolith_store::FileMeta;
+use chronolith_store::{FileBlobs, FileMeta};
 
 const PAGE_LOGS: usize = 5_000;
 

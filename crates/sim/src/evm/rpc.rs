@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::faults::RpcFault;
-use super::json;
-use super::methods;
 use super::refusals::RpcError;
 use super::server::Context;
+use super::{json, methods};
 
 /// Most calls of a batch, unless the options say another number.
 const BATCH_MAX: usize = 1_000;

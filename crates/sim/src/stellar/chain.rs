@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use chronolith_model::Hash32;
 
-use super::ledger;
 use super::made::Made;
-use super::sha256;
+use super::{ledger, sha256};
 
 /// Ledgers that are kept as they were made. All others are made again when they are asked for.
 const KEPT_MAX: usize = 32;

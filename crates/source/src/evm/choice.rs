@@ -9,7 +9,7 @@ use super::fetch::GET_RECEIPTS;
 use super::source::{ATTEMPTS, EvmSource, Strategy};
 use super::strength::{needs_receipts, weaker};
 use crate::error::{Error, Result};
-use crate::pool::PassedOver;
+use crate::jsonrpc::pool::PassedOver;
 use crate::source::{Fetched, Want};
 
 impl EvmSource {

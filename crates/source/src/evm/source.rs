@@ -25,22 +25,12 @@ use super::strength::Downgrades;
 use super::verify::Verifier;
 use super::wire::{WireBlock, hex, parse_quantity};
 use crate::error::{Error, Result};
-use crate::jsonrpc::endpoint::Call;
-use crate::jsonrpc::endpoint::Endpoint;
-use crate::jsonrpc::endpoint::EndpointReport;
-use crate::jsonrpc::endpoint::EndpointSettings;
-use crate::jsonrpc::pool::Pool;
+use crate::jsonrpc::endpoint::{Call, Endpoint, EndpointReport, EndpointSettings};
+use crate::jsonrpc::pool::{PassedOver, Pool};
 use crate::jsonrpc::reply::Answer;
-use crate::pool::PassedOver;
-use crate::source::DroppedRule;
-use crate::source::EndpointBlock;
-use crate::source::Fetched;
-use crate::source::Heads;
-use crate::source::Identity;
-use crate::source::Plan;
-use crate::source::Source;
-use crate::source::Subscription;
-use crate::source::Want;
+use crate::source::{
+    DroppedRule, EndpointBlock, Fetched, Heads, Identity, Plan, Source, Subscription, Want,
+};
 
 /// How often a range is tried on all endpoints together.
 pub(super) const ATTEMPTS: usize = 12;

@@ -9,11 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chronolith_model::BlockMeta;
-use chronolith_model::BlockRange;
-use chronolith_model::BlockRef;
-use parking_lot::Mutex;
-use parking_lot::MutexGuard;
+use chronolith_model::{BlockMeta, BlockRange, BlockRef};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::Instant;
 

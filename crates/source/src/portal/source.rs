@@ -3,12 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chronolith_model::BlockMeta;
-use chronolith_model::BlockRange;
-use chronolith_model::BlockRef;
-use chronolith_model::DatasetSet;
-use chronolith_model::Proof;
-use chronolith_model::Scope;
+use chronolith_model::{BlockMeta, BlockRange, BlockRef, DatasetSet, Proof, Scope};
 use parking_lot::Mutex;
 
 use tokio::sync::watch;

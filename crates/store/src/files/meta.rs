@@ -284,7 +284,7 @@ impl Inner {
 
     #[cfg(test)]
     fn write_synced(&self, writing: &Writing, path: &Path, record: &Versioned) -> io::Result<()> {
-        let full_while = writing.full_while.lock().unwrap().clone();
+        let full_while = writing.full_while.lock().clone();
         if full_while.is_some_and(|path| path.exists()) {
             fs::write(path, b"as much as fits")?;
             return Err(io::ErrorKind::StorageFull.into());

@@ -3,9 +3,8 @@
 //! A directory sorts as its name with the slash that follows it: `a-b`, `a.b`, `a/b`, `ab`.
 //! Subtrees that lie before `after` or outside of the prefix are never opened.
 
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 use super::disk::failed;
 use crate::{BlobInfo, Result};

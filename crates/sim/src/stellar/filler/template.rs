@@ -19,10 +19,9 @@ use stellar_xdr::{
 };
 
 use super::Fields;
-use crate::stellar::event;
 use crate::stellar::maker::{Maker, bounded};
 use crate::stellar::transaction::{Family, MetaVersion};
-use crate::stellar::xdr;
+use crate::stellar::{event, xdr};
 
 /// Marks: bytes that nothing else in the template has in a row.
 const SOURCE: [u8; 32] = [0xa1; 32];

@@ -178,14 +178,7 @@ async fn a_full_disk_has_room_for_the_record() {
     let meta = FileMeta::open_writer(root.path()).unwrap();
     let reserve = root.path().join("state.reserve");
     let fill = |meta: &FileMeta, path: Option<PathBuf>| {
-        *meta
-            .inner
-            .writing
-            .as_ref()
-            .unwrap()
-            .full_while
-            .lock()
-            .unwrap() = path;
+        *meta.inner.writing.as_ref().unwrap().full_while.lock() = path;
     };
     let mut at = Some(meta.swap(None, Bytes::from_static(b"one")).await.unwrap());
     assert!(reserve.exists());

@@ -26,7 +26,7 @@ async fn swap_until(meta: &ObjectMeta, last: u64) {
 
 /// Waits until what is removed beside the swaps is removed.
 async fn removed(meta: &ObjectMeta) {
-    let removal = meta.removal.lock().unwrap().take();
+    let removal = meta.removal.lock().take();
     if let Some(removal) = removal {
         removal.await.unwrap();
     }
