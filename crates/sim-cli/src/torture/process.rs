@@ -9,8 +9,13 @@ use anyhow::{Context as _, Result, bail, ensure};
 /// How long the last run may take to catch up.
 const PATIENCE: Duration = Duration::from_secs(300);
 const LAST_LINES: usize = 8;
-/// What a start says that found nobody to ask: no fault of the program.
-const NOBODY_ANSWERS: [&str; 2] = ["no endpoint can be used", "the portal cannot be used"];
+/// What a start says that could not use its sources: no fault of the program. While nothing is archived, nothing
+/// says which of two first blocks is the chain's, and the program must refuse to choose.
+const SOURCE_UNUSABLE: [&str; 3] = [
+    "no endpoint can be used",
+    "the portal cannot be used",
+    "endpoints have different first blocks",
+];
 /// What a worker says as well, which has nothing to do without a database.
 const NO_DATABASE: &str = "the database is unavailable";
 
@@ -49,7 +54,7 @@ pub(super) struct Program {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
     Killed,
-    /// It had not started, because nobody answered.
+    /// It had not started, because its sources could not be used.
     NotStarted,
 }
 
@@ -101,8 +106,8 @@ impl Program {
             return Ok(End::Killed);
         };
         let said = self.last_words();
-        let nobody = NOBODY_ANSWERS.iter().any(|words| said.contains(words));
-        if nobody || (self.needs_database && said.contains(NO_DATABASE)) {
+        let unusable = SOURCE_UNUSABLE.iter().any(|words| said.contains(words));
+        if unusable || (self.needs_database && said.contains(NO_DATABASE)) {
             return Ok(End::NotStarted);
         }
         bail!("the program ended by itself with {status}: {said}")
