@@ -13,7 +13,7 @@ use crate::live::Live;
 const TAKES_MAX: u32 = 100;
 const TAKE_PAUSE: Duration = Duration::from_millis(5);
 
-/// Tail and archive did not join into one chain within [`TAKES_MAX`] attempts.
+/// Tail and archive did not join into one chain within a hundred attempts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("archive and newest blocks do not join")]
 pub struct Unsettled;

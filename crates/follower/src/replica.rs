@@ -10,7 +10,7 @@ use crate::clock::now;
 use crate::ingest::{Trouble, report};
 use crate::{maintenance, walk};
 
-/// How often a reader looks whether the archive has grown.
+/// How often a reader looks for a newer state: within a second it must be seen.
 pub const REFRESH_EVERY: Duration = Duration::from_millis(250);
 /// Blocks that the tail may hold: a writer that is further behind must catch up first.
 const BLOCKS_MAX: u64 = 10_000;

@@ -24,8 +24,6 @@ use crate::readiness::{Facts, why_not_ready};
 use crate::serving::{ranges_dto, served_as};
 use crate::settings::ChainSettings;
 
-/// How often a newer state is looked for: within a second it must be seen.
-
 /// An archive that another process writes.
 pub(crate) struct Reader {
     settings: ChainSettings,

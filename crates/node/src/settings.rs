@@ -309,11 +309,7 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         portal_alone.is_none() || level == Verification::Claimed,
         "verification: a Portal alone proves nothing, its blocks are its own word: add rpcHttp, whose headers prove them by bloom, or set verification to claimed"
     );
-    let strategy = match raw.strategy.as_deref() {
-        None | Some("receipts") => Strategy::Receipts,
-        Some("logs") => Strategy::Logs,
-        Some(other) => bail!("strategy: `{other}` is neither receipts nor logs"),
-    };
+    let strategy = strategy(raw.strategy.as_deref())?;
     let scope = scope(raw.logs.as_ref())?;
     let finality = match (&raw.finality, portal_alone) {
         // A portal knows what is final.
@@ -402,6 +398,15 @@ fn proof(asked: Option<&str>, chain_id: u64) -> Result<(Verification, Checks)> {
         ..Checks::ALL
     };
     Ok((level, checks.up_to(level)))
+}
+
+/// How logs are fetched.
+fn strategy(name: Option<&str>) -> Result<Strategy> {
+    match name {
+        None | Some("receipts") => Ok(Strategy::Receipts),
+        Some("logs") => Ok(Strategy::Logs),
+        Some(other) => bail!("strategy: `{other}` is neither receipts nor logs"),
+    }
 }
 
 fn mode(asked: Option<&str>, start: Option<u64>, end: Option<u64>) -> Result<Mode> {

@@ -307,7 +307,7 @@ fn entry(chain: &TorturedChain, servers: &Servers, spec: &EvmSpec, narrow: Optio
     let mut entry = servers.settings(chain.confirmations);
     let fees = |fees: FeesSpec| {
         json!({
-            "contracts": [const_hex::encode_prefixed(&fees.contract)], "jobBlocks": JOB_BLOCKS, "jobLeaseTtlMs": 1_000,
+            "contracts": [const_hex::encode_prefixed(fees.contract)], "jobBlocks": JOB_BLOCKS, "jobLeaseTtlMs": 1_000,
         })
     };
     let logs =
@@ -316,7 +316,7 @@ fn entry(chain: &TorturedChain, servers: &Servers, spec: &EvmSpec, narrow: Optio
     let more = json!({
         "chainId": chain.node.chain_id(), "name": "torture", "pollMs": servers.poll_ms(), "logs": logs,
         "datasets": datasets, "fees": spec.fees.map(fees),
-        "contractAddress": spec.adfs.map(|_| const_hex::encode_prefixed(&AdfsSpec::PROXY)),
+        "contractAddress": spec.adfs.map(|_| const_hex::encode_prefixed(AdfsSpec::PROXY)),
         "topicNames": { "1": "DataFeedsUpdated(uint256)", "2": "DataFeedsUpdated(uint256,address)" },
     });
     let more = more.as_object().cloned().unwrap_or_default();
@@ -328,7 +328,7 @@ fn entry(chain: &TorturedChain, servers: &Servers, spec: &EvmSpec, narrow: Optio
 /// A settings file; with a database where there is one.
 fn settings(data: &Path, entry: &Value, url: Option<&str>) -> Value {
     const ANY: &str = "127.0.0.1:0";
-    let [first, second] = AdfsSpec::IMPLEMENTATIONS.map(|one| const_hex::encode_prefixed(&one));
+    let [first, second] = AdfsSpec::IMPLEMENTATIONS.map(const_hex::encode_prefixed);
     let accumulators = ["sourceAccumulator", "destinationAccumulator"];
     json!({
         "dataDir": data, "listen": ANY, "metricsPort": 0, "adminListen": ANY, "feesListen": ANY,
