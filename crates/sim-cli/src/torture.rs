@@ -234,6 +234,7 @@ async fn one(
         program,
     };
     let second = write(SECOND, Some(&rows.url_for(SECOND)))?;
+    note_first_block(&chain.node, &second)?;
     let mut troubles = Troubles::new((server, &rows), (&tested.program, second), seed);
     let under = (&tested, Some(&mut troubles));
     let lives = lives(&mut chain, &mut servers, under, &mut random).await?;
@@ -265,6 +266,20 @@ fn scope(spec: &EvmSpec, narrow: Option<&[u8]>) -> Scope {
         topic0: None,
     };
     Scope::only(contracts.map(entry).collect())
+}
+
+/// Tells a node which chain it follows, as an operator does whose endpoints have different first blocks. A forged one
+/// in each of its lives would keep a node without an archive from ever starting.
+fn note_first_block(node: &EvmNode, program: &Program) -> Result<()> {
+    let directory = program
+        .data_dir
+        .join("chains")
+        .join(node.chain_id().to_string());
+    let first = node.block(0).context("the chain has no first block")?;
+    std::fs::create_dir_all(&directory)?;
+    let hash = const_hex::encode_prefixed(first.hash.0);
+    std::fs::write(directory.join("genesis"), format!("{hash}\n"))?;
+    Ok(())
 }
 
 /// The contract with the most logs in the first blocks.
