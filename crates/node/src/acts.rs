@@ -1,5 +1,5 @@
-//! What an operator asks of a chain that is followed. It is done between two rounds: a round writes
-//! to the archive, and what it knows above it must not change under it.
+//! Executes operations of operators on a followed chain, between two rounds: a round writes to the archive, and
+//! what it knows above the archive must not change under it.
 
 use std::sync::Arc;
 
@@ -176,7 +176,6 @@ pub(crate) fn half_done(chain: &str, error: &anyhow::Error) -> String {
     )
 }
 
-/// A line of the archive's record.
 /// A halt must be there for `resume` to end it.
 fn check_halted(archive: &Archive, chain: &str) -> Result<(), String> {
     match archive.health().health {
@@ -192,6 +191,7 @@ pub(crate) fn user() -> Option<String> {
     names.find(|name| !name.is_empty())
 }
 
+/// A line of the archive's audit trail.
 pub(crate) fn audit(act: &str, reason: &str) -> AuditEntry {
     AuditEntry {
         at: now(),

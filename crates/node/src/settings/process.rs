@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_archive::{Cache, OrPolicy, QueryLimits};
-use chronolith_follower::settings::HISTORY_BYTES_LEAST;
+use chronolith_follower::settings::{HISTORY_BYTES_LEAST, TAIL_BYTES};
 use chronolith_serve::{AnswerLimits, Limits};
 
 use super::adfs::Versions;
@@ -26,7 +26,7 @@ const CACHE_MIB_BOUNDS: RangeInclusive<u64> = 8..=1 << 20;
 /// MiB of blocks of a chain that wait for finality. Base needs most: its blocks come every 2 s, weigh
 /// about 650 KB with all logs and whole transactions, and may wait half an hour, which is 900 of them
 /// or 560 MiB. It is a limit and not a reservation: a chain takes what its blocks weigh.
-const TAIL_MIB: u64 = 640;
+const TAIL_MIB: u64 = (TAIL_BYTES >> 20) as u64;
 const TAIL_MIB_BOUNDS: RangeInclusive<u64> = 1..=1 << 16;
 
 /// Connections at the most, whatever is asked for.
