@@ -14,9 +14,10 @@ mod stores;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use chronolith_store::{Error, Result};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::rng::Rng;
 
@@ -224,8 +225,7 @@ impl FaultPlan {
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
-        // The lock is never held across anything that can panic half-way through a change.
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        self.progress.lock()
     }
 }
 

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use crate::rng::Rng;
@@ -286,8 +287,7 @@ impl Faults {
     }
 
     fn plan(&self) -> MutexGuard<'_, Plan> {
-        // Every change is a single insert: a panic elsewhere leaves the plan whole.
-        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+        self.plan.lock()
     }
 }
 

@@ -8,10 +8,17 @@ mod state;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
-use chronolith_model::{BlockMeta, BlockRange, BlockRef, Hash32};
+use chronolith_model::BlockMeta;
+use chronolith_model::BlockRange;
+use chronolith_model::BlockRef;
+use chronolith_model::Hash32;
+use parking_lot::Mutex;
+use parking_lot::RwLock;
+use parking_lot::RwLockReadGuard;
+use parking_lot::RwLockWriteGuard;
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use tokio::sync::broadcast;
 
@@ -209,11 +216,9 @@ impl EvmNode {
             .collect()
     }
 
-    /// Everything behind one lock, so that an answer never mixes two chains.
+    /// Everything under one lock, so that an answer never mixes two chains.
     pub(super) fn read(&self) -> RwLockReadGuard<'_, State> {
-        // A state is changed by pushing whole blocks: a panic leaves it usable.
-        let state = self.shared.state.read();
-        state.unwrap_or_else(PoisonError::into_inner)
+        self.shared.state.read()
     }
 
     /// New heads from now on, in order.
@@ -223,8 +228,7 @@ impl EvmNode {
 
     /// Number of the block and position in it of the canonical transaction with this hash.
     pub(super) fn find_tx(&self, state: &State, hash: Hash32) -> Option<(u64, u32)> {
-        let index = self.shared.txs.lock();
-        let mut index = index.unwrap_or_else(PoisonError::into_inner);
+        let mut index = self.shared.txs.lock();
         index.update(state);
         let &(number, position) = index.places.get(&hash.prefix64())?;
         let found = state.tx_hashes(number).nth(position as usize);
@@ -232,8 +236,7 @@ impl EvmNode {
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, State> {
-        let state = self.shared.state.write();
-        state.unwrap_or_else(PoisonError::into_inner)
+        self.shared.state.write()
     }
 
     fn extend(&self, state: &mut State, blocks: u64) -> BlockRef {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use chronolith_store::{BlobInfo, BlobStore, BlobWriter, Result};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Operation;
 
@@ -79,7 +80,7 @@ impl CountingBlobs {
 }
 
 fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
-    counts.lock().unwrap_or_else(PoisonError::into_inner)
+    counts.lock()
 }
 
 fn count(counts: &Mutex<Counts>, of: (Operation, &str), ranges: usize, bytes: usize) {

@@ -1,7 +1,9 @@
 //! What goes wrong with which file, and how often.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// One thing that goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +75,6 @@ impl FileFaults {
     }
 
     fn planned(&self) -> MutexGuard<'_, Vec<Planned>> {
-        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+        self.plan.lock()
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
@@ -15,6 +15,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -93,8 +94,7 @@ impl FileServer {
     /// What it was asked, so far.
     #[must_use]
     pub fn stats(&self) -> FileStats {
-        let stats = self.shared.stats.lock();
-        stats.unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.stats.lock().clone()
     }
 
     /// Stops taking requests and waits until those under way are answered.
@@ -221,6 +221,6 @@ fn path(directory: &Path, url: &str) -> Option<PathBuf> {
 
 impl Shared {
     fn count(&self, count: impl FnOnce(&mut FileStats)) {
-        count(&mut self.stats.lock().unwrap_or_else(PoisonError::into_inner));
+        count(&mut self.stats.lock());
     }
 }

@@ -4,7 +4,9 @@
 //! which requests arrive.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::evm::{FaultsError, parse_rates};
 use crate::rng::Rng;
@@ -270,8 +272,7 @@ impl PortalFaults {
     }
 
     fn plan(&self) -> MutexGuard<'_, Plan> {
-        // Every change is a single insert: a panic elsewhere leaves the plan whole.
-        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+        self.plan.lock()
     }
 }
 

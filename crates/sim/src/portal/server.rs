@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -15,6 +15,7 @@ use axum::response::Response;
 use axum::routing::get;
 use bytes::Bytes;
 use chronolith_model::{BlockRange, BlockRef, Hash32};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -341,7 +342,7 @@ impl Shared {
 
     fn stats(&self) -> MutexGuard<'_, PortalStats> {
         // Counters are whole after every step.
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stats.lock()
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use chronolith_model::Hash32;
+use parking_lot::Mutex;
 
 use super::made::Made;
 use super::{ledger, sha256};
@@ -144,14 +145,14 @@ impl StellarChain {
             "the chain begins at ledger {first}, and has no {sequence}"
         );
         let place = (sequence - first) as usize;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if let Some(kept) = state.kept.iter().find(|made| made.sequence == sequence) {
             return Arc::clone(kept);
         }
         if let (Some(&previous), Some(_)) = (state.links.get(place), state.links.get(place + 1)) {
             drop(state);
             let made = Arc::new(self.make(sequence, &previous));
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state.lock();
             state.keep(&made);
             return made;
         }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::RpcOptions;
@@ -101,7 +101,7 @@ impl Context {
     }
 
     fn kept(&self) -> MutexGuard<'_, Vec<Bytes>> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+        self.requests.lock()
     }
 
     pub(super) fn count_bytes(&self, bytes: u64) {
@@ -119,6 +119,6 @@ impl Context {
 
     fn counters(&self) -> MutexGuard<'_, RpcStats> {
         // Counters are whole after every step.
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stats.lock()
     }
 }

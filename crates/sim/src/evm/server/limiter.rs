@@ -1,7 +1,8 @@
 //! How often a server may be asked, second by second since its start.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use super::RateLimit;
 
@@ -35,8 +36,7 @@ impl Limiter {
             return true;
         };
         let second = self.began.elapsed().as_secs();
-        let window = self.window.lock();
-        let mut window = window.unwrap_or_else(PoisonError::into_inner);
+        let mut window = self.window.lock();
         if window.second != second {
             *window = Window { second, calls: 0 };
         }
