@@ -20,11 +20,11 @@ mod refusals;
 mod rpc;
 mod server;
 
+pub use crate::fault_registry::FaultsError;
 pub use block::{EvmBlock, EvmTx, TxType};
 pub(crate) use bloom::bloom_of;
 pub use chain::{Era, EvmChain, EvmSpec};
-pub(crate) use faults::parse_rates;
-pub use faults::{FaultSizes, Faults, FaultsError, RpcFault};
+pub use faults::{FaultSizes, Faults, RpcFault};
 pub use fees::{
     FEES_COLLECTED_TOPIC, FEES_WITHDRAWN_TOPIC, FeeRow, FeesSpec, LIFI_FEES_WITHDRAWN_TOPIC,
 };

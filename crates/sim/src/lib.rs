@@ -9,6 +9,8 @@ mod chain;
 mod corrupt;
 #[cfg(feature = "evm")]
 pub mod evm;
+#[cfg(feature = "evm")]
+mod fault_registry;
 mod faults;
 #[cfg(feature = "stellar")]
 pub mod files;
@@ -22,6 +24,8 @@ pub mod stellar;
 
 pub use chain::{ChainSpec, Shape, SimChain};
 pub use corrupt::flip_byte;
+#[cfg(feature = "evm")]
+pub use fault_registry::{FaultRegistry, InjectedFault};
 pub use faults::{
     CountingBlobs, Fault, FaultPlan, FaultyBlobs, FaultyMeta, IoCount, Odds, Operation, Tally,
 };

@@ -1,21 +1,9 @@
-//! What goes wrong at a simulated node, how often, and how often it did.
-//!
-//! A fault is drawn only where it can be seen: no log goes missing from an empty answer. Each fault
-//! has a stream of its own, so that changing the rate of one leaves the others where they were.
-//! Which request meets a fault depends on the order in which requests arrive.
+//! The faults of a simulated node.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
-use serde_json::Value;
-
-use crate::rng::Rng;
-
-/// The rate that always hits.
-const ALWAYS: u32 = 1_000_000;
+use crate::fault_registry::{FaultRegistry, InjectedFault};
 
 /// One thing that goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -176,154 +164,30 @@ impl Default for FaultSizes {
     }
 }
 
-/// A seeded plan of faults. A clone is another handle to the same plan; rates may change while the
-/// node serves.
-#[derive(Clone, Debug, Default)]
-pub struct Faults {
-    plan: Arc<Mutex<Plan>>,
+impl InjectedFault for RpcFault {
+    type Sizes = FaultSizes;
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|fault| fault.name() == name)
+    }
+
+    fn stream(self) -> Option<u64> {
+        Some(self as u64)
+    }
 }
 
-#[derive(Debug, Default)]
-struct Plan {
-    seed: u64,
-    per_million: BTreeMap<RpcFault, u32>,
-    sizes: FaultSizes,
-    /// How often each could have happened since it has a rate.
-    chances: BTreeMap<RpcFault, u64>,
-    injected: BTreeMap<RpcFault, u64>,
-}
+/// The faults of a simulated node.
+pub type Faults = FaultRegistry<RpcFault>;
 
 impl Faults {
-    /// A plan in which nothing goes wrong yet.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
-        let plan = Plan {
-            seed,
-            ..Plan::default()
-        };
-        Self {
-            plan: Arc::new(Mutex::new(plan)),
-        }
-    }
-
-    /// Lets a fault happen in so many of a million cases; 0 ends it.
-    pub fn set(&self, fault: RpcFault, per_million: u32) {
-        self.plan().per_million.insert(fault, per_million);
-    }
-
-    /// Lets a fault happen every time.
-    pub fn always(&self, fault: RpcFault) {
-        self.set(fault, ALWAYS);
-    }
-
-    /// Ends all faults. What was counted stays.
-    pub fn clear(&self) {
-        self.plan().per_million.clear();
-    }
-
-    /// Changes how bad the faults are.
-    pub fn set_sizes(&self, sizes: FaultSizes) {
-        self.plan().sizes = sizes;
-    }
-
-    /// How bad the faults are.
-    #[must_use]
-    pub fn sizes(&self) -> FaultSizes {
-        self.plan().sizes
-    }
-
-    /// Sets the rates of an object of names and probabilities, such as `{"http_500": 0.02}`. Names
-    /// that are not in it keep their rate.
-    ///
-    /// # Errors
-    /// Text that is no such object, an unknown name, or a probability outside 0 to 1; then nothing
-    /// is changed.
-    pub fn load_json(&self, text: &str) -> Result<(), FaultsError> {
-        let named = |name: &str| RpcFault::ALL.into_iter().find(|fault| fault.name() == name);
-        let rates = parse_rates(text, named)?;
-        self.plan().per_million.extend(rates);
-        Ok(())
-    }
-
     /// How often each fault was injected, by name; those that never were are there with 0.
     #[must_use]
     pub fn injected(&self) -> BTreeMap<&'static str, u64> {
-        let plan = self.plan();
-        let count = |fault| plan.injected.get(&fault).copied().unwrap_or_default();
+        let counts = self.all_counts();
+        let count = |fault| counts.get(&fault).copied().unwrap_or_default();
         let counts = RpcFault::ALL.map(|fault| (fault.name(), count(fault)));
         counts.into_iter().collect()
     }
-
-    /// Whether the fault happens now. Whoever asks must then show it.
-    pub(super) fn hits(&self, fault: RpcFault) -> bool {
-        self.draw(fault).is_some()
-    }
-
-    /// Like [`Faults::hits`], with a number to choose by.
-    pub(super) fn draw(&self, fault: RpcFault) -> Option<u64> {
-        let mut plan = self.plan();
-        let rate = plan.per_million.get(&fault).copied().unwrap_or_default();
-        if rate == 0 {
-            return None;
-        }
-        let chance = plan.chances.entry(fault).or_default();
-        *chance += 1;
-        let parts = [*chance, fault as u64];
-        let mut rng = Rng::of(&[&[plan.seed], &parts[..]].concat());
-        if rng.below(ALWAYS.into()) >= rate.into() {
-            return None;
-        }
-        *plan.injected.entry(fault).or_default() += 1;
-        Some(rng.next())
-    }
-
-    /// How often the fault was injected.
-    pub(super) fn count(&self, fault: RpcFault) -> u64 {
-        self.plan()
-            .injected
-            .get(&fault)
-            .copied()
-            .unwrap_or_default()
-    }
-
-    fn plan(&self) -> MutexGuard<'_, Plan> {
-        self.plan.lock()
-    }
-}
-
-/// Why a text names no faults.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FaultsError(String);
-
-impl fmt::Display for FaultsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for FaultsError {}
-
-/// A fault and how often it happens, in cases of a million.
-type FaultRate<F> = (F, u32);
-
-/// Reads an object of names and probabilities.
-pub(crate) fn parse_rates<F>(
-    text: &str,
-    named: impl Fn(&str) -> Option<F>,
-) -> Result<Vec<FaultRate<F>>, FaultsError> {
-    let value: Value = serde_json::from_str(text)
-        .map_err(|error| FaultsError(format!("faults are no JSON: {error}")))?;
-    let object = value.as_object();
-    let object = object.ok_or_else(|| FaultsError("faults are no JSON object".to_owned()))?;
-    let rate = |(name, value): (&String, &Value)| {
-        let fault = named(name);
-        let fault = fault.ok_or_else(|| FaultsError(format!("unknown fault (name={name})")))?;
-        let share = value.as_f64().filter(|share| (0.0..=1.0).contains(share));
-        let what = || FaultsError(format!("no probability from 0 to 1 (name={name})"));
-        let share = share.ok_or_else(what)?;
-        Ok((fault, (share * f64::from(ALWAYS)).round() as u32))
-    };
-    object.iter().map(rate).collect()
 }
 
 #[cfg(test)]

@@ -1,18 +1,8 @@
-//! What goes wrong at a simulated Portal, how often, and how often it did.
-//!
-//! A fault is drawn only where it can be seen. Which request meets one depends on the order in
-//! which requests arrive.
+//! The faults of a simulated Portal.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
-
-use crate::evm::{FaultsError, parse_rates};
-use crate::rng::Rng;
-
-/// The rate that always hits.
-const ALWAYS: u32 = 1_000_000;
+use crate::fault_registry::{FaultRegistry, InjectedFault};
 
 /// One thing that goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -103,9 +93,24 @@ impl PortalFault {
         }
     }
 
-    /// The fault of this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    /// Those that happen to single lines.
+    pub(super) const OF_LINES: [Self; 9] = [
+        Self::SkippedBlock,
+        Self::RepeatedBlock,
+        Self::WrongParent,
+        Self::MissingLog,
+        Self::Garbage,
+        Self::LongLine,
+        Self::EmptiedBlock,
+        Self::AddedLog,
+        Self::MovedLog,
+    ];
+}
+
+impl InjectedFault for PortalFault {
+    type Sizes = ();
+
+    fn named(name: &str) -> Option<Self> {
         if let Some(status) = name.strip_prefix("status_") {
             let (digits, waits) = match status.strip_suffix("_retry_after") {
                 Some(digits) => (digits, true),
@@ -122,157 +127,42 @@ impl PortalFault {
         let found = Self::all_named().find(|(_, known)| *known == name);
         found.map(|(fault, _)| fault)
     }
-
-    /// Those that happen to single lines.
-    pub(super) const OF_LINES: [Self; 9] = [
-        Self::SkippedBlock,
-        Self::RepeatedBlock,
-        Self::WrongParent,
-        Self::MissingLog,
-        Self::Garbage,
-        Self::LongLine,
-        Self::EmptiedBlock,
-        Self::AddedLog,
-        Self::MovedLog,
-    ];
 }
 
-/// A seeded plan of faults. A clone is another handle to the same plan; it may change while the
-/// Portal serves.
-#[derive(Clone, Debug)]
-pub struct PortalFaults {
-    plan: Arc<Mutex<Plan>>,
-}
-
-#[derive(Debug)]
-struct Plan {
-    rng: Rng,
-    odds: BTreeMap<PortalFault, Odds>,
-    injected: BTreeMap<PortalFault, u64>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Odds {
-    per_million: u32,
-    /// How often it may still happen.
-    left: u64,
-}
-
-impl Default for PortalFaults {
-    fn default() -> Self {
-        Self::new(0)
-    }
-}
+/// The faults of a simulated Portal.
+pub type PortalFaults = FaultRegistry<PortalFault>;
 
 impl PortalFaults {
-    /// A plan in which nothing goes wrong yet.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
-        let plan = Plan {
-            rng: Rng::of(&[seed]),
-            odds: BTreeMap::new(),
-            injected: BTreeMap::new(),
-        };
-        Self {
-            plan: Arc::new(Mutex::new(plan)),
-        }
-    }
-
-    /// Lets a fault happen in so many of a million cases; 0 ends it.
-    pub fn set(&self, fault: PortalFault, per_million: u32) {
-        let left = u64::MAX;
-        let odds = Odds { per_million, left };
-        self.plan().odds.insert(fault, odds);
-    }
-
-    /// Lets a fault happen every time.
-    pub fn always(&self, fault: PortalFault) {
-        self.set(fault, ALWAYS);
-    }
-
-    /// Lets a fault happen the next so many times.
-    pub fn times(&self, fault: PortalFault, left: u64) {
-        let per_million = ALWAYS;
-        let odds = Odds { per_million, left };
-        self.plan().odds.insert(fault, odds);
-    }
-
-    /// Ends all faults. What was counted stays.
-    pub fn clear(&self) {
-        self.plan().odds.clear();
-    }
-
-    /// Sets the rates of an object of names and probabilities, such as `{"cut_line": 0.02}`. Names
-    /// that are not in it keep their rate.
-    ///
-    /// # Errors
-    /// Text that is no such object, an unknown name, or a probability outside 0 to 1; then nothing
-    /// is changed.
-    pub fn load_json(&self, text: &str) -> Result<(), FaultsError> {
-        let rates = parse_rates(text, PortalFault::named)?;
-        rates
-            .into_iter()
-            .for_each(|(fault, per_million)| self.set(fault, per_million));
-        Ok(())
-    }
-
     /// How often each fault was injected, by name; those that never were are not in it.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<String, u64> {
-        let plan = self.plan();
-        let count = |(fault, count): (&PortalFault, &u64)| (fault.name(), *count);
-        plan.injected.iter().map(count).collect()
+        let counts = self.all_counts().into_iter();
+        counts.map(|(fault, count)| (fault.name(), count)).collect()
     }
 
     /// How often a fault was injected.
     #[must_use]
     pub fn injected(&self, fault: PortalFault) -> u64 {
-        self.plan()
-            .injected
-            .get(&fault)
-            .copied()
-            .unwrap_or_default()
+        self.count(fault)
     }
 
-    /// Whether the fault happens now. Whoever asks must then show it.
-    pub(super) fn hits(&self, fault: PortalFault) -> bool {
-        self.draw(fault).is_some()
-    }
-
-    /// Like [`PortalFaults::hits`], with a number to choose by.
-    pub(super) fn draw(&self, fault: PortalFault) -> Option<u64> {
-        let mut plan = self.plan();
-        let odds = plan.odds.get(&fault).copied()?;
-        if odds.left == 0 || plan.rng.below(ALWAYS.into()) >= odds.per_million.into() {
-            return None;
-        }
-        let left = odds.left - 1;
-        plan.odds.insert(fault, Odds { left, ..odds });
-        *plan.injected.entry(fault).or_default() += 1;
-        Some(plan.rng.next())
-    }
-
-    /// The first status that is drawn, of those that may be.
+    /// The first status that is drawn, without those of `never`.
     pub(super) fn draw_status(&self, never: &[u16]) -> Option<PortalFault> {
-        let planned: Vec<PortalFault> = self.plan().odds.keys().copied().collect();
         let refuses = |fault: &PortalFault| match fault {
             PortalFault::Status(status) | PortalFault::StatusRetryAfter(status) => {
                 !never.contains(status) && self.hits(*fault)
             }
             _ => false,
         };
-        planned.into_iter().find(refuses)
+        self.planned().into_iter().find(refuses)
     }
 
     /// Whether anything can happen to single lines.
     pub(super) fn touches_lines(&self) -> bool {
-        let plan = self.plan();
-        let planned = |fault| plan.odds.get(fault).is_some_and(|odds| odds.left > 0);
-        PortalFault::OF_LINES.iter().any(planned)
-    }
-
-    fn plan(&self) -> MutexGuard<'_, Plan> {
-        self.plan.lock()
+        let planned = self.planned();
+        PortalFault::OF_LINES
+            .iter()
+            .any(|fault| planned.contains(fault))
     }
 }
 
