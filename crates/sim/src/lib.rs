@@ -14,6 +14,8 @@ mod fault_registry;
 mod faults;
 #[cfg(feature = "stellar")]
 pub mod files;
+#[cfg(feature = "evm")]
+mod json_writer;
 mod oracle;
 #[cfg(feature = "evm")]
 pub mod portal;

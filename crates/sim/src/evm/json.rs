@@ -1,93 +1,13 @@
 //! Blocks, receipts and logs as JSON, the way nodes write them.
-//!
-//! Written by hand into one buffer: a tree of values for each log would make the simulated node
-//! slower than the clients that it is there to measure.
 
 use alloy_consensus::Header;
-use alloy_primitives::{Bloom, hex};
+use alloy_primitives::Bloom;
 use chronolith_model::{Hash32, Log};
 
 use super::block::{EvmBlock, EvmTx, LEGACY_V, TxType};
 use super::bloom::bloom_of;
 use super::node::Head;
-
-/// An object being written.
-pub(super) struct Object<'a> {
-    out: &'a mut Vec<u8>,
-    is_empty: bool,
-}
-
-impl<'a> Object<'a> {
-    pub(super) fn begin(out: &'a mut Vec<u8>) -> Self {
-        out.push(b'{');
-        Self {
-            out,
-            is_empty: true,
-        }
-    }
-
-    /// Writes a key and hands out the buffer for its value.
-    pub(super) fn key(&mut self, key: &str) -> &mut Vec<u8> {
-        if !self.is_empty {
-            self.out.push(b',');
-        }
-        self.is_empty = false;
-        self.out.push(b'"');
-        self.out.extend_from_slice(key.as_bytes());
-        self.out.extend_from_slice(b"\":");
-        self.out
-    }
-
-    pub(super) fn data(&mut self, key: &str, bytes: &[u8]) {
-        put_data(self.key(key), bytes);
-    }
-
-    pub(super) fn quantity(&mut self, key: &str, value: u64) {
-        put_quantity(self.key(key), value);
-    }
-
-    /// A value that is JSON already.
-    pub(super) fn raw(&mut self, key: &str, json: &str) {
-        self.key(key).extend_from_slice(json.as_bytes());
-    }
-
-    pub(super) fn end(self) {
-        self.out.push(b'}');
-    }
-}
-
-/// Bytes: `"0x"` and two digits each.
-pub(super) fn put_data(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend_from_slice(b"\"0x");
-    let start = out.len();
-    out.resize(start + 2 * bytes.len(), 0);
-    if let Some(digits) = out.get_mut(start..) {
-        hex::encode_to_slice(bytes, digits).expect("the room is twice the bytes");
-    }
-    out.push(b'"');
-}
-
-/// A number: `"0x"` and no leading zero.
-pub(super) fn put_quantity(out: &mut Vec<u8>, value: u64) {
-    out.extend_from_slice(format!("\"{value:#x}\"").as_bytes());
-}
-
-/// A list of whatever `put` writes.
-pub(super) fn put_list<T>(
-    out: &mut Vec<u8>,
-    items: impl IntoIterator<Item = T>,
-    mut put: impl FnMut(&mut Vec<u8>, T),
-) {
-    out.push(b'[');
-    let start = out.len();
-    for item in items {
-        if out.len() > start {
-            out.push(b',');
-        }
-        put(out, item);
-    }
-    out.push(b']');
-}
+use crate::json_writer::{Object, put_data, put_list};
 
 /// What is served of a block's logs in place of the truth.
 #[derive(Clone, Copy, Debug, Default)]
@@ -124,10 +44,7 @@ impl LogPlace {
 
     pub(super) fn put_log(&self, out: &mut Vec<u8>, tx: &EvmTx, log: &Log) {
         out.extend_from_slice(&self.fixed);
-        let mut object = Object {
-            out,
-            is_empty: false,
-        };
+        let mut object = Object::resume(out);
         object.data("address", log.emitter());
         put_list(object.key("topics"), log.topics(), put_data);
         object.data("data", log.data());

@@ -16,6 +16,7 @@ use super::lies::{foreign, told};
 use super::node::{Head, State};
 use super::refusals::RpcError;
 use super::server::Context;
+use crate::json_writer;
 
 /// All methods there are.
 const METHODS: [&str; 13] = [
@@ -144,7 +145,7 @@ fn syncing(state: &State, faults: &Faults) -> Vec<u8> {
     }
     let head = state.head().number;
     let mut out = Vec::new();
-    let mut object = json::Object::begin(&mut out);
+    let mut object = json_writer::Object::begin(&mut out);
     object.quantity("startingBlock", 0);
     object.quantity("currentBlock", head);
     object.quantity("highestBlock", head + 1_000);
@@ -229,7 +230,7 @@ fn block_receipts(state: &State, faults: &Faults, number: Option<u64>) -> Vec<u8
     let mut out = Vec::with_capacity(1_100 * block.txs.len() + 1_000 * block.logs.len());
     let own = block.own_receipt();
     let own = own.filter(|_| !faults.hits(RpcFault::NoBlockReceipt));
-    json::put_list(&mut out, block.txs.iter().chain(&own), |out, tx| {
+    json_writer::put_list(&mut out, block.txs.iter().chain(&own), |out, tx| {
         place.put_receipt(out, &block, tx, lies);
     });
     out
@@ -282,7 +283,7 @@ fn shown(params: &[Value]) -> ShownTxs {
 
 fn quantity(value: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    json::put_quantity(&mut out, value);
+    json_writer::put_quantity(&mut out, value);
     out
 }
 

@@ -7,7 +7,9 @@ use serde_json::Value;
 use super::faults::RpcFault;
 use super::refusals::RpcError;
 use super::server::Context;
-use super::{json, methods};
+use crate::json_writer;
+use super::json;
+use super::methods;
 
 /// Most calls of a batch, unless the options say another number.
 const BATCH_MAX: usize = 1_000;
@@ -40,7 +42,7 @@ impl Session {
         self.next += 1;
         self.heads.insert(self.next);
         let mut id = Vec::new();
-        json::put_quantity(&mut id, self.next);
+        json_writer::put_quantity(&mut id, self.next);
         Ok(id)
     }
 
@@ -95,7 +97,7 @@ pub(super) fn answer(
                 answers.reverse();
             }
             let mut body = Vec::with_capacity(answers.iter().map(Vec::len).sum::<usize>() + 64);
-            json::put_list(&mut body, answers, |body, answer| body.extend(answer));
+            json_writer::put_list(&mut body, answers, |body, answer| body.extend(answer));
             body
         }
     }

@@ -1,21 +1,19 @@
-//! Blocks as lines of JSON: the fields that were asked for, and no list that would be empty.
+//! Blocks as lines of JSON: the fields that were requested, and no list that would be empty.
 
-use std::io::Write as _;
-
-use alloy_primitives::hex;
 use chronolith_model::{BlockMeta, Log};
 
-use super::query::{Fields, LogFields, Query};
+use super::query::{Fields, LogFields, Query, TxFields};
 use crate::evm::{EvmBlock, EvmTx};
+use crate::json_writer::{Object, put_data, put_list};
 
 /// A line with nothing but a header.
 pub(super) fn write_clock(out: &mut Vec<u8>, clock: &BlockMeta, fields: &Fields) {
-    out.extend_from_slice(br#"{"header":"#);
-    write_header(out, clock, fields, None);
-    out.push(b'}');
+    let mut line = Object::begin(out);
+    write_header(line.key("header"), clock, fields, None);
+    line.end();
 }
 
-/// A line with what was asked for; whether there was anything but the header.
+/// A line with the requested fields; whether there was anything but the header.
 pub(super) fn write_block(out: &mut Vec<u8>, block: &EvmBlock, query: &Query) -> bool {
     let clock = BlockMeta {
         number: block.header.number,
@@ -23,134 +21,79 @@ pub(super) fn write_block(out: &mut Vec<u8>, block: &EvmBlock, query: &Query) ->
         parent_hash: block.header.parent_hash.0.into(),
         timestamp: block.header.timestamp,
     };
-    out.extend_from_slice(br#"{"header":"#);
     let bloom = block.header.logs_bloom.as_slice();
-    write_header(out, &clock, &query.fields, Some(bloom));
     let logs: Vec<&Log> = block.logs.iter().filter(|log| query.matches(log)).collect();
     let all = !query.transactions.is_empty();
     let txs: &[EvmTx] = if all { &block.txs } else { &[] };
+    let mut line = Object::begin(out);
+    write_header(line.key("header"), &clock, &query.fields, Some(bloom));
     if !logs.is_empty() {
-        out.extend_from_slice(br#","logs":["#);
-        for (at, log) in logs.iter().enumerate() {
-            out.extend_from_slice(if at == 0 { b"" } else { b"," });
+        put_list(line.key("logs"), &logs, |out, log| {
             write_log(out, log, block, query.fields.log);
-        }
-        out.push(b']');
+        });
     }
     if !txs.is_empty() {
-        out.extend_from_slice(br#","transactions":["#);
-        for (at, tx) in txs.iter().enumerate() {
-            out.extend_from_slice(if at == 0 { b"" } else { b"," });
-            let mut object = Object::new(out);
-            let fields = query.fields.transaction;
-            object.number(
-                "transactionIndex",
-                fields.transaction_index.then_some(tx.index.into()),
-            );
-            object.bytes("hash", fields.hash.then_some(&tx.hash.0));
-            object.end();
-        }
-        out.push(b']');
+        put_list(line.key("transactions"), txs, |out, tx| {
+            write_transaction(out, tx, query.fields.transaction);
+        });
     }
-    out.push(b'}');
+    line.end();
     !logs.is_empty() || !txs.is_empty()
 }
 
 fn write_header(out: &mut Vec<u8>, clock: &BlockMeta, fields: &Fields, bloom: Option<&[u8]>) {
     let fields = fields.block;
-    let mut object = Object::new(out);
-    object.number("number", fields.number.then_some(clock.number));
-    object.bytes("hash", fields.hash.then_some(&clock.hash.0));
-    object.bytes(
-        "parentHash",
-        fields.parent_hash.then_some(&clock.parent_hash.0),
-    );
-    object.number("timestamp", fields.timestamp.then_some(clock.timestamp));
-    object.bytes(
-        "logsBloom",
-        fields.logs_bloom.then_some(bloom.unwrap_or_default()),
-    );
+    let mut object = Object::begin(out);
+    if fields.number {
+        object.number("number", clock.number);
+    }
+    if fields.hash {
+        object.data("hash", &clock.hash.0);
+    }
+    if fields.parent_hash {
+        object.data("parentHash", &clock.parent_hash.0);
+    }
+    if fields.timestamp {
+        object.number("timestamp", clock.timestamp);
+    }
+    if fields.logs_bloom {
+        object.data("logsBloom", bloom.unwrap_or_default());
+    }
+    object.end();
+}
+
+fn write_transaction(out: &mut Vec<u8>, tx: &EvmTx, fields: TxFields) {
+    let mut object = Object::begin(out);
+    if fields.transaction_index {
+        object.number("transactionIndex", tx.index.into());
+    }
+    if fields.hash {
+        object.data("hash", &tx.hash.0);
+    }
     object.end();
 }
 
 fn write_log(out: &mut Vec<u8>, log: &Log, block: &EvmBlock, fields: LogFields) {
     let tx = block.txs.get(log.tx_index() as usize);
     let hash = tx.map(|tx| tx.hash).unwrap_or_default();
-    let mut object = Object::new(out);
-    object.number(
-        "logIndex",
-        fields.log_index.then_some(log.log_index().into()),
-    );
-    object.number(
-        "transactionIndex",
-        fields.transaction_index.then_some(log.tx_index().into()),
-    );
-    object.bytes(
-        "transactionHash",
-        fields.transaction_hash.then_some(&hash.0),
-    );
-    object.bytes("address", fields.address.then_some(log.emitter()));
-    object.bytes("data", fields.data.then_some(log.data()));
+    let mut object = Object::begin(out);
+    if fields.log_index {
+        object.number("logIndex", log.log_index().into());
+    }
+    if fields.transaction_index {
+        object.number("transactionIndex", log.tx_index().into());
+    }
+    if fields.transaction_hash {
+        object.data("transactionHash", &hash.0);
+    }
+    if fields.address {
+        object.data("address", log.emitter());
+    }
+    if fields.data {
+        object.data("data", log.data());
+    }
     if fields.topics {
-        object.key("topics");
-        object.out.push(b'[');
-        for (at, topic) in log.topics().enumerate() {
-            let quote: &[u8] = if at == 0 { b"\"" } else { b",\"" };
-            object.out.extend_from_slice(quote);
-            object.hex(topic);
-            object.out.push(b'"');
-        }
-        object.out.push(b']');
+        put_list(object.key("topics"), log.topics(), put_data);
     }
     object.end();
-}
-
-/// Writes an object, key by key; a key without a value is left out. Nothing here needs escapes.
-struct Object<'a> {
-    out: &'a mut Vec<u8>,
-    opened: bool,
-}
-
-impl<'a> Object<'a> {
-    fn new(out: &'a mut Vec<u8>) -> Self {
-        let opened = false;
-        Self { out, opened }
-    }
-
-    fn key(&mut self, key: &str) {
-        self.out.push(if self.opened { b',' } else { b'{' });
-        self.opened = true;
-        self.out.push(b'"');
-        self.out.extend_from_slice(key.as_bytes());
-        self.out.extend_from_slice(b"\":");
-    }
-
-    fn number(&mut self, key: &str, value: Option<u64>) {
-        if let Some(value) = value {
-            self.key(key);
-            write!(self.out, "{value}").expect("memory takes what is written to it");
-        }
-    }
-
-    fn bytes<B: AsRef<[u8]>>(&mut self, key: &str, value: Option<B>) {
-        if let Some(value) = value {
-            self.key(key);
-            self.out.push(b'"');
-            self.hex(value.as_ref());
-            self.out.push(b'"');
-        }
-    }
-
-    fn hex(&mut self, bytes: &[u8]) {
-        self.out.extend_from_slice(b"0x");
-        let at = self.out.len();
-        self.out.resize(at + 2 * bytes.len(), 0);
-        let room = self.out.get_mut(at..).unwrap_or_default();
-        hex::encode_to_slice(bytes, room).expect("there is room for two digits a byte");
-    }
-
-    fn end(self) {
-        self.out
-            .extend_from_slice(if self.opened { b"}" } else { b"{}" });
-    }
 }

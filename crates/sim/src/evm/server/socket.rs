@@ -12,6 +12,7 @@ use crate::evm::faults::RpcFault;
 use crate::evm::json;
 use crate::evm::node::Head;
 use crate::evm::rpc::{self, Session};
+use crate::json_writer;
 
 /// Turns a GET into a WebSocket.
 pub(super) async fn upgrade(
@@ -95,7 +96,7 @@ fn notification(id: u64, head: &Head) -> Vec<u8> {
     let mut text = Vec::with_capacity(2_048);
     let start = r#"{"jsonrpc":"2.0","method":"eth_subscription","params":{"subscription":"#;
     text.extend_from_slice(start.as_bytes());
-    json::put_quantity(&mut text, id);
+    json_writer::put_quantity(&mut text, id);
     text.extend_from_slice(br#","result":"#);
     json::put_head(&mut text, head);
     text.extend_from_slice(b"}}");
