@@ -34,17 +34,17 @@ pub(crate) enum Command {
     /// wrong as a file of faults says.
     #[command(after_help = SERVE_HELP)]
     Serve(Box<SimServe>),
-    /// Follow a simulated chain through faults, lies, reorgs and SIGKILL, and compare every block and row.
+    /// Follow a simulated chain through faults, byzantine endpoints, reorgs and SIGKILL, and compare every block and row.
     ///
-    /// Each seed is one chain, one choice of faults and limits, and one sequence of events; of three
-    /// seeds in a row one is fetched by receipts, one by logs and one from a Portal. It fails on the
+    /// Each seed is one chain, one choice of faults and limits, and one sequence of events; of five
+    /// seeds in a row each fetches in another way. It fails on the
     /// first log that is missing, made up or twice, and when a fault of its list was never injected. Two
     /// nodes and a worker project fees and feeds meanwhile, stopped and killed like the database; in the end
     /// tables are those of a clean replay.
     Torture(Torture),
     /// Write a data lake of simulated Stellar ledgers.
     ///
-    /// Files lie as Galexie puts them (SEP-54). Hashes, links and transaction hashes of the ledgers hold as
+    /// Files are laid out as Galexie puts them (SEP-54). Hashes, links and transaction hashes of the ledgers hold as
     /// on a real network.
     #[command(after_help = LAKE_HELP)]
     StellarLake(Box<StellarLake>),
@@ -80,7 +80,7 @@ pub(crate) struct Torture {
 }
 
 /// What `chronolith-sim serve --help` ends with.
-const SERVE_HELP: &str = r#"Example: a chain with a reorg every ten blocks, behind a provider that is slow, strict and flaky.
+const SERVE_HELP: &str = r#"Example: a chain with a reorg every ten blocks, served by a provider that is slow, strict and flaky.
 
   echo '{ "http_500": 0.02, "empty_logs": 0.01, "portal": { "cut_line": 0.05, "status_503": 0.02 } }' > faults.json
   chronolith-sim serve --listen 127.0.0.1:8545 --reorg-every 10 --delay-ms 50 \
@@ -103,7 +103,7 @@ pub(crate) struct SimServe {
     /// Where the Portal answers; port 0 is a free one.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub(crate) portal_listen: SocketAddr,
-    /// Everything follows from it.
+    /// Everything is derived from it.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// What it says its chain is.
@@ -118,7 +118,7 @@ pub(crate) struct SimServe {
     /// Milliseconds from block to block; 0 for no more blocks.
     #[arg(long, default_value_t = 1_000)]
     pub(crate) block_time_ms: u64,
-    /// A reorg of one to four blocks instead of every so many-th block; 0 for none.
+    /// A reorg of one to four blocks instead of every N-th block; 0 for none.
     #[arg(long, default_value_t = 0)]
     pub(crate) reorg_every: u64,
     /// Blocks from upgrade to upgrade of a proxy; 0 for no proxy.

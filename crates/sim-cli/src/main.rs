@@ -15,7 +15,7 @@ use crate::cli::{Cli, Command};
 
 /// The exit code that shells report for a program that SIGPIPE ended.
 const SIGPIPE_EXIT: i32 = 141;
-/// The commands print their results; the log is for whoever debugs them.
+/// The commands print their results; the log is for debugging them.
 const DEFAULT_LOG_FILTER: &str = "error";
 
 fn main() -> ExitCode {

@@ -17,45 +17,45 @@ use serde_json::Value;
 
 use crate::cli::{SimFees, SimServe};
 
-pub(crate) async fn serve(asked: &SimServe) -> Result<()> {
-    let mut spec = EvmSpec::mainnet(asked.seed);
-    spec.chain_id = asked.chain_id;
-    spec.content.logs_per_block = asked.logs_per_block;
-    spec.upgrade_every = asked.upgrade_every;
-    spec.fees = (asked.fees.fees > 0).then_some(FeesSpec {
-        contract: asked.fees.fees_contract,
-        per_thousand_blocks: asked.fees.fees,
+pub(crate) async fn serve(options: &SimServe) -> Result<()> {
+    let mut spec = EvmSpec::mainnet(options.seed);
+    spec.chain_id = options.chain_id;
+    spec.content.logs_per_block = options.logs_per_block;
+    spec.upgrade_every = options.upgrade_every;
+    spec.fees = (options.fees.fees > 0).then_some(FeesSpec {
+        contract: options.fees.fees_contract,
+        per_thousand_blocks: options.fees.fees,
     });
-    let (faults, portal_faults) = (Faults::new(asked.seed), PortalFaults::new(asked.seed));
-    if let Some(path) = &asked.faults {
+    let (faults, portal_faults) = (Faults::new(options.seed), PortalFaults::new(options.seed));
+    if let Some(path) = &options.faults {
         load_faults(path, &faults, &portal_faults)
             .with_context(|| format!("in {}", path.display()))?;
     }
-    let node = EvmNode::new(spec, asked.blocks);
-    write_fees(&node, &asked.fees)?;
-    let delay = Duration::from_millis(asked.delay_ms);
-    let rate_limit = asked.requests_per_second.map(|calls| RateLimit {
+    let node = EvmNode::new(spec, options.blocks);
+    write_fees(&node, &options.fees)?;
+    let delay = Duration::from_millis(options.delay_ms);
+    let rate_limit = options.requests_per_second.map(|calls| RateLimit {
         calls_per_second: calls.get(),
         retry_after_seconds: Some(1),
     });
-    let options = RpcOptions {
+    let rpc_options = RpcOptions {
         delay,
         rate_limit,
-        max_block_range: asked.max_block_range.map(NonZeroU64::get),
-        max_results: asked.max_results.map(NonZeroU64::get),
+        max_block_range: options.max_block_range.map(NonZeroU64::get),
+        max_results: options.max_results.map(NonZeroU64::get),
         faults: faults.clone(),
         ..RpcOptions::default()
     };
-    let server = RpcServer::start_at(asked.listen, node.clone(), options).await;
-    let server = server.with_context(|| format!("--listen: cannot open {}", asked.listen))?;
-    let options = PortalOptions {
+    let server = RpcServer::start_at(options.listen, node.clone(), rpc_options).await;
+    let server = server.with_context(|| format!("--listen: cannot open {}", options.listen))?;
+    let portal_options = PortalOptions {
         delay,
         rate_limit,
         faults: portal_faults.clone(),
         ..PortalOptions::default()
     };
-    let portal = PortalServer::start_at(asked.portal_listen, node.clone(), options).await;
-    let at = asked.portal_listen;
+    let portal = PortalServer::start_at(options.portal_listen, node.clone(), portal_options).await;
+    let at = options.portal_listen;
     let portal = portal.with_context(|| format!("--portal-listen: cannot open {at}"))?;
     println!("http      {}", server.url());
     println!("websocket {}", server.ws_url());
@@ -63,25 +63,25 @@ pub(crate) async fn serve(asked: &SimServe) -> Result<()> {
     println!("chain     {}, head {}", node.chain_id(), node.head().number);
     tokio::select! {
         stopped = tokio::signal::ctrl_c() => stopped?,
-        () = node.grow(Duration::from_millis(asked.block_time_ms), asked.reorg_every) => {}
+        () = node.grow(Duration::from_millis(options.block_time_ms), options.reorg_every) => {}
     }
     println!();
     println!("head      {}", node.head().number);
-    write_fees(&node, &asked.fees)?;
+    write_fees(&node, &options.fees)?;
     let stats = server.stats();
-    tell("asked", stats.calls);
-    tell("asked portal", portal.stats().requests);
+    print_counts("asked", stats.calls);
+    print_counts("asked portal", portal.stats().requests);
     println!(
         "too much  {} ranges for their blocks, {} for their logs",
         stats.refused_for_blocks, stats.refused_for_results
     );
-    tell("faults", faults.injected());
-    tell("faults of portal", portal_faults.counts());
+    print_counts("faults", faults.injected());
+    print_counts("faults of portal", portal_faults.counts());
     Ok(())
 }
 
 /// One line for each thing that was counted.
-fn tell(what: &str, counts: BTreeMap<impl Display, u64>) {
+fn print_counts(what: &str, counts: BTreeMap<impl Display, u64>) {
     for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
         println!("{what:<16} {name:<26} {count:>8}");
     }
@@ -108,9 +108,9 @@ fn load_faults(path: &Path, faults: &Faults, portal_faults: &PortalFaults) -> Re
     loaded.with_context(known)
 }
 
-/// Writes the rows of the chain as it is now, where they are wanted.
-fn write_fees(node: &EvmNode, asked: &SimFees) -> Result<()> {
-    let Some(path) = &asked.fees_rows else {
+/// Writes the rows of the chain as it is now, if a file is named.
+fn write_fees(node: &EvmNode, options: &SimFees) -> Result<()> {
+    let Some(path) = &options.fees_rows else {
         return Ok(());
     };
     let write = || {

@@ -20,37 +20,37 @@ use crate::cli::{Core, CoreCommand, CoreStream, NewestAt, StellarCore, StellarLa
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Writes a lake.
-pub(crate) fn stellar_lake(asked: &StellarLake) -> Result<()> {
-    let settings = match &asked.conf {
+pub(crate) fn stellar_lake(options: &StellarLake) -> Result<()> {
+    let settings = match &options.conf {
         Some(path) => load(path)?.chain,
         None => {
-            let mut settings = StellarSettings::new(asked.seed);
-            if let Some(passphrase) = &asked.passphrase {
+            let mut settings = StellarSettings::new(options.seed);
+            if let Some(passphrase) = &options.passphrase {
                 settings.passphrase.clone_from(passphrase);
             }
-            settings.transactions = asked.transactions.unwrap_or(settings.transactions);
-            settings.target_bytes = asked.target_bytes.unwrap_or(settings.target_bytes);
+            settings.transactions = options.transactions.unwrap_or(settings.transactions);
+            settings.target_bytes = options.target_bytes.unwrap_or(settings.target_bytes);
             settings
         }
     };
     let layout = LakeLayout {
-        ledgers_per_file: asked.ledgers_per_file,
-        files_per_partition: asked.files_per_partition,
-        suffix: match asked.suffix {
+        ledgers_per_file: options.ledgers_per_file,
+        files_per_partition: options.files_per_partition,
+        suffix: match options.suffix {
             Suffix::Zst => LakeSuffix::Zst,
             Suffix::Zstd => LakeSuffix::Zstd,
         },
     };
-    let chain = StellarChain::new(placed_in_time(settings, asked, layout)?);
-    let lake = Lake::new(&asked.out, layout);
-    let cannot = || format!("--out: cannot write to {}", asked.out.display());
+    let chain = StellarChain::new(placed_in_time(settings, options, layout)?);
+    let lake = Lake::new(&options.out, layout);
+    let cannot = || format!("--out: cannot write to {}", options.out.display());
     let begun = Instant::now();
-    if !asked.no_manifest {
+    if !options.no_manifest {
         lake.write_manifest(&chain).with_context(cannot)?;
     }
-    let written = lake.write(&chain, asked.ledgers.clone());
+    let written = lake.write(&chain, options.ledgers.clone());
     let written = written.with_context(cannot)?;
-    println!("lake      {}", asked.out.display());
+    println!("lake      {}", options.out.display());
     println!("network   {}", chain.settings().passphrase);
     println!("ledgers   {}..{}", written.start, written.end);
     println!("genesis   {}", chain.settings().genesis_time);
@@ -63,15 +63,15 @@ pub(crate) fn stellar_lake(asked: &StellarLake) -> Result<()> {
 /// stay.
 fn placed_in_time(
     mut settings: StellarSettings,
-    asked: &StellarLake,
+    options: &StellarLake,
     layout: LakeLayout,
 ) -> Result<StellarSettings> {
-    let wanted = match asked.newest_at {
+    let wanted = match options.newest_at {
         None => return Ok(settings),
         Some(NewestAt::Now) => UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs()),
         Some(NewestAt::Time(time)) => time,
     };
-    let (_, newest) = layout.file(asked.ledgers.end.saturating_sub(1));
+    let (_, newest) = layout.file(options.ledgers.end.saturating_sub(1));
     let chain = StellarChain::new(settings.clone());
     let took = chain.ledger(newest.max(settings.first_ledger)).close_time - settings.genesis_time;
     let genesis = wanted.checked_sub(took);
@@ -81,28 +81,28 @@ fn placed_in_time(
 }
 
 /// Does what stellar-core would do with these arguments.
-pub(crate) async fn stellar_core(asked: &StellarCore) -> Result<()> {
+pub(crate) async fn stellar_core(options: &StellarCore) -> Result<()> {
     let name = ["stellar-core".to_owned()];
     // Like core, and like the rest of this program, it ends by itself where it is used wrongly.
-    let asked = Core::parse_from(name.iter().chain(&asked.arguments));
-    if matches!(asked.what, CoreCommand::Version) {
+    let options = Core::parse_from(name.iter().chain(&options.arguments));
+    if matches!(options.what, CoreCommand::Version) {
         let version = env!("CARGO_PKG_VERSION");
         println!("stellar-core simulated by chronolith {version}");
         println!("ledger protocol version: {}", StellarChain::protocol());
         return Ok(());
     }
     let process = Process {
-        conf: load(&asked.conf)?,
+        conf: load(&options.conf)?,
         directory: std::env::current_dir().context("find the working directory")?,
     };
-    let stream = match &asked.what {
+    let stream = match &options.what {
         CoreCommand::Catchup { stream, .. } | CoreCommand::Run { stream } => Some(stream),
         _ => None,
     };
     if process.conf.has_stream && stream.is_some_and(|it| it.metadata_output_stream.is_some()) {
         bail!("METADATA_OUTPUT_STREAM is set in the file, and --metadata-output-stream is given");
     }
-    match asked.what {
+    match options.what {
         CoreCommand::Version => {}
         CoreCommand::NewDb => CoreState::anew(&process.directory)?.save(&process.directory)?,
         CoreCommand::OfflineInfo => process.tell()?,
@@ -172,14 +172,14 @@ impl Process {
         }
     }
 
-    /// Writes what was asked for; then the last of it is the last closed ledger.
-    async fn catchup(&self, asked: (u32, u32), stream: &CoreStream) -> Result<()> {
+    /// Writes the requested ledgers; then the last of it is the last closed ledger.
+    async fn catchup(&self, requested: (u32, u32), stream: &CoreStream) -> Result<()> {
         let state = self.state()?;
-        if asked.1 == 0 {
-            self.check_published(asked.0, state.reached)?;
+        if requested.1 == 0 {
+            self.check_published(requested.0, state.reached)?;
         }
         let chain = StellarChain::new(self.conf.chain.clone());
-        let ledgers = catchup_ledgers(&chain, asked, self.conf.from_checkpoint);
+        let ledgers = catchup_ledgers(&chain, requested, self.conf.from_checkpoint);
         let faults = self
             .conf
             .faults_left(core::CoreCommand::Catchup, &state.struck);
@@ -192,7 +192,7 @@ impl Process {
         for sequence in ledgers {
             writing.write(sequence).await?;
         }
-        writing.state.lcl = asked.0;
+        writing.state.lcl = requested.0;
         self.save(&writing.state)
     }
 
@@ -238,7 +238,7 @@ struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// Writes one ledger, and remembers it: whoever is killed in between writes it again.
+    /// Writes one ledger, and records it: a process that is killed in between writes it again.
     async fn write(&mut self, sequence: u32) -> Result<()> {
         if let Some((place, _)) = self.frames.due() {
             self.state.strike(place);
@@ -259,7 +259,7 @@ impl Writing<'_> {
     }
 }
 
-/// Opens where ledgers go. A pipe by its path waits for whoever reads it.
+/// Opens where ledgers go. A pipe by its path waits for its reader.
 fn open(stream: &CoreStream) -> Result<Option<BufWriter<File>>> {
     let Some(name) = &stream.metadata_output_stream else {
         return Ok(None);

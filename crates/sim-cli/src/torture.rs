@@ -7,11 +7,11 @@
 
 mod chain;
 mod compare;
+mod disruptions;
 mod process;
 mod rows;
 mod servers;
 mod tables;
-mod troubles;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,15 +27,15 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
 
 use crate::cli::Torture;
-use chain::{Events, TorturedChain};
+use chain::{ChainUnderTest, Events};
 use compare::{ArchiveUnderTest, Comparison};
+use disruptions::{Disruptions, NODE, SECOND};
 use process::{End, Program, executable};
 use rows::Server;
 use servers::{Servers, Way};
 use tables::Compared;
-use troubles::{NODE, SECOND, Troubles};
 
-/// How many of the blocks come while things go wrong; the others are there before. What is fetched after
+/// How many of the blocks come under faults; the others are there before. What is fetched after
 /// that proves nothing.
 const BLOCKS_LIVE: u64 = 100;
 const REORGS_MIN: u64 = 20;
@@ -45,10 +45,10 @@ const UPGRADE_EVERY: u64 = 97;
 /// What is projected: fees in a thousand blocks, and blocks of a job.
 const FEES_PER_THOUSAND: u32 = 700;
 const JOB_BLOCKS: u64 = 300;
-/// A seed whose faults have not all happened after so many lives has failed.
+/// A seed whose faults have not all happened after this many lives has failed.
 const LIVES_MAX: u64 = 100;
 /// How long a life is, in milliseconds. Where nothing was archived in one, or all was and too few reorgs were
-/// met, the next is longer, so many times at the most: on a slow machine a part of history may take longer than
+/// met, the next is longer, at most this many times: on a slow machine a part of history may take longer than
 /// a life, and so may the way to the head.
 const LIFE_MS: std::ops::Range<u64> = 1_000..5_000;
 const LONGER_MAX: u64 = 6;
@@ -69,13 +69,13 @@ struct Tally {
     limits: Option<String>,
 }
 
-pub(crate) async fn torture(asked: &Torture) -> Result<()> {
-    let executable = executable(asked.program.as_deref())?;
-    let seeds = asked.seed..asked.seed.saturating_add(asked.seeds);
+pub(crate) async fn torture(options: &Torture) -> Result<()> {
+    let executable = executable(options.program.as_deref())?;
+    let seeds = options.seed..options.seed.saturating_add(options.seeds);
     ensure!(!seeds.is_empty(), "--seeds: at least one");
-    let server = match asked.no_projections {
+    let server = match options.no_projections {
         true => None,
-        false => Server::start(asked.database.as_deref()).await?,
+        false => Server::start(options.database.as_deref()).await?,
     };
     let mut injected: BTreeMap<String, u64> = BTreeMap::new();
     let (mut notes, mut projected) = (Vec::new(), Vec::new());
@@ -84,7 +84,7 @@ pub(crate) async fn torture(asked: &Torture) -> Result<()> {
     );
     for seed in seeds.clone() {
         let began = Instant::now();
-        let tally = one(&executable, (seed, asked.blocks), server.as_ref()).await;
+        let tally = one(&executable, (seed, options.blocks), server.as_ref()).await;
         let tally = tally.with_context(|| format!("seed {seed} failed"))?;
         show(seed, &tally, began.elapsed());
         for (name, count) in tally.injected {
@@ -107,7 +107,7 @@ pub(crate) async fn torture(asked: &Torture) -> Result<()> {
     let mut expected: BTreeSet<String> = seeds.flat_map(|seed| Way::of(seed).faults()).collect();
     expected.insert(ROLLBACKS.to_owned());
     if let Some(server) = &server {
-        expected.extend(troubles::names(server.may_die()));
+        expected.extend(disruptions::names(server.may_die()));
     }
     for name in &expected {
         let count = injected.get(name).copied().unwrap_or(0);
@@ -120,7 +120,7 @@ pub(crate) async fn torture(asked: &Torture) -> Result<()> {
     Ok(())
 }
 
-/// What a head that really goes down is called in the list.
+/// The name of a head that really goes down in the list of faults.
 const ROLLBACKS: &str = "head_rollback";
 
 fn show(seed: u64, tally: &Tally, took: Duration) {
@@ -187,7 +187,7 @@ async fn one(
     server: Option<&Server>,
 ) -> Result<Tally> {
     let mut random = StdRng::seed_from_u64(seed);
-    // A Portal does not tell of transactions, and beside nodes it is not asked where they are kept.
+    // A Portal does not serve transactions, and beside nodes it is not used where they are kept.
     let projects_feeds = server.is_some() && !matches!(Way::of(seed), Way::Portal | Way::Joint);
     let spec = EvmSpec {
         upgrade_every: UPGRADE_EVERY,
@@ -198,7 +198,7 @@ async fn one(
         ..EvmSpec::tiny(seed)
     };
     let node = EvmNode::new(spec, blocks.saturating_sub(BLOCKS_LIVE));
-    let mut chain = TorturedChain::new(node, blocks, &mut random);
+    let mut chain = ChainUnderTest::new(node, blocks, &mut random);
     let mut servers = Servers::start(seed, &chain.node, &mut random).await?;
     let dir = tempfile::tempdir()?;
     let narrow = servers.is_narrow().then(|| busiest(&chain.node));
@@ -235,17 +235,17 @@ async fn one(
     };
     let second = write(SECOND, Some(&rows.url_for(SECOND)))?;
     note_first_block(&chain.node, &second)?;
-    let mut troubles = Troubles::new((server, &rows), (&tested.program, second), seed);
-    let under = (&tested, Some(&mut troubles));
+    let mut disruptions = Disruptions::new((server, &rows), (&tested.program, second), seed);
+    let under = (&tested, Some(&mut disruptions));
     let lives = lives(&mut chain, &mut servers, under, &mut random).await?;
-    let writes = troubles.end().await?;
+    let writes = disruptions.end().await?;
     let mut tally = tally(&mut chain, &servers, &tested, lives).await?;
-    tally.injected.extend(troubles.happened());
+    tally.injected.extend(disruptions.happened());
     write("replay", Some(&replayed.url))?.catch_up().await?;
     let last = chain.node.head().number - chain.confirmations;
     let mut tables = tables::compare(&rows, &replayed, &chain.node, last).await?;
     tables.writes = writes;
-    tables.by_second = troubles.epochs_of_second().await?;
+    tables.by_second = disruptions.epochs_of_second().await?;
     tally.tables = Some(tables);
     for name in &names {
         server.remove(name).await?;
@@ -296,14 +296,14 @@ fn busiest(node: &EvmNode) -> Vec<u8> {
 
 /// Ends all faults, lets the program catch up, and compares.
 async fn tally(
-    chain: &mut TorturedChain,
+    chain: &mut ChainUnderTest,
     servers: &Servers,
     tested: &Tested,
     lives: Lives,
 ) -> Result<Tally> {
     let mut injected = servers.injected();
     injected.insert(ROLLBACKS.to_owned(), chain.events.rollbacks);
-    servers.be_good();
+    servers.stop_faults();
     chain.settle();
     tested.program.catch_up().await?;
     let last = chain.node.head().number - chain.confirmations;
@@ -318,7 +318,12 @@ async fn tally(
 }
 
 /// The chain as the settings file has it.
-fn entry(chain: &TorturedChain, servers: &Servers, spec: &EvmSpec, narrow: Option<&[u8]>) -> Value {
+fn entry(
+    chain: &ChainUnderTest,
+    servers: &Servers,
+    spec: &EvmSpec,
+    narrow: Option<&[u8]>,
+) -> Value {
     let mut entry = servers.settings(chain.confirmations);
     let fees = |fees: FeesSpec| {
         json!({
@@ -368,9 +373,9 @@ struct Lives {
 
 /// Life after life until all has happened that must.
 async fn lives(
-    chain: &mut TorturedChain,
+    chain: &mut ChainUnderTest,
     servers: &mut Servers,
-    (tested, mut troubles): (&Tested, Option<&mut Troubles<'_>>),
+    (tested, mut disruptions): (&Tested, Option<&mut Disruptions<'_>>),
     random: &mut StdRng,
 ) -> Result<Lives> {
     let program = &tested.program;
@@ -382,33 +387,33 @@ async fn lives(
             && chain.was_deepest()
             && lives.met >= servers.reorgs_met_min()
             && lives.kills >= KILLS_MIN
-            && troubles
+            && disruptions
                 .as_ref()
-                .is_none_or(|troubles| troubles.lacking().is_empty());
-        if enough && servers.did_their_worst() {
+                .is_none_or(|disruptions| disruptions.never_injected().is_empty());
+        if enough && servers.all_injected() {
             return Ok(lives);
         }
         servers.begin_life(random, lives.archived);
         let life = random.random_range(LIFE_MS) * longer;
         let mut child = program.start(&["run"])?;
         let life = Duration::from_millis(life);
-        let trouble = async {
-            match &mut troubles {
+        let disruption = async {
+            match &mut disruptions {
                 None => Ok(()),
-                Some(troubles) => troubles.live(&child, life, lives.archived).await,
+                Some(disruptions) => disruptions.live(&child, life, lives.archived).await,
             }
         };
-        let ((), trouble) = tokio::join!(chain.live(random, life, lives.archived), trouble);
+        let ((), disruption) = tokio::join!(chain.live(random, life, lives.archived), disruption);
         let end = program.kill(&mut child);
-        trouble?;
+        disruption?;
         match end? {
             End::Killed => lives.kills += 1,
             End::NotStarted => {}
         }
-        if let Some(troubles) = &mut troubles {
-            troubles.node_is_dead().await;
+        if let Some(disruptions) = &mut disruptions {
+            disruptions.node_is_dead().await;
         }
-        lives.met += program.reorgs_told();
+        lives.met += program.reorgs_logged();
         let before = lives.archived;
         lives.archived = tested.archive.head().await.unwrap_or(0);
         // Reorgs are met at the head, which the program may not reach in a short life.
@@ -422,7 +427,7 @@ async fn lives(
             kills = lives.kills,
             archived = lives.archived,
             reorgs_met = lives.met,
-            lacking = servers.lacking().join(" "),
+            never_injected = servers.never_injected().join(" "),
             "life ended"
         );
     }
@@ -431,10 +436,14 @@ async fn lives(
         archived,
         met,
     } = lives;
-    let mut lacking = servers.lacking();
-    lacking.extend(troubles.into_iter().flat_map(|troubles| troubles.lacking()));
-    let lacking = lacking.join(", ");
+    let mut never_injected = servers.never_injected();
+    never_injected.extend(
+        disruptions
+            .into_iter()
+            .flat_map(|disruptions| disruptions.never_injected()),
+    );
+    let never_injected = never_injected.join(", ");
     bail!(
-        "{LIVES_MAX} lives were not enough: {kills} kills, {archived} blocks archived and {met} reorgs met among faults; never injected: {lacking}"
+        "{LIVES_MAX} lives were not enough: {kills} kills, {archived} blocks archived and {met} reorgs met among faults; never injected: {never_injected}"
     )
 }

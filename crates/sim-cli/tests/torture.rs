@@ -1,4 +1,4 @@
-//! Everything at once: faults, lies, limits, reorgs and SIGKILL, compared block for block and log for
+//! Everything at once: faults, byzantine endpoints, limits, reorgs and SIGKILL, compared block for block and log for
 //! log. Five seeds, one for each way of fetching. And with a database: two nodes and a worker that project
 //! the same chain, stopped and killed like the database, compared row for row with the chain and with a
 //! clean replay. With `CHRONOLITH_TORTURE=1` twenty-one seeds, all of them with a database.

@@ -16,7 +16,7 @@ Example: a thousand ledgers of all versions, eight to a file, as a lake and, fro
   ./stellar-core --conf core.toml catchup 1001/0
   ./stellar-core --conf core.toml run --metadata-output-stream fd:1
 
-A file of a lake is always whole, so that what is written may go beyond what was asked for.";
+A file of a lake is always whole, so that what is written may go beyond what was requested.";
 
 /// What `chronolith-sim stellar-core --help` ends with.
 pub(crate) const CORE_HELP: &str = r#"It takes the arguments of stellar-core:
@@ -43,13 +43,13 @@ nothing is remembered, and METADATA_OUTPUT_STREAM, which is refused beside the f
   [[faults]]
   kind = "die"              # or half_frame, garbage, bad_mark, skip, stall
   afterFrames = 5           # of a process
-  times = 1                 # in so many processes
+  times = 1                 # in this many processes
   command = "run"           # or "catchup"; both without it"#;
 
 /// Arguments of stellar-core.
 #[derive(Debug, Args)]
 pub(crate) struct StellarCore {
-    /// What core is told.
+    /// Arguments of core.
     #[arg(
         required = true,
         trailing_var_arg = true,
@@ -77,12 +77,12 @@ pub(crate) struct Core {
     pub(crate) what: CoreCommand,
 }
 
-/// What core can be told to do.
+/// What core can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CoreCommand {
     /// Say which version it is.
     Version,
-    /// Begin anew.
+    /// Start with an empty database.
     NewDb,
     /// Say what the last closed ledger is.
     OfflineInfo,
@@ -150,7 +150,7 @@ pub(crate) struct StellarLake {
     /// Transactions of a ledger, on average [default: 5].
     #[arg(long)]
     pub(crate) transactions: Option<u32>,
-    /// Fill every ledger up to about so many bytes; 1300000 is a busy network's [default: leave it].
+    /// Fill every ledger up to about this many bytes; 1300000 is a busy network's [default: leave it].
     #[arg(long, value_name = "BYTES")]
     pub(crate) target_bytes: Option<usize>,
 }
@@ -166,7 +166,10 @@ pub(crate) enum Suffix {
 
 fn parse_catchup(text: &str) -> Result<(u32, u32), String> {
     let (to, count) = text.split_once('/').ok_or("say TO/COUNT, such as 100/10")?;
-    let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is no ledger"));
+    let number = |text: &str| {
+        text.parse()
+            .map_err(|_| format!("`{text}` is not a ledger"))
+    };
     // Core takes `max` for all ledgers there are.
     let count = if count == "max" {
         Ok(u32::MAX)
@@ -197,7 +200,10 @@ fn parse_time(text: &str) -> Result<NewestAt, String> {
 
 fn parse_ledgers(text: &str) -> Result<Range<u32>, String> {
     let (start, end) = text.split_once("..").ok_or("say A..B, such as 2..1000")?;
-    let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is no ledger"));
+    let number = |text: &str| {
+        text.parse()
+            .map_err(|_| format!("`{text}` is not a ledger"))
+    };
     let ledgers = number(start)?..number(end)?;
     if ledgers.is_empty() {
         return Err(format!("no ledgers are in {text}"));

@@ -1,4 +1,4 @@
-//! The tortured chain: it grows, reorgs up to what is final, and goes down for a while.
+//! The chain under test: it grows, reorgs up to what is final, and goes down for a while.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use super::servers::one_of;
 
 /// History is fetched from those who have the newest block, so it must stay for a while.
 const TICK: Duration = Duration::from_millis(150);
-/// Blocks that come at once, at the most.
+/// The most blocks that come at once.
 const BURST_BLOCKS: u64 = 3;
-/// A reorg comes after so many blocks whatever was drawn.
+/// A reorg comes after this many blocks whatever was drawn.
 const REORG_AT_LEAST_EVERY: u64 = 15;
-/// After so many reorgs they replace all that may be replaced, until one did.
+/// After this many reorgs they replace all that may be replaced, until one did.
 const DEEPEST_AFTER: u64 = 5;
-/// The head goes down at this tick of each life, and by chance in so many of a thousand ticks.
+/// The head goes down at this tick of each life, and by chance in this many of a thousand ticks.
 const ROLLBACK_AT_TICK: u32 = 4;
 const ROLLBACK_PERMILLE: u32 = 30;
 const ROLLBACK_BLOCKS: u64 = 5;
@@ -32,7 +32,7 @@ pub(super) struct Events {
     pub(super) rollbacks: u64,
 }
 
-pub(super) struct TorturedChain {
+pub(super) struct ChainUnderTest {
     pub(super) node: EvmNode,
     pub(super) confirmations: u64,
     /// How many blocks must be archived while things go wrong.
@@ -44,7 +44,7 @@ pub(super) struct TorturedChain {
     since_reorg: u64,
 }
 
-impl TorturedChain {
+impl ChainUnderTest {
     pub(super) fn new(node: EvmNode, wanted: u64, random: &mut StdRng) -> Self {
         let confirmations = one_of(random, [12, 40, 100]);
         node.set_finalized_depth(confirmations);
@@ -60,7 +60,7 @@ impl TorturedChain {
     }
 
     /// Lets it live for a while; `archived` is how far the program has come. On a slow machine the
-    /// chain waits for it: reorgs are of use only where somebody follows.
+    /// chain waits for it: reorgs are of use only while the program follows.
     pub(super) async fn live(&mut self, random: &mut StdRng, how_long: Duration, archived: u64) {
         let end = Instant::now() + how_long;
         let followed = self.node.head().number < archived + self.confirmations + BEHIND_BLOCKS_MAX;

@@ -9,14 +9,14 @@ use anyhow::{Context as _, Result, bail, ensure};
 /// How long the last run may take to catch up.
 const PATIENCE: Duration = Duration::from_secs(300);
 const LAST_LINES: usize = 8;
-/// What a start says that could not use its sources: no fault of the program. While nothing is archived, nothing
+/// What a start logs that could not use its sources: no fault of the program. While nothing is archived, nothing
 /// says which of two first blocks is the chain's, and the program must refuse to choose.
 const SOURCE_UNUSABLE: [&str; 3] = [
     "no endpoint can be used",
     "the portal cannot be used",
     "endpoints have different first blocks",
 ];
-/// What a worker says as well, which has nothing to do without a database.
+/// What a worker logs as well, which has nothing to do without a database.
 const NO_DATABASE: &str = "the database is unavailable";
 
 /// What `cargo build` calls the program under test.
@@ -82,7 +82,7 @@ impl Program {
     }
 
     pub(super) fn start(&self, words: &[&str]) -> Result<Child> {
-        // Only the last run's words are of interest.
+        // Only the last run's log is of interest.
         let log = std::fs::File::create(&self.log)?;
         let mut command = Command::new(&self.executable);
         command.args(words).arg("--config").arg(&self.config);
@@ -105,16 +105,16 @@ impl Program {
             child.wait()?;
             return Ok(End::Killed);
         };
-        let said = self.last_words();
-        let unusable = SOURCE_UNUSABLE.iter().any(|words| said.contains(words));
-        if unusable || (self.needs_database && said.contains(NO_DATABASE)) {
+        let log = self.last_lines();
+        let unusable = SOURCE_UNUSABLE.iter().any(|words| log.contains(words));
+        if unusable || (self.needs_database && log.contains(NO_DATABASE)) {
             return Ok(End::NotStarted);
         }
-        bail!("the program ended by itself with {status}: {said}")
+        bail!("the program ended by itself with {status}: {log}")
     }
 
-    /// How many reorgs the last run told of.
-    pub(super) fn reorgs_told(&self) -> u64 {
+    /// How many reorgs the last run logged.
+    pub(super) fn reorgs_logged(&self) -> u64 {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         log.matches(r#""message":"reorg""#).count() as u64
     }
@@ -125,20 +125,20 @@ impl Program {
         let began = Instant::now();
         loop {
             if let Some(status) = child.try_wait()? {
-                let said = self.last_words();
-                ensure!(status.success(), "the last run ended with {status}: {said}");
+                let log = self.last_lines();
+                ensure!(status.success(), "the last run ended with {status}: {log}");
                 return Ok(());
             }
             if began.elapsed() > PATIENCE {
                 child.kill()?;
                 child.wait()?;
-                bail!("the last run did not catch up: {}", self.last_words());
+                bail!("the last run did not catch up: {}", self.last_lines());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
-    fn last_words(&self) -> String {
+    fn last_lines(&self) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let mut last: Vec<&str> = log.lines().rev().take(LAST_LINES).collect();
         last.reverse();

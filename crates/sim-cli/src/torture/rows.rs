@@ -1,4 +1,4 @@
-//! The database under torture: who it is, what is done to it, and what its tables hold.
+//! The database under test: where it is, what is done to it, and what its tables hold.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ const CONNECTIONS: usize = 3;
 /// A server of databases.
 pub(super) struct Server {
     url: String,
-    /// One of our own, which may be killed.
+    /// A server that this test started and may kill.
     private: Option<Arc<TempPostgres>>,
 }
 
 impl Server {
-    /// The one at a URL, or one of our own; none where PostgreSQL is not installed, which is told.
+    /// The one at a URL, or one of our own; none where PostgreSQL is not installed, which is printed.
     pub(super) async fn start(url: Option<&str>) -> Result<Option<Self>> {
         if let Some(url) = url {
             return Ok(Some(Self {
@@ -38,7 +38,7 @@ impl Server {
         }
     }
 
-    /// A new database with empty tables, in place of any that was left behind.
+    /// A new database with empty tables, in place of any of an earlier run.
     pub(super) async fn database(&self, name: &str) -> Result<Rows> {
         self.remove(name).await?;
         execute(&self.url, &[&format!("CREATE DATABASE {name}")]).await?;
@@ -122,7 +122,7 @@ impl Rows {
         Ok(row.get(0))
     }
 
-    /// Makes time pass: whoever does not hold a lease may take it now.
+    /// Makes time pass: any process may take the leases now.
     pub(super) async fn let_leases_run_out(&self) -> Result<()> {
         let expire = "UPDATE leases SET expires_at = now() - interval '1 second'";
         self.database.client().await?.execute(expire, &[]).await?;
@@ -134,7 +134,7 @@ impl Rows {
         Ok(execute(&self.url, &[WATCH]).await?)
     }
 
-    /// The database, for somebody who writes under a name.
+    /// The database, for a writer of this name.
     pub(super) fn url_for(&self, name: &str) -> String {
         let before = match (self.url.contains("://"), self.url.contains('?')) {
             (false, _) => " ",
@@ -144,7 +144,7 @@ impl Rows {
         format!("{}{before}application_name={name}", self.url)
     }
 
-    /// Whether every write that needs a lease was made by whoever held it; `who` has the processes that
+    /// Whether every write that needs a lease was made by its holder; `who` has the processes that
     /// each name stood for. Returns how many writes there were.
     pub(super) async fn check_writes(&self, who: &[(&str, &[u32])]) -> Result<i64> {
         let mut rightful = Vec::new();
@@ -168,7 +168,7 @@ impl Rows {
         self.number("SELECT count(*) FROM torture_writes").await
     }
 
-    /// Ends the connections of everybody else.
+    /// Ends the connections of all others.
     pub(super) async fn end_sessions(&self) -> Result<()> {
         const END: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
             WHERE datname = current_database() AND pid <> pg_backend_pid()";
@@ -180,13 +180,13 @@ impl Rows {
         Ok(())
     }
 
-    /// Blocks with rows that were dropped so far; none where nobody answers just now.
+    /// Blocks with rows that were dropped so far; none while the database is down.
     pub(super) async fn dropped(&self) -> Result<i64> {
         self.number("SELECT count(*) FROM dropped_blocks").await
     }
 
-    /// One writer at a time: every change of hands is in the history, one after the other, and whoever
-    /// holds a lease is the last of them. Nothing is left out of what was projected. Returns how often the
+    /// One writer at a time: every change of hands is in the history, one after the other, and the
+    /// holder of a lease is the last of them. Nothing is left out of what was projected. Returns how often the
     /// writer changed.
     pub(super) async fn epochs(&self) -> Result<i64> {
         const ODD: &str = "SELECT count(*) FROM ( \
@@ -203,11 +203,11 @@ impl Rows {
             "a lease is of another epoch than its history"
         );
         let gaps = jobs::audit_gaps(&self.database, None).await?;
-        ensure!(gaps.is_empty(), "blocks that nobody projects: {gaps:?}");
+        ensure!(gaps.is_empty(), "blocks that are not projected: {gaps:?}");
         self.epochs_of("").await
     }
 
-    /// How often somebody whose name ends in this became the writer.
+    /// How often a process whose name ends in this became the writer.
     pub(super) async fn epochs_of(&self, end: &str) -> Result<i64> {
         let count = "SELECT count(*) FROM lease_history WHERE kind = 'writer'";
         self.number(&format!("{count} AND holder LIKE '%{end}'"))

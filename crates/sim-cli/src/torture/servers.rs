@@ -1,9 +1,10 @@
-//! Who serves the tortured chain: three nodes, a Portal or both, and what each of them does wrong.
+//! The servers of the chain under test: three nodes, a Portal or both, and the faults that each injects.
 //!
-//! The first two nodes err and lie, the last one only errs: with nobody honest there is nothing to
-//! archive. An endpoint that was caught lying is left alone for minutes, longer than a life lasts, so
-//! each life has a lie of its own in front. In front of the nodes of some seeds stand two that serve another
-//! fork and another chain with the same id.
+//! The first two nodes have byzantine faults and others, the last one only others: without an honest node
+//! there is nothing to archive. The program does not use an endpoint for minutes once it answered
+//! inconsistently, longer than a life lasts, so each life has a byzantine fault of its own that is frequent.
+//! Some seeds have two more nodes before all others, which serve another fork and another chain with the same
+//! id.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,13 +25,13 @@ const FAILURES: [RpcFault; 4] = [
     RpcFault::Http429Bare,
     RpcFault::TruncatedBody,
 ];
-/// Those that are not in front happen so many times less.
+/// The others are this many times rarer.
 const IN_FRONT: u32 = 10;
 /// Calls that fail, as often as was drawn for a node.
 const CALL_FAILURES: [RpcFault; 2] = [RpcFault::RpcError, RpcFault::NullBlock];
-/// What every node does wrong as often as here, in cases of a million: some of it is seldom
-/// possible, some of it is costly.
-const OTHER_TROUBLES: [(RpcFault, u32); 7] = [
+/// The faults of every node with their rates in cases of a million: some are rarely possible, some are
+/// costly.
+const OTHER_FAULTS: [(RpcFault, u32); 7] = [
     (RpcFault::BatchOutOfOrder, 50_000),
     (RpcFault::MissingBlockTimestamp, 50_000),
     (RpcFault::SlowAnswer, 20_000),
@@ -39,21 +40,21 @@ const OTHER_TROUBLES: [(RpcFault, u32); 7] = [
     (RpcFault::DuplicateHeads, 200_000),
     (RpcFault::HugeBody, 3_000),
 ];
-/// So many of the nodes lie.
-const LIARS: usize = 2;
-/// What only they do, whichever way they are asked.
-const LIES: [RpcFault; 4] = [
+/// This many of the nodes have byzantine faults.
+const BYZANTINE_NODES: usize = 2;
+/// Their byzantine faults, however blocks are fetched.
+const BYZANTINE_FAULTS: [RpcFault; 4] = [
     RpcFault::WrongBlockHashInLogs,
     RpcFault::BloomZero,
     RpcFault::HashChange,
     RpcFault::WrongChainId,
 ];
-/// A lie that is told in every answer, or in none: its answers must agree with each other.
+/// The rate of a fault that is in every answer: the answers must agree with each other.
 const ALWAYS: u32 = 1_000_000;
-/// How often the lie of a life is told, one about what is seldom asked for, and all the others.
-const LIE_OFTEN: u32 = 10_000;
-const RARE_LIE_OFTEN: u32 = 300_000;
-const LIE_SELDOM: u32 = 300;
+/// How often the byzantine fault of a life happens, one in what is rarely requested, and all the others.
+const BYZANTINE_OFTEN: u32 = 10_000;
+const BYZANTINE_OFTEN_IF_RARE: u32 = 300_000;
+const BYZANTINE_SELDOM: u32 = 300;
 const RANGE_ERROR_OFTEN: u32 = 30_000;
 const NULL_RECEIPTS_OFTEN: u32 = 10_000;
 /// Requests in flight: few, so that history is archived in many steps.
@@ -68,14 +69,14 @@ const REFUSALS: [PortalFault; 7] = [
     PortalFault::StatusRetryAfter(429),
     PortalFault::StatusRetryAfter(503),
 ];
-/// A Portal is asked seldom: so many faults that never happened are sure to happen in each life.
+/// A Portal has few requests: this many faults that never happened are sure to happen in each life.
 const ARMED_IN_A_LIFE: usize = 3;
 /// How often Portal faults happen by chance: those of an answer as was drawn for all of them
 /// together, those of a line each.
 const OF_ANSWERS: [u32; 3] = [0, 20_000, 50_000];
 const OF_LINES: u32 = 20;
 /// Limits are smaller than those of real providers, because the chain is small: 250 blocks of it,
-/// which is what is asked for, have some 3,000 logs.
+/// which is what the program requests, have some 3,000 logs.
 const RESULT_CAPS: [Option<u64>; 3] = [Some(300), Some(1_000), None];
 const BLOCK_CAPS: [Option<u64>; 3] = [Some(25), Some(100), None];
 
@@ -84,9 +85,9 @@ const BLOCK_CAPS: [Option<u64>; 3] = [Some(25), Some(100), None];
 pub(super) enum Way {
     Receipts,
     Logs,
-    /// A Portal alone: its word is all there is, so that it does not lie.
+    /// A Portal alone: nothing can be compared with it, so that it has no byzantine faults.
     Portal,
-    /// A Portal that lies beside nodes that do not.
+    /// A byzantine Portal beside honest nodes.
     Joint,
     /// The logs of one contract.
     Narrow,
@@ -104,7 +105,7 @@ impl Way {
         }
     }
 
-    /// How logs are asked for, in the settings.
+    /// How logs are fetched, in the settings.
     fn strategy(self) -> &'static str {
         match self {
             Self::Logs => "logs",
@@ -126,28 +127,28 @@ impl Way {
         }
     }
 
-    /// What must go wrong under every seed of this way.
+    /// What must happen under every seed of this way.
     pub(super) fn faults(self) -> Vec<String> {
         if self == Self::Portal {
             return portal_faults().into_iter().map(portal_name).collect();
         }
         if self == Self::Joint {
-            return portal_lies().map(portal_name).collect();
+            return portal_byzantine_faults().map(portal_name).collect();
         }
         let name = |fault: RpcFault| fault.name().to_owned();
         let failures = FAILURES.into_iter().chain(CALL_FAILURES);
-        let troubles = failures.chain(OTHER_TROUBLES.map(|(fault, _)| fault));
-        let lies = self.lies().into_iter().chain(self.own());
-        let mut all: Vec<String> = troubles.chain(lies).map(name).collect();
+        let others = failures.chain(OTHER_FAULTS.map(|(fault, _)| fault));
+        let byzantine = self.byzantine_faults().into_iter().chain(self.own());
+        let mut all: Vec<String> = others.chain(byzantine).map(name).collect();
         if self == Self::Receipts {
-            all.extend(STRANGERS.map(ToOwned::to_owned));
+            all.extend(FOREIGN_NODES.map(ToOwned::to_owned));
         }
         all
     }
 
     /// Nothing but its receipts prove that the last log of a block is there: where only logs are
-    /// asked for, single ones do not go missing.
-    fn lies(self) -> Vec<RpcFault> {
+    /// fetched, single ones do not go missing.
+    fn byzantine_faults(self) -> Vec<RpcFault> {
         let more = match self {
             Self::Receipts => vec![
                 RpcFault::MissingLog,
@@ -171,10 +172,10 @@ impl Way {
             ],
             Self::Portal | Self::Joint => Vec::new(),
         };
-        LIES.into_iter().chain(more).collect()
+        BYZANTINE_FAULTS.into_iter().chain(more).collect()
     }
 
-    /// Troubles that only this way can meet.
+    /// Faults that only this way can meet.
     fn own(self) -> Option<RpcFault> {
         match self {
             Self::Receipts => Some(RpcFault::NullReceipts),
@@ -189,21 +190,21 @@ fn portal_faults() -> Vec<PortalFault> {
     named.chain(REFUSALS).collect()
 }
 
-/// What a Portal beside nodes lies about, with a bloom that fits.
-fn portal_lies() -> impl Iterator<Item = PortalFault> {
-    PortalFault::LIES.into_iter().map(|(lie, _)| lie)
+/// The byzantine faults of a Portal beside nodes, with a bloom that fits.
+fn portal_byzantine_faults() -> impl Iterator<Item = PortalFault> {
+    PortalFault::LIES.into_iter().map(|(fault, _)| fault)
 }
 
 fn portal_name(fault: PortalFault) -> String {
     format!("portal_{}", fault.name())
 }
 
-/// Those who serve, while they do.
+/// The servers of one seed.
 pub(super) struct Servers {
     way: Way,
     rpc: Vec<Rpc>,
-    /// Nodes of another fork and of another chain, asked before all others.
-    strangers: Vec<(&'static str, RpcServer, Faults)>,
+    /// Nodes of another fork and of another chain, before all others in the settings.
+    foreign_nodes: Vec<(&'static str, RpcServer, Faults)>,
     portal: Option<(PortalServer, PortalFaults)>,
     /// How often faults of a Portal's answers happen.
     of_answers: u32,
@@ -224,7 +225,7 @@ impl Servers {
         let mut servers = Self {
             way: Way::of(seed),
             rpc: Vec::new(),
-            strangers: Vec::new(),
+            foreign_nodes: Vec::new(),
             portal: None,
             of_answers: one_of(random, OF_ANSWERS),
             lives: 0,
@@ -243,7 +244,7 @@ impl Servers {
             return Ok(servers);
         }
         if servers.way == Way::Receipts {
-            servers.strangers = strangers(seed, node).await?;
+            servers.foreign_nodes = foreign_nodes(seed, node).await?;
         }
         for at in 0..3_u64 {
             let faults = Faults::new(seed * 10 + at);
@@ -252,8 +253,7 @@ impl Servers {
                 slow_answer: Duration::from_millis(200),
                 ..faults.sizes()
             });
-            // Once the others were caught lying the last one is asked for everything: it is never
-            // perfect.
+            // Once the others are suspended the last one serves everything: it is never perfect.
             let rate = match at {
                 2 => one_of(random, [20_000, 50_000, 50_000]),
                 _ => one_of(random, [0, 20_000, 50_000]),
@@ -286,7 +286,7 @@ impl Servers {
         self.way == Way::Narrow
     }
 
-    /// How often the program looks for new blocks. A Portal is asked 20 times in ten seconds at the most: faster
+    /// How often the program looks for new blocks. The program sends a Portal at most 20 requests in ten seconds: faster
     /// looks would use that up at once, and see no reorg for the rest.
     pub(super) fn poll_ms(&self) -> u64 {
         match self.way {
@@ -319,8 +319,8 @@ impl Servers {
             return json!({ "portal": portal });
         }
         let endpoint = |server: &RpcServer| json!({ "url": server.url(), "inFlight": IN_FLIGHT });
-        let strangers = self.strangers.iter().map(|(_, server, _)| server);
-        let urls = strangers.chain(self.rpc.iter().map(|rpc| &rpc.server));
+        let foreign_nodes = self.foreign_nodes.iter().map(|(_, server, _)| server);
+        let urls = foreign_nodes.chain(self.rpc.iter().map(|rpc| &rpc.server));
         let urls: Vec<Value> = urls.map(endpoint).collect();
         let sockets: Vec<String> = self.rpc.iter().map(|rpc| rpc.server.ws_url()).collect();
         json!({
@@ -329,10 +329,10 @@ impl Servers {
         })
     }
 
-    /// Decides what goes wrong in the next life.
+    /// Chooses the faults of the next life.
     pub(super) fn begin_life(&mut self, random: &mut StdRng, archived: u64) {
         self.lives += 1;
-        for (_, _, faults) in &self.strangers {
+        for (_, _, faults) in &self.foreign_nodes {
             // Without an archive nothing says which of two chains is right.
             match archived {
                 0 => faults.always(RpcFault::Http500),
@@ -341,7 +341,9 @@ impl Servers {
         }
         if self.way == Way::Joint {
             let portal = self.portal.iter();
-            portal.for_each(|(_, faults)| portal_lies().for_each(|lie| faults.times(lie, 1)));
+            portal.for_each(|(_, faults)| {
+                portal_byzantine_faults().for_each(|fault| faults.times(fault, 1))
+            });
         } else if let Some((_, faults)) = &self.portal {
             let mut never = portal_faults();
             never.retain(|fault| faults.injected(*fault) == 0);
@@ -367,9 +369,9 @@ impl Servers {
         }
     }
 
-    /// What a node does wrong in this life.
+    /// Sets the faults of a node in this life.
     fn set_faults(&self, at: usize, Rpc { faults, rate, .. }: &Rpc) {
-        OTHER_TROUBLES
+        OTHER_FAULTS
             .iter()
             .for_each(|(fault, rate)| faults.set(*fault, *rate));
         CALL_FAILURES
@@ -388,15 +390,15 @@ impl Servers {
             .own()
             .iter()
             .for_each(|fault| faults.set(*fault, own));
-        if at >= LIARS || self.way == Way::Joint {
+        if at >= BYZANTINE_NODES || self.way == Way::Joint {
             return;
         }
-        let lies = self.way.lies();
-        let in_front = (self.lives * LIARS + at) % lies.len();
-        for (which, lie) in lies.iter().enumerate() {
-            let rate = match *lie {
+        let byzantine = self.way.byzantine_faults();
+        let in_front = (self.lives * BYZANTINE_NODES + at) % byzantine.len();
+        for (which, fault) in byzantine.iter().enumerate() {
+            let rate = match *fault {
                 RpcFault::NoReceipts if which != in_front => 0,
-                // Whoever denies receipts wants to be asked for logs, and lies about them.
+                // A node that denies receipts is asked for logs, which are wrong then.
                 RpcFault::NoReceipts => {
                     let with = match self.way {
                         Way::Narrow => RpcFault::EmptyLogs,
@@ -405,27 +407,29 @@ impl Servers {
                     faults.set(with, ALWAYS);
                     ALWAYS
                 }
-                // Told in every answer, or its own answers show it.
+                // In every answer, or its own answers show it.
                 RpcFault::ForeignTxHashes | RpcFault::ChangedBodies => match which == in_front {
                     true => ALWAYS,
                     false => 0,
                 },
-                _ if which != in_front => LIE_SELDOM,
-                // Asked once in a life: by chance it would take many lives until it is told.
+                _ if which != in_front => BYZANTINE_SELDOM,
+                // Requested once in a life: by chance it would take many lives until it happens.
                 RpcFault::WrongChainId => ALWAYS,
-                RpcFault::EmptyLogs => RARE_LIE_OFTEN,
+                RpcFault::EmptyLogs => BYZANTINE_OFTEN_IF_RARE,
                 // Once in an answer for many blocks, instead of in each of them.
-                RpcFault::WrongBlockHashInLogs if self.way != Way::Receipts => RARE_LIE_OFTEN,
-                // Few blocks are asked for once history is there.
-                _ if self.lives > 2 * lies.len() => RARE_LIE_OFTEN,
-                _ => LIE_OFTEN,
+                RpcFault::WrongBlockHashInLogs if self.way != Way::Receipts => {
+                    BYZANTINE_OFTEN_IF_RARE
+                }
+                // Few blocks are fetched once history is archived.
+                _ if self.lives > 2 * byzantine.len() => BYZANTINE_OFTEN_IF_RARE,
+                _ => BYZANTINE_OFTEN,
             };
-            faults.set(*lie, rate);
+            faults.set(*fault, rate);
         }
     }
 
     /// The least reorgs that the program must meet at the head; others happen while it is behind or
-    /// dead. A Portal is asked for its head only now and then.
+    /// dead. The head of a Portal is requested only now and then.
     pub(super) fn reorgs_met_min(&self) -> u64 {
         match self.way {
             Way::Portal => 1,
@@ -433,8 +437,8 @@ impl Servers {
         }
     }
 
-    /// From now on nothing goes wrong.
-    pub(super) fn be_good(&self) {
+    /// Ends all faults.
+    pub(super) fn stop_faults(&self) {
         self.rpc.iter().for_each(|rpc| rpc.faults.clear());
         self.portal.iter().for_each(|(_, faults)| faults.clear());
     }
@@ -451,7 +455,7 @@ impl Servers {
             let counts = faults.counts().into_iter();
             injected.extend(counts.map(|(name, count)| (format!("portal_{name}"), count)));
         }
-        for (name, server, _) in &self.strangers {
+        for (name, server, _) in &self.foreign_nodes {
             let calls = server.stats().calls.values().sum();
             injected.insert((*name).to_owned(), calls);
         }
@@ -459,20 +463,20 @@ impl Servers {
         injected
     }
 
-    /// What must go wrong and never did.
-    pub(super) fn lacking(&self) -> Vec<String> {
+    /// The faults that must happen and never did.
+    pub(super) fn never_injected(&self) -> Vec<String> {
         let injected = self.injected();
-        let mut lacking = self.way.faults();
-        lacking.retain(|name| !injected.contains_key(name));
+        let mut never_injected = self.way.faults();
+        never_injected.retain(|name| !injected.contains_key(name));
         if self.way == Way::Logs && self.bitten() == 0 {
-            lacking.push("a refused range".to_owned());
+            never_injected.push("a refused range".to_owned());
         }
-        lacking
+        never_injected
     }
 
-    /// Whether all that must go wrong did.
-    pub(super) fn did_their_worst(&self) -> bool {
-        self.lacking().is_empty()
+    /// Whether all faults that must happen did.
+    pub(super) fn all_injected(&self) -> bool {
+        self.never_injected().is_empty()
     }
 
     /// How often a limit of `eth_getLogs` was hit.
@@ -503,16 +507,19 @@ impl Servers {
     }
 }
 
-/// What the nodes of other chains are called in the list.
-const STRANGERS: [&str; 2] = ["another_fork", "another_genesis"];
+/// The names of the nodes of other chains in the list of faults.
+const FOREIGN_NODES: [&str; 2] = ["another_fork", "another_genesis"];
 
 /// A node of another fork above block 0, and one of another chain with the same id.
-async fn strangers(seed: u64, node: &EvmNode) -> Result<Vec<(&'static str, RpcServer, Faults)>> {
+async fn foreign_nodes(
+    seed: u64,
+    node: &EvmNode,
+) -> Result<Vec<(&'static str, RpcServer, Faults)>> {
     let blocks = node.head().number;
     let fork = node.another_fork();
     let foreign = EvmNode::new(EvmSpec::tiny(!seed), blocks);
     let mut all = Vec::new();
-    for (name, node) in STRANGERS.into_iter().zip([fork, foreign]) {
+    for (name, node) in FOREIGN_NODES.into_iter().zip([fork, foreign]) {
         let faults = Faults::new(seed);
         let options = RpcOptions {
             faults: faults.clone(),

@@ -1,4 +1,4 @@
-//! Tables after the torture: those of a clean replay of the chain, and those that follow from the
+//! Tables after the test: those of a clean replay of the chain, and those that follow from the
 //! simulator's own chain.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use chronolith_sim::evm::adfs::{AdfsEvent, AdfsWhat};
 
 use super::rows::Rows;
 
-/// What everybody reads, without what is dropped and without when it was written.
+/// What readers see, without dropped rows and without times of writing.
 const ORDINARY: [&str; 11] = [
     "SELECT (to_jsonb(t) - 'created_at')::text FROM fee_events t WHERE status <> 'dropped'",
     "SELECT to_jsonb(t)::text FROM adfs_events t WHERE status <> 'dropped'",
@@ -50,7 +50,7 @@ pub(super) struct Compared {
     /// How often the writer changed, and how often it was the second node.
     pub(super) epochs: i64,
     pub(super) by_second: i64,
-    /// Writes that need a lease, each of which was by whoever held it.
+    /// Writes that need a lease, each of which was by its holder.
     pub(super) writes: i64,
     /// Rows that the chain has and the tables do not, and the other way round.
     pub(super) missing: u64,
@@ -87,8 +87,8 @@ pub(super) async fn compare(
     ] {
         let found = ours.texts(statement).await?;
         let (missing, made_up) = differences(wanted, &found);
-        tell("missing", &missing);
-        tell("made up", &made_up);
+        print_rows("missing", &missing);
+        print_rows("made up", &made_up);
         compared.missing += missing.len() as u64;
         compared.made_up += made_up.len() as u64;
     }
@@ -98,8 +98,8 @@ pub(super) async fn compare(
             replayed.texts(statement).await?,
         );
         let (missing, odd) = differences(&theirs, &ours);
-        tell("only in the replay", &missing);
-        tell("not in the replay", &odd);
+        print_rows("only in the replay", &missing);
+        print_rows("not in the replay", &odd);
         compared.apart += (missing.len() + odd.len()) as u64;
     }
     compared.fees = expected.fees.len() as u64;
@@ -109,7 +109,7 @@ pub(super) async fn compare(
     Ok(compared)
 }
 
-fn tell(what: &str, rows: &[String]) {
+fn print_rows(what: &str, rows: &[String]) {
     for row in rows.iter().take(SHOWN) {
         eprintln!("{what}: {row}");
     }

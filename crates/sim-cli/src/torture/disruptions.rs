@@ -1,5 +1,5 @@
-//! What goes wrong around tables while a chain is followed: others that write the same ones, pauses, leases
-//! that run out, and a database that goes away.
+//! Disruptions of the tables while a chain is followed: other writers of the same tables, pauses, leases that
+//! run out, and a database that goes away.
 
 use std::collections::BTreeMap;
 use std::process::Child;
@@ -14,16 +14,16 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::process::Program;
 use super::rows::{Rows, Server};
 
-/// A trouble.
+/// Something that is done to the processes or the database.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Trouble {
-    /// A node is stopped for a while, and nobody else knows why it is silent.
+pub(super) enum Disruption {
+    /// A node is stopped for a while.
     Pause,
     /// A node is stopped until others may take its leases, and goes on as if nothing had happened.
     LongPause,
-    /// Leases run out while whoever holds them lives.
+    /// Leases run out while their holders live.
     LostLeases,
-    /// The database ends everybody's connections.
+    /// The database ends all connections.
     EndedSessions,
     /// The database is killed and starts again.
     DatabaseKill,
@@ -32,7 +32,7 @@ pub(super) enum Trouble {
     WorkerKill,
 }
 
-impl Trouble {
+impl Disruption {
     const ALL: [Self; 7] = [
         Self::Pause,
         Self::LongPause,
@@ -58,12 +58,12 @@ impl Trouble {
 
 /// The names of all that must happen.
 pub(super) fn names(may_die: bool) -> impl Iterator<Item = String> {
-    let all = Trouble::ALL.into_iter();
-    let all = all.filter(move |one| may_die || *one != Trouble::DatabaseKill);
+    let all = Disruption::ALL.into_iter();
+    let all = all.filter(move |one| may_die || *one != Disruption::DatabaseKill);
     all.map(|one| one.name().to_owned())
 }
 
-/// How long is waited from trouble to trouble, and how long a pause is, in milliseconds.
+/// How long is waited from disruption to disruption, and how long a pause is, in milliseconds.
 const BETWEEN_MS: std::ops::Range<u64> = 100..700;
 const PAUSE_MS: std::ops::Range<u64> = 50..400;
 /// A second node may need to read before it can write: it lives for a while.
@@ -74,7 +74,7 @@ const WORKER_LIVES: Duration = Duration::from_secs(1);
 pub(super) const NODE: &str = "node";
 pub(super) const SECOND: &str = "second";
 
-/// Somebody else who writes.
+/// Another process that writes.
 struct Other {
     program: Program,
     words: &'static str,
@@ -110,7 +110,7 @@ impl Other {
 }
 
 impl Drop for Other {
-    /// Nothing stays behind, however the torture ends.
+    /// No process is left over, however the test ends.
     fn drop(&mut self) {
         if let Some((child, _)) = &mut self.running {
             let _ = child.kill();
@@ -119,7 +119,7 @@ impl Drop for Other {
     }
 }
 
-pub(super) struct Troubles<'a> {
+pub(super) struct Disruptions<'a> {
     server: &'a Server,
     rows: &'a Rows,
     random: StdRng,
@@ -127,13 +127,13 @@ pub(super) struct Troubles<'a> {
     worker: Other,
     /// The processes that the node was so far.
     nodes: Vec<u32>,
-    happened: BTreeMap<Trouble, u64>,
+    happened: BTreeMap<Disruption, u64>,
     /// What came of it, as far as is known: blocks that were dropped, and how often the second node wrote.
     dropped: i64,
     of_second: i64,
 }
 
-impl<'a> Troubles<'a> {
+impl<'a> Disruptions<'a> {
     /// Others are a second node, and a worker beside the first.
     pub(super) fn new(
         (server, rows): (&'a Server, &'a Rows),
@@ -146,7 +146,7 @@ impl<'a> Troubles<'a> {
             running: None,
             ids: Vec::new(),
         };
-        let may_happen = |one: &Trouble| server.may_die() || *one != Trouble::DatabaseKill;
+        let may_happen = |one: &Disruption| server.may_die() || *one != Disruption::DatabaseKill;
         Self {
             server,
             rows,
@@ -154,7 +154,7 @@ impl<'a> Troubles<'a> {
             second: other(second, "run"),
             worker: other(Program::worker_of(node), "work"),
             nodes: Vec::new(),
-            happened: Trouble::ALL
+            happened: Disruption::ALL
                 .into_iter()
                 .filter(may_happen)
                 .map(|one| (one, 0))
@@ -164,7 +164,7 @@ impl<'a> Troubles<'a> {
         }
     }
 
-    /// Makes trouble for a while; `archived` says whether there is anything to work on yet.
+    /// Disrupts for a while; `archived` says whether there is anything to work on yet.
     pub(super) async fn live(&mut self, node: &Child, life: Duration, archived: u64) -> Result<()> {
         let end = Instant::now() + life;
         self.nodes.push(node.id());
@@ -179,31 +179,31 @@ impl<'a> Troubles<'a> {
                 self.second.start()?;
                 self.worker.start()?;
             }
-            let trouble = self.next();
-            if self.happens(trouble, node).await? {
-                *self.happened.entry(trouble).or_default() += 1;
+            let disruption = self.next();
+            if self.happens(disruption, node).await? {
+                *self.happened.entry(disruption).or_default() += 1;
             }
         }
     }
 
     /// One of those that happened least often, or any.
-    fn next(&mut self) -> Trouble {
+    fn next(&mut self) -> Disruption {
         let least = self.happened.values().min().copied().unwrap_or(0);
         let any = self.random.random_range(0..3) == 0;
         let all = self.happened.iter();
-        let of: Vec<Trouble> = all
+        let of: Vec<Disruption> = all
             .filter(|(_, count)| any || **count == least)
-            .map(|(trouble, _)| *trouble)
+            .map(|(disruption, _)| *disruption)
             .collect();
         of.choose(&mut self.random)
             .copied()
-            .unwrap_or(Trouble::Pause)
+            .unwrap_or(Disruption::Pause)
     }
 
-    /// Makes it happen; false where there is nobody for it to happen to.
-    async fn happens(&mut self, trouble: Trouble, node: &Child) -> Result<bool> {
-        match trouble {
-            Trouble::Pause | Trouble::LongPause => {
+    /// Makes it happen; false where there is no process for it.
+    async fn happens(&mut self, disruption: Disruption, node: &Child) -> Result<bool> {
+        match disruption {
+            Disruption::Pause | Disruption::LongPause => {
                 let pause = Duration::from_millis(self.random.random_range(PAUSE_MS));
                 // Either of the nodes may be the one that writes.
                 let second = self.second.running.as_ref().map(|(child, _)| child.id());
@@ -215,37 +215,37 @@ impl<'a> Troubles<'a> {
                 if kill_process(node, Signal::STOP).is_err() {
                     return Ok(false);
                 }
-                let run_out = match trouble {
-                    Trouble::LongPause => self.rows.let_leases_run_out().await,
+                let run_out = match disruption {
+                    Disruption::LongPause => self.rows.let_leases_run_out().await,
                     _ => Ok(()),
                 };
                 tokio::time::sleep(pause).await;
                 let _ = kill_process(node, Signal::CONT);
                 Ok(run_out.is_ok())
             }
-            Trouble::LostLeases => Ok(self.rows.let_leases_run_out().await.is_ok()),
-            Trouble::EndedSessions => Ok(self.rows.end_sessions().await.is_ok()),
-            Trouble::DatabaseKill => {
+            Disruption::LostLeases => Ok(self.rows.let_leases_run_out().await.is_ok()),
+            Disruption::EndedSessions => Ok(self.rows.end_sessions().await.is_ok()),
+            Disruption::DatabaseKill => {
                 self.server.crash().await?;
                 Ok(true)
             }
-            Trouble::SecondKill => self.second.kill_after(SECOND_LIVES),
-            Trouble::WorkerKill => self.worker.kill_after(WORKER_LIVES),
+            Disruption::SecondKill => self.second.kill_after(SECOND_LIVES),
+            Disruption::WorkerKill => self.worker.kill_after(WORKER_LIVES),
         }
     }
 
-    /// The node was killed: mostly so much time passes that others need not wait for its leases.
+    /// The node was killed: mostly enough time passes that others need not wait for its leases.
     pub(super) async fn node_is_dead(&mut self) {
         self.dropped = self.rows.dropped().await.unwrap_or(self.dropped);
         self.of_second = self.epochs_of_second().await.unwrap_or(self.of_second);
         if self.random.random_range(0..3) > 0 {
-            // Nobody may answer just now; then they have to wait.
+            // The database may be down; then they have to wait.
             let _ = self.rows.let_leases_run_out().await;
         }
     }
 
-    /// Ends all others, and lets their leases run out. Returns how many writes there were, each by whoever
-    /// held the lease.
+    /// Ends all others, and lets their leases run out. Returns how many writes there were, each by the holder of
+    /// the lease.
     pub(super) async fn end(&mut self) -> Result<i64> {
         self.second.kill_after(Duration::ZERO)?;
         self.worker.kill_after(Duration::ZERO)?;
@@ -268,19 +268,19 @@ impl<'a> Troubles<'a> {
     pub(super) fn happened(&self) -> impl Iterator<Item = (String, u64)> {
         self.happened
             .iter()
-            .map(|(trouble, count)| (trouble.name().to_owned(), *count))
+            .map(|(disruption, count)| (disruption.name().to_owned(), *count))
     }
 
     /// What never happened, or came to nothing.
-    pub(super) fn lacking(&self) -> Vec<String> {
+    pub(super) fn never_injected(&self) -> Vec<String> {
         let never = self.happened().filter(|(_, count)| *count == 0);
-        let mut lacking: Vec<String> = never.map(|(name, _)| name).collect();
+        let mut never_injected: Vec<String> = never.map(|(name, _)| name).collect();
         if self.dropped == 0 {
-            lacking.push("a block that was dropped".to_owned());
+            never_injected.push("a block that was dropped".to_owned());
         }
         if self.of_second == 0 {
-            lacking.push("a second node that wrote".to_owned());
+            never_injected.push("a second node that wrote".to_owned());
         }
-        lacking
+        never_injected
     }
 }
