@@ -199,7 +199,7 @@ async fn a_narrow_scope_is_not_emptied_by_the_first_endpoint() {
 async fn a_lying_portal_is_refused_and_the_endpoints_deliver() {
     let node = EvmNode::new(EvmSpec::tiny(38), 400);
     let faults = PortalFaults::new(1);
-    for (lie, _) in PortalFault::LIES {
+    for (lie, _) in PortalFault::BYZANTINE {
         faults.set(lie, 50_000);
     }
     let options = PortalOptions {

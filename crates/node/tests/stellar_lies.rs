@@ -16,7 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chronolith_archive::{Archive, Provenance, Settings};
 use chronolith_model::{Block, BlockRange, ChainId, Log, LogParts, Proof};
-use chronolith_sim::stellar::{Forged, LakeLie, forge};
+use chronolith_sim::stellar::{Forged, LakeForgery, forge};
 use chronolith_stellar::{EventPlace, Ledger, TxParts, prove, without_proofs};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 use rand::rngs::StdRng;
@@ -28,7 +28,7 @@ use support::stellar::{Pond, archive, bench, ledger_bytes};
 const END: u32 = 60;
 
 /// The first ledger from here on that a lie can be told in.
-fn chance(pond: &Pond, from: u32, lie: LakeLie) -> Option<(u32, Forged)> {
+fn chance(pond: &Pond, from: u32, lie: LakeForgery) -> Option<(u32, Forged)> {
     let mut ledgers = from..END;
     ledgers.find_map(|at| Some((at, forge(&pond.chain, at, lie)?)))
 }
@@ -44,16 +44,16 @@ fn honest(pond: &Pond, number: u32) -> Block {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lying_lake_is_refused_and_the_transaction_named() {
     let lies = [
-        LakeLie::ChangedEvent,
-        LakeLie::RemovedEvent,
-        LakeLie::DoubledEvent,
+        LakeForgery::ChangedEvent,
+        LakeForgery::RemovedEvent,
+        LakeForgery::DoubledEvent,
     ];
     let pond = Pond::new(81, END);
     let mut from = 25;
     let mut told = Vec::new();
     for lie in lies {
         let (number, forged) = chance(&pond, from, lie).unwrap();
-        pond.lake.lie(&pond.chain, number, lie).unwrap();
+        pond.lake.forge(&pond.chain, number, lie).unwrap();
         let position = forged.position.unwrap();
         let tx = pond.chain.ledger(number).txs[position as usize].hash;
         told.push((number, format!("ledger {number}, transaction {tx}")));
@@ -159,7 +159,7 @@ fn poisoned(pond: &Pond, number: u32, forged: &Forged) -> Block {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_archive_that_was_poisoned_before_is_found_out() {
     let pond = Pond::new(82, END);
-    let (number, forged) = chance(&pond, 30, LakeLie::ChangedEvent).unwrap();
+    let (number, forged) = chance(&pond, 30, LakeForgery::ChangedEvent).unwrap();
     let old = Proof::from_byte(2).unwrap();
     for is_poisoned in [false, true] {
         let bench = bench(&pond.fields(&pond.lake_field()), "");
@@ -278,14 +278,14 @@ fn claimed(block: &Block) -> Vec<String> {
 
 /// One lie about ledgers, two about transactions and as many about events as there is room for, and some that no
 /// hash tells of. How many were told, by kind.
-async fn torture(seed: u64, told: &mut BTreeMap<LakeLie, u32>) {
+async fn torture(seed: u64, told: &mut BTreeMap<LakeForgery, u32>) {
     let pond = Pond::new(seed, END);
     let mut rng = StdRng::seed_from_u64(seed);
     let mut lies = BTreeMap::new();
     let mut at = 4;
     while at < END {
-        let lie = *LakeLie::ALL.choose(&mut rng).unwrap();
-        if pond.lake.lie(&pond.chain, at, lie).unwrap().is_some() {
+        let lie = *LakeForgery::ALL.choose(&mut rng).unwrap();
+        if pond.lake.forge(&pond.chain, at, lie).unwrap().is_some() {
             *told.entry(lie).or_default() += 1;
             lies.insert(at, lie);
         }
@@ -344,5 +344,5 @@ async fn nothing_is_wrong_or_missing_at_the_level_that_is_claimed() {
     let datasets = told.keys().map(|lie| lie.dataset());
     let datasets: std::collections::BTreeSet<_> = datasets.collect();
     assert_eq!(datasets.len(), 3, "{told:?}");
-    assert!(!is_long || told.len() == LakeLie::ALL.len(), "{told:?}");
+    assert!(!is_long || told.len() == LakeForgery::ALL.len(), "{told:?}");
 }

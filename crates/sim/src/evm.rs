@@ -7,12 +7,12 @@
 pub mod adfs;
 mod block;
 mod bloom;
+mod byzantine;
 mod chain;
 mod faults;
 mod fees;
 mod filter;
 mod json;
-mod lies;
 mod methods;
 mod node;
 mod proxy;

@@ -9,10 +9,10 @@ mod chain;
 pub mod core;
 mod event;
 mod filler;
+mod forgery;
 mod kinds;
 mod lake;
 mod ledger;
-mod lies;
 mod made;
 mod maker;
 mod set;
@@ -23,8 +23,8 @@ use stellar_xdr::{Limits, WriteXdr};
 
 pub use chain::{StellarChain, StellarSettings};
 pub use event::{EventId, MadeEvent};
+pub use forgery::{Forged, LakeForgery, forge};
 pub use lake::{Lake, LakeLayout, LakeSuffix};
-pub use lies::{Forged, LakeLie, forge};
 pub use made::{Made, MadeTx};
 
 /// The XDR of a value that was made here, so that it keeps every bound of its type.

@@ -75,7 +75,7 @@ async fn a_lie_that_fits_its_own_bloom_does_not_fit_the_hashed_header() {
     let server = RpcServer::start(node.clone(), RpcOptions::default());
     let server = server.await.unwrap();
     let range = BlockRange::new(0, 100);
-    let lies = PortalFault::LIES.map(|(lie, _)| Some(lie));
+    let lies = PortalFault::BYZANTINE.map(|(lie, _)| Some(lie));
     for lie in lies.into_iter().chain([None]) {
         for scope in [Scope::All, first_emitter(&node)] {
             let faults = PortalFaults::new(1);

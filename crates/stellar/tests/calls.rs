@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use chronolith_model::{Block, Verification};
-use chronolith_sim::stellar::{LakeLie, StellarChain, StellarSettings, forge};
+use chronolith_sim::stellar::{LakeForgery, StellarChain, StellarSettings, forge};
 use chronolith_stellar::{EventPlace, Fault, Ledger, Network, Stage, prove};
 use sha2::{Digest as _, Sha256};
 use stellar_xdr::{
@@ -108,12 +108,12 @@ fn events_of_real_contract_calls_are_those_of_their_results() {
 /// its logs.
 #[test]
 fn hostile_ledgers_of_a_lying_lake_are_refused_or_not_called_proven() {
-    let mut told = BTreeMap::<LakeLie, u32>::new();
+    let mut told = BTreeMap::<LakeForgery, u32>::new();
     for seed in 0..4 {
         let settings = StellarSettings::new(seed);
         let chain = StellarChain::new(settings.clone());
         let network = Network::new(settings.passphrase);
-        for (sequence, lie) in (3..60).flat_map(|at| LakeLie::ALL.map(|lie| (at, lie))) {
+        for (sequence, lie) in (3..60).flat_map(|at| LakeForgery::ALL.map(|lie| (at, lie))) {
             let Some(forged) = forge(&chain, sequence, lie) else {
                 continue;
             };
@@ -133,7 +133,7 @@ fn hostile_ledgers_of_a_lying_lake_are_refused_or_not_called_proven() {
                 }
                 Err(_) => assert_ne!(lie.dataset(), "events", "{lie:?} in {sequence}"),
                 // Another ledger is right in itself, and not the one that is due.
-                Ok(proven) if lie == LakeLie::OtherLedger => {
+                Ok(proven) if lie == LakeForgery::OtherLedger => {
                     assert_ne!(proven.ledger().sequence(), sequence);
                 }
                 Ok(proven) => {
@@ -152,7 +152,7 @@ fn hostile_ledgers_of_a_lying_lake_are_refused_or_not_called_proven() {
             }
         }
     }
-    for lie in LakeLie::ALL {
+    for lie in LakeForgery::ALL {
         assert!(told.contains_key(&lie), "{lie:?} was never told");
     }
 }

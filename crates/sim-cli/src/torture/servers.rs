@@ -192,7 +192,7 @@ fn portal_faults() -> Vec<PortalFault> {
 
 /// The byzantine faults of a Portal beside nodes, with a bloom that fits.
 fn portal_byzantine_faults() -> impl Iterator<Item = PortalFault> {
-    PortalFault::LIES.into_iter().map(|(fault, _)| fault)
+    PortalFault::BYZANTINE.into_iter().map(|(fault, _)| fault)
 }
 
 fn portal_name(fault: PortalFault) -> String {

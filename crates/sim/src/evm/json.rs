@@ -9,9 +9,9 @@ use super::bloom::bloom_of;
 use super::node::Head;
 use crate::json_writer::{Object, put_data, put_list};
 
-/// What is served of a block's logs in place of the truth.
+/// The faults of a block's logs in one answer.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Lies {
+pub(super) struct LogFaults {
     pub(super) wrong_hash: bool,
     /// No time.
     pub(super) no_timestamp: bool,
@@ -26,16 +26,16 @@ pub(super) struct LogPlace {
 }
 
 impl LogPlace {
-    pub(super) fn new(block: &EvmBlock, lies: Lies) -> Self {
+    pub(super) fn new(block: &EvmBlock, log_faults: LogFaults) -> Self {
         let mut hash = block.hash;
-        if lies.wrong_hash {
+        if log_faults.wrong_hash {
             hash.0 = hash.0.map(|byte| !byte);
         }
         let mut fixed = Vec::with_capacity(200);
         let mut object = Object::begin(&mut fixed);
         object.quantity("blockNumber", block.header.number);
         object.data("blockHash", &hash.0);
-        if !lies.no_timestamp {
+        if !log_faults.no_timestamp {
             object.quantity("blockTimestamp", block.header.timestamp);
         }
         // No end: the log's own fields follow.
@@ -55,8 +55,14 @@ impl LogPlace {
         object.end();
     }
 
-    /// One receipt; `lies` must be those that the place was made with.
-    pub(super) fn put_receipt(&self, out: &mut Vec<u8>, block: &EvmBlock, tx: &EvmTx, lies: Lies) {
+    /// One receipt; `log_faults` must be those that the place was made with.
+    pub(super) fn put_receipt(
+        &self,
+        out: &mut Vec<u8>,
+        block: &EvmBlock,
+        tx: &EvmTx,
+        log_faults: LogFaults,
+    ) {
         let logs = block.logs_of(tx);
         let mut object = Object::begin(out);
         object.data("transactionHash", &tx.hash.0);
@@ -83,7 +89,7 @@ impl LogPlace {
         object.quantity("effectiveGasPrice", tx.gas_price);
         let shown = logs
             .iter()
-            .filter(|log| lies.missing_log != Some(log.log_index()));
+            .filter(|log| log_faults.missing_log != Some(log.log_index()));
         put_list(object.key("logs"), shown, |out, log| {
             self.put_log(out, tx, log);
         });

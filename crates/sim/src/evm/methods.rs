@@ -9,10 +9,10 @@ use chronolith_model::{Hash32, Log};
 use serde_json::Value;
 
 use super::block::EvmBlock;
+use super::byzantine::{altered, foreign};
 use super::faults::{Faults, RpcFault};
 use super::filter::{parse_hash, parse_quantity};
-use super::json::{self, Lies, LogPlace, Txs};
-use super::lies::{foreign, told};
+use super::json::{self, LogFaults, LogPlace, Txs};
 use super::node::{Head, State};
 use super::refusals::RpcError;
 use super::server::Context;
@@ -195,7 +195,7 @@ fn known_block(state: &State, faults: &Faults, number: u64, shown: ShownTxs) -> 
 }
 
 fn whole_block(state: &State, faults: &Faults, block: &EvmBlock, shown: ShownTxs) -> Vec<u8> {
-    let block = &told(faults, block.clone());
+    let block = &altered(faults, block.clone());
     let head = Head {
         header: block.header.clone(),
         hash: block.hash,
@@ -223,15 +223,15 @@ fn block_receipts(state: &State, faults: &Faults, number: Option<u64>) -> Vec<u8
     if faults.hits(RpcFault::NullReceipts) {
         return null();
     }
-    let block = told(faults, block);
+    let block = altered(faults, block);
     let indexes: Vec<u32> = block.logs.iter().map(Log::log_index).collect();
-    let lies = lies(faults, &indexes);
-    let place = LogPlace::new(&block, lies);
+    let log_faults = log_faults(faults, &indexes);
+    let place = LogPlace::new(&block, log_faults);
     let mut out = Vec::with_capacity(1_100 * block.txs.len() + 1_000 * block.logs.len());
     let own = block.own_receipt();
     let own = own.filter(|_| !faults.hits(RpcFault::NoBlockReceipt));
     json_writer::put_list(&mut out, block.txs.iter().chain(&own), |out, tx| {
-        place.put_receipt(out, &block, tx, lies);
+        place.put_receipt(out, &block, tx, log_faults);
     });
     out
 }
@@ -248,21 +248,21 @@ fn tx_receipt(state: &State, faults: &Faults, place: Option<(u64, u32)>) -> Vec<
         return null();
     }
     let logs = block.logs_of(tx).iter();
-    let lies = lies(faults, &logs.map(Log::log_index).collect::<Vec<_>>());
+    let log_faults = log_faults(faults, &logs.map(Log::log_index).collect::<Vec<_>>());
     let mut out = Vec::new();
-    LogPlace::new(&block, lies).put_receipt(&mut out, &block, tx, lies);
+    LogPlace::new(&block, log_faults).put_receipt(&mut out, &block, tx, log_faults);
     out
 }
 
-/// What is told wrongly about these logs of one block.
-fn lies(faults: &Faults, log_indexes: &[u32]) -> Lies {
+/// The faults of these logs of one block.
+fn log_faults(faults: &Faults, log_indexes: &[u32]) -> LogFaults {
     let count = log_indexes.len() as u64;
     if count == 0 {
-        return Lies::default();
+        return LogFaults::default();
     }
     let missing = faults.draw(RpcFault::MissingLog);
     let missing = missing.and_then(|dice| log_indexes.get((dice % count) as usize));
-    Lies {
+    LogFaults {
         wrong_hash: faults.hits(RpcFault::WrongBlockHashInLogs),
         no_timestamp: faults.hits(RpcFault::MissingBlockTimestamp),
         missing_log: missing.copied(),

@@ -166,7 +166,7 @@ impl Maker {
         let (range, number) = (plan.range, block.header.number);
         let inner = number > range.start;
         let hits = |fault| self.touched && inner && plan.faults.hits(fault);
-        // What is left out behind the last line would not be seen.
+        // What is left out after the last line would not be seen.
         if number + 1 < range.end && hits(PortalFault::SkippedBlock) {
             return;
         }
@@ -174,11 +174,11 @@ impl Maker {
         if block.logs.len() == 1 && hits(PortalFault::MissingLog) {
             block.logs.pop();
         }
-        for lie in PortalFault::LIES.map(|(lie, _)| lie) {
+        for fault in PortalFault::BYZANTINE.map(|(fault, _)| fault) {
             let can =
-                !block.txs.is_empty() && (lie == PortalFault::AddedLog || !block.logs.is_empty());
-            if can && hits(lie) {
-                tell(lie, &mut block);
+                !block.txs.is_empty() && (fault == PortalFault::AddedLog || !block.logs.is_empty());
+            if can && hits(fault) {
+                alter(fault, &mut block);
             }
         }
         if hits(PortalFault::WrongParent) {
@@ -224,8 +224,8 @@ impl Maker {
 const STRANGER: [u8; 20] = [0x66; 20];
 
 /// Changes the logs of a block, and its bloom with them: nothing in the line gives it away.
-fn tell(lie: PortalFault, block: &mut EvmBlock) {
-    let place = match lie {
+fn alter(fault: PortalFault, block: &mut EvmBlock) {
+    let place = match fault {
         PortalFault::EmptiedBlock => {
             block.logs.clear();
             None

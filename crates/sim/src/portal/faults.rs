@@ -49,7 +49,7 @@ pub enum PortalFault {
 }
 
 impl PortalFault {
-    /// All of them but the statuses and the lies, with their names in reports and settings.
+    /// All of them but the statuses and the byzantine ones, with their names in reports and settings.
     pub const NAMED: [(Self, &'static str); 15] = [
         (Self::Conflict, "conflict"),
         (Self::HeadNull, "head_null"),
@@ -68,15 +68,15 @@ impl PortalFault {
         (Self::LongLine, "long_line"),
     ];
 
-    /// Lies that are consistent in themselves: only the chain's own headers tell.
-    pub const LIES: [(Self, &'static str); 3] = [
+    /// Byzantine faults: consistent in themselves, only the chain's own headers show them.
+    pub const BYZANTINE: [(Self, &'static str); 3] = [
         (Self::EmptiedBlock, "emptied_block"),
         (Self::AddedLog, "added_log"),
         (Self::MovedLog, "moved_log"),
     ];
 
     fn all_named() -> impl Iterator<Item = (Self, &'static str)> {
-        Self::NAMED.into_iter().chain(Self::LIES)
+        Self::NAMED.into_iter().chain(Self::BYZANTINE)
     }
 
     /// Its name in reports and settings; that of a status is `status_503` or

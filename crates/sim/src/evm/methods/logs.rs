@@ -3,12 +3,12 @@
 use chronolith_model::Log;
 use serde_json::Value;
 
-use super::{Answer, lies, resolve};
+use super::{Answer, log_faults, resolve};
 use crate::evm::block::EvmBlock;
+use crate::evm::byzantine::altered;
 use crate::evm::faults::RpcFault;
 use crate::evm::filter::{Blocks, LogQuery};
-use crate::evm::json::{Lies, LogPlace};
-use crate::evm::lies::told;
+use crate::evm::json::{LogFaults, LogPlace};
 use crate::evm::node::State;
 use crate::evm::refusals::{self, Refused, RpcError};
 use crate::evm::server::{Cap, Context};
@@ -135,7 +135,7 @@ fn find(
             }));
         }
         if !logs.is_empty() {
-            let block = told(context.faults(), block);
+            let block = altered(context.faults(), block);
             found.push(Found { block, logs });
         }
     }
@@ -154,14 +154,14 @@ fn put(context: &Context, found: &[Found]) -> Vec<u8> {
     out.push(b'[');
     for (at, Found { block, logs }) in found.iter().enumerate() {
         let logs = || logs.iter().filter_map(|&at| block.logs.get(at));
-        let lies = if at == victim {
-            lies(faults, &logs().map(Log::log_index).collect::<Vec<_>>())
+        let log_faults = if at == victim {
+            log_faults(faults, &logs().map(Log::log_index).collect::<Vec<_>>())
         } else {
-            Lies::default()
+            LogFaults::default()
         };
-        let place = LogPlace::new(block, lies);
+        let place = LogPlace::new(block, log_faults);
         let own = block.own_receipt();
-        for log in logs().filter(|log| lies.missing_log != Some(log.log_index())) {
+        for log in logs().filter(|log| log_faults.missing_log != Some(log.log_index())) {
             let tx = block.txs.get(log.tx_index() as usize);
             if let Some(tx) = tx.or(own.as_ref()) {
                 if out.len() > 1 {

@@ -1,8 +1,8 @@
-//! Ledgers of a lake that lies: one thing in them was changed, and the object packed again with a right
+//! Ledgers of a byzantine lake: one thing in them was changed, and the object packed again with a right
 //! checksum.
 //!
-//! Most lies break a hash of the chain, so that whoever checks all of them finds each. Some do not: nothing in
-//! the chain says which events a classic operation or a fee left. Those must never be called proven.
+//! Most forgeries break a hash of the chain, so that a reader who checks all hashes finds each. Some do not: no
+//! hash covers the events of a classic operation or of a fee. Those must never be called proven.
 
 use std::io;
 
@@ -20,12 +20,12 @@ use super::maker::bounded;
 use super::xdr;
 use crate::rng::Rng;
 
-/// What a lie is drawn from.
-const LIES: u64 = 0x5354_0030;
+/// What a forgery is drawn from.
+const FORGERIES: u64 = 0x5354_0030;
 
 /// What is changed in a ledger.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum LakeLie {
+pub enum LakeForgery {
     /// The value of a contract call's event is another.
     ChangedEvent,
     /// A contract call's event is gone.
@@ -55,7 +55,7 @@ pub enum LakeLie {
     RemovedFee,
 }
 
-impl LakeLie {
+impl LakeForgery {
     /// All of them.
     pub const ALL: [Self; 14] = [
         Self::ChangedEvent,
@@ -94,27 +94,27 @@ impl LakeLie {
     }
 }
 
-/// A ledger with a lie in it.
+/// A ledger with a forgery in it.
 #[derive(Clone, Debug)]
 pub struct Forged {
     /// XDR of the `LedgerCloseMeta`.
     pub raw: Bytes,
-    /// The transaction that the lie is about: its place in the order of applying.
+    /// The transaction that the forgery is about: its place in the order of applying.
     pub position: Option<u32>,
 }
 
 impl Lake {
-    /// Puts a ledger with a lie into its object. Nothing happens where the ledger has nothing to lie about.
+    /// Puts a ledger with a forgery into its object. Does nothing where the ledger has nothing to forge.
     ///
     /// # Errors
     /// When the directory cannot be written.
-    pub fn lie(
+    pub fn forge(
         &self,
         chain: &StellarChain,
         sequence: u32,
-        lie: LakeLie,
+        forgery: LakeForgery,
     ) -> io::Result<Option<Forged>> {
-        let forged = forge(chain, sequence, lie);
+        let forged = forge(chain, sequence, forgery);
         if let Some(forged) = &forged {
             self.write_with(chain, sequence, &forged.raw)?;
         }
@@ -122,13 +122,18 @@ impl Lake {
     }
 }
 
-/// A ledger of a chain with a lie in it; none where it has nothing to lie about.
+/// A ledger of a chain with a forgery in it; none where it has nothing to forge.
 #[must_use]
-pub fn forge(chain: &StellarChain, sequence: u32, lie: LakeLie) -> Option<Forged> {
+pub fn forge(chain: &StellarChain, sequence: u32, forgery: LakeForgery) -> Option<Forged> {
     let made = chain.ledger(sequence);
-    let mut rng = Rng::of(&[chain.settings().seed, LIES, sequence.into(), lie as u64]);
-    match lie {
-        LakeLie::ChangedHeader => {
+    let mut rng = Rng::of(&[
+        chain.settings().seed,
+        FORGERIES,
+        sequence.into(),
+        forgery as u64,
+    ]);
+    match forgery {
+        LakeForgery::ChangedHeader => {
             let at = find(&made.raw, &made.header)?;
             // Protocol, hash of the ledger before, hash of the set; then the time.
             let mut raw = made.raw.to_vec();
@@ -138,7 +143,7 @@ pub fn forge(chain: &StellarChain, sequence: u32, lie: LakeLie) -> Option<Forged
                 position: None,
             })
         }
-        LakeLie::OtherLedger => {
+        LakeForgery::OtherLedger => {
             let before =
                 (sequence > chain.settings().first_ledger).then(|| chain.ledger(sequence - 1))?;
             Some(Forged {
@@ -146,32 +151,32 @@ pub fn forge(chain: &StellarChain, sequence: u32, lie: LakeLie) -> Option<Forged
                 position: None,
             })
         }
-        LakeLie::ChangedResult => {
+        LakeForgery::ChangedResult => {
             let (tx, position) = draw(&made, &mut rng, |_| true)?;
             replaced(&made, position, &tx.result, flipped(&tx.result, 7))
         }
-        LakeLie::ChangedEnvelope => {
+        LakeForgery::ChangedEnvelope => {
             let (tx, position) = draw(&made, &mut rng, |_| true)?;
             let last = tx.envelope.len() - 1;
             replaced(&made, position, &tx.envelope, flipped(&tx.envelope, last))
         }
-        LakeLie::SwappedTransactions | LakeLie::RemovedTransaction => {
-            in_processing(&made, &mut rng, lie)
+        LakeForgery::SwappedTransactions | LakeForgery::RemovedTransaction => {
+            in_processing(&made, &mut rng, forgery)
         }
-        LakeLie::ChangedFee | LakeLie::RemovedFee => {
+        LakeForgery::ChangedFee | LakeForgery::RemovedFee => {
             let (tx, position) = draw(
                 &made,
                 &mut rng,
                 |tx| matches!(decoded(tx), TransactionMeta::V4(meta) if !meta.events.is_empty()),
             )?;
             let mut meta = decoded(tx);
-            lie_about_fee(&mut meta, lie);
+            forge_fee(&mut meta, forgery);
             replaced(&made, position, &tx.meta, xdr(&meta))
         }
         _ => {
-            let (tx, position) = draw(&made, &mut rng, |tx| is_call(&made, tx, lie))?;
+            let (tx, position) = draw(&made, &mut rng, |tx| is_call(&made, tx, forgery))?;
             let mut meta = decoded(tx);
-            lie_about_call(&mut meta, lie);
+            forge_call(&mut meta, forgery);
             replaced(&made, position, &tx.meta, xdr(&meta))
         }
     }
@@ -223,20 +228,20 @@ fn replaced(made: &Made, position: u32, part: &Bytes, other: Vec<u8>) -> Option<
 }
 
 /// The ledger with two transactions in each other's place, or without one.
-fn in_processing(made: &Made, rng: &mut Rng, lie: LakeLie) -> Option<Forged> {
+fn in_processing(made: &Made, rng: &mut Rng, forgery: LakeForgery) -> Option<Forged> {
     let first = rng.below(made.txs.len().checked_sub(1)? as u64) as usize;
     let ledger = LedgerCloseMeta::from_xdr(&made.raw, Limits::none());
     let ledger = match ledger.expect("what was made can be read") {
         LedgerCloseMeta::V0(mut it) => {
-            it.tx_processing = tampered(&it.tx_processing, first, lie)?;
+            it.tx_processing = tampered(&it.tx_processing, first, forgery)?;
             LedgerCloseMeta::V0(it)
         }
         LedgerCloseMeta::V1(mut it) => {
-            it.tx_processing = tampered(&it.tx_processing, first, lie)?;
+            it.tx_processing = tampered(&it.tx_processing, first, forgery)?;
             LedgerCloseMeta::V1(it)
         }
         LedgerCloseMeta::V2(mut it) => {
-            it.tx_processing = tampered(&it.tx_processing, first, lie)?;
+            it.tx_processing = tampered(&it.tx_processing, first, forgery)?;
             LedgerCloseMeta::V2(it)
         }
     };
@@ -246,9 +251,9 @@ fn in_processing(made: &Made, rng: &mut Rng, lie: LakeLie) -> Option<Forged> {
     })
 }
 
-fn tampered<T: Clone>(list: &VecM<T>, first: usize, lie: LakeLie) -> Option<VecM<T>> {
+fn tampered<T: Clone>(list: &VecM<T>, first: usize, forgery: LakeForgery) -> Option<VecM<T>> {
     let mut list = list.to_vec();
-    if lie == LakeLie::RemovedTransaction {
+    if forgery == LakeForgery::RemovedTransaction {
         list.remove(first);
     } else {
         list.get(first + 1)?;
@@ -258,8 +263,8 @@ fn tampered<T: Clone>(list: &VecM<T>, first: usize, lie: LakeLie) -> Option<VecM
 }
 
 /// Whether a transaction is a successful contract call whose events the chain has a hash of, with enough of them
-/// for the lie.
-fn is_call(made: &Made, tx: &MadeTx, lie: LakeLie) -> bool {
+/// for the forgery.
+fn is_call(made: &Made, tx: &MadeTx, forgery: LakeForgery) -> bool {
     let result = TransactionResult::from_xdr(&tx.result, Limits::none());
     let operations = match result.expect("what was made can be read").result {
         TransactionResultResult::TxSuccess(operations) => operations,
@@ -286,9 +291,9 @@ fn is_call(made: &Made, tx: &MadeTx, lie: LakeLie) -> bool {
         _ => false,
     };
     let events = events_of(&meta);
-    let enough = match lie {
-        LakeLie::DroppedCall | LakeLie::ChangedReturn => true,
-        LakeLie::SwappedEvents => matches!(&*events, [first, second, ..] if first != second),
+    let enough = match forgery {
+        LakeForgery::DroppedCall | LakeForgery::ChangedReturn => true,
+        LakeForgery::SwappedEvents => matches!(&*events, [first, second, ..] if first != second),
         _ => !events.is_empty(),
     };
     calls && hashed && enough
@@ -307,24 +312,24 @@ fn events_of(meta: &TransactionMeta) -> Vec<ContractEvent> {
     .unwrap_or_default()
 }
 
-fn lie_about_call(meta: &mut TransactionMeta, lie: LakeLie) {
+fn forge_call(meta: &mut TransactionMeta, forgery: LakeForgery) {
     let mut events = events_of(meta);
-    match lie {
-        LakeLie::ChangedEvent => events.iter_mut().take(1).for_each(change),
-        LakeLie::RemovedEvent => drop(events.pop()),
-        LakeLie::DoubledEvent => events.extend(events.first().cloned()),
-        LakeLie::SwappedEvents => events.swap(0, 1),
+    match forgery {
+        LakeForgery::ChangedEvent => events.iter_mut().take(1).for_each(change),
+        LakeForgery::RemovedEvent => drop(events.pop()),
+        LakeForgery::DoubledEvent => events.extend(events.first().cloned()),
+        LakeForgery::SwappedEvents => events.swap(0, 1),
         _ => {}
     }
     match meta {
         TransactionMeta::V3(meta) => {
             if let Some(soroban) = &mut meta.soroban_meta {
                 soroban.events = bounded(events);
-                if lie == LakeLie::ChangedReturn {
+                if forgery == LakeForgery::ChangedReturn {
                     soroban.return_value = other(&soroban.return_value);
                 }
             }
-            if lie == LakeLie::DroppedCall {
+            if forgery == LakeForgery::DroppedCall {
                 meta.soroban_meta = None;
             }
         }
@@ -336,11 +341,11 @@ fn lie_about_call(meta: &mut TransactionMeta, lie: LakeLie) {
             meta.operations = bounded(operations);
             let soroban = meta.soroban_meta.as_mut();
             if let Some(returned) = soroban.and_then(|soroban| soroban.return_value.as_mut())
-                && lie == LakeLie::ChangedReturn
+                && forgery == LakeForgery::ChangedReturn
             {
                 *returned = other(returned);
             }
-            if lie == LakeLie::DroppedCall {
+            if forgery == LakeForgery::DroppedCall {
                 meta.soroban_meta = None;
             }
         }
@@ -348,11 +353,11 @@ fn lie_about_call(meta: &mut TransactionMeta, lie: LakeLie) {
     }
 }
 
-fn lie_about_fee(meta: &mut TransactionMeta, lie: LakeLie) {
+fn forge_fee(meta: &mut TransactionMeta, forgery: LakeForgery) {
     if let TransactionMeta::V4(meta) = meta {
         let mut events = meta.events.to_vec();
-        match lie {
-            LakeLie::RemovedFee => drop(events.pop()),
+        match forgery {
+            LakeForgery::RemovedFee => drop(events.pop()),
             _ => events
                 .iter_mut()
                 .take(1)

@@ -1,6 +1,6 @@
-//! A block as a liar tells it: whole, well-formed, and not what the chain has.
+//! Blocks with byzantine faults: whole, well-formed, and not what the chain has.
 //!
-//! The header stays: whoever changes it has another block. Each lie is told in every answer about
+//! The header stays: with another header it would be another block. Each fault is in every answer about
 //! the block while its rate says so, so that answers agree with each other.
 
 use chronolith_model::{Hash32, Log, LogParts};
@@ -8,11 +8,11 @@ use chronolith_model::{Hash32, Log, LogParts};
 use super::block::EvmBlock;
 use super::faults::{Faults, RpcFault};
 
-/// Who never logged anything.
+/// A contract that never logged anything.
 const STRANGER: [u8; 20] = [0x66; 20];
 
-/// The block with what goes wrong with its content.
-pub(super) fn told(faults: &Faults, mut block: EvmBlock) -> EvmBlock {
+/// The block with the faults of its content.
+pub(super) fn altered(faults: &Faults, mut block: EvmBlock) -> EvmBlock {
     if !block.txs.is_empty() && faults.hits(RpcFault::ForeignTxHashes) {
         let txs = block.txs.iter_mut();
         txs.for_each(|tx| tx.hash = foreign(tx.hash));
