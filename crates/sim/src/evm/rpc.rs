@@ -5,11 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::faults::RpcFault;
+use super::methods;
 use super::refusals::RpcError;
 use super::server::Context;
 use crate::json_writer;
-use super::json;
-use super::methods;
 
 /// Most calls of a batch, unless the options say another number.
 const BATCH_MAX: usize = 1_000;
