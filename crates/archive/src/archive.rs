@@ -103,23 +103,26 @@ impl Archive {
     /// As [`Self::ingest_finalized_blocks`].
     pub async fn ingest_finalized_block(
         &self,
-        block: Block,
+        block: impl Into<Arc<Block>>,
         provenance: &Provenance,
     ) -> Result<IngestOutcome> {
-        self.ingest_finalized_blocks(vec![block], provenance).await
+        self.ingest_finalized_blocks(vec![block.into()], provenance)
+            .await
     }
 
     /// Appends finalized blocks at the end of the live run. A batch that overlaps the head is
-    /// compared first and the rest appended; it is taken whole or not at all.
+    /// compared first and the rest appended; it is taken whole or not at all. Blocks that are shared
+    /// are copied only where they hold more than is kept.
     ///
     /// # Errors
     /// `Gap`, `BadParent` and `BadBlock` for what does not fit, `FinalityViolation` (which halts
     /// the archive) for a replaced block, `Halted`, `Throttled`, `Fenced`, `Corrupt`, or `Store`.
     pub async fn ingest_finalized_blocks(
         &self,
-        blocks: Vec<Block>,
+        blocks: Vec<impl Into<Arc<Block>>>,
         provenance: &Provenance,
     ) -> Result<IngestOutcome> {
+        let blocks = blocks.into_iter().map(Into::into).collect();
         self.writer()?.append(blocks, provenance).await
     }
 

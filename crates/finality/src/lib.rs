@@ -42,6 +42,6 @@ pub use dual::Inclusion;
 pub use fault::{Fault, Stall};
 pub use guard::{Endpoint, Refused};
 pub use rule::{Invalid, Observation, ReportedBlock, Rule, Settings};
-pub use snapshot::{TailSnapshot, joins};
+pub use snapshot::{TailBlock, TailSnapshot, joins};
 pub use tail::{Tail, TailError};
 pub use tracker::{Step, Tracker};

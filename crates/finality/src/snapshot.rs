@@ -8,12 +8,31 @@ use std::sync::Arc;
 
 use chronolith_model::{Block, BlockRange, BlockRef, Hash32, Proof, Tx};
 
+/// A block that waits for finality, with all that is known of it: what is archived of it later.
+#[derive(Clone, Debug)]
+pub struct TailBlock {
+    pub block: Arc<Block>,
+    /// How far it was proven.
+    pub proof: Proof,
+    /// The endpoint that delivered it.
+    pub endpoint: Arc<str>,
+}
+
+/// A block that one unnamed source claims.
+impl<B: Into<Arc<Block>>> From<B> for TailBlock {
+    fn from(block: B) -> Self {
+        Self {
+            block: block.into(),
+            proof: Proof::CLAIMED,
+            endpoint: "unnamed".into(),
+        }
+    }
+}
+
 /// A block of the tail with what is needed to find things in it.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    block: Arc<Block>,
-    /// How far it was proven.
-    proof: Proof,
+    of: TailBlock,
     /// First bytes of each transaction's hash and its place in `block.txs`, sorted.
     txs: Box<[(u64, u32)]>,
     /// What it counts against the budget.
@@ -21,16 +40,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(block: Arc<Block>, proof: Proof, bytes: usize) -> Self {
-        let keys = block.txs.iter().map(|tx| tx.hash.prefix64());
+    pub(crate) fn new(of: TailBlock, bytes: usize) -> Self {
+        let keys = of.block.txs.iter().map(|tx| tx.hash.prefix64());
         let mut txs: Box<[_]> = keys.zip(0..).collect();
         txs.sort_unstable();
-        Self {
-            block,
-            proof,
-            txs,
-            bytes,
-        }
+        Self { of, txs, bytes }
     }
 
     fn find_tx(&self, hash: &Hash32) -> Option<u32> {
@@ -41,7 +55,7 @@ impl Entry {
             .iter()
             .skip(first)
             .take_while(|&&(other, _)| other == key);
-        same.filter_map(|&(_, place)| self.block.txs.get(place as usize))
+        same.filter_map(|&(_, place)| self.of.block.txs.get(place as usize))
             .find(|tx| tx.hash == *hash)
             .map(Tx::position)
     }
@@ -57,17 +71,17 @@ pub(crate) struct Slot {
 impl Slot {
     pub(crate) fn new(entry: Entry) -> Self {
         Self {
-            key: entry.block.clock.hash.prefix64(),
+            key: entry.of.block.clock.hash.prefix64(),
             entry: Arc::new(entry),
         }
     }
 
     pub(crate) fn block(&self) -> &Arc<Block> {
-        &self.entry.block
+        &self.entry.of.block
     }
 
     pub(crate) fn number(&self) -> u64 {
-        self.entry.block.clock.number
+        self.entry.of.block.clock.number
     }
 }
 
@@ -154,10 +168,15 @@ impl TailSnapshot {
         self.slots_in(range).iter().map(Slot::block)
     }
 
+    /// The same with how far each was proven and who delivered it.
+    pub fn proven_in(&self, range: BlockRange) -> impl Iterator<Item = &TailBlock> {
+        self.slots_in(range).iter().map(|slot| &slot.entry.of)
+    }
+
     /// What is proven of every block of a range that is here; none where none is.
     #[must_use]
     pub fn proof_of(&self, range: BlockRange) -> Option<Proof> {
-        let proofs = self.slots_in(range).iter().map(|slot| slot.entry.proof);
+        let proofs = self.proven_in(range).map(|one| one.proof);
         proofs.reduce(Proof::lower)
     }
 

@@ -7,9 +7,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
-use chronolith_model::{Block, BlockRef, ErrorKind, Log, Proof, Tx};
+use chronolith_model::{Block, BlockRef, ErrorKind, Log, Tx};
 
-use crate::snapshot::{Entry, Slot, TailSnapshot};
+use crate::snapshot::{Entry, Slot, TailBlock, TailSnapshot};
 
 /// What a block costs beside its logs, transactions and payload: clock, vectors, counters, and
 /// allocations, rounded up.
@@ -99,25 +99,13 @@ impl Tail {
         self.bytes.saturating_add(Self::bytes_of(block)) <= self.bytes_max
     }
 
-    /// Puts a block on the head that is one source's word.
+    /// Puts a block on the head.
     ///
     /// # Errors
     /// The block does not link to the head, or the budget does not hold it. Nothing changed.
-    pub fn push(&mut self, block: impl Into<Arc<Block>>) -> Result<(), TailError> {
-        self.push_proven(block, Proof::CLAIMED)
-    }
-
-    /// Puts a block on the head that was proven this far.
-    ///
-    /// # Errors
-    /// The block does not link to the head, or the budget does not hold it. Nothing changed.
-    pub fn push_proven(
-        &mut self,
-        block: impl Into<Arc<Block>>,
-        proof: Proof,
-    ) -> Result<(), TailError> {
-        let block = block.into();
-        let clock = &block.clock;
+    pub fn push(&mut self, block: impl Into<TailBlock>) -> Result<(), TailError> {
+        let proven = block.into();
+        let clock = &proven.block.clock;
         if let Some(head) = self.head() {
             let follows = head.number.checked_add(1) == Some(clock.number);
             if !follows || head.hash != clock.parent_hash {
@@ -127,7 +115,7 @@ impl Tail {
                 });
             }
         }
-        let bytes = Self::bytes_of(&block);
+        let bytes = Self::bytes_of(&proven.block);
         let total = self.bytes.saturating_add(bytes);
         if total > self.bytes_max {
             return Err(TailError::Full {
@@ -137,8 +125,7 @@ impl Tail {
         }
         self.bytes = total;
         self.shown.take();
-        self.slots
-            .push_back(Slot::new(Entry::new(block, proof, bytes)));
+        self.slots.push_back(Slot::new(Entry::new(proven, bytes)));
         Ok(())
     }
 

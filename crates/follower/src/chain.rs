@@ -1,6 +1,5 @@
 //! One chain as the node runs it: its source, its archive, and the blocks between the two.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -104,8 +103,6 @@ pub struct Chain {
 pub struct Window {
     pub tracker: Tracker,
     pub tail: Tail,
-    /// How far the blocks of the tail were proven, and by whom they were delivered.
-    pub proofs: HashMap<Hash32, Delivered>,
     pub held: Held,
 }
 
@@ -117,13 +114,6 @@ pub struct Held {
     pub blocks: Vec<Fetched>,
     /// The newest block that the source vouched for when they were fetched.
     pub vouched: Option<u64>,
-}
-
-/// How far a block was proven, and who delivered it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Delivered {
-    pub proof: Proof,
-    pub endpoint: Arc<str>,
 }
 
 impl Chain {
@@ -385,8 +375,9 @@ impl Chain {
 
     /// How far a block above the archive was proven; none where it is there no longer.
     pub fn proof_in_tail(&self, block: &Hash32) -> Option<Proof> {
-        let window = self.window();
-        window.proofs.get(block).map(|delivered| delivered.proof)
+        let tail = self.tail();
+        let number = tail.find_block(block)?.clock.number;
+        tail.proof_of(BlockRange::one(number))
     }
 
     /// Begins anew above the archive: after history was filled in below everything known.
@@ -410,16 +401,8 @@ impl Window {
         Ok(Self {
             tracker,
             tail: Tail::new(tail_bytes, head),
-            proofs: HashMap::new(),
             held: Held::default(),
         })
-    }
-
-    /// Forgets blocks that a published state of the archive holds.
-    pub fn drop_through(&mut self, number: u64) {
-        for block in self.tail.drop_through(number) {
-            self.proofs.remove(&block.clock.hash);
-        }
     }
 }
 

@@ -9,13 +9,12 @@
 //! archive, walks the rest block by block into the tail, and moves what has become final from there
 //! into the archive. A block leaves the tail only when a published state of the archive holds it.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chronolith_archive::{Error as ArchiveError, Health};
 use chronolith_finality::{Observation, ReportedBlock, Stall};
-use chronolith_model::{Block, BlockRange, BlockRef, DatasetSet, ErrorKind, Proof, Scope};
-use chronolith_source::{Error as SourceError, Fetched, Heads, Want};
+use chronolith_model::{BlockRange, BlockRef, DatasetSet, ErrorKind, Proof, Scope};
+use chronolith_source::{Error as SourceError, Heads, Want};
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
@@ -341,24 +340,9 @@ pub async fn finalize(chain: &Chain, seen: &Observation) -> Result<(), Trouble> 
     if let Some(newest) = newest.map(|block| block.clock.block_ref()) {
         agreement::check(chain, newest).await?;
     }
-    let due = tail.blocks_in(range);
-    let fetched: Option<Vec<Fetched>> = {
-        let window = chain.window();
-        let proven = |block: &Arc<Block>| {
-            let delivered = window.proofs.get(&block.clock.hash)?;
-            Some(Fetched {
-                block: Block::clone(block),
-                proof: delivered.proof,
-                endpoint: delivered.endpoint.clone(),
-            })
-        };
-        due.map(proven).collect()
-    };
-    // To leave one out would be to lose it.
-    let lost = || Trouble::Other("a block of the tail has no proof".to_owned());
-    append::append_fetched(chain, fetched.ok_or_else(lost)?).await?;
+    append::append_proven(chain, tail.proven_in(range).cloned()).await?;
     if let Some(head) = chain.archive.health().head {
-        chain.window().drop_through(head.number);
+        chain.window().tail.drop_through(head.number);
         chain.note_moved();
     }
     Ok(())

@@ -56,7 +56,7 @@ pub async fn align(chain: &Chain) -> Result<(), Trouble> {
         finalized: Some(ReportedBlock::from(head)),
         ..Observation::at(now())
     });
-    window.drop_through(head.number);
+    window.tail.drop_through(head.number);
     Ok(())
 }
 

@@ -9,7 +9,8 @@ use chronolith_finality::{
 use chronolith_model::{BlockRange, BlockRef, Hash32};
 use chronolith_source::{Fetched, Heads};
 
-use crate::chain::{Chain, Delivered, Held, Window};
+use crate::backfill::append::proven;
+use crate::chain::{Chain, Held, Window};
 use crate::clock::now;
 use crate::counters::Reorg;
 use crate::ingest::{self, Trouble};
@@ -152,9 +153,13 @@ async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Resul
             head: heads.head.number,
             syncing: is_deep_reorg(chain, &one) && is_syncing(chain, &one, &mut syncing).await?,
         };
-        match offer(chain, &shown_by, &one)? {
-            Offered::Taken => chain.note_there(one.block.clock.number),
-            Offered::NoRoom(why) => {
+        let number = one.block.clock.number;
+        let Offered::Kept { one, why } = offer(chain, &shown_by, one)? else {
+            chain.note_there(number);
+            continue;
+        };
+        match why {
+            NotTaken::NoRoom(why) => {
                 due.push(one);
                 if !make_room(chain, heads).await? {
                     chain.meters.tail_full.increment(1);
@@ -166,7 +171,7 @@ async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Resul
                     return Err(Trouble::TailFull(why));
                 }
             }
-            Offered::Before { number, hash } => {
+            NotTaken::Before { number, hash } => {
                 chain.note_missing(number);
                 due.push(one);
                 if due.len() > BACK_MAX {
@@ -182,7 +187,7 @@ async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Resul
                 }
                 due.extend(before);
             }
-            Offered::Violation => return Err(violation(chain, &one).await),
+            NotTaken::Violation => return Err(violation(chain, &one).await),
         }
     }
     Ok(())
@@ -218,18 +223,24 @@ async fn is_syncing(
 /// What became of a block that was offered.
 enum Offered {
     Taken,
+    /// The block comes back with the reason.
+    Kept {
+        one: Fetched,
+        why: NotTaken,
+    },
+}
+
+enum NotTaken {
     /// Too much waits for finality already, for this reason.
     NoRoom(String),
     /// This block must come first.
-    Before {
-        number: u64,
-        hash: Option<Hash32>,
-    },
+    Before { number: u64, hash: Option<Hash32> },
     /// It replaces a final block.
     Violation,
 }
 
-fn offer(chain: &Chain, shown_by: &Endpoint, one: &Fetched) -> Result<Offered, Trouble> {
+fn offer(chain: &Chain, shown_by: &Endpoint, one: Fetched) -> Result<Offered, Trouble> {
+    let kept = |one: Fetched, why: NotTaken| Ok(Offered::Kept { one, why });
     let mut window = chain.window();
     let window = &mut *window;
     let clock = &one.block.clock;
@@ -237,10 +248,11 @@ fn offer(chain: &Chain, shown_by: &Endpoint, one: &Fetched) -> Result<Offered, T
     let extends = head.is_none_or(|head| head.hash == clock.parent_hash);
     if extends && !window.tail.has_room(&one.block) {
         let (blocks, mib) = (window.tail.len(), chain.settings.tail_bytes >> 20);
-        return Ok(Offered::NoRoom(format!(
+        let why = format!(
             "the blocks that wait for finality fill the memory for them: the head stands still until \
              some are final; raise tailMib if this lasts (blocks={blocks}, tailMib={mib})"
-        )));
+        );
+        return kept(one, NotTaken::NoRoom(why));
     }
     let depth = window.tracker.reorg_depth(clock.number);
     let known = window.tracker.hash_at(clock.number);
@@ -252,16 +264,18 @@ fn offer(chain: &Chain, shown_by: &Endpoint, one: &Fetched) -> Result<Offered, T
         Ok(steps) => steps,
         Err(Fault::ParentUnknown { ask, hash }) => {
             let (number, hash) = (ask, Some(hash));
-            return Ok(Offered::Before { number, hash });
+            return kept(one, NotTaken::Before { number, hash });
         }
         Err(Fault::Gap { expected, .. }) => {
             let (number, hash) = (expected, None);
-            return Ok(Offered::Before { number, hash });
+            return kept(one, NotTaken::Before { number, hash });
         }
         Err(Fault::FinalityViolation { .. } | Fault::Below { .. }) => {
-            return Ok(Offered::Violation);
+            return kept(one, NotTaken::Violation);
         }
-        Err(fault @ Fault::WindowFull { .. }) => return Ok(Offered::NoRoom(fault.to_string())),
+        Err(fault @ Fault::WindowFull { .. }) => {
+            return kept(one, NotTaken::NoRoom(fault.to_string()));
+        }
     };
     let done = follow(chain, window, steps, one);
     // Depth alone may make something final with each block.
@@ -275,18 +289,15 @@ fn follow(
     chain: &Chain,
     window: &mut Window,
     steps: Vec<Step>,
-    one: &Fetched,
+    one: Fetched,
 ) -> Result<(), Trouble> {
+    let mut due = Some(proven(one));
     for step in steps {
         let done = match step {
-            Step::Extend(block) => {
-                let proof = Delivered {
-                    proof: one.proof,
-                    endpoint: one.endpoint.clone(),
-                };
-                window.proofs.insert(block.hash, proof);
-                chain.seen.note_blocks(std::iter::once(&one.block));
-                window.tail.push_proven(one.block.clone(), one.proof)
+            Step::Extend(_) => {
+                let one = due.take().expect("a block is accepted once");
+                chain.seen.note_blocks(std::iter::once(&*one.block));
+                window.tail.push(one)
             }
             Step::Rollback { to } => roll_back(chain, window, to),
             Step::Finalize(_) => Ok(()),
@@ -305,9 +316,6 @@ fn follow(
 fn roll_back(chain: &Chain, window: &mut Window, to: BlockRef) -> Result<(), TailError> {
     let from = window.tail.head();
     let gone = window.tail.rollback(to)?;
-    for block in &gone {
-        window.proofs.remove(&block.clock.hash);
-    }
     let blocks = gone.len();
     if let Some(from) = from.filter(|_| blocks > 0) {
         let (at, depth) = (now(), blocks as u64);

@@ -5,6 +5,8 @@
 //! is gone: what replaces it must fit all of that. A run needs no blocks from outside: its segments
 //! hold every hash.
 
+use std::sync::Arc;
+
 use chronolith_model::{Block, BlockRange};
 
 use super::replace::Replaced;
@@ -157,7 +159,7 @@ impl Fill {
 
     /// Takes payload for a pack, after comparing each block with what is archived of it: its digest
     /// is over its payload too.
-    pub(crate) async fn hold_payload(&mut self, blocks: &[Block]) -> Result<()> {
+    pub(crate) async fn hold_payload(&mut self, blocks: &[Arc<Block>]) -> Result<()> {
         let writer = self.writer.clone();
         let snapshot = writer.publisher.settled().await?;
         let content = self.kept.packed();

@@ -92,7 +92,7 @@ impl Fill {
     /// level of each block: nothing was proven of such payload just now, so its block is as sure as it was.
     pub(crate) async fn keep_packed(
         &mut self,
-        blocks: &mut [Block],
+        blocks: &mut [Arc<Block>],
         proof: Proof,
     ) -> Result<Vec<Proof>> {
         let Purpose::Segment { name, .. } = &self.purpose else {
@@ -126,7 +126,7 @@ impl Fill {
                 continue;
             };
             self.packed.other = true;
-            block.payload = other;
+            Arc::make_mut(block).payload = other;
             let known = old.and_then(|old| old.facts.level_within(&BlockRange::one(number)));
             levels.push(known.unwrap_or(Proof::CLAIMED));
         }

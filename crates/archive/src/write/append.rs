@@ -96,7 +96,7 @@ impl Writer {
     /// Appends finalized blocks. Durable and visible when it returns `Appended`.
     pub(crate) async fn append(
         &self,
-        blocks: Vec<Block>,
+        blocks: Vec<Arc<Block>>,
         provenance: &Provenance,
     ) -> Result<IngestOutcome> {
         let started = Instant::now();
@@ -158,7 +158,7 @@ impl Writer {
 
     async fn append_batch(
         &self,
-        mut blocks: Vec<Block>,
+        mut blocks: Vec<Arc<Block>>,
         provenance: &Provenance,
     ) -> Result<IngestOutcome> {
         let mut appender = self.appender.lock().await;
@@ -189,7 +189,7 @@ impl Writer {
     async fn known_prefix(
         &self,
         snapshot: &Snapshot,
-        blocks: &[Block],
+        blocks: &[Arc<Block>],
         provenance: &Provenance,
     ) -> Result<Prefix> {
         let first = blocks.first().map(|block| block.clock);
@@ -249,7 +249,7 @@ impl Writer {
     async fn compare_with_fills(
         &self,
         snapshot: &Snapshot,
-        blocks: &[Block],
+        blocks: &[Arc<Block>],
         provenance: &Provenance,
     ) -> Result<()> {
         let reach = snapshot
@@ -281,7 +281,7 @@ impl Writer {
 
     /// The first batch of a live run must link to what fills have put before it, and must not run
     /// into what they have put there.
-    async fn check_fills_around(&self, snapshot: &Snapshot, blocks: &[Block]) -> Result<()> {
+    async fn check_fills_around(&self, snapshot: &Snapshot, blocks: &[Arc<Block>]) -> Result<()> {
         let need = Need {
             datasets: DatasetSet::CLOCK,
             filter: None,
@@ -325,7 +325,7 @@ impl Writer {
     async fn compare_known(
         &self,
         snapshot: &Snapshot,
-        blocks: &[Block],
+        blocks: &[Arc<Block>],
         live: &LiveRun,
         provenance: &Provenance,
     ) -> Result<Option<IngestOutcome>> {
@@ -356,7 +356,7 @@ impl Writer {
                     datasets: facts.datasets,
                     scope: facts.scope.clone(),
                 };
-                let mut same = block.clone();
+                let mut same = Block::clone(block);
                 normalise(&mut same, &kept);
                 let offered = digest_of(&same);
                 let archived = objects.digest(&segment, number).await?;
@@ -400,7 +400,7 @@ impl Writer {
         &self,
         appender: &mut Appender,
         snapshot: &Snapshot,
-        blocks: Vec<Block>,
+        blocks: Vec<Arc<Block>>,
         (kept, provenance): (Kept, &Provenance),
     ) -> Result<IngestOutcome> {
         let rows = match appender.rows.take() {

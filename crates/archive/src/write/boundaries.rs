@@ -1,5 +1,7 @@
 //! Where segments are cut. A pure function of the blocks: batching does not matter.
 
+use std::sync::Arc;
+
 use chronolith_model::Block;
 
 use super::rows::Rows;
@@ -28,9 +30,9 @@ pub(crate) fn due(rows: &Rows, settings: &SealSettings) -> Vec<Cut> {
 
 /// Consecutive blocks, apart where a range ends: no pack crosses its border.
 pub(crate) fn by_range<'a>(
-    blocks: &'a [Block],
+    blocks: &'a [Arc<Block>],
     settings: &SealSettings,
-) -> impl Iterator<Item = &'a [Block]> {
+) -> impl Iterator<Item = &'a [Arc<Block>]> {
     blocks.chunk_by(|block, _| !settings.range_begins(block.clock.number.saturating_add(1)))
 }
 

@@ -62,7 +62,7 @@ impl Packing {
     /// the fill ends.
     fn push(
         &mut self,
-        blocks: &[Block],
+        blocks: &[Arc<Block>],
         settings: &SealSettings,
         last: bool,
     ) -> Result<Vec<BuiltPack>> {
@@ -151,7 +151,12 @@ impl Fill {
     /// # Errors
     /// `Throttled` while there is too much garbage: nothing of the blocks was taken, see
     /// [`Self::check_room`]. `Gap`, `BadParent` or `BadBlock` for what does not fit, or `Store`.
-    pub async fn push(&mut self, mut blocks: Vec<Block>, provenance: &Provenance) -> Result<()> {
+    pub async fn push(
+        &mut self,
+        blocks: Vec<impl Into<Arc<Block>>>,
+        provenance: &Provenance,
+    ) -> Result<()> {
+        let mut blocks: Vec<Arc<Block>> = blocks.into_iter().map(Into::into).collect();
         self.check_room()?;
         check_links(&blocks)?;
         let Some(first) = blocks.first().map(|block| block.clock) else {
@@ -224,7 +229,7 @@ impl Fill {
     }
 
     /// Packs the blocks and uploads every segment that is complete.
-    async fn seal(&mut self, blocks: Vec<Block>, levels: Vec<Proof>) -> Result<()> {
+    async fn seal(&mut self, blocks: Vec<Arc<Block>>, levels: Vec<Proof>) -> Result<()> {
         let mut rows = self.rows.take().ok_or_else(failed)?;
         let mut packing = self.packing();
         let (kept, settings) = (self.kept.clone(), self.writer.settings.seal.clone());

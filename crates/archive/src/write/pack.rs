@@ -4,6 +4,8 @@
 //! 64 KiB where parts end, and each frame is compressed on its own: a reader of one part unpacks
 //! one frame. The index says how long each part is, so where it lies.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use chronolith_model::{Block, BlockMeta, BlockRange, Dataset, Hash32, Payload};
 use rayon::prelude::*;
@@ -34,7 +36,7 @@ pub(crate) struct BuiltPack {
 
 /// Makes a pack of the blocks' payload, or none where no such dataset is kept.
 pub(crate) fn build(
-    blocks: &[Block],
+    blocks: &[Arc<Block>],
     content: PackContent,
     learner: &mut Learner,
 ) -> Result<Option<BuiltPack>> {

@@ -22,7 +22,7 @@ const BATCH_LEVEL: i32 = 1;
 /// Everything that packing and sealing a batch needs, so that it can run on its own thread.
 pub(crate) struct SealJob {
     pub(crate) rows: Rows,
-    pub(crate) blocks: Vec<Block>,
+    pub(crate) blocks: Vec<Arc<Block>>,
     pub(crate) level: Proof,
     pub(crate) kept: Kept,
     pub(crate) settings: SealSettings,

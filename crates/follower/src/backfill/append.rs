@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chronolith_archive::{Error as ArchiveError, IngestOutcome, Provenance};
-use chronolith_model::{Block, BlockRange, Payload, Proof};
+use chronolith_finality::TailBlock;
+use chronolith_model::{Block, BlockRange, Payload};
 use chronolith_source::{Fetched, Source};
 
 use crate::backfill::prefetch::Fetches;
@@ -62,7 +63,7 @@ pub async fn run(chain: &Chain, history: &History) -> Result<(), Trouble> {
 
 async fn archive(chain: &Chain, blocks: Vec<Fetched>) -> Result<(), Trouble> {
     chain.seen.note_blocks(blocks.iter().map(|one| &one.block));
-    append_fetched(chain, blocks).await?;
+    append_proven(chain, blocks.into_iter().map(proven)).await?;
     chain.note_moved();
     Ok(())
 }
@@ -175,47 +176,65 @@ fn check_link(
     )))
 }
 
-/// Archives blocks of one fetch, those of equal level together.
-pub async fn append_fetched(chain: &Chain, fetched: Vec<Fetched>) -> Result<(), Trouble> {
-    let mut batch: Vec<Block> = Vec::new();
-    let mut of: Option<(Proof, Arc<str>)> = None;
-    for one in fetched {
-        let same = of
-            .as_ref()
-            .is_some_and(|(proof, from)| *proof == one.proof && *from == one.endpoint);
-        if let Some((proof, endpoint)) = of.take().filter(|_| !same) {
-            append(chain, std::mem::take(&mut batch), proof, &endpoint).await?;
-        }
-        of = Some((one.proof, one.endpoint));
-        batch.push(one.block);
-    }
-    match of {
-        Some((proof, endpoint)) => append(chain, batch, proof, &endpoint).await,
-        None => Ok(()),
+/// A block as the tail would hold it.
+pub fn proven(one: Fetched) -> TailBlock {
+    TailBlock {
+        block: one.block.into(),
+        proof: one.proof,
+        endpoint: one.endpoint,
     }
 }
 
-/// Archives final blocks. One that does not stand on the archive's head means that a final block was
-/// replaced, or that the endpoint is wrong: asking for the block at the head tells which.
-pub async fn append(
+/// Archives blocks, those of equal proof and endpoint together.
+pub async fn append_proven(
     chain: &Chain,
-    blocks: Vec<Block>,
-    proof: Proof,
-    endpoint: &str,
+    blocks: impl Iterator<Item = TailBlock>,
 ) -> Result<(), Trouble> {
-    let provenance = Provenance {
-        proof,
-        source: endpoint.to_owned(),
-        now: now(),
-    };
+    for (provenance, blocks) in by_provenance(blocks) {
+        append(chain, blocks, &provenance).await?;
+    }
+    Ok(())
+}
+
+/// Neighbours of equal proof and endpoint together, in order.
+pub fn by_provenance(
+    blocks: impl Iterator<Item = TailBlock>,
+) -> Vec<(Provenance, Vec<Arc<Block>>)> {
+    let mut groups = Vec::new();
+    let mut blocks = blocks.peekable();
+    while let Some(first) = blocks.next() {
+        let provenance = Provenance {
+            proof: first.proof,
+            source: first.endpoint.to_string(),
+            now: now(),
+        };
+        let same = |one: &TailBlock| one.proof == first.proof && one.endpoint == first.endpoint;
+        let mut group = vec![first.block];
+        group.extend(std::iter::from_fn(|| blocks.next_if(same)).map(|one| one.block));
+        groups.push((provenance, group));
+    }
+    groups
+}
+
+/// Archives final blocks. One that does not link to the archive's head means that a final block was
+/// replaced, or that the endpoint is wrong: the block at the head, fetched again, shows which.
+async fn append(
+    chain: &Chain,
+    blocks: Vec<Arc<Block>>,
+    provenance: &Provenance,
+) -> Result<(), Trouble> {
+    let endpoint = provenance.source.as_str();
     let first = blocks.first().map(|block| block.clock.block_ref());
     match chain
         .archive
-        .ingest_finalized_blocks(blocks, &provenance)
+        .ingest_finalized_blocks(blocks, provenance)
         .await
     {
         Ok(IngestOutcome::Appended { head, blocks }) => {
-            chain.meters.verified(proof.logs()).increment(blocks);
+            chain
+                .meters
+                .verified(provenance.proof.logs())
+                .increment(blocks);
             tracing::debug!(chain = %chain.settings.name, head = head.number, "archived");
             Ok(())
         }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_archive::{
-    Archive, AuditEntry, Error as ArchiveError, Fill, Health, ObjectSort, Provenance, StoredObject,
+    Archive, AuditEntry, Error as ArchiveError, Fill, Health, ObjectSort, StoredObject,
 };
-use chronolith_model::{Block, BlockRange, BlockRef, DatasetSet};
+use chronolith_model::{BlockRange, BlockRef, DatasetSet};
 use chronolith_source::{Fetched, Source, Want};
 
-use crate::backfill::append::linked;
+use crate::backfill::append::{by_provenance, linked, proven};
 use crate::backfill::prefetch::Fetches;
 use crate::chain::want_of;
 use crate::clock::now;
@@ -306,7 +306,7 @@ impl<'a> Steps<'a> {
 
 /// Hands blocks to a fill, those of one level and endpoint together.
 async fn push(fill: &mut Fill, blocks: Vec<Fetched>) -> Result<(), ArchiveError> {
-    for (how, group) in groups(blocks) {
+    for (how, group) in by_provenance(blocks.into_iter().map(proven)) {
         await_room(fill).await?;
         fill.push(group, &how).await?;
     }
@@ -328,23 +328,6 @@ async fn await_room(fill: &Fill) -> Result<(), ArchiveError> {
             room => return room,
         }
     }
-}
-
-fn groups(blocks: Vec<Fetched>) -> Vec<(Provenance, Vec<Block>)> {
-    let mut groups = Vec::new();
-    let mut blocks = blocks.into_iter().peekable();
-    while let Some(first) = blocks.next() {
-        let how = Provenance {
-            proof: first.proof,
-            source: first.endpoint.to_string(),
-            now: now(),
-        };
-        let mut group = vec![first.block];
-        let same = |one: &Fetched| one.proof == first.proof && one.endpoint == first.endpoint;
-        group.extend(std::iter::from_fn(|| blocks.next_if(same)).map(|one| one.block));
-        groups.push((how, group));
-    }
-    groups
 }
 
 /// Steps from checkpoint to checkpoint, counted from the first block of the range.
