@@ -4,6 +4,7 @@
 //! how far that was comes with it. An endpoint that is down, slow or wrong is passed over for the
 //! next; one that lied is named. Nothing here decides what is final or keeps anything.
 
+mod backoff;
 mod error;
 pub mod evm;
 mod hybrid;
@@ -13,6 +14,7 @@ pub mod portal;
 mod source;
 pub mod stellar;
 
+pub use backoff::Backoff;
 pub use error::{Error, Result};
 pub use evm::chains::{CHAINS, KnownChain, checks_of, known_chain, known_genesis};
 pub use hybrid::JointSource;

@@ -19,6 +19,7 @@ use super::ranges::Spans;
 use super::rules::{Refusal, Rule};
 use super::verify::Verifier;
 use super::wire::{WholeBlock, WireBlock, WireLog, WireReceipt, hex};
+use crate::backoff::Backoff;
 use crate::error::{Error, Result};
 use crate::jsonrpc::endpoint::{Call, Endpoint, verify_span};
 use crate::jsonrpc::reply::Answer;
@@ -29,9 +30,9 @@ pub(crate) const GET_RECEIPTS: &str = "eth_getBlockReceipts";
 pub(super) const GET_BLOCK: &str = "eth_getBlockByNumber";
 pub(super) const GET_LOGS: &str = "eth_getLogs";
 
-/// How often calls that failed are sent again, and the pause before the first time; it doubles.
+/// How often calls that failed are sent again, and the pauses before.
 const CALL_RETRIES: u32 = 5;
-const CALL_PAUSE: Duration = Duration::from_millis(50);
+const CALL_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
 /// How often a request that failed at once is sent again to the same endpoint.
 const REQUEST_RETRIES: u32 = 3;
@@ -352,14 +353,15 @@ impl Fetcher<'_> {
             Ok(found) => found.is_none(),
             Err(fault) => meaning(fault) == Meaning::Trouble,
         };
-        for attempt in 0..CALL_RETRIES {
+        let mut backoff = CALL_BACKOFF;
+        for _ in 0..CALL_RETRIES {
             let failed = answers.iter().enumerate();
             let failed = failed.filter(|(_, answer)| in_trouble(answer));
             let failed: Vec<usize> = failed.map(|(at, _)| at).collect();
             if failed.is_empty() {
                 break;
             }
-            tokio::time::sleep(CALL_PAUSE * 2_u32.pow(attempt)).await;
+            tokio::time::sleep(backoff.next()).await;
             let again = failed.iter().filter_map(|&at| calls.get(at).cloned());
             let again: Vec<Call> = again.collect();
             let better = self.endpoint.send(&again).await?;

@@ -18,6 +18,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use tokio_tungstenite::{WebSocketStream, connect_async_with_config};
 
+use crate::backoff::Backoff;
 use crate::jsonrpc::reply::RpcFault;
 use crate::jsonrpc::secrets::{Secrets, name_of};
 use crate::meters;
@@ -30,8 +31,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// After this much silence we ask whether anybody is there, after twice as much we connect anew.
 const SILENCE: Duration = Duration::from_secs(30);
-const PAUSE_FIRST: Duration = Duration::from_millis(250);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+const RECONNECT: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30));
 /// A head is a few kilobytes.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
@@ -90,12 +90,12 @@ impl HeadListener {
     /// Listens for ever. A connection that ends, and one that never told of heads, is followed by the
     /// next endpoint.
     pub(crate) async fn listen(&self) {
-        let mut pause = PAUSE_FIRST;
+        let mut backoff = RECONNECT;
         for url in self.urls.iter().cycle() {
             let ended = self.one_connection(url).await;
             self.reconnects.increment(1);
             if self.lost() {
-                pause = PAUSE_FIRST;
+                backoff.reset();
             }
             let endpoint = Url::parse(url).map_or_else(|_| "?".to_owned(), |url| name_of(&url));
             match ended {
@@ -109,8 +109,7 @@ impl HeadListener {
                     tracing::debug!(%endpoint, closed, "head subscription lost, connecting again");
                 }
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            tokio::time::sleep(backoff.next()).await;
         }
         std::future::pending().await
     }

@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode, Url};
@@ -17,6 +15,7 @@ use tokio::time::Instant;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
+use crate::backoff::Backoff;
 use crate::error::{Error, Result};
 use crate::jsonrpc::batch::Batches;
 use crate::jsonrpc::reply::{Answer, parse};
@@ -34,7 +33,6 @@ const SMALL_CALLS_MAX: usize = 3;
 /// When an answer has come for so long, it must have come this fast.
 const PACE_AFTER: Duration = Duration::from_secs(60);
 const PACE_BYTES_A_SECOND: f64 = 10_000.0;
-/// The pause after a first failure; it doubles with each that follows.
 const BACKOFF_FIRST: Duration = Duration::from_millis(250);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// The pause after an endpoint contradicted itself.
@@ -128,12 +126,12 @@ impl Call {
     }
 }
 
-#[derive(Default, Debug)]
+#[derive(Debug)]
 struct Health {
     requests: u64,
     failures: u64,
     lies: u64,
-    in_a_row: u32,
+    backoff: Backoff,
     /// A pause after failures; a success ends it.
     cool_until: Option<Instant>,
     /// A pause that was asked for, or that a lie earned; nothing ends it early.
@@ -143,6 +141,22 @@ struct Health {
     missing: BTreeMap<&'static str, Instant>,
     /// How many calls it takes at once.
     batches: Batches,
+}
+
+impl Health {
+    fn new() -> Self {
+        Self {
+            requests: 0,
+            failures: 0,
+            lies: 0,
+            backoff: Backoff::new(BACKOFF_FIRST, BACKOFF_MAX).with_jitter(),
+            cool_until: None,
+            bench_until: None,
+            last_error: None,
+            missing: BTreeMap::new(),
+            batches: Batches::default(),
+        }
+    }
 }
 
 /// An endpoint.
@@ -195,7 +209,7 @@ impl Endpoint {
             name: name.into(),
             chain_id,
             throttle: Throttle::new(settings.in_flight, settings.per_second),
-            health: Mutex::default(),
+            health: Mutex::new(Health::new()),
             secrets: Secrets::of(&url),
             settings,
             url,
@@ -372,7 +386,7 @@ impl Endpoint {
 
     fn succeeded(&self) {
         let mut health = self.health();
-        health.in_a_row = 0;
+        health.backoff.reset();
         health.cool_until = None;
         health.batches.succeeded();
     }
@@ -397,10 +411,7 @@ impl Endpoint {
             // Requests that were under way together fail together: that is one failure.
             return;
         }
-        let doubled = BACKOFF_FIRST.saturating_mul(1 << health.in_a_row.min(16));
-        let jitter = StdRng::from_os_rng().random_range(0.5..1.0);
-        health.in_a_row += 1;
-        health.cool_until = Some(now + doubled.min(BACKOFF_MAX).mul_f64(jitter));
+        health.cool_until = Some(now + health.backoff.next());
     }
 
     /// Notes that the endpoint said what cannot be.

@@ -18,6 +18,7 @@ use super::config;
 use super::process::Call;
 use super::quiet::Quiet;
 use super::work::{Job, Running, Task};
+use crate::backoff::Backoff;
 use crate::error::{Error, Result};
 use crate::jsonrpc::endpoint::EndpointReport;
 use crate::source::{EndpointBlock, Fetched, Heads, Identity, Plan, Source, Want};
@@ -27,9 +28,8 @@ use crate::stellar::standing::Standing;
 /// What core is called in logs and errors.
 pub(crate) const NAME: &str = "core";
 
-/// The pause before core is started again after a failure; it doubles with each that follows.
-const PAUSE_FIRST: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// The pauses before core is started again after a failure.
+const RESTART: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 /// Failures without one ledger between them, from which on nothing else is expected.
 const FAILURES_MAX: u32 = 6;
 /// Ledgers that are read and passed over before core is started anew from another one.
@@ -72,14 +72,15 @@ pub struct CoreSource {
     state: Mutex<State>,
 }
 
-#[derive(Default, Debug)]
+#[derive(Debug)]
 struct State {
     running: Option<Running>,
     /// Keeps other processes out of the directory.
     lock: Option<File>,
     /// One that was told to end.
     ending: Option<JoinHandle<()>>,
-    failures: u32,
+    /// Counts failures without one ledger between them.
+    backoff: Backoff,
     not_before: Option<Instant>,
     last_error: Option<Error>,
     newest: Option<BlockRef>,
@@ -120,7 +121,7 @@ impl CoreSource {
             hints: watch::Sender::new(0),
             next: AtomicU64::new(u64::from(FIRST_LEDGER)),
             behind: AtomicBool::new(true),
-            state: Mutex::default(),
+            state: Mutex::new(State::new()),
         })
     }
 
@@ -159,7 +160,7 @@ impl CoreSource {
         }
         match (state.newest, &state.last_error) {
             // One that has only ever failed is not catching up, also while it is started once more.
-            (None, Some(error)) if state.failures > 0 => Err(error.clone()),
+            (None, Some(error)) if state.backoff.attempts() > 0 => Err(error.clone()),
             (newest, _) => Ok(newest),
         }
     }
@@ -231,22 +232,18 @@ impl CoreSource {
     /// Notes why core ended, and when it may be started again.
     fn failed(&self, state: &mut MutexGuard<'_, State>, end: End) -> Error {
         self.stop(state);
+        let pause = state.backoff.next();
+        let times = state.backoff.attempts();
         let error = match end {
             End::Done => self.standing.unavailable("it ended"),
-            End::Failed(what) if state.failures + 1 >= FAILURES_MAX => {
-                let times = state.failures + 1;
-                self.standing.stuck(format!(
-                    "core failed {times} times in a row and brought no ledger, as it does where one is \
+            End::Failed(what) if times >= FAILURES_MAX => self.standing.stuck(format!(
+                "core failed {times} times in a row and brought no ledger, as it does where one is \
                      wanted that has not closed yet: {what}"
-                ))
-            }
+            )),
             End::Failed(what) => self.standing.unavailable(what),
             End::Wrong { ledger, what } => self.standing.lied(u64::from(ledger), what),
             End::Network(what) => Error::Invalid(format!("core: {what}")),
         };
-        let pause = PAUSE_FIRST.saturating_mul(1 << state.failures.min(10));
-        let pause = pause.min(PAUSE_MAX);
-        state.failures += 1;
         state.not_before = Some(Instant::now() + pause);
         state.last_error = Some(error.clone());
         let pause_seconds = pause.as_secs();
@@ -271,7 +268,7 @@ impl CoreSource {
         let mut state = self.state.lock().await;
         match taken {
             Some(Ok(fetched)) => {
-                state.failures = 0;
+                state.backoff.reset();
                 Ok(fetched)
             }
             // Whoever was told first has noted it.
@@ -286,6 +283,18 @@ impl CoreSource {
 }
 
 impl State {
+    fn new() -> Self {
+        Self {
+            running: None,
+            lock: None,
+            ending: None,
+            backoff: RESTART,
+            not_before: None,
+            last_error: None,
+            newest: None,
+        }
+    }
+
     fn is_of(&self, buffer: &Arc<Buffer>) -> bool {
         let running = self.running.as_ref();
         running.is_some_and(|running| Arc::ptr_eq(&running.buffer, buffer))
