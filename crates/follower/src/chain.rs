@@ -1,7 +1,8 @@
 //! One chain as the node runs it: its source, its archive, and the blocks between the two.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fs::File;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -16,49 +17,49 @@ use tokio::sync::watch;
 
 use crate::control::Control;
 use crate::counters::Counters;
+use crate::error::FollowError;
 use crate::gap_waits::Gaps;
-use crate::ingest::Trouble;
 use crate::l1::L1;
-use crate::location::ArchivePlace;
-use crate::maintenance::Upkeep;
+use crate::location::ArchiveLocation;
+use crate::maintenance::MaintenanceStatus;
 use crate::meters::Meters;
 use crate::preflight::admission::Admission;
 use crate::preflight::agreement::Agreement;
-use crate::run_state::Remembered;
+use crate::run_state::RunState;
 use crate::settings::{Finality, FollowSettings, Mode};
 use crate::stellar;
 
-/// A source that takes longer than this to say where the chain stands hangs, as far as people can tell.
+/// A source that takes longer than this to answer is shown as unresponsive.
 const ANSWER_AFTER: Duration = Duration::from_secs(5);
 
-/// How loudly trouble is logged.
+/// How an error is logged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Severity {
-    /// It is tried again, and may be over then.
+    /// A retry may succeed.
     Warning,
     Error,
 }
 
-/// How a chain does, for people.
+/// What health, metrics and commands show of a chain.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
     /// The source's newest block, and when it was seen to be that.
     pub source_head: Option<(BlockRef, Instant)>,
-    /// What is lacking below the head and is to be fetched, for people.
-    pub lacking: Option<String>,
+    /// What is missing below the head and is to be fetched.
+    pub gaps: Option<String>,
     /// Why nothing moves, where nothing does.
-    pub trouble: Option<String>,
-    /// When a round last ended well.
-    pub good_round: Option<Instant>,
-    /// Since when the source has been asked where the chain stands, while it does not answer.
+    pub error: Option<String>,
+    /// When a round last succeeded.
+    pub last_success: Option<Instant>,
+    /// Since when a request for the heads has waited for its answer.
     pub asked_at: Option<Instant>,
-    /// Since when no round has, and how that was logged last.
+    /// Since when no round has succeeded, and how that was logged last.
     pub failing_since: Option<Instant>,
     pub logged_as: Option<Severity>,
 }
 
 impl Status {
-    /// What to say of a source that lets a question wait for long. Its own timeouts come much later.
+    /// A message for a source that has not answered for long. Its own timeouts come much later.
     pub fn unanswered(&self, now: Instant) -> Option<String> {
         let waited = now.saturating_duration_since(self.asked_at?);
         let seconds = waited.as_secs();
@@ -71,27 +72,27 @@ pub struct Chain {
     pub settings: FollowSettings,
     pub archive: Archive,
     pub source: Arc<dyn Source>,
-    /// The checks that the source is behind, in the process that writes the archive.
+    /// The checks before the first use of the source, in the process that writes the archive.
     admission: Option<Arc<Admission>>,
-    /// The chain below, where finality needs its head.
+    /// L1, where finality needs its head.
     pub l1: Option<L1>,
     pub want: Want,
     pub(crate) meters: Meters,
-    /// Whether another process writes the archive, and says by it what is final.
-    pub is_beside: bool,
+    /// Whether another process writes the archive, which decides what is final.
+    pub is_replica: bool,
     window: Mutex<Window>,
     status: Mutex<Status>,
     gaps: Mutex<Gaps>,
-    /// What was seen of it, for people.
+    /// What was ingested since the start.
     pub seen: Counters,
     /// Changes whenever tail or archive do.
     moved: watch::Sender<u64>,
     /// What operators request.
     pub control: Control,
-    /// How it is run, for whoever looks at its keys.
-    pub ran: Remembered,
-    pub upkeep: Upkeep,
-    /// Whether the endpoints tell of one chain.
+    /// Mode and bounds of this run.
+    pub ran: RunState,
+    pub maintenance: MaintenanceStatus,
+    /// Whether the endpoints serve one chain.
     pub agreement: Agreement,
     /// Where ingest begins while the archive has no head.
     begins_at: OnceLock<u64>,
@@ -112,20 +113,20 @@ pub struct Window {
 pub struct Held {
     /// In order.
     pub blocks: Vec<Fetched>,
-    /// The newest block that the source vouched for when they were fetched.
+    /// The newest block that the source reported final when they were fetched.
     pub vouched: Option<u64>,
 }
 
 impl Chain {
-    /// Opens the archive for writing. Nothing is asked of the source yet: it may be down, and what is
-    /// archived is served all the same. See [`Chain::admit`].
-    pub async fn open(settings: FollowSettings, place: &ArchivePlace) -> Result<Self> {
+    /// Opens the archive for writing. The source is not used yet: it may be down, and what is archived is
+    /// served all the same. See [`Chain::admit`].
+    pub async fn open(settings: FollowSettings, place: &ArchiveLocation) -> Result<Self> {
         let source = match &settings.stellar {
             Some(stellar) => stellar::open_at_once(stellar)?,
             None => Some(evm_source(&settings)?),
         };
         let (archive, lock) = open_writer(&settings, place).await?;
-        let ran = Remembered::load(&settings, place.notes())?.with(&settings);
+        let ran = RunState::load(&settings, place.notes())?.with(&settings);
         let is_empty = archive.health().head.is_none();
         let begins_at = is_empty.then_some(settings.start_block);
         let of = (place.clone(), archive.clone());
@@ -138,12 +139,12 @@ impl Chain {
         Ok(chain)
     }
 
-    /// Makes sure that the source serves this chain. Whatever is taken from it does so first; this is for
-    /// who wants to know before.
+    /// Makes sure that the source serves this chain. Every fetch does so first; this is for a caller that
+    /// must know before.
     ///
     /// # Errors
-    /// It serves another one, or cannot be asked.
-    pub async fn admit(&self) -> Result<(), Trouble> {
+    /// It serves another one, or does not answer.
+    pub async fn admit(&self) -> Result<(), FollowError> {
         if let Some(admission) = &self.admission {
             admission.admitted().await?;
         }
@@ -160,15 +161,15 @@ impl Chain {
     }
 
     /// Opens the archive for reading, beside the process that writes it.
-    pub async fn open_beside(settings: FollowSettings, place: &ArchivePlace) -> Result<Self> {
+    pub async fn open_replica(settings: FollowSettings, place: &ArchiveLocation) -> Result<Self> {
         let source = match &settings.stellar {
             // The process that writes runs the core.
             Some(stellar) => stellar::open_lake_alone(&settings.name, stellar).await?,
-            // It asks each endpoint for its chain before the first block.
+            // It requests each endpoint's chain id before the first block.
             None => evm_source(&settings)?,
         };
         let archive = open_reader(&settings, place).await?;
-        let ran = Remembered::load(&settings, place.notes())?;
+        let ran = RunState::load(&settings, place.notes())?;
         let mut chain = Self::with(settings, archive, source, true)?;
         chain.ran = ran;
         Ok(chain)
@@ -178,9 +179,9 @@ impl Chain {
         settings: FollowSettings,
         archive: Archive,
         source: Arc<dyn Source>,
-        is_beside: bool,
+        is_replica: bool,
     ) -> Result<Self> {
-        let rule = rule(&settings, is_beside);
+        let rule = rule(&settings, is_replica);
         let window = Window::above(rule, settings.tail_bytes, archive.health().head)?;
         let l1 = match &settings.l1 {
             Some(l1) if !l1.endpoints.is_empty() => Some(L1::open(&settings, l1)?),
@@ -194,15 +195,15 @@ impl Chain {
             admission: None,
             archive,
             meters: Meters::new(settings.chain_id),
-            is_beside,
+            is_replica,
             window: Mutex::new(window),
             status: Mutex::default(),
             gaps: Mutex::default(),
             seen: Counters::default(),
             moved: watch::Sender::new(0),
             control: Control::default(),
-            ran: Remembered::default(),
-            upkeep: Upkeep::default(),
+            ran: RunState::default(),
+            maintenance: MaintenanceStatus::default(),
             agreement: Agreement::default(),
             begins_at: OnceLock::new(),
             lock: None,
@@ -210,7 +211,7 @@ impl Chain {
         })
     }
 
-    /// Takes the head of the chain below from where that chain is followed itself.
+    /// Takes the head of L1 from where that chain is followed itself.
     pub fn share_l1(&mut self, below: &FollowSettings, source: Arc<dyn Source>) {
         let pause = self.settings.poll.max(below.poll);
         self.l1 = Some(L1::new(below.chain_id, source, pause));
@@ -229,16 +230,16 @@ impl Chain {
         l1.is_some_and(|l1| !l1.is_fresh(max_l1_delay_seconds))
     }
 
-    /// What lies above the archive. Held for moments only, never across a wait.
+    /// What lies above the archive. Locked for moments only, never across a wait.
     pub fn window(&self) -> MutexGuard<'_, Window> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+        self.window.lock()
     }
 
     pub fn status(&self) -> MutexGuard<'_, Status> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        self.status.lock()
     }
 
-    /// Tells whoever waits for it that tail or archive changed.
+    /// Wakes every task that waits for a change of tail or archive.
     pub fn note_moved(&self) {
         self.moved.send_modify(|times| *times += 1);
     }
@@ -248,7 +249,7 @@ impl Chain {
         self.moved.subscribe()
     }
 
-    /// Where the source stands. It is noted how long that takes, for who looks meanwhile.
+    /// The heads of the source. The status shows how long that takes.
     pub async fn heads(&self) -> Result<Heads, SourceError> {
         self.status().asked_at = Some(Instant::now());
         let heads = self.source.heads().await;
@@ -285,7 +286,7 @@ impl Chain {
     }
 
     fn gaps(&self) -> MutexGuard<'_, Gaps> {
-        self.gaps.lock().unwrap_or_else(PoisonError::into_inner)
+        self.gaps.lock()
     }
 
     /// The next block that the archive wants.
@@ -300,7 +301,7 @@ impl Chain {
         begins_at.unwrap_or(self.settings.start_block)
     }
 
-    /// Says where ingest begins, once.
+    /// Sets where ingest begins, once.
     pub fn begin_at(&self, number: u64) {
         self.begins_at.get_or_init(|| number);
     }
@@ -311,8 +312,8 @@ impl Chain {
         stellar.is_some_and(|stellar| stellar.core.is_some())
     }
 
-    /// Whether all blocks come through one core, in order: two who ask it for different ones would each
-    /// end what the other waits for.
+    /// Whether all blocks come through one core, in order: two tasks that request different ledgers would
+    /// each end what the other waits for.
     pub fn is_core_alone(&self) -> bool {
         let stellar = self.settings.stellar.as_ref();
         stellar.is_some_and(|stellar| stellar.core.is_some() && stellar.lake.is_none())
@@ -326,22 +327,22 @@ impl Chain {
         }
     }
 
-    /// Whether ingest has come to the last block that is wanted. What lies below where it began may be
-    /// lacking still.
+    /// Whether ingest has come to the last block that is wanted. What lies below where it began may still
+    /// be missing.
     pub fn is_at_end(&self) -> bool {
         self.end_block()
             .is_some_and(|end| self.archive_next() > end)
     }
 
-    /// Whether everything that is wanted is archived: a head behind the last block says nothing of
-    /// those below it.
+    /// Whether everything that is wanted is archived: a head after the last block says nothing of those
+    /// below it.
     pub fn is_complete(&self) -> bool {
         self.end_block()
-            .is_some_and(|end| self.lacking_below(end.saturating_add(1)).is_empty())
+            .is_some_and(|end| self.missing_below(end.saturating_add(1)).is_empty())
     }
 
-    /// What is lacking of the blocks that are wanted, up to one that is not.
-    pub fn lacking_below(&self, end: u64) -> Vec<BlockRange> {
+    /// What is missing of the blocks that are wanted, up to one that is not.
+    pub fn missing_below(&self, end: u64) -> Vec<BlockRange> {
         let (settings, wanted) = (
             &self.settings,
             BlockRange::new(self.settings.start_block, end),
@@ -380,7 +381,7 @@ impl Chain {
         tail.proof_of(BlockRange::one(number))
     }
 
-    /// Begins anew above the archive: after history was filled in below everything known.
+    /// Starts again above the archive: after history was filled below everything known.
     pub fn reset_window(&self) -> Result<()> {
         let above = self.window_above_archive()?;
         *self.window() = above;
@@ -390,7 +391,7 @@ impl Chain {
 
     /// A window in which nothing is known above the archive.
     pub fn window_above_archive(&self) -> Result<Window> {
-        let rule = rule(&self.settings, self.is_beside);
+        let rule = rule(&self.settings, self.is_replica);
         Window::above(rule, self.settings.tail_bytes, self.archive.health().head)
     }
 }
@@ -406,9 +407,9 @@ impl Window {
     }
 }
 
-/// What makes a block final: the chain's rule, or whoever writes the archive.
-fn rule(settings: &FollowSettings, is_beside: bool) -> Rule {
-    match is_beside {
+/// What makes a block final: the chain's rule, or the process that writes the archive.
+fn rule(settings: &FollowSettings, is_replica: bool) -> Rule {
+    match is_replica {
         true => Rule::Tag,
         false => settings.finality.rule(),
     }
@@ -434,7 +435,7 @@ pub async fn open_source(settings: &FollowSettings) -> Result<Arc<dyn Source>> {
     Ok(source)
 }
 
-/// The source of an EVM chain. Nothing is asked yet.
+/// The source of an EVM chain. No request is sent yet.
 fn evm_source(settings: &FollowSettings) -> Result<Arc<dyn Source>> {
     let portal = settings.portal.clone().map(PortalSource::new).transpose()?;
     if settings.endpoints.is_empty()
@@ -452,7 +453,7 @@ fn evm_source(settings: &FollowSettings) -> Result<Arc<dyn Source>> {
         ranges: settings.ranges,
     })?;
     Ok(match portal {
-        // Whether the portal is on the same chain is found out when it is first needed.
+        // Whether the portal is on the same chain is checked when it is first needed.
         Some(portal) => Arc::new(JointSource::new(portal, endpoints)),
         None => Arc::new(endpoints),
     })
@@ -481,7 +482,7 @@ pub fn archive_settings(settings: &FollowSettings) -> ArchiveSettings {
 
 async fn open_writer(
     settings: &FollowSettings,
-    place: &ArchivePlace,
+    place: &ArchiveLocation,
 ) -> Result<(Archive, Option<File>)> {
     place.refuse_lost().await?;
     let writable = place.writer().await?;
@@ -496,7 +497,7 @@ async fn open_writer(
 }
 
 /// Opens a chain's archive for reading.
-pub async fn open_reader(settings: &FollowSettings, place: &ArchivePlace) -> Result<Archive> {
+pub async fn open_reader(settings: &FollowSettings, place: &ArchiveLocation) -> Result<Archive> {
     let exists = match place.directory() {
         Some(dir) => dir.exists(),
         None => place.has_archive().await?,
@@ -511,21 +512,21 @@ pub async fn open_reader(settings: &FollowSettings, place: &ArchivePlace) -> Res
     archive.with_context(|| format!("cannot open the archive in {place}"))
 }
 
-/// Opens a chain's archive for an operator's act, with the lock to hold meanwhile. Where others may
-/// write it, an archive that somebody else still writes is given up.
+/// Opens a chain's archive for an operation of an operator, with the lock to hold meanwhile. Fails where
+/// another process still writes it.
 pub async fn open_for_operator(
     settings: &FollowSettings,
-    place: &ArchivePlace,
+    place: &ArchiveLocation,
 ) -> Result<(Archive, Option<File>)> {
     if let Some(dir) = place.directory() {
         ensure!(dir.exists(), "there is no archive in {place}");
     } else {
         ensure!(place.has_archive().await?, "there is no archive in {place}");
-        eprintln!("looking whether somebody writes {place}");
+        eprintln!("checking whether another process writes {place}");
     }
     place.refuse_lost().await?;
     let patience = archive_settings(settings).lease_ttl * 2;
     let opened = tokio::time::timeout(patience, open_writer(settings, place)).await;
-    let opened = opened.unwrap_or_else(|_| Err(anyhow!("somebody writes {place}")));
+    let opened = opened.unwrap_or_else(|_| Err(anyhow!("another process writes {place}")));
     opened.context("stop the node that follows this chain first")
 }

@@ -2,7 +2,8 @@
 //! archive must not change under it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use futures::future::BoxFuture;
 use tokio::sync::{Notify, oneshot};
@@ -83,7 +84,7 @@ impl Control {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Job>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }
 

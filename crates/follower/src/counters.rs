@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use chronolith_model::{Block, BlockRef};
 
@@ -40,14 +41,14 @@ pub struct Counters {
 
 impl Counters {
     pub fn note_reorg(&self, reorg: Reorg) {
-        let mut reorgs = self.reorgs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reorgs = self.reorgs.lock();
         reorgs.truncate(REORGS_MAX - 1);
         reorgs.push_front(reorg);
     }
 
     /// The last reorgs, newest first.
     pub fn reorgs(&self) -> Vec<Reorg> {
-        let reorgs = self.reorgs.lock().unwrap_or_else(PoisonError::into_inner);
+        let reorgs = self.reorgs.lock();
         reorgs.iter().copied().collect()
     }
 

@@ -5,7 +5,7 @@ use chronolith_model::BlockRange;
 
 use crate::chain::Chain;
 use crate::clock::now;
-use crate::ingest::Trouble;
+use crate::error::FollowError;
 
 /// Asks everybody for the block at the archive's head, after an endpoint contradicted it.
 ///
@@ -16,7 +16,7 @@ use crate::ingest::Trouble;
 ///
 /// # Errors
 /// The halt, or that it cannot be told yet.
-pub(crate) async fn head(chain: &Chain, contradicted_by: &str) -> Result<(), Trouble> {
+pub(crate) async fn head(chain: &Chain, contradicted_by: &str) -> Result<(), FollowError> {
     let Some(head) = chain.archive.health().head else {
         return Ok(());
     };
@@ -34,7 +34,7 @@ pub(crate) async fn head(chain: &Chain, contradicted_by: &str) -> Result<(), Tro
     let second = others.iter().find(|one| &*one.endpoint != contradicted_by);
     let alone = chain.source.endpoints().len() == 1;
     let Some(other) = second.or(others.first().filter(|_| alone)) else {
-        return Err(Trouble::Unsettled(format!(
+        return Err(FollowError::Unsettled(format!(
             "block {number} is final here, but {contradicted_by} tells of another chain: waiting for a second endpoint to say which is right"
         )));
     };

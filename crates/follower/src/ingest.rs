@@ -14,84 +14,43 @@ use std::time::{Duration, Instant};
 use chronolith_archive::{Error as ArchiveError, Health};
 use chronolith_finality::{Observation, ReportedBlock, Stall};
 use chronolith_model::{BlockRange, BlockRef, DatasetSet, ErrorKind, Proof, Scope};
-use chronolith_source::{Error as SourceError, Heads, Want};
+use chronolith_source::{Heads, Want};
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-use crate::backfill::bounded::{self, Hopeless};
-use crate::backfill::retry_policy::Patience;
-use crate::backfill::{append, gaps};
+use crate::BACKOFF;
+use crate::backfill::retry_policy::{OnFatal, RetryBudget};
+use crate::backfill::{append, bounded, gaps};
 use crate::chain::{Chain, Severity};
 use crate::clock::now;
+use crate::error::FollowError;
 use crate::preflight::{agreement, streaming};
 use crate::settings::{Finality, Mode};
 use crate::{maintenance, walk};
 
-/// The pause after a first failure; it doubles with each that follows.
-const PAUSE_FIRST: Duration = Duration::from_millis(250);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// A source that contradicts itself for so long needs a person to look.
+/// A source that contradicts itself for this long needs an operator.
 const LASTS_AFTER: Duration = Duration::from_secs(120);
 
-/// Why a round ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum Trouble {
-    #[error("{0}")]
-    Source(#[from] SourceError),
-    #[error("{0}")]
-    Archive(#[from] ArchiveError),
-    /// Endpoints do not tell of one chain right now: asked again, they will.
-    #[error("{0}")]
-    Unsettled(String),
-    /// What waits for finality has no room for more. The head stands still until some of it is final.
-    #[error("{0}")]
-    TailFull(String),
-    /// No later try helps until somebody changes what is set, or the source.
-    #[error("{0}")]
-    Refused(String),
-    /// An operator waits for the end of the round.
-    #[error("an operator asked for something else first")]
-    Interrupted,
-    /// What maintenance beside the rounds met.
-    #[error("{said}")]
-    Upkeep { kind: ErrorKind, said: String },
-    #[error("{0}")]
-    Other(String),
-}
-
-impl Trouble {
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Source(error) => error.kind(),
-            Self::Archive(error) => error.kind(),
-            Self::Unsettled(_) | Self::TailFull(_) | Self::Interrupted => ErrorKind::Unavailable,
-            Self::Refused(_) => ErrorKind::Invalid,
-            Self::Upkeep { kind, .. } => *kind,
-            Self::Other(_) => ErrorKind::Internal,
-        }
-    }
-}
-
-/// Follows a chain for ever, or to the end where its mode has one. Whatever goes wrong is told and tried
-/// again: one chain's trouble never touches another, and what is archived is served on.
+/// Follows a chain for ever, or to the end where its mode has one. Every failure is reported and retried:
+/// one chain's error never affects another, and what is archived is still served.
 pub async fn run(chain: &Chain) -> anyhow::Result<()> {
     if chain.settings.mode == Mode::Streaming {
         streaming::wait(chain).await?;
     }
-    // Who waits for the end of a backfill is told that there will be none.
+    // A backfill that can never end fails at once.
     if chain.end_block().is_some()
-        && let Err(trouble) = chain.admit().await
-        && trouble.kind() == ErrorKind::Invalid
+        && let Err(error) = chain.admit().await
+        && error.kind() == ErrorKind::Invalid
     {
-        anyhow::bail!("chain {}: {trouble}", chain.settings.name);
+        anyhow::bail!("chain {}: {error}", chain.settings.name);
     }
     let work = Box::pin(async {
         match chain.end_block() {
-            Some(_) => Box::pin(bounded::run(chain, Hopeless::TryAgain)).await,
+            Some(_) => Box::pin(bounded::run(chain, OnFatal::Retry)).await,
             None if chain.settings.mode == Mode::Auto => {
                 maintenance::beside(chain, Box::pin(gaps::rounds(chain))).await
             }
-            None => maintenance::beside(chain, Box::pin(rounds(chain, Hopeless::TryAgain))).await,
+            None => maintenance::beside(chain, Box::pin(rounds(chain, OnFatal::Retry))).await,
         }
     });
     tokio::select! {
@@ -112,49 +71,49 @@ pub async fn beside_l1<T>(chain: &Chain, work: impl Future<Output = T>) -> T {
 }
 
 /// Round after round: after each hint of a new head, and as often as is set without one.
-pub async fn rounds(chain: &Chain, hopeless: Hopeless) -> anyhow::Result<()> {
+pub async fn rounds(chain: &Chain, on_fatal: OnFatal) -> anyhow::Result<()> {
     let mut hints = chain.source.hints();
-    let mut pause = PAUSE_FIRST;
-    let mut patience = Patience::default();
+    let mut backoff = BACKOFF;
+    let mut budget = RetryBudget::default();
     loop {
         hints.mark_unchanged();
         chain.control.run_waiting().await;
         match round(chain).await {
             Ok(()) if chain.is_complete() => return Ok(()),
             Ok(()) => {
-                tell_stall(chain);
-                pause = PAUSE_FIRST;
+                report_stall(chain);
+                backoff.reset();
                 tokio::select! {
                     () = tokio::time::sleep(chain.settings.poll) => {}
                     Ok(()) = hints.changed() => {}
                     () = chain.control.requested() => {}
                 }
             }
-            Err(Trouble::Interrupted) => {}
-            Err(trouble) if hopeless == Hopeless::GiveUp && is_hopeless(chain, &trouble) => {
-                anyhow::bail!("chain {}: {trouble}", chain.settings.name);
+            Err(FollowError::Interrupted) => {}
+            Err(error) if on_fatal == OnFatal::Exit && is_fatal(chain, &error) => {
+                anyhow::bail!("chain {}: {error}", chain.settings.name);
             }
-            Err(trouble) => {
-                report(chain, &trouble);
+            Err(error) => {
+                report(chain, &error);
                 // The next head may come with more that is final, and that makes room.
-                let is_full = matches!(trouble, Trouble::TailFull(_));
+                let is_full = matches!(error, FollowError::TailFull(_));
                 if chain.end_block().is_some() {
-                    patience.check(chain, &[trouble], (chain.archive_next(), hopeless))?;
+                    budget.spend(chain, &[error], chain.archive_next(), on_fatal)?;
                 }
+                let pause = backoff.next();
                 let wait = if is_full { chain.settings.poll } else { pause };
                 tokio::select! {
                     () = tokio::time::sleep(wait) => {}
                     Ok(()) = hints.changed(), if is_full => {}
                     () = chain.control.requested() => {}
                 }
-                pause = (pause * 2).min(PAUSE_MAX);
             }
         }
     }
 }
 
 /// One round, and what is known of the chain after it.
-pub async fn round(chain: &Chain) -> Result<(), Trouble> {
+pub async fn round(chain: &Chain) -> Result<(), FollowError> {
     let span = tracing::debug_span!("round", chain = chain.settings.chain_id, outcome = Empty);
     let done = catch_up(chain).instrument(span.clone()).await;
     let outcome = if done.is_ok() { "success" } else { "error" };
@@ -162,7 +121,7 @@ pub async fn round(chain: &Chain) -> Result<(), Trouble> {
     match &done {
         Ok(()) => {
             let mut status = chain.status();
-            status.good_round = Some(Instant::now());
+            status.last_success = Some(Instant::now());
             status.failing_since = None;
             drop(status);
             chain.meters.good_rounds.increment(1);
@@ -173,9 +132,9 @@ pub async fn round(chain: &Chain) -> Result<(), Trouble> {
 }
 
 /// From where the chain was to where it is now.
-async fn catch_up(chain: &Chain) -> Result<(), Trouble> {
+async fn catch_up(chain: &Chain) -> Result<(), FollowError> {
     if chain.is_at_end() {
-        return chain.upkeep.check();
+        return chain.maintenance.check();
     }
     chain.source.note_next(walk::next_block(chain));
     if let Some(head) = chain.archive.health().head {
@@ -207,9 +166,9 @@ async fn catch_up(chain: &Chain) -> Result<(), Trouble> {
         // Also after a failure: what was archived before it lies below everything known.
         let reset = chain.reset_window();
         filled?;
-        reset.map_err(|error| Trouble::Other(error.to_string()))?;
+        reset.map_err(|error| FollowError::Other(error.to_string()))?;
         if chain.is_at_end() {
-            return chain.upkeep.check();
+            return chain.maintenance.check();
         }
     }
     // The walk asks for what a mark covers: it must be the newest one, an old one may be replaced.
@@ -217,17 +176,17 @@ async fn catch_up(chain: &Chain) -> Result<(), Trouble> {
     chain.window().tracker.note(&seen);
     walk::to_head(chain, &heads).await?;
     finalize(chain, &observe(chain, &heads)).await?;
-    chain.upkeep.check()
+    chain.maintenance.check()
 }
 
 /// A source whose newest block is below the archive shows nothing new, and was set back or is behind.
 /// Nothing is taken back for it, and people should know at once.
-fn check_not_set_back(chain: &Chain, heads: &Heads) -> Result<(), Trouble> {
+fn check_not_set_back(chain: &Chain, heads: &Heads) -> Result<(), FollowError> {
     let head = chain.archive.health().head;
     let Some(head) = head.filter(|head| head.number > heads.head.number) else {
         return Ok(());
     };
-    Err(Trouble::Unsettled(format!(
+    Err(FollowError::Unsettled(format!(
         "the source's newest block {} is below block {}, which is archived: the node was set back or is syncing; nothing is taken back, repair the node or give another endpoint",
         heads.head.number, head.number
     )))
@@ -241,7 +200,7 @@ pub struct History {
 
 /// Blocks that are final by now and lie above everything we know: their order is settled, so they are
 /// fetched many at a time. What is in the tail below them is fetched again.
-async fn missing_history(chain: &Chain, heads: &Heads) -> Result<Option<History>, Trouble> {
+async fn missing_history(chain: &Chain, heads: &Heads) -> Result<Option<History>, FollowError> {
     // Nothing becomes final while L1 is silent, however it is fetched.
     if chain.l1_is_silent() {
         return Ok(None);
@@ -290,7 +249,11 @@ pub fn settled(chain: &Chain, heads: &Heads) -> Option<(u64, Option<BlockRef>)> 
 
 /// The block at a height on the chain of this head, from whoever has the head: an endpoint on another
 /// fork counts its own confirmations.
-pub async fn below_head(chain: &Chain, number: u64, head: BlockRef) -> Result<BlockRef, Trouble> {
+pub async fn below_head(
+    chain: &Chain,
+    number: u64,
+    head: BlockRef,
+) -> Result<BlockRef, FollowError> {
     let want = Want {
         datasets: DatasetSet::CLOCK,
         scope: Scope::All,
@@ -298,7 +261,7 @@ pub async fn below_head(chain: &Chain, number: u64, head: BlockRef) -> Result<Bl
     };
     let range = BlockRange::one(number);
     let fetched = chain.source.fetch(range, &want, Some(head)).await?;
-    let gone = || Trouble::Unsettled(format!("block {number} is not there any more"));
+    let gone = || FollowError::Unsettled(format!("block {number} is not there any more"));
     let block = fetched.first().map(|one| one.block.clock.block_ref());
     block.ok_or_else(gone)
 }
@@ -326,7 +289,7 @@ pub fn observe(chain: &Chain, heads: &Heads) -> Observation {
 }
 
 /// Moves what is final from the tail into the archive.
-pub async fn finalize(chain: &Chain, seen: &Observation) -> Result<(), Trouble> {
+pub async fn finalize(chain: &Chain, seen: &Observation) -> Result<(), FollowError> {
     chain.window().tracker.observe(seen);
     let finalized = chain.window().tracker.finalized();
     let Some(finalized) = finalized else {
@@ -348,119 +311,120 @@ pub async fn finalize(chain: &Chain, seen: &Observation) -> Result<(), Trouble> 
     Ok(())
 }
 
-/// Blocks may come and yet nothing become final: people should know why.
-fn tell_stall(chain: &Chain) {
+/// Blocks may come without any becoming final: the status and the log say why.
+fn report_stall(chain: &Chain) {
     let stall = chain.window().tracker.stalled(now());
-    let said = stall.map(|stall| match &chain.l1 {
+    let reason = stall.map(|stall| match &chain.l1 {
         Some(l1) if matches!(stall, Stall::L1Silent { .. }) => {
             format!("{stall}: {}", l1.reason())
         }
         _ => stall.to_string(),
     });
-    let before = std::mem::replace(&mut chain.status().trouble, said.clone());
+    let before = std::mem::replace(&mut chain.status().error, reason.clone());
     let name = &chain.settings.name;
-    // What L1 says of itself changes while it is silent; that it is silent is told once.
+    // What L1 says of itself changes while it is silent; that it is silent is logged once.
     let known = |stall: &Stall| {
         let before = before.as_deref();
         before.is_some_and(|before| before.starts_with(&stall.to_string()))
     };
-    match (stall, said) {
-        (Some(stall), Some(said)) if !known(&stall) => {
-            tracing::warn!(chain = %name, %said, "nothing becomes final");
+    match (stall, reason) {
+        (Some(stall), Some(reason)) if !known(&stall) => {
+            tracing::warn!(chain = %name, %reason, "finality stalled");
         }
-        (None, _) if before.is_some() => tracing::info!(chain = %name, "out of trouble"),
+        (None, _) if before.is_some() => tracing::info!(chain = %name, "ingest recovered"),
         _ => {}
     }
 }
 
-/// Whether no later round can end well either, until a human acts. A block that does not fit is the
-/// endpoint's fault, and another one may have the right one.
-pub fn is_hopeless(chain: &Chain, trouble: &Trouble) -> bool {
+/// Whether no later round can succeed until an operator acts. A block that does not fit is the endpoint's
+/// fault, and another one may have the right one.
+pub fn is_fatal(chain: &Chain, error: &FollowError) -> bool {
     let halted = matches!(chain.archive.health().health, Health::Halted(_));
     let does_not_fit = matches!(
-        trouble,
-        Trouble::Archive(
+        error,
+        FollowError::Archive(
             ArchiveError::BadParent { .. }
                 | ArchiveError::BadBlock { .. }
                 | ArchiveError::Gap { .. }
         )
     );
-    halted || (trouble.kind() == ErrorKind::Invalid && !does_not_fit)
+    halted || (error.kind() == ErrorKind::Invalid && !does_not_fit)
 }
 
-pub fn report(chain: &Chain, trouble: &Trouble) {
+/// Shows an error in the status, and logs it where it is new.
+pub fn report(chain: &Chain, error: &FollowError) {
     let name = &chain.settings.name;
-    let said = trouble.to_string();
+    let message = error.to_string();
     let (again, severity) = {
         let mut status = chain.status();
-        let known = status.trouble.replace(said.clone());
+        let known = status.error.replace(message.clone());
         let since = *status.failing_since.get_or_insert_with(Instant::now);
-        let severity = severity(trouble, since.elapsed());
+        let severity = severity(error, since.elapsed());
         let before = status.logged_as.replace(severity);
-        let same = known.as_deref() == Some(said.as_str());
+        let same = known.as_deref() == Some(message.as_str());
         (same && before == Some(severity), severity)
     };
     match severity {
-        _ if again => tracing::debug!(chain = %name, %said, "still in trouble"),
+        _ if again => tracing::debug!(chain = %name, %error, "ingest still failing"),
         Severity::Error => {
-            tracing::error!(chain = %name, %said, "chain stands still, serving goes on");
+            tracing::error!(chain = %name, %error, "ingest stopped, still serving");
         }
         Severity::Warning => {
-            tracing::warn!(chain = %name, %said, "chain in trouble, trying again");
+            tracing::warn!(chain = %name, %error, "ingest failing, retrying");
         }
     }
 }
 
-/// How loudly to log trouble after so long without a good round. A source that contradicts itself may be
+/// How an error is logged after this long without a good round. A source that contradicts itself may be
 /// right with the next answer, so that is an error only once it lasts.
-fn severity(trouble: &Trouble, lasted: Duration) -> Severity {
-    match (trouble, trouble.kind()) {
-        (Trouble::Source(_), ErrorKind::Disagreement) if lasted < LASTS_AFTER => Severity::Warning,
+fn severity(error: &FollowError, lasted: Duration) -> Severity {
+    match (error, error.kind()) {
+        (FollowError::Source(_), ErrorKind::Disagreement) if lasted < LASTS_AFTER => {
+            Severity::Warning
+        }
         (_, ErrorKind::Disagreement | ErrorKind::Corrupt | ErrorKind::Internal)
-        | (Trouble::Source(_) | Trouble::Refused(_), ErrorKind::Invalid) => Severity::Error,
+        | (FollowError::Source(_) | FollowError::Refused(_), ErrorKind::Invalid) => Severity::Error,
         _ => Severity::Warning,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use chronolith_source::Error as SourceError;
+
     use super::*;
 
-    /// A Portal that sends one wrong line and the right one half a minute later needs nobody to look.
+    /// A Portal that sends one wrong line and the right one half a minute later needs no operator.
     #[test]
     fn a_contradiction_is_an_error_only_once_it_lasts() {
         let wrong = || {
-            Trouble::Source(SourceError::Inconsistent {
+            FollowError::Source(SourceError::Inconsistent {
                 endpoint: "a".to_owned(),
                 number: 7,
                 what: "its hash".to_owned(),
             })
         };
-        let halted = Trouble::Upkeep {
+        let halted = FollowError::Maintenance {
             kind: ErrorKind::Disagreement,
-            said: "a final block was replaced".to_owned(),
+            message: "a final block was replaced".to_owned(),
         };
         let brief = LASTS_AFTER / 2;
-        for (trouble, lasted, expected) in [
+        for (error, lasted, expected) in [
             (wrong(), brief, Severity::Warning),
             (wrong(), LASTS_AFTER, Severity::Error),
             (halted, Duration::ZERO, Severity::Error),
             (
-                Trouble::Refused("another chain".to_owned()),
+                FollowError::Refused("another chain".to_owned()),
                 Duration::ZERO,
                 Severity::Error,
             ),
             (
-                Trouble::Unsettled("a fork".to_owned()),
+                FollowError::Unsettled("a fork".to_owned()),
                 LASTS_AFTER * 100,
                 Severity::Warning,
             ),
         ] {
-            assert_eq!(
-                severity(&trouble, lasted),
-                expected,
-                "{trouble:?} {lasted:?}"
-            );
+            assert_eq!(severity(&error, lasted), expected, "{error:?} {lasted:?}");
         }
     }
 }

@@ -5,8 +5,9 @@
 //! or lags is as silent as one that is down. One that is higher than the time since allows is passed
 //! over: taken for true, it would confirm everything at once. All of this runs beside the L2, which never waits for it.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -17,7 +18,7 @@ use chronolith_source::{Error as SourceError, Source};
 use tokio::sync::Notify;
 
 use crate::clock::now;
-use crate::ingest::Trouble;
+use crate::error::FollowError;
 use crate::settings::{FollowSettings, L1Settings};
 
 /// Blocks of L1 that a second may bring at most, and how many more are forgiven.
@@ -97,14 +98,14 @@ impl L1 {
 
     /// Refuses an L1 that is another chain. One that is down is not refused: it holds up finality, and
     /// nothing else. An endpoint is asked for its chain before its head counts, also without this.
-    pub async fn check(&self, chain: &str) -> Result<(), Trouble> {
+    pub async fn check(&self, chain: &str) -> Result<(), FollowError> {
         let Some(own) = &self.own else {
             return Ok(());
         };
         match own.check_chain().await {
             Ok(()) => Ok(()),
             Err(error @ SourceError::WrongChain { .. }) => {
-                Err(Trouble::Refused(format!("finality.l1RpcHttp: {error}")))
+                Err(FollowError::Refused(format!("finality.l1RpcHttp: {error}")))
             }
             Err(error) => {
                 tracing::warn!(%chain, %error, "L1 does not answer: nothing becomes final until it does");
@@ -249,7 +250,7 @@ impl L1 {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

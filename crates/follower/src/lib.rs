@@ -14,6 +14,7 @@ pub mod settings;
 pub mod backfill;
 pub mod control;
 pub mod counters;
+pub mod error;
 pub mod l1;
 pub mod location;
 pub mod maintenance;
@@ -30,3 +31,10 @@ pub mod clock;
 mod dispute;
 mod gap_waits;
 mod meters;
+
+use std::time::Duration;
+
+use chronolith_source::Backoff;
+
+/// The pauses of every loop here that tries again after a failure.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30));

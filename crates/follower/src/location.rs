@@ -53,7 +53,7 @@ impl fmt::Display for Remote {
 
 /// Where one chain's archive is.
 #[derive(Clone, Debug)]
-pub enum ArchivePlace {
+pub enum ArchiveLocation {
     Directory(PathBuf),
     Remote {
         remote: Remote,
@@ -72,7 +72,7 @@ pub struct Writable {
     pub lock: Option<File>,
 }
 
-impl ArchivePlace {
+impl ArchiveLocation {
     /// Opens it for the one process that writes.
     pub async fn writer(&self) -> Result<Writable> {
         let notes = self.notes();
@@ -189,7 +189,7 @@ impl ArchivePlace {
     }
 }
 
-impl fmt::Display for ArchivePlace {
+impl fmt::Display for ArchiveLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory(dir) => write!(f, "{}", dir.display()),

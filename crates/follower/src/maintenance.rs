@@ -1,21 +1,20 @@
 //! Maintenance beside ingest: merges, the transition of ranges that are full, and the removal of what they
 //! leave behind. It takes long where a range is long, and new blocks must not wait for it.
 
+use parking_lot::Mutex;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chronolith_archive::GcMode;
 use chronolith_model::ErrorKind;
 
+use crate::BACKOFF;
 use crate::chain::Chain;
 use crate::clock::now;
-use crate::ingest::Trouble;
+use crate::error::FollowError;
 use crate::ranges::Ranges;
 
-/// The pause after a first failure; it doubles with each that follows.
-const PAUSE_FIRST: Duration = Duration::from_millis(250);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How often what is known of ranges is brought up to date while a transition runs.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How often what nothing names any more is removed. It goes when it was seen twice with the archive's
@@ -24,29 +23,28 @@ const COLLECT_EVERY: Duration = Duration::from_secs(120);
 
 /// How maintenance does, and what it knows of ranges.
 #[derive(Default)]
-pub struct Upkeep {
-    trouble: Mutex<Option<(ErrorKind, String)>>,
+pub struct MaintenanceStatus {
+    error: Mutex<Option<(ErrorKind, String)>>,
     seen: Mutex<Option<Arc<Ranges>>>,
 }
 
-impl Upkeep {
-    /// The trouble that maintenance is in.
-    pub fn check(&self) -> Result<(), Trouble> {
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        match trouble.clone() {
-            Some((kind, said)) => Err(Trouble::Upkeep { kind, said }),
+impl MaintenanceStatus {
+    /// The error of the last step, while it failed.
+    pub fn check(&self) -> Result<(), FollowError> {
+        let error = self.error.lock();
+        match error.clone() {
+            Some((kind, message)) => Err(FollowError::Maintenance { kind, message }),
             None => Ok(()),
         }
     }
 
-    fn note(&self, trouble: Option<&Trouble>) {
-        let said = trouble.map(|trouble| (trouble.kind(), trouble.to_string()));
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = said;
+    fn note(&self, error: Option<&FollowError>) {
+        *self.error.lock() = error.map(|error| (error.kind(), error.to_string()));
     }
 
     /// Ranges as they were when they were last looked at.
     pub fn ranges(&self) -> Option<Arc<Ranges>> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen.lock();
         seen.clone()
     }
 }
@@ -75,27 +73,24 @@ async fn collect(chain: &Chain) -> Infallible {
 
 async fn run(chain: &Chain) -> Infallible {
     let mut moves = chain.moves();
-    let mut pause = PAUSE_FIRST;
+    let mut backoff = BACKOFF;
     loop {
         moves.mark_unchanged();
         let done = settle(chain).await;
-        chain.upkeep.note(done.as_ref().err());
+        chain.maintenance.note(done.as_ref().err());
         match done {
             Ok(()) => {
-                pause = PAUSE_FIRST;
+                backoff.reset();
                 // Whoever tells of moves lives as long as the chain.
                 let _ = moves.changed().await;
             }
-            Err(_) => {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
-            }
+            Err(_) => tokio::time::sleep(backoff.next()).await,
         }
     }
 }
 
 /// Does all that is due.
-pub async fn settle(chain: &Chain) -> Result<(), Trouble> {
+pub async fn settle(chain: &Chain) -> Result<(), FollowError> {
     let mut looked = Instant::now();
     while chain.archive.maintain_at(now()).await? {
         if looked.elapsed() >= LOOK_EVERY {
@@ -110,17 +105,13 @@ pub async fn settle(chain: &Chain) -> Result<(), Trouble> {
 /// Brings what is known of ranges up to date.
 pub async fn look(chain: &Chain) {
     let ranges = Ranges::of(&chain.archive, &chain.ran).await;
-    let mut seen = chain
-        .upkeep
-        .seen
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    tell(chain, seen.as_deref(), &ranges);
+    let mut seen = chain.maintenance.seen.lock();
+    log_changes(chain, seen.as_deref(), &ranges);
     *seen = Some(Arc::new(ranges));
 }
 
-/// Tells of ranges whose state has changed.
-fn tell(chain: &Chain, before: Option<&Ranges>, after: &Ranges) {
+/// Logs ranges whose state has changed.
+fn log_changes(chain: &Chain, before: Option<&Ranges>, after: &Ranges) {
     let name = &chain.settings.name;
     let state_before = |id: u64| {
         let mut all = before.into_iter().flat_map(|before| &before.all);

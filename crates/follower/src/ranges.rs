@@ -5,7 +5,7 @@ use chronolith_archive::{
     Archive, Geometry, LedgerPhase, RangeReport, RangeState, Result, TxHashPhase,
 };
 
-use crate::run_state::Remembered;
+use crate::run_state::RunState;
 
 /// Ranges that are listed before anything of them is archived. More are planned by nobody.
 const PLANNED_MAX: u64 = 100_000;
@@ -26,7 +26,7 @@ pub struct Ranges {
 
 impl Ranges {
     /// From one state of the archive.
-    pub async fn of(archive: &Archive, remembered: &Remembered) -> Self {
+    pub async fn of(archive: &Archive, remembered: &RunState) -> Self {
         let geometry = archive.geometry();
         let (head, archived) = match archive.pin() {
             Some(pinned) => (pinned.head(), pinned.ranges().await),

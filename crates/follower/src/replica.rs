@@ -7,7 +7,8 @@ use chronolith_finality::{Observation, ReportedBlock};
 
 use crate::chain::Chain;
 use crate::clock::now;
-use crate::ingest::{Trouble, report};
+use crate::error::FollowError;
+use crate::ingest::report;
 use crate::{maintenance, walk};
 
 /// How often a reader looks for a newer state: within a second it must be seen.
@@ -27,8 +28,8 @@ pub async fn run(chain: &Chain) {
 
 async fn refresh(chain: &Chain) {
     loop {
-        if let Err(trouble) = align(chain).await {
-            report(chain, &trouble);
+        if let Err(error) = align(chain).await {
+            report(chain, &error);
         }
         maintenance::look(chain).await;
         tokio::time::sleep(REFRESH_EVERY).await;
@@ -36,7 +37,7 @@ async fn refresh(chain: &Chain) {
 }
 
 /// Takes the archive's newest state, and lets the tail stand on it.
-pub async fn align(chain: &Chain) -> Result<(), Trouble> {
+pub async fn align(chain: &Chain) -> Result<(), FollowError> {
     chain.archive.refresh().await?;
     let Some(head) = chain.archive.health().head else {
         return Ok(());
@@ -49,7 +50,7 @@ pub async fn align(chain: &Chain) -> Result<(), Trouble> {
     if !is_ours {
         // The writer went on without us, took blocks back, or is on another fork than our tail.
         let reset = chain.reset_window();
-        return reset.map_err(|error| Trouble::Other(error.to_string()));
+        return reset.map_err(|error| FollowError::Other(error.to_string()));
     }
     let mut window = chain.window();
     window.tracker.observe(&Observation {
@@ -67,10 +68,10 @@ async fn rounds(chain: &Chain) {
         match round(chain).await {
             Ok(()) => {
                 let mut status = chain.status();
-                status.good_round = Some(Instant::now());
-                status.trouble = None;
+                status.last_success = Some(Instant::now());
+                status.error = None;
             }
-            Err(trouble) => report(chain, &trouble),
+            Err(error) => report(chain, &error),
         }
         tokio::select! {
             () = tokio::time::sleep(chain.settings.poll) => {}
@@ -79,7 +80,7 @@ async fn rounds(chain: &Chain) {
     }
 }
 
-async fn round(chain: &Chain) -> Result<(), Trouble> {
+async fn round(chain: &Chain) -> Result<(), FollowError> {
     align(chain).await?;
     let heads = chain.heads().await?;
     chain.note_source_head(heads.head);
@@ -87,7 +88,7 @@ async fn round(chain: &Chain) -> Result<(), Trouble> {
     let archived = head.map_or(0, |head| head.number);
     let above = heads.head.number.saturating_sub(archived);
     if above > BLOCKS_MAX {
-        return Err(Trouble::Unsettled(format!(
+        return Err(FollowError::Unsettled(format!(
             "the archive ends at block {archived}, {above} below the chain's head: its writer must catch up first"
         )));
     }

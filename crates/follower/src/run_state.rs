@@ -18,14 +18,14 @@ const ASIDE: &str = "run.damaged";
 
 /// How a chain was last run.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Remembered {
+pub struct RunState {
     /// Whether the last run was bounded.
     pub is_backfill: bool,
     /// First and last block of the last run that was.
     pub bounds: Option<(u64, u64)>,
 }
 
-impl Remembered {
+impl RunState {
     /// What is known of a chain's last run; by its settings where there was none.
     pub fn load(settings: &FollowSettings, notes: &Path) -> Result<Self> {
         let path = notes.join(FILE);
@@ -114,14 +114,14 @@ mod tests {
                 },
             ),
         );
-        let load = |chain: &FollowSettings| Remembered::load(chain, dir.path()).unwrap();
+        let load = |chain: &FollowSettings| RunState::load(chain, dir.path()).unwrap();
         assert_eq!(
             (load(&auto).mode(), load(&auto).bounds),
             ("streaming", None)
         );
-        Remembered::note(&backfill, dir.path()).unwrap();
+        RunState::note(&backfill, dir.path()).unwrap();
         assert_eq!(load(&auto).mode(), "backfill");
-        Remembered::note(&auto, dir.path()).unwrap();
+        RunState::note(&auto, dir.path()).unwrap();
         let last = load(&backfill);
         assert_eq!(last.mode(), "streaming");
         assert_eq!(last.bounds, Some((2, 30_000_001)));
@@ -131,7 +131,7 @@ mod tests {
             (load(&auto).mode(), load(&auto).bounds),
             ("streaming", None)
         );
-        Remembered::note(&backfill, dir.path()).unwrap();
+        RunState::note(&backfill, dir.path()).unwrap();
         assert_eq!(load(&auto).mode(), "backfill");
         assert_eq!(fs::read(dir.path().join(ASIDE)).unwrap(), b"x");
     }

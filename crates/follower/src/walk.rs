@@ -13,9 +13,9 @@ use crate::backfill::append::proven;
 use crate::chain::{Chain, Held, Window};
 use crate::clock::now;
 use crate::counters::Reorg;
-use crate::ingest::{self, Trouble};
+use crate::error::FollowError;
 use crate::settings::Finality;
-use crate::{dispute, replica};
+use crate::{dispute, ingest, replica};
 
 /// Blocks that are asked for at once. So many may also be held beside a full tail.
 const STEP_BLOCKS: u64 = 64;
@@ -24,7 +24,7 @@ const BACK_MAX: usize = 4_096;
 
 /// Walks to the source's head. What becomes final on the way is archived on the way, so that the
 /// tail stays small however far behind we are.
-pub async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), Trouble> {
+pub async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), FollowError> {
     if replaced(chain, heads.head) {
         let at_head = fetch(chain, BlockRange::one(heads.head.number)).await?;
         offer_all(chain, heads, at_head).await?;
@@ -35,7 +35,7 @@ pub async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), Trouble> {
             return Ok(());
         }
         if chain.control.is_requested() {
-            return Err(Trouble::Interrupted);
+            return Err(FollowError::Interrupted);
         }
         let fetched = match take_held(chain, heads) {
             Some(held) => held,
@@ -46,7 +46,7 @@ pub async fn to_head(chain: &Chain, heads: &Heads) -> Result<(), Trouble> {
             }
         };
         offer_all(chain, heads, fetched).await?;
-        if !chain.is_beside {
+        if !chain.is_replica {
             ingest::finalize(chain, &ingest::observe(chain, heads)).await?;
         }
     }
@@ -104,13 +104,13 @@ fn take_held(chain: &Chain, heads: &Heads) -> Option<Vec<Fetched>> {
 }
 
 /// Archives what is final by now. Returns whether that made room.
-async fn make_room(chain: &Chain, heads: &Heads) -> Result<bool, Trouble> {
+async fn make_room(chain: &Chain, heads: &Heads) -> Result<bool, FollowError> {
     let waiting = || {
         let window = chain.window();
         (window.tail.len(), window.tracker.window_blocks())
     };
     let before = waiting();
-    match chain.is_beside {
+    match chain.is_replica {
         true => replica::align(chain).await?,
         false => ingest::finalize(chain, &ingest::observe(chain, heads)).await?,
     }
@@ -125,7 +125,7 @@ fn replaced(chain: &Chain, head: BlockRef) -> bool {
 
 /// Blocks that a mark covers are final once they are offered: only endpoints that have the mark's very
 /// block are asked for them. Returns none above it, so that the rest is fetched without.
-async fn fetch_below_mark(chain: &Chain, range: BlockRange) -> Result<Vec<Fetched>, Trouble> {
+async fn fetch_below_mark(chain: &Chain, range: BlockRange) -> Result<Vec<Fetched>, FollowError> {
     let mark = chain.window().tracker.newest_reported();
     let mark = mark.and_then(|mark| {
         let (number, hash) = (mark.number, mark.hash?);
@@ -138,12 +138,12 @@ async fn fetch_below_mark(chain: &Chain, range: BlockRange) -> Result<Vec<Fetche
     Ok(chain.source.fetch(range, &chain.want, Some(mark)).await?)
 }
 
-async fn fetch(chain: &Chain, range: BlockRange) -> Result<Vec<Fetched>, Trouble> {
+async fn fetch(chain: &Chain, range: BlockRange) -> Result<Vec<Fetched>, FollowError> {
     Ok(chain.source.fetch(range, &chain.want, None).await?)
 }
 
 /// Offers blocks in order, going back where they stand on a fork.
-async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Result<(), Trouble> {
+async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Result<(), FollowError> {
     // The next to offer is the last.
     let mut due: Vec<Fetched> = fetched;
     due.reverse();
@@ -168,7 +168,7 @@ async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Resul
                         blocks: due,
                         vouched: vouched(chain, heads),
                     };
-                    return Err(Trouble::TailFull(why));
+                    return Err(FollowError::TailFull(why));
                 }
             }
             NotTaken::Before { number, hash } => {
@@ -176,14 +176,14 @@ async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Resul
                 due.push(one);
                 if due.len() > BACK_MAX {
                     let what = "a fork is longer than can be followed";
-                    return Err(Trouble::Unsettled(what.to_owned()));
+                    return Err(FollowError::Unsettled(what.to_owned()));
                 }
                 let before = fetch(chain, BlockRange::one(number)).await?;
                 let other = |one: &Fetched| hash.is_some_and(|hash| hash != one.block.clock.hash);
                 if before.iter().any(other) {
                     // The fork is gone again, or endpoints are on different ones: ask anew.
                     let what = format!("block {number} is another one by now");
-                    return Err(Trouble::Unsettled(what));
+                    return Err(FollowError::Unsettled(what));
                 }
                 due.extend(before);
             }
@@ -211,7 +211,7 @@ async fn is_syncing(
     chain: &Chain,
     one: &Fetched,
     asked: &mut HashMap<Arc<str>, bool>,
-) -> Result<bool, Trouble> {
+) -> Result<bool, FollowError> {
     if let Some(syncing) = asked.get(&one.endpoint) {
         return Ok(*syncing);
     }
@@ -239,7 +239,7 @@ enum NotTaken {
     Violation,
 }
 
-fn offer(chain: &Chain, shown_by: &Endpoint, one: Fetched) -> Result<Offered, Trouble> {
+fn offer(chain: &Chain, shown_by: &Endpoint, one: Fetched) -> Result<Offered, FollowError> {
     let kept = |one: Fetched, why: NotTaken| Ok(Offered::Kept { one, why });
     let mut window = chain.window();
     let window = &mut *window;
@@ -249,7 +249,7 @@ fn offer(chain: &Chain, shown_by: &Endpoint, one: Fetched) -> Result<Offered, Tr
     if extends && !window.tail.has_room(&one.block) {
         let (blocks, mib) = (window.tail.len(), chain.settings.tail_bytes >> 20);
         let why = format!(
-            "the blocks that wait for finality fill the memory for them: the head stands still until \
+            "the blocks that wait for finality fill the memory for them: no new block is accepted until \
              some are final; raise tailMib if this lasts (blocks={blocks}, tailMib={mib})"
         );
         return kept(one, NotTaken::NoRoom(why));
@@ -258,7 +258,7 @@ fn offer(chain: &Chain, shown_by: &Endpoint, one: Fetched) -> Result<Offered, Tr
     let known = window.tracker.hash_at(clock.number);
     if known.is_some_and(|known| known != clock.hash) {
         let allowed = window.tracker.allows_reorg(depth, shown_by);
-        allowed.map_err(|refused| Trouble::Unsettled(refused.to_string()))?;
+        allowed.map_err(|refused| FollowError::Unsettled(refused.to_string()))?;
     }
     let steps = match window.tracker.accept(clock) {
         Ok(steps) => steps,
@@ -290,7 +290,7 @@ fn follow(
     window: &mut Window,
     steps: Vec<Step>,
     one: Fetched,
-) -> Result<(), Trouble> {
+) -> Result<(), FollowError> {
     let mut due = Some(proven(one));
     for step in steps {
         let done = match step {
@@ -305,8 +305,8 @@ fn follow(
         if let Err(error) = done {
             // The tracker is where the tail is not: both begin anew above the archive.
             let reset = chain.window_above_archive();
-            *window = reset.map_err(|error| Trouble::Other(error.to_string()))?;
-            return Err(Trouble::Unsettled(error.to_string()));
+            *window = reset.map_err(|error| FollowError::Other(error.to_string()))?;
+            return Err(FollowError::Unsettled(error.to_string()));
         }
     }
     Ok(())
@@ -334,16 +334,16 @@ fn roll_back(chain: &Chain, window: &mut Window, to: BlockRef) -> Result<(), Tai
 
 /// A final block was replaced, or an endpoint says so: the block at the archive's head tells. If that
 /// is another one by all accounts, the archive halts.
-async fn violation(chain: &Chain, one: &Fetched) -> Trouble {
-    if let Err(trouble) = dispute::head(chain, &one.endpoint).await {
-        return trouble;
+async fn violation(chain: &Chain, one: &Fetched) -> FollowError {
+    if let Err(error) = dispute::head(chain, &one.endpoint).await {
+        return error;
     }
     let what = "it contradicts a final block that others confirm";
     chain
         .source
         .report_bad(&one.endpoint, one.block.clock.block_ref(), what);
     let number = one.block.clock.number;
-    Trouble::Unsettled(format!(
+    FollowError::Unsettled(format!(
         "block {number}: {what} (endpoint={})",
         one.endpoint
     ))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use chronolith_archive::AuditEntry;
-use chronolith_follower::backfill::fill::Refill;
+use chronolith_follower::backfill::fill::Filler;
 use chronolith_follower::backfill::gaps::core_is_busy;
 use chronolith_model::BlockRange;
 use chronolith_serve::operation::{Backfill, Operation};
@@ -209,12 +209,12 @@ pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<RunningChain>>) -
 }
 
 async fn fill(chain: &RunningChain, range: BlockRange) -> Result<u64> {
-    let refill = Refill {
+    let filler = Filler {
         chain: &chain.settings,
         archive: &chain.archive,
         source: &chain.source,
     };
-    fill_lacking(&refill, range, &|| chain.note_moved()).await
+    fill_lacking(&filler, range, &|| chain.note_moved()).await
 }
 
 /// Where this node listens, for commands of the same data directory; gone with it.

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use chronolith_archive::{RangeReport, RangeState, TxCounts};
-use chronolith_follower::location::ArchivePlace;
+use chronolith_follower::location::ArchiveLocation;
 use chronolith_follower::ranges::Ranges;
 use chronolith_serve::{counts_json, ledger_phase_name, txhash_phase_name, utc};
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ fn counts_text(counts: &TxCounts) -> String {
 }
 
 /// All keys of a chain, in their order.
-pub(crate) fn keys(ranges: &Ranges, place: &ArchivePlace) -> Vec<Key> {
+pub(crate) fn keys(ranges: &Ranges, place: &ArchiveLocation) -> Vec<Key> {
     let mut keys = Keys::default();
     keys.text("global:mode", Some(ranges.mode));
     let streaming = ranges.head.filter(|_| ranges.mode == "streaming");
@@ -86,7 +86,7 @@ impl Keys {
         self.put(name, number.map(Said::Number));
     }
 
-    fn range(&mut self, range: &RangeReport, place: &ArchivePlace) {
+    fn range(&mut self, range: &RangeReport, place: &ArchiveLocation) {
         let of = |key: &str| format!("range:{}:{key}", range.id);
         self.text(of("state"), Some(range.state.name()));
         self.number(of("start_ledger"), Some(range.first));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     fn shown(ranges: &Ranges) -> Vec<String> {
-        let place = ArchivePlace::Directory("/data/chains/7".into());
+        let place = ArchiveLocation::Directory("/data/chains/7".into());
         let all = keys(ranges, &place).into_iter();
         all.map(|key| format!("{} = {}", key.name, key.value))
             .collect()

@@ -64,10 +64,10 @@ pub(crate) fn health_of(chain: &RunningChain) -> ChainHealth {
     let unanswered = unanswered.filter(|_| failing.is_none());
     // New blocks may come in time, and yet history be lacking, or a projection's.
     let given_up = chain.projected.given_up();
-    let trouble = unanswered.as_deref().or(status.trouble.as_deref());
-    let trouble = trouble.or(status.lacking.as_deref());
+    let trouble = unanswered.as_deref().or(status.error.as_deref());
+    let trouble = trouble.or(status.gaps.as_deref());
     let trouble = trouble.or(given_up.as_deref()).map(without_paths);
-    let since_good = status.good_round.map(|at| at.elapsed());
+    let since_good = status.last_success.map(|at| at.elapsed());
     let not_ready_reason = why_not_ready(&Facts {
         halt: halt.as_deref(),
         since_good,

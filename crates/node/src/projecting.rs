@@ -245,7 +245,7 @@ pub(crate) async fn follow(projector: &Projector, chain: &RunningChain) {
 
 /// Whether nothing was heard of the chain for long.
 fn is_stale(chain: &Chain) -> bool {
-    let good = chain.status().good_round;
+    let good = chain.status().last_success;
     let patience = STALE_AFTER.max(chain.settings.poll * 3);
     good.is_some_and(|at| at.elapsed() > patience)
 }

@@ -9,10 +9,10 @@ use chronolith_archive::{Archive, Health};
 use chronolith_chain_view::Live;
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_follower::chain::open_reader;
-use chronolith_follower::location::ArchivePlace;
+use chronolith_follower::location::ArchiveLocation;
 use chronolith_follower::ranges::Ranges;
 use chronolith_follower::replica::REFRESH_EVERY;
-use chronolith_follower::run_state::Remembered;
+use chronolith_follower::run_state::RunState;
 use chronolith_model::{BlockRef, Hash32, Proof};
 use chronolith_serve::{
     ChainHealth, ChainRanges, ChainStatus, EndpointHealth, Ingested, Probe, Reorg, RpcHealth,
@@ -42,7 +42,7 @@ struct Looked {
 }
 
 impl Reader {
-    pub(crate) async fn open(settings: ChainSettings, place: &ArchivePlace) -> Result<Self> {
+    pub(crate) async fn open(settings: ChainSettings, place: &ArchiveLocation) -> Result<Self> {
         let archive = open_reader(&settings, place).await?;
         let looked = Looked {
             good: Some(Instant::now()),
@@ -75,7 +75,7 @@ impl Reader {
 impl Reader {
     /// Brings what is known of ranges up to date.
     async fn look(&self) {
-        let remembered = Remembered::load(&self.settings, &self.notes).unwrap_or_default();
+        let remembered = RunState::load(&self.settings, &self.notes).unwrap_or_default();
         let ranges = ranges_dto(&Ranges::of(&self.archive, &remembered).await);
         *self.ranges.lock().unwrap_or_else(PoisonError::into_inner) = Some(ranges);
     }

@@ -92,7 +92,10 @@ impl ChainStatus for Followed {
     }
 
     fn ranges(&self) -> Option<ChainRanges> {
-        self.0.upkeep.ranges().map(|ranges| ranges_dto(&ranges))
+        self.0
+            .maintenance
+            .ranges()
+            .map(|ranges| ranges_dto(&ranges))
     }
 }
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
-use chronolith_follower::location::{ArchivePlace, Remote};
+use chronolith_follower::location::{ArchiveLocation, Remote};
 use chronolith_model::{Scope, ScopeEntry, Verification};
 use chronolith_projection::adfs::AdfsSettings;
 use chronolith_serve::Limits;
@@ -251,12 +251,12 @@ impl Settings {
     }
 
     /// Where a chain's archive is.
-    pub(crate) fn place(&self, chain: &FollowSettings) -> ArchivePlace {
+    pub(crate) fn place(&self, chain: &FollowSettings) -> ArchiveLocation {
         let id = chain.chain_id.to_string();
         let dir = self.data_dir.join("chains").join(&id);
         match &self.remote {
-            None => ArchivePlace::Directory(dir),
-            Some(remote) => ArchivePlace::Remote {
+            None => ArchiveLocation::Directory(dir),
+            Some(remote) => ArchiveLocation::Remote {
                 remote: remote.clone(),
                 part: id,
                 notes: dir,

@@ -215,15 +215,15 @@ fn every_quoted_log_line_exists() {
     ];
     let page = RUNBOOKS.split_whitespace().collect::<Vec<_>>().join(" ");
     for line in [
-        "chain stands still, serving goes on",
+        "ingest stopped, still serving",
         "a finalized block was replaced",
         "endpoint contradicts itself or others",
-        "chain in trouble, trying again",
+        "ingest failing, retrying",
         "every endpoint failed",
         "no finalized block was reported so far",
         "no recent observation of L1",
         "a reported block is not on our chain",
-        "the blocks that wait for finality fill the memory for them: the head stands still",
+        "the blocks that wait for finality fill the memory for them: no new block is accepted",
         "too many blocks wait for finality",
         "store failed to",
         "ingest is throttled",

@@ -134,10 +134,8 @@ async fn auto_mends_a_hole_while_it_follows() {
     };
     followed.wait("everything", is_whole);
     let log = || followed.log();
-    followed.wait("the word of it", || {
-        log().contains("nothing is lacking any more")
-    });
-    let what = "90 blocks between 10 and 99 are lacking";
+    followed.wait("the word of it", || log().contains("gaps filled"));
+    let what = "90 blocks between 10 and 99 are missing";
     assert!(log().contains(what), "{}", log());
     running.stop();
     caught_up.say(&["run", "--until-caught-up"]);

@@ -177,7 +177,7 @@ async fn a_wrong_object_stops_the_chain_until_it_is_mended() {
     let running = bench.start();
     bench.wait("the object's name", || {
         let log = bench.log();
-        log.contains(&key) && log.contains("chain in trouble, trying again")
+        log.contains(&key) && log.contains("ingest failing, retrying")
     });
     // Nothing vouches for the last ledger before it.
     await_head(&bench, 38);

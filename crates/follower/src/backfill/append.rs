@@ -12,7 +12,8 @@ use crate::backfill::prefetch::Fetches;
 use crate::chain::Chain;
 use crate::clock::now;
 use crate::dispute;
-use crate::ingest::{History, Trouble};
+use crate::error::FollowError;
+use crate::ingest::History;
 use crate::progress::Progress;
 
 /// Blocks and logs that are archived together, about those of one segment where there is room for them,
@@ -28,14 +29,14 @@ const GATHER_AT_MOST: Duration = Duration::from_millis(500);
 /// A block is archived when the next one names it as its parent, even from another endpoint: one that
 /// is on a stale fork may serve a block that is right in itself. The last block has no next one here;
 /// the walk to the head takes it.
-pub async fn run(chain: &Chain, history: &History) -> Result<(), Trouble> {
+pub async fn run(chain: &Chain, history: &History) -> Result<(), FollowError> {
     let range = history.range;
     let name = &chain.settings.name;
     let (from, to) = (range.start, range.end - 1);
     if range.len() > chain.source.plan_at(range.start, &chain.want).blocks {
         tracing::info!(chain = %name, from, to, "fetching history");
     }
-    let mut fetches = Fetches::new(&chain.source, &chain.want, (range, Some(history.anchor)));
+    let mut fetches = Fetches::new(&chain.source, &chain.want, range, Some(history.anchor));
     let mut held: Option<Fetched> = None;
     let mut due: Vec<Fetched> = Vec::new();
     let mut progress = Progress::in_log("history", name);
@@ -52,7 +53,7 @@ pub async fn run(chain: &Chain, history: &History) -> Result<(), Trouble> {
         due = gathered.blocks;
         if chain.control.is_requested() {
             archive(chain, due).await?;
-            return Err(Trouble::Interrupted);
+            return Err(FollowError::Interrupted);
         }
         progress.reach(
             chain.archive_next().saturating_sub(range.start),
@@ -61,7 +62,7 @@ pub async fn run(chain: &Chain, history: &History) -> Result<(), Trouble> {
     }
 }
 
-async fn archive(chain: &Chain, blocks: Vec<Fetched>) -> Result<(), Trouble> {
+async fn archive(chain: &Chain, blocks: Vec<Fetched>) -> Result<(), FollowError> {
     chain.seen.note_blocks(blocks.iter().map(|one| &one.block));
     append_proven(chain, blocks.into_iter().map(proven)).await?;
     chain.note_moved();
@@ -72,7 +73,7 @@ async fn archive(chain: &Chain, blocks: Vec<Fetched>) -> Result<(), Trouble> {
 struct Gathered {
     blocks: Vec<Fetched>,
     /// Whether these are the last, and why.
-    end: Option<Result<(), Trouble>>,
+    end: Option<Result<(), FollowError>>,
 }
 
 /// Collects blocks until they are worth archiving: many small pieces would each be written, and then
@@ -95,7 +96,7 @@ async fn gather(chain: &Chain, fetches: &mut Fetches, held: &mut Option<Fetched>
                 chain.meters.backfill_range.record(fetched.len() as f64);
                 linked(&chain.source, held.take(), fetched)
             }
-            Some(Err(trouble)) => Err(trouble),
+            Some(Err(error)) => Err(error),
             None => {
                 let end = Some(Ok(()));
                 return Gathered { blocks, end };
@@ -103,8 +104,8 @@ async fn gather(chain: &Chain, fetches: &mut Fetches, held: &mut Option<Fetched>
         };
         let mut fetched = match next {
             Ok(fetched) => fetched,
-            Err(trouble) => {
-                let end = Some(Err(trouble));
+            Err(error) => {
+                let end = Some(Err(error));
                 return Gathered { blocks, end };
             }
         };
@@ -140,7 +141,7 @@ pub fn linked(
     source: &Arc<dyn Source>,
     before: Option<Fetched>,
     mut fetched: Vec<Fetched>,
-) -> Result<Vec<Fetched>, Trouble> {
+) -> Result<Vec<Fetched>, FollowError> {
     if let Some(before) = before {
         check_link(source, &before, fetched.first())?;
         fetched.insert(0, before);
@@ -161,7 +162,7 @@ fn check_link(
     source: &Arc<dyn Source>,
     before: &Fetched,
     after: Option<&Fetched>,
-) -> Result<(), Trouble> {
+) -> Result<(), FollowError> {
     let block = before.block.clock.block_ref();
     let named = after.map(|after| after.block.clock.parent_hash);
     if named.is_none_or(|named| named == block.hash) {
@@ -170,7 +171,7 @@ fn check_link(
     let what = "its successor names another parent";
     source.report_bad(&before.endpoint, block, what);
     let number = block.number;
-    Err(Trouble::Unsettled(format!(
+    Err(FollowError::Unsettled(format!(
         "block {number}: {what} (endpoint={})",
         before.endpoint
     )))
@@ -189,7 +190,7 @@ pub fn proven(one: Fetched) -> TailBlock {
 pub async fn append_proven(
     chain: &Chain,
     blocks: impl Iterator<Item = TailBlock>,
-) -> Result<(), Trouble> {
+) -> Result<(), FollowError> {
     for (provenance, blocks) in by_provenance(blocks) {
         append(chain, blocks, &provenance).await?;
     }
@@ -222,7 +223,7 @@ async fn append(
     chain: &Chain,
     blocks: Vec<Arc<Block>>,
     provenance: &Provenance,
-) -> Result<(), Trouble> {
+) -> Result<(), FollowError> {
     let endpoint = provenance.source.as_str();
     let first = blocks.first().map(|block| block.clock.block_ref());
     match chain
@@ -242,7 +243,7 @@ async fn append(
         Ok(IngestOutcome::ContentConflict { block, .. }) => {
             let what = "the same block with other content";
             chain.source.report_bad(endpoint, block, what);
-            Err(Trouble::Unsettled(format!(
+            Err(FollowError::Unsettled(format!(
                 "block {}: {what} (endpoint={endpoint})",
                 block.number
             )))

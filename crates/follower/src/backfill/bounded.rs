@@ -1,110 +1,144 @@
 //! Mode backfill: a bounded part of history, several ranges at a time.
 //!
 //! The newest range is ingested upwards as any chain is; those below it are filled beside it, each from
-//! its first block on, and published after every checkpoint. After a crash what coverage lacks is all that
-//! is left to do.
+//! its first block on, and published after every checkpoint. After a crash, what
+//! coverage does not hold is all that is left to do.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::fmt::Write as _;
-use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 use chronolith_archive::{RangeReport, RangeState};
 use chronolith_model::{BlockRange, BlockRef};
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use tokio::sync::Semaphore;
+use tokio::sync::watch;
 
-use crate::backfill::fill::{Refill, Told};
-use crate::backfill::retry_policy::{Left, Part, Patience};
+use crate::backfill::fill::{Filler, Filling};
+use crate::backfill::retry_policy::{Abandoned, OnFatal, RetryBudget};
 use crate::chain::Chain;
-use crate::ingest::{self, Trouble};
-use crate::maintenance;
+use crate::error::FollowError;
+use crate::ingest;
 use crate::preflight::agreement;
 use crate::progress::Progress;
 use crate::ranges::Ranges;
-
-/// The pause after a failure.
-const PAUSE_FIRST: Duration = Duration::from_millis(250);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
-
-/// What happens where no later try can end well either, until a human acts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Hopeless {
-    /// It is told and tried again: somebody may act while the program runs.
-    TryAgain,
-    GiveUp,
-}
+use crate::{BACKOFF, maintenance};
 
 /// Archives everything between the chain's bounds. Fails where a range did not become complete.
-pub async fn run(chain: &Chain, hopeless: Hopeless) -> Result<()> {
-    let given_up = maintenance::beside(chain, Box::pin(fetch(chain, hopeless))).await?;
-    settle(chain, hopeless).await?;
-    judge(chain, &given_up).await
+pub async fn run(chain: &Chain, on_fatal: OnFatal) -> Result<()> {
+    let abandoned = maintenance::beside(chain, Box::pin(fetch(chain, on_fatal))).await?;
+    settle(chain, on_fatal).await?;
+    judge(chain, &abandoned).await
 }
 
-/// Fetches all that comes, and returns why the rest was given up.
-async fn fetch(chain: &Chain, hopeless: Hopeless) -> Result<Vec<String>> {
-    let anchor = begin(chain, hopeless).await?;
+/// Who fetches, and how many ranges are filled at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Ingest fetches history beside the fills: it has one of their slots.
+    Ingesting,
+    /// Ingest only waits, for new blocks or for the fills: the fills have every slot.
+    FillsOnly,
+    /// Ingest has ended. Its rounds perform what operators request; here nothing else would.
+    Draining,
+}
+
+/// One of the two that work beside each other.
+#[derive(Debug)]
+enum Part {
+    Working,
+    Done,
+    /// It needs an operator. The other goes on.
+    Abandoned(String),
+}
+
+impl Part {
+    /// What a part has come to. Any error but one that ends this part alone ends both.
+    fn ended(chain: &Chain, done: Result<()>) -> Result<Self> {
+        let cause = match done.map_err(Error::downcast::<Abandoned>) {
+            Ok(()) => return Ok(Self::Done),
+            Err(Err(error)) => return Err(error),
+            Err(Ok(abandoned)) => abandoned.to_string(),
+        };
+        let name = &chain.settings.name;
+        tracing::error!(chain = %name, %cause, "part of the history abandoned, operator action required");
+        Ok(Self::Abandoned(cause))
+    }
+
+    fn is_working(&self) -> bool {
+        matches!(self, Self::Working)
+    }
+}
+
+/// Fetches all that comes, and returns why the rest was abandoned.
+async fn fetch(chain: &Chain, on_fatal: OnFatal) -> Result<Vec<String>> {
+    let anchor = begin(chain, on_fatal).await?;
     let parallel = match chain.is_core_alone() {
         true => 1,
         false => chain.settings.plan.parallel,
     };
-    // Ingest has one of the turns until it is at the end.
-    let turns = Semaphore::new(parallel.saturating_sub(1));
-    let left = Left::default();
+    let (slots, free) = watch::channel(parallel.saturating_sub(1));
     // Boxed: both are large, and a thread of the runtime has a small stack.
-    let ingest = async {
-        let done = Box::pin(ingest::rounds(chain, hopeless)).await;
-        left.note(chain, Part::Ingest, done)
-    };
-    let fills = async {
-        let done = Box::pin(fill_all(chain, &turns, (anchor, hopeless))).await;
-        left.note(chain, Part::Fills, done)
-    };
-    let work = async { tokio::try_join!(ingest, fills) };
-    tokio::select! {
-        done = work => done.map(|_| ())?,
-        () = left.is_all(chain) => {}
-        never = hand_on(chain, &turns, &left) => match never {},
+    let mut ingesting = Box::pin(ingest::rounds(chain, on_fatal));
+    let mut filling = Box::pin(fill_all(chain, free, anchor, on_fatal));
+    let (mut ingest, mut fills) = (Part::Working, Part::Working);
+    let mut phase = Phase::Ingesting;
+    let mut moves = chain.moves();
+    loop {
+        let is_over = match (&ingest, &fills) {
+            // Ingest has no end while blocks below it are missing.
+            (Part::Working, Part::Abandoned(_)) => chain.is_at_end(),
+            (ingest, fills) => !ingest.is_working() && !fills.is_working(),
+        };
+        if is_over {
+            return Ok(causes([ingest, fills]));
+        }
+        if phase == Phase::Ingesting && (!ingest.is_working() || ingest_waits(chain)) {
+            phase = Phase::FillsOnly;
+            slots.send_replace(parallel);
+        }
+        if !ingest.is_working() {
+            phase = Phase::Draining;
+        }
+        tokio::select! {
+            done = &mut ingesting, if ingest.is_working() => ingest = Part::ended(chain, done)?,
+            done = &mut filling, if fills.is_working() => fills = Part::ended(chain, done)?,
+            () = chain.control.requested(), if phase == Phase::Draining => {
+                chain.control.run_waiting().await;
+            }
+            // A round that ends well may move nothing.
+            _ = tokio::time::timeout(chain.settings.poll, moves.changed()) => {}
+        }
     }
-    Ok(left.causes())
 }
 
-/// Gives the turn of ingest to the fills, once it has nothing more to do than to wait.
-async fn hand_on(chain: &Chain, turns: &Semaphore, left: &Left) -> Infallible {
-    let mut moves = chain.moves();
-    // One that waits for new ledgers keeps its core.
-    let rests = || !chain.is_core_alone() && chain.status().good_round.is_some();
-    let is_over = || left.has(Part::Ingest);
-    let waits = || chain.is_at_end() || rests() || is_over();
-    while !waits() {
-        // A round that ends well may move nothing.
-        let _ = tokio::time::timeout(chain.settings.poll, moves.changed()).await;
-    }
-    turns.add_permits(1);
-    while !is_over() {
-        let _ = tokio::time::timeout(chain.settings.poll, moves.changed()).await;
-    }
-    // Rounds do what operators ask for, and there are none any more.
-    loop {
-        chain.control.requested().await;
-        chain.control.run_waiting().await;
-    }
+/// Whether ingest has nothing more to do than to wait. One that waits for new ledgers keeps its core.
+fn ingest_waits(chain: &Chain) -> bool {
+    let rests = !chain.is_core_alone() && chain.status().last_success.is_some();
+    chain.is_at_end() || rests
+}
+
+/// Why parts were abandoned, each cause once.
+fn causes(parts: [Part; 2]) -> Vec<String> {
+    let cause = |part: Part| match part {
+        Part::Abandoned(cause) => Some(cause),
+        Part::Working | Part::Done => None,
+    };
+    let mut causes: Vec<String> = parts.into_iter().filter_map(cause).collect();
+    causes.dedup();
+    causes
 }
 
 /// Decides where ingest begins: with the newest range that has a final block. Returns a block that whoever
 /// delivers older ones must have.
-pub async fn begin(chain: &Chain, hopeless: Hopeless) -> Result<Option<BlockRef>> {
+pub(super) async fn begin(chain: &Chain, on_fatal: OnFatal) -> Result<Option<BlockRef>> {
     if chain.is_core_alone() {
         // Its ledgers come in order, so nothing is gained by another one.
-        chain.begin_at(first_lacking(chain, chain.settings.start_block));
+        chain.begin_at(first_missing(chain, chain.settings.start_block));
         return Ok(None);
     }
-    let mut pause = PAUSE_FIRST;
-    let mut patience = Patience::default();
+    let mut backoff = BACKOFF;
+    let mut budget = RetryBudget::default();
     while chain.archive.health().head.is_none() {
-        let trouble = match settled(chain).await {
+        let error = match settled(chain).await {
             Ok(Some((newest, anchor))) => {
                 chain.begin_at(first_block(chain, newest));
                 return Ok(Some(anchor));
@@ -112,23 +146,22 @@ pub async fn begin(chain: &Chain, hopeless: Hopeless) -> Result<Option<BlockRef>
             Ok(None) => {
                 let start = chain.settings.start_block;
                 let what = format!("the source has no final block from block {start} on so far");
-                Trouble::Unsettled(what)
+                FollowError::Unsettled(what)
             }
-            Err(trouble) => trouble,
+            Err(error) => error,
         };
-        tell(chain, Some(&trouble), hopeless)?;
+        report(chain, &error, on_fatal)?;
         if chain.end_block().is_some() {
-            patience.check(chain, &[trouble], (0, hopeless))?;
+            budget.spend(chain, &[error], 0, on_fatal)?;
         }
         chain.control.run_waiting().await;
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        tokio::time::sleep(backoff.next()).await;
     }
     Ok(None)
 }
 
 /// The newest final block that is wanted by its number, and the one that vouches for it.
-async fn settled(chain: &Chain) -> Result<Option<(u64, BlockRef)>, Trouble> {
+async fn settled(chain: &Chain) -> Result<Option<(u64, BlockRef)>, FollowError> {
     chain.source.note_next(chain.archive_next());
     let heads = chain.heads().await?;
     let Some((settled, named)) = ingest::settled(chain, &heads) else {
@@ -148,67 +181,77 @@ fn first_block(chain: &Chain, newest: u64) -> u64 {
     let geometry = chain.archive.geometry();
     let start = chain.settings.start_block;
     let first = geometry.id_of(newest).map(|id| geometry.first_of(id));
-    first_lacking(chain, first.unwrap_or(start).max(start))
+    first_missing(chain, first.unwrap_or(start).max(start))
 }
 
 /// The first block from this one on that was not filled before.
-fn first_lacking(chain: &Chain, first: u64) -> u64 {
+fn first_missing(chain: &Chain, first: u64) -> u64 {
     let pinned = chain.archive.pin();
     let around = pinned.and_then(|pinned| pinned.covered_around(first));
     around.map_or(first, |range| range.end)
 }
 
-/// Tells of trouble, and gives up where that was asked for and nothing else would help.
-fn tell(chain: &Chain, trouble: Option<&Trouble>, hopeless: Hopeless) -> Result<()> {
-    let Some(trouble) = trouble else {
-        return Ok(());
-    };
-    if hopeless == Hopeless::GiveUp && ingest::is_hopeless(chain, trouble) {
-        bail!("chain {}: {trouble}", chain.settings.name);
+/// Reports an error, or fails with it where nothing but an operator would help and the caller does not wait for one.
+fn report(chain: &Chain, error: &FollowError, on_fatal: OnFatal) -> Result<()> {
+    if on_fatal == OnFatal::Exit && ingest::is_fatal(chain, error) {
+        bail!("chain {}: {error}", chain.settings.name);
     }
-    ingest::report(chain, trouble);
+    ingest::report(chain, error);
     Ok(())
 }
 
-/// Fills all ranges below where ingest began, the lowest first, as many at a time as there are turns.
-pub async fn fill_all(
+/// Fills all ranges below where ingest began, the lowest first, as many at a time as there are slots.
+pub(super) async fn fill_all(
     chain: &Chain,
-    turns: &Semaphore,
-    (anchor, hopeless): (Option<BlockRef>, Hopeless),
+    mut slots: watch::Receiver<usize>,
+    anchor: Option<BlockRef>,
+    on_fatal: OnFatal,
 ) -> Result<()> {
-    let mut pause = PAUSE_FIRST;
-    let mut patience = Patience::default();
+    let mut backoff = BACKOFF;
+    let mut budget = RetryBudget::default();
     loop {
-        let lacking = lacking(chain);
-        if lacking.is_empty() {
+        let missing = missing(chain);
+        if missing.is_empty() {
             return Ok(());
         }
-        let blocks: u64 = lacking.values().flatten().map(BlockRange::len).sum();
-        let mut fills = FuturesUnordered::new();
-        for gaps in lacking {
-            fills.push(fill_in_turn(chain, turns, gaps, anchor));
+        let blocks: u64 = missing.values().flatten().map(BlockRange::len).sum();
+        let mut waiting = missing.into_iter();
+        let mut running = FuturesUnordered::new();
+        let mut errors = Vec::new();
+        loop {
+            let free = slots.borrow_and_update().saturating_sub(running.len());
+            running.extend(
+                waiting
+                    .by_ref()
+                    .take(free)
+                    .map(|(id, gaps)| fill_range(chain, id, gaps, anchor)),
+            );
+            if running.is_empty() && waiting.len() == 0 {
+                break;
+            }
+            tokio::select! {
+                Some(done) = running.next() => if let Err(error) = done {
+                    report(chain, &error, on_fatal)?;
+                    errors.push(error);
+                },
+                Ok(()) = slots.changed() => {}
+            }
         }
-        let mut failed = Vec::new();
-        while let Some(done) = fills.next().await {
-            tell(chain, done.as_ref().err(), hopeless)?;
-            failed.extend(done.err());
-        }
-        if !failed.is_empty() {
-            patience.check(chain, &failed, (blocks, hopeless))?;
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+        if errors.is_empty() {
+            backoff.reset();
         } else {
-            pause = PAUSE_FIRST;
+            budget.spend(chain, &errors, blocks, on_fatal)?;
+            tokio::time::sleep(backoff.next()).await;
         }
     }
 }
 
-/// What is lacking below where ingest is, by range. Without an end, only blocks that are not there at all
-/// are: those that came before more was kept are fetched again when somebody asks for it.
-pub fn lacking(chain: &Chain) -> BTreeMap<u64, Vec<BlockRange>> {
+/// What is missing below where ingest is, by range. Without an end, only blocks that are not there at all
+/// are: those that came before more was kept are fetched again when an operator requests it.
+pub(super) fn missing(chain: &Chain) -> BTreeMap<u64, Vec<BlockRange>> {
     let next = chain.archive_next();
     let gaps = match chain.end_block() {
-        Some(end) => chain.lacking_below(next.min(end.saturating_add(1))),
+        Some(end) => chain.missing_below(next.min(end.saturating_add(1))),
         None => chain.holes_below(next),
     };
     let geometry = chain.archive.geometry();
@@ -228,15 +271,14 @@ pub fn lacking(chain: &Chain) -> BTreeMap<u64, Vec<BlockRange>> {
     by_range
 }
 
-pub async fn fill_in_turn(
+/// Fills the gaps of one range.
+pub(super) async fn fill_range(
     chain: &Chain,
-    turns: &Semaphore,
-    (id, gaps): (u64, Vec<BlockRange>),
+    id: u64,
+    gaps: Vec<BlockRange>,
     anchor: Option<BlockRef>,
-) -> Result<(), Trouble> {
-    // The semaphore is never closed.
-    let _turn = turns.acquire().await.ok();
-    let refill = Refill {
+) -> Result<(), FollowError> {
+    let filler = Filler {
         chain: &chain.settings,
         archive: &chain.archive,
         source: &chain.source,
@@ -244,35 +286,34 @@ pub async fn fill_in_turn(
     let progress = Progress::in_log(format!("range {id}"), &chain.settings.name);
     let all: u64 = gaps.iter().map(BlockRange::len).sum();
     let moved = || chain.note_moved();
-    let mut told = Told::new(progress, all, &moved);
-    // One that no source can fill must not keep the others empty.
+    let mut filling = Filling::new(progress, all, &moved);
+    // A gap that no source can fill must not keep the others empty.
     let mut done = Ok(());
     for gap in gaps {
-        done = done.and(refill.fill_gap(gap, anchor, &mut told).await);
+        done = done.and(filler.fill_gap(gap, anchor, &mut filling).await);
     }
     done
 }
 
 /// Brings everything that is full into its last form.
-async fn settle(chain: &Chain, hopeless: Hopeless) -> Result<()> {
-    let mut pause = PAUSE_FIRST;
+async fn settle(chain: &Chain, on_fatal: OnFatal) -> Result<()> {
+    let mut backoff = BACKOFF;
     loop {
         chain.control.run_waiting().await;
-        let Err(trouble) = maintenance::settle(chain).await else {
+        let Err(error) = maintenance::settle(chain).await else {
             return Ok(());
         };
-        tell(chain, Some(&trouble), hopeless)?;
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        report(chain, &error, on_fatal)?;
+        tokio::time::sleep(backoff.next()).await;
     }
 }
 
 /// Whether every range between the bounds is complete; one that they cut holds all that is wanted of it.
-async fn judge(chain: &Chain, given_up: &[String]) -> Result<()> {
+async fn judge(chain: &Chain, abandoned: &[String]) -> Result<()> {
     let (name, start) = (&chain.settings.name, chain.settings.start_block);
     let end = chain.end_block().unwrap_or(u64::MAX);
     let ranges = Ranges::of(&chain.archive, &chain.ran).await;
-    let lacking = chain.lacking_below(end.saturating_add(1));
+    let missing = chain.missing_below(end.saturating_add(1));
     let mut bad = String::new();
     for range in ranges.between(start, end) {
         let RangeReport {
@@ -280,7 +321,7 @@ async fn judge(chain: &Chain, given_up: &[String]) -> Result<()> {
         } = range;
         let is_cut = *first < start || *last > end;
         let blocks = BlockRange::new(*first, last.saturating_add(1));
-        let is_there = lacking.iter().all(|gap| gap.intersect(&blocks).is_none());
+        let is_there = missing.iter().all(|gap| gap.intersect(&blocks).is_none());
         let state = range.state.name();
         match range.state {
             RangeState::Complete if is_there => {}
@@ -303,7 +344,7 @@ async fn judge(chain: &Chain, given_up: &[String]) -> Result<()> {
             }
         }
     }
-    for cause in given_up {
+    for cause in abandoned {
         let _ = write!(bad, "\n  given up: {cause}");
     }
     match bad.is_empty() {

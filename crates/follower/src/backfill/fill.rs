@@ -1,4 +1,4 @@
-//! Blocks of the archive, fetched once more: into a fill, in order, many ranges at a time.
+//! Blocks below the head, into fills of the archive: history that is missing, and objects that are rebuilt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,99 +13,98 @@ use crate::backfill::append::{by_provenance, linked, proven};
 use crate::backfill::prefetch::Fetches;
 use crate::chain::want_of;
 use crate::clock::now;
-use crate::ingest::Trouble;
-use crate::progress::{Progress, Unit};
+use crate::error::FollowError;
+use crate::progress::Progress;
 use crate::settings::{FollowSettings, RangePlan};
 
-/// How often it is looked whether there is room again.
+/// How often a paused fill checks whether there is room again.
 const ROOM_EVERY: Duration = Duration::from_secs(1);
-/// How often a range is fetched whose blocks do not fit what is archived; each time whoever
-/// delivered them is asked last.
-const TRIES: usize = 3;
+/// How often blocks are fetched that do not fit what is archived; each time the endpoint that delivered
+/// them is tried last.
+const ATTEMPTS_MAX: usize = 3;
 
-/// An open archive and where its blocks come from. Whoever has both can fill, in a command or beside a
-/// node that runs.
+/// An open archive and where its blocks come from: a command has both, and so has a running node.
 #[derive(Clone, Copy)]
-pub struct Refill<'a> {
+pub struct Filler<'a> {
     pub chain: &'a FollowSettings,
     pub archive: &'a Archive,
     pub source: &'a Arc<dyn Source>,
 }
 
-/// The ends of what was pushed, and who delivered them.
-#[derive(Default)]
-struct Ends {
-    first: Option<(BlockRef, Arc<str>)>,
-    last: Option<(BlockRef, Arc<str>)>,
+/// Blocks to fetch, and the fills that take them.
+struct Job<'a> {
+    range: BlockRange,
+    want: &'a Want,
+    /// A block that endpoints must have, where the archive has no head.
+    anchor: Option<BlockRef>,
+    /// Begins the fill of a part of the range.
+    begin: &'a (dyn Fn(BlockRange) -> Result<Fill, ArchiveError> + Send + Sync),
+    /// Where parts end that are published by themselves. Without, the range is published as a whole.
+    checkpoints: Option<&'a RangePlan>,
 }
 
-impl Refill<'_> {
-    /// Fetches a range and finishes a fill with it. Only endpoints that have a block of the archive behind
-    /// the range are asked: they are on its chain.
-    pub async fn refill(
+/// Why a job stopped, and the first block that it did not publish.
+struct Stopped {
+    at: u64,
+    error: FollowError,
+}
+
+impl Filler<'_> {
+    /// Fetches a range and finishes one fill with it.
+    pub async fn rebuild(
         &self,
         range: BlockRange,
-        want: Want,
-        begin: impl Fn() -> Result<Fill, ArchiveError>,
-        told: &mut (dyn FnMut(u64) + Send),
-    ) -> Result<(), Trouble> {
-        let mut tries = 1;
-        loop {
-            let mut ends = Ends::default();
-            let done = self.pour(range, &want, begin()?, (&mut ends, told)).await;
-            match done {
-                Err(Trouble::Archive(error)) if does_not_fit(&error) && tries < TRIES => {
-                    tracing::warn!(chain = %self.chain.name, %error, "fetching it once more");
-                    for (block, endpoint) in ends.first.iter().chain(&ends.last) {
-                        self.source.report_bad(endpoint, *block, &error.to_string());
-                    }
-                }
-                done => return done,
-            }
-            tries += 1;
-        }
+        want: &Want,
+        begin: impl Fn() -> Result<Fill, ArchiveError> + Send + Sync,
+        filling: &mut Filling<'_>,
+    ) -> Result<(), FollowError> {
+        let job = Job {
+            range,
+            want,
+            anchor: None,
+            begin: &|_| begin(),
+            checkpoints: None,
+        };
+        let done = self.run(&job, filling).await;
+        done.map_err(|stopped| stopped.error)
     }
 
     /// Fetches a gap upwards, and publishes it after every checkpoint. What was published stays, whatever
-    /// comes then. Without a head of the archive, only endpoints that have the given block are asked.
+    /// happens after it. Without a head of the archive, only endpoints that have the given block are used.
     pub async fn fill_gap(
         &self,
         gap: BlockRange,
         anchor: Option<BlockRef>,
-        told: &mut Told<'_>,
-    ) -> Result<(), Trouble> {
-        let mut tries = 1;
-        let mut at = gap.start;
-        while at < gap.end {
+        filling: &mut Filling<'_>,
+    ) -> Result<(), FollowError> {
+        let want = want_of(self.chain);
+        let mut job = Job {
+            range: gap,
+            want: &want,
+            anchor,
+            begin: &|step| self.archive.fill(step),
+            checkpoints: Some(&self.chain.plan),
+        };
+        while let Err(Stopped { at, error }) = self.run(&job, filling).await {
+            let FollowError::Archive(ArchiveError::OtherContent { archived, .. }) = error else {
+                return Err(error);
+            };
             let left = BlockRange::new(at, gap.end);
-            let mut steps = Steps::new(self, left);
-            let done = steps.climb(anchor, told).await;
-            let moved = steps.step.start > at;
-            at = steps.step.start;
-            match done {
-                Err(Trouble::Archive(ArchiveError::OtherContent { archived, .. })) => {
-                    at = self.renew(BlockRange::new(at, gap.end), archived).await?;
-                    continue;
-                }
-                Err(Trouble::Archive(error))
-                    if does_not_fit(&error) && (moved || tries < TRIES) =>
-                {
-                    tracing::warn!(chain = %self.chain.name, %error, "fetching it once more");
-                    if let Some((block, endpoint)) = &steps.last {
-                        self.source.report_bad(endpoint, *block, &error.to_string());
-                    }
-                }
-                done => return done,
-            }
-            tries = if moved { 1 } else { tries + 1 };
+            let next = self.renew(left, archived, filling).await?;
+            job.range = BlockRange::new(next, gap.end);
         }
         Ok(())
     }
 
     /// Fetches the blocks of a gap that an archived segment holds in another form, and replaces segments and
-    /// packs of them together: only their payload was lacking, and no other segment can be put beside. Returns
+    /// packs of them together: only their payload was missing, and no other segment can be put beside. Returns
     /// where the gap goes on.
-    async fn renew(&self, gap: BlockRange, archived: BlockRange) -> Result<u64, Trouble> {
+    async fn renew(
+        &self,
+        gap: BlockRange,
+        archived: BlockRange,
+        filling: &mut Filling<'_>,
+    ) -> Result<u64, FollowError> {
         let chain = self.chain;
         let range = gap.intersect(&archived).unwrap_or(gap);
         let (from, to) = (range.start, range.end - 1);
@@ -122,23 +121,48 @@ impl Refill<'_> {
             act: format!("backfill: blocks {from} to {to} fetched anew with their payload"),
         };
         let begin = || self.archive.repair_together(&object, &[], audit());
-        let mut progress = Progress::of_command("fetching", &chain.name, Unit::Blocks);
-        let told = &mut |done: u64| progress.reach(done, range.len());
-        self.refill(range, want_of(chain), begin, told).await?;
+        self.rebuild(range, &want_of(chain), begin, filling).await?;
         Ok(range.end)
     }
 
-    /// A block of the archive that whoever delivers must have: its head. A halted archive's head may be
-    /// the very block that was replaced, so it is the lowest block behind the range there; without one
-    /// that can be read, what the archive knows of the range itself is all there is to check by.
-    async fn anchor(&self, range: BlockRange) -> Result<Option<BlockRef>, Trouble> {
+    /// Does a job. Blocks that do not fit what is archived are fetched again, from other endpoints.
+    async fn run(&self, job: &Job<'_>, filling: &mut Filling<'_>) -> Result<(), Stopped> {
+        let mut attempts = 1;
+        let mut at = job.range.start;
+        loop {
+            let mut steps = Steps::new(self, job, at);
+            let done = steps.climb(filling).await;
+            let moved = steps.step.start > at;
+            at = steps.step.start;
+            match done {
+                Err(FollowError::Archive(error))
+                    if does_not_fit(&error) && (moved || attempts < ATTEMPTS_MAX) =>
+                {
+                    tracing::warn!(chain = %self.chain.name, %error, "fetching it once more");
+                    for (block, endpoint) in steps.suspects() {
+                        self.source.report_bad(endpoint, *block, &error.to_string());
+                    }
+                }
+                done => {
+                    filling.begin_at += at - job.range.start;
+                    return done.map_err(|error| Stopped { at, error });
+                }
+            }
+            attempts = if moved { 1 } else { attempts + 1 };
+        }
+    }
+
+    /// A block of the archive that an endpoint must have to be on its chain: the head. The head of a halted
+    /// archive may be the block that was replaced, so it is the lowest block after the range there; without
+    /// one that can be read, what the archive knows of the range itself is all there is to check by.
+    async fn anchor(&self, range: BlockRange) -> Result<Option<BlockRef>, FollowError> {
         let health = self.archive.health();
         if !matches!(health.health, Health::Halted(_)) {
             return Ok(health.head);
         }
         let mut covered = self.archive.coverage(DatasetSet::CLOCK, None).into_iter();
-        let behind = covered.find(|(covered, _)| covered.end > range.end);
-        let Some((covered, _)) = behind else {
+        let after = covered.find(|(covered, _)| covered.end > range.end);
+        let Some((covered, _)) = after else {
             return Ok(None);
         };
         let number = covered.start.max(range.end);
@@ -151,156 +175,153 @@ impl Refill<'_> {
             Err(error) => Err(error.into()),
         }
     }
-
-    async fn pour(
-        &self,
-        range: BlockRange,
-        want: &Want,
-        mut fill: Fill,
-        (ends, told): (&mut Ends, &mut (dyn FnMut(u64) + Send)),
-    ) -> Result<(), Trouble> {
-        let anchor = self.anchor(range).await?;
-        let mut fetches = Fetches::new(self.source, want, (range, anchor));
-        while let Some(fetched) = fetches.next().await {
-            let fetched = fetched?;
-            let end = |one: &Fetched| (one.block.clock.block_ref(), one.endpoint.clone());
-            let (Some(first), Some(last)) = (fetched.first().map(end), fetched.last().map(end))
-            else {
-                continue;
-            };
-            push(&mut fill, fetched).await?;
-            told(last.0.number + 1 - range.start);
-            ends.first.get_or_insert(first);
-            ends.last = Some(last);
-        }
-        Ok(fill.finish().await?)
-    }
 }
 
-/// Tells how far it is, and whoever waits for new blocks that some are there.
-pub struct Told<'a> {
+/// How far several jobs have come together.
+pub struct Filling<'a> {
     progress: Progress,
-    done: u64,
+    /// Blocks of the jobs before this one.
+    begin_at: u64,
     all: u64,
-    moved: &'a (dyn Fn() + Send + Sync),
+    /// Called when blocks have become visible.
+    published: &'a (dyn Fn() + Send + Sync),
 }
 
-impl<'a> Told<'a> {
-    pub fn new(progress: Progress, all: u64, moved: &'a (dyn Fn() + Send + Sync)) -> Self {
+impl<'a> Filling<'a> {
+    pub fn new(progress: Progress, all: u64, published: &'a (dyn Fn() + Send + Sync)) -> Self {
         Self {
             progress,
-            done: 0,
+            begin_at: 0,
             all,
-            moved,
+            published,
         }
-    }
-
-    fn add(&mut self, blocks: u64) {
-        self.done += blocks;
-        self.progress.reach(self.done, self.all);
-        (self.moved)();
     }
 }
 
-/// A gap on its way, step by step.
+/// A job on its way, step by step.
 struct Steps<'a> {
-    refill: &'a Refill<'a>,
-    gap: BlockRange,
-    /// What is published next. It begins at the end of the gap when all is.
+    filler: &'a Filler<'a>,
+    job: &'a Job<'a>,
+    /// What is published next. It begins at the end of the range when all is.
     step: BlockRange,
     fill: Option<Fill>,
-    /// The newest block, which is good when the one behind it names it.
+    /// The newest block, which is good when the one after it names it.
     held: Option<Fetched>,
-    /// The last block that was taken, and who delivered it.
+    /// The first and the last block that were taken, and the endpoints that delivered them.
+    first: Option<(BlockRef, Arc<str>)>,
     last: Option<(BlockRef, Arc<str>)>,
 }
 
 impl<'a> Steps<'a> {
-    fn new(refill: &'a Refill<'a>, gap: BlockRange) -> Self {
+    fn new(filler: &'a Filler<'a>, job: &'a Job<'a>, at: u64) -> Self {
         Self {
-            refill,
-            gap,
-            step: step_at(&refill.chain.plan, gap.start, gap.end),
+            filler,
+            job,
+            step: job.step_at(at),
             fill: None,
             held: None,
+            first: None,
             last: None,
         }
     }
 
-    async fn climb(
-        &mut self,
-        anchor: Option<BlockRef>,
-        told: &mut Told<'_>,
-    ) -> Result<(), Trouble> {
-        let anchor = self.refill.anchor(self.gap).await?.or(anchor);
-        let wanted = match self.is_vouched_for() {
-            true => self.gap,
-            // One more than is wanted: it vouches for the last.
-            false => BlockRange::new(self.gap.start, self.gap.end.saturating_add(1)),
+    async fn climb(&mut self, filling: &mut Filling<'_>) -> Result<(), FollowError> {
+        let (filler, job) = (self.filler, self.job);
+        let left = BlockRange::new(self.step.start, job.range.end);
+        let anchor = filler.anchor(left).await?.or(job.anchor);
+        // A block of a gap is taken when the next one names it as its parent.
+        let links = job.checkpoints.is_some();
+        let wanted = match links && !self.is_vouched_for() {
+            true => BlockRange::new(left.start, left.end.saturating_add(1)),
+            false => left,
         };
-        let want = want_of(self.refill.chain);
-        let mut fetches = Fetches::new(self.refill.source, &want, (wanted, anchor));
+        let mut fetches = Fetches::new(filler.source, job.want, wanted, anchor);
         while let Some(fetched) = fetches.next().await {
-            let mut fetched = linked(self.refill.source, self.held.take(), fetched?)?;
-            self.held = fetched.pop();
+            let mut fetched = fetched?;
+            if links {
+                fetched = linked(filler.source, self.held.take(), fetched)?;
+                self.held = fetched.pop();
+            }
             while !fetched.is_empty() {
                 let room = self.room().min(fetched.len() as u64);
                 let rest = fetched.split_off(usize::try_from(room).unwrap_or(usize::MAX));
-                self.take(std::mem::replace(&mut fetched, rest), told)
+                self.take(std::mem::replace(&mut fetched, rest), filling)
                     .await?;
             }
         }
         match self.held.take() {
-            Some(last) if last.block.clock.number < self.gap.end => {
-                self.take(vec![last], told).await
+            Some(last) if last.block.clock.number < job.range.end => {
+                self.take(vec![last], filling).await
             }
             _ => Ok(()),
         }
     }
 
     /// Whether the last block is archived, with less than is wanted of it: the archive takes no other one,
-    /// and the source may have none behind it.
+    /// and the source may have none after it.
     fn is_vouched_for(&self) -> bool {
-        let last = self.gap.end.saturating_sub(1);
-        let covered = self.refill.archive.coverage(DatasetSet::CLOCK, None);
+        let last = self.job.range.end.saturating_sub(1);
+        let covered = self.filler.archive.coverage(DatasetSet::CLOCK, None);
         covered.iter().any(|(range, _)| range.contains(last))
+    }
+
+    /// The blocks to doubt where what was taken does not fit.
+    fn suspects(&self) -> impl Iterator<Item = &(BlockRef, Arc<str>)> {
+        let is_whole = self.job.checkpoints.is_none();
+        self.first
+            .iter()
+            .filter(move |_| is_whole)
+            .chain(&self.last)
+    }
+
+    /// The block after those that were taken.
+    fn next(&self) -> u64 {
+        let last = self.last.as_ref();
+        last.map_or(self.step.start, |(last, _)| last.number + 1)
     }
 
     /// How many blocks the step still takes.
     fn room(&self) -> u64 {
-        let next = self
-            .last
-            .as_ref()
-            .map_or(self.gap.start, |(last, _)| last.number + 1);
-        self.step.end.saturating_sub(next).max(1)
+        self.step.end.saturating_sub(self.next()).max(1)
     }
 
     /// Takes blocks of one step, and publishes it where these are its last.
-    async fn take(&mut self, blocks: Vec<Fetched>, told: &mut Told<'_>) -> Result<(), Trouble> {
+    async fn take(
+        &mut self,
+        blocks: Vec<Fetched>,
+        filling: &mut Filling<'_>,
+    ) -> Result<(), FollowError> {
         let mut fill = match self.fill.take() {
             Some(fill) => fill,
-            None => self.refill.archive.fill(self.step)?,
+            None => (self.job.begin)(self.step)?,
         };
-        let last = blocks
-            .last()
-            .map(|one| (one.block.clock.block_ref(), one.endpoint.clone()));
-        self.last = last.or(self.last.take());
+        let end = |one: &Fetched| (one.block.clock.block_ref(), one.endpoint.clone());
+        self.first = self.first.take().or(blocks.first().map(end));
+        self.last = blocks.last().map(end).or(self.last.take());
         push(&mut fill, blocks).await?;
-        let reached = self
-            .last
-            .as_ref()
-            .map_or(self.step.start, |(last, _)| last.number + 1);
-        if reached < self.step.end {
+        let done = filling.begin_at + self.next() - self.job.range.start;
+        filling.progress.reach(done, filling.all);
+        if self.next() < self.step.end {
             self.fill = Some(fill);
             return Ok(());
         }
         fill.finish().await?;
         let (from, to) = (self.step.start, self.step.end - 1);
-        self.step = step_at(&self.refill.chain.plan, reached, self.gap.end);
-        told.add(to + 1 - from);
-        let (name, done, all) = (&self.refill.chain.name, told.done, told.all);
+        self.step = self.job.step_at(self.next());
+        (filling.published)();
+        let (name, all) = (&self.filler.chain.name, filling.all);
         tracing::info!(chain = %name, from, to, done, all, "filled");
         Ok(())
+    }
+}
+
+impl Job<'_> {
+    /// The blocks from one on that are published together.
+    fn step_at(&self, at: u64) -> BlockRange {
+        match self.checkpoints {
+            Some(plan) => step_at(plan, at, self.range.end),
+            None => BlockRange::new(at, self.range.end),
+        }
     }
 }
 
@@ -313,14 +334,14 @@ async fn push(fill: &mut Fill, blocks: Vec<Fetched>) -> Result<(), ArchiveError>
     Ok(())
 }
 
-/// Waits while there is too much garbage: it is collected meanwhile, and to give up what was filled so
+/// Waits while there is too much garbage: it is collected meanwhile, and to drop what was filled so
 /// far would make more of it.
 async fn await_room(fill: &Fill) -> Result<(), ArchiveError> {
-    let mut told = false;
+    let mut logged = false;
     loop {
         match fill.check_room() {
             Err(error @ ArchiveError::Throttled { .. }) => {
-                if !std::mem::replace(&mut told, true) {
+                if !std::mem::replace(&mut logged, true) {
                     tracing::warn!(%error, "fill paused");
                 }
                 tokio::time::sleep(ROOM_EVERY).await;
@@ -361,7 +382,7 @@ mod tests {
         };
         let end_of = |at, end| step_at(&plan, at, end).end;
         assert_eq!(end_of(2, 10_000_002), 1_002);
-        // A crash behind ledger 7499001 is gone on from with 7499002.
+        // After a crash that follows ledger 7499001, the next is 7499002.
         assert_eq!(end_of(7_498_002, 10_000_002), 7_499_002);
         assert_eq!(end_of(7_499_500, 10_000_002), 7_500_002);
         assert_eq!(

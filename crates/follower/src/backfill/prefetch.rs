@@ -8,7 +8,7 @@ use chronolith_source::{Fetched, Source, Want};
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
-use crate::ingest::Trouble;
+use crate::error::FollowError;
 
 /// Parts of a range on their way, each in a task of its own: they are fetched, parsed and proven while
 /// the ones before them are archived.
@@ -32,7 +32,8 @@ impl Fetches {
     pub(crate) fn new(
         source: &Arc<dyn Source>,
         want: &Want,
-        (range, anchor): (BlockRange, Option<BlockRef>),
+        range: BlockRange,
+        anchor: Option<BlockRef>,
     ) -> Self {
         Self {
             source: source.clone(),
@@ -44,18 +45,18 @@ impl Fetches {
     }
 
     /// The blocks that come next; none at the end of the range.
-    pub(crate) async fn next(&mut self) -> Option<Result<Vec<Fetched>, Trouble>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<Vec<Fetched>, FollowError>> {
         self.start();
         let mut part = self.under_way.pop_front()?;
         let fetched = match part.task.join_next().await? {
             Ok(Ok(fetched)) => fetched,
             Ok(Err(error)) => return Some(Err(error.into())),
-            Err(error) => return Some(Err(Trouble::Other(error.to_string()))),
+            Err(error) => return Some(Err(FollowError::Other(error.to_string()))),
         };
         let next = part.range.start + fetched.len() as u64;
         if fetched.is_empty() {
             let what = format!("no block came for {}", part.range);
-            return Some(Err(Trouble::Unsettled(what)));
+            return Some(Err(FollowError::Unsettled(what)));
         }
         if next < part.range.end && self.under_way.is_empty() {
             // To be cut anew, by what is known now.
@@ -240,7 +241,7 @@ mod tests {
             proof: Proof::LINKED,
         };
         let range = BlockRange::new(0, 120);
-        let mut fetches = Fetches::new(&source, &want, (range, None));
+        let mut fetches = Fetches::new(&source, &want, range, None);
         let mut numbers = Vec::new();
         while let Some(fetched) = fetches.next().await {
             let fetched = fetched.unwrap();

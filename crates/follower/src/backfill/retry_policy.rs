@@ -1,143 +1,98 @@
-//! When a bounded part of history is given up: what is wrong stays as it is until somebody else acts, and
+//! When a bounded part of history is abandoned: what is wrong stays as it is until an operator acts, and
 //! everything that does not wait for it is done.
 //!
-//! An object that a lake lacks below its newest one, or that is not what its name says, is such: nobody but
-//! the lake can bring it. Objects may be put there out of order, so it is asked for a few times more. A lake
-//! that ends too early is none: it may grow.
+//! An object that a lake does not have below its newest one, or that is not what its name says, is such:
+//! only the lake can bring it. Objects may be written out of order, so it is requested a few times more. A
+//! lake that ends too early is not such a case: it may grow.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use anyhow::{Error, Result};
 use chronolith_source::Error as SourceError;
 
-use crate::backfill::bounded::Hopeless;
 use crate::chain::Chain;
-use crate::ingest::Trouble;
+use crate::error::FollowError;
 
-/// Tries without one step forward. With the pauses between them, about eight seconds.
-const TRIES_MAX: u32 = 6;
+/// Attempts without one step forward. With the pauses between them, about eight seconds.
+const ATTEMPTS_MAX: u32 = 6;
 
-/// Why something was given up.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct GivenUp(String);
-
-/// Tries that failed, and where.
-#[derive(Default, Debug)]
-pub struct Patience {
-    place: Option<u64>,
-    tries: u32,
+/// What happens where no later attempt can succeed until an operator acts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnFatal {
+    /// It is reported and tried again: an operator may act while the program runs.
+    Retry,
+    Exit,
 }
 
-impl Patience {
-    /// Fails where all trouble at a place is such that no later try ends well either. Places are numbers that
-    /// change with every step forward.
-    pub fn check(
+/// Why a part of the work was abandoned.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Abandoned(String);
+
+/// Attempts that failed, and where.
+#[derive(Default, Debug)]
+pub struct RetryBudget {
+    place: Option<u64>,
+    attempts: u32,
+}
+
+impl RetryBudget {
+    /// Counts a failed attempt, and fails where every error of it is such that no later attempt succeeds
+    /// either. Places are numbers that change with every step forward.
+    pub fn spend(
         &mut self,
         chain: &Chain,
-        troubles: &[Trouble],
-        (place, hopeless): (u64, Hopeless),
-    ) -> Result<(), GivenUp> {
+        errors: &[FollowError],
+        place: u64,
+        on_fatal: OnFatal,
+    ) -> Result<(), Abandoned> {
         let is_stellar = chain.settings.stellar.is_some();
-        let lasting = troubles
+        let recoveries = errors
             .iter()
-            .map(|one| lasting(one, is_stellar, hopeless));
-        if !self.is_spent(lasting, place) {
+            .map(|error| recovery(error, is_stellar, on_fatal));
+        if !self.is_spent(recoveries, place) {
             return Ok(());
         }
-        let mut said: Vec<String> = troubles.iter().map(Trouble::to_string).collect();
-        said.dedup();
-        Err(GivenUp(said.join("; ")))
+        let mut causes: Vec<String> = errors.iter().map(FollowError::to_string).collect();
+        causes.dedup();
+        Err(Abandoned(causes.join("; ")))
     }
 
-    /// Takes note of a try, by how long each trouble in it lasts.
-    fn is_spent(&mut self, lasting: impl Iterator<Item = Lasting>, place: u64) -> bool {
-        match lasting.min() {
-            None | Some(Lasting::Passing) => {
+    /// Counts an attempt by the best of its errors.
+    fn is_spent(&mut self, recoveries: impl Iterator<Item = Recovery>, place: u64) -> bool {
+        match recoveries.min() {
+            None | Some(Recovery::Likely) => {
                 *self = Self::default();
                 return false;
             }
-            Some(Lasting::Stubborn) => {}
-            Some(Lasting::Final) => return true,
+            Some(Recovery::Unlikely) => {}
+            Some(Recovery::None) => return true,
         }
         if self.place != Some(place) {
             *self = Self {
                 place: Some(place),
-                tries: 0,
+                attempts: 0,
             };
         }
-        self.tries += 1;
-        self.tries >= TRIES_MAX
+        self.attempts += 1;
+        self.attempts >= ATTEMPTS_MAX
     }
 }
 
-/// For how long something is wrong.
+/// Whether a later attempt may succeed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Lasting {
-    /// Asked again, it may be well.
-    Passing,
-    /// It will not be well by itself, unless it is just being made.
-    Stubborn,
-    Final,
+enum Recovery {
+    Likely,
+    /// Only where the source is just being written.
+    Unlikely,
+    None,
 }
 
-fn lasting(trouble: &Trouble, is_stellar: bool, hopeless: Hopeless) -> Lasting {
-    match trouble {
-        // Whoever runs for long tries again: a core may be mended beside it.
-        Trouble::Source(SourceError::Stuck { .. }) if hopeless == Hopeless::GiveUp => {
-            Lasting::Final
+fn recovery(error: &FollowError, is_stellar: bool, on_fatal: OnFatal) -> Recovery {
+    match error {
+        // A node that keeps running tries again: an operator may repair its core.
+        FollowError::Source(SourceError::Stuck { .. }) if on_fatal == OnFatal::Exit => {
+            Recovery::None
         }
-        Trouble::Source(SourceError::Inconsistent { .. }) if is_stellar => Lasting::Stubborn,
-        _ => Lasting::Passing,
-    }
-}
-
-/// One of the two that work beside each other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Part {
-    Ingest,
-    Fills,
-}
-
-/// What was given up so far.
-#[derive(Default)]
-pub struct Left(Mutex<Vec<(Part, String)>>);
-
-impl Left {
-    /// Takes note where a part of the work was given up, so that the other goes on. Any other error ends both.
-    pub fn note(&self, chain: &Chain, part: Part, done: Result<()>) -> Result<()> {
-        let given_up = match done.map_err(Error::downcast::<GivenUp>) {
-            Ok(()) => return Ok(()),
-            Err(Err(error)) => return Err(error),
-            Err(Ok(given_up)) => given_up,
-        };
-        let (name, cause) = (&chain.settings.name, given_up.to_string());
-        tracing::error!(chain = %name, %cause, "given up until somebody acts, what else is wanted is fetched");
-        self.lock().push((part, cause));
-        Ok(())
-    }
-
-    pub fn has(&self, part: Part) -> bool {
-        self.lock().iter().any(|(given_up, _)| *given_up == part)
-    }
-
-    /// Waits until nothing but what was given up is left: ingest has no end while blocks below it are lacking.
-    pub async fn is_all(&self, chain: &Chain) {
-        let mut moves = chain.moves();
-        while !(self.has(Part::Fills) && chain.is_at_end()) {
-            let _ = tokio::time::timeout(chain.settings.poll, moves.changed()).await;
-        }
-    }
-
-    /// Why, each cause once.
-    pub fn causes(&self) -> Vec<String> {
-        let mut causes: Vec<String> = self.lock().iter().map(|(_, cause)| cause.clone()).collect();
-        causes.dedup();
-        causes
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<(Part, String)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        FollowError::Source(SourceError::Inconsistent { .. }) if is_stellar => Recovery::Unlikely,
+        _ => Recovery::Likely,
     }
 }
 
@@ -145,58 +100,58 @@ impl Left {
 mod tests {
     use super::*;
 
-    fn lied() -> Trouble {
-        Trouble::Source(SourceError::Inconsistent {
+    fn inconsistent() -> FollowError {
+        FollowError::Source(SourceError::Inconsistent {
             endpoint: "lake".to_owned(),
             number: 30,
             what: "object x is missing".to_owned(),
         })
     }
 
-    fn missing() -> Trouble {
-        Trouble::Source(SourceError::Missing {
+    fn missing() -> FollowError {
+        FollowError::Source(SourceError::Missing {
             endpoint: "lake".to_owned(),
             number: 30,
         })
     }
 
-    /// How many tries of the same it takes; none where it is tried for ever.
-    fn tries(trouble: &Trouble, is_stellar: bool, hopeless: Hopeless) -> Option<u32> {
-        let mut patience = Patience::default();
-        let lasting = lasting(trouble, is_stellar, hopeless);
-        (1..100).find(|_| patience.is_spent([lasting].into_iter(), 30))
+    /// After how many attempts it is abandoned; none where it is tried for ever.
+    fn attempts(error: &FollowError, is_stellar: bool, on_fatal: OnFatal) -> Option<u32> {
+        let mut budget = RetryBudget::default();
+        let recovery = recovery(error, is_stellar, on_fatal);
+        (1..100).find(|_| budget.is_spent([recovery].into_iter(), 30))
     }
 
     #[test]
-    fn what_cannot_come_is_given_up_and_what_may_come_is_not() {
-        let stuck = Trouble::Source(SourceError::Stuck {
+    fn what_cannot_come_is_abandoned_and_what_may_come_is_not() {
+        let stuck = FollowError::Source(SourceError::Stuck {
             endpoint: "core".to_owned(),
             reason: "held".to_owned(),
         });
-        let (try_again, give_up) = (Hopeless::TryAgain, Hopeless::GiveUp);
-        assert_eq!(tries(&lied(), true, give_up), Some(TRIES_MAX));
-        assert_eq!(tries(&lied(), true, try_again), Some(TRIES_MAX));
-        assert_eq!(tries(&stuck, true, give_up), Some(1));
-        assert_eq!(tries(&stuck, true, try_again), None);
+        let (retry, exit) = (OnFatal::Retry, OnFatal::Exit);
+        assert_eq!(attempts(&inconsistent(), true, exit), Some(ATTEMPTS_MAX));
+        assert_eq!(attempts(&inconsistent(), true, retry), Some(ATTEMPTS_MAX));
+        assert_eq!(attempts(&stuck, true, exit), Some(1));
+        assert_eq!(attempts(&stuck, true, retry), None);
         // A lake that is behind may grow, and another endpoint may have the right block.
-        assert_eq!(tries(&missing(), true, give_up), None);
-        assert_eq!(tries(&lied(), false, give_up), None);
+        assert_eq!(attempts(&missing(), true, exit), None);
+        assert_eq!(attempts(&inconsistent(), false, exit), None);
     }
 
     #[test]
-    fn a_step_forward_or_other_trouble_begins_anew() {
-        let mut patience = Patience::default();
-        let mut spent = |troubles: &[Trouble], place| {
-            let of = |trouble| lasting(trouble, true, Hopeless::GiveUp);
-            patience.is_spent(troubles.iter().map(of), place)
+    fn a_step_forward_or_another_error_resets_the_budget() {
+        let mut budget = RetryBudget::default();
+        let mut spent = |errors: &[FollowError], place| {
+            let of = |error| recovery(error, true, OnFatal::Exit);
+            budget.is_spent(errors.iter().map(of), place)
         };
-        assert!((0..50).all(|place| !spent(&[lied()], place)));
+        assert!((0..50).all(|place| !spent(&[inconsistent()], place)));
         for _ in 0..10 {
-            assert!((1..TRIES_MAX).all(|_| !spent(&[lied()], 7)));
+            assert!((1..ATTEMPTS_MAX).all(|_| !spent(&[inconsistent()], 7)));
             // One of several may still move.
-            assert!(!spent(&[lied(), missing()], 7));
+            assert!(!spent(&[inconsistent(), missing()], 7));
         }
-        assert!((1..TRIES_MAX).all(|_| !spent(&[lied(), lied()], 7)));
-        assert!(spent(&[lied()], 7));
+        assert!((1..ATTEMPTS_MAX).all(|_| !spent(&[inconsistent(), inconsistent()], 7)));
+        assert!(spent(&[inconsistent()], 7));
     }
 }

@@ -17,7 +17,7 @@ use chronolith_source::{
 };
 use tokio::sync::{OnceCell, watch};
 
-use crate::location::ArchivePlace;
+use crate::location::ArchiveLocation;
 use crate::preflight::genesis;
 use crate::settings::FollowSettings;
 use crate::stellar;
@@ -30,7 +30,7 @@ const NOT_REACHED: &str = "it was not reached since the start";
 pub struct Admission {
     settings: FollowSettings,
     /// The archive, and where it and its genesis are kept.
-    place: ArchivePlace,
+    place: ArchiveLocation,
     archive: Archive,
     /// The first block that will be asked for, where nothing is archived yet.
     begins_at: Option<u64>,
@@ -51,7 +51,7 @@ impl Admission {
     /// Over this source; without one, over that of a Stellar network, which is opened when it is needed.
     pub fn new(
         settings: &FollowSettings,
-        (place, archive): (ArchivePlace, Archive),
+        (place, archive): (ArchiveLocation, Archive),
         begins_at: Option<u64>,
         source: Option<Arc<dyn Source>>,
     ) -> Self {

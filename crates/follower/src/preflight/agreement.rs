@@ -7,16 +7,17 @@
 //! holds nothing up, but one that disagreed does so until it says otherwise. An endpoint that
 //! contradicts what is archived already is none to hear: it is named and passed over.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use chronolith_model::BlockRef;
 use chronolith_source::EndpointBlock;
 
 use crate::chain::Chain;
 use crate::dispute;
-use crate::ingest::Trouble;
+use crate::error::FollowError;
 
 /// The file that says why nothing is archived, for other commands.
 const FILE: &str = "held";
@@ -53,7 +54,7 @@ impl Agreement {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Notes that all agree on a block; whether something was held.
@@ -95,7 +96,7 @@ pub fn noted(notes: &Path) -> Option<String> {
 ///
 /// # Errors
 /// That nothing may be archived for now, with both sides named; or that a final block was replaced.
-pub async fn check(chain: &Chain, block: BlockRef) -> Result<(), Trouble> {
+pub async fn check(chain: &Chain, block: BlockRef) -> Result<(), FollowError> {
     let dissenters = {
         let known = chain.agreement.lock();
         if known.agreed == Some(block) {
@@ -112,7 +113,7 @@ pub async fn check(chain: &Chain, block: BlockRef) -> Result<(), Trouble> {
         heard.retain(|one| !strangers.contains(&one.endpoint));
         if !strangers.is_empty() && !heard.iter().any(|one| one.block == block) {
             let (number, names) = (block.number, strangers.join(", "));
-            return Err(Trouble::Unsettled(format!(
+            return Err(FollowError::Unsettled(format!(
                 "block {number} comes from an endpoint that contradicts what is archived (endpoints={names})"
             )));
         }
@@ -133,11 +134,11 @@ pub async fn check(chain: &Chain, block: BlockRef) -> Result<(), Trouble> {
         chain.meters.disagreements.increment(1);
         tracing::error!(chain = %chain.settings.name, block = block.number, %why, "endpoints disagree, archiving held");
     }
-    Err(Trouble::Unsettled(why))
+    Err(FollowError::Unsettled(why))
 }
 
 /// Endpoints that have another block than the archive at its head: they are named and passed over.
-async fn strangers(chain: &Chain) -> Result<Vec<Arc<str>>, Trouble> {
+async fn strangers(chain: &Chain) -> Result<Vec<Arc<str>>, FollowError> {
     let Some(head) = chain.archive.health().head else {
         return Ok(Vec::new());
     };

@@ -16,7 +16,7 @@ use chronolith_model::Hash32;
 use chronolith_source::{Source, known_genesis};
 use chronolith_store::{BlobStore as _, replace_file};
 
-use crate::location::ArchivePlace;
+use crate::location::ArchiveLocation;
 use crate::settings::FollowSettings;
 
 /// The name of the file or object.
@@ -26,7 +26,7 @@ const NAME: &str = "genesis";
 /// the source's first block, where it is served.
 pub async fn check(
     settings: &FollowSettings,
-    place: &ArchivePlace,
+    place: &ArchiveLocation,
     source: &dyn Source,
 ) -> Result<Option<Hash32>> {
     let kept = load(place).await?;
@@ -53,7 +53,7 @@ pub async fn check(
 }
 
 /// Keeps the source's first block with the archive, which is open for writing, unless one is kept.
-pub async fn keep(place: &ArchivePlace, archive: &Archive, found: Option<Hash32>) -> Result<()> {
+pub async fn keep(place: &ArchiveLocation, archive: &Archive, found: Option<Hash32>) -> Result<()> {
     let Some(found) = found else {
         return Ok(());
     };
@@ -66,7 +66,7 @@ pub async fn keep(place: &ArchivePlace, archive: &Archive, found: Option<Hash32>
     store(place, found).await
 }
 
-fn compare(place: &ArchivePlace, kept: Option<Hash32>, found: Hash32) -> Result<()> {
+fn compare(place: &ArchiveLocation, kept: Option<Hash32>, found: Hash32) -> Result<()> {
     match kept {
         Some(kept) if kept != found => bail!(
             "the archive in {place} is of another chain: its genesis is {kept}, the source's is {found}; give the right endpoint, or another data directory (dataDir) or archiveUrl"
@@ -76,7 +76,7 @@ fn compare(place: &ArchivePlace, kept: Option<Hash32>, found: Hash32) -> Result<
 }
 
 /// The hash that is kept with an archive, where one is.
-pub async fn load(place: &ArchivePlace) -> Result<Option<Hash32>> {
+pub async fn load(place: &ArchiveLocation) -> Result<Option<Hash32>> {
     let Some(remote) = place.object_place() else {
         return load_file(&place.notes().join(NAME));
     };
@@ -89,7 +89,7 @@ pub async fn load(place: &ArchivePlace) -> Result<Option<Hash32>> {
 }
 
 /// Keeps a hash with an archive. In an object store the first one stays, and another one is refused.
-pub async fn store(place: &ArchivePlace, hash: Hash32) -> Result<()> {
+pub async fn store(place: &ArchiveLocation, hash: Hash32) -> Result<()> {
     let text = format!("{hash}\n");
     let Some(remote) = place.object_place() else {
         let path = place.notes().join(NAME);
@@ -137,7 +137,7 @@ mod tests {
     async fn machines_that_share_an_archive_compare_with_one_genesis() {
         let remote = Remote::open("memory:///shared").unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let machine = |name: &str| ArchivePlace::Remote {
+        let machine = |name: &str| ArchiveLocation::Remote {
             remote: remote.clone(),
             part: "7".to_owned(),
             notes: dir.path().join(name),

@@ -1,20 +1,15 @@
 //! Mode streaming: nothing is followed over a gap.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use chronolith_archive::{Geometry, RangeReport, RangeState};
 use chronolith_model::{BlockRange, ErrorKind};
 
 use crate::chain::Chain;
-use crate::ingest;
 use crate::ranges::Ranges;
 use crate::settings::Mode;
-
-/// The pause after a failure.
-const PAUSE_FIRST: Duration = Duration::from_millis(250);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+use crate::{BACKOFF, ingest};
 
 /// Whole ranges above the head that are named: the message is for people.
 const NAMED_MAX: usize = 100;
@@ -72,15 +67,14 @@ pub async fn wait(chain: &Chain) -> Result<()> {
     if chain.is_admitted() {
         return Ok(());
     }
-    let mut pause = PAUSE_FIRST;
-    while let Err(trouble) = chain.admit().await {
-        ingest::report(chain, &trouble);
+    let mut backoff = BACKOFF;
+    while let Err(error) = chain.admit().await {
+        ingest::report(chain, &error);
         chain.control.run_waiting().await;
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
+            () = tokio::time::sleep(backoff.next()) => {}
             () = chain.control.requested() => {}
         }
-        pause = (pause * 2).min(PAUSE_MAX);
     }
     check(chain).await
 }

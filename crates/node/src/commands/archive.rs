@@ -8,7 +8,7 @@ use chronolith_archive::{
 };
 use chronolith_follower::chain::{archive_settings, open_source};
 use chronolith_follower::clock::now;
-use chronolith_follower::location::ArchivePlace;
+use chronolith_follower::location::ArchiveLocation;
 use chronolith_model::{BlockRange, BlockRef, Hash32};
 use chronolith_source::Source;
 use chronolith_store::BlobStore;
@@ -119,7 +119,7 @@ impl Vouching {
 }
 
 /// Refuses where there is a state that can be used, and says what to do with one that cannot.
-async fn check_lost(chain: &ChainSettings, place: &ArchivePlace) -> Result<()> {
+async fn check_lost(chain: &ChainSettings, place: &ArchiveLocation) -> Result<()> {
     if !place.has_state().await? {
         return Ok(());
     }

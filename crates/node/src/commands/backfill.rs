@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Error, Result, bail, ensure};
 use chronolith_archive::Archive;
-use chronolith_follower::backfill::bounded::{self, Hopeless};
-use chronolith_follower::backfill::fill::{Refill, Told};
+use chronolith_follower::backfill::bounded;
+use chronolith_follower::backfill::fill::{Filler, Filling};
+use chronolith_follower::backfill::retry_policy::OnFatal;
 use chronolith_follower::chain::{Chain, archive_settings};
 use chronolith_follower::ingest;
-use chronolith_follower::location::ArchivePlace;
+use chronolith_follower::location::ArchiveLocation;
 use chronolith_follower::progress::Progress;
-use chronolith_follower::run_state::Remembered;
+use chronolith_follower::run_state::RunState;
 use chronolith_follower::settings::RangePlan;
 use chronolith_model::{BlockRange, DatasetSet, ErrorKind};
 use chronolith_source::Error as SourceError;
@@ -91,16 +92,16 @@ async fn fetch(settings: &Settings, chain: &ChainSettings, range: BlockRange) ->
     let chain = open(bounded(chain, range), &place).await?;
     let fetched = async {
         // First of all: whoever looks at a new archive sees what it is for, also where the rest fails.
-        Remembered::note(&chain.settings, place.notes())?;
+        RunState::note(&chain.settings, place.notes())?;
         chain.admit().await.context("the source cannot be used")?;
         check_reachable(&chain, range)?;
         check_final(&chain, range).await?;
         check_linked(&chain.archive, &lacking_below_head(&chain, range))?;
         let count = |gaps: Vec<BlockRange>| gaps.iter().map(BlockRange::len).sum::<u64>();
-        let before = count(chain.lacking_below(range.end));
-        let work = Box::pin(bounded::run(&chain, Hopeless::GiveUp));
+        let before = count(chain.missing_below(range.end));
+        let work = Box::pin(bounded::run(&chain, OnFatal::Exit));
         ingest::beside_l1(&chain, work).await?;
-        Ok(before - count(chain.lacking_below(range.end)).min(before))
+        Ok(before - count(chain.missing_below(range.end)).min(before))
     };
     let fetched = fetched.await;
     chain.archive.release().await?;
@@ -108,14 +109,14 @@ async fn fetch(settings: &Settings, chain: &ChainSettings, range: BlockRange) ->
 }
 
 /// Opens the chain for writing. Where others may write it, one that somebody else still writes is given up.
-async fn open(chain: ChainSettings, place: &ArchivePlace) -> Result<Chain> {
+async fn open(chain: ChainSettings, place: &ArchiveLocation) -> Result<Chain> {
     let patience = match place.directory() {
         Some(_) => Duration::MAX,
         None => archive_settings(&chain).lease_ttl * 4,
     };
     let opened = tokio::time::timeout(patience, Chain::open(chain.follow, place)).await;
     opened.unwrap_or_else(|_| {
-        bail!("somebody writes {place}: stop the node that follows this chain first")
+        bail!("another process writes {place}: stop the node that follows this chain first")
     })
 }
 
@@ -190,7 +191,7 @@ async fn wait_for_core(chain: &Chain) -> Result<()> {
 
 fn lacking_below_head(chain: &Chain, range: BlockRange) -> Vec<BlockRange> {
     match chain.archive.health().head {
-        Some(head) => chain.lacking_below(range.end.min(head.number + 1)),
+        Some(head) => chain.missing_below(range.end.min(head.number + 1)),
         None => Vec::new(),
     }
 }
@@ -215,11 +216,11 @@ fn check_linked(archive: &Archive, lacking: &[BlockRange]) -> Result<()> {
 /// Fetches what the archive lacks in a range below its head, and returns how many blocks that was.
 /// Whatever ends it early, what was published stays, and the next call goes on from there.
 pub(crate) async fn fill_lacking(
-    refill: &Refill<'_>,
+    filler: &Filler<'_>,
     range: BlockRange,
     moved: &(dyn Fn() + Send + Sync),
 ) -> Result<u64> {
-    let (archive, chain) = (refill.archive, refill.chain);
+    let (archive, chain) = (filler.archive, filler.chain);
     let Some(head) = archive.health().head else {
         bail!("the archive of {} is empty so far", chain.name);
     };
@@ -232,9 +233,9 @@ pub(crate) async fn fill_lacking(
     check_linked(archive, &lacking)?;
     let all: u64 = lacking.iter().map(BlockRange::len).sum();
     let progress = Progress::in_log("backfill", &chain.name);
-    let mut told = Told::new(progress, all, moved);
+    let mut filling = Filling::new(progress, all, moved);
     for gap in lacking {
-        refill.fill_gap(gap, None, &mut told).await?;
+        filler.fill_gap(gap, None, &mut filling).await?;
     }
     Ok(all)
 }

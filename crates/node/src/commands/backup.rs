@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_archive::{Copied, Error as ArchiveError, copy_archive};
-use chronolith_follower::location::ArchivePlace;
+use chronolith_follower::location::ArchiveLocation;
 use chronolith_follower::preflight::genesis;
 use chronolith_follower::progress::{Progress, Unit};
 use chronolith_model::ChainId;
@@ -66,8 +66,8 @@ pub(crate) async fn restore(settings: &Settings, dir: &Path, wanted: &Wanted) ->
     for chain in chains {
         let (from, to) = (backup_of(dir, chain), settings.place(chain));
         let beside = match &to {
-            ArchivePlace::Directory(dir) => {
-                ArchivePlace::Directory(dir.with_extension("restoring"))
+            ArchiveLocation::Directory(dir) => {
+                ArchiveLocation::Directory(dir.with_extension("restoring"))
             }
             // Objects are there when they are named, and the state that names them comes last.
             remote => remote.clone(),
@@ -87,8 +87,8 @@ pub(crate) async fn restore(settings: &Settings, dir: &Path, wanted: &Wanted) ->
     print_json(&told, wanted)
 }
 
-fn backup_of(dir: &Path, chain: &ChainSettings) -> ArchivePlace {
-    ArchivePlace::Directory(dir.join("chains").join(chain.chain_id.to_string()))
+fn backup_of(dir: &Path, chain: &ChainSettings) -> ArchiveLocation {
+    ArchiveLocation::Directory(dir.join("chains").join(chain.chain_id.to_string()))
 }
 
 fn same(one: &Path, other: &Path) -> bool {
@@ -99,8 +99,8 @@ fn same(one: &Path, other: &Path) -> bool {
 async fn copy(
     chain: &ChainSettings,
     what: &'static str,
-    from: &ArchivePlace,
-    to: &ArchivePlace,
+    from: &ArchiveLocation,
+    to: &ArchiveLocation,
 ) -> Result<Copied> {
     let target = to.writer().await?;
     let mut progress = Progress::of_command(what, &chain.name, Unit::Bytes);
@@ -116,7 +116,7 @@ async fn copy(
 
 /// Refuses to restore over objects whose state is lost: the restored state would make garbage of them.
 /// Objects of an interrupted restore are those of the backup.
-async fn refuse_foreign(from: &ArchivePlace, to: &ArchivePlace) -> Result<()> {
+async fn refuse_foreign(from: &ArchiveLocation, to: &ArchiveLocation) -> Result<()> {
     if !matches!(to.has_archive().await, Err(error) if is_lost(&error)) {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Error, Result, anyhow};
 use chronolith_archive::{GarbageReport, GcMode};
 use chronolith_follower::chain::{open_for_operator, open_reader};
 use chronolith_follower::clock::now;
-use chronolith_follower::location::ArchivePlace;
+use chronolith_follower::location::ArchiveLocation;
 use chronolith_serve::operation::{Gc, Prune, Resume, Rewind, signed};
 use chronolith_store::BlobInfo;
 use serde_json::{Value, json};
@@ -116,7 +116,7 @@ pub(crate) async fn prune(settings: &Settings, below: u64, act: &Act) -> Result<
 /// What nothing names. A dry run reads: it takes no epoch and needs no right to write.
 async fn garbage(
     chain: &ChainSettings,
-    place: &ArchivePlace,
+    place: &ArchiveLocation,
     how: GcMode,
 ) -> Result<GarbageReport> {
     if how == GcMode::DryRun {

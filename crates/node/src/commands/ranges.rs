@@ -5,7 +5,7 @@ use chronolith_archive::{RangeReport, RangeState};
 use chronolith_follower::chain::{open_for_operator, open_reader};
 use chronolith_follower::clock::now;
 use chronolith_follower::ranges::{Ranges, settle};
-use chronolith_follower::run_state::Remembered;
+use chronolith_follower::run_state::RunState;
 use chronolith_serve::operation::signed;
 use chronolith_serve::{
     failed_phase_name, ledger_phase_name, operation, range_json, txhash_phase_name, utc,
@@ -34,7 +34,7 @@ pub(super) async fn show(settings: &Settings, wanted: &Wanted, shown: Shown) -> 
     for chain in &chains {
         let place = settings.place(chain);
         let archive = open_reader(chain, &place).await?;
-        let remembered = Remembered::load(chain, place.notes())?;
+        let remembered = RunState::load(chain, place.notes())?;
         let ranges = Ranges::of(&archive, &remembered).await;
         match (shown, wanted.json) {
             (Shown::Table, false) => print(chain, &ranges),
@@ -167,7 +167,7 @@ pub(crate) async fn retry_range(settings: &Settings, asked: &RetryRange) -> Resu
     }
     let place = settings.place(chain);
     let (archive, _lock) = open_for_operator(chain, &place).await?;
-    let remembered = Remembered::load(chain, place.notes())?;
+    let remembered = RunState::load(chain, place.notes())?;
     let tried = async {
         let ranges = Ranges::of(&archive, &remembered).await;
         if let Some(why) = ranges.not_failed(name, id) {

@@ -4,10 +4,10 @@ use anyhow::Result;
 use chronolith_archive::{
     Archive, AuditEntry, DamagedObject, Error as ArchiveError, Fill, ObjectSort, StoredObject,
 };
-use chronolith_follower::backfill::fill::Refill;
+use chronolith_follower::backfill::fill::{Filler, Filling};
 use chronolith_follower::chain::{open_for_operator, open_reader, open_source};
 use chronolith_follower::clock::now;
-use chronolith_follower::ingest::Trouble;
+use chronolith_follower::error::FollowError;
 use chronolith_follower::progress::{Progress, Unit};
 use chronolith_follower::ranges::settle;
 use chronolith_model::{BlockRange, ErrorKind, Proof};
@@ -112,12 +112,12 @@ async fn mend_found(
         });
     }
     let source = open_source(chain).await?;
-    let refill = Refill {
+    let filler = Filler {
         chain,
         archive,
         source: &source,
     };
-    let (mended, failed) = mend_all(&refill, found).await?;
+    let (mended, failed) = mend_all(&filler, found).await?;
     settle(archive, now).await?;
     // Nothing is called whole that was not read.
     let mut left = find(archive, chain, range, asked).await?;
@@ -135,7 +135,7 @@ async fn mend_found(
 /// Makes objects anew: segments first, since packs are compared with them and runs made from them.
 /// What cannot be mended is left as it is and returned with the reason.
 async fn mend_all(
-    refill: &Refill<'_>,
+    filler: &Filler<'_>,
     found: Found,
 ) -> Result<(Vec<DamagedObject>, Vec<DamagedObject>)> {
     let damaged = found.objects.iter();
@@ -153,7 +153,7 @@ async fn mend_all(
     });
     let (mut mended, mut failed) = (Vec::new(), Vec::new());
     for one in all {
-        if !refill.archive.names(&one.object) {
+        if !filler.archive.names(&one.object) {
             // A mended segment may have made a run needless; all else was replaced with its neighbours.
             if one.object.sort != ObjectSort::Run {
                 mended.push(one);
@@ -161,18 +161,18 @@ async fn mend_all(
             continue;
         }
         let done = match found.other.contains(&one.object.name) {
-            true => renew(refill, &one, &damaged).await,
-            false => mend(refill, &one, &damaged).await,
+            true => renew(filler, &one, &damaged).await,
+            false => mend(filler, &one, &damaged).await,
         };
         match done {
             Ok(()) => {
                 let object = &one.object.name;
-                tracing::info!(chain = %refill.chain.name, %object, "made anew");
+                tracing::info!(chain = %filler.chain.name, %object, "made anew");
                 mended.push(one);
             }
             Err(trouble) => {
                 let reason = format!("{}; not mended: {trouble}", one.reason);
-                tracing::warn!(chain = %refill.chain.name, object = %one.object.name, %trouble, "not mended");
+                tracing::warn!(chain = %filler.chain.name, object = %one.object.name, %trouble, "not mended");
                 failed.push(DamagedObject { reason, ..one });
             }
         }
@@ -189,19 +189,19 @@ fn audit(damaged: &DamagedObject) -> AuditEntry {
 
 /// Makes an object anew by itself, or with those around it where its content changes.
 async fn mend(
-    refill: &Refill<'_>,
+    filler: &Filler<'_>,
     one: &DamagedObject,
     damaged: &[StoredObject],
-) -> Result<(), Trouble> {
-    let (archive, object) = (refill.archive, &one.object);
+) -> Result<(), FollowError> {
+    let (archive, object) = (filler.archive, &one.object);
     if object.sort == ObjectSort::Run {
         return Ok(archive.rebuild_run(object, audit(one)).await?);
     }
     let begin = || archive.repair(object, audit(one));
-    match fetch(refill, object, begin).await {
-        Err(Trouble::Archive(error @ ArchiveError::OtherContent { .. })) => {
-            tracing::warn!(chain = %refill.chain.name, object = %object.name, %error, "object does not fit alone, replacing segments and packs together");
-            renew(refill, one, damaged).await
+    match fetch(filler, object, begin).await {
+        Err(FollowError::Archive(error @ ArchiveError::OtherContent { .. })) => {
+            tracing::warn!(chain = %filler.chain.name, object = %object.name, %error, "object does not fit alone, replacing segments and packs together");
+            renew(filler, one, damaged).await
         }
         done => done,
     }
@@ -209,12 +209,12 @@ async fn mend(
 
 /// Replaces the segments and packs that hold blocks of an object, together.
 async fn renew(
-    refill: &Refill<'_>,
+    filler: &Filler<'_>,
     one: &DamagedObject,
     damaged: &[StoredObject],
-) -> Result<(), Trouble> {
+) -> Result<(), FollowError> {
     let begin = || {
-        refill
+        filler
             .archive
             .repair_together(&one.object, damaged, audit(one))
     };
@@ -224,28 +224,30 @@ async fn renew(
         scope: planned.scope().clone(),
         ..one.object.clone()
     };
-    fetch(refill, &object, begin).await
+    fetch(filler, &object, begin).await
 }
 
 /// Fetches the blocks of an object, proven as far as they were, and finishes a fill with them.
 async fn fetch(
-    refill: &Refill<'_>,
+    filler: &Filler<'_>,
     object: &StoredObject,
-    begin: impl Fn() -> Result<Fill, ArchiveError>,
-) -> Result<(), Trouble> {
-    let mut progress = Progress::of_command("fetching", &refill.chain.name, Unit::Blocks);
-    let held = refill.archive.highest_level(object);
+    begin: impl Fn() -> Result<Fill, ArchiveError> + Send + Sync,
+) -> Result<(), FollowError> {
+    let held = filler.archive.highest_level(object);
     let want = Want {
         datasets: object.datasets,
         scope: object.scope.clone(),
         // Endpoints beside a Portal prove more than is asked of both.
         proof: {
-            let demanded = Proof::demanded(refill.chain.level);
+            let demanded = Proof::demanded(filler.chain.level);
             held.map_or(demanded, |held| held.higher(demanded))
         },
     };
-    let told = &mut |done: u64| progress.reach(done, object.range.len());
-    refill.refill(object.range, want, begin, told).await
+    let progress = Progress::of_command("fetching", &filler.chain.name, Unit::Blocks);
+    let mut filling = Filling::new(progress, object.range.len(), &|| {});
+    filler
+        .rebuild(object.range, &want, begin, &mut filling)
+        .await
 }
 
 fn tell(

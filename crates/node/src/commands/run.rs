@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, bail, ensure};
 use chronolith_archive::Error as ArchiveError;
-use chronolith_follower::backfill::bounded::{self, Hopeless};
+use chronolith_follower::backfill::bounded;
 use chronolith_follower::backfill::gaps;
+use chronolith_follower::backfill::retry_policy::OnFatal;
 use chronolith_follower::chain::Chain;
-use chronolith_follower::ingest::{self, Trouble};
+use chronolith_follower::error::FollowError;
+use chronolith_follower::ingest;
 use chronolith_follower::maintenance;
 use chronolith_follower::preflight::streaming;
-use chronolith_follower::run_state::Remembered;
+use chronolith_follower::run_state::RunState;
 use chronolith_model::ErrorKind;
 use chronolith_projection::Projector;
 use futures::future::join_all;
@@ -107,7 +109,7 @@ async fn follow(chain: &Chain) -> Result<()> {
         Ok(()) => tracing::info!(chain = %name, "nothing is left to do"),
         Err(error) => {
             let said = format!("{error:#}");
-            chain.status().trouble = Some(said.clone());
+            chain.status().error = Some(said.clone());
             tracing::error!(chain = %name, %said, "the chain is not followed any more");
         }
     }
@@ -121,7 +123,7 @@ async fn catch_up_all(chain: Arc<RunningChain>, projector: Option<Arc<Projector>
     admitted.with_context(|| format!("{}: the source cannot be used", named(&chain.settings)))?;
     let work = Box::pin(async {
         match chain.end_block() {
-            Some(_) => Box::pin(bounded::run(&chain, Hopeless::GiveUp)).await,
+            Some(_) => Box::pin(bounded::run(&chain, OnFatal::Exit)).await,
             None => maintenance::beside(&chain, Box::pin(catch_up(&chain))).await,
         }
     });
@@ -203,7 +205,7 @@ async fn open_all(settings: &Settings) -> Result<Vec<Chain>> {
         let (place, named) = (settings.place(&chain.settings), named(&chain.settings));
         let check = async {
             streaming::check(&chain).await?;
-            Remembered::note(&chain.settings, place.notes())
+            RunState::note(&chain.settings, place.notes())
         };
         let done = check.await.map(|()| chain);
         checked.push(done.map_err(|error: Error| format!("{:#}", error.context(named))));
@@ -248,7 +250,7 @@ async fn admit_all(chains: &[Chain]) -> Result<()> {
         let trouble = match asked {
             Ok(Ok(())) => continue,
             Ok(Err(trouble)) => trouble,
-            Err(_) => Trouble::Unsettled(format!(
+            Err(_) => FollowError::Unsettled(format!(
                 "the source did not answer within {} s of the start",
                 ADMIT_WITHIN.as_secs()
             )),
@@ -293,14 +295,14 @@ async fn catch_up(chain: &Chain) -> Result<()> {
                 continue;
             }
             Ok(()) => {
-                gaps::mend_once(chain).await?;
+                gaps::fill_once(chain).await?;
                 maintenance::settle(chain).await
             }
             failed => failed,
         };
         match done {
             Ok(()) => return Ok(()),
-            Err(trouble) if ingest::is_hopeless(chain, &trouble) => {
+            Err(trouble) if ingest::is_fatal(chain, &trouble) => {
                 bail!("chain {}: {trouble}", chain.settings.name);
             }
             Err(trouble) => {

@@ -53,7 +53,7 @@ async fn with_tails(settings: &Settings, metrics: Metrics) -> Result<()> {
     let mut chains = Vec::new();
     for chain in &settings.chains {
         let place = settings.place(chain);
-        let opened = Chain::open_beside(chain.follow.clone(), &place).await?;
+        let opened = Chain::open_replica(chain.follow.clone(), &place).await?;
         chains.push(Arc::new(RunningChain::new(chain.clone(), opened)));
     }
     let served = chains.iter().map(serving::served).collect();

@@ -77,7 +77,7 @@ fn of_chain(chain: &Chain) {
 }
 
 fn of_ranges(chain: &Chain) {
-    let Some(ranges) = chain.upkeep.ranges() else {
+    let Some(ranges) = chain.maintenance.ranges() else {
         return;
     };
     let states = [
