@@ -9,13 +9,13 @@ use crate::error::FollowError;
 
 /// Asks everybody for the block at the archive's head, after an endpoint contradicted it.
 ///
-/// Where one of them still has it, it stands, and whoever has another one is passed over. Where all
+/// Where one of them still has it, it stays, and endpoints that have another one are reported. Where all
 /// have another one, or most of them and at least two, offering it halts the archive, durably and with
 /// both blocks named: the one that still has it may be stuck. A halt needs a person to end it, so one
 /// word is not enough for it unless there is only one endpoint to ask.
 ///
 /// # Errors
-/// The halt, or that it cannot be told yet.
+/// The halt, or that it is not decided yet.
 pub(crate) async fn head(chain: &Chain, contradicted_by: &str) -> Result<(), FollowError> {
     let Some(head) = chain.archive.health().head else {
         return Ok(());

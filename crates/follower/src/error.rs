@@ -21,7 +21,7 @@ pub enum FollowError {
     #[error("{0}")]
     Refused(String),
     /// An operation of an operator waits for the end of the round.
-    #[error("an operator asked for something else first")]
+    #[error("an operation of an operator goes first")]
     Interrupted,
     /// Maintenance beside the rounds failed.
     #[error("{message}")]

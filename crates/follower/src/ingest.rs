@@ -192,7 +192,7 @@ fn check_not_set_back(chain: &Chain, heads: &Heads) -> Result<(), FollowError> {
     )))
 }
 
-/// Final blocks to fetch, and a block that whoever delivers them must have.
+/// Final blocks to fetch, and a block that endpoints must have to deliver them.
 pub struct History {
     pub range: BlockRange,
     pub anchor: BlockRef,
@@ -247,7 +247,7 @@ pub fn settled(chain: &Chain, heads: &Heads) -> Option<(u64, Option<BlockRef>)> 
     }
 }
 
-/// The block at a height on the chain of this head, from whoever has the head: an endpoint on another
+/// The block at a height on the chain of this head, from an endpoint that has the head: an endpoint on another
 /// fork counts its own confirmations.
 pub async fn below_head(
     chain: &Chain,

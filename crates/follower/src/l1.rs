@@ -1,6 +1,6 @@
 //! The chain below an L2. Its head is followed, and dates what the L2's safe tag covers.
 //!
-//! An observation is a safe block with a head of L1 that was asked for after it, so that no inclusion
+//! An observation is a safe block with a head of L1 that was requested after it, so that no inclusion
 //! is dated too early. Only a head that is higher than the one before counts: an L1 that stands still
 //! or lags is as silent as one that is down. One that is higher than the time since allows is passed
 //! over: taken for true, it would confirm everything at once. All of this runs beside the L2, which never waits for it.
@@ -32,7 +32,7 @@ const FIRST_WAIT: Duration = Duration::from_secs(5);
 pub struct L1 {
     pub chain_id: u64,
     source: Arc<dyn Source>,
-    /// The same, where its endpoints are its own and nobody else checks them.
+    /// The same, where its endpoints are its own and nothing else checks them.
     own: Option<Arc<EvmSource>>,
     /// Between two looks at its head.
     pause: Duration,
@@ -45,7 +45,7 @@ pub struct L1 {
 struct State {
     /// The L2's safe block as it was last read.
     safe: Option<BlockRef>,
-    /// How often the safe tag went back: what was asked before that dates nothing.
+    /// How often the safe tag went back: what was requested before that dates nothing.
     retreats: u64,
     /// The highest head that counts, and when it was seen.
     head: Option<(u64, Instant)>,
@@ -61,7 +61,7 @@ pub struct Observed {
     safe: BlockRef,
     pub head: u64,
     pub at: u64,
-    /// The same by a clock that nobody sets: it says how long ago that was.
+    /// The same by the monotonic clock: how long ago that was.
     seen: Instant,
 }
 
@@ -77,7 +77,7 @@ impl L1 {
         }
     }
 
-    /// Over endpoints of its own. Nothing is asked yet.
+    /// Over endpoints of its own. No request is sent yet.
     pub fn open(chain: &FollowSettings, l1: &L1Settings) -> Result<Self> {
         let source = EvmSource::new(EvmSettings {
             chain_id: l1.chain_id,
@@ -97,7 +97,7 @@ impl L1 {
     }
 
     /// Refuses an L1 that is another chain. One that is down is not refused: it holds up finality, and
-    /// nothing else. An endpoint is asked for its chain before its head counts, also without this.
+    /// nothing else. An endpoint's chain id is checked before its head counts, also without this.
     pub async fn check(&self, chain: &str) -> Result<(), FollowError> {
         let Some(own) = &self.own else {
             return Ok(());
@@ -122,7 +122,7 @@ impl L1 {
                 changed.await;
                 continue;
             };
-            // What goes wrong is kept with the endpoint, and told when finality stands still by it.
+            // Errors are kept with the endpoint, and shown when finality stalls by them.
             if let Ok(heads) = self.source.heads().await {
                 self.take(safe, retreats, heads.head.number);
             }
@@ -191,7 +191,7 @@ impl L1 {
         }
     }
 
-    /// Whether there was an observation in the last so many seconds.
+    /// Whether there was an observation in the last this many seconds.
     pub fn is_fresh(&self, seconds: u64) -> bool {
         let seen = self.observed().map(|observed| observed.seen);
         seen.is_some_and(|seen| seen.elapsed() <= Duration::from_secs(seconds))

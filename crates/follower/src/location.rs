@@ -84,7 +84,7 @@ impl ArchiveLocation {
                     meta: Arc::new(FileMeta::open_writer(dir)?),
                     blobs: Arc::new(FileBlobs::open_writer(dir)?),
                 },
-                // The directory is locked: nobody else can be writing.
+                // The directory is locked: no other process can be writing.
                 take_over: TakeOver::NoWait,
                 instance: None,
                 lock: None,
@@ -107,7 +107,7 @@ impl ArchiveLocation {
         }
     }
 
-    /// Opens it beside whoever writes.
+    /// Opens it beside the process that writes.
     pub fn reader(&self) -> Place {
         match self {
             Self::Directory(dir) => Place {
@@ -148,7 +148,7 @@ impl ArchiveLocation {
         }
     }
 
-    /// Where an object or a folder of objects lies, by its name.
+    /// Where an object or a folder of objects is, by its name.
     pub fn path_of(&self, name: &str) -> String {
         match self {
             Self::Directory(dir) => dir.join("blobs").join(name).display().to_string(),
@@ -168,12 +168,12 @@ impl ArchiveLocation {
             Err(lost @ chronolith_archive::Error::StateLost { .. }) => {
                 Err(lost).with_context(|| format!("cannot open the archive in {self}"))
             }
-            // Whatever else is wrong is told where the archive is opened.
+            // Other errors are reported where the archive is opened.
             _ => Ok(()),
         }
     }
 
-    /// Whether there is a state, whatever else lies there.
+    /// Whether there is a state, whatever else is there.
     pub async fn has_state(&self) -> Result<bool> {
         match self {
             Self::Directory(dir) => Ok(dir.join("state").exists()),

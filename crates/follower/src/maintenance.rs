@@ -1,5 +1,5 @@
 //! Maintenance beside ingest: merges, the transition of ranges that are full, and the removal of what they
-//! leave behind. It takes long where a range is long, and new blocks must not wait for it.
+//! leave. It takes long where a range is long, and new blocks must not wait for it.
 
 use parking_lot::Mutex;
 use std::convert::Infallible;
@@ -49,7 +49,7 @@ impl MaintenanceStatus {
     }
 }
 
-/// Works while maintenance goes on beside it.
+/// Works while maintenance runs beside it.
 pub async fn beside<T>(chain: &Chain, work: impl Future<Output = T>) -> T {
     tokio::select! {
         done = work => done,
@@ -58,8 +58,8 @@ pub async fn beside<T>(chain: &Chain, work: impl Future<Output = T>) -> T {
     }
 }
 
-/// Removes what merges left behind, also while a round lasts for days. A failure is told and left to the
-/// next time.
+/// Removes what merges left, also while a round lasts for days. A failure is logged and left to the next
+/// time.
 async fn collect(chain: &Chain) -> Infallible {
     let name = &chain.settings.name;
     loop {

@@ -5,11 +5,11 @@ use std::io::{IsTerminal as _, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often a log tells.
-const TELL_EVERY: Duration = Duration::from_secs(5);
+/// How often a log line is written.
+const LOG_EVERY: Duration = Duration::from_secs(5);
 /// How often the line of a terminal is drawn.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
-/// Signs of the bar.
+/// Characters of the bar.
 const BAR: u64 = 24;
 /// Back to the beginning of the line, and nothing on it.
 const CLEAR: &str = "\r\x1b[2K";
@@ -31,7 +31,7 @@ pub enum Unit {
     Bytes,
 }
 
-/// Tells whoever waits how far it is.
+/// Shows how far long work has come.
 #[derive(Debug)]
 pub struct Progress {
     what: Cow<'static, str>,
@@ -39,11 +39,11 @@ pub struct Progress {
     unit: Unit,
     shown: Shown,
     began: Instant,
-    told: Instant,
+    shown_at: Instant,
 }
 
 impl Progress {
-    /// Of a command that somebody waits for.
+    /// Of a command in the foreground.
     pub fn of_command(what: &'static str, chain: &str, unit: Unit) -> Self {
         let shown = match std::io::stderr().is_terminal() {
             true => Shown::Line,
@@ -65,20 +65,20 @@ impl Progress {
             unit,
             shown,
             began,
-            told: began,
+            shown_at: began,
         }
     }
 
-    /// So much of all is done.
+    /// This much of all is done.
     pub fn reach(&mut self, done: u64, all: u64) {
         let pause = match self.shown {
             Shown::Line => DRAW_EVERY,
-            Shown::Log => TELL_EVERY,
+            Shown::Log => LOG_EVERY,
         };
-        if self.told.elapsed() < pause {
+        if self.shown_at.elapsed() < pause {
             return;
         }
-        self.told = Instant::now();
+        self.shown_at = Instant::now();
         let pace = Pace::new(done, all, self.began.elapsed());
         match self.shown {
             Shown::Log => {

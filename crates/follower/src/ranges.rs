@@ -7,7 +7,7 @@ use chronolith_archive::{
 
 use crate::run_state::RunState;
 
-/// Ranges that are listed before anything of them is archived. More are planned by nobody.
+/// Ranges that are listed before anything of them is archived. No plan has more.
 const PLANNED_MAX: u64 = 100_000;
 
 /// All ranges of a chain at one moment.
@@ -64,7 +64,7 @@ impl Ranges {
                 format!("its transition goes on while a node runs, and {list} shows how far it is")
             }
             RangeState::Pending | RangeState::Ingesting => {
-                "what it lacks is fetched by `chronolith run` or `chronolith backfill`".to_owned()
+                "its missing blocks are fetched by `chronolith run` or `chronolith backfill`".to_owned()
             }
         };
         let state = range.state.name();
@@ -100,7 +100,7 @@ fn with_planned(
     all
 }
 
-/// The range behind the newest one, once that is full: the next block opens it.
+/// The range after the newest one, once that is full: the next block opens it.
 fn next_range(geometry: Geometry, all: &[RangeReport], head: Option<u64>) -> Option<RangeReport> {
     let head = head.filter(|&head| geometry.ends_at(head))?;
     let id = geometry.id_of(head)? + 1;
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(all.len() as u64, PLANNED_MAX + 1);
     }
 
-    /// Whoever asks for a retry of a range that did not fail is told what it is and what to do.
+    /// A retry of a range that did not fail is refused with its state and the next step.
     #[test]
     fn only_what_failed_is_tried_again() {
         let of = |state, id| RangeReport {
@@ -183,15 +183,15 @@ mod tests {
         for (id, words) in [
             (1, "it is COMPLETE: there is nothing"),
             (2, "it is TRANSITIONING: its transition goes on"),
-            (3, "it is INGESTING: what it lacks is fetched by"),
-            (4, "it is PENDING: what it lacks is fetched by"),
+            (3, "it is INGESTING: its missing blocks are fetched by"),
+            (4, "it is PENDING: its missing blocks are fetched by"),
             (5, "there is no range 5, the last is 4: `chronolith state"),
         ] {
-            let said = some.not_failed("sim", id).unwrap();
-            assert!(said.contains(words), "{said}");
+            let message = some.not_failed("sim", id).unwrap();
+            assert!(message.contains(words), "{message}");
         }
-        let said = ranges(Vec::new()).not_failed("sim", 0).unwrap();
-        assert!(said.contains("no range 0, none is there"), "{said}");
+        let message = ranges(Vec::new()).not_failed("sim", 0).unwrap();
+        assert!(message.contains("no range 0, none is there"), "{message}");
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl std::fmt::Debug for FollowSettings {
 }
 
 impl FollowSettings {
-    /// A chain behind JSON-RPC endpoints from its first block on, with all logs and transaction hashes, final
+    /// A chain over JSON-RPC endpoints from its first block on, with all logs and transaction hashes, final
     /// where the endpoints say so.
     #[must_use]
     pub fn of_endpoints(chain_id: u64, name: &str, endpoints: Vec<EndpointSettings>) -> Self {

@@ -17,9 +17,9 @@ use crate::error::FollowError;
 use crate::settings::Finality;
 use crate::{dispute, ingest, replica};
 
-/// Blocks that are asked for at once. So many may also be held beside a full tail.
+/// Blocks that are requested at once. As many may also be held beside a full tail.
 const STEP_BLOCKS: u64 = 64;
-/// How far back a fork is looked for before the round is given up.
+/// How far back a fork is looked for before the round fails.
 const BACK_MAX: usize = 4_096;
 
 /// Walks to the source's head. What becomes final on the way is archived on the way, so that the
@@ -58,7 +58,7 @@ pub fn next_block(chain: &Chain) -> u64 {
     head.map_or_else(|| chain.begins_at(), |head| head.number.saturating_add(1))
 }
 
-/// How many blocks to fetch next: as many as fit, judged by the average of those that wait already. One
+/// How many blocks to fetch next: as many as fit, by the average size of those that wait. One
 /// is fetched in any case; if it does not fit, it is held until it does.
 fn step_blocks(chain: &Chain) -> u64 {
     let window = chain.window();
@@ -74,7 +74,7 @@ fn step_blocks(chain: &Chain) -> u64 {
     (places.min(fitting) as u64).clamp(1, STEP_BLOCKS)
 }
 
-/// The newest block that the source vouches for in a way that this chain's rule counts.
+/// The newest block that the source reports final in the way that this chain's rule counts.
 fn vouched(chain: &Chain, heads: &Heads) -> Option<u64> {
     let mark = match chain.settings.finality {
         Finality::Depth(_) => None,
@@ -85,7 +85,7 @@ fn vouched(chain: &Chain, heads: &Heads) -> Option<u64> {
 }
 
 /// The blocks that found no room before, where they can still be offered: they extend what is known, and
-/// the source has not vouched for their heights since they were fetched. A block that came before such a
+/// the source has not reported their heights final since they were fetched. A block that came before such a
 /// mark may be on a fork that the mark is not on, so it is fetched again.
 fn take_held(chain: &Chain, heads: &Heads) -> Option<Vec<Fetched>> {
     let mut window = chain.window();
@@ -123,8 +123,8 @@ fn replaced(chain: &Chain, head: BlockRef) -> bool {
     known.is_some_and(|known| known != head.hash)
 }
 
-/// Blocks that a mark covers are final once they are offered: only endpoints that have the mark's very
-/// block are asked for them. Returns none above it, so that the rest is fetched without.
+/// Blocks that a finality report covers are final once they are offered: only endpoints that have its very
+/// block are used for them. Returns none above it, so that the rest is fetched without.
 async fn fetch_below_mark(chain: &Chain, range: BlockRange) -> Result<Vec<Fetched>, FollowError> {
     let mark = chain.window().tracker.newest_reported();
     let mark = mark.and_then(|mark| {
@@ -181,7 +181,7 @@ async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Resul
                 let before = fetch(chain, BlockRange::one(number)).await?;
                 let other = |one: &Fetched| hash.is_some_and(|hash| hash != one.block.clock.hash);
                 if before.iter().any(other) {
-                    // The fork is gone again, or endpoints are on different ones: ask anew.
+                    // The fork is gone again, or endpoints are on different ones: the next round tries again.
                     let what = format!("block {number} is another one by now");
                     return Err(FollowError::Unsettled(what));
                 }
@@ -193,7 +193,7 @@ async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Resul
     Ok(())
 }
 
-/// Whether a block would replace so many of ours that its endpoint must be ahead of us and whole.
+/// Whether a block would replace more of ours than an endpoint may that is behind us or syncing.
 fn is_deep_reorg(chain: &Chain, one: &Fetched) -> bool {
     let clock = &one.block.clock;
     let tracker = &chain.window().tracker;
@@ -206,17 +206,17 @@ fn is_deep_reorg(chain: &Chain, one: &Fetched) -> bool {
     known.is_some_and(|known| known != clock.hash) && tracker.allows_reorg(depth, &worst).is_err()
 }
 
-/// Whether the endpoint of a block says that it is syncing; asked once in a walk.
+/// Whether the endpoint of a block reports that it is syncing; requested once in a walk.
 async fn is_syncing(
     chain: &Chain,
     one: &Fetched,
-    asked: &mut HashMap<Arc<str>, bool>,
+    known: &mut HashMap<Arc<str>, bool>,
 ) -> Result<bool, FollowError> {
-    if let Some(syncing) = asked.get(&one.endpoint) {
+    if let Some(syncing) = known.get(&one.endpoint) {
         return Ok(*syncing);
     }
     let syncing = chain.source.syncing(&one.endpoint).await?;
-    asked.insert(one.endpoint.clone(), syncing);
+    known.insert(one.endpoint.clone(), syncing);
     Ok(syncing)
 }
 
@@ -303,7 +303,7 @@ fn follow(
             Step::Finalize(_) => Ok(()),
         };
         if let Err(error) = done {
-            // The tracker is where the tail is not: both begin anew above the archive.
+            // The tracker is where the tail is not: both start again above the archive.
             let reset = chain.window_above_archive();
             *window = reset.map_err(|error| FollowError::Other(error.to_string()))?;
             return Err(FollowError::Unsettled(error.to_string()));
@@ -312,7 +312,7 @@ fn follow(
     Ok(())
 }
 
-/// Takes every block above one away, and tells of it.
+/// Drops every block above one, and reports the reorg.
 fn roll_back(chain: &Chain, window: &mut Window, to: BlockRef) -> Result<(), TailError> {
     let from = window.tail.head();
     let gone = window.tail.rollback(to)?;
@@ -332,8 +332,8 @@ fn roll_back(chain: &Chain, window: &mut Window, to: BlockRef) -> Result<(), Tai
     Ok(())
 }
 
-/// A final block was replaced, or an endpoint says so: the block at the archive's head tells. If that
-/// is another one by all accounts, the archive halts.
+/// A final block was replaced, or an endpoint claims so: the block at the archive's head decides. If that
+/// is another one at every endpoint, the archive halts.
 async fn violation(chain: &Chain, one: &Fetched) -> FollowError {
     if let Err(error) = dispute::head(chain, &one.endpoint).await {
         return error;

@@ -65,7 +65,7 @@ async fn a_failed_range_is_tried_again_by_the_node_that_runs() {
         ),
         (
             "3",
-            "range 3 did not fail, it is INGESTING: what it lacks is fetched by `chronolith run` or \
+            "range 3 did not fail, it is INGESTING: its missing blocks are fetched by `chronolith run` or \
              `chronolith backfill`",
         ),
     ] {

@@ -136,7 +136,7 @@ fn payload_bytes(block: &Block) -> u64 {
     parts.map(|part| part.len() as u64).sum()
 }
 
-/// Blocks behind the one before them, which they must name as their parent.
+/// Blocks after the one before them, which they must name as their parent.
 pub fn linked(
     source: &Arc<dyn Source>,
     before: Option<Fetched>,
@@ -149,15 +149,15 @@ pub fn linked(
     Ok(fetched)
 }
 
-/// A range in parts of so many blocks.
+/// A range in parts of this many blocks.
 pub fn parts(range: BlockRange, step: u64) -> impl Iterator<Item = BlockRange> {
     let step = step.max(1);
     let starts = (range.start..range.end).step_by(step as usize);
     starts.map(move |start| BlockRange::new(start, start.saturating_add(step).min(range.end)))
 }
 
-/// Two endpoints, or one at two times, do not tell of one chain. Nothing of it was archived; whoever
-/// delivered the older block is asked last from now on.
+/// Two endpoints, or one at two times, are on different chains. Nothing of it was archived; the endpoint
+/// that delivered the older block is tried last from now on.
 fn check_link(
     source: &Arc<dyn Source>,
     before: &Fetched,

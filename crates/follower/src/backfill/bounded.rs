@@ -127,8 +127,8 @@ fn causes(parts: [Part; 2]) -> Vec<String> {
     causes
 }
 
-/// Decides where ingest begins: with the newest range that has a final block. Returns a block that whoever
-/// delivers older ones must have.
+/// Decides where ingest begins: with the newest range that has a final block. Returns a block that
+/// endpoints must have to deliver older ones.
 pub(super) async fn begin(chain: &Chain, on_fatal: OnFatal) -> Result<Option<BlockRef>> {
     if chain.is_core_alone() {
         // Its ledgers come in order, so nothing is gained by another one.
@@ -332,7 +332,7 @@ async fn judge(chain: &Chain, abandoned: &[String]) -> Result<()> {
                     .map_or("", |failure| failure.cause.as_str());
                 let _ = write!(
                     bad,
-                    "\n  range {id} (blocks {first}-{last}) is FAILED: {cause}; mend it, then \
+                    "\n  range {id} (blocks {first}-{last}) is FAILED: {cause}; repair it, then \
                      `chronolith range retry --chain {name} {id}`"
                 );
             }
@@ -345,7 +345,7 @@ async fn judge(chain: &Chain, abandoned: &[String]) -> Result<()> {
         }
     }
     for cause in abandoned {
-        let _ = write!(bad, "\n  given up: {cause}");
+        let _ = write!(bad, "\n  abandoned: {cause}");
     }
     match bad.is_empty() {
         true => {

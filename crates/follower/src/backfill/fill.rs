@@ -118,7 +118,7 @@ impl Filler<'_> {
         };
         let audit = || AuditEntry {
             at: now(),
-            act: format!("backfill: blocks {from} to {to} fetched anew with their payload"),
+            act: format!("backfill: blocks {from} to {to} fetched again with their payload"),
         };
         let begin = || self.archive.repair_together(&object, &[], audit());
         self.rebuild(range, &want_of(chain), begin, filling).await?;

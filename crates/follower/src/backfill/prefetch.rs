@@ -59,7 +59,7 @@ impl Fetches {
             return Some(Err(FollowError::Unsettled(what)));
         }
         if next < part.range.end && self.under_way.is_empty() {
-            // To be cut anew, by what is known now.
+            // To be cut again, by what is known now.
             self.rest = BlockRange::new(next, self.rest.end);
         } else if next < part.range.end {
             self.fetch_left(BlockRange::new(next, part.range.end));
@@ -68,7 +68,7 @@ impl Fetches {
         Some(Ok(fetched))
     }
 
-    /// Fetches what a part left over, in as many parts as are useful: everything behind waits for it.
+    /// Fetches what a part left over, in as many parts as are useful: everything after it waits.
     fn fetch_left(&mut self, mut left: BlockRange) {
         let plan = self.source.plan_at(left.start, &self.want);
         let mut cut = Vec::new();
@@ -87,7 +87,7 @@ impl Fetches {
     /// Starts as many fetches as are useful at the same time.
     fn start(&mut self) {
         while !self.rest.is_empty() {
-            // What lies behind may be had elsewhere, and not so many parts of it at a time.
+            // What follows may come from elsewhere, and in fewer parts at a time.
             let plan = self.source.plan_at(self.rest.start, &self.want);
             if self.under_way.len() >= plan.at_once.max(1) {
                 break;
@@ -191,11 +191,11 @@ mod tests {
         }
 
         async fn identity(&self) -> Result<Identity> {
-            Err(Error::Invalid("nobody asks".to_owned()))
+            Err(Error::Invalid("not used here".to_owned()))
         }
 
         async fn heads(&self) -> Result<Heads> {
-            Err(Error::Invalid("nobody asks".to_owned()))
+            Err(Error::Invalid("not used here".to_owned()))
         }
 
         async fn clock(&self, _number: u64) -> Result<Option<BlockMeta>> {
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// Parts were cut by where new blocks come from, whichever blocks were asked for.
+    /// Parts were cut by where new blocks come from, whichever blocks were requested.
     #[tokio::test(flavor = "multi_thread")]
     async fn each_part_is_fetched_as_suits_where_it_comes_from() {
         let source: Arc<dyn Source> = Arc::new(TwoPlaces {

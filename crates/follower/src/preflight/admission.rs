@@ -1,8 +1,8 @@
-//! A chain's source behind the checks of its identity.
+//! A chain's source, with the checks of its identity before the first use.
 //!
-//! A provider may be down when the program starts, and that must stop no other chain. So nothing is asked
+//! A provider may be down when the program starts, and that must stop no other chain. So no request is sent
 //! when a chain is opened. The checks are made when the source is first needed: the chain id, the genesis,
-//! and the first block that it has. Until they hold nothing is taken from it, whoever asks; a check that
+//! and the first block that it has. Until they hold nothing is taken from it, by any caller; a check that
 //! failed is made again with the next call.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::preflight::genesis;
 use crate::settings::FollowSettings;
 use crate::stellar;
 
-/// What is said of a lake that was not reached yet.
+/// The message for a lake that was not reached yet.
 const NOT_REACHED: &str = "it was not reached since the start";
 
 /// A source that is used only once it is known to be the chain's.
@@ -32,7 +32,7 @@ pub struct Admission {
     /// The archive, and where it and its genesis are kept.
     place: ArchiveLocation,
     archive: Archive,
-    /// The first block that will be asked for, where nothing is archived yet.
+    /// The first block to fetch, where nothing is archived yet.
     begins_at: Option<u64>,
     source: Opened,
     admitted: OnceCell<()>,
@@ -74,7 +74,7 @@ impl Admission {
     /// The source, after the checks.
     ///
     /// # Errors
-    /// `Invalid` or `WrongChain` where it is not the chain's, else that it cannot be asked.
+    /// `Invalid` or `WrongChain` where it is not the chain's, else that it does not answer.
     pub async fn admitted(&self) -> Result<&Arc<dyn Source>, Error> {
         let source = self.opened().await?;
         let check = || self.check(&**source);

@@ -1,4 +1,4 @@
-//! Whether the endpoints tell of one chain, asked before anything is archived.
+//! Whether the endpoints serve one chain, checked before anything is archived.
 //!
 //! Hashes and roots say that a block is whole, not that it is the chain's. So the other endpoints are
 //! asked for the block by which history becomes final: one small call each. Where one has another
@@ -40,7 +40,7 @@ struct Known {
 }
 
 impl Agreement {
-    /// Of a chain whose notes lie here.
+    /// Of a chain whose notes are in this directory.
     pub fn new(notes: &Path) -> Self {
         Self {
             known: Mutex::default(),
@@ -166,15 +166,15 @@ fn words(block: BlockRef, heard: &[EndpointBlock], silent: &[Arc<str>]) -> Strin
         [] => hash.clone(),
         names => format!("{hash} at {}", names.join(", ")),
     };
-    let mut said: Vec<String> = sides.iter().map(side).collect();
+    let mut parts: Vec<String> = sides.iter().map(side).collect();
     if !silent.is_empty() {
-        said.push(format!(
+        parts.push(format!(
             "another one at {}, which does not answer now",
             silent.join(", ")
         ));
     }
     format!(
         "endpoints disagree: block {number} is {}; nothing more is archived until they agree, or until those of another chain are removed from rpcHttp",
-        said.join(" and ")
+        parts.join(" and ")
     )
 }

@@ -149,8 +149,8 @@ mod tests {
         store(&two, ours).await.unwrap();
         assert_eq!(load(&two).await.unwrap(), Some(ours));
         let refused = store(&two, theirs).await.unwrap_err().to_string();
-        for said in [ours.to_string(), theirs.to_string()] {
-            assert!(refused.contains(&said), "{refused}");
+        for hash in [ours.to_string(), theirs.to_string()] {
+            assert!(refused.contains(&hash), "{refused}");
         }
         assert_eq!(load(&one).await.unwrap(), Some(ours));
     }

@@ -44,13 +44,13 @@ pub async fn check(chain: &Chain) -> Result<()> {
              --start-ledger {start} --end-ledger {end}"
         );
     };
-    let lacking = chain.holes_below(head.saturating_add(1));
+    let missing = chain.holes_below(head.saturating_add(1));
     let found = Found {
         geometry: ranges.geometry,
         start,
         head,
         settled: settled.unwrap_or(head),
-        lacking: &lacking,
+        missing: &missing,
     };
     let bad = found.incomplete(&ranges.all);
     match bad.is_empty() {
@@ -59,7 +59,7 @@ pub async fn check(chain: &Chain) -> Result<()> {
     }
 }
 
-/// Waits for a source that could not be asked at the start, and makes up for what could not be checked.
+/// Waits for a source that did not answer at the start, then does the checks that need it.
 ///
 /// # Errors
 /// There is a gap.
@@ -89,7 +89,7 @@ struct Found<'a> {
     /// The newest final block of the source.
     settled: u64,
     /// Blocks that are missing between the first and the newest one.
-    lacking: &'a [BlockRange],
+    missing: &'a [BlockRange],
 }
 
 impl Found<'_> {
@@ -112,8 +112,8 @@ impl Found<'_> {
 
     fn is_gap(&self, range: &RangeReport) -> bool {
         let blocks = self.geometry.blocks_of(range.id);
-        let mut lacking = self.lacking.iter();
-        if lacking.any(|lacking| lacking.intersect(&blocks).is_some()) {
+        let mut missing = self.missing.iter();
+        if missing.any(|gap| gap.intersect(&blocks).is_some()) {
             return true;
         }
         // The range that the next block belongs to.
@@ -124,7 +124,7 @@ impl Found<'_> {
         match range.state {
             RangeState::Complete => false,
             RangeState::Pending | RangeState::Failed => true,
-            // One that is cut by the first block that is wanted lacks nothing, and is never complete.
+            // One that is cut by the first block that is wanted misses nothing, and is never complete.
             RangeState::Ingesting => range.id != next && blocks.start >= self.start,
             // Every block is there, and the transition goes on beside the newest range: it may be one
             // that was archived before ranges were kept.
@@ -132,9 +132,9 @@ impl Found<'_> {
         }
     }
 
-    /// What an operator is told.
+    /// The message for the operator.
     fn message(&self, bad: &[RangeReport], chain: &str) -> String {
-        let mut said = "Cannot start streaming mode - incomplete ranges detected:\n".to_owned();
+        let mut message = "Cannot start streaming mode - incomplete ranges detected:\n".to_owned();
         let mut end = self.head;
         for range in bad {
             let RangeReport {
@@ -145,7 +145,7 @@ impl Found<'_> {
             let committed = committed.unwrap_or_else(|| "none".to_owned());
             // Writing to a string does not fail.
             let _ = writeln!(
-                said,
+                message,
                 "  Range {id} (ledgers {first}-{last}): state={state}, last_committed={committed}"
             );
             end = end.max(*last);
@@ -156,7 +156,7 @@ impl Found<'_> {
             false => end,
         };
         let _ = write!(
-            said,
+            message,
             "\nAction required: Re-run backfill with --start-ledger {} --end-ledger {end}",
             self.start
         );
@@ -166,11 +166,11 @@ impl Found<'_> {
                 .as_ref()
                 .map_or("", |failure| failure.cause.as_str());
             let _ = write!(
-                said,
+                message,
                 "\nRange {id} failed: {cause}. Mend it, then `chronolith range retry --chain {chain} {id}`"
             );
         }
-        said
+        message
     }
 }
 
@@ -197,7 +197,7 @@ mod tests {
             start: 2,
             head,
             settled,
-            lacking: &[],
+            missing: &[],
         };
         let bad = found.incomplete(known);
         bad.iter().map(|range| range.id).collect()
@@ -215,7 +215,7 @@ mod tests {
             start: 2,
             head: 30_000_001,
             settled: 30_500_000,
-            lacking: &[BlockRange::new(15_000_001, 20_000_002)],
+            missing: &[BlockRange::new(15_000_001, 20_000_002)],
         };
         let bad = found.incomplete(&known);
         assert_eq!(
@@ -254,18 +254,18 @@ mod tests {
             [0, 1],
             "not known at all"
         );
-        let lacking = Found {
+        let one_missing = Found {
             geometry: GEOMETRY,
             start: 2,
             head: 35_000_000,
             settled: 35_000_000,
-            lacking: &[BlockRange::new(12_000_000, 12_000_001)],
+            missing: &[BlockRange::new(12_000_000, 12_000_001)],
         };
         let all = ranges(&[Transitioning, Transitioning, Transitioning, Ingesting]);
-        assert_eq!(lacking.incomplete(&all).len(), 1, "one block is lacking");
+        assert_eq!(one_missing.incomplete(&all).len(), 1, "one block is missing");
         let all = ranges(&[Complete, Complete, Failed]);
         assert_eq!(bad(&all, 30_000_001, 30_000_001), [2], "the newest one too");
-        // A whole range came while nobody looked.
+        // A whole range came meanwhile.
         let all = ranges(&[Complete, Complete, Ingesting]);
         assert_eq!(bad(&all, 25_000_000, 40_000_001), [3]);
     }
@@ -279,16 +279,16 @@ mod tests {
             start: 2,
             head: 30_000_001,
             settled: 30_000_001,
-            lacking: &[],
+            missing: &[],
         };
-        let said = found.message(&found.incomplete(&known), "pubnet");
+        let message = found.message(&found.incomplete(&known), "pubnet");
         assert!(
-            said.contains("state=FAILED, last_committed=20000001\n"),
-            "{said}"
+            message.contains("state=FAILED, last_committed=20000001\n"),
+            "{message}"
         );
         assert!(
-            said.contains("`chronolith range retry --chain pubnet 1`"),
-            "{said}"
+            message.contains("`chronolith range retry --chain pubnet 1`"),
+            "{message}"
         );
     }
 }

@@ -62,6 +62,6 @@ impl Finality {
 #[derive(Clone, Debug)]
 pub struct L1Settings {
     pub chain_id: u64,
-    /// Who tells its head; nobody here where the chain is followed itself.
+    /// The endpoints that report its head; none where the chain is followed itself.
     pub endpoints: Vec<EndpointSettings>,
 }

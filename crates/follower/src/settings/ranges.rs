@@ -2,7 +2,7 @@
 
 use chronolith_archive::SealSettings;
 
-/// Segments are cut on a grid of so many blocks. A longer range is a multiple of it.
+/// Segments end at multiples of this many blocks. A longer range is a multiple of it.
 pub const GRID_BLOCKS: u64 = 1_000_000;
 
 /// How history is cut into ranges.
