@@ -200,7 +200,7 @@ impl L1 {
     /// Why it is silent, as far as that is known.
     pub fn reason(&self) -> String {
         let endpoints = self.source.endpoints();
-        let down = endpoints.iter().find(|endpoint| endpoint.cooling);
+        let down = endpoints.iter().find(|endpoint| endpoint.backing_off);
         let error = down.and_then(|endpoint| endpoint.last_error.clone());
         let (id, head) = (self.chain_id, self.lock().head.map(|(head, _)| head));
         match (error, head) {

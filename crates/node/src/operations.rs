@@ -57,7 +57,7 @@ pub(crate) fn health_of(chain: &RunningChain) -> ChainHealth {
         _ => None,
     };
     // A round may try for long before it fails: meanwhile the endpoints know more.
-    let failing = endpoints.iter().filter(|endpoint| endpoint.cooling);
+    let failing = endpoints.iter().filter(|endpoint| endpoint.backing_off);
     let mut failing = failing.filter_map(|endpoint| endpoint.last_error.as_deref());
     let failing = failing.next();
     let unanswered = status.unanswered(Instant::now());
@@ -78,7 +78,7 @@ pub(crate) fn health_of(chain: &RunningChain) -> ChainHealth {
     let halted = halt.is_some();
     let paused_reason = halt.or_else(|| chain.projected.paused());
     let seen = status.source_head.map(|(block, _)| block.number);
-    let up = unanswered.is_none() && endpoints.iter().any(|endpoint| !endpoint.cooling);
+    let up = unanswered.is_none() && endpoints.iter().any(|endpoint| !endpoint.backing_off);
     ChainHealth {
         chain: chain.settings.chain_id,
         version: chain.projected.version(),

@@ -111,7 +111,11 @@ pub(crate) fn ranges_dto(ranges: &Ranges) -> ChainRanges {
 fn endpoint(report: EndpointReport) -> EndpointHealth {
     EndpointHealth {
         name: report.name,
-        state: if report.cooling { "cooling" } else { "well" },
+        state: if report.backing_off {
+            "cooling"
+        } else {
+            "well"
+        },
         last_error: report.last_error,
         requests: report.requests,
         failures: report.failures,

@@ -207,7 +207,7 @@ fn every_quoted_log_line_exists() {
         include_str!("../../follower/src/ingest.rs"),
         include_str!("../../follower/src/maintenance.rs"),
         include_str!("../../follower/src/walk.rs"),
-        include_str!("../../source/src/jsonrpc/endpoint.rs"),
+        include_str!("../../source/src/health.rs"),
         include_str!("../../source/src/error.rs"),
         include_str!("../../archive/src/error.rs"),
         include_str!("../../archive/src/write/append.rs"),

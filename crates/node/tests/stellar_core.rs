@@ -410,7 +410,7 @@ async fn a_core_that_never_brings_a_ledger_is_no_core_that_catches_up() {
     .await;
     let reports = source.endpoints();
     let report = reports.iter().find(|report| report.name == "core").unwrap();
-    assert!(report.failures > 0 && report.cooling, "{report:?}");
+    assert!(report.failures > 0 && report.backing_off, "{report:?}");
     assert!(report.last_error.is_some(), "{report:?}");
     // What the lake has comes all the same.
     pond.grow(35);

@@ -96,6 +96,30 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn unavailable(endpoint: &str, reason: impl Into<String>) -> Self {
+        Self::Unavailable {
+            endpoint: endpoint.to_owned(),
+            reason: reason.into(),
+            retry_after: None,
+        }
+    }
+
+    pub(crate) fn inconsistent(endpoint: &str, number: u64, what: impl Into<String>) -> Self {
+        Self::Inconsistent {
+            endpoint: endpoint.to_owned(),
+            number,
+            what: what.into(),
+        }
+    }
+
+    /// How long the endpoint asked us to wait.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Unavailable { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
     /// What the caller must do.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {

@@ -7,6 +7,7 @@
 mod backoff;
 mod error;
 pub mod evm;
+mod health;
 mod hybrid;
 mod jsonrpc;
 mod meters;
@@ -17,8 +18,9 @@ pub mod stellar;
 pub use backoff::Backoff;
 pub use error::{Error, Result};
 pub use evm::chains::{CHAINS, KnownChain, checks_of, known_chain, known_genesis};
+pub use health::EndpointReport;
 pub use hybrid::JointSource;
-pub use jsonrpc::endpoint::{EndpointReport, EndpointSettings};
+pub use jsonrpc::endpoint::EndpointSettings;
 pub use source::{
     DroppedRule, EndpointBlock, Fetched, Heads, Identity, Plan, Source, Subscription, Want,
 };

@@ -9,7 +9,7 @@ use chronolith_model::{Block, BlockMeta, BlockRange, BlockRef, DatasetSet, Hash3
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
-use crate::jsonrpc::endpoint::EndpointReport;
+use crate::health::EndpointReport;
 
 /// How often a fetch begins anew because the chain changed under it.
 const RESTARTS_MAX: u32 = 5;
@@ -162,11 +162,8 @@ pub trait Source: Send + Sync + std::fmt::Debug {
             let rest = BlockRange::new(range.start + fetched.len() as u64, range.end);
             let more = self.fetch_some(rest, want, anchor).await?;
             let from = more.first().map(|one| one.endpoint.clone());
-            let unavailable = |reason: &str| Error::Unavailable {
-                endpoint: from.as_deref().unwrap_or_default().to_owned(),
-                reason: reason.to_owned(),
-                retry_after: None,
-            };
+            let unavailable =
+                |reason| Error::unavailable(from.as_deref().unwrap_or_default(), reason);
             if more.is_empty() {
                 return Err(unavailable("no block came"));
             }

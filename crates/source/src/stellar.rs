@@ -5,7 +5,6 @@
 
 mod core;
 mod lake;
-mod standing;
 
 pub use crate::hybrid::LakeAndCore;
 pub use core::{CoreSettings, CoreSource};

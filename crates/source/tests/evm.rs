@@ -250,10 +250,10 @@ async fn whoever_lies_is_found_out_and_passed_over() {
         let reports = source.endpoints();
         let race = matches!(fault, HashChange | WrongBlockHashInLogs);
         assert!(
-            reports[0].lies > 0 || (race && reports[0].failures > 0),
+            reports[0].inconsistencies > 0 || (race && reports[0].failures > 0),
             "{fault:?}: {reports:?}"
         );
-        assert_eq!(reports[1].lies, 0);
+        assert_eq!(reports[1].inconsistencies, 0);
     }
 }
 
@@ -423,7 +423,10 @@ async fn an_endpoint_of_another_chain_is_passed_over_where_others_are_right() {
         );
     }
     let report = source.endpoints();
-    let lies: Vec<u64> = report.iter().map(|endpoint| endpoint.lies).collect();
+    let lies: Vec<u64> = report
+        .iter()
+        .map(|endpoint| endpoint.inconsistencies)
+        .collect();
     assert_eq!(lies, [1, 0], "{report:?}");
     let said = report[0].last_error.as_deref().unwrap_or_default();
     assert!(said.contains("wrong chain"), "{said}");
@@ -603,7 +606,7 @@ async fn blocks_come_without_logs_where_none_are_wanted() {
         assert!(fetched.iter().all(|one| one.block.logs.is_empty()));
         let headers = fetched.iter().all(|one| one.block.payload.header.is_some());
         assert_eq!(headers, datasets.contains(Dataset::Headers));
-        assert_eq!(source.endpoints()[0].lies, 0);
+        assert_eq!(source.endpoints()[0].inconsistencies, 0);
     }
 }
 

@@ -288,7 +288,10 @@ async fn an_endpoint_with_another_genesis_is_passed_over_and_named() {
     both.expect_genesis(genesis);
     assert_eq!(both.identity().await.unwrap().genesis, Some(genesis));
     let reports = both.endpoints();
-    assert!(reports[0].lies > 0 && reports[0].cooling, "{reports:?}");
+    assert!(
+        reports[0].inconsistencies > 0 && reports[0].backing_off,
+        "{reports:?}"
+    );
     assert_eq!(both.heads().await.unwrap().head, node.head());
     let opinions = both.block_at_healthy_endpoints(10, &[]).await;
     assert_eq!(opinions.len(), 1);
@@ -336,7 +339,7 @@ async fn altered_transactions_come_from_another_endpoint() {
             }
             let liars = source.endpoints();
             assert!(
-                liars[0].lies > 0 && liars[1].lies == 0,
+                liars[0].inconsistencies > 0 && liars[1].inconsistencies == 0,
                 "{lie:?}: {liars:?}"
             );
         }

@@ -127,7 +127,10 @@ async fn a_block_that_fails_a_dropped_rule_comes_from_an_endpoint_that_proves_it
     assert_eq!(proven.proof, Proof::ROOTS);
     assert_eq!(proven.block.logs, node.block(number).unwrap().logs);
     let reports = source.endpoints();
-    assert!(reports[0].cooling && !reports[1].cooling, "{reports:?}");
+    assert!(
+        reports[0].backing_off && !reports[1].backing_off,
+        "{reports:?}"
+    );
 }
 
 /// Where no endpoint proves more, the first one's word stands, and the others are not asked for ever.

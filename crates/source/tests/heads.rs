@@ -225,7 +225,7 @@ async fn a_replaced_block_is_not_served_from_its_kept_header() {
         );
     }
     assert!(with_transactions > 5, "{with_transactions}");
-    assert_eq!(source.endpoints()[0].lies, 0);
+    assert_eq!(source.endpoints()[0].inconsistencies, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -108,10 +108,13 @@ async fn a_lie_that_fits_its_own_bloom_does_not_fit_the_hashed_header() {
             let from_portal = |one: &&Fetched| one.endpoint.starts_with("Portal");
             let by_portal = fetched.iter().filter(from_portal).count();
             if lie.is_none() {
-                assert_eq!(told.lies, 0);
+                assert_eq!(told.inconsistencies, 0);
                 assert!(by_portal > 0, "the Portal delivered nothing");
             } else if scope == Scope::All {
-                assert!(told.lies > 0 && told.cooling, "{lie:?}: {told:?}");
+                assert!(
+                    told.inconsistencies > 0 && told.backing_off,
+                    "{lie:?}: {told:?}"
+                );
                 assert_eq!(by_portal, 0);
             }
         }
@@ -329,7 +332,7 @@ async fn a_portal_is_compared_where_hashes_cover_no_content_or_are_not_known() {
                 let by_portal = one.endpoint.starts_with("Portal");
                 assert_eq!(by_portal, !lies, "{reports:?}");
             }
-            let told = joint.endpoints().pop().unwrap().lies;
+            let told = joint.endpoints().pop().unwrap().inconsistencies;
             assert_eq!(told, u64::from(lies));
         }
     }

@@ -323,7 +323,7 @@ async fn statuses_that_pass_are_ridden_out() {
         assert_eq!(faults.injected(fault), 6 + 7, "{fault:?}");
         // The last wish to wait holds for the next request, though nobody waited for it yet.
         let told = matches!(fault, PortalFault::StatusRetryAfter(_));
-        assert_eq!(source.endpoints()[0].cooling, told, "{fault:?}");
+        assert_eq!(source.endpoints()[0].backing_off, told, "{fault:?}");
     }
 }
 
@@ -344,7 +344,7 @@ async fn a_wish_to_wait_holds_for_all_requests() {
         }
         // The refusal is on its way; it is here before any time passes.
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert!(source.endpoints()[0].cooling);
+        assert!(source.endpoints()[0].backing_off);
         source.clock(6).await
     };
     let (first, second) = tokio::join!(first, second);
@@ -389,7 +389,7 @@ async fn statuses_that_stay_are_told_at_once() {
     let source = source(&server);
     let error = failure(source.fetch(BlockRange::new(9, 50), &want(ALL), None).await);
     assert_eq!(error.kind(), ErrorKind::Disagreement, "{error}");
-    assert_eq!(source.endpoints()[0].lies, 1);
+    assert_eq!(source.endpoints()[0].inconsistencies, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -520,7 +520,7 @@ async fn whoever_lies_is_found_out_and_named() {
         assert!(error.to_string().contains(text), "{fault:?}: {error}");
         assert_eq!(faults.injected(fault), 1, "{fault:?} was never injected");
         let lies = u64::from(kind == ErrorKind::Disagreement);
-        assert_eq!(source.endpoints()[0].lies, lies);
+        assert_eq!(source.endpoints()[0].inconsistencies, lies);
         let fetched = source.fetch(range, &want(ALL), None).await.unwrap();
         assert_blocks(&fetched, &node, range, &want(ALL));
     }

@@ -497,10 +497,10 @@ async fn faults_on_the_way_are_ridden_out_and_lies_are_not() {
         told.contains("Unavailable") && told.contains("--15.xdr.zst"),
         "{told}"
     );
-    assert!(lake.endpoints()[0].cooling);
+    assert!(lake.endpoints()[0].backing_off);
     faults.clear();
     assert_eq!(said(&lake, 15).await, "1 ledgers came");
-    assert!(!lake.endpoints()[0].cooling);
+    assert!(!lake.endpoints()[0].backing_off);
     let port = server.url();
     assert!(!format!("{lake:?}").contains(&port), "the URL is shown");
 }

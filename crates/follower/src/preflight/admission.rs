@@ -110,7 +110,7 @@ impl Admission {
 
     /// Warns of endpoints that are still catching up: the head that they show is not the chain's.
     async fn warn_of_syncing(&self, source: &dyn Source) {
-        let well = |endpoint: &EndpointReport| !endpoint.cooling;
+        let well = |endpoint: &EndpointReport| !endpoint.backing_off;
         for endpoint in source.endpoints().into_iter().filter(well) {
             // One that does not answer is reported where blocks are fetched.
             if let Ok(true) = source.syncing(&endpoint.name).await {
@@ -258,8 +258,8 @@ impl Source for Admission {
             name: "lake".to_owned(),
             requests: 0,
             failures: 0,
-            lies: 0,
-            cooling: true,
+            inconsistencies: 0,
+            backing_off: true,
             last_error: Some(NOT_REACHED.to_owned()),
         };
         let source = self.known();

@@ -107,8 +107,8 @@ fn of_endpoints(chain: &Chain) {
         };
         counted("chronolith_endpoint_requests_total").absolute(endpoint.requests);
         counted("chronolith_endpoint_failures_total").absolute(endpoint.failures);
-        counted("chronolith_endpoint_lies_total").absolute(endpoint.lies);
-        let up = f64::from(u8::from(!endpoint.cooling));
+        counted("chronolith_endpoint_lies_total").absolute(endpoint.inconsistencies);
+        let up = f64::from(u8::from(!endpoint.backing_off));
         let (chain, name) = (id.clone(), endpoint.name);
         gauge!("chronolith_endpoint_up", "chain" => chain, "endpoint" => name).set(up);
     }

@@ -76,7 +76,7 @@ impl EvmSource {
             return first;
         }
         let endpoints = self.pool.endpoints().iter();
-        let others = endpoints.filter(|one| one.name != from && one.cool_until().is_none());
+        let others = endpoints.filter(|one| one.name != from && one.is_healthy());
         let others: Vec<&Arc<Endpoint>> = others.take(ASKED_MAX).collect();
         if others.is_empty() {
             return first;
@@ -122,7 +122,7 @@ impl EvmSource {
         if let Some(endpoint) = self.pool.by_name(&wrong.endpoint) {
             let number = wrong.block.clock.number;
             let what = format!("block {number}: {} proves another content", right.endpoint);
-            endpoint.lied(&what);
+            endpoint.report_bad(&what);
         }
     }
 }

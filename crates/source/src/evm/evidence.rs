@@ -238,12 +238,12 @@ impl EvmSource {
                 meters::rule_dropped(chain, rule).set(1.0);
             }
             let endpoints = self.pool.endpoints().iter();
-            endpoints.for_each(|endpoint| endpoint.forgive());
+            endpoints.for_each(|endpoint| endpoint.end_suspension());
         } else if asked.len() == 1 {
             // It is asked again soon: nothing else can tell whether the rule or the answer is wrong.
             endpoint.failed(error);
         } else {
-            endpoint.lied(&error.to_string());
+            endpoint.report_bad(&error.to_string());
         }
     }
 

@@ -38,7 +38,7 @@ const CALL_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::
 const REQUEST_RETRIES: u32 = 3;
 const FAILS_FAST: Duration = Duration::from_secs(2);
 /// The longest pause of an endpoint that is waited for: another one may be well.
-const COOLS_SOON: Duration = Duration::from_secs(2);
+const USABLE_SOON: Duration = Duration::from_secs(2);
 
 /// Fetches from one endpoint.
 #[derive(Debug)]
@@ -191,7 +191,7 @@ impl Fetcher<'_> {
             }
         }
         if let Some(number) = by_block.keys().next() {
-            return Err(self.lied(*number, "a log outside the range".to_owned()));
+            return Err(self.inconsistent(*number, "a log outside the range"));
         }
         if let Some(number) = unproven {
             let endpoint = self.endpoint.name.to_string();
@@ -290,7 +290,7 @@ impl Fetcher<'_> {
             let block: WireBlock = self.required(number, GET_BLOCK, answer)?.into();
             if block.number() != number {
                 let what = format!("block {} instead", block.number());
-                return Err(self.lied(number, what));
+                return Err(self.inconsistent(number, what));
             }
             blocks.push(block);
         }
@@ -311,10 +311,10 @@ impl Fetcher<'_> {
                     retry_after: None, ..
                 }) if failures < REQUEST_RETRIES
                     && began.elapsed() < FAILS_FAST
-                    && self.cools_soon() =>
+                    && self.is_usable_soon() =>
                 {
                     failures += 1;
-                    if let Some(until) = self.endpoint.cool_until() {
+                    if let Some(until) = self.endpoint.usable_at() {
                         tokio::time::sleep_until(until).await;
                     }
                     continue;
@@ -336,9 +336,9 @@ impl Fetcher<'_> {
     }
 
     /// A pause may be long for what another request met: a lie, or a wish to be left alone.
-    fn cools_soon(&self) -> bool {
-        let until = self.endpoint.cool_until();
-        until.is_none_or(|until| until.duration_since(Instant::now()) < COOLS_SOON)
+    fn is_usable_soon(&self) -> bool {
+        let until = self.endpoint.usable_at();
+        until.is_none_or(|until| until.duration_since(Instant::now()) < USABLE_SOON)
     }
 
     /// Sends calls in one request. Those that fail for no reason of their own are sent again: one
@@ -401,7 +401,7 @@ impl Fetcher<'_> {
         logs: impl Iterator<Item = &'a WireLog>,
         proof: Proof,
     ) -> Result<Fetched> {
-        let refuse = |what: &str| self.lied(wire.number(), what.to_owned());
+        let refuse = |what: String| self.inconsistent(wire.number(), what);
         let mut named = Vec::new();
         let mut made = Vec::new();
         for log in logs {
@@ -415,7 +415,7 @@ impl Fetcher<'_> {
                 data: &log.data,
                 ..LogParts::default()
             };
-            made.push(Log::new(&parts).map_err(|error| refuse(&error.to_string()))?);
+            made.push(Log::new(&parts).map_err(|error| refuse(error.to_string()))?);
             let hash = Hash32(log.transaction_hash.0);
             named.push(Tx {
                 index: tx_index,
@@ -493,14 +493,11 @@ impl Fetcher<'_> {
                 .endpoint
                 .unavailable(format!("{method}: {} ({})", fault.message, fault.code)),
         })?;
-        found.ok_or_else(|| Error::Missing {
-            endpoint: self.endpoint.name.to_string(),
-            number,
-        })
+        found.ok_or_else(|| self.endpoint.health.missing(number))
     }
 
-    fn lied(&self, number: u64, what: String) -> Error {
-        self.refused(number, what.into())
+    fn inconsistent(&self, number: u64, what: impl Into<String>) -> Error {
+        self.endpoint.health.inconsistent(number, what)
     }
 
     fn refused(&self, number: u64, refusal: Refusal) -> Error {

@@ -119,8 +119,7 @@ impl EvmSource {
         if self.finals.lock().confirmed == Some(said) {
             return heads;
         }
-        let is_asked =
-            |endpoint: &&Arc<Endpoint>| endpoint.name != *from && endpoint.cool_until().is_none();
+        let is_asked = |endpoint: &&Arc<Endpoint>| endpoint.name != *from && endpoint.is_healthy();
         let asked = endpoints.iter().filter(is_asked);
         let heard =
             futures::future::join_all(asked.map(|endpoint| self.standing_of(endpoint))).await;

@@ -34,9 +34,8 @@ impl EvmSource {
         if endpoints.len() < 2 {
             return Vec::new();
         }
-        let is_asked = |endpoint: &&Arc<Endpoint>| {
-            endpoint.cool_until().is_none() || also.contains(&endpoint.name)
-        };
+        let is_asked =
+            |endpoint: &&Arc<Endpoint>| endpoint.is_healthy() || also.contains(&endpoint.name);
         let asked = endpoints.iter().filter(is_asked);
         let asked = asked.map(|endpoint| async move {
             let heard = timeout(OPINION_TIMEOUT, self.opinion(endpoint, number)).await;
@@ -56,7 +55,7 @@ impl EvmSource {
     /// The heads of the first endpoint that is well and reaches this block.
     pub(super) async fn heads_from(&self, number: u64) -> Option<Heads> {
         let endpoints = self.pool.endpoints().iter();
-        for endpoint in endpoints.filter(|one| one.cool_until().is_none()) {
+        for endpoint in endpoints.filter(|one| one.is_healthy()) {
             let asked = async {
                 self.admit(endpoint, None).await?;
                 self.heads_of(endpoint).await

@@ -25,7 +25,8 @@ use super::strength::Downgrades;
 use super::verify::Verifier;
 use super::wire::{WireBlock, hex, parse_quantity};
 use crate::error::{Error, Result};
-use crate::jsonrpc::endpoint::{Call, Endpoint, EndpointReport, EndpointSettings};
+use crate::health::EndpointReport;
+use crate::jsonrpc::endpoint::{Call, Endpoint, EndpointSettings};
 use crate::jsonrpc::pool::{PassedOver, Pool};
 use crate::jsonrpc::reply::Answer;
 use crate::source::{
@@ -388,10 +389,10 @@ impl EvmSource {
     pub(super) fn note(&self, endpoint: &Endpoint, error: &Error) {
         match error {
             Error::Inconsistent { what, number, .. } => {
-                endpoint.lied(&format!("block {number}: {what}"));
+                endpoint.report_bad(&format!("block {number}: {what}"));
             }
             Error::WrongChain { .. } | Error::WrongGenesis { .. } => {
-                endpoint.lied(&error.to_string());
+                endpoint.report_bad(&error.to_string());
             }
             Error::Unproven { number, .. } => {
                 tracing::debug!(endpoint = %endpoint.name, number, "block not taken: its logs are not proven");
@@ -495,7 +496,7 @@ impl Source for EvmSource {
 
     fn report_bad(&self, endpoint: &str, block: BlockRef, what: &str) {
         if let Some(endpoint) = self.pool.by_name(endpoint) {
-            endpoint.lied(&format!("block {}: {what}", block.number));
+            endpoint.report_bad(&format!("block {}: {what}", block.number));
         }
     }
 
@@ -509,7 +510,7 @@ impl Source for EvmSource {
 
     fn plan(&self, want: &Want) -> Plan {
         let endpoints = self.pool.endpoints();
-        let well = endpoints.iter().find(|one| one.cool_until().is_none());
+        let well = endpoints.iter().find(|one| one.is_healthy());
         let Some((endpoint, spans)) = well
             .or(endpoints.first())
             .and_then(|endpoint| Some((endpoint, self.spans.get(&endpoint.name)?)))

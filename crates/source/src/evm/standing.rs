@@ -178,15 +178,13 @@ impl Reader<'_> {
             Err(fault) if asked.is_none() && fault.code == INVALID_PARAMS => return Ok(None),
             Err(fault) => return Err(self.endpoint.unavailable(fault.message)),
         };
-        let lied = |what| Error::Inconsistent {
-            endpoint: self.endpoint.name.to_string(),
-            number: block.number(),
-            what,
-        };
         let hashed = self.verifier.header(&block);
         hashed.map_err(|refusal| refusal.of(&self.endpoint.name, block.number()))?;
         match asked.filter(|asked| *asked != block.number()) {
-            Some(asked) => Err(lied(format!("asked for block {asked}"))),
+            Some(asked) => {
+                let what = format!("asked for block {asked}");
+                Err(self.endpoint.health.inconsistent(block.number(), what))
+            }
             None => Ok(Some(block)),
         }
     }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::jsonrpc::endpoint::cut;
+use crate::health::cut;
 
 /// A block as it is looked at: its header, its hash, and its transactions.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::jsonrpc::endpoint::EndpointReport;
+use crate::health::EndpointReport;
 use crate::source::{EndpointBlock, Fetched, Heads, Identity, Plan, Source, Want};
 use crate::stellar::{CoreSource, LakeSource};
 
@@ -122,11 +122,8 @@ impl LakeAndCore {
         if clock.number != last.number + 1 || clock.parent_hash == last.hash {
             return Ok(());
         }
-        Err(Error::Inconsistent {
-            endpoint: first.endpoint.to_string(),
-            number: clock.number,
-            what: format!("it does not name ledger {} of the lake", last.number),
-        })
+        let what = format!("it does not name ledger {} of the lake", last.number);
+        Err(Error::inconsistent(&first.endpoint, clock.number, what))
     }
 }
 

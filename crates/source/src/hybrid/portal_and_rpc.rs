@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::evm::EvmSource;
-use crate::jsonrpc::endpoint::EndpointReport;
+use crate::health::EndpointReport;
 use crate::portal::PortalSource;
 use crate::portal::check::{self, Refusal};
 use crate::source::{
@@ -83,11 +83,8 @@ impl JointSource {
             }
             let now = self.portal.steps();
             if now == before {
-                return Err(Error::Unavailable {
-                    endpoint: self.portal.name().to_owned(),
-                    reason: format!("nothing came for {} seconds", PATIENCE.as_secs()),
-                    retry_after: None,
-                });
+                let reason = format!("nothing came for {} seconds", PATIENCE.as_secs());
+                return Err(Error::unavailable(self.portal.name(), reason));
             }
             before = now;
         }
@@ -322,8 +319,11 @@ impl Source for JointSource {
         let mut reports = self.endpoints.endpoints();
         let paused = self.is_paused();
         reports.extend(self.portal.endpoints().into_iter().map(|report| {
-            let cooling = report.cooling || paused;
-            EndpointReport { cooling, ..report }
+            let backing_off = report.backing_off || paused;
+            EndpointReport {
+                backing_off,
+                ..report
+            }
         }));
         reports
     }

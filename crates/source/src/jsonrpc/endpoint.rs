@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode, Url};
@@ -15,13 +15,14 @@ use tokio::time::Instant;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-use crate::backoff::Backoff;
 use crate::error::{Error, Result};
+use crate::health::{EndpointReport, Health, cut};
+use crate::jsonrpc::availability::Availability;
 use crate::jsonrpc::batch::Batches;
 use crate::jsonrpc::reply::{Answer, parse};
 use crate::jsonrpc::secrets::{Secrets, name_of};
 use crate::jsonrpc::throttle::Throttle;
-use crate::meters::{Meters, Outcome};
+use crate::meters::Outcome;
 
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two pieces of an answer. Large answers take long; they only have to keep a pace.
@@ -33,22 +34,14 @@ const SMALL_CALLS_MAX: usize = 3;
 /// When an answer has come for so long, it must have come this fast.
 const PACE_AFTER: Duration = Duration::from_secs(60);
 const PACE_BYTES_A_SECOND: f64 = 10_000.0;
-const BACKOFF_FIRST: Duration = Duration::from_millis(250);
-const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// The pause after an endpoint contradicted itself.
-const LIE_PAUSE: Duration = Duration::from_secs(300);
-/// The longest that a `Retry-After` is believed.
-pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
-
+/// How long an endpoint that contradicted itself is suspended.
+const BAD_SUSPENSION: Duration = Duration::from_secs(300);
 /// What an endpoint lacks is asked for again after so long: one node of many behind an address may have
 /// said so, or one that was updated since.
 const LACKS_FOR: Duration = Duration::from_secs(600);
 
 /// Room made for an answer before it comes.
 const READ_AHEAD_MAX: u64 = 16 << 20;
-
-/// Longest text of an endpoint that is kept, shown and logged.
-const TEXT_BYTES_MAX: usize = 1_000;
 
 /// How the reason begins where something was answered, but nothing that answers the calls.
 pub(crate) const NO_ANSWER: &str = "no JSON-RPC answer";
@@ -93,21 +86,6 @@ impl EndpointSettings {
     }
 }
 
-/// How an endpoint does.
-#[derive(Clone, Debug)]
-pub struct EndpointReport {
-    /// Its host, without what may be a key.
-    pub name: String,
-    pub requests: u64,
-    pub failures: u64,
-    /// How often it contradicted itself or the others.
-    pub lies: u64,
-    /// Whether it is passed over for now.
-    pub cooling: bool,
-    /// The last failure.
-    pub last_error: Option<String>,
-}
-
 /// A call: a method and its parameters as JSON.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
@@ -126,39 +104,6 @@ impl Call {
     }
 }
 
-#[derive(Debug)]
-struct Health {
-    requests: u64,
-    failures: u64,
-    lies: u64,
-    backoff: Backoff,
-    /// A pause after failures; a success ends it.
-    cool_until: Option<Instant>,
-    /// A pause that was asked for, or that a lie earned; nothing ends it early.
-    bench_until: Option<Instant>,
-    last_error: Option<String>,
-    /// What it was seen to lack, and when last.
-    missing: BTreeMap<&'static str, Instant>,
-    /// How many calls it takes at once.
-    batches: Batches,
-}
-
-impl Health {
-    fn new() -> Self {
-        Self {
-            requests: 0,
-            failures: 0,
-            lies: 0,
-            backoff: Backoff::new(BACKOFF_FIRST, BACKOFF_MAX).with_jitter(),
-            cool_until: None,
-            bench_until: None,
-            last_error: None,
-            missing: BTreeMap::new(),
-            batches: Batches::default(),
-        }
-    }
-}
-
 /// An endpoint.
 pub(crate) struct Endpoint {
     pub(crate) name: Arc<str>,
@@ -168,14 +113,18 @@ pub(crate) struct Endpoint {
     secrets: Secrets,
     client: Client,
     throttle: Throttle,
-    health: Mutex<Health>,
-    meters: Meters,
+    pub(crate) health: Health,
+    availability: Mutex<Availability>,
+    /// What it was seen to lack, and when last.
+    missing: Mutex<BTreeMap<&'static str, Instant>>,
+    /// How many calls it takes at once.
+    batches: Mutex<Batches>,
 }
 
 impl std::fmt::Debug for Endpoint {
     /// Without the URL, which may carry a key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Endpoint({}, {:?})", self.name, self.health())
+        write!(f, "Endpoint({}, {:?})", self.name, self.health)
     }
 }
 
@@ -196,6 +145,7 @@ impl Endpoint {
             name = format!("{host}#{number}");
             number += 1;
         }
+        let health = Health::new(&name, chain_id);
         let client = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(READ_TIMEOUT)
@@ -205,20 +155,18 @@ impl Endpoint {
             .build()
             .map_err(|error| Error::Invalid(format!("HTTP client: {error}")))?;
         Ok(Self {
-            meters: Meters::new(chain_id, &name),
-            name: name.into(),
+            name: health.name.clone(),
+            health,
             chain_id,
             throttle: Throttle::new(settings.in_flight, settings.per_second),
-            health: Mutex::new(Health::new()),
+            availability: Mutex::new(Availability::new()),
+            missing: Mutex::default(),
+            batches: Mutex::default(),
             secrets: Secrets::of(&url),
             settings,
             url,
             client,
         })
-    }
-
-    fn health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock()
     }
 
     /// Sends calls in one request; answers in the order of the calls. All of them are of one type:
@@ -227,7 +175,7 @@ impl Endpoint {
         let span = self.span(calls);
         let (received, elapsed) = {
             let _turn = self.throttle.turn().await;
-            self.health().requests += 1;
+            self.health.requested();
             let began = Instant::now();
             let received = self.exchange(calls).instrument(span.clone()).await;
             (received, began.elapsed())
@@ -287,15 +235,18 @@ impl Endpoint {
             };
             let (good, bad): (Vec<usize>, Vec<usize>) =
                 of_method.map(|(_, at)| at).partition(|at| good(*at));
-            self.meters
+            self.health
+                .meters
                 .called(method, Outcome::Success, good.len() as u64);
-            self.meters.called(method, Outcome::Error, bad.len() as u64);
-            self.meters.took(method, elapsed);
+            self.health
+                .meters
+                .called(method, Outcome::Error, bad.len() as u64);
+            self.health.meters.took(method, elapsed);
         }
         // Some refuse single calls of a batch this way.
         let refused = |answer: &Answer<T>| matches!(answer, Err(fault) if fault.code == 429);
         if sent.iter().flatten().any(refused) {
-            self.meters.rate_limited.increment(1);
+            self.health.meters.rate_limited.increment(1);
         }
     }
 
@@ -304,7 +255,7 @@ impl Endpoint {
             return self.receive(calls).await;
         }
         let received = tokio::time::timeout(SMALL_TIMEOUT, self.receive(calls)).await;
-        received.unwrap_or_else(|_| Err(self.unavailable("timed out".to_owned())))
+        received.unwrap_or_else(|_| Err(self.unavailable("timed out")))
     }
 
     async fn receive(&self, calls: &[Call]) -> Result<(StatusCode, Vec<u8>)> {
@@ -316,7 +267,7 @@ impl Endpoint {
         let response = request.send().await.map_err(|error| self.down(&error))?;
         let status = response.status();
         if status == StatusCode::TOO_MANY_REQUESTS {
-            self.meters.rate_limited.increment(1);
+            self.health.meters.rate_limited.increment(1);
         }
         if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
             return Err(Error::Unavailable {
@@ -337,16 +288,16 @@ impl Endpoint {
         let began = Instant::now();
         while let Some(part) = response.chunk().await.map_err(|error| self.down(&error))? {
             if bytes.len() as u64 + part.len() as u64 > most {
-                return Err(Error::TooLarge {
-                    endpoint: self.name.to_string(),
-                    reason: format!("answer longer than {most} bytes"),
-                    hint: None,
-                });
+                let reason = format!("answer longer than {most} bytes");
+                return Err(self.health.too_large(reason));
             }
-            self.meters.received_bytes.increment(part.len() as u64);
+            self.health
+                .meters
+                .received_bytes
+                .increment(part.len() as u64);
             bytes.extend_from_slice(&part);
             if is_too_slow(began.elapsed(), bytes.len()) {
-                return Err(self.unavailable("the answer comes too slowly".to_owned()));
+                return Err(self.unavailable("the answer comes too slowly"));
             }
         }
         Ok(bytes)
@@ -354,15 +305,16 @@ impl Endpoint {
 
     /// How many calls one request may make.
     pub(crate) fn batch(&self) -> usize {
-        match self.has(BATCH) {
-            true => self.health().batches.size(self.settings.batch),
-            false => 1,
+        if self.has(BATCH) {
+            self.batches.lock().size(self.settings.batch)
+        } else {
+            1
         }
     }
 
     /// Notes that a request of this many calls was too much.
     pub(crate) fn refused_batch(&self, calls: usize) {
-        self.health().batches.refused(self.settings.batch, calls);
+        self.batches.lock().refused(self.settings.batch, calls);
     }
 
     /// Notes that it takes no more than one call in a request.
@@ -373,104 +325,61 @@ impl Endpoint {
     }
 
     fn down(&self, error: &reqwest::Error) -> Error {
-        self.unavailable(reason_of(error).to_owned())
+        self.unavailable(reason_of(error))
     }
 
-    pub(crate) fn unavailable(&self, reason: String) -> Error {
-        Error::Unavailable {
-            endpoint: self.name.to_string(),
-            reason,
-            retry_after: None,
-        }
+    pub(crate) fn unavailable(&self, reason: impl Into<String>) -> Error {
+        self.health.unavailable(reason)
     }
 
     fn succeeded(&self) {
-        let mut health = self.health();
-        health.backoff.reset();
-        health.cool_until = None;
-        health.batches.succeeded();
+        self.availability.lock().succeeded();
+        self.batches.lock().succeeded();
     }
 
-    /// Notes a failure and pauses the endpoint for a while, longer each time.
+    /// Counts a failure, after which the endpoint backs off, longer each time.
     pub(crate) fn failed(&self, error: &Error) {
-        let asked = match error {
-            Error::Unavailable { retry_after, .. } => *retry_after,
-            _ => None,
-        };
-        let now = Instant::now();
-        let mut health = self.health();
-        health.failures += 1;
-        health.batches.failed();
-        health.last_error = Some(cut(error.to_string()));
-        if let Some(asked) = asked {
-            health.bench_until = health
-                .bench_until
-                .max(Some(now + asked.min(RETRY_AFTER_MAX)));
-        }
-        if health.cool_until.is_some_and(|until| until > now) {
-            // Requests that were under way together fail together: that is one failure.
-            return;
-        }
-        health.cool_until = Some(now + health.backoff.next());
+        self.health.failed(error);
+        self.batches.lock().failed();
+        self.availability.lock().failed(error.retry_after());
     }
 
-    /// Notes that the endpoint said what cannot be.
-    pub(crate) fn lied(&self, what: &str) {
-        let what = cut(what.to_owned());
-        tracing::warn!(endpoint = %self.name, what = %what, "endpoint contradicts itself or others");
-        let mut health = self.health();
-        health.lies += 1;
-        health.last_error = Some(what);
-        health.bench_until = health.bench_until.max(Some(Instant::now() + LIE_PAUSE));
+    /// Counts an answer that cannot be, after which the endpoint is suspended.
+    pub(crate) fn report_bad(&self, what: &str) {
+        self.health.report_bad(what);
+        self.availability.lock().suspend(BAD_SUSPENSION);
     }
 
-    /// Takes back the pause of a lie that was none.
-    pub(crate) fn forgive(&self) {
-        self.health().bench_until = None;
+    /// Ends a suspension that the endpoint did not deserve.
+    pub(crate) fn end_suspension(&self) {
+        self.availability.lock().end_suspension();
     }
 
-    /// When the endpoint may be asked again; none for at once.
-    pub(crate) fn cool_until(&self) -> Option<Instant> {
-        let health = self.health();
-        let until = health.cool_until.max(health.bench_until);
-        until.filter(|until| *until > Instant::now())
+    /// When the endpoint may be used again; none for at once.
+    pub(crate) fn usable_at(&self) -> Option<Instant> {
+        self.availability.lock().usable_at()
+    }
+
+    pub(crate) fn is_healthy(&self) -> bool {
+        self.usable_at().is_none()
     }
 
     /// Notes what it cannot do, for a while; returns whether that is news.
     pub(crate) fn lacks(&self, method: &'static str) -> bool {
-        let mut health = self.health();
-        health.missing.insert(method, Instant::now()).is_none()
+        let mut missing = self.missing.lock();
+        missing.insert(method, Instant::now()).is_none()
     }
 
     /// Whether it was not seen to lack this lately.
     pub(crate) fn has(&self, method: &str) -> bool {
-        let health = self.health();
-        let noted = health.missing.get(method);
+        let missing = self.missing.lock();
+        let noted = missing.get(method);
         noted.is_none_or(|noted| noted.elapsed() >= LACKS_FOR)
     }
 
     pub(crate) fn report(&self) -> EndpointReport {
-        let cooling = self.cool_until().is_some();
-        let health = self.health();
-        EndpointReport {
-            name: self.name.to_string(),
-            requests: health.requests,
-            failures: health.failures,
-            lies: health.lies,
-            cooling,
-            last_error: health.last_error.clone(),
-        }
+        self.health.report(!self.is_healthy())
     }
-}
-
-/// What an endpoint said, or was said to say, without what is too long of it.
-pub(crate) fn cut(mut text: String) -> String {
-    const MORE: &str = " …";
-    if text.len() > TEXT_BYTES_MAX {
-        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX - MORE.len()));
-        text.push_str(MORE);
-    }
-    text
 }
 
 /// A request to an endpoint, to be filled in.
@@ -535,6 +444,7 @@ pub(crate) fn retry_after(response: &Response) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jsonrpc::availability::BACKOFF_FIRST;
 
     fn endpoint() -> Endpoint {
         let url = "http://user:secret@node.example:8545/v3/KEY";
@@ -560,7 +470,7 @@ mod tests {
     fn hostile_text_is_cut_where_it_is_kept() {
         let endpoint = endpoint();
         let long = "ü".repeat(100_000);
-        for say in [&|| endpoint.lied(&long) as (), &|| {
+        for say in [&|| endpoint.report_bad(&long) as (), &|| {
             endpoint.failed(&endpoint.unavailable(long.clone()))
         }] as [&dyn Fn(); 2]
         {
@@ -638,7 +548,7 @@ mod tests {
         let endpoint = endpoint();
         let pauses = (0..20).map(|_| {
             endpoint.failed(&endpoint.unavailable("HTTP 500".to_owned()));
-            let pause = endpoint.cool_until().unwrap() - Instant::now();
+            let pause = endpoint.usable_at().unwrap() - Instant::now();
             // The next one is a first failure again.
             endpoint.succeeded();
             pause
@@ -658,7 +568,7 @@ mod tests {
                 // Together they count once.
                 endpoint.failed(&endpoint.unavailable("HTTP 500".to_owned()));
             }
-            let pause = endpoint.cool_until().unwrap() - Instant::now();
+            let pause = endpoint.usable_at().unwrap() - Instant::now();
             assert!(pause >= before, "{pause:?} after {before:?}");
             before = pause;
             tokio::time::sleep(pause).await;
@@ -670,12 +580,12 @@ mod tests {
             retry_after: Some(Duration::from_secs(7)),
         });
         assert_eq!(
-            endpoint.cool_until().unwrap() - Instant::now(),
+            endpoint.usable_at().unwrap() - Instant::now(),
             Duration::from_secs(7)
         );
         endpoint.succeeded();
-        assert!(endpoint.cool_until().is_some(), "a wish outlasts a success");
+        assert!(endpoint.usable_at().is_some(), "a wish outlasts a success");
         tokio::time::sleep(Duration::from_secs(7)).await;
-        assert!(endpoint.cool_until().is_none());
+        assert!(endpoint.usable_at().is_none());
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::jsonrpc::endpoint::{Endpoint, EndpointReport, EndpointSettings};
+use crate::health::EndpointReport;
+use crate::jsonrpc::endpoint::{Endpoint, EndpointSettings};
 
 /// The longest wait for an endpoint that is paused.
 const WAIT_MAX: Duration = Duration::from_secs(30);
@@ -57,12 +58,12 @@ impl Pool {
         let fit = |endpoint: &&Arc<Endpoint>| !passed.unfit.contains(&endpoint.name);
         let has_failed = |endpoint: &Arc<Endpoint>| passed.failed.contains(&endpoint.name);
         let fit = || self.endpoints.iter().filter(fit);
-        let well = fit().find(|one| one.cool_until().is_none() && !has_failed(one));
+        let well = fit().find(|one| one.is_healthy() && !has_failed(one));
         well.map(|endpoint| (endpoint, None)).or_else(|| {
             let soonest = Instant::now() + AGAIN_AFTER;
             let usable = fit().map(|one| match has_failed(one) {
-                true => (one, one.cool_until().max(Some(soonest))),
-                false => (one, one.cool_until()),
+                true => (one, one.usable_at().max(Some(soonest))),
+                false => (one, one.usable_at()),
             });
             usable.min_by_key(|(_, until)| *until)
         })
@@ -99,7 +100,7 @@ mod tests {
         let [one, two] = pool.endpoints() else {
             panic!("two endpoints")
         };
-        one.lied("its hash");
+        one.report_bad("its hash");
         let names = [one.name.clone(), two.name.clone()];
         let first = pool.endpoint(&PassedOver::default()).await.unwrap();
         assert_eq!(first.name, two.name);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use alloy_primitives::B256;
 use chronolith_model::{BlockRef, Hash32};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::Policy;
 use reqwest::{RequestBuilder, Response, Url};
@@ -23,12 +23,13 @@ use super::source::PortalSettings;
 use super::status::{Meaning, meaning, text_of};
 use super::wire::Conflict;
 use crate::error::{Error, Result};
+use crate::health::{EndpointReport, Health};
+use crate::jsonrpc::availability::RETRY_AFTER_MAX;
 use crate::jsonrpc::endpoint::{
-    CONNECT_TIMEOUT, EndpointReport, RETRY_AFTER_MAX, is_too_slow, reason_of, retry_after,
-    rpc_span, verify_span,
+    CONNECT_TIMEOUT, is_too_slow, reason_of, retry_after, rpc_span, verify_span,
 };
 use crate::jsonrpc::secrets::{Secrets, name_of};
-use crate::meters::{Meters, Outcome};
+use crate::meters::Outcome;
 
 /// Pauses before a request is sent again; after the last the caller is told.
 const PAUSES_MS: [u64; 6] = [10, 100, 500, 2_000, 10_000, 20_000];
@@ -52,16 +53,6 @@ pub(crate) enum Failure {
     Enough,
 }
 
-#[derive(Default, Debug)]
-struct Health {
-    requests: u64,
-    failures: u64,
-    lies: u64,
-    last_error: Option<String>,
-    /// The highest finalized block that was ever spoken of.
-    finalized: Option<BlockRef>,
-}
-
 /// A Portal and one dataset of it.
 pub(crate) struct Client {
     pub(crate) name: Arc<str>,
@@ -76,14 +67,15 @@ pub(crate) struct Client {
     line_bytes_max: usize,
     idle_timeout: Duration,
     steps: AtomicU64,
-    health: Mutex<Health>,
-    meters: Meters,
+    pub(crate) health: Health,
+    /// The highest finalized block that it ever named.
+    finalized: Mutex<Option<BlockRef>>,
 }
 
 impl std::fmt::Debug for Client {
     /// Without the URL, which may carry a key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Client({}, {:?})", self.name, self.health())
+        write!(f, "Client({}, {:?})", self.name, self.health)
     }
 }
 
@@ -105,10 +97,10 @@ impl Client {
             .build()
             .map_err(|error| invalid(format!("HTTP client: {error}")))?;
         // No endpoint is called so: who is blamed for what goes by the name.
-        let name = format!("Portal {}", name_of(&base));
+        let health = Health::new(&format!("Portal {}", name_of(&base)), settings.chain_id);
         Ok(Self {
-            meters: Meters::new(settings.chain_id, &name),
-            name: name.into(),
+            name: health.name.clone(),
+            health,
             chain_id: settings.chain_id,
             http,
             secrets: Secrets::of(&base),
@@ -118,7 +110,7 @@ impl Client {
             line_bytes_max: settings.line_bytes_max,
             idle_timeout: settings.idle_timeout,
             steps: AtomicU64::default(),
-            health: Mutex::default(),
+            finalized: Mutex::default(),
         })
     }
 
@@ -149,7 +141,10 @@ impl Client {
             self.steps.fetch_add(1, Ordering::Relaxed);
             serde_json::from_slice(&bytes).map_err(|error| {
                 let error = self.secrets.hide(&error.to_string());
-                Failure::Again(self.unavailable(format!("/{path} is not understood: {error}")))
+                Failure::Again(
+                    self.health
+                        .unavailable(format!("/{path} is not understood: {error}")),
+                )
             })
         };
         self.measured(path, asked).await
@@ -172,11 +167,11 @@ impl Client {
             Err(_) => Outcome::Error,
         };
         if matches!(done, Err(Failure::Busy(_))) {
-            self.meters.rate_limited.increment(1);
+            self.health.meters.rate_limited.increment(1);
         }
         span.record("outcome", outcome.name());
-        self.meters.called(path, outcome, 1);
-        self.meters.took(path, began.elapsed());
+        self.health.meters.called(path, outcome, 1);
+        self.health.meters.took(path, began.elapsed());
         done
     }
 
@@ -232,7 +227,10 @@ impl Client {
         let mut lines = Lines::new(self.line_bytes_max);
         let mut last = Instant::now();
         while let Some(piece) = response.chunk().await.map_err(|error| self.down(&error))? {
-            self.meters.received_bytes.increment(piece.len() as u64);
+            self.health
+                .meters
+                .received_bytes
+                .increment(piece.len() as u64);
             let taken = lines.feed(&piece, |line| {
                 last = Instant::now();
                 take(line)
@@ -241,14 +239,17 @@ impl Client {
                 Stop::Taker(failure) => failure,
                 Stop::TooLong => {
                     let most = self.line_bytes_max;
-                    Failure::Final(self.too_large(format!("a line longer than {most} bytes")))
+                    Failure::Final(
+                        self.health
+                            .too_large(format!("a line longer than {most} bytes")),
+                    )
                 }
             })?;
             // Pieces without a line are no progress, unless they are a long line's.
             let elapsed = last.elapsed();
             if elapsed > self.idle_timeout && is_too_slow(elapsed, lines.rest().len()) {
                 let reason = "the stream is too slow".to_owned();
-                return Err(Failure::Again(self.unavailable(reason)));
+                return Err(Failure::Again(self.health.unavailable(reason)));
             }
         }
         // No beginning of an object is an object: what parses has lost nothing but the line's end.
@@ -274,12 +275,8 @@ impl Client {
             return Err(error);
         }
         let pause = PAUSES_MS.get(*tries).copied().map(Duration::from_millis);
-        let asked = match &error {
-            Error::Unavailable { retry_after, .. } => *retry_after,
-            _ => None,
-        };
-        let asked = asked.map(|asked| asked.min(RETRY_AFTER_MAX));
-        let until = Instant::now() + asked.or(pause).unwrap_or_default();
+        let asked = error.retry_after().map(|asked| asked.min(RETRY_AFTER_MAX));
+        let until = Instant::now() + asked.or(pause).unwrap_or(Duration::ZERO);
         if busy {
             // Also after the last try: the wish holds for whoever asks next.
             self.limit.pause(until);
@@ -298,51 +295,24 @@ impl Client {
             // Nothing is wrong with being asked too early.
             Error::Missing { .. } => {}
             Error::Inconsistent { what, number, .. } => {
-                self.lied(&format!("block {number}: {what}"))
+                self.health.report_bad(&format!("block {number}: {what}"));
             }
-            _ => {
-                let mut health = self.health();
-                health.failures += 1;
-                health.last_error = Some(error.to_string());
-            }
+            _ => self.health.failed(error),
         }
-    }
-
-    /// Notes that Portal said what cannot be.
-    pub(crate) fn lied(&self, what: &str) {
-        tracing::warn!(endpoint = %self.name, what, "endpoint contradicts itself or others");
-        let mut health = self.health();
-        health.lies += 1;
-        health.last_error = Some(what.to_owned());
     }
 
     /// The highest finalized block that is known, after this one is. Portal is many machines, and
     /// some are behind the others.
     pub(crate) fn finalized(&self, spoken_of: Option<BlockRef>) -> Option<BlockRef> {
-        let mut health = self.health();
-        let higher = spoken_of.into_iter().chain(health.finalized);
-        health.finalized = higher.max_by_key(|block| block.number);
-        health.finalized
+        let mut finalized = self.finalized.lock();
+        let higher = spoken_of.into_iter().chain(*finalized);
+        *finalized = higher.max_by_key(|block| block.number);
+        *finalized
     }
 
+    /// A Portal backs off as a whole, and is never suspended by itself.
     pub(crate) fn report(&self) -> EndpointReport {
-        let health = self.health();
-        EndpointReport {
-            name: self.name.to_string(),
-            requests: health.requests,
-            failures: health.failures,
-            lies: health.lies,
-            cooling: self.limit.pause_until().is_some(),
-            last_error: health.last_error.clone(),
-        }
-    }
-
-    pub(crate) fn unavailable(&self, reason: String) -> Error {
-        Error::Unavailable {
-            endpoint: self.name.to_string(),
-            reason,
-            retry_after: None,
-        }
+        self.health.report(self.limit.pause_until().is_some())
     }
 
     async fn turn(&self) -> Option<SemaphorePermit<'_>> {
@@ -357,7 +327,7 @@ impl Client {
         request: RequestBuilder,
         from: u64,
     ) -> std::result::Result<Response, Failure> {
-        self.health().requests += 1;
+        self.health.requested();
         let response = request.send().await.map_err(|error| self.down(&error))?;
         self.finalized(finalized_of(&response));
         match meaning(response.status().as_u16()) {
@@ -377,10 +347,7 @@ impl Client {
         let error = match meaning {
             Meaning::Answer | Meaning::Trouble => return Failure::Again(trouble),
             Meaning::Busy => return Failure::Busy(trouble),
-            Meaning::NotYet => Error::Missing {
-                endpoint,
-                number: from,
-            },
+            Meaning::NotYet => self.health.missing(from),
             Meaning::NoDataset => Error::Invalid(format!(
                 "Portal does not know the dataset (endpoint={endpoint})"
             )),
@@ -407,13 +374,11 @@ impl Client {
         let now = newest.map(|block| format!(": block {} is {} now", block.number, block.hash));
         let now = now.unwrap_or_default();
         if final_one {
-            return Error::Inconsistent {
-                endpoint: self.name.to_string(),
-                number: from,
-                what: format!("a finalized block was replaced{now}"),
-            };
+            let what = format!("a finalized block was replaced{now}");
+            return self.health.inconsistent(from, what);
         }
-        self.unavailable(format!("the chain changed below block {from}{now}"))
+        self.health
+            .unavailable(format!("the chain changed below block {from}{now}"))
     }
 
     /// A small answer.
@@ -423,28 +388,23 @@ impl Client {
         while let Some(piece) = response.chunk().await.map_err(|error| self.down(&error))? {
             if is_too_slow(began.elapsed(), bytes.len()) {
                 let reason = "the answer is too slow".to_owned();
-                return Err(Failure::Again(self.unavailable(reason)));
+                return Err(Failure::Again(self.health.unavailable(reason)));
             }
             if bytes.len() + piece.len() > ANSWER_BYTES_MAX {
                 let reason = format!("answer longer than {ANSWER_BYTES_MAX} bytes");
-                return Err(Failure::Final(self.too_large(reason)));
+                return Err(Failure::Final(self.health.too_large(reason)));
             }
-            self.meters.received_bytes.increment(piece.len() as u64);
+            self.health
+                .meters
+                .received_bytes
+                .increment(piece.len() as u64);
             bytes.extend_from_slice(&piece);
         }
         Ok(bytes)
     }
 
-    fn too_large(&self, reason: String) -> Error {
-        Error::TooLarge {
-            endpoint: self.name.to_string(),
-            reason,
-            hint: None,
-        }
-    }
-
     fn down(&self, error: &reqwest::Error) -> Failure {
-        Failure::Again(self.unavailable(reason_of(error).to_owned()))
+        Failure::Again(self.health.unavailable(reason_of(error)))
     }
 
     fn url(&self, path: &str) -> Url {
@@ -454,10 +414,6 @@ impl Client {
             segments.pop_if_empty().push(path);
         }
         url
-    }
-
-    fn health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock()
     }
 }
 

@@ -14,7 +14,7 @@ use super::walk::{Rules, Walk};
 use super::wire::{Metadata, WireRef};
 use crate::error::{Error, Result};
 use crate::evm::Checks;
-use crate::jsonrpc::endpoint::EndpointReport;
+use crate::health::EndpointReport;
 use crate::source::{EndpointBlock, Fetched, Heads, Identity, Plan, Source, Want};
 
 /// The stream up to the head, of blocks that may still be replaced.
@@ -143,7 +143,10 @@ impl PortalSource {
                     tokio::time::sleep(Duration::from_millis(pause_ms)).await;
                 }
                 (None, None) => {
-                    let error = self.client.unavailable(format!("/{path} is not known yet"));
+                    let error = self
+                        .client
+                        .health
+                        .unavailable(format!("/{path} is not known yet"));
                     self.client.note(&error);
                     return Err(error);
                 }
@@ -186,8 +189,8 @@ impl PortalSource {
             let failure = match ended {
                 Ok(()) if walk.moved() => None,
                 Ok(()) => {
-                    let reason = "an answer without a block".to_owned();
-                    Some(Failure::Again(self.client.unavailable(reason)))
+                    let reason = "an answer without a block";
+                    Some(Failure::Again(self.client.health.unavailable(reason)))
                 }
                 // What came before it broke is as good as ever.
                 Err(Failure::Again(error)) if walk.moved() => {
@@ -212,11 +215,8 @@ impl PortalSource {
         }
         let there = self.clock(anchor.number).await?;
         if there.map(|clock| clock.block_ref()) != Some(anchor) {
-            return Err(Error::Unavailable {
-                endpoint: self.client.name.to_string(),
-                reason: format!("it has another block {} by now", anchor.number),
-                retry_after: None,
-            });
+            let reason = format!("it has another block {} by now", anchor.number);
+            return Err(self.client.health.unavailable(reason));
         }
         *known() = Some(anchor);
         Ok(())
@@ -326,7 +326,9 @@ impl Source for PortalSource {
 
     fn report_bad(&self, endpoint: &str, block: BlockRef, what: &str) {
         if endpoint == &*self.client.name {
-            self.client.lied(&format!("block {}: {what}", block.number));
+            self.client
+                .health
+                .report_bad(&format!("block {}: {what}", block.number));
         }
     }
 

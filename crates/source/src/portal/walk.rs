@@ -93,7 +93,9 @@ impl<'a> Walk<'a> {
         })?;
         self.check_place(&line)?;
         let number = line.header.number;
-        let made = self.made(line).map_err(|what| self.lied(number, what))?;
+        let made = self
+            .made(line)
+            .map_err(|what| self.inconsistent(number, what))?;
         self.logs += made.block.logs.len();
         self.fetched.push(made);
         Ok(())
@@ -102,19 +104,19 @@ impl<'a> Walk<'a> {
     fn check_place(&self, line: &Line) -> Result<(), Failure> {
         let (rest, number) = (self.rest(), line.header.number);
         if rest.is_empty() {
-            return Err(self.lied(number, "a block behind the range".to_owned()));
+            return Err(self.inconsistent(number, "a block after the range"));
         }
         let due = rest.start;
         if number != due {
-            return Err(self.lied(due, format!("block {number} where {due} is due")));
+            return Err(self.inconsistent(due, format!("block {number} where {due} is due")));
         }
         let parent = Hash32(line.header.parent_hash.0);
         if self.parent().is_none_or(|before| before == parent) {
             return Ok(());
         }
         if self.moved() {
-            let what = "its parent is not the block before it".to_owned();
-            return Err(self.lied(number, what));
+            let what = "its parent is not the block before it";
+            return Err(self.inconsistent(number, what));
         }
         // Not a lie: the chain may have changed between two streams.
         let reason = format!("the chain changed: block {number} does not follow what came before");
@@ -210,19 +212,11 @@ impl<'a> Walk<'a> {
     }
 
     fn unavailable(&self, reason: String) -> Error {
-        Error::Unavailable {
-            endpoint: self.rules.endpoint.to_string(),
-            reason,
-            retry_after: None,
-        }
+        Error::unavailable(&self.rules.endpoint, reason)
     }
 
-    fn lied(&self, number: u64, what: String) -> Failure {
-        Failure::Final(Error::Inconsistent {
-            endpoint: self.rules.endpoint.to_string(),
-            number,
-            what,
-        })
+    fn inconsistent(&self, number: u64, what: impl Into<String>) -> Failure {
+        Failure::Final(Error::inconsistent(&self.rules.endpoint, number, what))
     }
 }
 
@@ -357,7 +351,7 @@ mod tests {
             (&[], vec![plain(5), plain(5)], "block 5 where 6 is due"),
             (&[], vec![plain(5), plain(7)], "block 7 where 6 is due"),
             (&[], vec![plain(5), orphan], "parent"),
-            (&[], (5..9).map(plain).collect(), "behind the range"),
+            (&[], (5..9).map(plain).collect(), "after the range"),
             (
                 &[],
                 vec![with(json!({"logs": [log(0, 0)]}))],

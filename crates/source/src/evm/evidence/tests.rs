@@ -203,12 +203,12 @@ async fn an_endpoint_that_cannot_be_asked_holds_no_rule_up() {
     weak.lacks(GET_RECEIPTS);
     let lone = LONE_WHILE.as_secs();
     assert_eq!(seconds_until_dropped(&both, Rule::ReceiptsRoot).await, lone);
-    assert_eq!(strong.report().lies, 0);
+    assert_eq!(strong.report().inconsistencies, 0);
     // About other rules it could be asked, and is waited for.
     let silent = SILENT_WHILE.as_secs();
     assert_eq!(seconds_until_dropped(&both, Rule::HeaderHash).await, silent);
-    assert!(strong.report().lies > 0);
-    assert!(strong.cool_until().is_none(), "forgiven");
+    assert!(strong.report().inconsistencies > 0);
+    assert!(strong.usable_at().is_none(), "forgiven");
     assert_eq!(
         seconds_until_dropped(&source(1), Rule::HeaderHash).await,
         lone

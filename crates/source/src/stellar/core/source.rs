@@ -20,10 +20,9 @@ use super::quiet::Quiet;
 use super::work::{Job, Running, Task};
 use crate::backoff::Backoff;
 use crate::error::{Error, Result};
-use crate::jsonrpc::endpoint::EndpointReport;
+use crate::health::{EndpointReport, Health};
 use crate::source::{EndpointBlock, Fetched, Heads, Identity, Plan, Source, Want};
 use crate::stellar::lake::FIRST_LEDGER;
-use crate::stellar::standing::Standing;
 
 /// What core is called in logs and errors.
 pub(crate) const NAME: &str = "core";
@@ -59,7 +58,7 @@ pub struct CoreSettings {
 /// when nobody takes them. Every one is proven as one of a lake is.
 #[derive(Debug)]
 pub struct CoreSource {
-    standing: Standing,
+    health: Health,
     call: Call,
     network: Arc<Network>,
     last_ledger: Option<u32>,
@@ -113,7 +112,7 @@ impl CoreSource {
             quiet: Quiet::of(&text),
         };
         Ok(Self {
-            standing: Standing::new(NAME, settings.network.chain_id()),
+            health: Health::new(NAME, settings.network.chain_id()),
             call,
             network: Arc::new(settings.network),
             last_ledger: settings.last_ledger,
@@ -130,7 +129,7 @@ impl CoreSource {
     pub(crate) async fn follow(&self, from: u64) -> Result<Option<BlockRef>> {
         let began = Instant::now();
         let newest = self.newest(from).await;
-        self.standing.note("follow", began.elapsed(), &newest);
+        self.health.note("follow", began.elapsed(), &newest);
         newest
     }
 
@@ -168,7 +167,7 @@ impl CoreSource {
     fn ledger(&self, number: u64) -> Result<u32> {
         let ledger = u32::try_from(number).ok();
         let ledger = ledger.filter(|ledger| *ledger >= FIRST_LEDGER);
-        ledger.ok_or_else(|| self.standing.missing(number))
+        ledger.ok_or_else(|| self.health.missing(number))
     }
 
     /// The ledgers of a core that comes to the first of a task: the one that runs, or a new one.
@@ -198,7 +197,7 @@ impl CoreSource {
         let job = Job {
             call: self.call.clone(),
             network: self.network.clone(),
-            endpoint: self.standing.name.clone(),
+            endpoint: self.health.name.clone(),
             task,
         };
         let buffer = Buffer::new(u64::from(task.from()), self.hints.clone());
@@ -214,13 +213,13 @@ impl CoreSource {
         let shown = path.display();
         let made = std::fs::create_dir_all(&self.call.work_dir).and_then(|()| File::create(&path));
         let file = made.map_err(|error| {
-            self.standing
+            self.health
                 .unavailable(format!("{shown} cannot be written: {error}"))
         })?;
         match file.try_lock() {
             Ok(()) => Ok(file),
             Err(_) => Err(self
-                .standing
+                .health
                 .stuck(format!("another process runs a core there (path={shown})"))),
         }
     }
@@ -235,13 +234,13 @@ impl CoreSource {
         let pause = state.backoff.next();
         let times = state.backoff.attempts();
         let error = match end {
-            End::Done => self.standing.unavailable("it ended"),
-            End::Failed(what) if times >= FAILURES_MAX => self.standing.stuck(format!(
+            End::Done => self.health.unavailable("it ended"),
+            End::Failed(what) if times >= FAILURES_MAX => self.health.stuck(format!(
                 "core failed {times} times in a row and brought no ledger, as it does where one is \
                      wanted that has not closed yet: {what}"
             )),
-            End::Failed(what) => self.standing.unavailable(what),
-            End::Wrong { ledger, what } => self.standing.lied(u64::from(ledger), what),
+            End::Failed(what) => self.health.unavailable(what),
+            End::Wrong { ledger, what } => self.health.inconsistent(u64::from(ledger), what),
             End::Network(what) => Error::Invalid(format!("core: {what}")),
         };
         state.not_before = Some(Instant::now() + pause);
@@ -275,7 +274,7 @@ impl CoreSource {
             Some(Err(end)) if state.is_of(&buffer) => Err(self.failed(&mut state, end)),
             None if state.is_of(&buffer) => Err(self.silent(&mut state)),
             Some(Err(_)) | None => {
-                let other = || self.standing.unavailable("it was started anew");
+                let other = || self.health.unavailable("it was started anew");
                 Err(state.last_error.clone().unwrap_or_else(other))
             }
         }
@@ -332,11 +331,11 @@ impl Source for CoreSource {
         let began = Instant::now();
         let newest = self.newest(self.next.load(Ordering::Relaxed)).await;
         let catching_up = || {
-            self.standing
+            self.health
                 .unavailable("it is catching up: no ledger came so far")
         };
         let head = newest.and_then(|newest| newest.ok_or_else(catching_up));
-        self.standing.note("follow", began.elapsed(), &head);
+        self.health.note("follow", began.elapsed(), &head);
         head.map(Heads::all_final)
     }
 
@@ -349,7 +348,7 @@ impl Source for CoreSource {
     async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {
         let clock = self.clock(number).await.ok().flatten();
         let opinion = |clock: BlockMeta| EndpointBlock {
-            endpoint: self.standing.name.clone(),
+            endpoint: self.health.name.clone(),
             block: clock.block_ref(),
         };
         clock.map(opinion).into_iter().collect()
@@ -367,7 +366,7 @@ impl Source for CoreSource {
         }
         let began = Instant::now();
         let fetched = self.some(range).await;
-        self.standing.note("read", began.elapsed(), &fetched);
+        self.health.note("read", began.elapsed(), &fetched);
         fetched
     }
 
@@ -385,15 +384,14 @@ impl Source for CoreSource {
     }
 
     fn report_bad(&self, endpoint: &str, block: BlockRef, what: &str) {
-        if endpoint == &*self.standing.name {
+        if endpoint == &*self.health.name {
             let number = block.number;
-            self.standing
-                .report_bad(&format!("ledger {number}: {what}"));
+            self.health.report_bad(&format!("ledger {number}: {what}"));
         }
     }
 
     fn endpoints(&self) -> Vec<EndpointReport> {
-        vec![self.standing.report()]
+        vec![self.health.report(self.health.has_failed_last())]
     }
 
     /// Ledgers come one after the other, however many are asked for.

@@ -21,7 +21,7 @@ use super::open::{Opened, Wrong, open};
 use super::source::{LakePlace, LakeSettings};
 use super::tip::Search;
 use crate::error::{Error, Result};
-use crate::stellar::standing::Standing;
+use crate::health::Health;
 
 /// What a lake is called in logs and errors: a URL may carry a key.
 const NAME: &str = "lake";
@@ -37,7 +37,7 @@ const LOOK_AHEAD_EVERY: Duration = Duration::from_secs(60);
 /// Reads objects of a lake.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    pub(crate) standing: Standing,
+    pub(crate) health: Health,
     pub(crate) network: Arc<Network>,
     pub(crate) layout: Layout,
     store: Arc<dyn Objects>,
@@ -76,15 +76,15 @@ pub(crate) enum Unopened {
 impl Reader {
     pub(crate) async fn open(settings: LakeSettings) -> Result<Self> {
         let store = store(&settings.place)?;
-        let standing = Standing::new(NAME, settings.network.chain_id());
+        let health = Health::new(NAME, settings.network.chain_id());
         let found = store.get(manifest::KEY, manifest::BYTES_MAX).await;
         let manifest = found.map_err(|failure| {
-            standing.unavailable(format!("object {}: {failure}", manifest::KEY))
+            health.unavailable(format!("object {}: {failure}", manifest::KEY))
         })?;
         let layout = manifest::layout(manifest.as_deref(), settings.layout, &settings.network)?;
         let cached = settings.hold_bytes / 4;
         Ok(Self {
-            standing,
+            health,
             store,
             network: Arc::new(settings.network),
             layout,
@@ -108,7 +108,7 @@ impl Reader {
     pub(crate) async fn head(&self) -> Result<BlockRef> {
         let began = Instant::now();
         let newest = self.find_newest().await;
-        self.standing.note("list", began.elapsed(), &newest);
+        self.health.note("list", began.elapsed(), &newest);
         let newest = newest?;
         match self.last_of(newest).await {
             Err(error @ Error::Inconsistent { .. }) => self.head_before(newest, error).await,
@@ -146,16 +146,16 @@ impl Reader {
             Err(Unopened::Failed(error)) => return Err(error),
             Err(Unopened::Absent) => {
                 let key = self.key(batch);
-                return Err(self.standing.unavailable(format!("object {key} is gone")));
+                return Err(self.health.unavailable(format!("object {key} is gone")));
             }
         };
         let last = opened.blocks.last().map(|block| block.clock.block_ref());
-        last.ok_or_else(|| self.standing.missing(u64::from(batch.end)))
+        last.ok_or_else(|| self.health.missing(u64::from(batch.end)))
     }
 
     async fn find_newest(&self) -> Result<Batch> {
         let listed = self.store.newest(self.layout).await;
-        let listed = listed.map_err(|failure| self.standing.unavailable(failure.to_string()))?;
+        let listed = listed.map_err(|failure| self.health.unavailable(failure.to_string()))?;
         let newest = match listed {
             Newest::Key(key) => {
                 self.note_spelling(&key);
@@ -166,7 +166,7 @@ impl Reader {
         };
         let empty = || {
             let layout = self.layout;
-            self.standing
+            self.health
                 .unavailable(format!("there is no object in it ({layout})"))
         };
         let newest = newest.ok_or_else(empty)?;
@@ -180,7 +180,7 @@ impl Reader {
         let first = known.unwrap_or_else(|| self.layout.batch_of(self.first_ledger));
         if known.is_none() && !self.has(first).await? {
             let (key, ledger) = (self.key(first), self.first_ledger);
-            return Err(self.standing.unavailable(format!(
+            return Err(self.health.unavailable(format!(
                 "there is no object {key}: a web server lists nothing, so the newest is looked for from \
                  startBlock on, and the lake must have that ledger (startBlock={ledger})"
             )));
@@ -263,7 +263,7 @@ impl Reader {
             Ok(None) => return Err(Unopened::Absent),
             Err(error) => Err(error),
         };
-        self.standing.note("get", began.elapsed(), &loaded);
+        self.health.note("get", began.elapsed(), &loaded);
         loaded.map(Arc::new).map_err(Unopened::Failed)
     }
 
@@ -273,7 +273,10 @@ impl Reader {
             let found = found.map_err(|failure| self.failed(batch, &key, &failure))?;
             if let Some(packed) = found {
                 self.note_spelling(&key);
-                self.standing.received(packed.len() as u64);
+                self.health
+                    .meters
+                    .received_bytes
+                    .increment(packed.len() as u64);
                 return Ok(Some((key, packed)));
             }
         }
@@ -286,14 +289,14 @@ impl Reader {
         let opened = tokio::task::spawn_blocking(move || open(&packed, batch, &network)).await;
         let opened = opened.map_err(|error| {
             let reason = format!("object {key}: it was not opened: {error}");
-            self.standing.unavailable(reason)
+            self.health.unavailable(reason)
         })?;
         match opened {
             Ok(opened) => {
                 let calls = opened.rewritten;
                 if calls > 0 && !self.rewritten.swap(true, Ordering::Relaxed) {
                     tracing::info!(
-                        endpoint = %self.standing.name,
+                        endpoint = %self.health.name,
                         object = key,
                         calls,
                         "contract events of an old protocol were rewritten after they were hashed: they \
@@ -310,7 +313,7 @@ impl Reader {
             Err(Wrong::Network(what)) => Err(Error::Invalid(format!("lake: object {key}: {what}"))),
             Err(Wrong::Content { ledger, what }) => {
                 let what = format!("object {key}: {what}");
-                Err(self.standing.lied(u64::from(ledger), what))
+                Err(self.health.inconsistent(u64::from(ledger), what))
             }
         }
     }
@@ -318,10 +321,10 @@ impl Reader {
     fn failed(&self, batch: Batch, key: &str, failure: &Failure) -> Error {
         let what = format!("object {key}: {failure}");
         match failure {
-            Failure::Unavailable(_) => self.standing.unavailable(what),
+            Failure::Unavailable(_) => self.health.unavailable(what),
             Failure::TooLong { .. } => {
                 let first = u64::from(*batch.ledgers().start());
-                self.standing.lied(first, what)
+                self.health.inconsistent(first, what)
             }
         }
     }
@@ -333,11 +336,11 @@ impl Reader {
             Err(error) => return error,
         };
         if newest <= batch {
-            return self.standing.missing(number);
+            return self.health.missing(number);
         }
         let (key, last) = (self.key(batch), newest.end);
         let what = format!("object {key} is missing, and the lake goes on to ledger {last}");
-        self.standing.lied(number, what)
+        self.health.inconsistent(number, what)
     }
 
     /// Reads the objects about a ledger anew when they are asked for: one of them is right in itself, and

@@ -13,7 +13,7 @@ use super::keys::{Batch, FIRST_LEDGER, Layout};
 use super::open::Opened;
 use super::reader::{Reader, Unopened};
 use crate::error::{Error, Result};
-use crate::jsonrpc::endpoint::EndpointReport;
+use crate::health::EndpointReport;
 use crate::source::{EndpointBlock, Fetched, Heads, Identity, Plan, Source, Want};
 
 /// Objects of one fetch that are on their way together: one comes while another is proven.
@@ -113,7 +113,7 @@ impl LakeSource {
         let there = self.clock(anchor.number).await?;
         if there.is_some_and(|clock| clock.hash != anchor.hash) {
             let what = format!("it has another ledger {}", anchor.number);
-            return Err(self.objects.standing.unavailable(what));
+            return Err(self.objects.health.unavailable(what));
         }
         *self.anchor() = Some(anchor);
         Ok(())
@@ -122,7 +122,7 @@ impl LakeSource {
     /// The ledgers of a range that come first: of as many objects as are worth holding.
     async fn some(&self, range: BlockRange) -> Result<Vec<Fetched>> {
         let Some((first, last)) = ledgers_of(range) else {
-            return Err(self.objects.standing.missing(range.start));
+            return Err(self.objects.health.missing(range.start));
         };
         let batches = std::iter::successors(Some(self.objects.layout.batch_of(first)), |before| {
             let next = self.objects.layout.next(*before)?;
@@ -169,12 +169,12 @@ impl LakeSource {
                 self.objects.forget(block.clock.number);
                 let key = self.objects.key(batch);
                 let what = format!("object {key}: it does not name the ledger before it");
-                return Err(self.objects.standing.lied(block.clock.number, what));
+                return Err(self.objects.health.inconsistent(block.clock.number, what));
             }
             fetched.push(Fetched {
                 block: block.clone(),
                 proof: opened.proof,
-                endpoint: self.objects.standing.name.clone(),
+                endpoint: self.objects.health.name.clone(),
             });
         }
         Ok(())
@@ -248,7 +248,7 @@ impl Source for LakeSource {
     async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {
         let clock = self.clock(number).await.ok().flatten();
         let opinion = |clock: BlockMeta| EndpointBlock {
-            endpoint: self.objects.standing.name.clone(),
+            endpoint: self.objects.health.name.clone(),
             block: clock.block_ref(),
         };
         clock.map(opinion).into_iter().collect()
@@ -274,19 +274,23 @@ impl Source for LakeSource {
     }
 
     fn report_bad(&self, endpoint: &str, block: BlockRef, what: &str) {
-        if endpoint != &*self.objects.standing.name {
+        if endpoint != &*self.objects.health.name {
             return;
         }
         self.objects.forget(block.number);
         let ledger = u32::try_from(block.number).unwrap_or(u32::MAX);
         let key = self.objects.key(self.objects.layout.batch_of(ledger));
         self.objects
-            .standing
+            .health
             .report_bad(&format!("object {key}: ledger {ledger}: {what}"));
     }
 
     fn endpoints(&self) -> Vec<EndpointReport> {
-        vec![self.objects.standing.report()]
+        vec![
+            self.objects
+                .health
+                .report(self.objects.health.has_failed_last()),
+        ]
     }
 
     /// As many ledgers as may be held, of whole objects.
