@@ -8,11 +8,13 @@ mod backoff;
 mod error;
 pub mod evm;
 mod health;
+mod http;
 mod hybrid;
 mod jsonrpc;
 mod meters;
 pub mod portal;
 mod source;
+mod spans;
 pub mod stellar;
 
 pub use backoff::Backoff;
@@ -20,7 +22,7 @@ pub use error::{Error, Result};
 pub use evm::chains::{CHAINS, KnownChain, checks_of, known_chain, known_genesis};
 pub use health::EndpointReport;
 pub use hybrid::JointSource;
-pub use jsonrpc::endpoint::EndpointSettings;
+pub use jsonrpc::settings::EndpointSettings;
 pub use source::{
     DroppedRule, EndpointBlock, Fetched, Heads, Identity, Plan, Source, Subscription, Want,
 };

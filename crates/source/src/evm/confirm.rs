@@ -13,7 +13,7 @@ use super::fetch::{Fetcher, GET_LOGS, GET_RECEIPTS, scope_params};
 use super::standing::INVALID_PARAMS;
 use super::wire::{WireBlock, WireLog};
 use crate::error::Result;
-use crate::jsonrpc::endpoint::Call;
+use crate::jsonrpc::call::Call;
 use crate::jsonrpc::reply::{Answer, RpcFault};
 use crate::meters;
 

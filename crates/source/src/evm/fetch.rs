@@ -21,10 +21,12 @@ use super::verify::Verifier;
 use super::wire::{WholeBlock, WireBlock, WireLog, WireReceipt, hex};
 use crate::backoff::Backoff;
 use crate::error::{Error, Result};
-use crate::jsonrpc::endpoint::{Call, Endpoint, verify_span};
+use crate::jsonrpc::call::Call;
+use crate::jsonrpc::endpoint::Endpoint;
 use crate::jsonrpc::reply::Answer;
 use crate::meters::Outcome;
 use crate::source::{Fetched, Want};
+use crate::spans::verify_span;
 
 pub(crate) const GET_RECEIPTS: &str = "eth_getBlockReceipts";
 pub(super) const GET_BLOCK: &str = "eth_getBlockByNumber";

@@ -10,7 +10,7 @@ use chronolith_model::{Proof, Tx};
 use super::fetch::{Fetcher, GET_BLOCK, clock_of};
 use super::wire::{WholeBlock, WireBlock, hex};
 use crate::error::Result;
-use crate::jsonrpc::endpoint::Call;
+use crate::jsonrpc::call::Call;
 
 impl Fetcher<'_> {
     /// Replaces headers by whole blocks where logs are kept and only their transactions are wanted.

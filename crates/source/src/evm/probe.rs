@@ -11,9 +11,11 @@ use super::rules::{Checks, Rule};
 use super::verify::Verifier;
 use super::wire::{EncodedTx, WholeBlock, WireBlock, WireReceipt, hex, parse_quantity};
 use crate::error::{Error, Result};
-use crate::jsonrpc::endpoint::{Call, Endpoint, EndpointSettings};
+use crate::jsonrpc::call::Call;
+use crate::jsonrpc::endpoint::Endpoint;
 use crate::jsonrpc::pool::Pool;
 use crate::jsonrpc::reply::Answer;
+use crate::jsonrpc::settings::EndpointSettings;
 
 /// What was found out about one block.
 #[derive(Clone, Debug)]

@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 use super::fetch::{Fetcher, GET_RECEIPTS};
 use super::wire::{WireBlock, WireReceipt, hex};
 use crate::error::Result;
-use crate::jsonrpc::endpoint::{Call, Endpoint};
+use crate::jsonrpc::call::Call;
+use crate::jsonrpc::endpoint::Endpoint;
 use crate::source::Fetched;
 
 #[derive(Debug)]

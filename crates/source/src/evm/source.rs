@@ -26,9 +26,11 @@ use super::verify::Verifier;
 use super::wire::{WireBlock, hex, parse_quantity};
 use crate::error::{Error, Result};
 use crate::health::EndpointReport;
-use crate::jsonrpc::endpoint::{Call, Endpoint, EndpointSettings};
+use crate::jsonrpc::call::Call;
+use crate::jsonrpc::endpoint::Endpoint;
 use crate::jsonrpc::pool::{PassedOver, Pool};
 use crate::jsonrpc::reply::Answer;
+use crate::jsonrpc::settings::EndpointSettings;
 use crate::source::{
     DroppedRule, EndpointBlock, Fetched, Heads, Identity, Plan, Source, Subscription, Want,
 };

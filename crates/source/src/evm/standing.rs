@@ -14,7 +14,8 @@ use super::hint::{Meaning, meaning};
 use super::verify::Verifier;
 use super::wire::{WireBlock, parse_quantity};
 use crate::error::{Error, Result};
-use crate::jsonrpc::endpoint::{Call, Endpoint, NO_ANSWER};
+use crate::jsonrpc::call::Call;
+use crate::jsonrpc::endpoint::{Endpoint, NO_ANSWER};
 use crate::jsonrpc::reply::Answer;
 use crate::source::Heads;
 

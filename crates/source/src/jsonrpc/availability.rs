@@ -5,11 +5,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
+use crate::http::RETRY_AFTER_MAX;
 
 pub(super) const BACKOFF_FIRST: Duration = Duration::from_millis(250);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// The longest that a `Retry-After` is believed.
-pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
 pub(super) struct Availability {

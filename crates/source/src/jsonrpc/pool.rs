@@ -7,7 +7,8 @@ use tokio::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::health::EndpointReport;
-use crate::jsonrpc::endpoint::{Endpoint, EndpointSettings};
+use crate::jsonrpc::endpoint::Endpoint;
+use crate::jsonrpc::settings::EndpointSettings;
 
 /// The longest wait for an endpoint that is paused.
 const WAIT_MAX: Duration = Duration::from_secs(30);

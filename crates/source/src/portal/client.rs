@@ -10,7 +10,6 @@ use alloy_primitives::B256;
 use chronolith_model::{BlockRef, Hash32};
 use parking_lot::Mutex;
 use reqwest::header::CONTENT_TYPE;
-use reqwest::redirect::Policy;
 use reqwest::{RequestBuilder, Response, Url};
 use serde::Deserialize;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -24,12 +23,10 @@ use super::status::{Meaning, meaning, text_of};
 use super::wire::Conflict;
 use crate::error::{Error, Result};
 use crate::health::{EndpointReport, Health};
-use crate::jsonrpc::availability::RETRY_AFTER_MAX;
-use crate::jsonrpc::endpoint::{
-    CONNECT_TIMEOUT, is_too_slow, reason_of, retry_after, rpc_span, verify_span,
-};
+use crate::http::{RETRY_AFTER_MAX, is_too_slow, reason_of, retry_after};
 use crate::jsonrpc::secrets::{Secrets, name_of};
 use crate::meters::Outcome;
+use crate::spans::{rpc_span, verify_span};
 
 /// Pauses before a request is sent again; after the last the caller is told.
 const PAUSES_MS: [u64; 6] = [10, 100, 500, 2_000, 10_000, 20_000];
@@ -88,12 +85,7 @@ impl Client {
             return Err(invalid("the URL is not of the web".to_owned()));
         }
         // Gzip and zstd are offered and undone by the features that the package is built with.
-        let http = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(settings.idle_timeout)
-            // It would hand the key in the path to another host.
-            .redirect(Policy::none())
-            .referer(false)
+        let http = crate::http::client(settings.idle_timeout)
             .build()
             .map_err(|error| invalid(format!("HTTP client: {error}")))?;
         // No endpoint is called so: who is blamed for what goes by the name.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::evm::{Checks, EvmSettings, RangeSettings, Strategy, Tags};
-use crate::jsonrpc::endpoint::EndpointSettings;
+use crate::jsonrpc::settings::EndpointSettings;
 
 const A: Hash32 = Hash32([0xa; 32]);
 const C: Hash32 = Hash32([0xc; 32]);

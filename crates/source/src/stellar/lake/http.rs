@@ -5,19 +5,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use reqwest::header::RANGE;
-use reqwest::redirect::Policy;
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use tokio::time::Instant;
 
 use super::keys::Layout;
 use super::objects::{Failure, Newest, Objects, fits};
 use crate::error::{Error, Result};
-use crate::jsonrpc::endpoint::{CONNECT_TIMEOUT, is_too_slow, reason_of};
+use crate::http::{READ_AHEAD_MAX, is_too_slow, reason_of};
 
 /// Between two pieces of an answer.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
-/// Room made for an answer before it comes.
-const READ_AHEAD_MAX: u64 = 16 << 20;
 /// What follows a request that failed on the way. Of millions of objects one fails now and then, and a
 /// round of history must not begin anew for it.
 const PAUSES_MS: [u64; 3] = [200, 1_000, 3_000];
@@ -52,15 +49,10 @@ impl Http {
             let path = format!("{}/", base.path());
             base.set_path(&path);
         }
-        let client = Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(READ_TIMEOUT)
+        let client = crate::http::client(READ_TIMEOUT)
             // Objects are packed as they are: what a server says of their encoding is about that.
             .no_gzip()
             .no_zstd()
-            // It would hand the key in the path to another host.
-            .redirect(Policy::none())
-            .referer(false)
             .build()
             .map_err(|error| invalid(format!("HTTP client: {error}")))?;
         Ok(Self { base, client })

@@ -1,0 +1,52 @@
+//! What every HTTP client of this crate keeps to.
+
+use std::time::Duration;
+
+use reqwest::header::RETRY_AFTER;
+use reqwest::redirect::Policy;
+use reqwest::{Client, ClientBuilder, Response};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest that a `Retry-After` is believed.
+pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+/// Bytes reserved for an answer before it comes: its stated length is believed only this far.
+pub(crate) const READ_AHEAD_MAX: u64 = 16 << 20;
+/// An answer that has taken this long must have come at this pace.
+const PACE_AFTER: Duration = Duration::from_secs(60);
+const PACE_BYTES_A_SECOND: f64 = 10_000.0;
+
+/// A client that waits this long between two pieces of an answer. There is no limit on the whole: large
+/// answers take long, and only have to keep a pace.
+pub(crate) fn client(read_timeout: Duration) -> ClientBuilder {
+    Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .read_timeout(read_timeout)
+        // It would hand the key in the path to another host.
+        .redirect(Policy::none())
+        .referer(false)
+}
+
+/// Why a request failed. The error's own text may hold the URL with its key.
+pub(crate) fn reason_of(error: &reqwest::Error) -> &'static str {
+    if error.is_timeout() {
+        "timed out"
+    } else if error.is_connect() {
+        "cannot connect"
+    } else if error.is_body() || error.is_decode() {
+        "answer was cut"
+    } else {
+        "request failed"
+    }
+}
+
+/// Whether an answer comes too slowly to wait for the rest.
+pub(crate) fn is_too_slow(elapsed: Duration, bytes: usize) -> bool {
+    elapsed > PACE_AFTER && (bytes as f64) < elapsed.as_secs_f64() * PACE_BYTES_A_SECOND
+}
+
+/// How long the endpoint asked us to wait.
+pub(crate) fn retry_after(response: &Response) -> Option<Duration> {
+    let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    let seconds: f64 = value.trim().parse().ok()?;
+    (seconds.is_finite() && seconds >= 0.0).then(|| Duration::from_secs_f64(seconds.min(3600.0)))
+}

@@ -1,0 +1,76 @@
+//! One HTTP request with calls, and the bytes of its answer.
+
+use std::time::Duration;
+
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Response, StatusCode};
+use tokio::time::Instant;
+
+use super::Endpoint;
+use crate::error::{Error, Result};
+use crate::http::{READ_AHEAD_MAX, is_too_slow, reason_of, retry_after};
+use crate::jsonrpc::call::{Call, body_of};
+
+/// All of an answer that is known to be small.
+const SMALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Calls of a request whose answer is known to be small: the newest block and its tags.
+const SMALL_CALLS_MAX: usize = 3;
+
+impl Endpoint {
+    pub(super) async fn exchange(&self, calls: &[Call]) -> Result<(StatusCode, Vec<u8>)> {
+        if calls.len() > SMALL_CALLS_MAX || !calls.iter().all(Call::is_small) {
+            return self.receive(calls).await;
+        }
+        let received = tokio::time::timeout(SMALL_TIMEOUT, self.receive(calls)).await;
+        received.unwrap_or_else(|_| Err(self.unavailable("timed out")))
+    }
+
+    async fn receive(&self, calls: &[Call]) -> Result<(StatusCode, Vec<u8>)> {
+        let request = self
+            .client
+            .post(self.url.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .body(body_of(calls));
+        let response = request.send().await.map_err(|error| self.down(&error))?;
+        let status = response.status();
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            self.health.meters.rate_limited.increment(1);
+        }
+        if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
+            return Err(Error::Unavailable {
+                endpoint: self.name.to_string(),
+                reason: format!("HTTP {}", status.as_u16()),
+                retry_after: retry_after(&response),
+            });
+        }
+        // Some answer a JSON-RPC error with a status of its own: the body tells.
+        Ok((status, self.read(response).await?))
+    }
+
+    async fn read(&self, mut response: Response) -> Result<Vec<u8>> {
+        let most = self.settings.answer_bytes_max;
+        // What it says of its length is believed only so far.
+        let said = response.content_length().unwrap_or(0).min(READ_AHEAD_MAX);
+        let mut bytes = Vec::with_capacity(said as usize);
+        let began = Instant::now();
+        while let Some(part) = response.chunk().await.map_err(|error| self.down(&error))? {
+            if bytes.len() as u64 + part.len() as u64 > most {
+                let reason = format!("answer longer than {most} bytes");
+                return Err(self.health.too_large(reason));
+            }
+            self.health
+                .meters
+                .received_bytes
+                .increment(part.len() as u64);
+            bytes.extend_from_slice(&part);
+            if is_too_slow(began.elapsed(), bytes.len()) {
+                return Err(self.unavailable("the answer comes too slowly"));
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn down(&self, error: &reqwest::Error) -> Error {
+        self.unavailable(reason_of(error))
+    }
+}
