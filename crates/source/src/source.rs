@@ -91,20 +91,33 @@ pub enum Subscription {
     Connected,
 }
 
-/// A reader of one chain.
+/// A reader of one chain. A source made of others names one of them as [`Source::inner`]: the methods with a
+/// body leave to that one what they do not override, so that none is forgotten.
 #[async_trait]
 pub trait Source: Send + Sync + std::fmt::Debug {
+    /// The source that answers for this one, where it is made of others.
+    fn inner(&self) -> Option<&dyn Source> {
+        None
+    }
+
     /// Which chain this is.
     async fn identity(&self) -> Result<Identity>;
 
     /// The first block that it has, where that may be another one than the chain's first.
     async fn first_block(&self) -> Result<Option<u64>> {
-        Ok(None)
+        match self.inner() {
+            Some(inner) => inner.first_block().await,
+            None => Ok(None),
+        }
     }
 
-    /// Says which first block the chain has: an endpoint with another one is passed over. Said once,
-    /// before the identity is asked for.
-    fn expect_genesis(&self, _genesis: Hash32) {}
+    /// Sets the chain's first block: an endpoint with another one is passed over. Called at most once,
+    /// before [`Source::identity`].
+    fn expect_genesis(&self, genesis: Hash32) {
+        if let Some(inner) = self.inner() {
+            inner.expect_genesis(genesis);
+        }
+    }
 
     /// Where the chain stands.
     async fn heads(&self) -> Result<Heads>;
@@ -112,30 +125,39 @@ pub trait Source: Send + Sync + std::fmt::Debug {
     /// The clock of a block as the chain is now; none where there is no such block yet.
     async fn clock(&self, number: u64) -> Result<Option<BlockMeta>>;
 
-    /// What every endpoint says of a block, the preferred first, those that are passed over for now
-    /// included. Whoever does not answer or has no such block is left out.
+    /// The block that each endpoint has at a height, the preferred first, those that are passed over for
+    /// now included. An endpoint that does not answer or has no such block is left out.
     async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock>;
 
-    /// What the endpoints that are well, and those named here, have at a height, in a short time. One
-    /// that is down, slow or behind is left out. Nothing where there is no second endpoint to ask.
+    /// The block that healthy endpoints, and those named here, have at a height, in a short time. One
+    /// that is down, slow or behind is left out. Empty where there is no second endpoint.
     async fn block_at_healthy_endpoints(
         &self,
-        _number: u64,
-        _also: &[Arc<str>],
+        number: u64,
+        also: &[Arc<str>],
     ) -> Vec<EndpointBlock> {
-        Vec::new()
+        match self.inner() {
+            Some(inner) => inner.block_at_healthy_endpoints(number, also).await,
+            None => Vec::new(),
+        }
     }
 
-    /// Whether an endpoint says that it is still catching up: what it shows may be long past. False
-    /// where it cannot tell.
-    async fn syncing(&self, _endpoint: &str) -> Result<bool> {
-        Ok(false)
+    /// Whether an endpoint reports that it is syncing: its head is not the chain's. False where it cannot
+    /// tell.
+    async fn syncing(&self, endpoint: &str) -> Result<bool> {
+        match self.inner() {
+            Some(inner) => inner.syncing(endpoint).await,
+            None => Ok(false),
+        }
     }
 
     /// The code of a contract at the head, for chains whose contracts have addresses of 20 bytes; empty for
     /// an account without code, none where the source cannot read code.
-    async fn code(&self, _address: [u8; 20]) -> Result<Option<Vec<u8>>> {
-        Ok(None)
+    async fn code(&self, address: [u8; 20]) -> Result<Option<Vec<u8>>> {
+        match self.inner() {
+            Some(inner) => inner.code(address).await,
+            None => Ok(None),
+        }
     }
 
     /// The first blocks of a range, in order: at least one, and as many as come at once. Proven as
@@ -183,7 +205,10 @@ pub trait Source: Send + Sync + std::fmt::Debug {
 
     /// Listens for new heads and never returns. The caller drives it beside everything else.
     async fn listen(&self) {
-        std::future::pending().await
+        match self.inner() {
+            Some(inner) => inner.listen().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Changes whenever there may be a new head; only a hint that it is worth looking.
@@ -191,22 +216,31 @@ pub trait Source: Send + Sync + std::fmt::Debug {
 
     /// The state of the subscription to new heads.
     fn subscription(&self) -> Subscription {
-        Subscription::Off
+        self.inner()
+            .map_or(Subscription::Off, |inner| inner.subscription())
     }
 
     /// Whether the head is old because the source itself is still catching up with the chain.
     fn is_catching_up(&self) -> bool {
-        false
+        self.inner().is_some_and(|inner| inner.is_catching_up())
     }
 
     /// Announces which block the caller needs next: a source that reads in order starts there.
-    fn note_next(&self, _number: u64) {}
+    fn note_next(&self, number: u64) {
+        if let Some(inner) = self.inner() {
+            inner.note_next(number);
+        }
+    }
 
-    /// Tells which block is archived: an endpoint that does not reach it yet says nothing of where the
-    /// chain stands while another one does.
-    fn note_archived(&self, _number: u64) {}
+    /// Announces which block is archived: the head of an endpoint that is below it does not count while
+    /// another endpoint has a higher one.
+    fn note_archived(&self, number: u64) {
+        if let Some(inner) = self.inner() {
+            inner.note_archived(number);
+        }
+    }
 
-    /// Tells that a block from this endpoint did not fit what others say.
+    /// Reports that a block from this endpoint contradicts other endpoints.
     fn report_bad(&self, endpoint: &str, block: BlockRef, what: &str);
 
     /// How each endpoint does.
@@ -214,7 +248,8 @@ pub trait Source: Send + Sync + std::fmt::Debug {
 
     /// Rules of verification that were dropped since the start: blocks that fail them are proven less.
     fn dropped_rules(&self) -> Vec<DroppedRule> {
-        Vec::new()
+        self.inner()
+            .map_or_else(Vec::new, |inner| inner.dropped_rules())
     }
 
     /// How history is best asked for now; it changes with what is learned.

@@ -129,6 +129,10 @@ impl LakeAndCore {
 
 #[async_trait]
 impl Source for LakeAndCore {
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.lake)
+    }
+
     async fn identity(&self) -> Result<Identity> {
         self.lake.identity().await
     }

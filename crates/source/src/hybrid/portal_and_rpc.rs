@@ -5,13 +5,10 @@
 //! endpoint shows the header of each of them, which is hashed where the chain allows it, and the logs
 //! must fit its bloom. What the Portal fails to deliver, and what does not fit, comes from the endpoints.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chronolith_model::{
-    BlockMeta, BlockRange, BlockRef, Dataset, DatasetSet, Hash32, Proof, Scope,
-};
+use chronolith_model::{BlockMeta, BlockRange, BlockRef, Dataset, DatasetSet, Proof, Scope};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::Instant;
@@ -21,9 +18,7 @@ use crate::evm::EvmSource;
 use crate::health::EndpointReport;
 use crate::portal::PortalSource;
 use crate::portal::check::{self, Refusal};
-use crate::source::{
-    DroppedRule, EndpointBlock, Fetched, Heads, Identity, Plan, Source, Subscription, Want,
-};
+use crate::source::{EndpointBlock, Fetched, Heads, Identity, Plan, Source, Want};
 
 /// How long a Portal that failed or contradicted is passed over.
 const PAUSE: Duration = Duration::from_secs(300);
@@ -217,6 +212,10 @@ impl JointSource {
 
 #[async_trait]
 impl Source for JointSource {
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.endpoints)
+    }
+
     async fn identity(&self) -> Result<Identity> {
         self.endpoints.identity().await
     }
@@ -235,33 +234,11 @@ impl Source for JointSource {
         opinions
     }
 
-    async fn block_at_healthy_endpoints(
-        &self,
-        number: u64,
-        also: &[Arc<str>],
-    ) -> Vec<EndpointBlock> {
-        self.endpoints
-            .block_at_healthy_endpoints(number, also)
-            .await
-    }
-
-    fn note_archived(&self, number: u64) {
-        self.endpoints.note_archived(number);
-    }
-
-    fn expect_genesis(&self, genesis: Hash32) {
-        self.endpoints.expect_genesis(genesis);
-    }
-
     async fn syncing(&self, endpoint: &str) -> Result<bool> {
         if endpoint == self.portal.name() {
             return self.portal.syncing(endpoint).await;
         }
         self.endpoints.syncing(endpoint).await
-    }
-
-    async fn code(&self, address: [u8; 20]) -> Result<Option<Vec<u8>>> {
-        self.endpoints.code(address).await
     }
 
     async fn fetch_some(
@@ -291,16 +268,8 @@ impl Source for JointSource {
         self.endpoints.fetch_some(range, want, anchor).await
     }
 
-    async fn listen(&self) {
-        self.endpoints.listen().await;
-    }
-
     fn hints(&self) -> watch::Receiver<u64> {
         self.endpoints.hints()
-    }
-
-    fn subscription(&self) -> Subscription {
-        self.endpoints.subscription()
     }
 
     fn report_bad(&self, endpoint: &str, block: BlockRef, what: &str) {
@@ -309,10 +278,6 @@ impl Source for JointSource {
         }
         self.portal.report_bad(endpoint, block, what);
         self.endpoints.report_bad(endpoint, block, what);
-    }
-
-    fn dropped_rules(&self) -> Vec<DroppedRule> {
-        self.endpoints.dropped_rules()
     }
 
     fn endpoints(&self) -> Vec<EndpointReport> {
