@@ -189,9 +189,8 @@ pub struct Call<'a> {
 /// base fee that its hash covers, the price that was paid is such a field.
 #[must_use]
 pub fn store_body(tx: &TxFields<'_>, bytes: &[u8], base_fee: Option<u64>) -> Vec<u8> {
-    let decoded = Decoded::new(bytes);
-    let others = decoded.map(|decoded| tx.beside(&decoded, base_fee));
-    let others = others.unwrap_or_default();
+    let decoded = Decoded::new(bytes).expect("a type that can be encoded can be decoded");
+    let others = tx.beside(&decoded, base_fee);
     if others.is_empty() && !tx.has_block_time {
         return bytes.to_vec();
     }

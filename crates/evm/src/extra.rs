@@ -24,11 +24,14 @@ impl Room {
     pub(crate) fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
         self.fields += 1;
         self.bytes = self.bytes.saturating_add(name.len() + value.len());
-        let over = match () {
-            () if name.len() > NAME_BYTES_MAX => "a name that is too long",
-            () if self.fields > FIELDS_MAX => "too many fields that are not known",
-            () if self.bytes > BYTES_MAX => "too many bytes in fields that are not known",
-            () => return Ok(()),
+        let over = if name.len() > NAME_BYTES_MAX {
+            "a name that is too long"
+        } else if self.fields > FIELDS_MAX {
+            "too many fields that are not known"
+        } else if self.bytes > BYTES_MAX {
+            "too many bytes in fields that are not known"
+        } else {
+            return Ok(());
         };
         Err(format!("{over} (at={})", cut(name)))
     }
@@ -37,7 +40,7 @@ impl Room {
 /// The beginning of hostile text.
 pub(crate) fn cut(text: &str) -> &str {
     match text.char_indices().nth(SHOWN_CHARS_MAX) {
-        Some((at, _)) => text.get(..at).unwrap_or_default(),
+        Some((at, _)) => text.split_at(at).0,
         None => text,
     }
 }

@@ -170,8 +170,7 @@ impl HeaderFields {
     #[must_use]
     pub fn unproven(&self, tx_hashes: &[B256]) -> Vec<&str> {
         let found = self.found(tx_hashes);
-        let covers = found.map(|(_, encoded)| encoded.covers);
-        let covers = covers.unwrap_or_default();
+        let covers = found.map_or_else(Vec::new, |(_, encoded)| encoded.covers);
         self.came().filter(|name| !covers.contains(name)).collect()
     }
 
@@ -208,4 +207,6 @@ impl HeaderFields {
 pub struct BlockFields<T> {
     pub header: HeaderFields,
     pub transactions: Vec<T>,
+    /// Whether a list of transactions came, which an archived header does not have.
+    pub has_transactions: bool,
 }

@@ -96,7 +96,7 @@ pub(crate) fn escaped(name: &str) -> String {
     let inner = quoted
         .strip_prefix('"')
         .and_then(|text| text.strip_suffix('"'));
-    inner.unwrap_or_default().to_owned()
+    inner.expect("JSON text is quoted").to_owned()
 }
 
 /// Bytes: `"0x"` and two digits each.
@@ -104,16 +104,16 @@ pub(crate) fn put_data(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\"0x");
     let start = out.len();
     out.resize(start + 2 * bytes.len(), 0);
-    if let Some(digits) = out.get_mut(start..) {
-        hex::encode_to_slice(bytes, digits).expect("the room is twice the bytes");
-    }
+    let (_, digits) = out.split_at_mut(start);
+    hex::encode_to_slice(bytes, digits).expect("there are two digits for each byte");
     out.push(b'"');
 }
 
 /// A number: `"0x"` and no leading zero.
 pub(crate) fn put_wide(out: &mut Vec<u8>, bytes: &[u8]) {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
-    let digits = hex::encode(bytes.get(zeros..).unwrap_or(&[]));
+    let (_, significant) = bytes.split_at(zeros);
+    let digits = hex::encode(significant);
     let digits = digits.strip_prefix('0').unwrap_or(&digits);
     out.extend_from_slice(b"\"0x");
     out.extend_from_slice(if digits.is_empty() {

@@ -98,10 +98,10 @@ impl KeptHeader {
     ) -> Result<(), String> {
         let mut bloom = Bloom::ZERO;
         for (emitter, topics) in logs {
-            let wide = |topic: &&[u8]| B256::try_from(*topic).ok();
-            let topics: Vec<B256> = topics.iter().filter_map(wide).collect();
+            let topics: Result<Vec<B256>, _> = topics.into_iter().map(B256::try_from).collect();
+            let topics = topics.map_err(|_| "a topic that does not have 32 bytes")?;
             let emitter =
-                Address::try_from(emitter).map_err(|_| "an emitter that is no address")?;
+                Address::try_from(emitter).map_err(|_| "an emitter that is not an address")?;
             bloom.accrue_raw_log(emitter, &topics);
         }
         if bloom == self.0.logs_bloom {

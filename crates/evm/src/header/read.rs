@@ -26,12 +26,12 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for BlockVisitor<T> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut fields = HeaderFields::default();
-        let mut transactions = Vec::new();
+        let mut transactions: Option<Vec<T>> = None;
         let mut hash = None;
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "hash" => hash = map.next_value()?,
-                "transactions" => transactions = map.next_value::<Option<_>>()?.unwrap_or_default(),
+                "transactions" => transactions = map.next_value()?,
                 beside if BESIDE.contains(&beside) => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -46,7 +46,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for BlockVisitor<T> {
         }
         Ok(BlockFields {
             header: fields,
-            transactions,
+            has_transactions: transactions.is_some(),
+            transactions: transactions.unwrap_or_default(),
         })
     }
 }
@@ -111,16 +112,20 @@ fn set<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
     place: &mut T,
     map: &mut A,
 ) -> Result<bool, A::Error> {
-    let value: Option<T> = map.next_value()?;
+    Ok(put(place, map.next_value()?))
+}
+
+fn put<T>(place: &mut T, value: Option<T>) -> bool {
     let came = value.is_some();
-    value.into_iter().for_each(|value| *place = value);
-    Ok(came)
+    if let Some(value) = value {
+        *place = value;
+    }
+    came
 }
 
 fn set_wide<'de, A: MapAccess<'de>>(place: &mut U256, map: &mut A) -> Result<bool, A::Error> {
     let value: Option<Wide> = map.next_value()?;
-    value.iter().for_each(|Wide(value)| *place = *value);
-    Ok(value.is_some())
+    Ok(put(place, value.map(|Wide(value)| value)))
 }
 
 fn number<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Option<u64>, A::Error> {
@@ -132,7 +137,5 @@ fn number<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Option<u64>, A::Error> 
 }
 
 fn set_number<'de, A: MapAccess<'de>>(place: &mut u64, map: &mut A) -> Result<bool, A::Error> {
-    let value = number(map)?;
-    value.iter().for_each(|value| *place = *value);
-    Ok(value.is_some())
+    Ok(put(place, number(map)?))
 }

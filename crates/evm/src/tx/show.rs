@@ -273,6 +273,10 @@ impl<'a> Decoded<'a> {
         };
         let items = Item::list_of(fields)?;
         let layout = layout(kind, items.len())?;
+        let mut typed = layout.iter().zip(&items);
+        if !typed.all(|((_, shape), item)| is_shaped(*shape, item)) {
+            return None;
+        }
         Some(Self {
             kind,
             layout,
@@ -491,9 +495,26 @@ fn put_field(object: &mut Object<'_>, name: &str, how: As, item: &Item<'_>) {
     }
 }
 
+/// Whether a field that is shown as a list is one, of items that can be shown.
+fn is_shaped(shape: As, item: &Item<'_>) -> bool {
+    let are_all = |is: fn(&Item<'_>) -> bool| item.items().is_some_and(|all| all.iter().all(is));
+    match shape {
+        As::Hashes => are_all(|one| !one.is_list),
+        As::AccessList => are_all(|one| match one.items().as_deref() {
+            Some([address, keys]) => !address.is_list && keys.items().is_some(),
+            _ => false,
+        }),
+        As::Authorizations => are_all(|one| one.items().is_some_and(|parts| parts.len() == 6)),
+        As::Number | As::Data | As::Address | As::Flag => !item.is_list,
+    }
+}
+
 fn put_all(out: &mut Vec<u8>, item: &Item<'_>, put: impl Fn(&mut Vec<u8>, &Item<'_>)) {
     out.push(b'[');
-    for (at, one) in item.items().unwrap_or_default().iter().enumerate() {
+    let items = item
+        .items()
+        .expect("its shape was checked when it was decoded");
+    for (at, one) in items.iter().enumerate() {
         out.extend_from_slice(if at > 0 { b"," } else { b"" });
         put(out, one);
     }
@@ -501,7 +522,9 @@ fn put_all(out: &mut Vec<u8>, item: &Item<'_>, put: impl Fn(&mut Vec<u8>, &Item<
 }
 
 fn put_access_item(out: &mut Vec<u8>, item: &Item<'_>) {
-    let fields = item.items().unwrap_or_default();
+    let fields = item
+        .items()
+        .expect("its shape was checked when it was decoded");
     let mut object = Object::begin(out);
     if let [address, keys] = fields.as_slice() {
         object.data("address", address.payload);
@@ -513,7 +536,9 @@ fn put_access_item(out: &mut Vec<u8>, item: &Item<'_>) {
 }
 
 fn put_authorization(out: &mut Vec<u8>, item: &Item<'_>) {
-    let fields = item.items().unwrap_or_default();
+    let fields = item
+        .items()
+        .expect("its shape was checked when it was decoded");
     let mut object = Object::begin(out);
     if let [chain_id, address, nonce, parity, r, s] = fields.as_slice() {
         put_wide(object.key("chainId"), chain_id.payload);
