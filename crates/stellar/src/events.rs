@@ -152,9 +152,10 @@ impl<'a> EventParts<'a> {
         let (schema, types) = &*WIRE;
         let mut reader = Reader::new(event)?;
         schema.skip(types.extension, &mut reader)?;
-        let contract = match reader.present()? {
-            true => reader.take(32)?,
-            false => &[],
+        let contract = if reader.present()? {
+            reader.take(32)?
+        } else {
+            &[]
         };
         let kind = reader.u32()?;
         let kind = u8::try_from(kind).map_err(|_| reader.fault("an unknown sort of event"))?;
@@ -213,9 +214,9 @@ impl EventPlace {
         };
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         out.push(stage | flag(self.successful, SUCCESSFUL) | flag(self.proven, PROVEN));
-        operation
-            .into_iter()
-            .for_each(|operation| put_varint(operation.into(), out));
+        if let Some(operation) = operation {
+            put_varint(operation.into(), out);
+        }
         put_varint(self.index.into(), out);
         for topic in &self.more_topics {
             put_varint(topic.len() as u64, out);

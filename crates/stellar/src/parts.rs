@@ -60,17 +60,17 @@ impl TxParts {
         reader.finish()?;
         let slice = |span: Span| content.slice(span.start as usize..span.end as usize);
         let pair = slice(spans.pair);
-        let short = Fault::Parts("the body of a transaction is cut off");
         let hash = pair.first_chunk::<32>().copied();
-        let hash = hash.ok_or_else(|| short.clone())?;
-        let sort = content.first_chunk::<4>().copied().ok_or(short)?;
+        let hash = hash.expect("a result begins with a hash, by the schema it was read with");
+        let sort = content.first_chunk::<4>().copied();
+        let sort = sort.expect("an envelope begins with its sort, by the schema it was read with");
         Ok(Self {
             hash: Hash32(hash),
             inner_hash: inner_hash(&pair),
             successful: is_successful(&pair),
             fee_bump: u32::from_be_bytes(sort) == FEE_BUMP,
             envelope: slice(envelope),
-            result: pair.slice(32.min(pair.len())..),
+            result: pair.slice(32..),
             meta: slice(spans.meta),
         })
     }
@@ -126,20 +126,24 @@ fn is_soroban(envelope: &[u8]) -> Result<bool, Fault> {
     Ok(reader.u32()? == 1)
 }
 
-/// The code of a result behind its hash and fee.
-fn code(pair: &[u8]) -> Option<i32> {
-    let code = pair.get(40..44)?.first_chunk::<4>()?;
-    Some(i32::from_be_bytes(*code))
+/// The code of a result, after its hash and fee, and what follows it.
+fn code(pair: &[u8]) -> (i32, &[u8]) {
+    let after = pair.get(40..).and_then(<[u8]>::split_first_chunk::<4>);
+    let (code, rest) =
+        after.expect("a result has a fee and a code, by the schema it was read with");
+    (i32::from_be_bytes(*code), rest)
 }
 
 /// Whether a transaction succeeded, by its hash and result.
 pub(crate) fn is_successful(pair: &[u8]) -> bool {
-    matches!(code(pair), Some(0 | INNER_SUCCESS))
+    matches!(code(pair).0, 0 | INNER_SUCCESS)
 }
 
 /// The hash of the transaction inside a fee bump, by hash and result.
 pub(crate) fn inner_hash(pair: &[u8]) -> Option<Hash32> {
-    let is_bump = matches!(code(pair)?, INNER_SUCCESS | INNER_FAILED);
-    let inner = pair.get(44..)?.first_chunk::<32>().filter(|_| is_bump)?;
-    Some(Hash32(*inner))
+    let (code, rest) = code(pair);
+    matches!(code, INNER_SUCCESS | INNER_FAILED).then(|| {
+        let inner = rest.first_chunk::<32>();
+        Hash32(*inner.expect("such a result names the inner transaction, by its schema"))
+    })
 }

@@ -53,9 +53,12 @@ impl Proven {
 pub fn prove(ledger: Ledger, network: &Network) -> Result<Proven, Fault> {
     let header = &ledger.header;
     let sequence = header.sequence;
-    let check = |is: bool, what: &'static str| match is {
-        true => Ok(()),
-        false => Err(Fault::Hash { sequence, what }),
+    let check = |is: bool, what: &'static str| {
+        if is {
+            Ok(())
+        } else {
+            Err(Fault::Hash { sequence, what })
+        }
     };
     check(
         sha256(header.content.of(&ledger.raw)) == header.hash,
@@ -137,18 +140,18 @@ fn pair(ledger: &Ledger, network: &Network) -> Result<Vec<u32>, Fault> {
         let found = known.binary_search_by_key(&hash, |known| known.0).ok();
         let place = found.and_then(|at| known.get(at)).map(|known| known.1);
         // Each envelope belongs to one result: two alike would leave another without any.
-        let free = place.and_then(|place| taken.get_mut(place as usize));
-        let free = free.is_some_and(|taken| !std::mem::replace(taken, true));
-        match place.filter(|_| free) {
-            Some(place) => paired.push(place),
-            None => {
-                return Err(Fault::Unpaired {
-                    sequence,
-                    position,
-                    passphrase: network.passphrase().to_owned(),
-                });
-            }
-        }
+        let is_free = |place: &u32| {
+            let taken = taken.get_mut(*place as usize);
+            !std::mem::replace(taken.expect("a place is one of an envelope"), true)
+        };
+        let Some(place) = place.filter(is_free) else {
+            return Err(Fault::Unpaired {
+                sequence,
+                position,
+                passphrase: network.passphrase().to_owned(),
+            });
+        };
+        paired.push(place);
     }
     Ok(paired)
 }

@@ -98,8 +98,8 @@ pub(crate) static WIRE: LazyLock<(Schema, Types)> = LazyLock::new(|| {
 
 impl Schema {
     fn named(&self, name: &str) -> Shape {
-        // No value is of the shape `Never`: reading one is an error.
-        self.names.get(name).copied().unwrap_or(Shape::Never)
+        let shape = self.names.get(name).copied();
+        shape.expect("schema.txt describes every type that is read by name")
     }
 
     /// Reads the text. It is part of the program: what is wrong with it, a test finds.
@@ -132,10 +132,8 @@ impl Schema {
     }
 
     fn at(&self, place: u32) -> Shape {
-        self.places
-            .get(place as usize)
-            .copied()
-            .unwrap_or(Shape::Never)
+        let shape = self.places.get(place as usize).copied();
+        shape.expect("a shape points into the table that it was made with")
     }
 
     /// Passes over one value.
@@ -153,7 +151,9 @@ impl Schema {
                 Shape::Bytes => return reader.skip_bytes(),
                 Shape::Sequence(first, end) => {
                     let places = self.places.get(first as usize..end as usize);
-                    let Some((last, before)) = places.and_then(<[Shape]>::split_last) else {
+                    let places =
+                        places.expect("a shape points into the table that it was made with");
+                    let Some((last, before)) = places.split_last() else {
                         return Ok(());
                     };
                     for &item in before {
@@ -183,10 +183,13 @@ impl Schema {
                     let len = usize::try_from(len).unwrap_or(usize::MAX);
                     return reader.take(len).map(|_| ());
                 }
-                Shape::Optional(inner) => match reader.present()? {
-                    true => shape = self.at(inner),
-                    false => return Ok(()),
-                },
+                Shape::Optional(inner) => {
+                    if reader.present()? {
+                        shape = self.at(inner)
+                    } else {
+                        return Ok(());
+                    }
+                }
                 Shape::Never | Shape::Named(_) => return Err(reader.fault("an unknown variant")),
             }
         }

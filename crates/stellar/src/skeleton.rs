@@ -26,6 +26,8 @@ use crate::schema::WIRE;
 pub(crate) const FORM_V1: u8 = 0;
 pub(crate) const FORM_V2: u8 = 1;
 
+const NO_SKELETON: Fault = Fault::Parts("not the skeleton of a ledger");
+
 /// Skeleton and bodies of a ledger. All bodies share one buffer.
 pub(crate) fn split(proven: &Proven) -> (Bytes, Vec<Bytes>) {
     let ledger = &proven.ledger;
@@ -59,44 +61,24 @@ fn skeleton(proven: &Proven, form: u8) -> Vec<u8> {
     put_varint(ledger.txs.len() as u64, &mut out);
     let runs: Vec<&[Span]> = ledger.envelopes.chunk_by(|a, b| a.end == b.start).collect();
     put_varint(runs.len() as u64, &mut out);
+    let between = |start: u32, end: u32| Span { start, end };
     let mut rest = Vec::new();
     let mut at = 0;
     for run in runs {
-        let (Some(first), Some(last)) = (run.first(), run.last()) else {
-            continue;
-        };
+        let (first, last) = run.first().zip(run.last()).expect("no run is empty");
         put_varint(u64::from(first.start - at), &mut out);
         put_varint(run.len() as u64, &mut out);
-        rest.extend_from_slice(
-            Span {
-                start: at,
-                end: first.start,
-            }
-            .of(raw),
-        );
+        rest.extend_from_slice(between(at, first.start).of(raw));
         at = last.end;
     }
-    let txs = (ledger.txs.first(), ledger.txs.last());
     let end = raw.len() as u32;
-    let processing = match txs {
-        (Some(first), Some(last)) => (first.processing.start, last.processing.end),
-        _ => (end, end),
-    };
-    put_varint(u64::from(processing.0 - at), &mut out);
-    rest.extend_from_slice(
-        Span {
-            start: at,
-            end: processing.0,
-        }
-        .of(raw),
-    );
-    rest.extend_from_slice(
-        Span {
-            start: processing.1,
-            end,
-        }
-        .of(raw),
-    );
+    let txs = ledger.txs.first().zip(ledger.txs.last());
+    let processing = txs.map_or(end..end, |(first, last)| {
+        first.processing.start..last.processing.end
+    });
+    put_varint(u64::from(processing.start - at), &mut out);
+    rest.extend_from_slice(between(at, processing.start).of(raw));
+    rest.extend_from_slice(between(processing.end, end).of(raw));
     // The header lies before the set, so nothing was taken out before it.
     let header = ledger.header.entry;
     put_varint(header.start.into(), &mut out);
@@ -115,9 +97,8 @@ fn order_bits(count: usize) -> u32 {
 fn put_order(envelope_of: &[u32], out: &mut Vec<u8>) {
     let mut tx_of = vec![0_u32; envelope_of.len()];
     for (&envelope, tx) in envelope_of.iter().zip(0..) {
-        if let Some(slot) = tx_of.get_mut(envelope as usize) {
-            *slot = tx;
-        }
+        let slot = tx_of.get_mut(envelope as usize);
+        *slot.expect("there are as many envelopes as transactions") = tx;
     }
     let bits = order_bits(envelope_of.len());
     let (mut held, mut filled) = (0_u64, 0);
@@ -138,8 +119,8 @@ fn put_order(envelope_of: &[u32], out: &mut Vec<u8>) {
 fn take_order(rest: &mut &[u8], count: usize) -> Option<Vec<u32>> {
     let bits = order_bits(count);
     let len = (count as u64).checked_mul(bits.into())?.div_ceil(8);
-    let (packed, behind) = rest.split_at_checked(usize::try_from(len).ok()?)?;
-    *rest = behind;
+    let (packed, after) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+    *rest = after;
     let mut packed = packed.iter();
     let (mut held, mut filled) = (0_u64, 0);
     let mut order = Vec::with_capacity(count);
@@ -176,6 +157,10 @@ struct Skeleton<'a> {
 }
 
 impl<'a> Skeleton<'a> {
+    fn parse(bytes: &'a [u8]) -> Result<Self, Fault> {
+        Self::read(bytes).ok_or(NO_SKELETON)
+    }
+
     fn read(bytes: &'a [u8]) -> Option<Self> {
         let (&form, mut rest) = bytes.split_first()?;
         let number = |rest: &mut &[u8]| usize::try_from(take_varint(rest)?).ok();
@@ -210,8 +195,7 @@ impl<'a> Skeleton<'a> {
 /// # Errors
 /// `Parts` or `Malformed` where they are not of one ledger.
 pub fn join(skeleton: &[u8], bodies: &[Bytes]) -> Result<Bytes, Fault> {
-    let wrong = || Fault::Parts("not the skeleton of a ledger");
-    let skeleton = Skeleton::read(skeleton).ok_or_else(wrong)?;
+    let skeleton = Skeleton::parse(skeleton)?;
     let count = skeleton.order.len();
     if bodies.len() != count || !is_order(&skeleton.order) {
         return Err(Fault::Parts("bodies and transactions differ"));
@@ -222,8 +206,8 @@ pub fn join(skeleton: &[u8], bodies: &[Bytes]) -> Result<Bytes, Fault> {
     let mut out = BytesMut::with_capacity(len);
     let mut rest = skeleton.rest;
     let mut copy = |len: usize, out: &mut BytesMut| {
-        let (bytes, behind) = rest.split_at_checked(len).ok_or_else(wrong)?;
-        rest = behind;
+        let (bytes, after) = rest.split_at_checked(len).ok_or(NO_SKELETON)?;
+        rest = after;
         out.put_slice(bytes);
         Ok(())
     };
@@ -231,14 +215,14 @@ pub fn join(skeleton: &[u8], bodies: &[Bytes]) -> Result<Bytes, Fault> {
     for &(before, envelopes) in &skeleton.runs {
         copy(before, &mut out)?;
         for tx in order.by_ref().take(envelopes) {
-            let (envelope, _) = parts.get(*tx as usize).ok_or_else(wrong)?;
+            let (envelope, _) = parts.get(*tx as usize).ok_or(NO_SKELETON)?;
             out.put_slice(envelope);
         }
     }
     copy(skeleton.before_processing, &mut out)?;
-    parts
-        .iter()
-        .for_each(|(_, processing)| out.put_slice(processing));
+    for (_, processing) in parts {
+        out.put_slice(processing);
+    }
     out.put_slice(rest);
     Ok(out.freeze())
 }
@@ -258,11 +242,10 @@ fn split_body(body: &[u8], form: u8) -> Result<(&[u8], &[u8]), Fault> {
 /// # Errors
 /// `Parts` where it is no skeleton.
 pub fn skeleton_header(skeleton: &Bytes) -> Result<Bytes, Fault> {
-    let wrong = || Fault::Parts("not the skeleton of a ledger");
-    let read = Skeleton::read(skeleton).ok_or_else(wrong)?;
+    let read = Skeleton::parse(skeleton)?;
     let (start, len) = read.header;
     let end = start.checked_add(len).filter(|&end| end <= read.rest.len());
-    let end = end.ok_or_else(wrong)?;
+    let end = end.ok_or(NO_SKELETON)?;
     let base = skeleton.len() - read.rest.len();
     Ok(skeleton.slice(base + start..base + end))
 }
@@ -272,8 +255,5 @@ pub fn skeleton_header(skeleton: &Bytes) -> Result<Bytes, Fault> {
 /// # Errors
 /// `Parts` where it is no skeleton.
 pub fn skeleton_count(skeleton: &[u8]) -> Result<usize, Fault> {
-    let wrong = || Fault::Parts("not the skeleton of a ledger");
-    Skeleton::read(skeleton)
-        .map(|read| read.order.len())
-        .ok_or_else(wrong)
+    Skeleton::parse(skeleton).map(|read| read.order.len())
 }
