@@ -5,8 +5,11 @@
     reason = "a test may panic"
 )]
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
 use chronolith_model::{
-    Block, BlockRange, Dataset, DatasetSet, Payload, Proof, Scope, Verification,
+    Block, BlockRange, Dataset, DatasetSet, Log, Payload, Proof, Scope, ScopeEntry, Verification,
 };
 use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions, RpcServer};
 use chronolith_source::evm::{Checks, EvmSettings, EvmSource, RangeSettings, Strategy, Tags};
@@ -164,4 +167,72 @@ async fn parts_of_whole_blocks_are_small() {
         let blocks = source.fetch_some(range, &want, None).await.unwrap();
         assert_eq!(blocks.len(), fetched, "{datasets:?}");
     }
+}
+
+/// A scope that no log of the first blocks is of, and that the blooms of many of them allow.
+fn bloom_only(node: &EvmNode, blocks: u64) -> Scope {
+    let pair = |log: &Log| {
+        let topic0 = log.topics().next().map(Bytes::copy_from_slice);
+        Some((Bytes::copy_from_slice(log.emitter()), topic0?))
+    };
+    let logs = (0..blocks).flat_map(|number| node.block(number).unwrap().to_model().logs);
+    let pairs: Vec<(Bytes, Bytes)> = logs.filter_map(|log| pair(&log)).collect();
+    let mut by_emitter: BTreeMap<&Bytes, BTreeSet<&Bytes>> = BTreeMap::new();
+    let mut counts: BTreeMap<&Bytes, usize> = BTreeMap::new();
+    for (emitter, topic0) in &pairs {
+        by_emitter.entry(emitter).or_default().insert(topic0);
+        *counts.entry(emitter).or_default() += 1;
+        *counts.entry(topic0).or_default() += 1;
+    }
+    let often = |value: &&Bytes| counts[*value] > 100;
+    let topics: BTreeSet<&Bytes> = pairs.iter().map(|pair| &pair.1).filter(often).collect();
+    let emitters = by_emitter.iter().filter(|(emitter, _)| often(emitter));
+    let entries = emitters.flat_map(|(emitter, own)| {
+        topics.difference(own).map(|topic0| ScopeEntry {
+            emitter: Some((*emitter).clone()),
+            topic0: Some((*topic0).clone()),
+        })
+    });
+    Scope::only(entries.collect())
+}
+
+/// Each block whose bloom allows a log of the scope took two requests of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn receipts_of_blocks_in_doubt_are_requested_together() {
+    let node = dense();
+    let options = RpcOptions {
+        keeps_requests: true,
+        ..RpcOptions::default()
+    };
+    let server = RpcServer::start(node.clone(), options).await.unwrap();
+    let source = EvmSource::new(EvmSettings {
+        chain_id: 31_337,
+        endpoints: vec![EndpointSettings::new(&server.url())],
+        heads: Vec::new(),
+        tags: Tags::NONE,
+        strategy: Strategy::Logs,
+        checks: Checks::ALL.up_to(Verification::Receipts),
+        ranges: RangeSettings::default(),
+    })
+    .unwrap();
+    let want = Want {
+        datasets: DatasetSet::of(&[Dataset::Logs]),
+        scope: bloom_only(&node, 500),
+        proof: Proof::LINKED,
+    };
+    let range = BlockRange::new(0, 500);
+    let fetched = source.fetch(range, &want, None).await.unwrap();
+    assert_eq!(fetched.len() as u64, range.len());
+    assert!(fetched.iter().all(|one| one.block.logs.is_empty()));
+    let proven = |one: &&chronolith_source::Fetched| one.proof.logs() == Verification::Receipts;
+    let by_receipts = fetched.iter().filter(proven).count();
+    assert!(by_receipts > 50, "{by_receipts} blocks were in doubt");
+    let requests = server.requests();
+    let of_receipts = requests.iter().filter(|request| {
+        let text = String::from_utf8_lossy(request);
+        text.contains("eth_getBlockReceipts")
+    });
+    // 500 blocks are five batches, and the first ranges may be smaller.
+    let sent = of_receipts.count();
+    assert!((1..=8).contains(&sent), "{sent} requests");
 }

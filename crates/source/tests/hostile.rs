@@ -96,9 +96,12 @@ async fn heads_that_drip_are_asked_for_elsewhere() {
 
 #[tokio::test(start_paused = true)]
 async fn logs_that_drip_are_asked_for_elsewhere() {
-    let slow = Canned::start(|request| match request.contains("eth_getLogs") {
-        true => drip(" "),
-        false => whole(&replies(request, chain)),
+    let slow = Canned::start(|request| {
+        if request.contains("eth_getLogs") {
+            drip(" ")
+        } else {
+            whole(&replies(request, chain))
+        }
     });
     let (slow, well) = (slow.await, well().await);
     let source = source(&[&slow, &well]);
@@ -144,9 +147,12 @@ async fn an_object_that_drips_is_given_up() {
 #[tokio::test(start_paused = true)]
 async fn a_stream_of_empty_lines_is_given_up() {
     let hash = format!("0x{:064x}", 1);
-    let server = Canned::start(move |request| match request.starts_with("GET ") {
-        true => whole(&format!(r#"{{"number":100,"hash":"{hash}"}}"#)),
-        false => drip("\n"),
+    let server = Canned::start(move |request| {
+        if request.starts_with("GET ") {
+            whole(&format!(r#"{{"number":100,"hash":"{hash}"}}"#))
+        } else {
+            drip("\n")
+        }
     });
     let server = server.await;
     let portal = PortalSource::new(PortalSettings::new(&server.url(), 31_337)).unwrap();
@@ -223,9 +229,12 @@ async fn redirects_are_not_followed() {
 async fn a_key_that_is_echoed_is_not_told() {
     let text = "no plan for SECRET-KEY: see http://x/v3/SECRET-KEY?u=SECRET-KEY";
     let refusal = format!(r#"{{"id":0,"error":{{"code":-32000,"message":"{text}"}}}}"#);
-    let server = Canned::start(move |request| match request.contains("eth_chainId") {
-        true => whole(&replies(request, chain)),
-        false => whole(&refusal),
+    let server = Canned::start(move |request| {
+        if request.contains("eth_chainId") {
+            whole(&replies(request, chain))
+        } else {
+            whole(&refusal)
+        }
     });
     let server = server.await;
     let source = source(&[&server]);

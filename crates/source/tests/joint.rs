@@ -241,9 +241,12 @@ fn zksync_block(params: &Value) -> Value {
 
 /// A line of a Portal that calls block 4 by another name, where it lies.
 fn zksync_line(number: u64, lies: bool) -> String {
-    let name = |number: u64, hash: B256| match lies && number == 4 {
-        true => B256::repeat_byte(0xee),
-        false => hash,
+    let name = |number: u64, hash: B256| {
+        if lies && number == 4 {
+            B256::repeat_byte(0xee)
+        } else {
+            hash
+        }
     };
     let parent = name(number.wrapping_sub(1), zksync_parent(number));
     let hash = name(number, zksync_hash(number));

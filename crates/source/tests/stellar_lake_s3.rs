@@ -39,12 +39,11 @@ async fn upload(store: &dyn ObjectStore, prefix: &Path, dir: &std::path::Path) {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         let at = prefix.clone().join(name.as_str());
-        match path.is_dir() {
-            true => Box::pin(upload(store, &at, &path)).await,
-            false => {
-                let bytes = std::fs::read(&path).unwrap();
-                store.put(&at, PutPayload::from(bytes)).await.unwrap();
-            }
+        if path.is_dir() {
+            Box::pin(upload(store, &at, &path)).await
+        } else {
+            let bytes = std::fs::read(&path).unwrap();
+            store.put(&at, PutPayload::from(bytes)).await.unwrap();
         }
     }
 }

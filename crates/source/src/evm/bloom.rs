@@ -29,10 +29,16 @@ pub(crate) fn add(bloom: &mut Bloom, value: &[u8]) {
         bits
     });
     for bit in bits {
-        let at = 255 - usize::from(bit / 8);
-        let byte = bloom.0.get_mut(at).into_iter();
-        byte.for_each(|byte| *byte |= 1 << (bit % 8));
+        set(bloom, bit);
     }
+}
+
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a bit is below 2048, eight of them to a byte"
+)]
+fn set(bloom: &mut Bloom, bit: u16) {
+    bloom.0[255 - usize::from(bit / 8)] |= 1 << (bit % 8);
 }
 
 /// The three bits that a value sets: the low eleven bits of the first three pairs of its hash.

@@ -46,7 +46,7 @@ impl EvmSource {
             let strategy = self.strategy(&endpoint, want);
             let asked = async {
                 self.admit(&endpoint, anchor).await?;
-                let fetcher = self.fetcher(&endpoint, want, (anchor, &claims))?;
+                let fetcher = self.fetcher(&endpoint, want, anchor, &claims);
                 let fetched = self.prefix(&fetcher, range, strategy).await?;
                 check_level(&fetched, want)?;
                 Ok((fetched, fetcher.verifier.has_excused()))
@@ -54,9 +54,10 @@ impl EvmSource {
             let error = match asked.await {
                 Ok((fetched, excused)) => {
                     self.note_proof(strategy, want, &fetched);
-                    return Ok(match excused {
-                        true => self.proven_elsewhere(fetched, want, anchor).await,
-                        false => fetched,
+                    return Ok(if excused {
+                        self.proven_elsewhere(fetched, want, anchor).await
+                    } else {
+                        fetched
                     });
                 }
                 Err(error) => error,

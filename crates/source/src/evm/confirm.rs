@@ -25,9 +25,10 @@ const REQUEST_BYTES_MAX: usize = 512 << 10;
 impl Fetcher<'_> {
     /// Whether it is open that a block of which no log came has none.
     pub(super) fn is_doubtful(&self, block: &WireBlock) -> bool {
-        let is_open = match self.is_suspicious(block) {
-            true => !self.endpoint.has(GET_RECEIPTS),
-            false => self.anchor.is_none() && !self.verifier.settles(block, &self.want.scope),
+        let is_open = if self.is_suspicious(block) {
+            !self.endpoint.has(GET_RECEIPTS)
+        } else {
+            self.anchor.is_none() && !self.verifier.settles(block, &self.want.scope)
         };
         is_open
             && self.want.datasets.contains(Dataset::Logs)

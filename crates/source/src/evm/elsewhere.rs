@@ -82,7 +82,7 @@ impl EvmSource {
             return first;
         }
         for endpoint in others {
-            match self.at_endpoint(endpoint, range, (want, anchor)).await {
+            match self.at_endpoint(endpoint, range, want, anchor).await {
                 Ok(other) if proves_more(&other, &first) => {
                     self.elsewhere.note_found();
                     self.blame_first(&first, &other);
@@ -100,11 +100,12 @@ impl EvmSource {
         &self,
         endpoint: &Arc<Endpoint>,
         range: BlockRange,
-        (want, anchor): (&Want, Option<BlockRef>),
+        want: &Want,
+        anchor: Option<BlockRef>,
     ) -> Result<Vec<Fetched>> {
         self.admit(endpoint, anchor).await?;
         let claims = Claims::default();
-        let fetcher = self.fetcher(endpoint, want, (anchor, &claims))?;
+        let fetcher = self.fetcher(endpoint, want, anchor, &claims);
         let strategy = self.strategy(endpoint, want);
         let fetched = self.prefix(&fetcher, range, strategy).await?;
         check_level(&fetched, want)?;

@@ -81,14 +81,16 @@ pub(crate) struct Held([AtomicU64; Rule::ALL.len()]);
 
 impl Held {
     pub(crate) fn note(&self, rule: Rule) {
-        if let Some(held) = self.0.get(rule as usize) {
-            held.fetch_add(1, Ordering::Relaxed);
-        }
+        self.counter(rule).fetch_add(1, Ordering::Relaxed);
     }
 
     fn count(&self, rule: Rule) -> u64 {
-        let held = self.0.get(rule as usize);
-        held.map_or(0, |held| held.load(Ordering::Relaxed))
+        self.counter(rule).load(Ordering::Relaxed)
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "there is a counter for each rule")]
+    fn counter(&self, rule: Rule) -> &AtomicU64 {
+        &self.0[rule as usize]
     }
 }
 
@@ -105,7 +107,7 @@ impl Evidence {
         self.dropped.lock().clone()
     }
 
-    fn note_dropped(&self, (block, rule): (u64, Rule), what: &str) {
+    fn note_dropped(&self, block: u64, rule: Rule, what: &str) {
         let mut dropped = self.dropped.lock();
         dropped.push(DroppedRule {
             rule: rule.name(),
@@ -226,7 +228,7 @@ impl EvmSource {
         };
         if self.evidence.note(&failure, &asked) {
             if self.verifier.drop_rule(*rule) {
-                self.evidence.note_dropped((*number, *rule), what);
+                self.evidence.note_dropped(*number, *rule, what);
                 let (chain, block, rule) = (self.settings.chain_id, number, rule.name());
                 tracing::error!(
                     chain,
@@ -237,8 +239,9 @@ impl EvmSource {
                 );
                 meters::rule_dropped(chain, rule).set(1.0);
             }
-            let endpoints = self.pool.endpoints().iter();
-            endpoints.for_each(|endpoint| endpoint.end_suspension());
+            for endpoint in self.pool.endpoints() {
+                endpoint.end_suspension();
+            }
         } else if asked.len() == 1 {
             // It is asked again soon: nothing else can tell whether the rule or the answer is wrong.
             endpoint.failed(error);

@@ -58,25 +58,44 @@ pub(crate) struct Fetcher<'a> {
 impl Fetcher<'_> {
     /// The first blocks of a range with their receipts: as many as go into one request of each.
     pub(crate) async fn by_receipts(&self, range: BlockRange) -> Result<Vec<Fetched>> {
-        let batch = self.endpoint.batch() as u64;
-        let mut blocks = range.len().min(self.spans.for_receipts()).min(batch);
+        let first = range.end.min(range.start + self.endpoint.batch() as u64);
+        let numbers: Vec<u64> = (range.start..first).collect();
+        self.some_by_receipts(&numbers).await
+    }
+
+    /// All of these blocks with their receipts, in order; there may be others between them.
+    async fn all_by_receipts(&self, numbers: &[u64]) -> Result<Vec<Fetched>> {
+        let mut fetched = Vec::with_capacity(numbers.len());
+        while let Some(rest) = numbers.get(fetched.len()..).filter(|rest| !rest.is_empty()) {
+            fetched.extend(self.some_by_receipts(rest).await?);
+        }
+        Ok(fetched)
+    }
+
+    /// The first of these blocks with their receipts: as many as go into one request of each.
+    async fn some_by_receipts(&self, numbers: &[u64]) -> Result<Vec<Fetched>> {
+        let most = self
+            .endpoint
+            .batch()
+            .min(self.spans.for_receipts() as usize);
+        let mut blocks = numbers.len().min(most.max(1));
         loop {
-            let part = BlockRange::new(range.start, range.start + blocks);
-            match self.some_by_receipts(part).await {
+            let (some, _) = numbers.split_at(blocks);
+            match self.with_receipts_of(some).await {
                 Err(Error::TooLarge { .. }) if blocks > 1 => blocks /= 2,
                 fetched => return fetched,
             }
         }
     }
 
-    async fn some_by_receipts(&self, range: BlockRange) -> Result<Vec<Fetched>> {
-        let calls = (range.start..range.end).map(|number| Call {
+    async fn with_receipts_of(&self, numbers: &[u64]) -> Result<Vec<Fetched>> {
+        let calls = numbers.iter().map(|number| Call {
             method: GET_RECEIPTS,
-            params: format!(r#"["{}"]"#, hex(number)),
+            params: format!(r#"["{}"]"#, hex(*number)),
         });
         let calls: Vec<Call> = calls.collect();
         let receipts = self.ask::<Vec<WireReceipt>>(&calls);
-        let (mut blocks, receipts) = futures::try_join!(self.blocks_of(range), receipts)?;
+        let (mut blocks, receipts) = futures::try_join!(self.blocks_of(numbers), receipts)?;
         let keeping = blocks.iter().zip(&receipts);
         let keeping = keeping.filter(|(_, answer)| self.keeps_any(answer));
         let keeping: HashSet<u64> = keeping.map(|(block, _)| block.number()).collect();
@@ -86,12 +105,15 @@ impl Fetcher<'_> {
         let proven = span.in_scope(|| self.proven(&blocks, receipts));
         span.record("outcome", Outcome::of(&proven).name());
         match proven {
-            // Old nodes leave the block's own receipt out, and show its logs to those who ask for logs:
-            // the bloom proves that these are all.
+            // Old nodes leave the block's own receipt out, and show its logs where logs are requested: the
+            // bloom proves that these are all. Where all logs are wanted, the blocks are a range.
             Err(Error::RuleFailed {
                 rule: Rule::Bloom | Rule::ReceiptsRoot,
                 ..
             }) if self.has_all_logs() && self.verifier.may_lack_block_receipts() => {
+                let ends = numbers.first().zip(numbers.last());
+                let (first, last) = ends.expect("one of the blocks failed a rule");
+                let range = BlockRange::new(*first, *last + 1);
                 Box::pin(self.by_logs(range)).await
             }
             proven => proven,
@@ -136,12 +158,13 @@ impl Fetcher<'_> {
 
     /// The logs of a range in one call, and its headers in batches.
     pub(crate) async fn by_logs(&self, range: BlockRange) -> Result<Vec<Fetched>> {
-        let (logs, blocks) = if range.len() <= self.endpoint.batch() as u64 {
-            futures::try_join!(self.logs_of(range), self.blocks_of(range))?
+        let numbers: Vec<u64> = (range.start..range.end).collect();
+        let (logs, blocks) = if numbers.len() <= self.endpoint.batch() {
+            futures::try_join!(self.logs_of(range), self.blocks_of(&numbers))?
         } else {
             // Many requests for headers would be for nothing if the range were refused.
             let logs = self.logs_of(range).await?;
-            (logs, self.blocks_of(range).await?)
+            (logs, self.blocks_of(&numbers).await?)
         };
         if self.want.datasets.contains(Dataset::Logs) {
             self.spans.answered(range.len(), logs.len());
@@ -184,11 +207,23 @@ impl Fetcher<'_> {
                 logs.is_some_and(|logs| logs.iter().any(|log| self.keeps(log)))
             };
             self.make_whole(&mut some, has_logs).await?;
+            let open = some
+                .iter()
+                .filter(|one| !has_logs(one) && self.is_suspicious(one));
+            let open: Vec<u64> = open.map(WireBlock::number).collect();
+            let mut proven = self.proven_by_receipts(&open).await?;
             for block in &some {
-                let logs = by_block.remove(&block.number()).unwrap_or_default();
-                match self.with_logs(block, &logs, &confirmed).await? {
-                    Some(one) => fetched.push(one),
-                    None => unproven = unproven.or(Some(block.number())),
+                let number = block.number();
+                let logs = by_block.remove(&number).unwrap_or_default();
+                if logs.iter().any(|log| log.block_hash != block.hash) {
+                    return Err(self.moved(number));
+                }
+                if let Some(one) = proven.remove(&number) {
+                    fetched.push(one);
+                } else if open.contains(&number) && !self.takes_as_empty(block, &confirmed) {
+                    unproven = unproven.or(Some(number));
+                } else {
+                    fetched.push(self.with_logs(block, &logs)?);
                 }
             }
         }
@@ -203,29 +238,22 @@ impl Fetcher<'_> {
         Ok(fetched)
     }
 
-    /// A block and its logs put together and proven; none where it is open whether it has any.
-    async fn with_logs(
-        &self,
-        block: &WireBlock,
-        logs: &[&WireLog],
-        confirmed: &HashMap<u64, Vec<WireLog>>,
-    ) -> Result<Option<Fetched>> {
-        if logs.iter().any(|log| log.block_hash != block.hash) {
-            return Err(self.moved(block.number()));
+    /// Blocks that came without a log although their bloom allows one, by their numbers; none where the
+    /// endpoint has no receipts.
+    async fn proven_by_receipts(&self, open: &[u64]) -> Result<HashMap<u64, Fetched>> {
+        if !self.endpoint.has(GET_RECEIPTS) {
+            return Ok(HashMap::new());
         }
+        let fetched = self.all_by_receipts(open).await?.into_iter();
+        Ok(fetched.map(|one| (one.block.clock.number, one)).collect())
+    }
+
+    /// A block and its logs put together and proven.
+    fn with_logs(&self, block: &WireBlock, logs: &[&WireLog]) -> Result<Fetched> {
         let kept = logs.iter().copied().filter(|log| self.keeps(log));
-        if kept.clone().next().is_none() && self.is_suspicious(block) {
-            if self.endpoint.has(GET_RECEIPTS) {
-                let range = BlockRange::one(block.number());
-                return Ok(self.some_by_receipts(range).await?.pop());
-            }
-            if !self.takes_as_empty(block, confirmed) {
-                return Ok(None);
-            }
-        }
         let proof = self.verifier.logs(block, logs, self.has_all_logs());
         let proof = proof.map_err(|refusal| self.refused(block.number(), refusal))?;
-        self.made(block, kept, proof).map(Some)
+        self.made(block, kept, proof)
     }
 
     /// Whether a log is wanted. An endpoint is asked for more where a scope has several entries.
@@ -259,17 +287,12 @@ impl Fetcher<'_> {
             method: GET_LOGS,
             params: format!(r#"[{{"fromBlock":"{from}","toBlock":"{to}"{scope}}}]"#),
         };
-        let answer = self.ask(std::slice::from_ref(&call)).await?;
-        let answer = answer.into_iter().next();
-        let answer = answer.ok_or_else(|| self.endpoint.unavailable("no answer".to_owned()))?;
-        self.required(range.start, GET_LOGS, answer)
+        self.required(range.start, GET_LOGS, self.ask_one(call).await?)
     }
 
-    /// The headers of a range, with the transactions as far as they are wanted.
-    pub(super) async fn blocks_of(&self, range: BlockRange) -> Result<Vec<WireBlock>> {
-        let step = self.endpoint.batch() as u64;
-        let starts = (range.start..range.end).step_by(step as usize);
-        let parts = starts.map(|start| BlockRange::new(start, (start + step).min(range.end)));
+    /// The headers of blocks, with the transactions as far as they are wanted.
+    pub(super) async fn blocks_of(&self, numbers: &[u64]) -> Result<Vec<WireBlock>> {
+        let parts = numbers.chunks(self.endpoint.batch());
         let asked = parts.map(|part| async move {
             let kept = self.want.datasets.contains(Dataset::Transactions);
             match self.whole_transactions() {
@@ -284,11 +307,11 @@ impl Fetcher<'_> {
 
     async fn blocks_as<T: DeserializeOwned + Into<WireBlock>>(
         &self,
-        range: BlockRange,
+        numbers: &[u64],
     ) -> Result<Vec<WireBlock>> {
-        let answers = self.ask::<T>(&self.block_calls(range)).await?;
+        let answers = self.ask::<T>(&self.block_calls(numbers)).await?;
         let mut blocks = Vec::with_capacity(answers.len());
-        for (number, answer) in (range.start..range.end).zip(answers) {
+        for (&number, answer) in numbers.iter().zip(answers) {
             let block: WireBlock = self.required(number, GET_BLOCK, answer)?.into();
             if block.number() != number {
                 let what = format!("block {} instead", block.number());
@@ -299,7 +322,14 @@ impl Fetcher<'_> {
         Ok(blocks)
     }
 
-    /// Sends calls, as many in a request as the endpoint takes.
+    pub(super) async fn ask_one<T: DeserializeOwned>(&self, call: Call) -> Result<Answer<T>> {
+        let mut answers = self.ask(&[call]).await?;
+        Ok(answers
+            .pop()
+            .expect("every call has an answer, or asking failed"))
+    }
+
+    /// Sends calls, as many in a request as the endpoint takes. Each has an answer.
     pub(super) async fn ask<T: DeserializeOwned>(&self, calls: &[Call]) -> Result<Vec<Answer<T>>> {
         let mut answers = Vec::with_capacity(calls.len());
         let mut failures = 0;
@@ -350,39 +380,36 @@ impl Fetcher<'_> {
         if calls.len() > 1 && no_batches(&answers) {
             return Ok(answers);
         }
-        let in_trouble = |answer: &Answer<T>| match answer {
+        let has_failed = |answer: &Answer<T>| match answer {
             // Behind one URL there are many nodes, and some are a block behind the others.
             Ok(found) => found.is_none(),
             Err(fault) => meaning(fault) == Meaning::Trouble,
         };
         let mut backoff = CALL_BACKOFF;
         for _ in 0..CALL_RETRIES {
-            let failed = answers.iter().enumerate();
-            let failed = failed.filter(|(_, answer)| in_trouble(answer));
-            let failed: Vec<usize> = failed.map(|(at, _)| at).collect();
+            let failed = calls.iter().zip(&mut answers);
+            let failed = failed.filter(|(_, answer)| has_failed(answer));
+            let (again, failed): (Vec<Call>, Vec<&mut Answer<T>>) =
+                failed.map(|(call, answer)| (call.clone(), answer)).unzip();
             if failed.is_empty() {
                 break;
             }
             tokio::time::sleep(backoff.next()).await;
-            let again = failed.iter().filter_map(|&at| calls.get(at).cloned());
-            let again: Vec<Call> = again.collect();
             let better = self.endpoint.send(&again).await?;
-            for (at, answer) in failed.into_iter().zip(better) {
-                if let Some(place) = answers.get_mut(at) {
-                    *place = answer;
-                }
+            for (answer, better) in failed.into_iter().zip(better) {
+                *answer = better;
             }
         }
         Ok(answers)
     }
 
-    fn block_calls(&self, range: BlockRange) -> Vec<Call> {
+    fn block_calls(&self, numbers: &[u64]) -> Vec<Call> {
         let whole = self.whole_transactions();
-        let call = |number| Call {
+        let call = |number: &u64| Call {
             method: GET_BLOCK,
-            params: format!(r#"["{}",{whole}]"#, hex(number)),
+            params: format!(r#"["{}",{whole}]"#, hex(*number)),
         };
-        (range.start..range.end).map(call).collect()
+        numbers.iter().map(call).collect()
     }
 
     pub(super) fn with_receipts(
@@ -438,8 +465,12 @@ impl Fetcher<'_> {
             named.dedup();
             named
         };
-        let bodies = datasets.contains(Dataset::Transactions);
-        let bodies = bodies.then(|| self.bodies(wire, &txs)).flatten();
+        let bodies = if datasets.contains(Dataset::Transactions) {
+            let bodies = self.bodies(wire, &txs);
+            Some(bodies.ok_or_else(|| refuse("a transaction is not whole".to_owned()))?)
+        } else {
+            None
+        };
         let proof = self.proof_of_kept(proof, &txs);
         let payload = Payload {
             header: datasets
@@ -462,11 +493,12 @@ impl Fetcher<'_> {
     }
 
     fn check_links(&self, fetched: &[Fetched]) -> Result<()> {
-        for pair in fetched.windows(2) {
-            let [before, after] = pair else { continue };
-            if after.block.clock.parent_hash != before.block.clock.hash {
-                // Not a lie: the chain may have changed between two calls.
-                let number = after.block.clock.number;
+        for [before, after] in fetched.array_windows() {
+            let (before, after) = (&before.block.clock, &after.block.clock);
+            let are_neighbours = before.number + 1 == after.number;
+            if are_neighbours && after.parent_hash != before.hash {
+                // The endpoint need not be wrong: the chain may have changed between two calls.
+                let number = after.number;
                 let reason = format!("block {number} does not follow the one before it");
                 return Err(self.endpoint.unavailable(reason));
             }

@@ -151,7 +151,7 @@ impl EvmSource {
                 .heads(self.settings.tags)
                 .await
         };
-        let slow = |_| Err(endpoint.unavailable("no answer in time".to_owned()));
+        let slow = |_| Err(endpoint.unavailable("no answer in time"));
         match timeout(OPINION_TIMEOUT, asked).await.unwrap_or_else(slow) {
             Ok((heads, _)) => Some((endpoint.name.clone(), heads)),
             Err(error) => {

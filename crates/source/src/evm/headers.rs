@@ -36,8 +36,9 @@ impl EvmSource {
                     proof: Proof::CLAIMED,
                 };
                 let claims = Claims::default();
-                let fetcher = source.fetcher(endpoint, &want, (Some(anchor), &claims))?;
-                let headers = fetcher.blocks_of(range).await?;
+                let numbers: Vec<u64> = (range.start..range.end).collect();
+                let fetcher = source.fetcher(endpoint, &want, Some(anchor), &claims);
+                let headers = fetcher.blocks_of(&numbers).await?;
                 let mut before: Option<&WireBlock> = None;
                 let (mut hashed, mut covers) = (true, true);
                 for header in &headers {

@@ -62,9 +62,10 @@ impl Fetcher<'_> {
     /// none is unproven.
     pub(super) fn proof_of_kept(&self, proof: Proof, listed: &[Tx]) -> Proof {
         let none = self.want.datasets.bodies_by_logs() && listed.is_empty();
-        match none && self.verifier.proves_transactions() {
-            true => proof.with_transactions(),
-            false => proof,
+        if none && self.verifier.proves_transactions() {
+            proof.with_transactions()
+        } else {
+            proof
         }
     }
 }

@@ -39,7 +39,7 @@ impl EvmSource {
         let asked = endpoints.iter().filter(is_asked);
         let asked = asked.map(|endpoint| async move {
             let heard = timeout(OPINION_TIMEOUT, self.opinion(endpoint, number)).await;
-            let slow = |_| Err(endpoint.unavailable("no answer in time".to_owned()));
+            let slow = |_| Err(endpoint.unavailable("no answer in time"));
             match heard.unwrap_or_else(slow) {
                 Ok(opinion) => opinion,
                 Err(error) => {
@@ -123,20 +123,17 @@ impl EvmSource {
     /// `Invalid` where endpoints differ and nothing says which of them are right.
     pub(super) async fn agreed_genesis(&self) -> Result<Option<Hash32>> {
         let heard = self.first_blocks().await;
-        let heard: Vec<(&Arc<Endpoint>, Hash32)> = match heard.is_empty() {
+        if heard.is_empty() {
             // One after the other, as often as it takes.
-            true => {
-                return self
-                    .ask_any(None, |source, endpoint| {
-                        source.readable_first_block(endpoint).boxed()
-                    })
-                    .await;
-            }
-            false => heard
-                .into_iter()
-                .filter_map(|(one, hash)| Some((one, hash?)))
-                .collect(),
-        };
+            let first = self.ask_any(None, |source, endpoint| {
+                source.readable_first_block(endpoint).boxed()
+            });
+            return first.await;
+        }
+        let served = heard
+            .into_iter()
+            .filter_map(|(one, hash)| Some((one, hash?)));
+        let heard: Vec<(&Arc<Endpoint>, Hash32)> = served.collect();
         let Some((first, found)) = heard.first().copied() else {
             return Ok(None);
         };
@@ -194,9 +191,7 @@ impl EvmSource {
 
     /// Only its name counts: first blocks have headers that no later block has.
     async fn genesis_of(&self, endpoint: &Arc<Endpoint>) -> Result<Answer<Hash32>> {
-        let answers: Vec<Answer<WireBlock>> = endpoint.send(&[block_call("0x0")]).await?;
-        let answer = answers.into_iter().next();
-        let answer = answer.ok_or_else(|| endpoint.unavailable("no answer".to_owned()))?;
+        let answer: Answer<WireBlock> = endpoint.send_one(block_call("0x0")).await?;
         Ok(answer.map(|block| block.map(|block| Hash32(block.hash.0))))
     }
 }

@@ -14,7 +14,6 @@ use crate::error::{Error, Result};
 use crate::jsonrpc::call::Call;
 use crate::jsonrpc::endpoint::Endpoint;
 use crate::jsonrpc::pool::Pool;
-use crate::jsonrpc::reply::Answer;
 use crate::jsonrpc::settings::EndpointSettings;
 
 /// What was found out about one block.
@@ -71,31 +70,26 @@ impl Prober {
     /// # Errors
     /// Where it does not answer.
     pub async fn newest(&self) -> Result<(u64, u64)> {
-        let mut numbers = Vec::new();
-        for method in ["eth_chainId", "eth_blockNumber"] {
-            let raw = self.ask(method, "[]".to_owned()).await?;
-            let text: Option<String> = serde_json::from_str(raw.get()).ok();
-            let number = text.as_deref().and_then(parse_quantity);
-            let missing = || self.endpoint.unavailable(format!("{method}: not a number"));
-            numbers.push(number.ok_or_else(missing)?);
-        }
-        match numbers.as_slice() {
-            [chain_id, newest] => Ok((*chain_id, *newest)),
-            _ => Err(self.endpoint.unavailable("no answer".to_owned())),
-        }
+        let chain_id = self.number("eth_chainId").await?;
+        Ok((chain_id, self.number("eth_blockNumber").await?))
+    }
+
+    async fn number(&self, method: &'static str) -> Result<u64> {
+        let raw = self.ask(method, "[]".to_owned()).await?;
+        let text: Option<String> = serde_json::from_str(raw.get()).ok();
+        let number = text.as_deref().and_then(parse_quantity);
+        number.ok_or_else(|| self.endpoint.unavailable(format!("{method}: not a number")))
     }
 
     async fn ask(&self, method: &'static str, params: String) -> Result<Box<RawValue>> {
         let call = Call { method, params };
-        let answers: Vec<Answer<Box<RawValue>>> = self.endpoint.send(&[call]).await?;
-        let answer = answers.into_iter().next();
-        match answer {
-            Some(Ok(Some(raw))) => Ok(raw),
-            Some(Err(fault)) => {
+        match self.endpoint.send_one(call).await? {
+            Ok(Some(raw)) => Ok(raw),
+            Ok(None) => Err(self.endpoint.unavailable(format!("{method}: no answer"))),
+            Err(fault) => {
                 let what = format!("{method}: {} ({})", fault.message, fault.code);
                 Err(self.endpoint.unavailable(what))
             }
-            _ => Err(self.endpoint.unavailable(format!("{method}: no answer"))),
         }
     }
 

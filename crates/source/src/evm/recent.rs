@@ -66,9 +66,7 @@ impl Fetcher<'_> {
             method: GET_RECEIPTS,
             params: format!(r#"["{}"]"#, hex(number)),
         };
-        let answer = self.ask(std::slice::from_ref(&call)).await?;
-        let answer = answer.into_iter().next();
-        let answer = answer.ok_or_else(|| self.endpoint.unavailable("no answer".to_owned()))?;
+        let answer = self.ask_one(call).await?;
         let receipts: Vec<WireReceipt> = self.required(number, GET_RECEIPTS, answer)?;
         let named = |receipt: &WireReceipt| receipt.block_hash == Some(block.hash);
         if receipts.is_empty() || !receipts.iter().all(named) {

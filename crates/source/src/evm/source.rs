@@ -188,10 +188,9 @@ impl EvmSource {
             method: "eth_chainId",
             params: "[]".to_owned(),
         };
-        let answers: Vec<Answer<String>> = endpoint.send(&[call]).await?;
-        let answer = answers.into_iter().next().and_then(Answer::ok).flatten();
-        let id = answer.as_deref().and_then(parse_quantity);
-        id.ok_or_else(|| endpoint.unavailable("no chain id".to_owned()))
+        let answer: Answer<String> = endpoint.send_one(call).await?;
+        let id = answer.ok().flatten().as_deref().and_then(parse_quantity);
+        id.ok_or_else(|| endpoint.unavailable("no chain id"))
     }
 
     /// Whether an endpoint may be used: it serves this chain and, with an anchor, has that block.
@@ -310,9 +309,10 @@ impl EvmSource {
         }
         // A part comes whole or not at all: the more requests it takes, the less often it does.
         let blocks = blocks.min(PART_REQUESTS_MAX * endpoint.batch() as u64);
-        match want.datasets.contains(Dataset::Logs) {
-            true => blocks,
-            false => blocks.min(UNWEIGHED_BLOCKS_MAX),
+        if want.datasets.contains(Dataset::Logs) {
+            blocks
+        } else {
+            blocks.min(UNWEIGHED_BLOCKS_MAX)
         }
     }
 
@@ -321,18 +321,22 @@ impl EvmSource {
         &'a self,
         endpoint: &'a Arc<Endpoint>,
         want: &'a Want,
-        (anchor, claims): (Option<BlockRef>, &'a Claims),
-    ) -> Result<Fetcher<'a>> {
-        let spans = self.spans.get(&endpoint.name);
-        let spans = spans.ok_or_else(|| endpoint.unavailable("it is not known".to_owned()))?;
-        Ok(Fetcher {
+        anchor: Option<BlockRef>,
+        claims: &'a Claims,
+    ) -> Fetcher<'a> {
+        Fetcher {
             endpoint,
             verifier: self.verifier.of_one_fetch(),
             want,
-            spans,
+            spans: self.spans_of(endpoint),
             anchor,
             claims,
-        })
+        }
+    }
+
+    fn spans_of(&self, endpoint: &Endpoint) -> &Spans {
+        let spans = self.spans.get(&endpoint.name);
+        spans.expect("every endpoint of the pool has spans")
     }
 
     /// The first blocks of a range from one endpoint.
@@ -349,9 +353,10 @@ impl EvmSource {
             ..
         } = *fetcher;
         if strategy == Strategy::Receipts {
-            let whole = match fetcher.whole_transactions() {
-                true => Whole::Needed,
-                false => Whole::NotNeeded,
+            let whole = if fetcher.whole_transactions() {
+                Whole::Needed
+            } else {
+                Whole::NotNeeded
             };
             if let Some(header) = self.recent.take(endpoint, range, whole)
                 && let Some(fetched) = fetcher.of_header(header).await?
@@ -512,13 +517,10 @@ impl Source for EvmSource {
 
     fn plan(&self, want: &Want) -> Plan {
         let endpoints = self.pool.endpoints();
-        let well = endpoints.iter().find(|one| one.is_healthy());
-        let Some((endpoint, spans)) = well
-            .or(endpoints.first())
-            .and_then(|endpoint| Some((endpoint, self.spans.get(&endpoint.name)?)))
-        else {
-            return Plan::ONE;
-        };
+        let healthy = endpoints.iter().find(|one| one.is_healthy());
+        let endpoint = healthy.or(endpoints.first());
+        let endpoint = endpoint.expect("a pool has an endpoint");
+        let spans = self.spans_of(endpoint);
         let (batch, in_flight) = (endpoint.batch() as u64, endpoint.settings.in_flight);
         match self.strategy(endpoint, want) {
             Strategy::Receipts => Plan {

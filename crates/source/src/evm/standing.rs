@@ -65,10 +65,7 @@ pub(crate) struct Reader<'a> {
 impl Reader<'_> {
     /// A block's header; none where there is no such block or tag.
     pub(crate) async fn header(&self, tag: &str) -> Result<Option<WireBlock>> {
-        let answers = self.endpoint.send(&[block_call(tag)]).await?;
-        let answer = answers.into_iter().next();
-        let answer = answer.ok_or_else(|| self.endpoint.unavailable("no answer".to_owned()))?;
-        self.read(tag, answer)
+        self.read(tag, self.endpoint.send_one(block_call(tag)).await?)
     }
 
     /// Where the endpoint stands, with the header of its newest block.
@@ -97,9 +94,7 @@ impl Reader<'_> {
             method: "eth_syncing",
             params: "[]".to_owned(),
         };
-        let answers = self.endpoint.send(&[call]).await?;
-        let answer = answers.into_iter().next();
-        match answer.ok_or_else(|| self.endpoint.unavailable("no answer".to_owned()))? {
+        match self.endpoint.send_one(call).await? {
             Ok(answer) => Ok(answer.is_some_and(|raw: Box<RawValue>| raw.get() != "false")),
             Err(fault) if meaning(&fault) == Meaning::NoMethod => Ok(false),
             Err(fault) => Err(self.endpoint.unavailable(fault.message)),
@@ -112,9 +107,7 @@ impl Reader<'_> {
             method: "eth_getCode",
             params: format!(r#"["{}","latest"]"#, hex::encode_prefixed(address)),
         };
-        let answers: Vec<Answer<Bytes>> = self.endpoint.send(&[call]).await?;
-        let answer = answers.into_iter().next();
-        match answer.ok_or_else(|| self.endpoint.unavailable("no answer".to_owned()))? {
+        match self.endpoint.send_one::<Bytes>(call).await? {
             Ok(code) => Ok(code.map(|code| code.to_vec())),
             Err(fault) if meaning(&fault) == Meaning::NoMethod => Ok(None),
             Err(fault) => Err(self.endpoint.unavailable(fault.message)),
@@ -154,8 +147,7 @@ impl Reader<'_> {
         };
         let (finalized, safe) = (tag(tags.finalized), tag(tags.safe));
         let newest = blocks.next().flatten();
-        let newest =
-            newest.ok_or_else(|| self.endpoint.unavailable("no newest block".to_owned()))?;
+        let newest = newest.ok_or_else(|| self.endpoint.unavailable("no newest block"))?;
         let head = clock_of(&newest).block_ref();
         let above = |block: Option<BlockRef>| block.is_some_and(|block| block.number > head.number);
         if above(finalized) || above(safe) {

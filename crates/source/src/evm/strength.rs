@@ -90,8 +90,9 @@ pub(super) fn weaker(
     }
     let lacking = endpoints.iter().filter(|one| !one.has(GET_RECEIPTS));
     let lacking: Vec<Arc<str>> = lacking.map(|one| one.name.clone()).collect();
-    match lacking.len() == endpoints.len() {
-        true => Vec::new(),
-        false => lacking,
+    if lacking.len() == endpoints.len() {
+        Vec::new()
+    } else {
+        lacking
     }
 }

@@ -144,17 +144,19 @@ impl Verifier {
     ) -> Result<Proof, Refusal> {
         let commits = self.commits(block)?;
         self.check_positions(block, receipts)?;
-        let level = match commits {
-            true => self.receipts_level(block, receipts)?,
-            false => self.header_level(block),
+        let level = if commits {
+            self.receipts_level(block, receipts)?
+        } else {
+            self.header_level(block)
         };
         self.with_transactions(block, commits, Proof::of_logs(level))
     }
 
     fn header_level(&self, block: &WireBlock) -> Verification {
-        match self.checks.header_hash && block.hashed().is_some() {
-            true => Verification::Linked,
-            false => Verification::Claimed,
+        if self.checks.header_hash && block.hashed().is_some() {
+            Verification::Linked
+        } else {
+            Verification::Claimed
         }
     }
 
@@ -175,7 +177,7 @@ impl Verifier {
                 return Err(format!("receipt {at} is of another transaction or block").into());
             }
             for log in &receipt.logs {
-                self.log(block, log, (at as u64, hash))?;
+                check_log(block, log, at as u64, hash)?;
                 if log.log_index != index {
                     return Err(format!("log {} where {index} is due", log.log_index).into());
                 }
@@ -209,29 +211,35 @@ impl Verifier {
         self.checks.oddity.may_hide(block.number())
     }
 
+    /// The receipts that are under the root, and the bloom of each.
+    fn rooted<'a>(
+        &self,
+        block: &WireBlock,
+        receipts: &'a [WireReceipt],
+    ) -> (Vec<&'a WireReceipt>, Vec<Bloom>) {
+        let unrooted = self.unrooted(block);
+        let rooted = receipts.iter();
+        let rooted = rooted.filter(|one| Some(one.transaction_hash) != unrooted);
+        rooted.map(|one| (one, bloom_of(&one.logs))).unzip()
+    }
+
     fn receipts_level(
         &self,
         block: &WireBlock,
         receipts: &[WireReceipt],
     ) -> Result<Verification, Refusal> {
-        let unrooted = self.unrooted(block);
-        let rooted = |receipt: &&WireReceipt| Some(receipt.transaction_hash) != unrooted;
-        let rooted: Vec<&WireReceipt> = receipts.iter().filter(rooted).collect();
-        let blooms: Vec<Bloom> = rooted.iter().map(|one| bloom_of(&one.logs)).collect();
+        let (rooted, blooms) = self.rooted(block, receipts);
         let mut level = Verification::Linked;
-        if self.checks.bloom {
-            let mut whole = Bloom::ZERO;
-            blooms.iter().for_each(|bloom| whole |= *bloom);
-            if self.check_bloom(block, &whole)? {
-                level = Verification::Bloom;
-            }
+        if self.checks.bloom && self.check_bloom(block, &all_of(&blooms))? {
+            level = Verification::Bloom;
         }
         if self.checks.receipts_root && self.check_root(block, &rooted, &blooms)? {
             level = Verification::Receipts;
         }
-        match self.may_hide(block) {
-            true => Ok(level.min(Verification::Linked)),
-            false => Ok(level),
+        if self.may_hide(block) {
+            Ok(level.min(Verification::Linked))
+        } else {
+            Ok(level)
         }
     }
 
@@ -259,19 +267,10 @@ impl Verifier {
 
     /// Whether one rule holds, whatever the others say.
     pub(crate) fn holds(&self, rule: Rule, block: &WireBlock, receipts: &[WireReceipt]) -> bool {
-        let unrooted = self.unrooted(block);
-        let rooted = receipts.iter();
-        let rooted = rooted.filter(|one| Some(one.transaction_hash) != unrooted);
-        let rooted: Vec<&WireReceipt> = rooted.collect();
-        let blooms: Vec<Bloom> = rooted.iter().map(|one| bloom_of(&one.logs)).collect();
+        let (rooted, blooms) = self.rooted(block, receipts);
         match rule {
             Rule::HeaderHash => block.hashed().is_some(),
-            Rule::Bloom => {
-                let whole = blooms
-                    .iter()
-                    .fold(Bloom::ZERO, |whole, bloom| whole | *bloom);
-                whole == block.header().logs_bloom
-            }
+            Rule::Bloom => all_of(&blooms) == block.header().logs_bloom,
             Rule::ReceiptsRoot => has_root(&rooted, &blooms, block.header().receipts_root).is_ok(),
             Rule::TransactionsRoot => self.transactions(block).unwrap_or(false),
         }
@@ -290,9 +289,10 @@ impl Verifier {
         let empty = block.tx_hashes.is_empty();
         let empty = empty && block.header().transactions_root == alloy_trie::EMPTY_ROOT_HASH;
         // What is under no root is not proven, shown or not, however well the others are.
-        match (empty || self.transactions(block)?) && !self.may_hide(block) {
-            true => Ok(proof.with_transactions()),
-            false => Ok(proof),
+        if (empty || self.transactions(block)?) && !self.may_hide(block) {
+            Ok(proof.with_transactions())
+        } else {
+            Ok(proof)
         }
     }
 
@@ -374,7 +374,7 @@ impl Verifier {
             let hash = at.and_then(|at| hashes.get(at));
             let hash = hash.or(of_block.then_some(&block.hash));
             let hash = hash.ok_or("a log of no transaction")?;
-            self.log(block, log, (log.transaction_index, hash))?;
+            check_log(block, log, log.transaction_index, hash)?;
             let due = before.map_or(0, |before| before.saturating_add(1));
             let ordered = if all {
                 log.log_index == due
@@ -429,21 +429,6 @@ impl Verifier {
         self.may_hide(block) || self.checks.bloom && allows
     }
 
-    fn log(
-        &self,
-        block: &WireBlock,
-        log: &WireLog,
-        (index, hash): (u64, &B256),
-    ) -> Result<(), Refusal> {
-        let here = log.block_hash == block.hash && log.block_number == block.number();
-        let of_tx = log.transaction_index == index && log.transaction_hash == *hash;
-        if log.removed || !here || !of_tx {
-            let what = format!("log {} is of another block or transaction", log.log_index);
-            return Err(what.into());
-        }
-        Ok(())
-    }
-
     /// Whether the header's bloom proves that these are the logs.
     fn check_bloom(&self, block: &WireBlock, computed: &Bloom) -> Result<bool, Refusal> {
         let theirs = block.header().logs_bloom;
@@ -467,11 +452,26 @@ impl Verifier {
     }
 }
 
+/// Whether a log is of this block and of its transaction with this index and hash.
+fn check_log(block: &WireBlock, log: &WireLog, index: u64, hash: &B256) -> Result<(), Refusal> {
+    let here = log.block_hash == block.hash && log.block_number == block.number();
+    let of_tx = log.transaction_index == index && log.transaction_hash == *hash;
+    if log.removed || !here || !of_tx {
+        let what = format!("log {} is of another block or transaction", log.log_index);
+        return Err(what.into());
+    }
+    Ok(())
+}
+
 /// Whether a block has neither transactions nor receipts, by the roots of its header.
 pub(crate) fn is_empty(block: &WireBlock) -> bool {
     let header = block.header();
     let roots = [header.receipts_root, header.transactions_root];
     block.tx_hashes.is_empty() && roots == [alloy_trie::EMPTY_ROOT_HASH; 2]
+}
+
+fn all_of(blooms: &[Bloom]) -> Bloom {
+    blooms.iter().fold(Bloom::ZERO, |all, bloom| all | *bloom)
 }
 
 fn bloom_of(logs: &[WireLog]) -> Bloom {

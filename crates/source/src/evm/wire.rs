@@ -127,10 +127,23 @@ impl WireBlock {
 impl<'de> Deserialize<'de> for WireBlock {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let fields: BlockFields<TxHash> = BlockFields::deserialize(from)?;
+        check_list(&fields).map_err(D::Error::custom)?;
         let mut block = Self::new(fields.header);
         let hashes = fields.transactions.into_iter();
         block.tx_hashes = hashes.map(|TxHash(hash)| hash).collect();
         Ok(block)
+    }
+}
+
+/// A list of transactions may be left out where the header says that it is empty.
+fn check_list<T>(block: &BlockFields<T>) -> Result<(), &'static str> {
+    let header = &block.header;
+    let is_empty = header.header.transactions_root == alloy_trie::EMPTY_ROOT_HASH
+        && header.lacking().all(|name| name != "transactionsRoot");
+    if block.has_transactions || is_empty {
+        Ok(())
+    } else {
+        Err("a block without a list of transactions")
     }
 }
 
@@ -141,6 +154,7 @@ pub(crate) struct WholeBlock<const KEPT: bool>(pub(crate) WireBlock);
 impl<'de, const KEPT: bool> Deserialize<'de> for WholeBlock<KEPT> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let fields: BlockFields<Box<RawValue>> = BlockFields::deserialize(from)?;
+        check_list(&fields).map_err(D::Error::custom)?;
         let mut block = WireBlock::new(fields.header);
         let mut txs = Vec::with_capacity(fields.transactions.len());
         for body in &fields.transactions {

@@ -120,7 +120,7 @@ impl JointSource {
         let range = BlockRange::new(start, start + fetched.len() as u64);
         let headers = self.endpoints.headers(range, anchor).await?;
         let checks = self.portal.checks();
-        let open = match check::check(&mut fetched, &headers, (want, checks)) {
+        let open = match check::check(&mut fetched, &headers, want, checks) {
             Ok(open) => open,
             Err(Refusal { block, what }) => {
                 self.report_bad(self.portal.name(), block, &what);
@@ -134,11 +134,12 @@ impl JointSource {
         }
         for number in open {
             let block = BlockRange::one(number);
-            let shown = self.endpoints.fetch(block, want, Some(anchor)).await?;
+            let mut shown = self.endpoints.fetch(block, want, Some(anchor)).await?;
             let place = fetched.get_mut((number - start) as usize);
-            if let (Some(place), Some(shown)) = (place, shown.into_iter().next()) {
-                *place = shown;
-            }
+            let place = place.expect("a block that is open is one of those that were checked");
+            *place = shown
+                .pop()
+                .expect("a fetch of one block brings it, or fails");
         }
         Ok(Some(fetched))
     }
@@ -294,9 +295,10 @@ impl Source for JointSource {
     }
 
     fn plan(&self, want: &Want) -> Plan {
-        match self.is_for_portal(want) {
-            true => self.portal.plan(want),
-            false => self.endpoints.plan(want),
+        if self.is_for_portal(want) {
+            self.portal.plan(want)
+        } else {
+            self.endpoints.plan(want)
         }
     }
 }

@@ -14,8 +14,7 @@ pub(crate) struct Batches {
 impl Batches {
     /// Calls of one request, of as many as are configured.
     pub(crate) fn size(self, configured: usize) -> usize {
-        let halved = configured.checked_shr(self.halvings);
-        halved.unwrap_or_default().max(1)
+        configured.checked_shr(self.halvings).unwrap_or(0).max(1)
     }
 
     /// Notes that so many calls were too much. The rest of a range may be a little more than half a

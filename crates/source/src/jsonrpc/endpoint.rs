@@ -122,6 +122,14 @@ impl Endpoint {
         sent
     }
 
+    /// Sends one call.
+    pub(crate) async fn send_one<T: DeserializeOwned>(&self, call: Call) -> Result<Answer<T>> {
+        let mut answers = self.send(&[call]).await?;
+        Ok(answers
+            .pop()
+            .expect("every call has an answer, or sending failed"))
+    }
+
     /// What was answered, without what of the URL is repeated in it.
     fn parsed<T: DeserializeOwned>(
         &self,

@@ -62,9 +62,12 @@ impl Pool {
         let well = fit().find(|one| one.is_healthy() && !has_failed(one));
         well.map(|endpoint| (endpoint, None)).or_else(|| {
             let soonest = Instant::now() + AGAIN_AFTER;
-            let usable = fit().map(|one| match has_failed(one) {
-                true => (one, one.usable_at().max(Some(soonest))),
-                false => (one, one.usable_at()),
+            let usable = fit().map(|one| {
+                if has_failed(one) {
+                    (one, one.usable_at().max(Some(soonest)))
+                } else {
+                    (one, one.usable_at())
+                }
             });
             usable.min_by_key(|(_, until)| *until)
         })

@@ -63,9 +63,12 @@ impl Secrets {
 
     /// The text without them.
     pub(crate) fn hide(&self, text: &str) -> String {
-        let hide = |text: String, part: &String| match text.contains(part.as_str()) {
-            true => text.replace(part.as_str(), HIDDEN),
-            false => text,
+        let hide = |text: String, part: &String| {
+            if text.contains(part.as_str()) {
+                text.replace(part.as_str(), HIDDEN)
+            } else {
+                text
+            }
         };
         self.0.iter().fold(text.to_owned(), hide)
     }

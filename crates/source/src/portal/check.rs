@@ -36,7 +36,8 @@ pub(crate) fn provable(want: &Want, checks: Checks) -> Proof {
 pub(crate) fn check(
     fetched: &mut [Fetched],
     headers: &Headers,
-    (want, checks): (&Want, Checks),
+    want: &Want,
+    checks: Checks,
 ) -> Result<Vec<u64>, Refusal> {
     let proof = match (headers.hashed, headers.covers) {
         (false, _) => Proof::CLAIMED,
@@ -72,9 +73,10 @@ pub(crate) fn check(
         // A bloom without bits may be one that was never filled. What no root and no bloom covers may be
         // left out by both.
         let is_filled = has_bits || blooms_filled || is_empty(header);
-        one.proof = match is_filled && !checks.oddity.may_hide(one.block.clock.number) {
-            true => proof,
-            false => proof.lower(Proof::LINKED),
+        one.proof = if is_filled && !checks.oddity.may_hide(one.block.clock.number) {
+            proof
+        } else {
+            proof.lower(Proof::LINKED)
         };
     }
     Ok(open)
@@ -243,16 +245,16 @@ mod tests {
     fn checked(
         one: Fetched,
         header: WireBlock,
-        (scope, chain): (Scope, u64),
+        scope: Scope,
+        chain: u64,
     ) -> Result<(Proof, Vec<u64>), Refusal> {
         let mut fetched = [one];
-        let asked = (&want(scope), checks_of(chain));
         let headers = Headers {
             headers: vec![header],
             hashed: true,
             covers: true,
         };
-        let open = check(&mut fetched, &headers, asked)?;
+        let open = check(&mut fetched, &headers, &want(scope), checks_of(chain))?;
         Ok((fetched[0].proof, open))
     }
 
@@ -260,19 +262,20 @@ mod tests {
     #[test]
     fn state_syncs_fit_their_header_and_prove_no_more_than_links() {
         let txs = [B256::repeat_byte(1), hidden()];
-        let taken = checked(portals(&txs, 1), header(&txs), (Scope::All, 137));
+        let taken = checked(portals(&txs, 1), header(&txs), Scope::All, 137);
         assert_eq!(taken, Ok((Proof::LINKED, Vec::new())));
-        let refused = checked(portals(&txs, 1), header(&txs), (Scope::All, 1));
+        let refused = checked(portals(&txs, 1), header(&txs), Scope::All, 1);
         assert!(refused.unwrap_err().what.contains("rules out"));
         // A log of a plain transaction is in the bloom on Polygon too.
         let plain = [hidden(), B256::repeat_byte(1)];
-        let refused = checked(portals(&plain, 1), header(&plain), (Scope::All, 137));
+        let refused = checked(portals(&plain, 1), header(&plain), Scope::All, 137);
         assert!(refused.unwrap_err().what.contains("rules out"));
         // That both show no state sync proves nothing.
         let taken = checked(
             portals(&plain[1..], 0),
             header(&plain[1..]),
-            (Scope::All, 137),
+            Scope::All,
+            137,
         );
         assert_eq!(taken, Ok((Proof::LINKED, Vec::new())));
     }
@@ -285,10 +288,10 @@ mod tests {
             topic0: None,
         }]);
         let txs = [hidden()];
-        let taken = checked(portals(&txs, 0), header(&txs), (scope.clone(), 137));
+        let taken = checked(portals(&txs, 0), header(&txs), scope.clone(), 137);
         assert_eq!(taken, Ok((Proof::LINKED, vec![NUMBER])));
         // Endpoint and Portal both say that there is none.
-        let taken = checked(portals(&[], 0), header(&[]), (scope, 137));
+        let taken = checked(portals(&[], 0), header(&[]), scope, 137);
         assert_eq!(taken, Ok((Proof::LINKED, Vec::new())));
     }
 
@@ -296,12 +299,12 @@ mod tests {
     fn a_receipt_of_the_block_itself_is_behind_its_transactions() {
         let (txs, own) = ([B256::repeat_byte(1)], [B256::repeat_byte(1), HASH]);
         let scope = || Scope::only(Vec::new());
-        let taken = checked(portals(&own, 0), header(&txs), (scope(), 42_220));
+        let taken = checked(portals(&own, 0), header(&txs), scope(), 42_220);
         assert_eq!(taken, Ok((Proof::LINKED, Vec::new())));
-        let refused = checked(portals(&own, 0), header(&txs), (scope(), 1));
+        let refused = checked(portals(&own, 0), header(&txs), scope(), 1);
         assert!(refused.unwrap_err().what.contains("do not have there"));
         // It stands for no transaction that the header lists.
-        let refused = checked(portals(&[], 0), header(&txs), (scope(), 42_220));
+        let refused = checked(portals(&[], 0), header(&txs), scope(), 42_220);
         assert!(refused.unwrap_err().what.contains("missing"));
     }
 }

@@ -70,8 +70,8 @@ impl Lines {
 /// Before and after the first end of a line.
 fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = memchr::memchr(b'\n', bytes)?;
-    let (line, rest) = bytes.split_at_checked(at)?;
-    Some((line, rest.get(1..)?))
+    let (line, rest) = bytes.split_at(at);
+    Some((line, rest.strip_prefix(b"\n")?))
 }
 
 #[cfg(test)]

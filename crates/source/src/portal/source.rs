@@ -180,9 +180,10 @@ impl PortalSource {
             let body = query.body(rest, parent);
             let take = |line: &[u8]| {
                 walk.take(line)?;
-                match walk.is_full() {
-                    true => Err(Failure::Enough),
-                    false => Ok(()),
+                if walk.is_full() {
+                    Err(Failure::Enough)
+                } else {
+                    Ok(())
                 }
             };
             let ended = self.client.stream(path, body, rest.start, take).await;
@@ -339,13 +340,15 @@ impl Source for PortalSource {
     /// Requests are few and may be long, but a fetch holds all its blocks.
     fn plan(&self, want: &Want) -> Plan {
         Plan {
-            blocks: match want.datasets == DatasetSet::CLOCK {
-                true => CLOCK_RANGE_BLOCKS,
-                false => RANGE_BLOCKS,
+            blocks: if want.datasets == DatasetSet::CLOCK {
+                CLOCK_RANGE_BLOCKS
+            } else {
+                RANGE_BLOCKS
             },
-            at_once: match want.datasets == DatasetSet::CLOCK {
-                true => CLOCK_RANGES.min(self.in_flight),
-                false => self.in_flight,
+            at_once: if want.datasets == DatasetSet::CLOCK {
+                CLOCK_RANGES.min(self.in_flight)
+            } else {
+                self.in_flight
             },
         }
     }

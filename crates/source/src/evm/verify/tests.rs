@@ -62,9 +62,10 @@ fn recorded(folder: &Path) -> Vec<Recorded> {
         };
         let name = one["files"]["block"].to_string();
         let whole = one["transactions"] == "full";
-        let block = match whole {
-            true => serde_json::from_str::<WholeBlock<true>>(&text).map(WireBlock::from),
-            false => serde_json::from_str(&text),
+        let block = if whole {
+            serde_json::from_str::<WholeBlock<true>>(&text).map(WireBlock::from)
+        } else {
+            serde_json::from_str(&text)
         };
         let receipts = read(&one["files"]["receipts"]).filter(|_| one["receipts"] == "all");
         let receipts = receipts.map(|text| serde_json::from_str(&text).unwrap());

@@ -14,7 +14,7 @@ fn endpoint() -> Endpoint {
 fn no_secret_is_in_a_name_or_an_error() {
     let endpoint = endpoint();
     assert_eq!(&*endpoint.name, "node.example:8545");
-    let shown = endpoint.unavailable("HTTP 500".to_owned()).to_string();
+    let shown = endpoint.unavailable("HTTP 500").to_string();
     let printed = format!("{endpoint:?} {:?}", endpoint.settings);
     for shown in [shown, printed] {
         assert!(
@@ -62,7 +62,7 @@ fn batches_grow_again_after_many_good_requests() {
     }
     endpoint.refused_batch(100);
     (0..99).for_each(|_| endpoint.succeeded());
-    endpoint.failed(&endpoint.unavailable("HTTP 500".to_owned()));
+    endpoint.failed(&endpoint.unavailable("HTTP 500"));
     endpoint.succeeded();
     assert_eq!(endpoint.batch(), 50, "not in a row");
 }
@@ -106,7 +106,7 @@ fn a_refused_rest_does_not_make_batches_smaller_than_they_must_be() {
 async fn equal_failures_pause_for_different_times() {
     let endpoint = endpoint();
     let pauses = (0..20).map(|_| {
-        endpoint.failed(&endpoint.unavailable("HTTP 500".to_owned()));
+        endpoint.failed(&endpoint.unavailable("HTTP 500"));
         let pause = endpoint.usable_at().unwrap() - Instant::now();
         // The next one is a first failure again.
         endpoint.succeeded();
@@ -125,7 +125,7 @@ async fn failures_pause_longer_each_time_and_a_wish_is_followed() {
     for _ in 0..6 {
         for _ in 0..5 {
             // Together they count once.
-            endpoint.failed(&endpoint.unavailable("HTTP 500".to_owned()));
+            endpoint.failed(&endpoint.unavailable("HTTP 500"));
         }
         let pause = endpoint.usable_at().unwrap() - Instant::now();
         assert!(pause >= before, "{pause:?} after {before:?}");

@@ -245,9 +245,10 @@ impl Inner {
     }
 
     fn wait_max(&self, patience: Duration) -> Duration {
-        match self.has_begun {
-            true => patience,
-            false => patience.saturating_mul(BEGIN_FACTOR),
+        if self.has_begun {
+            patience
+        } else {
+            patience.saturating_mul(BEGIN_FACTOR)
         }
     }
 

@@ -33,9 +33,10 @@ pub(crate) fn read_frame(pipe: &mut impl Read) -> Result<Option<Bytes>, String> 
     let mut frame = Vec::with_capacity(len.min(READ_AHEAD_MAX) as usize);
     let read = pipe.by_ref().take(u64::from(len)).read_to_end(&mut frame);
     read.map_err(|error| error.to_string())?;
-    match frame.len() == len as usize {
-        true => Ok(Some(frame.into())),
-        false => Err(cut()),
+    if frame.len() == len as usize {
+        Ok(Some(frame.into()))
+    } else {
+        Err(cut())
     }
 }
 

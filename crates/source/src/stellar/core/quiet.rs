@@ -60,9 +60,10 @@ impl Quiet {
         let words = line.split_inclusive(|sign: char| !sign.is_ascii_alphanumeric());
         let hide = |word: &str| {
             let plain = word.trim_end_matches(|sign: char| !sign.is_ascii_alphanumeric());
-            match is_seed(plain) {
-                true => word.replace(plain, HIDDEN),
-                false => word.to_owned(),
+            if is_seed(plain) {
+                word.replace(plain, HIDDEN)
+            } else {
+                word.to_owned()
             }
         };
         words.map(hide).collect()

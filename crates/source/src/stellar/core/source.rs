@@ -401,9 +401,10 @@ impl Source for CoreSource {
             running.is_some_and(|running| matches!(running.task, Task::Live { .. }))
         });
         Plan {
-            blocks: match follows {
-                true => LIVE_LEDGERS,
-                false => CATCHUP_LEDGERS,
+            blocks: if follows {
+                LIVE_LEDGERS
+            } else {
+                CATCHUP_LEDGERS
             },
             at_once: 1,
         }

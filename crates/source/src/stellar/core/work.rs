@@ -190,9 +190,10 @@ impl Worker {
         let started = self.process.start(&self.job.call, &words, Output::Log);
         started.map_err(End::Failed)?;
         let ended = self.wait()?;
-        match ended.success() {
-            true => Ok(()),
-            false => Err(self.failed(&format!("`{}` ended with {ended}", words.join(" ")))),
+        if ended.success() {
+            Ok(())
+        } else {
+            Err(self.failed(&format!("`{}` ended with {ended}", words.join(" "))))
         }
     }
 
@@ -267,9 +268,10 @@ impl Worker {
             }
             Some(_) => false,
         };
-        match is_due {
-            true => Ok(proven),
-            false => Err(wrong(format!("ledger {number} came in its place"))),
+        if is_due {
+            Ok(proven)
+        } else {
+            Err(wrong(format!("ledger {number} came in its place")))
         }
     }
 

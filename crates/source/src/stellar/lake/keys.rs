@@ -82,9 +82,10 @@ impl Layout {
     /// Where the object of a ledger is, without its extension.
     pub(crate) fn stem(self, ledger: u32) -> String {
         let Batch { start, end } = self.batch_of(ledger);
-        let name = match start == end {
-            true => format!("{:08X}--{start}", u32::MAX - start),
-            false => format!("{:08X}--{start}-{end}", u32::MAX - start),
+        let name = if start == end {
+            format!("{:08X}--{start}", u32::MAX - start)
+        } else {
+            format!("{:08X}--{start}-{end}", u32::MAX - start)
         };
         if !self.has_partitions() {
             return name;

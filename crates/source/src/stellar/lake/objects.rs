@@ -54,8 +54,9 @@ pub(crate) trait Objects: Send + Sync + std::fmt::Debug {
 
 /// Refuses what is too long before it is read.
 pub(crate) fn fits(bytes: u64, most: u64) -> Result<(), Failure> {
-    match bytes <= most {
-        true => Ok(()),
-        false => Err(Failure::TooLong { bytes, most }),
+    if bytes <= most {
+        Ok(())
+    } else {
+        Err(Failure::TooLong { bytes, most })
     }
 }

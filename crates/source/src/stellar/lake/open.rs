@@ -69,7 +69,7 @@ pub(crate) fn open(packed: &[u8], batch: Batch, network: &Network) -> Result<Ope
     let bytes = unpacked.len() as u64;
     let (start, end, ledgers) =
         walk_batch(&Bytes::from(unpacked)).map_err(|fault| wrong(fault.to_string()))?;
-    check_bounds((start, end, ledgers.len()), batch).map_err(wrong)?;
+    check_bounds(start, end, ledgers.len(), batch).map_err(wrong)?;
     let mut blocks: Vec<Block> = Vec::with_capacity(ledgers.len());
     let (mut proof, mut rewritten) = (Proof::ROOTS, 0);
     for (sequence, raw) in batch.ledgers().zip(ledgers) {
@@ -125,7 +125,7 @@ pub(crate) fn prove_ledger(raw: Bytes, network: &Network) -> Result<ProvenBlock,
 }
 
 /// Which ledgers it says it holds, and how many there are.
-fn check_bounds((start, end, count): (u32, u32, usize), batch: Batch) -> Result<(), String> {
+fn check_bounds(start: u32, end: u32, count: usize, batch: Batch) -> Result<(), String> {
     let due = batch.ledgers();
     if (start, end) != (*due.start(), *due.end()) {
         let (first, last) = (due.start(), due.end());
@@ -153,9 +153,10 @@ fn unpack(packed: &[u8], most: u64) -> Result<Vec<u8>, String> {
     let decoder = zstd::stream::read::Decoder::with_buffer(packed).map_err(damaged)?;
     let read = decoder.take(most + 1).read_to_end(&mut unpacked);
     read.map_err(damaged)?;
-    match unpacked.len() as u64 <= most {
-        true => Ok(unpacked),
-        false => Err(too_long()),
+    if unpacked.len() as u64 <= most {
+        Ok(unpacked)
+    } else {
+        Err(too_long())
     }
 }
 
@@ -185,13 +186,13 @@ mod tests {
     #[test]
     fn bounds_are_those_of_the_name() {
         let batch = Batch { start: 0, end: 63 };
-        for (words, expected) in [
+        for ((start, end, count), expected) in [
             ((2, 63, 62), None),
             ((0, 63, 64), Some("0 to 63, not 2 to 63")),
             ((2, 64, 63), Some("2 to 64, not 2 to 63")),
             ((2, 63, 61), Some("it holds 61 ledgers")),
         ] {
-            let found = check_bounds(words, batch).err();
+            let found = check_bounds(start, end, count, batch).err();
             match (found, expected) {
                 (None, None) => {}
                 (Some(found), Some(part)) => assert!(found.contains(part), "{found}"),

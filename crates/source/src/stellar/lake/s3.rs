@@ -113,9 +113,10 @@ fn told(error: &StoreError) -> String {
                 last = cause;
             }
             let last = without_urls(&last.to_string());
-            let told = match told.contains(&last) {
-                true => told,
-                false => format!("{told}: {last}"),
+            let told = if told.contains(&last) {
+                told
+            } else {
+                format!("{told}: {last}")
             };
             told.chars().take(TOLD_CHARS_MAX).collect()
         }
@@ -124,9 +125,12 @@ fn told(error: &StoreError) -> String {
 
 /// A text on one line, with no word of it that is a URL.
 fn without_urls(text: &str) -> String {
-    let hide = |word| match str::contains(word, "://") {
-        true => "[url]",
-        false => word,
+    let hide = |word| {
+        if str::contains(word, "://") {
+            "[url]"
+        } else {
+            word
+        }
     };
     let words: Vec<&str> = text.split_whitespace().map(hide).collect();
     words.join(" ")

@@ -40,12 +40,11 @@ impl Search {
     /// Whether the object that was due is there.
     pub(crate) fn note(&mut self, batch: Batch, is_there: bool) {
         let number = batch.start / self.layout.ledgers_per_batch();
-        match is_there {
-            true => {
-                self.there = number;
-                self.step = self.step.saturating_mul(2);
-            }
-            false => self.absent = Some(number),
+        if is_there {
+            self.there = number;
+            self.step = self.step.saturating_mul(2);
+        } else {
+            self.absent = Some(number)
         }
     }
 
