@@ -24,7 +24,7 @@ pub struct ChainFeed {
 }
 
 /// A log with everything that is known of its place.
-pub(crate) struct Found<'a> {
+pub(crate) struct BlockLog<'a> {
     pub(crate) block: BlockMeta,
     pub(crate) tx_hash: Hash32,
     pub(crate) log: &'a Log,
@@ -32,7 +32,7 @@ pub(crate) struct Found<'a> {
 
 /// Which logs a projection wants.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct LogSelection {
     pub(crate) emitters: Vec<Bytes>,
     pub(crate) topic0: Vec<Bytes>,
     /// What must be kept of their blocks.
@@ -50,7 +50,7 @@ impl ChainFeed {
     }
 }
 
-impl Wanted {
+impl LogSelection {
     pub(crate) fn filter(&self, range: BlockRange) -> LogFilter {
         LogFilter {
             emitters: Clause::OneOf(self.emitters.clone()),
@@ -122,7 +122,7 @@ impl Wanted {
     }
 
     /// The logs of a block.
-    pub(crate) fn of_block<'a>(&self, block: &'a Block) -> Result<Vec<Found<'a>>> {
+    pub(crate) fn of_block<'a>(&self, block: &'a Block) -> Result<Vec<BlockLog<'a>>> {
         let filter = self.filter(BlockRange::one(block.clock.number));
         let wanted = block.logs.iter().filter(|log| filter.matches(log));
         let found = wanted.map(|log| {
@@ -133,7 +133,7 @@ impl Wanted {
                     block.clock.number
                 ))
             };
-            Ok(Found {
+            Ok(BlockLog {
                 block: block.clock,
                 tx_hash: block.tx_hash(log.tx_index()).ok_or_else(nameless)?,
                 log,
@@ -145,13 +145,13 @@ impl Wanted {
 
 /// Logs of whole blocks, up to one that was not looked at.
 pub(crate) struct Page {
-    pub(crate) logs: Vec<LogRecord>,
+    logs: Vec<LogRecord>,
     pub(crate) next: u64,
 }
 
 impl Page {
-    pub(crate) fn found(&self) -> impl Iterator<Item = Found<'_>> {
-        self.logs.iter().map(|one| Found {
+    pub(crate) fn logs(&self) -> impl Iterator<Item = BlockLog<'_>> {
+        self.logs.iter().map(|one| BlockLog {
             block: BlockMeta {
                 number: one.block.number,
                 hash: one.block.hash,

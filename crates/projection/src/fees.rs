@@ -16,7 +16,7 @@ use chronolith_model::{Dataset, DatasetSet};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::feed::{Found, Wanted};
+use crate::feed::{BlockLog, LogSelection};
 use crate::project::{Projected, Projection, quarantine};
 use crate::rows::{Rows, Table};
 
@@ -72,7 +72,7 @@ fn as_hex<S: serde::Serializer>(address: &[u8; 20], to: S) -> std::result::Resul
 pub struct Fees {
     chain: i64,
     contracts: Vec<FeeContract>,
-    wanted: Wanted,
+    selection: LogSelection,
 }
 
 impl Fees {
@@ -88,7 +88,7 @@ impl Fees {
             return Err(Error::Invalid(why));
         }
         let topic0 = event::EVENTS.iter();
-        let wanted = Wanted {
+        let selection = LogSelection {
             emitters: contracts
                 .iter()
                 .map(|one| Bytes::copy_from_slice(&one.address))
@@ -101,12 +101,12 @@ impl Fees {
         Ok(Self {
             chain: crate::chain_id(chain)?,
             contracts,
-            wanted,
+            selection,
         })
     }
 
     /// Whether an event counts: its contract may do so only from a later block on.
-    fn counts(&self, found: &Found<'_>) -> bool {
+    fn counts(&self, found: &BlockLog<'_>) -> bool {
         self.contracts
             .iter()
             .any(|one| one.address == *found.log.emitter() && found.block.number >= one.from_block)
@@ -144,15 +144,15 @@ impl Projection for Fees {
         before.iter().all(|one| now.contains(one))
     }
 
-    fn wanted(&self) -> &Wanted {
-        &self.wanted
+    fn selection(&self) -> &LogSelection {
+        &self.selection
     }
 
     fn tables(&self) -> &'static [&'static str] {
         TABLES
     }
 
-    async fn rows(&self, _view: &ChainView, found: &[Found<'_>]) -> Result<Projected> {
+    async fn rows(&self, _view: &ChainView, found: &[BlockLog<'_>]) -> Result<Projected> {
         let mut rows = Rows::default();
         for one in found.iter().filter(|one| self.counts(one)) {
             match event::decode(one.log) {
@@ -172,7 +172,7 @@ impl Projection for Fees {
 }
 
 impl Fees {
-    fn put(&self, rows: &mut Rows, one: &Found<'_>, position: u32, event: &event::FeeEvent) {
+    fn put(&self, rows: &mut Rows, one: &BlockLog<'_>, position: u32, event: &event::FeeEvent) {
         rows.row(&TABLE, &one.block)
             .block(self.chain, &one.block)
             .hash(&one.tx_hash)

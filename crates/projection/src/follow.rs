@@ -273,7 +273,7 @@ impl Projector {
             if following.is_done(at, clock) || clock.number < projection.start_block() {
                 continue;
             }
-            let found = projection.wanted().of_block(block)?;
+            let found = projection.selection().of_block(block)?;
             if !found.is_empty() {
                 let span = meters::decoding(self.chain, projection.name(), &found);
                 let projected = projection.rows(view, &found).instrument(span).await?;

@@ -11,7 +11,7 @@ use tracing::{Instrument as _, Span};
 
 use crate::adfs::OTHER_NUMBER;
 use crate::error::Result;
-use crate::feed::Found;
+use crate::feed::BlockLog;
 
 /// Rows of a block by projection, as they are written down beside it.
 pub(crate) type Counts = BTreeMap<String, u64>;
@@ -79,9 +79,9 @@ pub(crate) fn contention<'a>(chain: i64, projections: impl Iterator<Item = &'a s
 }
 
 /// The span in which logs become rows.
-pub(crate) fn decoding(chain: i64, projection: &str, logs: &[Found<'_>]) -> Span {
+pub(crate) fn decoding(chain: i64, projection: &str, logs: &[BlockLog<'_>]) -> Span {
     let (first, last) = (logs.first(), logs.last());
-    let number = |log: Option<&Found<'_>>| log.map(|log| log.block.number);
+    let number = |log: Option<&BlockLog<'_>>| log.map(|log| log.block.number);
     tracing::debug_span!(
         "decode",
         chain,

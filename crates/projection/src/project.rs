@@ -6,7 +6,7 @@ use deadpool_postgres::Transaction;
 use serde_json::Value;
 
 use crate::error::Result;
-use crate::feed::{Found, Wanted};
+use crate::feed::{BlockLog, LogSelection};
 use crate::rows::{Rows, Table};
 
 /// Decodes some logs of a chain into rows of some tables. It never writes, and gives the same rows for
@@ -26,11 +26,11 @@ pub(crate) trait Projection: Send + Sync {
         false
     }
     /// Which logs it wants.
-    fn wanted(&self) -> &Wanted;
+    fn selection(&self) -> &LogSelection;
     /// Its tables that have a partition for each chain and month.
     fn tables(&self) -> &'static [&'static str];
     /// The rows of logs of whole blocks.
-    async fn rows(&self, view: &ChainView, found: &[Found<'_>]) -> Result<Projected>;
+    async fn rows(&self, view: &ChainView, found: &[BlockLog<'_>]) -> Result<Projected>;
     /// How many events rows are of.
     fn events(&self, rows: &Rows) -> u64 {
         rows.count() as u64
@@ -108,7 +108,7 @@ pub(crate) const QUARANTINE: Table = Table {
 pub(crate) fn quarantine(
     rows: &mut Rows,
     (chain, projection): (i64, &str),
-    one: &Found<'_>,
+    one: &BlockLog<'_>,
     why: &str,
 ) {
     quarantine_for(rows, (chain, projection), one, ("malformed", why));
@@ -118,7 +118,7 @@ pub(crate) fn quarantine(
 pub(crate) fn quarantine_for(
     rows: &mut Rows,
     (chain, projection): (i64, &str),
-    one: &Found<'_>,
+    one: &BlockLog<'_>,
     (reason, why): (&str, &str),
 ) {
     rows.row(&QUARANTINE, &one.block)

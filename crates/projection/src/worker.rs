@@ -79,7 +79,7 @@ impl Projector {
         };
         let view = self.feed.view().await?;
         let archive = view.archive.as_ref();
-        let covered = |archive| projection.wanted().covered_through(archive, next as u64);
+        let covered = |archive| projection.selection().covered_through(archive, next as u64);
         // History may still be on its way into the archive.
         let Some(last) = archive.and_then(covered) else {
             return Ok(None);
@@ -145,8 +145,8 @@ impl Projector {
             let archive =
                 archive.ok_or_else(|| Error::Conflict("there is no archive".to_owned()))?;
             let rest = BlockRange::new(next as u64, job.to as u64 + 1);
-            let page = projection.wanted().page(archive, rest).await?;
-            let found: Vec<_> = page.found().collect();
+            let page = projection.selection().page(archive, rest).await?;
+            let found: Vec<_> = page.logs().collect();
             let projected = match found.is_empty() {
                 true => Projected::default(),
                 false => {

@@ -23,7 +23,7 @@ use super::versions::{Timeline, Upgrades, upgraded};
 use super::{latest, registry};
 use crate::database::Database;
 use crate::error::Result;
-use crate::feed::{Found, Wanted};
+use crate::feed::{BlockLog, LogSelection};
 use crate::project::{Pause, Projected, Projection, quarantine_for};
 use crate::rows::Rows;
 
@@ -41,7 +41,7 @@ pub(crate) struct Adfs {
     place: Place,
     settings: AdfsSettings,
     versions: BTreeMap<u32, Version>,
-    wanted: Wanted,
+    selection: LogSelection,
     upgrades: Upgrades,
     database: Database,
     /// Hashes of code, as far as they were needed: they do not change.
@@ -94,7 +94,7 @@ impl Adfs {
                 chain: crate::chain_id(chain)?,
                 proxy: Address::from(settings.proxy),
             },
-            wanted: Wanted {
+            selection: LogSelection {
                 emitters: vec![Bytes::copy_from_slice(&settings.proxy)],
                 topic0,
                 datasets: DatasetSet::of(&[Dataset::Logs, Dataset::Transactions]),
@@ -172,7 +172,7 @@ impl Adfs {
         &'a self,
         (timeline, head): (&Timeline, Option<u64>),
         said: &Said,
-        block: &'a [Found<'a>],
+        block: &'a [BlockLog<'a>],
     ) -> Result<Outcome<'a>> {
         let is_final = |block: u64| head.is_some_and(|head| block <= head);
         let mut events = Vec::new();
@@ -234,13 +234,13 @@ impl Adfs {
     }
 
     /// The transactions that logs of a block name; none where they are not at hand.
-    async fn bodies(&self, view: &ChainView, found: &Found<'_>) -> Result<Option<Bodies>> {
+    async fn bodies(&self, view: &ChainView, found: &BlockLog<'_>) -> Result<Option<Bodies>> {
         let number = found.block.number;
         match &view.archive {
             Some(archive) if view.is_final(number) => {
-                let filter = self.wanted.filter(BlockRange::one(number));
+                let filter = self.selection.filter(BlockRange::one(number));
                 let stored = archive.bodies_of_logs(number, &filter).await?;
-                let proof = archive.proof_of(number, self.wanted.datasets, &filter);
+                let proof = archive.proof_of(number, self.selection.datasets, &filter);
                 let proof = proof.unwrap_or(Proof::CLAIMED);
                 Ok(Some(Bodies { stored, proof }))
             }
@@ -321,8 +321,8 @@ impl Projection for Adfs {
         self.settings.continues(before)
     }
 
-    fn wanted(&self) -> &Wanted {
-        &self.wanted
+    fn selection(&self) -> &LogSelection {
+        &self.selection
     }
 
     fn tables(&self) -> &'static [&'static str] {
@@ -338,7 +338,7 @@ impl Projection for Adfs {
         registry::register(tx, self.place.chain, &self.settings).await
     }
 
-    async fn rows(&self, view: &ChainView, found: &[Found<'_>]) -> Result<Projected> {
+    async fn rows(&self, view: &ChainView, found: &[BlockLog<'_>]) -> Result<Projected> {
         let mut rows = Rows::default();
         let not_yet = || Projected {
             not_yet: true,

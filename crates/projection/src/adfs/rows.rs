@@ -16,7 +16,7 @@ use super::fault::Reason;
 use super::pair::{Pairing, event_block_number, pair};
 use super::to_bytes16;
 use super::unwrap::{Call, find};
-use crate::feed::Found;
+use crate::feed::BlockLog;
 use crate::project::quarantine_for;
 use crate::rows::{Rows, Table};
 
@@ -146,7 +146,7 @@ pub(super) struct Place {
 
 /// An event, and the version in force where it is.
 pub(super) struct Event<'a> {
-    pub(super) found: &'a Found<'a>,
+    pub(super) found: &'a BlockLog<'a>,
     pub(super) version: &'a Version,
 }
 
@@ -328,7 +328,7 @@ fn calls_of(
     found.map_err(|none| (NO_CALLDATA, none.to_string()))
 }
 
-fn refuse(rows: &mut Rows, place: Place, found: &Found<'_>, why: (&str, &str)) {
+fn refuse(rows: &mut Rows, place: Place, found: &BlockLog<'_>, why: (&str, &str)) {
     quarantine_for(rows, (place.chain, NAME), found, why);
 }
 
@@ -352,7 +352,7 @@ fn put_event(
 }
 
 /// What there is to say of an event beside its columns.
-fn extra_of(found: &Found<'_>, call: &Call<'_>, decoded: &Decoded) -> Map<String, Value> {
+fn extra_of(found: &BlockLog<'_>, call: &Call<'_>, decoded: &Decoded) -> Map<String, Value> {
     let mut extra = decoded.header.extra();
     extra.insert("wrapper".to_owned(), json!(call.wrappers.to_string()));
     extra.insert("offset".to_owned(), json!(call.offset));

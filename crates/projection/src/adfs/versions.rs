@@ -13,7 +13,7 @@ use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32, Log};
 
 use super::settings::UPGRADED;
 use crate::error::{Error, Result};
-use crate::feed::Wanted;
+use crate::feed::LogSelection;
 
 /// An upgrade, and where it happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +56,7 @@ pub(super) fn upgraded(log: &Log) -> Option<[u8; 20]> {
 /// The upgrades of a proxy.
 pub(super) struct Upgrades {
     start: u64,
-    wanted: Wanted,
+    selection: LogSelection,
     /// What was read of the archive.
     known: Mutex<Option<Known>>,
 }
@@ -73,7 +73,7 @@ impl Upgrades {
     pub(super) fn new(proxy: &[u8; 20], start: u64) -> Self {
         Self {
             start,
-            wanted: Wanted {
+            selection: LogSelection {
                 emitters: vec![Bytes::copy_from_slice(proxy)],
                 topic0: vec![Bytes::copy_from_slice(UPGRADED.as_slice())],
                 datasets: DatasetSet::of(&[Dataset::Logs]),
@@ -104,7 +104,7 @@ impl Upgrades {
                 return Ok(None);
             }
             for block in blocks {
-                let found = self.wanted.of_block(block)?;
+                let found = self.selection.of_block(block)?;
                 epochs.extend(
                     found
                         .iter()
@@ -127,14 +127,14 @@ impl Upgrades {
             Some(known) => (known.through.saturating_add(1), known.epochs),
             None => (self.start, Vec::new()),
         };
-        let covered = self.wanted.covered_through(archive, next);
+        let covered = self.selection.covered_through(archive, next);
         if covered.is_none_or(|covered| covered < through) {
             return Ok(None);
         }
         let mut rest = BlockRange::new(next, through.saturating_add(1));
         while !rest.is_empty() {
-            let page = self.wanted.page(archive, rest).await?;
-            let found = page.found();
+            let page = self.selection.page(archive, rest).await?;
+            let found = page.logs();
             epochs.extend(found.filter_map(|one| epoch(one.block.number, one.log)));
             if page.next <= rest.start {
                 return Err(Error::Conflict("upgrades cannot be read on".to_owned()));
