@@ -37,8 +37,7 @@ pub(crate) async fn stage(tx: &Transaction<'_>, rows: Rows) -> Result<Staged> {
 }
 
 async fn stage_table(tx: &Transaction<'_>, rows: TableRows) -> Result<()> {
-    let Table { name, columns, .. } = rows.table;
-    let columns = columns.join(",");
+    let (name, columns) = (rows.table.name, rows.table.column_list());
     let stage = format!(
         "CREATE TEMP TABLE IF NOT EXISTS stage_{name} ON COMMIT DELETE ROWS \
          AS SELECT {columns} FROM {name} WITH NO DATA"
@@ -100,8 +99,7 @@ pub(crate) async fn insert_range(
 /// Inserts rows that are not there, and returns how many. None, and nothing is done, where one came
 /// meanwhile: somebody works on a range that has blocks in common with this one.
 async fn insert_new(tx: &Transaction<'_>, table: &Table) -> Result<Option<u64>> {
-    let Table { name, columns, .. } = table;
-    let columns = columns.join(",");
+    let (name, columns) = (table.name, table.column_list());
     let insert = format!("INSERT INTO {name} ({columns}) SELECT {columns} FROM stage_{name}");
     let begun = tx.batch_execute("SAVEPOINT fresh").await;
     begun.tried("insert rows")?;
@@ -120,12 +118,11 @@ async fn insert_new(tx: &Transaction<'_>, table: &Table) -> Result<Option<u64>> 
 
 /// Inserts rows that are not there, and returns how many.
 async fn insert_missing(tx: &Transaction<'_>, table: &Table) -> Result<u64> {
-    let Table { name, columns, .. } = table;
-    let columns = columns.join(",");
+    let (name, columns) = (table.name, table.column_list());
     let insert = format!(
         "INSERT INTO {name} ({columns}) SELECT {columns} FROM stage_{name} ON CONFLICT DO NOTHING"
     );
-    match *name == QUARANTINE.name {
+    match name == QUARANTINE.name {
         true => insert_refused(tx, &insert).await,
         false => {
             let done = tx.execute(&insert, &[]).await;

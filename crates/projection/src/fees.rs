@@ -30,11 +30,6 @@ pub use totals::{FeeTotal, TotalPosition, totals};
 const TABLE: Table = Table {
     name: "fee_event_rows",
     columns: &[
-        "chain_id",
-        "block_number",
-        "block_hash",
-        "block_timestamp",
-        "tx_hash",
         "log_index",
         "position",
         "event",
@@ -173,9 +168,7 @@ impl Projection for Fees {
 
 impl Fees {
     fn put(&self, rows: &mut Rows, one: &BlockLog<'_>, position: u32, event: &event::FeeEvent) {
-        rows.row(&TABLE, &one.block)
-            .block(self.chain, &one.block)
-            .hash(&one.tx_hash)
+        rows.row(&TABLE, self.chain, one)
             .int4(one.log.log_index())
             .int4(position)
             .text(event.name)

@@ -90,17 +90,7 @@ pub(crate) struct Pause {
 
 pub(crate) const QUARANTINE: Table = Table {
     name: "quarantine",
-    columns: &[
-        "chain_id",
-        "block_number",
-        "block_hash",
-        "block_timestamp",
-        "projection",
-        "tx_hash",
-        "log_index",
-        "reason",
-        "detail",
-    ],
+    columns: &["projection", "log_index", "reason", "detail"],
     partitioned: false,
 };
 
@@ -121,10 +111,8 @@ pub(crate) fn quarantine_for(
     one: &BlockLog<'_>,
     (reason, why): (&str, &str),
 ) {
-    rows.row(&QUARANTINE, &one.block)
-        .block(chain, &one.block)
+    rows.row(&QUARANTINE, chain, one)
         .text(projection)
-        .hash(&one.tx_hash)
         .int4(one.log.log_index())
         .text(reason)
         .text(why)

@@ -7,6 +7,7 @@ use alloy_primitives::U256;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use chronolith_model::{BlockMeta, Hash32};
 
+use crate::feed::BlockLog;
 use crate::months::{Month, TIME_MAX};
 use crate::numeric::put_numeric;
 
@@ -15,14 +16,34 @@ const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 /// 2000-01-01, where the server's clock begins, in seconds since 1970.
 const EPOCH_2000: i64 = 946_684_800;
 
+/// The columns that every table begins with: where the log of a row is.
+const PLACE_COLUMNS: [&str; 5] = [
+    "chain_id",
+    "block_number",
+    "block_hash",
+    "block_timestamp",
+    "tx_hash",
+];
+
 /// A table that rows are copied into.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Table {
     pub(crate) name: &'static str,
-    /// The columns that are copied, in order.
+    /// The columns after those that all tables share, in the order in which they are written.
     pub(crate) columns: &'static [&'static str],
     /// Whether it has a partition for each chain and month.
     pub(crate) partitioned: bool,
+}
+
+impl Table {
+    /// All columns that are copied, in order, as a list for a statement.
+    pub(crate) fn column_list(&self) -> String {
+        [&PLACE_COLUMNS, self.columns].concat().join(",")
+    }
+
+    fn column_count(&self) -> usize {
+        PLACE_COLUMNS.len() + self.columns.len()
+    }
 }
 
 /// Rows of one table.
@@ -43,8 +64,9 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Begins a row of a table, of a block.
-    pub(crate) fn row(&mut self, table: &'static Table, block: &BlockMeta) -> Row<'_> {
+    /// Begins a row of a table, of a log: the columns that all tables share are written.
+    pub(crate) fn row(&mut self, table: &'static Table, chain: i64, log: &BlockLog<'_>) -> Row<'_> {
+        let block = &log.block;
         if self
             .blocks
             .last()
@@ -59,7 +81,7 @@ impl Rows {
             self.tables.len() - 1
         });
         let rows = self.tables.get_mut(at).expect("the table is in the list");
-        Row::begin(rows)
+        Row::begin(rows, chain, log)
     }
 
     /// Adds those of another projection of the same block.
@@ -120,11 +142,16 @@ pub(crate) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn begin(rows: &'a mut TableRows) -> Self {
-        let columns = rows.table.columns.len();
+    fn begin(rows: &'a mut TableRows, chain: i64, log: &BlockLog<'_>) -> Self {
+        let columns = rows.table.column_count();
         let columns = i16::try_from(columns).expect("a table has at most 1600 columns");
         rows.bytes.put_i16(columns);
         Self { rows, fields: 0 }
+            .int8(chain)
+            .int8(log.block.number as i64)
+            .hash(&log.block.hash)
+            .time(log.block.timestamp)
+            .hash(&log.tx_hash)
     }
 
     fn put(mut self, write: impl FnOnce(&mut BytesMut)) -> Self {
@@ -139,17 +166,10 @@ impl<'a> Row<'a> {
     /// It has another number of fields than the table has columns: the server would read the fields of
     /// the next row as its own.
     pub(crate) fn finish(self) {
-        let Table { name, columns, .. } = self.rows.table;
-        assert_eq!(self.fields, columns.len(), "fields of a row of {name}");
+        let table = self.rows.table;
+        let (columns, name) = (table.column_count(), table.name);
+        assert_eq!(self.fields, columns, "fields of a row of {name}");
         self.rows.count += 1;
-    }
-
-    /// What all rows begin with: chain, number, hash and time of the block.
-    pub(crate) fn block(self, chain: i64, block: &BlockMeta) -> Self {
-        self.int8(chain)
-            .int8(block.number as i64)
-            .hash(&block.hash)
-            .time(block.timestamp)
     }
 
     pub(crate) fn int8(self, value: i64) -> Self {

@@ -46,11 +46,6 @@ const DISAGREES: (&str, &str) = (
 pub(super) const EVENTS: Table = Table {
     name: "adfs_event_rows",
     columns: &[
-        "chain_id",
-        "block_number",
-        "block_hash",
-        "block_timestamp",
-        "tx_hash",
         "log_index",
         "topic0",
         "version",
@@ -62,27 +57,12 @@ pub(super) const EVENTS: Table = Table {
 };
 const INPUTS: Table = Table {
     name: "tx_input_rows",
-    columns: &[
-        "chain_id",
-        "block_number",
-        "block_hash",
-        "block_timestamp",
-        "tx_hash",
-        "version",
-        "selector",
-        "decoded",
-        "calldata_level",
-    ],
+    columns: &["version", "selector", "decoded", "calldata_level"],
     partitioned: true,
 };
 pub(super) const FEEDS: Table = Table {
     name: "feed_update_rows",
     columns: &[
-        "chain_id",
-        "block_number",
-        "block_hash",
-        "block_timestamp",
-        "tx_hash",
         "log_index",
         "position",
         "version",
@@ -97,11 +77,6 @@ pub(super) const FEEDS: Table = Table {
 const RING: Table = Table {
     name: "ring_buffer_update_rows",
     columns: &[
-        "chain_id",
-        "block_number",
-        "block_hash",
-        "block_timestamp",
-        "tx_hash",
         "log_index",
         "position",
         "version",
@@ -113,17 +88,7 @@ const RING: Table = Table {
 };
 const VERSIONS: Table = Table {
     name: "proxy_version_rows",
-    columns: &[
-        "chain_id",
-        "block_number",
-        "block_hash",
-        "block_timestamp",
-        "tx_hash",
-        "log_index",
-        "version",
-        "implementation",
-        "topic_hash",
-    ],
+    columns: &["log_index", "version", "implementation", "topic_hash"],
     partitioned: false,
 };
 /// Those with a partition for each chain and month.
@@ -235,9 +200,7 @@ pub(super) fn put_upgrade(
     implementation: &[u8; 20],
 ) {
     let (found, version) = (event.found, event.version);
-    rows.row(&VERSIONS, &found.block)
-        .block(place.chain, &found.block)
-        .hash(&found.tx_hash)
+    rows.row(&VERSIONS, place.chain, found)
         .int4(found.log.log_index())
         .int4(version.number)
         .bytes(implementation)
@@ -339,9 +302,7 @@ fn put_event(
     (call, decoded, input): (&Call<'_>, &Decoded, &Input),
 ) {
     let found = event.found;
-    rows.row(&EVENTS, &found.block)
-        .block(place.chain, &found.block)
-        .hash(&found.tx_hash)
+    rows.row(&EVENTS, place.chain, found)
         .int4(found.log.log_index())
         .bytes(&event.version.topic0)
         .int4(event.version.number)
@@ -406,9 +367,7 @@ fn put_feeds(
         if let Some(lane) = apart.get(&feed.position) {
             extra.insert("tableLane".to_owned(), json!(lane));
         }
-        rows.row(&FEEDS, &found.block)
-            .block(place.chain, &found.block)
-            .hash(&found.tx_hash)
+        rows.row(&FEEDS, place.chain, found)
             .int4(found.log.log_index())
             .int4(feed.position)
             .int4(event.version.number)
@@ -437,9 +396,7 @@ fn put_ring(
             let sent = const_hex::encode_prefixed(row.data);
             extra.insert("sent".to_owned(), json!(sent));
         }
-        rows.row(&RING, &found.block)
-            .block(place.chain, &found.block)
-            .hash(&found.tx_hash)
+        rows.row(&RING, place.chain, found)
             .int4(found.log.log_index())
             .int4(row.position)
             .int4(event.version.number)
@@ -478,9 +435,7 @@ fn put_input(
         .bytes
         .get(..if direct { 1 } else { 4 })
         .unwrap_or_default();
-    rows.row(&INPUTS, &event.found.block)
-        .block(place.chain, &event.found.block)
-        .hash(&event.found.tx_hash)
+    rows.row(&INPUTS, place.chain, event.found)
         .int4(event.version.number)
         .bytes(selector)
         .json(&json!({ "updates": all }))
