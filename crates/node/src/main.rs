@@ -15,6 +15,7 @@ mod operations;
 mod projecting;
 mod projection_acts;
 mod projection_desk;
+mod projections;
 mod reader;
 mod readiness;
 mod running;

@@ -6,20 +6,19 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_archive::Archive;
 use chronolith_follower::chain::Chain;
-use chronolith_follower::clock::{now, precise_now};
+use chronolith_follower::clock::now;
 use chronolith_model::ErrorKind;
-use chronolith_projection::fees::Fees;
 use chronolith_projection::jobs::Left;
 use chronolith_projection::leases::{self, LeaseReport};
 use chronolith_projection::{
-    ChainFeed, ChainState, Database, Error, Following, Order, ProjectionSettings, Projector, Round,
-    TakenBack,
+    ChainFeed, ChainState, Database, Error, Following, Order, Projector, Round, TakenBack,
 };
 
 use futures::future::join_all;
 
 use crate::codes::{self, Codes};
 use crate::exporter::observe_projections;
+use crate::projections::{self, KINDS, has_any};
 use crate::running::RunningChain;
 use crate::serving::Followed;
 use crate::settings::{ChainSettings, DatabaseSettings, Settings, Token};
@@ -53,7 +52,7 @@ pub(crate) fn database(settings: &Settings) -> Result<Option<Database>> {
         );
     };
     let connections = settings.database.connections;
-    Ok(Some(Database::writer(&url.0, connections)?))
+    Ok(Some(Database::writer(&url.0, connections, KINDS)?))
 }
 
 /// The database for whoever asks; none where nothing is projected.
@@ -62,7 +61,7 @@ pub(crate) fn reader(settings: &Settings) -> Result<Option<Database>> {
     let projects = settings.chains.iter().any(has_any);
     let url = reader.as_ref().or(writer.as_ref()).filter(|_| projects);
     let connections = settings.database.connections;
-    let open = |url: &Token| Database::reader(&url.0, connections);
+    let open = |url: &Token| Database::reader(&url.0, connections, KINDS);
     Ok(url.map(open).transpose()?)
 }
 
@@ -70,23 +69,8 @@ pub(crate) fn reader(settings: &Settings) -> Result<Option<Database>> {
 pub(crate) fn database_of(settings: &Settings) -> Result<Database> {
     let url = settings.database.writer.as_ref();
     let url = url.context("there is no database: set PG_URL, or db.url in the settings file")?;
-    Ok(Database::writer(&url.0, settings.database.connections)?)
-}
-
-/// What is projected of a chain; none where nothing is.
-pub(crate) fn projections_of(settings: &ChainSettings) -> Result<Option<ProjectionSettings>> {
-    if !has_any(settings) {
-        return Ok(None);
-    }
-    let fees = settings.fees.as_ref();
-    let contracts = fees.map(|fees| Fees::new(settings.chain_id, fees.contracts.clone()));
-    Ok(Some(ProjectionSettings {
-        fees: contracts.transpose()?,
-        adfs: settings.adfs.clone(),
-        job_blocks: fees.and_then(|fees| fees.job_blocks),
-        job_ttl: fees.and_then(|fees| fees.job_ttl),
-        clock: Some(precise_now),
-    }))
+    let connections = settings.database.connections;
+    Ok(Database::writer(&url.0, connections, KINDS)?)
 }
 
 /// The projections of chains that are followed here, written down in the database; none where a chain
@@ -156,16 +140,16 @@ pub(crate) async fn release_one(projector: &Projector) {
 /// The projections of a chain that is followed here; none where there are none.
 fn projector(database: &Database, chain: &Arc<RunningChain>) -> Result<Option<Arc<Projector>>> {
     let settings = &chain.settings;
-    let Some(projections) = projections_of(settings)? else {
+    if !has_any(settings) {
         return Ok(None);
-    };
+    }
     let feed = ChainFeed {
         chain: settings.chain_id,
         name: settings.name.clone(),
         archive: chain.archive.clone(),
         live: Arc::new(Followed(chain.clone())),
     };
-    let projector = Projector::new(database.clone(), feed, projections, &who())?;
+    let projector = projections::projector(database, feed, settings)?;
     Ok(Some(Arc::new(projector)))
 }
 
@@ -312,11 +296,6 @@ async fn look(database: &Database) -> Result<(Vec<ChainState>, Vec<LeaseReport>)
     tokio::time::timeout(LOOK_WITHIN, look)
         .await
         .unwrap_or_else(late)
-}
-
-/// Whether anything is projected of a chain.
-fn has_any(settings: &ChainSettings) -> bool {
-    settings.fees.is_some() || settings.adfs.is_some()
 }
 
 /// Works on jobs of a chain for ever.

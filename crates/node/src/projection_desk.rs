@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::projecting::who;
 use crate::projection_acts::{ActFault, ProjectionActs};
+use crate::projections::KINDS;
 use crate::settings::Settings;
 
 /// How long an act may take. The server ends a statement that takes this long.
@@ -30,7 +31,7 @@ pub(crate) struct ProjectionDesk {
 impl ProjectionDesk {
     pub(crate) fn new(settings: &Settings) -> Result<Self> {
         let url = settings.database.writer.as_ref();
-        let database = url.map(|url| Database::writer(&url.0, CONNECTIONS));
+        let database = url.map(|url| Database::writer(&url.0, CONNECTIONS, KINDS));
         let database = database.transpose()?;
         Ok(Self {
             settings: settings.clone(),

@@ -7,13 +7,15 @@
 
 mod address;
 mod calldata;
-pub(crate) mod codes;
+mod codes;
 mod decoded;
 mod fault;
 mod json;
-pub(crate) mod latest;
+mod kind;
+mod latest;
 mod pair;
 mod projection;
+mod recent;
 mod registry;
 mod rows;
 mod settings;
@@ -27,10 +29,9 @@ pub use address::{
 pub use calldata::{HeaderForm, LanePolicy, Limits, Profile, block_number, decode};
 pub use decoded::{Decoded, Disagreement, Feed, Header, HighLane, RingRow};
 pub use fault::{Cause, Fault, Reason};
+pub use kind::AdfsKind;
 pub use pair::{Pairing, event_block_number, pair};
-pub(crate) use projection::{Adfs, UNKNOWN};
-pub(crate) use registry::read_versions;
+pub use projection::Adfs;
 pub use registry::{KnownVersion, add_version, list_versions, remove_version};
-pub(crate) use rows::{NAME, OTHER_NUMBER, PARTITIONED};
 pub use settings::{AdfsSettings, AdfsVersion};
 pub use unwrap::{Call, NotFound, Seen, WRAPPERS_MAX, Wrapper, Wrappers, find};

@@ -10,22 +10,23 @@ use futures::{SinkExt as _, pin_mut};
 use tokio_postgres::error::SqlState;
 
 use crate::error::{Result, Tried as _};
+use crate::kind::{self, Kinds};
 use crate::meters;
 use crate::project::QUARANTINE;
-use crate::rows::{Rows, Table, TableRows};
+use crate::rows::{Rows, Table, TableRole, TableRows};
 
 /// How much is handed to the connection at once.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Tables with an index by block, where it costs nothing to see that a range has no rows.
-const BY_BLOCK: [&str; 2] = ["fee_event_rows", "adfs_event_rows"];
-
 /// Rows that are in their stages and not in their tables yet.
-pub(crate) struct Staged(Vec<&'static Table>);
+pub(crate) struct Staged {
+    tables: Vec<&'static Table>,
+    kinds: Kinds,
+}
 
 /// Copies rows into their stages. Nothing is locked yet: a process that hangs in the middle of a COPY is
 /// not ended by any timeout of the server, so nobody may have to wait for it.
-pub(crate) async fn stage(tx: &Transaction<'_>, rows: Rows) -> Result<Staged> {
+pub(crate) async fn stage(tx: &Transaction<'_>, kinds: Kinds, rows: Rows) -> Result<Staged> {
     let mut tables = Vec::new();
     for one in rows.tables {
         if !tables.contains(&one.table) {
@@ -33,7 +34,7 @@ pub(crate) async fn stage(tx: &Transaction<'_>, rows: Rows) -> Result<Staged> {
         }
         stage_table(tx, one).await?;
     }
-    Ok(Staged(tables))
+    Ok(Staged { tables, kinds })
 }
 
 async fn stage_table(tx: &Transaction<'_>, rows: TableRows) -> Result<()> {
@@ -56,8 +57,8 @@ async fn stage_table(tx: &Transaction<'_>, rows: TableRows) -> Result<()> {
 
 /// Takes staged rows into their tables.
 pub(crate) async fn insert(tx: &Transaction<'_>, staged: &Staged) -> Result<()> {
-    for table in &staged.0 {
-        insert_missing(tx, table).await?;
+    for table in &staged.tables {
+        insert_missing(tx, table, staged.kinds).await?;
     }
     Ok(())
 }
@@ -71,8 +72,10 @@ pub(crate) async fn insert_range(
     (chain, first, last): (i64, i64, i64),
 ) -> Result<u64> {
     let mut events = 0;
-    for table in &staged.0 {
-        let is_new = BY_BLOCK.contains(&table.name)
+    for table in &staged.tables {
+        // Its index by block shows at no cost that a range has no rows.
+        let has_events = table.role == TableRole::Events;
+        let is_new = has_events
             && {
                 let there = format!(
                     "SELECT NOT EXISTS (SELECT FROM {} WHERE chain_id = $1 AND block_number BETWEEN $2 AND $3)",
@@ -87,9 +90,9 @@ pub(crate) async fn insert_range(
         };
         let inserted = match new {
             Some(inserted) => inserted,
-            None => insert_missing(tx, table).await?,
+            None => insert_missing(tx, table, staged.kinds).await?,
         };
-        if BY_BLOCK.contains(&table.name) {
+        if has_events {
             events += inserted;
         }
     }
@@ -117,13 +120,13 @@ async fn insert_new(tx: &Transaction<'_>, table: &Table) -> Result<Option<u64>> 
 }
 
 /// Inserts rows that are not there, and returns how many.
-async fn insert_missing(tx: &Transaction<'_>, table: &Table) -> Result<u64> {
+async fn insert_missing(tx: &Transaction<'_>, table: &Table, kinds: Kinds) -> Result<u64> {
     let (name, columns) = (table.name, table.column_list());
     let insert = format!(
         "INSERT INTO {name} ({columns}) SELECT {columns} FROM stage_{name} ON CONFLICT DO NOTHING"
     );
     match name == QUARANTINE.name {
-        true => insert_refused(tx, &insert).await,
+        true => insert_refused(tx, &insert, kinds).await,
         false => {
             let done = tx.execute(&insert, &[]).await;
             done.tried("insert rows")
@@ -132,7 +135,7 @@ async fn insert_missing(tx: &Transaction<'_>, table: &Table) -> Result<u64> {
 }
 
 /// What could not be projected is counted when it is written down, and so once however often it is met.
-async fn insert_refused(tx: &Transaction<'_>, insert: &str) -> Result<u64> {
+async fn insert_refused(tx: &Transaction<'_>, insert: &str, kinds: Kinds) -> Result<u64> {
     let insert = format!(
         "{insert} RETURNING chain_id, projection, reason, block_number, encode(tx_hash, 'hex'), \
          log_index, detail"
@@ -147,7 +150,9 @@ async fn insert_refused(tx: &Transaction<'_>, insert: &str) -> Result<u64> {
             chain, projection, block, tx_hash = %format_args!("0x{tx_hash}"), log_index, reason, detail,
             "a log is not projected"
         );
-        meters::refused(chain, projection, reason);
+        let kind = kind::named(kinds, &projection);
+        let own = kind.and_then(|kind| kind.quarantine_counter(&reason));
+        meters::refused(chain, projection, reason, own);
     }
     Ok(rows.len() as u64)
 }

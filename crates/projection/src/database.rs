@@ -9,6 +9,7 @@ use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::error::SqlState;
 
 use crate::error::{Error, Result, Tried as _};
+use crate::kind::Kinds;
 use crate::tls::Target;
 
 /// The role that owns and writes the tables.
@@ -48,6 +49,8 @@ const READER_SESSION: &str = "\
 #[derive(Clone)]
 pub struct Database {
     pool: Pool,
+    /// The projections whose tables it has.
+    kinds: Kinds,
 }
 
 impl std::fmt::Debug for Database {
@@ -58,47 +61,32 @@ impl std::fmt::Debug for Database {
 }
 
 impl Database {
-    /// The database at a URL, for writing. Connects when first used, and only to a server that takes
+    /// The database at a URL, with the tables of these projections, for writing. Connects when first used, and only to a server that takes
     /// writes.
     ///
     /// # Errors
-    /// The URL is none.
-    pub fn writer(url: &str, connections: usize) -> Result<Self> {
+    /// The URL is invalid.
+    pub fn writer(url: &str, connections: usize, kinds: Kinds) -> Result<Self> {
         let mut target = parse(url)?;
         target
             .config
             .target_session_attrs(TargetSessionAttrs::ReadWrite);
-        Self::open(target, connections, WRITER_SESSION)
+        let pool = open(target, connections, WRITER_SESSION)?;
+        Ok(Self { pool, kinds })
     }
 
-    /// The database at a URL, for reading. A standby will do.
+    /// The same, for reading. A standby will do.
     ///
     /// # Errors
-    /// The URL is none.
-    pub fn reader(url: &str, connections: usize) -> Result<Self> {
-        Self::open(parse(url)?, connections, READER_SESSION)
+    /// The URL is invalid.
+    pub fn reader(url: &str, connections: usize, kinds: Kinds) -> Result<Self> {
+        let pool = open(parse(url)?, connections, READER_SESSION)?;
+        Ok(Self { pool, kinds })
     }
 
-    fn open(target: Target, connections: usize, session: &'static str) -> Result<Self> {
-        let recycling = ManagerConfig {
-            recycling_method: RecyclingMethod::Fast,
-        };
-        let greet = Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
-            Box::pin(async move {
-                let greeted = client.batch_execute(session).await;
-                greeted.map_err(HookError::Backend)
-            })
-        });
-        let manager = Manager::from_config(target.config, target.tls, recycling);
-        let pool = Pool::builder(manager)
-            .max_size(connections.max(1))
-            .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(WAIT_TIMEOUT))
-            .create_timeout(Some(CONNECT_TIMEOUT))
-            .post_create(greet)
-            .build();
-        let pool = pool.map_err(|error| Error::Invalid(error.to_string()))?;
-        Ok(Self { pool })
+    /// The projections whose tables it has.
+    pub(crate) fn kinds(&self) -> Kinds {
+        self.kinds
     }
 
     /// A connection.
@@ -153,6 +141,28 @@ impl Database {
             false => Err(Error::Schema { found, wanted }),
         }
     }
+}
+
+/// Connections that are opened when first used, each with its session settings.
+fn open(target: Target, connections: usize, session: &'static str) -> Result<Pool> {
+    let recycling = ManagerConfig {
+        recycling_method: RecyclingMethod::Fast,
+    };
+    let greet = Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
+        Box::pin(async move {
+            let greeted = client.batch_execute(session).await;
+            greeted.map_err(HookError::Backend)
+        })
+    });
+    let manager = Manager::from_config(target.config, target.tls, recycling);
+    let pool = Pool::builder(manager)
+        .max_size(connections.max(1))
+        .runtime(Runtime::Tokio1)
+        .wait_timeout(Some(WAIT_TIMEOUT))
+        .create_timeout(Some(CONNECT_TIMEOUT))
+        .post_create(greet)
+        .build();
+    pool.map_err(|error| Error::Invalid(error.to_string()))
 }
 
 /// What a URL says, and what is so unless it says otherwise.

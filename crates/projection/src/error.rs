@@ -124,7 +124,9 @@ fn is_passing(code: &SqlState) -> bool {
 }
 
 /// Says what was tried when a statement fails.
-pub(crate) trait Tried<T> {
+pub trait Tried<T> {
+    /// # Errors
+    /// The statement failed.
     fn tried(self, what: &str) -> Result<T>;
 }
 

@@ -23,20 +23,20 @@ pub struct ChainFeed {
     pub live: Arc<dyn Live>,
 }
 
-/// A log with everything that is known of its place.
-pub(crate) struct BlockLog<'a> {
-    pub(crate) block: BlockMeta,
-    pub(crate) tx_hash: Hash32,
-    pub(crate) log: &'a Log,
+/// A log, its block and its transaction.
+pub struct BlockLog<'a> {
+    pub block: BlockMeta,
+    pub tx_hash: Hash32,
+    pub log: &'a Log,
 }
 
-/// Which logs a projection wants.
+/// The logs that a projection decodes.
 #[derive(Clone, Debug)]
-pub(crate) struct LogSelection {
-    pub(crate) emitters: Vec<Bytes>,
-    pub(crate) topic0: Vec<Bytes>,
-    /// What must be kept of their blocks.
-    pub(crate) datasets: DatasetSet,
+pub struct LogSelection {
+    pub emitters: Vec<Bytes>,
+    pub topic0: Vec<Bytes>,
+    /// The datasets of their blocks that it reads.
+    pub datasets: DatasetSet,
 }
 
 impl ChainFeed {
@@ -51,7 +51,9 @@ impl ChainFeed {
 }
 
 impl LogSelection {
-    pub(crate) fn filter(&self, range: BlockRange) -> LogFilter {
+    /// The filter of the archive for a range.
+    #[must_use]
+    pub fn filter(&self, range: BlockRange) -> LogFilter {
         LogFilter {
             emitters: Clause::OneOf(self.emitters.clone()),
             topics: vec![Clause::OneOf(self.topic0.clone())],
@@ -61,7 +63,10 @@ impl LogSelection {
     }
 
     /// The first logs of a range of final blocks: all logs of each block, or none.
-    pub(crate) async fn page(&self, archive: &Pinned, mut range: BlockRange) -> Result<Page> {
+    ///
+    /// # Errors
+    /// The archive does not cover the range, or cannot be read.
+    pub async fn page(&self, archive: &Pinned, mut range: BlockRange) -> Result<Page> {
         let mut filter = self.filter(range);
         let mut logs: Vec<LogRecord> = Vec::new();
         loop {
@@ -107,9 +112,10 @@ impl LogSelection {
         }
     }
 
-    /// The last block through which the archive has all of these logs and what goes with them, from one on; none where it does
-    /// not have that one's.
-    pub(crate) fn covered_through(&self, archive: &Pinned, from: u64) -> Option<u64> {
+    /// The last block through which the archive has all of these logs, and the datasets that go with them, without a
+    /// gap from one block on; none where it does not have that block.
+    #[must_use]
+    pub fn covered_through(&self, archive: &Pinned, from: u64) -> Option<u64> {
         let filter = self.filter(BlockRange::one(from));
         let covered = archive.coverage(self.datasets, Some(&filter));
         let mut next = from;
@@ -122,7 +128,10 @@ impl LogSelection {
     }
 
     /// The logs of a block.
-    pub(crate) fn of_block<'a>(&self, block: &'a Block) -> Result<Vec<BlockLog<'a>>> {
+    ///
+    /// # Errors
+    /// One is of no transaction of the block.
+    pub fn of_block<'a>(&self, block: &'a Block) -> Result<Vec<BlockLog<'a>>> {
         let filter = self.filter(BlockRange::one(block.clock.number));
         let wanted = block.logs.iter().filter(|log| filter.matches(log));
         let found = wanted.map(|log| {
@@ -143,14 +152,16 @@ impl LogSelection {
     }
 }
 
-/// Logs of whole blocks, up to one that was not looked at.
-pub(crate) struct Page {
+/// Logs of whole blocks.
+pub struct Page {
     logs: Vec<LogRecord>,
-    pub(crate) next: u64,
+    /// The first block that was not read.
+    pub next: u64,
 }
 
 impl Page {
-    pub(crate) fn logs(&self) -> impl Iterator<Item = BlockLog<'_>> {
+    /// The logs, each with its block.
+    pub fn logs(&self) -> impl Iterator<Item = BlockLog<'_>> {
         self.logs.iter().map(|one| BlockLog {
             block: BlockMeta {
                 number: one.block.number,

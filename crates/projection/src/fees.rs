@@ -7,18 +7,23 @@ mod known;
 mod near;
 mod pages;
 mod query;
+mod recent;
 mod totals;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use chronolith_chain_view::ChainView;
 use chronolith_model::{Dataset, DatasetSet};
+use deadpool_postgres::Transaction;
 use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
 use crate::feed::{BlockLog, LogSelection};
-use crate::project::{Projected, Projection, quarantine};
-use crate::rows::{Rows, Table};
+use crate::kind::ProjectionKind;
+use crate::project::{Projected, Projection, Refusal};
+use crate::rows::{Rows, Table, TableRole};
+use crate::state::ChainState;
 
 pub use coverage::{FeeCoverage, coverage};
 pub use filter::{Address, FeeFilter, FeeStatus, event_named};
@@ -41,12 +46,11 @@ const TABLE: Table = Table {
         "recipient",
         "amount",
     ],
-    partitioned: true,
+    role: TableRole::Events,
 };
-pub(crate) const TABLES: &[&str] = &[TABLE.name];
 
 /// The projection's name.
-pub(crate) const NAME: &str = "fees";
+const NAME: &str = "fees";
 
 /// A contract, and the first block whose events count.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -115,10 +119,38 @@ pub fn topics() -> Vec<[u8; 32]> {
     events.map(|(_, topic)| topic.0).collect()
 }
 
+/// Projections of fee contracts.
+#[derive(Clone, Copy, Debug)]
+pub struct FeesKind;
+
 #[async_trait]
-impl Projection for Fees {
+impl ProjectionKind for FeesKind {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn tables(&self) -> &'static [&'static Table] {
+        &[&TABLE]
+    }
+
+    async fn overview(
+        &self,
+        tx: &Transaction<'_>,
+        chain: &ChainState,
+    ) -> Result<Map<String, Value>> {
+        let newest = if chain.has(NAME) {
+            recent::recent_fees(tx, chain.chain_id).await?
+        } else {
+            Vec::new()
+        };
+        Ok(Map::from_iter([("recentFees".to_owned(), json!(newest))]))
+    }
+}
+
+#[async_trait]
+impl Projection for Fees {
+    fn kind(&self) -> &'static dyn ProjectionKind {
+        &FeesKind
     }
 
     fn start_block(&self) -> u64 {
@@ -126,13 +158,13 @@ impl Projection for Fees {
         starts.min().unwrap_or(0)
     }
 
-    fn settings(&self) -> serde_json::Value {
-        serde_json::json!({ "contracts": self.contracts })
+    fn settings(&self) -> Value {
+        json!({ "contracts": self.contracts })
     }
 
-    fn extends(&self, before: &serde_json::Value) -> bool {
+    fn extends(&self, before: &Value) -> bool {
         let now = self.settings();
-        let list = |settings: &serde_json::Value| settings["contracts"].as_array().cloned();
+        let list = |settings: &Value| settings["contracts"].as_array().cloned();
         let (Some(now), Some(before)) = (list(&now), list(before)) else {
             return false;
         };
@@ -141,10 +173,6 @@ impl Projection for Fees {
 
     fn selection(&self) -> &LogSelection {
         &self.selection
-    }
-
-    fn tables(&self) -> &'static [&'static str] {
-        TABLES
     }
 
     async fn rows(&self, _view: &ChainView, found: &[BlockLog<'_>]) -> Result<Projected> {
@@ -156,7 +184,14 @@ impl Projection for Fees {
                         self.put(&mut rows, one, position as u32, event);
                     }
                 }
-                Err(why) => quarantine(&mut rows, (self.chain, NAME), one, why),
+                Err(detail) => {
+                    let refusal = Refusal {
+                        projection: NAME,
+                        reason: "malformed",
+                        detail,
+                    };
+                    rows.quarantine(self.chain, one, refusal);
+                }
             }
         }
         Ok(Projected {

@@ -332,7 +332,7 @@ impl Projector {
         let mut client = self.database.client().await?;
         let tx = client.transaction().await.tried("begin")?;
         let count = rows.count() as u64;
-        let staged = copying::stage(&tx, rows).await?;
+        let staged = copying::stage(&tx, self.database.kinds(), rows).await?;
         writer.check(&tx).await?;
         self.check_registered(&tx, counts).await?;
         let safe = "SELECT last_safe_block FROM processing_state WHERE chain_id = $1 FOR SHARE";

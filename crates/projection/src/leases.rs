@@ -226,7 +226,7 @@ pub async fn release(
 
 /// Takes every lease of a chain away, to the end of a transaction and behind it: whoever held one finds
 /// out with its next write.
-pub(crate) async fn fence(tx: &Transaction<'_>, chain: i64) -> Result<()> {
+pub async fn fence(tx: &Transaction<'_>, chain: i64) -> Result<()> {
     const FENCE: &str = "\
         WITH fenced AS ( \
             UPDATE leases SET holder = NULL, epoch = epoch + 1 WHERE chain_id = $1 \
@@ -238,7 +238,7 @@ pub(crate) async fn fence(tx: &Transaction<'_>, chain: i64) -> Result<()> {
 }
 
 /// Writes down what an operator did.
-pub(crate) async fn audit(
+pub async fn audit(
     tx: &Transaction<'_>,
     chain: Option<i64>,
     act: &str,

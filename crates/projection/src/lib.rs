@@ -19,6 +19,7 @@ mod feed;
 pub mod fees;
 mod follow;
 pub mod jobs;
+mod kind;
 pub mod leases;
 mod meters;
 mod months;
@@ -27,7 +28,6 @@ mod overview;
 pub mod partitions;
 mod project;
 mod projector;
-mod recent;
 mod reset;
 mod rewind;
 mod rows;
@@ -38,19 +38,25 @@ mod tls;
 mod worker;
 
 pub use database::{Database, READER_ROLE, WRITER_ROLE};
-pub use error::{Error, Result};
-pub use feed::ChainFeed;
+pub use error::{Error, Result, Tried};
+pub use feed::{BlockLog, ChainFeed, LogSelection, Page};
 pub use follow::{Following, Round};
+pub use kind::{Kinds, ProjectionKind};
+pub use meters::once_committed;
 pub use months::Month;
 pub use overview::{ChainOverview, JobBrief, ProjectionOverview, overview};
-pub use projector::{JOB_BLOCKS, ProjectionSettings, Projector};
-pub use recent::{FeedLatest, RecentFee};
+pub use project::{Pause, Projected, Projection, Refusal};
+pub use projector::{JOB_BLOCKS, Projector, ProjectorSettings};
 pub use reset::{Reset, reset};
 pub use rewind::{Order, TakenBack, rewind};
+pub use rows::{Row, Rows, Table, TableRole};
 pub use setup::{Passwords, SetUp, execute, latest_version, set_up};
-pub use state::{ChainState, ProjectionState, resume, state};
+pub use state::{ChainState, ProjectionState, resume, snapshot, state};
 
 /// A chain's id as the database holds it.
-pub(crate) fn chain_id(chain: u64) -> Result<i64> {
+///
+/// # Errors
+/// It is larger than the database can hold.
+pub fn chain_id(chain: u64) -> Result<i64> {
     i64::try_from(chain).map_err(|_| Error::Invalid(format!("chain id {chain} is too large")))
 }

@@ -9,7 +9,6 @@ use metrics::{Counter, counter, gauge, histogram};
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-use crate::adfs::OTHER_NUMBER;
 use crate::error::Result;
 use crate::feed::BlockLog;
 
@@ -23,7 +22,7 @@ tokio::task_local! {
 
 /// Counts what a transaction found, once the operation that it belongs to is done: one that is rolled
 /// back finds the same when it is tried again.
-pub(crate) fn once_committed(counter: Counter, found: u64) {
+pub fn once_committed(counter: Counter, found: u64) {
     let held = OPEN.try_with(|open| open.borrow_mut().push((counter.clone(), found)));
     if held.is_err() {
         counter.increment(found);
@@ -58,12 +57,11 @@ pub(crate) fn delay(chain: i64, counts: &Counts, seconds: f64) {
     }
 }
 
-/// A log that could not be projected.
-pub(crate) fn refused(chain: i64, projection: String, reason: String) {
+/// A log that could not be projected. Its projection may count it in a metric of its own as well.
+pub(crate) fn refused(chain: i64, projection: String, reason: String, own: Option<&'static str>) {
     let chain = chain.to_string();
-    if reason == OTHER_NUMBER {
-        let odd = counter!("chronolith_adfs_block_number_mismatch_total", "chain" => chain.clone());
-        once_committed(odd, 1);
+    if let Some(own) = own {
+        once_committed(counter!(own, "chain" => chain.clone()), 1);
     }
     let refused = counter!("chronolith_projection_guard_dropped_total", "chain" => chain, "projection" => projection, "reason" => reason);
     once_committed(refused, 1);

@@ -6,18 +6,18 @@ use std::collections::BTreeMap;
 
 use deadpool_postgres::Transaction;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
-use crate::adfs::{self, KnownVersion};
 use crate::database::Database;
 use crate::error::{Result, Tried as _};
+use crate::kind::{self, Kinds};
 use crate::leases::{self, LeaseReport};
-use crate::recent::{FeedLatest, RecentFee, latest_feeds, recent_fees};
+use crate::partitions::chain_partition;
+use crate::rows::TableRole;
 use crate::state::{self, ChainState, ProjectionState, snapshot};
 
 /// Jobs of a projection that are shown: those in trouble first.
 const JOBS_SHOWN: i64 = 12;
-/// Versions of a chain that are shown, the newest of them.
-const VERSIONS_SHOWN: usize = 12;
 
 /// How long one statement may take.
 const PATIENCE: &str = "SET LOCAL statement_timeout = '2s'";
@@ -36,16 +36,13 @@ pub struct ChainOverview {
     pub pending_blocks: i64,
     /// Blocks with rows that were dropped.
     pub dropped_blocks: i64,
-    /// The version of the ADFS contract that is in force.
+    /// The version of the contract that is in force, where a projection has versions.
     pub version: Option<i32>,
     pub projections: Vec<ProjectionOverview>,
     pub locks: Vec<LeaseReport>,
-    /// Versions of the ADFS contract, the newest first.
-    pub versions: Vec<KnownVersion>,
-    /// The newest fee events.
-    pub recent_fees: Vec<RecentFee>,
-    /// Feeds that were confirmed last.
-    pub latest_feeds: Vec<FeedLatest>,
+    /// What each kind of projection adds.
+    #[serde(flatten)]
+    pub details: Map<String, Value>,
 }
 
 /// A projection and its jobs.
@@ -88,28 +85,19 @@ pub async fn overview(database: &Database, chains: &[u64]) -> Result<Vec<ChainOv
     let mut client = database.client().await?;
     let tx = snapshot(&mut client).await?;
     tx.batch_execute(PATIENCE).await.tried("begin to read")?;
-    let mut states = state::read(&tx, None).await?;
+    let kinds = database.kinds();
+    let mut states = state::read(&tx, kinds, None).await?;
     states.retain(|one| u64::try_from(one.chain_id).is_ok_and(|id| chains.contains(&id)));
     let mut locks = by_chain(leases::read(&tx, None).await?, |one| one.chain_id);
-    let versions = adfs::read_versions(&tx, None).await?;
-    let mut versions = by_chain(versions, |one| one.chain_id);
     let mut jobs = some_jobs(&tx).await?;
-    let events = events_about(&tx, &states).await?;
+    let events = events_about(&tx, kinds, &states).await?;
     let mut all = Vec::new();
     for chain in states {
         let id = chain.chain_id;
-        let has = |name: &str| chain.projections.iter().any(|one| one.projection == name);
-        let fees = match has("fees") {
-            true => recent_fees(&tx, id).await?,
-            false => Vec::new(),
-        };
-        let feeds = match has("adfs") {
-            true => latest_feeds(&tx, id).await?,
-            false => Vec::new(),
-        };
-        let mut known = versions.remove(&id).unwrap_or_default();
-        known.reverse();
-        known.truncate(VERSIONS_SHOWN);
+        let mut details = Map::new();
+        for kind in kinds {
+            details.extend(kind.overview(&tx, &chain).await?);
+        }
         let projections = chain.projections.into_iter().map(|state| {
             let of = (id, state.projection.clone());
             ProjectionOverview {
@@ -128,9 +116,7 @@ pub async fn overview(database: &Database, chains: &[u64]) -> Result<Vec<ChainOv
             version: chain.version,
             projections: projections.collect(),
             locks: locks.remove(&id).unwrap_or_default(),
-            versions: known,
-            recent_fees: fees,
-            latest_feeds: feeds,
+            details,
         });
     }
     tx.commit().await.tried("read the overview")?;
@@ -176,18 +162,20 @@ async fn some_jobs(tx: &Transaction<'_>) -> Result<BTreeMap<Of, Vec<JobBrief>>> 
     Ok(all)
 }
 
-/// The partitions of a projection's events.
-fn partition(chain: i64, projection: &str) -> Option<String> {
-    match projection {
-        "fees" => Some(format!("fee_events_c{chain}")),
-        "adfs" => Some(format!("adfs_events_c{chain}")),
-        _ => None,
-    }
+/// The partition with a projection's events of a chain.
+fn partition(kinds: Kinds, chain: i64, projection: &str) -> Option<String> {
+    let tables = kind::named(kinds, projection)?.tables();
+    let events = tables.iter().find(|one| one.role == TableRole::Events)?;
+    Some(chain_partition(events.name, u64::try_from(chain).ok()?))
 }
 
 /// About how many events each projection has. Nothing is counted: the server keeps statistics. It forgets
 /// them in a crash, and a partition with fewer than four events a page has more: then nobody knows.
-async fn events_about(tx: &Transaction<'_>, states: &[ChainState]) -> Result<BTreeMap<Of, i64>> {
+async fn events_about(
+    tx: &Transaction<'_>,
+    kinds: Kinds,
+    states: &[ChainState],
+) -> Result<BTreeMap<Of, i64>> {
     const ABOUT: &str = "\
         SELECT CASE WHEN NOT bool_or(pg_relation_size(c.oid) - 8192 > e.events * 2048) \
             THEN sum(e.events)::bigint END \
@@ -201,7 +189,9 @@ async fn events_about(tx: &Transaction<'_>, states: &[ChainState]) -> Result<BTr
         names.map(|name| (chain.chain_id, name.clone()))
     });
     let of: Vec<Of> = of.collect();
-    let names = of.iter().map(|(chain, name)| partition(*chain, name));
+    let names = of
+        .iter()
+        .map(|(chain, name)| partition(kinds, *chain, name));
     let names: Vec<Option<String>> = names.collect();
     let rows = tx.query(ABOUT, &[&names]).await;
     let rows = rows.tried("read statistics")?;

@@ -11,21 +11,14 @@ use serde::Serialize;
 
 use crate::database::Database;
 use crate::error::{Error, Result, Tried as _};
+use crate::kind::partitioned;
 use crate::months::Month;
+use crate::rows::Table;
 
 /// How many months ahead of the present one there are always partitions for.
 pub(crate) const MONTHS_AHEAD: i64 = 3;
 /// How many months are kept before rows of dropped blocks may go.
 pub const MONTHS_KEPT: i64 = 6;
-
-/// Tables with a partition for each chain and month.
-pub(crate) const PARTITIONED: &[&str] = &[
-    "fee_event_rows",
-    "adfs_event_rows",
-    "tx_input_rows",
-    "feed_update_rows",
-    "ring_buffer_update_rows",
-];
 
 /// Two that make the same partition at once would collide.
 const PARTITION_LOCK: &str = "SELECT pg_advisory_xact_lock(7163384699739271989)";
@@ -42,12 +35,11 @@ impl Partitions {
         &self,
         database: &Database,
         chain: u64,
-        tables: &[&'static str],
+        tables: &[&'static Table],
         months: &BTreeSet<Month>,
     ) -> Result<()> {
-        let wanted = tables
-            .iter()
-            .flat_map(|table| months.iter().map(|month| (*table, chain, *month)));
+        let wanted = partitioned(tables)
+            .flat_map(|table| months.iter().map(move |month| (table, chain, *month)));
         let missing: Vec<_> = {
             let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             wanted.filter(|one| !known.contains(one)).collect()
@@ -81,7 +73,7 @@ pub async fn create(database: &Database, chains: &[u64], month: Month) -> Result
     let mut client = database.client().await?;
     let mut made = Vec::new();
     for chain in chains {
-        for table in PARTITIONED {
+        for table in tables_of(database) {
             let tx = client.transaction().await.tried("begin")?;
             if make(&tx, table, *chain, month).await? {
                 made.push(name_of(table, *chain, month));
@@ -92,6 +84,12 @@ pub async fn create(database: &Database, chains: &[u64], month: Month) -> Result
     Ok(made)
 }
 
+/// Every table of the database that has partitions.
+fn tables_of(database: &Database) -> impl Iterator<Item = &'static str> {
+    let kinds = database.kinds().iter();
+    kinds.flat_map(|kind| partitioned(kind.tables()))
+}
+
 /// The months that every chain has partitions for from the start.
 pub(crate) fn ahead(now: u64) -> BTreeSet<Month> {
     let month = Month::of(now);
@@ -100,8 +98,13 @@ pub(crate) fn ahead(now: u64) -> BTreeSet<Month> {
         .collect()
 }
 
+/// The partition of a chain, which has those of its months.
+pub(crate) fn chain_partition(table: &str, chain: u64) -> String {
+    format!("{}_c{chain}", stem(table))
+}
+
 fn name_of(table: &str, chain: u64, month: Month) -> String {
-    format!("{}_c{chain}_{}", stem(table), month.suffix())
+    format!("{}_{}", chain_partition(table, chain), month.suffix())
 }
 
 /// `fee_event_rows` has partitions that are called `fee_events_…`.
@@ -114,10 +117,7 @@ fn stem(table: &str) -> String {
 
 /// Makes one partition, and that of its chain; whether it was missing.
 async fn make(tx: &Transaction<'_>, table: &str, chain: u64, month: Month) -> Result<bool> {
-    let (of_chain, of_month) = (
-        format!("{}_c{chain}", stem(table)),
-        name_of(table, chain, month),
-    );
+    let (of_chain, of_month) = (chain_partition(table, chain), name_of(table, chain, month));
     if exists(tx, &of_month).await? {
         return Ok(false);
     }
@@ -173,11 +173,11 @@ pub async fn prune(database: &Database, now: u64, dry_run: bool) -> Result<Vec<P
     let mut client = database.client().await?;
     let oldest = Month::of(now).plus(-MONTHS_KEPT);
     let mut pruned = Vec::new();
-    for table in PARTITIONED {
+    for table in tables_of(database) {
         let children = "SELECT c.relname::text, p.relname::text FROM pg_partition_tree($1::text::regclass) t \
             JOIN pg_class c ON c.oid = t.relid JOIN pg_class p ON p.oid = t.parentrelid \
             WHERE t.isleaf ORDER BY 1";
-        let children = client.query(children, &[table]).await;
+        let children = client.query(children, &[&table]).await;
         for row in children.tried("list partitions")? {
             let (name, parent): (String, String) = (row.get(0), row.get(1));
             let month = name.len().checked_sub(7).and_then(|at| name.get(at..));
@@ -246,7 +246,7 @@ async fn prune_one(
 
 /// Removes every partition of a chain, of one table.
 pub(crate) async fn remove_chain(tx: &Transaction<'_>, table: &str, chain: u64) -> Result<()> {
-    let remove = format!("DROP TABLE IF EXISTS {}_c{chain}", stem(table));
+    let remove = format!("DROP TABLE IF EXISTS {}", chain_partition(table, chain));
     let removed = tx.batch_execute(&remove).await;
     removed.tried("remove the partitions of a chain")
 }

@@ -7,36 +7,40 @@ use serde_json::Value;
 
 use crate::error::Result;
 use crate::feed::{BlockLog, LogSelection};
-use crate::rows::{Rows, Table};
+use crate::kind::ProjectionKind;
+use crate::rows::{Rows, Table, TableRole};
 
-/// Decodes some logs of a chain into rows of some tables. It never writes, and gives the same rows for
-/// the same chain whenever it is asked.
+/// Decodes some logs of one chain into rows of some tables, as its settings say. It gives the same rows for the
+/// same chain at any time. It writes nothing except where it is handed a transaction, and in
+/// [`Projection::note_code`].
 #[async_trait]
-pub(crate) trait Projection: Send + Sync {
+pub trait Projection: Send + Sync {
+    /// What is the same on every chain: name and tables.
+    fn kind(&self) -> &'static dyn ProjectionKind;
     /// Its name in the database.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &'static str {
+        self.kind().name()
+    }
     /// The first block whose logs count.
     fn start_block(&self) -> u64;
-    /// What it was told, as it is written down beside its cursor.
+    /// Its settings, as they are stored with its cursor.
     fn settings(&self) -> Value;
     /// Whether every row that it made with these settings is one that it makes with its own.
     fn extends(&self, before: &Value) -> bool;
-    /// Whether nothing that it made with these settings lacks a row that it makes with its own.
+    /// Whether it made with these settings every row that it makes with its own.
     fn continues(&self, _before: &Value) -> bool {
         false
     }
-    /// Which logs it wants.
+    /// The logs that it decodes.
     fn selection(&self) -> &LogSelection;
-    /// Its tables that have a partition for each chain and month.
-    fn tables(&self) -> &'static [&'static str];
     /// The rows of logs of whole blocks.
-    async fn rows(&self, view: &ChainView, found: &[BlockLog<'_>]) -> Result<Projected>;
+    async fn rows(&self, view: &ChainView, logs: &[BlockLog<'_>]) -> Result<Projected>;
     /// How many events rows are of.
     fn events(&self, rows: &Rows) -> u64 {
         rows.count() as u64
     }
-    /// Does in the transaction that confirms rows what follows from that: those of pending blocks with
-    /// these numbers and hashes, or those that are just staged.
+    /// Runs in the transaction that confirms rows: those of pending blocks with these numbers and hashes, or
+    /// those that are staged.
     async fn confirmed(
         &self,
         _tx: &Transaction<'_>,
@@ -44,11 +48,11 @@ pub(crate) trait Projection: Send + Sync {
     ) -> Result<()> {
         Ok(())
     }
-    /// Does what there is to do when it is written down.
+    /// Runs in the transaction that registers it.
     async fn registered(&self, _tx: &Transaction<'_>) -> Result<()> {
         Ok(())
     }
-    /// What of the settings that were written down the rows that are there were made with.
+    /// The part of the registered settings that the rows in the tables depend on.
     async fn made_with(
         &self,
         _tx: &Transaction<'_>,
@@ -57,64 +61,64 @@ pub(crate) trait Projection: Send + Sync {
     ) -> Result<Value> {
         Ok(settings)
     }
-    /// Contracts whose code it has to know, and whether the block that named them is final.
+    /// Contracts whose code hash it compares, and whether the block that named each is final.
     async fn implementations(&self, _view: &ChainView) -> Result<Vec<([u8; 20], bool)>> {
         Ok(Vec::new())
     }
-    /// Whether it still has to stand still for a reason that it gave.
+    /// Stores the hash of the code of such a contract; none where the chain does not give its code.
+    async fn note_code(&self, _contract: &[u8; 20], _hash: Option<[u8; 32]>) -> Result<()> {
+        Ok(())
+    }
+    /// Whether the reason that it gave for its pause still holds.
     async fn stands_still(&self, _view: &ChainView, _reason: &str) -> Result<bool> {
         Ok(true)
     }
 }
 
-/// Rows, and why the projection must stand still behind them, where it must.
+/// Rows, and why the projection must pause after them, where it must.
 #[derive(Default)]
-pub(crate) struct Projected {
-    pub(crate) rows: Rows,
-    pub(crate) pause: Option<Pause>,
-    /// What it needs is not at hand yet: there are no rows, and the blocks are left to a later look.
-    pub(crate) not_yet: bool,
+pub struct Projected {
+    pub rows: Rows,
+    pub pause: Option<Pause>,
+    /// What it needs is not available yet: there are no rows, and the blocks are tried again later.
+    pub not_yet: bool,
     /// The first block that is not projected, where there would be too many rows at once.
-    pub(crate) next: Option<u64>,
+    pub next: Option<u64>,
 }
 
-/// Why a projection stands still until somebody acts.
+/// Why a projection pauses until an operator acts.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Pause {
+pub struct Pause {
     /// The first block that is not projected.
-    pub(crate) block: u64,
-    /// In a word, for a metric.
-    pub(crate) reason: &'static str,
-    pub(crate) detail: String,
+    pub block: u64,
+    /// In one word, for a metric.
+    pub reason: &'static str,
+    pub detail: String,
 }
 
 pub(crate) const QUARANTINE: Table = Table {
     name: "quarantine",
     columns: &["projection", "log_index", "reason", "detail"],
-    partitioned: false,
+    role: TableRole::Sparse,
 };
 
-/// Writes down a log that cannot be projected.
-pub(crate) fn quarantine(
-    rows: &mut Rows,
-    (chain, projection): (i64, &str),
-    one: &BlockLog<'_>,
-    why: &str,
-) {
-    quarantine_for(rows, (chain, projection), one, ("malformed", why));
+/// Why a log cannot be projected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refusal<'a> {
+    pub projection: &'static str,
+    /// In one word, for a metric.
+    pub reason: &'a str,
+    pub detail: &'a str,
 }
 
-/// Writes down a log that cannot be projected, and the guard that refused it.
-pub(crate) fn quarantine_for(
-    rows: &mut Rows,
-    (chain, projection): (i64, &str),
-    one: &BlockLog<'_>,
-    (reason, why): (&str, &str),
-) {
-    rows.row(&QUARANTINE, chain, one)
-        .text(projection)
-        .int4(one.log.log_index())
-        .text(reason)
-        .text(why)
-        .finish();
+impl Rows {
+    /// Adds a row that says why a log cannot be projected.
+    pub fn quarantine(&mut self, chain: i64, log: &BlockLog<'_>, refusal: Refusal<'_>) {
+        self.row(&QUARANTINE, chain, log)
+            .text(refusal.projection)
+            .int4(log.log.log_index())
+            .text(refusal.reason)
+            .text(refusal.detail)
+            .finish();
+    }
 }

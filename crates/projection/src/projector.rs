@@ -10,26 +10,23 @@ use deadpool_postgres::Transaction;
 use tokio::sync::watch;
 use tokio_postgres::types::ToSql;
 
-use crate::adfs::{Adfs, AdfsSettings, codes};
 use crate::chain_id;
 use crate::database::Database;
 use crate::error::{Error, Result, Tried as _};
 use crate::feed::ChainFeed;
-use crate::fees::Fees;
 use crate::meters::Counts;
 use crate::months::Month;
 use crate::partitions::{Partitions, ahead};
 use crate::project::{Pause, Projection};
 
-/// What is projected of a chain.
-#[derive(Default)]
-pub struct ProjectionSettings {
-    pub fees: Option<Fees>,
-    pub adfs: Option<AdfsSettings>,
+/// How a chain is projected.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProjectorSettings {
+    /// Blocks of a job; [`JOB_BLOCKS`] where it is none.
     pub job_blocks: Option<u64>,
-    /// How long a job is somebody's without a sign of life.
+    /// How long a worker may be silent before others take its job.
     pub job_ttl: Option<Duration>,
-    /// Seconds since 1970, to tell how old a block is when its rows are there.
+    /// Seconds since 1970, to measure how old a block is when its rows are written.
     pub clock: Option<fn() -> f64>,
 }
 
@@ -61,20 +58,14 @@ impl Projector {
     /// Projects a chain into a database, as `holder`.
     ///
     /// # Errors
-    /// A setting makes no sense.
+    /// A setting is invalid.
     pub fn new(
         database: Database,
         feed: ChainFeed,
-        settings: ProjectionSettings,
+        projections: Vec<Arc<dyn Projection>>,
+        settings: ProjectorSettings,
         holder: &str,
     ) -> Result<Self> {
-        let mut projections: Vec<Arc<dyn Projection>> = Vec::new();
-        if let Some(fees) = settings.fees {
-            projections.push(Arc::new(fees));
-        }
-        if let Some(adfs) = settings.adfs {
-            projections.push(Arc::new(Adfs::new(feed.chain, adfs, database.clone())?));
-        }
         let blocks = settings.job_blocks.unwrap_or(JOB_BLOCKS);
         let in_range = (1..=1_000_000_000).contains(&blocks);
         let too_many = || Error::Invalid(format!("{blocks} blocks cannot be one job"));
@@ -265,7 +256,7 @@ impl Projector {
     /// Makes partitions that are missing, of every projection.
     pub(crate) async fn ensure_partitions(&self, months: &BTreeSet<Month>) -> Result<()> {
         for projection in &self.projections {
-            let (chain, tables) = (self.feed.chain, projection.tables());
+            let (chain, tables) = (self.feed.chain, projection.kind().tables());
             self.partitions
                 .ensure(&self.database, chain, tables, months)
                 .await?;
@@ -328,12 +319,15 @@ impl Projector {
         Ok(all)
     }
 
-    /// Writes down what the code of a contract hashes to; none where the chain cannot be asked.
+    /// Stores the hash of the code of a contract; none where the chain does not give its code.
     ///
     /// # Errors
     /// The database does not answer.
     pub async fn note_code(&self, contract: &[u8; 20], hash: Option<[u8; 32]>) -> Result<()> {
-        codes::note(&self.database, self.chain, contract, hash).await
+        for projection in &self.projections {
+            projection.note_code(contract, hash).await?;
+        }
+        Ok(())
     }
 
     async fn go_on(&self, projection: &str, reason: &str) -> Result<()> {

@@ -9,7 +9,8 @@ use crate::error::{Error, Result, Tried as _};
 use crate::leases::{audit, fence};
 use crate::partitions::remove_chain;
 use crate::rewind::Order;
-use crate::{adfs, chain_id, fees};
+use crate::rows::TableRole;
+use crate::{chain_id, kind};
 
 /// What went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -17,23 +18,6 @@ use crate::{adfs, chain_id, fees};
 pub struct Reset {
     /// Whether there was anything to make anew.
     pub known: bool,
-}
-
-/// Tables of a projection: those with partitions, and others.
-fn tables_of(projection: &str) -> Option<(&'static [&'static str], &'static [&'static str])> {
-    match projection {
-        fees::NAME => Some((fees::TABLES, &[])),
-        adfs::NAME => Some((
-            adfs::PARTITIONED,
-            &[
-                "proxy_version_rows",
-                "feed_latest",
-                "contracts",
-                "implementation_codes",
-            ],
-        )),
-        _ => None,
-    }
 }
 
 /// Removes every row of a projection of a chain, and forgets its settings and how far it is. It begins
@@ -47,8 +31,11 @@ pub async fn reset(
     projection: &str,
     order: Order<'_>,
 ) -> Result<Reset> {
-    let none = || Error::Invalid(format!("there is no projection {projection}: fees or adfs"));
-    let (partitioned, others) = tables_of(projection).ok_or_else(none)?;
+    let kind = kind::named(database.kinds(), projection).ok_or_else(|| {
+        let names: Vec<&str> = database.kinds().iter().map(|one| one.name()).collect();
+        let names = names.join(" or ");
+        Error::Invalid(format!("there is no projection {projection}: {names}"))
+    })?;
     let id = chain_id(chain)?;
     let mut client = database.client().await?;
     let tx = client.transaction().await.tried("begin")?;
@@ -65,12 +52,17 @@ pub async fn reset(
     let counts = "UPDATE pending_blocks SET counts = counts - $2 WHERE chain_id = $1";
     let counts = tx.execute(counts, &[&id, &projection]).await;
     counts.tried("reset a projection")?;
+    let tables = kind.tables().iter();
+    let sparse = tables.filter(|table| table.role == TableRole::Sparse);
+    let others = sparse
+        .map(|table| table.name)
+        .chain(kind.own_tables().iter().copied());
     for table in others {
         let delete = format!("DELETE FROM {table} WHERE chain_id = $1");
         let done = tx.execute(&delete, &[&id]).await;
         done.tried("reset a projection")?;
     }
-    for table in partitioned {
+    for table in kind::partitioned(kind.tables()) {
         remove_chain(&tx, table, chain).await?;
     }
     let detail = json!({ "projection": projection, "reason": order.reason });

@@ -9,18 +9,11 @@ use deadpool_postgres::Transaction;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::chain_id;
 use crate::database::Database;
 use crate::error::{Error, Result, Tried as _};
+use crate::kind::{Kinds, block_tables};
 use crate::leases::{audit, fence};
-use crate::{adfs, chain_id};
-
-/// Tables that say which blocks have rows: others have rows of the same blocks.
-const WITH_BLOCKS: [&str; 4] = [
-    "fee_event_rows",
-    "adfs_event_rows",
-    "proxy_version_rows",
-    "quarantine",
-];
 
 /// Blocks that are looked at together.
 const PAGE_BLOCKS: i64 = 100;
@@ -106,19 +99,22 @@ async fn rewind_once(
             dropped_blocks: 0,
         });
     }
-    let to = last_common(&tx, chain, archive, safe_before).await?;
+    let rewinding = Rewinding {
+        tx: &tx,
+        chain,
+        kinds: database.kinds(),
+    };
+    let to = rewinding.last_common(archive, safe_before).await?;
     let number = to.map_or(-1, |to| to.number as i64);
-    cut_jobs(&tx, chain, number).await?;
-    let mut dropped_blocks = drop_blocks(&tx, chain, (number, safe_before)).await?;
-    adfs::latest::take_back(&tx, chain, number).await?;
+    rewinding.cut_jobs(number).await?;
+    let mut dropped_blocks = rewinding.drop_blocks(number, safe_before).await?;
     // Whoever wants a range from here on waits, and then sees what is final by now. What came since is
     // taken back as well; there is little of it, since all chains wait.
     let lock = tx.batch_execute("LOCK TABLE projections IN EXCLUSIVE MODE");
     lock.await.tried("take back")?;
-    cut_jobs(&tx, chain, number).await?;
-    cut_ranges(&tx, chain, number).await?;
-    dropped_blocks += drop_blocks(&tx, chain, (number, safe_before)).await?;
-    adfs::latest::take_back(&tx, chain, number).await?;
+    rewinding.cut_jobs(number).await?;
+    rewinding.cut_ranges(number).await?;
+    dropped_blocks += rewinding.drop_blocks(number, safe_before).await?;
     const BACK: &str = "UPDATE processing_state SET last_safe_block = $2, last_safe_hash = $3, \
         last_seen_block = $2, last_backfill_block = least(last_backfill_block, $2) WHERE chain_id = $1";
     let hash = to.map(|to| to.hash.as_bytes().to_vec());
@@ -145,92 +141,99 @@ async fn is_at(archive: &Pinned, number: i64, hash: &[u8]) -> Result<bool> {
     Ok(found.as_bytes().as_slice() == hash)
 }
 
-/// The newest block with rows that the archive has as well: both have everything below it. Blocks
-/// between it and where they part are looked at again, since it is not known which they are.
-async fn last_common(
-    tx: &Transaction<'_>,
+/// The transaction in which the tables of a chain are taken back.
+struct Rewinding<'a> {
+    tx: &'a Transaction<'a>,
     chain: i64,
-    archive: &Pinned,
-    safe: i64,
-) -> Result<Option<BlockRef>> {
-    let head = archive.head().map_or(-1, |head| head.number as i64);
-    let mut below = safe.min(head).saturating_add(1);
-    loop {
-        let page = blocks_below(tx, chain, below).await?;
-        for (number, hash) in &page {
-            if is_at(archive, *number, hash).await?
-                && let Some(hash) = Hash32::from_slice(hash)
-            {
-                let number = *number as u64;
-                return Ok(Some(BlockRef { number, hash }));
+    kinds: Kinds,
+}
+
+impl Rewinding<'_> {
+    /// The newest block with rows that the archive has as well: both have everything below it. Blocks
+    /// between it and where they part are looked at again, since it is not known which they are.
+    async fn last_common(&self, archive: &Pinned, safe: i64) -> Result<Option<BlockRef>> {
+        let head = archive.head().map_or(-1, |head| head.number as i64);
+        let mut below = safe.min(head).saturating_add(1);
+        loop {
+            let page = self.blocks_below(below).await?;
+            for (number, hash) in &page {
+                if is_at(archive, *number, hash).await?
+                    && let Some(hash) = Hash32::from_slice(hash)
+                {
+                    let number = *number as u64;
+                    return Ok(Some(BlockRef { number, hash }));
+                }
+            }
+            match page.last() {
+                Some((number, _)) => below = *number,
+                None => return Ok(None),
             }
         }
-        match page.last() {
-            Some((number, _)) => below = *number,
-            None => return Ok(None),
-        }
     }
-}
 
-/// The newest blocks below a number that have rows and are not dropped, the newest first.
-async fn blocks_below(tx: &Transaction<'_>, chain: i64, below: i64) -> Result<Vec<(i64, Vec<u8>)>> {
-    let of = |table: &str| {
-        format!(
-            "(SELECT DISTINCT r.block_number, r.block_hash FROM {table} r \
-             WHERE r.chain_id = $1 AND r.block_number < $2 AND NOT EXISTS (SELECT FROM dropped_blocks d \
-                WHERE d.chain_id = r.chain_id AND d.block_hash = r.block_hash) \
-             ORDER BY r.block_number DESC LIMIT {PAGE_BLOCKS})"
-        )
-    };
-    let all: Vec<String> = WITH_BLOCKS.into_iter().map(of).collect();
-    let read = format!(
-        "{} ORDER BY 1 DESC LIMIT {PAGE_BLOCKS}",
-        all.join(" UNION ")
-    );
-    let rows = tx.query(&read, &[&chain, &below]).await;
-    let rows = rows.tried("look for blocks with rows")?;
-    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
-}
-
-/// Jobs end at the block. A new token each: whoever works on one writes nothing more.
-async fn cut_jobs(tx: &Transaction<'_>, chain: i64, to: i64) -> Result<()> {
-    const GONE: &str = "DELETE FROM jobs WHERE chain_id = $1 AND from_block > $2";
-    const SHORTER: &str = "UPDATE jobs SET to_block = $2, next_block = least(next_block, $2), \
-        status = 'pending', attempts = 0, token = nextval('job_tokens'), locked_by = NULL, \
-        locked_until = NULL, error = NULL, retry_at = now(), updated_at = now() \
-        WHERE chain_id = $1 AND to_block > $2";
-    for statement in [GONE, SHORTER] {
-        let done = tx.execute(statement, &[&chain, &to]).await;
-        done.tried("cut jobs")?;
-    }
-    Ok(())
-}
-
-async fn cut_ranges(tx: &Transaction<'_>, chain: i64, to: i64) -> Result<()> {
-    const CUT: [&str; 3] = [
-        "DELETE FROM projected_ranges WHERE chain_id = $1 AND from_block > $2",
-        "UPDATE projected_ranges SET to_block = $2 WHERE chain_id = $1 AND to_block > $2",
-        "UPDATE projections SET next_block = greatest(start_block, $2::bigint + 1) \
-            WHERE chain_id = $1 AND next_block > $2::bigint + 1",
-    ];
-    for statement in CUT {
-        let done = tx.execute(statement, &[&chain, &to]).await;
-        done.tried("cut ranges")?;
-    }
-    Ok(())
-}
-
-/// Drops blocks that were final; returns how many.
-async fn drop_blocks(tx: &Transaction<'_>, chain: i64, (to, safe): (i64, i64)) -> Result<u64> {
-    let mut dropped = 0;
-    for table in WITH_BLOCKS {
-        let drop = format!(
-            "INSERT INTO dropped_blocks (chain_id, block_hash, block_number, block_timestamp) \
-             SELECT DISTINCT chain_id, block_hash, block_number, block_timestamp FROM {table} \
-             WHERE chain_id = $1 AND block_number > $2 AND block_number <= $3 ON CONFLICT DO NOTHING"
+    /// The newest blocks below a number that have rows and are not dropped, the newest first.
+    async fn blocks_below(&self, below: i64) -> Result<Vec<(i64, Vec<u8>)>> {
+        let of = |table: &str| {
+            format!(
+                "(SELECT DISTINCT r.block_number, r.block_hash FROM {table} r \
+                 WHERE r.chain_id = $1 AND r.block_number < $2 AND NOT EXISTS (SELECT FROM dropped_blocks d \
+                    WHERE d.chain_id = r.chain_id AND d.block_hash = r.block_hash) \
+                 ORDER BY r.block_number DESC LIMIT {PAGE_BLOCKS})"
+            )
+        };
+        let all: Vec<String> = block_tables(self.kinds).map(of).collect();
+        let read = format!(
+            "{} ORDER BY 1 DESC LIMIT {PAGE_BLOCKS}",
+            all.join(" UNION ")
         );
-        let done = tx.execute(&drop, &[&chain, &to, &safe]).await;
-        dropped += done.tried("drop blocks")?;
+        let rows = self.tx.query(&read, &[&self.chain, &below]).await;
+        let rows = rows.tried("look for blocks with rows")?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
-    Ok(dropped)
+
+    /// Jobs end at the block. A new token each: whoever works on one writes nothing more.
+    async fn cut_jobs(&self, to: i64) -> Result<()> {
+        const GONE: &str = "DELETE FROM jobs WHERE chain_id = $1 AND from_block > $2";
+        const SHORTER: &str = "UPDATE jobs SET to_block = $2, next_block = least(next_block, $2), \
+            status = 'pending', attempts = 0, token = nextval('job_tokens'), locked_by = NULL, \
+            locked_until = NULL, error = NULL, retry_at = now(), updated_at = now() \
+            WHERE chain_id = $1 AND to_block > $2";
+        for statement in [GONE, SHORTER] {
+            let done = self.tx.execute(statement, &[&self.chain, &to]).await;
+            done.tried("cut jobs")?;
+        }
+        Ok(())
+    }
+
+    async fn cut_ranges(&self, to: i64) -> Result<()> {
+        const CUT: [&str; 3] = [
+            "DELETE FROM projected_ranges WHERE chain_id = $1 AND from_block > $2",
+            "UPDATE projected_ranges SET to_block = $2 WHERE chain_id = $1 AND to_block > $2",
+            "UPDATE projections SET next_block = greatest(start_block, $2::bigint + 1) \
+                WHERE chain_id = $1 AND next_block > $2::bigint + 1",
+        ];
+        for statement in CUT {
+            let done = self.tx.execute(statement, &[&self.chain, &to]).await;
+            done.tried("cut ranges")?;
+        }
+        Ok(())
+    }
+
+    /// Drops blocks that were final and takes back what follows from their rows; returns how many blocks.
+    async fn drop_blocks(&self, to: i64, safe: i64) -> Result<u64> {
+        let mut dropped = 0;
+        for table in block_tables(self.kinds) {
+            let drop = format!(
+                "INSERT INTO dropped_blocks (chain_id, block_hash, block_number, block_timestamp) \
+                 SELECT DISTINCT chain_id, block_hash, block_number, block_timestamp FROM {table} \
+                 WHERE chain_id = $1 AND block_number > $2 AND block_number <= $3 ON CONFLICT DO NOTHING"
+            );
+            let done = self.tx.execute(&drop, &[&self.chain, &to, &safe]).await;
+            dropped += done.tried("drop blocks")?;
+        }
+        for kind in self.kinds {
+            kind.rewind(self.tx, self.chain, to).await?;
+        }
+        Ok(dropped)
+    }
 }

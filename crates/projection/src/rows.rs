@@ -27,12 +27,28 @@ const PLACE_COLUMNS: [&str; 5] = [
 
 /// A table that rows are copied into.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Table {
-    pub(crate) name: &'static str,
+pub struct Table {
+    pub name: &'static str,
     /// The columns after those that all tables share, in the order in which they are written.
-    pub(crate) columns: &'static [&'static str],
-    /// Whether it has a partition for each chain and month.
-    pub(crate) partitioned: bool,
+    pub columns: &'static [&'static str],
+    pub role: TableRole,
+}
+
+/// What a table is for, and so how it is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TableRole {
+    /// One row for each event: a partition for each chain and month, and an index by block.
+    Events,
+    /// More rows of the same blocks: a partition for each chain and month.
+    Details,
+    /// Few rows, also of blocks without events: no partitions.
+    Sparse,
+}
+
+impl TableRole {
+    pub(crate) fn is_partitioned(self) -> bool {
+        self != Self::Sparse
+    }
 }
 
 impl Table {
@@ -56,7 +72,7 @@ pub(crate) struct TableRows {
 
 /// Rows of several tables that belong together, and the blocks they are of.
 #[derive(Debug, Default)]
-pub(crate) struct Rows {
+pub struct Rows {
     pub(crate) tables: Vec<TableRows>,
     /// The blocks that have rows, oldest first.
     pub(crate) blocks: Vec<BlockMeta>,
@@ -65,7 +81,7 @@ pub(crate) struct Rows {
 
 impl Rows {
     /// Begins a row of a table, of a log: the columns that all tables share are written.
-    pub(crate) fn row(&mut self, table: &'static Table, chain: i64, log: &BlockLog<'_>) -> Row<'_> {
+    pub fn row(&mut self, table: &'static Table, chain: i64, log: &BlockLog<'_>) -> Row<'_> {
         let block = &log.block;
         if self
             .blocks
@@ -96,12 +112,12 @@ impl Rows {
     }
 
     /// How many there are.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.tables.iter().map(|one| one.count).sum()
     }
 
     /// How many there are of one table.
-    pub(crate) fn count_of(&self, table: &Table) -> usize {
+    pub fn count_of(&self, table: &Table) -> usize {
         let of_table = self.tables.iter().filter(|one| one.table == table);
         of_table.map(|one| one.count).sum()
     }
@@ -111,7 +127,7 @@ impl Rows {
     }
 
     /// How many bytes they take.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.tables.iter().map(|one| one.bytes.len()).sum()
     }
 }
@@ -136,7 +152,7 @@ impl TableRows {
 
 /// One row that is being written, field by field, in the order of the table's columns.
 #[must_use = "a row ends with `finish`"]
-pub(crate) struct Row<'a> {
+pub struct Row<'a> {
     rows: &'a mut TableRows,
     fields: usize,
 }
@@ -165,28 +181,28 @@ impl<'a> Row<'a> {
     /// # Panics
     /// It has another number of fields than the table has columns: the server would read the fields of
     /// the next row as its own.
-    pub(crate) fn finish(self) {
+    pub fn finish(self) {
         let table = self.rows.table;
         let (columns, name) = (table.column_count(), table.name);
         assert_eq!(self.fields, columns, "fields of a row of {name}");
         self.rows.count += 1;
     }
 
-    pub(crate) fn int8(self, value: i64) -> Self {
+    pub fn int8(self, value: i64) -> Self {
         self.put(|out| {
             out.put_i32(8);
             out.put_i64(value);
         })
     }
 
-    pub(crate) fn int4(self, value: u32) -> Self {
+    pub fn int4(self, value: u32) -> Self {
         self.put(|out| {
             out.put_i32(4);
             out.put_u32(value);
         })
     }
 
-    pub(crate) fn int2(self, value: u16) -> Self {
+    pub fn int2(self, value: u16) -> Self {
         self.put(|out| {
             out.put_i32(2);
             out.put_u16(value);
@@ -194,7 +210,7 @@ impl<'a> Row<'a> {
     }
 
     /// A `JSONB`: its version, and text.
-    pub(crate) fn json(self, value: &serde_json::Value) -> Self {
+    pub fn json(self, value: &serde_json::Value) -> Self {
         let text = value.to_string();
         self.put(|out| {
             out.put_i32(text.len() as i32 + 1);
@@ -204,16 +220,16 @@ impl<'a> Row<'a> {
     }
 
     /// Seconds since 1970.
-    pub(crate) fn time(self, seconds: u64) -> Self {
+    pub fn time(self, seconds: u64) -> Self {
         let seconds = seconds.min(TIME_MAX) as i64;
         self.int8((seconds - EPOCH_2000) * 1_000_000)
     }
 
-    pub(crate) fn hash(self, hash: &Hash32) -> Self {
+    pub fn hash(self, hash: &Hash32) -> Self {
         self.bytes(hash.as_bytes())
     }
 
-    pub(crate) fn bytes(self, value: &[u8]) -> Self {
+    pub fn bytes(self, value: &[u8]) -> Self {
         self.put(|out| {
             out.put_i32(value.len() as i32);
             out.put_slice(value);
@@ -221,20 +237,20 @@ impl<'a> Row<'a> {
     }
 
     /// Text, or the name of a value of an enum.
-    pub(crate) fn text(self, value: &str) -> Self {
+    pub fn text(self, value: &str) -> Self {
         self.bytes(value.as_bytes())
     }
 
-    pub(crate) fn numeric(self, value: U256) -> Self {
+    pub fn numeric(self, value: U256) -> Self {
         self.put(|out| put_numeric(out, value))
     }
 
-    pub(crate) fn null(self) -> Self {
+    pub fn null(self) -> Self {
         self.put(|out| out.put_i32(-1))
     }
 
     /// A value that may be none.
-    pub(crate) fn maybe<T>(self, value: Option<T>, put: impl FnOnce(Self, T) -> Self) -> Self {
+    pub fn maybe<T>(self, value: Option<T>, put: impl FnOnce(Self, T) -> Self) -> Self {
         match value {
             Some(value) => put(self, value),
             None => self.null(),

@@ -7,10 +7,10 @@ use serde::Serialize;
 use serde_json::json;
 use tokio_postgres::{IsolationLevel, Row};
 
-use crate::adfs::UNKNOWN;
 use crate::chain_id;
 use crate::database::Database;
 use crate::error::{Result, Tried as _};
+use crate::kind::{self, Kinds};
 use crate::leases::audit;
 
 /// How far a chain is.
@@ -27,9 +27,18 @@ pub struct ChainState {
     pub pending_blocks: i64,
     /// Blocks with rows that were dropped.
     pub dropped_blocks: i64,
-    /// The version of the ADFS contract that is in force; none where none was seen.
+    /// The version of the contract that is in force, where a projection has versions.
     pub version: Option<i32>,
     pub projections: Vec<ProjectionState>,
+}
+
+impl ChainState {
+    /// Whether the chain has a projection.
+    #[must_use]
+    pub fn has(&self, projection: &str) -> bool {
+        let mut projections = self.projections.iter();
+        projections.any(|one| one.projection == projection)
+    }
 }
 
 /// How far a projection is.
@@ -76,13 +85,17 @@ pub struct ProjectionState {
 pub async fn state(database: &Database, chain: Option<u64>) -> Result<Vec<ChainState>> {
     let mut client = database.client().await?;
     let tx = snapshot(&mut client).await?;
-    let states = read(&tx, chain.map(chain_id).transpose()?).await?;
+    let chain = chain.map(chain_id).transpose()?;
+    let states = read(&tx, database.kinds(), chain).await?;
     tx.commit().await.tried("read the state")?;
     Ok(states)
 }
 
-/// Everything that is read through it is of one moment.
-pub(crate) async fn snapshot(client: &mut Client) -> Result<Transaction<'_>> {
+/// A transaction that only reads, and sees the database at one moment.
+///
+/// # Errors
+/// The database does not answer.
+pub async fn snapshot(client: &mut Client) -> Result<Transaction<'_>> {
     let begun = client
         .build_transaction()
         .isolation_level(IsolationLevel::RepeatableRead)
@@ -92,20 +105,24 @@ pub(crate) async fn snapshot(client: &mut Client) -> Result<Transaction<'_>> {
     begun.tried("begin to read")
 }
 
-pub(crate) async fn read(tx: &Transaction<'_>, chain: Option<i64>) -> Result<Vec<ChainState>> {
+pub(crate) async fn read(
+    tx: &Transaction<'_>,
+    kinds: Kinds,
+    chain: Option<i64>,
+) -> Result<Vec<ChainState>> {
     const CHAINS: &str = "SELECT c.chain_id, c.name, nullif(s.last_seen_block, -1), \
         nullif(s.last_safe_block, -1), \
         (SELECT count(*) FROM pending_blocks p WHERE p.chain_id = c.chain_id), \
-        (SELECT count(*) FROM dropped_blocks d WHERE d.chain_id = c.chain_id), \
-        (SELECT r.version FROM proxy_version_rows r WHERE r.chain_id = c.chain_id \
-            AND NOT EXISTS (SELECT FROM dropped_blocks d WHERE d.chain_id = r.chain_id \
-                AND d.block_hash = r.block_hash) \
-            ORDER BY r.block_number DESC, r.log_index DESC LIMIT 1) \
+        (SELECT count(*) FROM dropped_blocks d WHERE d.chain_id = c.chain_id) \
         FROM chains c JOIN processing_state s USING (chain_id) \
         WHERE $1::bigint IS NULL OR c.chain_id = $1 ORDER BY 1";
     let rows = tx.query(CHAINS, &[&chain]).await;
     let rows = rows.tried("read the state")?;
-    let mut all = projections(tx, chain).await?;
+    let mut all = projections(tx, kinds, chain).await?;
+    let mut versions = BTreeMap::new();
+    for kind in kinds {
+        versions.extend(kind.versions_in_force(tx, chain).await?);
+    }
     let state = |row: &Row| {
         let chain_id: i64 = row.get(0);
         ChainState {
@@ -115,7 +132,7 @@ pub(crate) async fn read(tx: &Transaction<'_>, chain: Option<i64>) -> Result<Vec
             last_safe_block: row.get(3),
             pending_blocks: row.get(4),
             dropped_blocks: row.get(5),
-            version: row.get(6),
+            version: versions.remove(&chain_id),
             projections: all.remove(&chain_id).unwrap_or_default(),
         }
     };
@@ -125,6 +142,7 @@ pub(crate) async fn read(tx: &Transaction<'_>, chain: Option<i64>) -> Result<Vec
 /// What is projected of each chain.
 async fn projections(
     tx: &Transaction<'_>,
+    kinds: Kinds,
     chain: Option<i64>,
 ) -> Result<BTreeMap<i64, Vec<ProjectionState>>> {
     // Whoever sends nonsense must not make it dear to look: beyond so many logs nobody counts. In the order
@@ -154,12 +172,14 @@ async fn projections(
     let rows = tx.query(PROJECTIONS, &[&chain]).await;
     let mut all: BTreeMap<i64, Vec<ProjectionState>> = BTreeMap::new();
     for row in rows.tried("read the state")? {
-        all.entry(row.get(0)).or_default().push(projection(&row));
+        all.entry(row.get(0))
+            .or_default()
+            .push(projection(&row, kinds));
     }
     Ok(all)
 }
 
-fn projection(row: &Row) -> ProjectionState {
+fn projection(row: &Row, kinds: Kinds) -> ProjectionState {
     let [waiting, running, failed] = [8, 9, 10].map(|at| row.get::<_, i64>(at));
     let mut state = ProjectionState {
         projection: row.get(1),
@@ -180,35 +200,26 @@ fn projection(row: &Row) -> ProjectionState {
         paused_detail: row.get(15),
         remedy: None,
     };
-    state.remedy = remedy(row.get(0), &state);
+    state.remedy = remedy(row.get(0), &state, kinds);
     state
 }
 
 /// The command that ends what a projection waits for a person for.
-fn remedy(chain: i64, state: &ProjectionState) -> Option<String> {
+fn remedy(chain: i64, state: &ProjectionState, kinds: Kinds) -> Option<String> {
     let name = &state.projection;
-    match state.paused_reason.as_deref() {
-        Some(UNKNOWN) => {
-            let detail = state.paused_detail.as_deref().unwrap_or_default();
-            let named = detail.split([' ', ',']).find(|word| is_address(word));
-            let named = named.unwrap_or("ADDRESS");
-            Some(format!(
-                "chronolith versions add --chain {chain} --implementation {named} --version NUMBER"
-            ))
-        }
-        _ if state.paused_at.is_some() => Some(format!(
+    let own = state.paused_reason.as_deref().and_then(|reason| {
+        let detail = state.paused_detail.as_deref().unwrap_or_default();
+        kind::named(kinds, name)?.remedy(chain, reason, detail)
+    });
+    if own.is_some() {
+        own
+    } else if state.paused_at.is_some() {
+        Some(format!(
             "chronolith projection resume --chain {chain} --projection {name}"
-        )),
-        _ if state.dead_jobs > 0 => Some("chronolith jobs retry".to_owned()),
-        _ => None,
+        ))
+    } else {
+        (state.dead_jobs > 0).then(|| "chronolith jobs retry".to_owned())
     }
-}
-
-fn is_address(word: &str) -> bool {
-    let digits = word.strip_prefix("0x");
-    digits.is_some_and(|digits| {
-        digits.len() == 40 && digits.bytes().all(|sign| sign.is_ascii_hexdigit())
-    })
 }
 
 /// Lets a projection that stands still go on. Audited. False where it did not.

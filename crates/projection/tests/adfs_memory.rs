@@ -11,10 +11,10 @@ mod support;
 use std::sync::Arc;
 use std::time::Instant;
 
+use chronolith_projection::Following;
 use chronolith_projection::adfs::{AdfsSettings, Limits};
-use chronolith_projection::{Following, ProjectionSettings, Projector};
-use support::adfs::{Act, FIRST, direct, many, settings};
-use support::{GENESIS_TIME, TestChain, database, number};
+use support::adfs::{Act, FIRST, adfs, direct, many, settings};
+use support::{GENESIS_TIME, TestChain, database, number, projector_of};
 
 const BLOCKS: u64 = 32;
 const FEEDS_MAX: usize = 10_000;
@@ -46,15 +46,12 @@ async fn long_history() -> Arc<TestChain> {
 async fn a_history_of_full_blocks_takes_no_more_memory_than_a_few_of_them() {
     let (_server, database) = database().await;
     let chain = long_history().await;
-    let in_one_job = ProjectionSettings {
-        adfs: Some(AdfsSettings {
-            calldata_bytes_max: Limits::default().calldata_bytes_max,
-            ..settings()
-        }),
-        job_blocks: Some(BLOCKS + 1),
-        ..ProjectionSettings::default()
+    let settings = AdfsSettings {
+        calldata_bytes_max: Limits::default().calldata_bytes_max,
+        ..settings()
     };
-    let one = Projector::new(database.clone(), chain.feed(), in_one_job, "one").unwrap();
+    let projections = vec![adfs(&database, &chain, settings)];
+    let one = projector_of(&database, &chain, projections, BLOCKS + 1, "one");
     one.register(GENESIS_TIME).await.unwrap();
     one.follow(&mut Following::default()).await.unwrap();
     let before = peak().and_then(|_| peak());

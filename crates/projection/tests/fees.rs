@@ -10,7 +10,7 @@ mod support;
 use chronolith_model::Block;
 use chronolith_projection::{Database, Error, Following, jobs, leases, partitions};
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
-use support::{TestChain, database, expected, number, projector, stored};
+use support::{KINDS, TestChain, database, expected, number, projector, stored};
 
 async fn work_all(projector: &chronolith_projection::Projector) {
     while projector.work().await.unwrap() {}
@@ -311,7 +311,7 @@ async fn a_node_on_another_chain_writes_nothing() {
 async fn readers_cannot_write_and_versions_must_fit() {
     let (server, database) = database().await;
     database.check_version().await.unwrap();
-    let reader = Database::reader(&server.url, 1).unwrap();
+    let reader = Database::reader(&server.url, 1, KINDS).unwrap();
     let client = reader.client().await.unwrap();
     for read in [
         "SELECT count(*) FROM fee_events",
@@ -355,8 +355,8 @@ async fn readers_cannot_write_and_versions_must_fit() {
 async fn a_server_that_nobody_set_up_is_told_as_such() {
     let server = TempPostgres::start(&TempPostgresOptions::default()).unwrap();
     for database in [
-        Database::writer(&server.url, 2),
-        Database::reader(&server.url, 2),
+        Database::writer(&server.url, 2, KINDS),
+        Database::reader(&server.url, 2, KINDS),
     ] {
         let error = database.unwrap().client().await.map(|_| ()).unwrap_err();
         assert!(matches!(error, Error::Schema { found: 0, .. }), "{error}");

@@ -11,14 +11,11 @@ use std::sync::Arc;
 
 use chronolith_model::Block;
 use chronolith_projection::adfs::AdfsSettings;
-use chronolith_projection::fees::{FeeContract, Fees};
-use chronolith_projection::{
-    Database, Following, Order, ProjectionSettings, Projector, jobs, reset, rewind,
-};
+use chronolith_projection::{Database, Following, Order, Projector, jobs, reset, rewind};
 use support::adfs::{
     Act, FIRST, SECOND, direct, expected, settings, settings_beside, stored, update,
 };
-use support::{CONTRACT, GENESIS_TIME, TestChain, database, number};
+use support::{GENESIS_TIME, TestChain, database, number, projector_of};
 
 const ORDER: Order<'static> = Order {
     operator: "me",
@@ -27,17 +24,11 @@ const ORDER: Order<'static> = Order {
 
 /// Fees and ADFS of a chain.
 fn both(database: &Database, chain: &Arc<TestChain>, adfs: AdfsSettings) -> Projector {
-    let contract = FeeContract {
-        address: CONTRACT,
-        from_block: 0,
-    };
-    let settings = ProjectionSettings {
-        fees: Some(Fees::new(chain.id, vec![contract]).unwrap()),
-        adfs: Some(adfs),
-        job_blocks: Some(3),
-        ..ProjectionSettings::default()
-    };
-    Projector::new(database.clone(), chain.feed(), settings, "one").unwrap()
+    let all = vec![
+        support::fees(chain),
+        support::adfs::adfs(database, chain, adfs),
+    ];
+    projector_of(database, chain, all, 3, "one")
 }
 
 fn fill(chain: &TestChain) {

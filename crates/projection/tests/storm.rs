@@ -12,14 +12,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chronolith_model::Block;
-use chronolith_projection::fees::{FeeContract, Fees};
-use chronolith_projection::{
-    Database, Error, Following, ProjectionSettings, Projector, jobs, leases,
-};
+use chronolith_projection::{Database, Error, Following, Projector, jobs, leases};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use support::adfs::{self, settings_beside};
-use support::{CONTRACT, Row, TestChain, database, expected, number, stored};
+use support::{Row, TestChain, database, expected, fees, number, projector_of, stored};
 
 const STEPS: usize = 160;
 
@@ -28,17 +25,8 @@ type Blocks = Vec<(u64, Vec<u64>)>;
 
 /// Both projections of a chain.
 fn projector(database: &Database, chain: &Arc<TestChain>, holder: &str) -> Projector {
-    let contracts = vec![FeeContract {
-        address: CONTRACT,
-        from_block: 0,
-    }];
-    let settings = ProjectionSettings {
-        fees: Some(Fees::new(chain.id, contracts).unwrap()),
-        adfs: Some(settings_beside()),
-        job_blocks: Some(7),
-        ..ProjectionSettings::default()
-    };
-    Projector::new(database.clone(), chain.feed(), settings, holder).unwrap()
+    let adfs = adfs::adfs(database, chain, settings_beside());
+    projector_of(database, chain, vec![fees(chain), adfs], 7, holder)
 }
 
 struct Storm {

@@ -81,7 +81,7 @@ fn url(server: &TempPostgres, user: &str, host: &str, query: &str) -> String {
 }
 
 async fn is_encrypted(url: &str) -> Result<bool, String> {
-    let database = Database::reader(url, 1).map_err(|error| error.to_string())?;
+    let database = Database::reader(url, 1, &[]).map_err(|error| error.to_string())?;
     let client = database.client().await.map_err(|error| error.to_string())?;
     let read = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
     Ok(client.query_one(read, &[]).await.unwrap().get(0))
@@ -180,7 +180,7 @@ async fn passwords_work_and_stand_in_no_log() {
     let encoded = "wr%3At%26r%27s%20p%40ss%2F%C3%BC";
     for (user, password) in [("indexer_writer", encoded), ("sync_reader", READER)] {
         let right = url(&server, &format!("{user}:{password}"), "127.0.0.1", "");
-        let database = Database::reader(&right, 1).unwrap();
+        let database = Database::reader(&right, 1, &[]).unwrap();
         database.check_version().await.unwrap();
         let wrong = url(&server, &format!("{user}:wrong"), "127.0.0.1", "");
         let said = is_encrypted(&wrong).await.unwrap_err();

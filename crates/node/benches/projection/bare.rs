@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use bytes::{Bytes, BytesMut};
+use chronolith_projection::fees::FeesKind;
 use chronolith_projection::{Month, partitions};
 use futures::future::try_join_all;
 use futures::{SinkExt as _, TryStreamExt as _};
@@ -106,7 +107,7 @@ async fn read(chain: &Chain, database: &Database) -> Result<Vec<Batch>> {
 
 /// As the projection makes them.
 async fn make_partitions(chain: &Chain, database: &Database) -> Result<()> {
-    let writer = chronolith_projection::Database::writer(&database.url, 2)?;
+    let writer = chronolith_projection::Database::writer(&database.url, 2, &[&FeesKind])?;
     let months = chain.rows.iter().map(|row| Month::of(row.block_timestamp));
     let mut months: Vec<Month> = months.collect();
     months.sort();

@@ -11,9 +11,9 @@ use chronolith_archive::{Archive, Provenance, Settings};
 use chronolith_chain_view::Live;
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_model::{Block, BlockRef, ChainId, Hash32, Proof};
-use chronolith_projection::fees::{FeeContract, Fees};
+use chronolith_projection::fees::{FeeContract, Fees, FeesKind};
 use chronolith_projection::{
-    ChainFeed, Database, Following, Passwords, ProjectionSettings, Projector, set_up,
+    ChainFeed, Database, Following, Passwords, Projector, ProjectorSettings, set_up,
 };
 use chronolith_sim::evm::{EvmNode, FeesSpec};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
@@ -118,18 +118,22 @@ fn projector(
         address: FeesSpec::CONTRACT,
         from_block: 0,
     };
-    let settings = ProjectionSettings {
-        fees: Some(Fees::new(node.chain_id(), vec![contract])?),
-        ..ProjectionSettings::default()
-    };
+    let fees = Fees::new(node.chain_id(), vec![contract])?;
+    let settings = ProjectorSettings::default();
     let feed = ChainFeed {
         chain: node.chain_id(),
         name: "confirm".to_owned(),
         archive: archive.clone(),
         live,
     };
-    let database = Database::writer(url, CONNECTIONS)?;
-    Ok(Projector::new(database, feed, settings, "bench")?)
+    let database = Database::writer(url, CONNECTIONS, &[&FeesKind])?;
+    Ok(Projector::new(
+        database,
+        feed,
+        vec![Arc::new(fees)],
+        settings,
+        "bench",
+    )?)
 }
 
 async fn ingest(archive: &Archive, blocks: Vec<Block>) -> Result<()> {

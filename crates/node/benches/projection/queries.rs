@@ -7,6 +7,8 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use chronolith_projection::adfs::AdfsKind;
+use chronolith_projection::fees::FeesKind;
 use chronolith_projection::{Month, Passwords, partitions, set_up};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, SimpleQueryMessage, Statement};
@@ -261,7 +263,8 @@ async fn fill(server: &Server) -> Result<String> {
         .query_one("SELECT extract(epoch FROM now())::bigint", &[])
         .await?;
     let now: i64 = now.try_get(0)?;
-    let writer = chronolith_projection::Database::writer(&database.url, 2)?;
+    let writer =
+        chronolith_projection::Database::writer(&database.url, 2, &[&FeesKind, &AdfsKind])?;
     for months in -MONTHS_BACK..=1 {
         let month = Month::of(now.try_into()?).plus(months);
         partitions::create(&writer, &[CHAIN], month).await?;

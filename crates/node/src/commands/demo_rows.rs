@@ -8,6 +8,7 @@ use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use tokio::task::JoinSet;
 
 use crate::projecting;
+use crate::projections::KINDS;
 use crate::running::RunningChain;
 
 const CONNECTIONS: usize = 6;
@@ -32,7 +33,7 @@ impl Rows {
             }
         };
         set_up(&server.url, &Passwords::default()).await?;
-        let database = Database::writer(&server.url, CONNECTIONS)?;
+        let database = Database::writer(&server.url, CONNECTIONS, KINDS)?;
         Ok(Some(Self { server, database }))
     }
 
@@ -43,7 +44,7 @@ impl Rows {
 
     /// For whoever asks for fees.
     pub(super) fn reader(&self) -> Result<Database> {
-        Ok(Database::reader(&self.server.url, CONNECTIONS)?)
+        Ok(Database::reader(&self.server.url, CONNECTIONS, KINDS)?)
     }
 
     /// Projects what there is to project of these chains.

@@ -19,7 +19,8 @@ use crate::acts::{self, Undecided, audit, half_done, user, with_database};
 use crate::admin::ask_running;
 use crate::cli::{Act, Wanted};
 use crate::exit::Exit;
-use crate::projecting::{database_of, projections_of, take_back};
+use crate::projecting::{database_of, take_back};
+use crate::projections::has_any;
 use crate::settings::{ChainSettings, Settings};
 
 pub(crate) async fn resume(settings: &Settings, undecided: Undecided, act: &Act) -> Result<Exit> {
@@ -66,8 +67,7 @@ pub(crate) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<Ex
         }
         return tell(&act.wanted, &told, &line);
     }
-    let is_projected = projections_of(chain)?.is_some();
-    let database = is_projected.then(|| database_of(settings)).transpose();
+    let database = has_any(chain).then(|| database_of(settings)).transpose();
     let database = database.context("the rows of this chain must be taken back as well")?;
     let (archive, _lock) = open_for_operator(chain, &settings.place(chain)).await?;
     let before = archive.health().head.map(|head| head.number);

@@ -15,7 +15,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use crate::exit::Exit;
-use crate::projecting::{database, projections_of, release_one, who, work_off};
+use crate::projecting::{database, release_one, work_off};
+use crate::projections::{has_any, projector};
 use crate::settings::{ChainSettings, Settings};
 
 /// How often a worker without work looks for some.
@@ -54,7 +55,7 @@ pub(crate) async fn work(settings: &Settings, until_done: bool) -> Result<Exit> 
     let mut tasks = JoinSet::new();
     let mut projectors = Vec::new();
     for chain in &settings.chains {
-        if projections_of(chain)?.is_none() {
+        if !has_any(chain) {
             continue;
         }
         let archive = open_reader(chain, &settings.place(chain)).await?;
@@ -94,8 +95,7 @@ fn worker(database: &Database, chain: &ChainSettings, archive: &Archive) -> Resu
         archive: archive.clone(),
         live: Arc::new(NoTail),
     };
-    let projections = projections_of(chain)?.unwrap_or_default();
-    Ok(Projector::new(database.clone(), feed, projections, &who())?)
+    Ok(projector(database, feed, chain)?)
 }
 
 async fn work_on(projector: &Projector, archive: &Archive, until_done: bool) -> Result<()> {

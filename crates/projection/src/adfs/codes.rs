@@ -30,7 +30,7 @@ pub(super) async fn known(database: &Database, chain: i64) -> Result<Codes> {
 
 /// Writes down what code hashes to, as it was found last: code does not change, but a node may be wrong
 /// about it once.
-pub(crate) async fn note(
+pub(super) async fn note(
     database: &Database,
     chain: i64,
     implementation: &[u8; 20],

@@ -67,7 +67,7 @@ pub(super) async fn confirm(
 }
 
 /// Takes back the newest values above a block: those before them are the newest again.
-pub(crate) async fn take_back(tx: &Transaction<'_>, chain: i64, to: i64) -> Result<()> {
+pub(super) async fn take_back(tx: &Transaction<'_>, chain: i64, to: i64) -> Result<()> {
     const BACK: &str = "\
         WITH gone AS (DELETE FROM feed_latest WHERE chain_id = $1 AND block_number > $2 \
             RETURNING feed_id, stride) \

@@ -17,18 +17,20 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::codes::{self, Codes};
-use super::rows::{self, Bodies, Event, Input, NAME, PARTITIONED, Place, Version};
+use super::kind::AdfsKind;
+use super::rows::{self, Bodies, Event, Input, Place, Version};
 use super::settings::{AdfsSettings, UPGRADED};
 use super::versions::{Timeline, Upgrades, upgraded};
 use super::{latest, registry};
 use crate::database::Database;
 use crate::error::Result;
 use crate::feed::{BlockLog, LogSelection};
-use crate::project::{Pause, Projected, Projection, quarantine_for};
+use crate::kind::ProjectionKind;
+use crate::project::{Pause, Projected, Projection};
 use crate::rows::Rows;
 
 /// An upgrade to an implementation that nobody named.
-pub(crate) const UNKNOWN: &str = "unknownImplementation";
+pub(super) const UNKNOWN: &str = "unknownImplementation";
 /// An upgrade to an implementation with other code than was named.
 const BYTECODE: &str = "bytecode";
 /// An event before the first upgrade.
@@ -37,7 +39,7 @@ const NONE: &str = "noImplementation";
 const ROWS_BYTES_MAX: usize = 16 << 20;
 
 /// The ADFS contract of a chain.
-pub(crate) struct Adfs {
+pub struct Adfs {
     place: Place,
     settings: AdfsSettings,
     versions: BTreeMap<u32, Version>,
@@ -74,7 +76,11 @@ enum Outcome<'a> {
 }
 
 impl Adfs {
-    pub(crate) fn new(chain: u64, settings: AdfsSettings, database: Database) -> Result<Self> {
+    /// The events of the contract that the settings name.
+    ///
+    /// # Errors
+    /// A setting is invalid, or the chain's id is larger than the database can hold.
+    pub fn new(chain: u64, settings: AdfsSettings, database: Database) -> Result<Self> {
         settings.check()?;
         let most = settings.calldata_bytes_max;
         let versions = settings.versions.iter().map(|(number, version)| {
@@ -221,7 +227,7 @@ impl Adfs {
                     None if updates(event) => due.push(Event { found, version }),
                     None => {
                         let why = ("malformed", "an upgrade that names no implementation");
-                        quarantine_for(rows, (self.place.chain, NAME), found, why);
+                        rows::refuse(rows, self.place, found, why);
                     }
                 }
             }
@@ -301,8 +307,8 @@ fn no_first(block: u64) -> Pause {
 
 #[async_trait]
 impl Projection for Adfs {
-    fn name(&self) -> &'static str {
-        NAME
+    fn kind(&self) -> &'static dyn ProjectionKind {
+        &AdfsKind
     }
 
     fn start_block(&self) -> u64 {
@@ -323,10 +329,6 @@ impl Projection for Adfs {
 
     fn selection(&self) -> &LogSelection {
         &self.selection
-    }
-
-    fn tables(&self) -> &'static [&'static str] {
-        PARTITIONED
     }
 
     /// Feeds and rows of the table are many, and of one event.
@@ -416,6 +418,10 @@ impl Projection for Adfs {
             *all.entry(epoch.implementation).or_default() |= is_final(epoch.block);
         }
         Ok(all.into_iter().collect())
+    }
+
+    async fn note_code(&self, contract: &[u8; 20], hash: Option<[u8; 32]>) -> Result<()> {
+        codes::note(&self.database, self.place.chain, contract, hash).await
     }
 
     /// Stands still while an upgrade of the chain as it is now is to an implementation that nobody named

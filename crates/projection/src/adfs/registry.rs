@@ -160,7 +160,7 @@ pub async fn list_versions(database: &Database, chain: Option<u64>) -> Result<Ve
     Ok(all)
 }
 
-pub(crate) async fn read_versions(
+pub(super) async fn read_versions(
     tx: &Transaction<'_>,
     chain: Option<i64>,
 ) -> Result<Vec<KnownVersion>> {

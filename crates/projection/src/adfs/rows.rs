@@ -17,16 +17,16 @@ use super::pair::{Pairing, event_block_number, pair};
 use super::to_bytes16;
 use super::unwrap::{Call, find};
 use crate::feed::BlockLog;
-use crate::project::quarantine_for;
-use crate::rows::{Rows, Table};
+use crate::project::Refusal;
+use crate::rows::{Rows, Table, TableRole};
 
 /// The projection's name.
-pub(crate) const NAME: &str = "adfs";
+pub(super) const NAME: &str = "adfs";
 
 /// There is no calldata for an event, and only a call trace could show it.
 const NO_CALLDATA: &str = "noCalldata";
 /// The only calldata that may be an event's says another block number.
-pub(crate) const OTHER_NUMBER: &str = "blockNumber";
+pub(super) const OTHER_NUMBER: &str = "blockNumber";
 /// An event of another version than the one in force.
 const OTHER_VERSION: &str = "otherVersion";
 
@@ -53,12 +53,12 @@ pub(super) const EVENTS: Table = Table {
         "extra",
         "calldata_level",
     ],
-    partitioned: true,
+    role: TableRole::Events,
 };
 const INPUTS: Table = Table {
     name: "tx_input_rows",
     columns: &["version", "selector", "decoded", "calldata_level"],
-    partitioned: true,
+    role: TableRole::Details,
 };
 pub(super) const FEEDS: Table = Table {
     name: "feed_update_rows",
@@ -72,7 +72,7 @@ pub(super) const FEEDS: Table = Table {
         "data",
         "extra",
     ],
-    partitioned: true,
+    role: TableRole::Details,
 };
 const RING: Table = Table {
     name: "ring_buffer_update_rows",
@@ -84,15 +84,15 @@ const RING: Table = Table {
         "data",
         "extra",
     ],
-    partitioned: true,
+    role: TableRole::Details,
 };
 const VERSIONS: Table = Table {
     name: "proxy_version_rows",
     columns: &["log_index", "version", "implementation", "topic_hash"],
-    partitioned: false,
+    role: TableRole::Sparse,
 };
-/// Those with a partition for each chain and month.
-pub(crate) const PARTITIONED: &[&str] = &[EVENTS.name, INPUTS.name, FEEDS.name, RING.name];
+/// All of them.
+pub(super) const TABLES: &[&Table] = &[&EVENTS, &INPUTS, &FEEDS, &RING, &VERSIONS];
 
 /// A version as rows need it.
 #[derive(Clone, Debug)]
@@ -291,8 +291,18 @@ fn calls_of(
     found.map_err(|none| (NO_CALLDATA, none.to_string()))
 }
 
-fn refuse(rows: &mut Rows, place: Place, found: &BlockLog<'_>, why: (&str, &str)) {
-    quarantine_for(rows, (place.chain, NAME), found, why);
+pub(super) fn refuse(
+    rows: &mut Rows,
+    place: Place,
+    found: &BlockLog<'_>,
+    (reason, detail): (&str, &str),
+) {
+    let refusal = Refusal {
+        projection: NAME,
+        reason,
+        detail,
+    };
+    rows.quarantine(place.chain, found, refusal);
 }
 
 fn put_event(

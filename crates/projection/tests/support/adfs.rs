@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chronolith_model::{Block, BlockMeta, Hash32, Log, LogParts, Payload, Tx};
-use chronolith_projection::adfs::{AdfsSettings, AdfsVersion};
-use chronolith_projection::{Database, ProjectionSettings, Projector};
+use chronolith_projection::adfs::{Adfs, AdfsSettings, AdfsVersion};
+use chronolith_projection::{Database, Projection, Projector};
 use encode::{Row, Value, accumulated, calldata, numbered};
 
-use super::{TestChain, hash, hex, word};
+use super::{TestChain, hash, hex, projector_of, word};
 
 pub const PROXY: [u8; 20] = [0xad; 20];
 pub const SAFE: [u8; 20] = [0x5a; 20];
@@ -376,12 +376,13 @@ pub fn projector(
     settings: AdfsSettings,
     holder: &str,
 ) -> Projector {
-    let settings = ProjectionSettings {
-        adfs: Some(settings),
-        job_blocks: Some(3),
-        ..ProjectionSettings::default()
-    };
-    Projector::new(database.clone(), chain.feed(), settings, holder).unwrap()
+    let adfs = adfs(database, chain, settings);
+    projector_of(database, chain, vec![adfs], 3, holder)
+}
+
+/// The ADFS contract of a chain.
+pub fn adfs(database: &Database, chain: &TestChain, settings: AdfsSettings) -> Arc<dyn Projection> {
+    Arc::new(Adfs::new(chain.id, settings, database.clone()).unwrap())
 }
 
 /// A table as text, in some order that is always the same.

@@ -21,12 +21,16 @@ use chronolith_model::{
     Block, BlockMeta, BlockRef, ChainId, Dataset, DatasetSet, Hash32, Log, LogParts, Payload,
     Proof, Scope, ScopeEntry, Tx,
 };
-use chronolith_projection::fees::{FeeContract, Fees};
+use chronolith_projection::adfs::AdfsKind;
+use chronolith_projection::fees::{FeeContract, Fees, FeesKind};
 use chronolith_projection::{
-    ChainFeed, Database, Passwords, ProjectionSettings, Projector, set_up,
+    ChainFeed, Database, Kinds, Passwords, Projection, Projector, ProjectorSettings, set_up,
 };
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use chronolith_store::{MemoryBlobs, MemoryMeta, TakeOver};
+
+/// Those that the tests use.
+pub const KINDS: Kinds = &[&FeesKind, &AdfsKind];
 
 /// 2024-02-29T23:50:00Z: a month ends soon after.
 pub const GENESIS_TIME: u64 = 1_709_250_600;
@@ -314,21 +318,37 @@ fn block_of(clock: BlockMeta, txs: &[u64]) -> Block {
 pub async fn database() -> (TempPostgres, Database) {
     let server = TempPostgres::start(&TempPostgresOptions::default()).unwrap();
     set_up(&server.url, &Passwords::default()).await.unwrap();
-    let database = Database::writer(&server.url, 4).unwrap();
+    let database = Database::writer(&server.url, 4, KINDS).unwrap();
     (server, database)
 }
 
 pub fn projector(database: &Database, chain: &Arc<TestChain>, holder: &str) -> Projector {
+    projector_of(database, chain, vec![fees(chain)], 7, holder)
+}
+
+/// The fees of a chain.
+pub fn fees(chain: &TestChain) -> Arc<dyn Projection> {
     let contracts = vec![FeeContract {
         address: CONTRACT,
         from_block: 0,
     }];
-    let settings = ProjectionSettings {
-        fees: Some(Fees::new(chain.id, contracts).unwrap()),
-        job_blocks: Some(7),
-        ..ProjectionSettings::default()
+    Arc::new(Fees::new(chain.id, contracts).unwrap())
+}
+
+/// Projections of a chain, with jobs of this many blocks.
+pub fn projector_of(
+    database: &Database,
+    chain: &Arc<TestChain>,
+    projections: Vec<Arc<dyn Projection>>,
+    job_blocks: u64,
+    holder: &str,
+) -> Projector {
+    let settings = ProjectorSettings {
+        job_blocks: Some(job_blocks),
+        ..ProjectorSettings::default()
     };
-    Projector::new(database.clone(), chain.feed(), settings, holder).unwrap()
+    let (database, feed) = (database.clone(), chain.feed());
+    Projector::new(database, feed, projections, settings, holder).unwrap()
 }
 
 pub fn hex(bytes: &[u8]) -> String {

@@ -14,6 +14,7 @@ use alloy_primitives::{Address, U256};
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
+use chronolith_projection::fees::FeesKind;
 use chronolith_projection::{Database, Month, Passwords, partitions, set_up};
 use chronolith_serve::{ChainHealth, Limits, Probe, Served, public};
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
@@ -206,8 +207,8 @@ impl World {
         let server = TempPostgres::start(&TempPostgresOptions::default()).unwrap();
         set_up(&server.url, &Passwords::default()).await.unwrap();
         let world = Self {
-            writer: Database::writer(&server.url, 2).unwrap(),
-            reader: Database::reader(&server.url, 4).unwrap(),
+            writer: Database::writer(&server.url, 2, &[&FeesKind]).unwrap(),
+            reader: Database::reader(&server.url, 4, &[&FeesKind]).unwrap(),
             server,
         };
         let first = Month::of(START);

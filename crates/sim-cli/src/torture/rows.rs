@@ -44,7 +44,7 @@ impl Server {
         execute(&self.url, &[&format!("CREATE DATABASE {name}")]).await?;
         let url = with_database(&self.url, name);
         set_up(&url, &Passwords::default()).await?;
-        let database = Database::writer(&url, CONNECTIONS)?;
+        let database = Database::writer(&url, CONNECTIONS, &[])?;
         Ok(Rows { url, database })
     }
 

@@ -1,0 +1,101 @@
+//! What the engine knows of ADFS on any chain.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use deadpool_postgres::Transaction;
+use serde_json::{Map, Value, json};
+
+use super::projection::UNKNOWN;
+use super::rows::{NAME, OTHER_NUMBER, TABLES};
+use super::{latest, recent, registry};
+use crate::error::{Result, Tried as _};
+use crate::kind::ProjectionKind;
+use crate::rows::Table;
+use crate::state::ChainState;
+
+/// Versions of a chain that the overview shows, the newest of them.
+const VERSIONS_SHOWN: usize = 12;
+
+/// Projections of ADFS contracts.
+#[derive(Clone, Copy, Debug)]
+pub struct AdfsKind;
+
+#[async_trait]
+impl ProjectionKind for AdfsKind {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn tables(&self) -> &'static [&'static Table] {
+        TABLES
+    }
+
+    fn own_tables(&self) -> &'static [&'static str] {
+        &["feed_latest", "contracts", "implementation_codes"]
+    }
+
+    fn quarantine_counter(&self, reason: &str) -> Option<&'static str> {
+        (reason == OTHER_NUMBER).then_some("chronolith_adfs_block_number_mismatch_total")
+    }
+
+    fn remedy(&self, chain: i64, reason: &str, detail: &str) -> Option<String> {
+        let named = detail.split([' ', ',']).find(|word| is_address(word));
+        let named = named.unwrap_or("ADDRESS");
+        (reason == UNKNOWN).then(|| {
+            format!(
+                "chronolith versions add --chain {chain} --implementation {named} --version NUMBER"
+            )
+        })
+    }
+
+    async fn rewind(&self, tx: &Transaction<'_>, chain: i64, to: i64) -> Result<()> {
+        latest::take_back(tx, chain, to).await
+    }
+
+    async fn versions_in_force(
+        &self,
+        tx: &Transaction<'_>,
+        chain: Option<i64>,
+    ) -> Result<BTreeMap<i64, i32>> {
+        const IN_FORCE: &str = "SELECT c.chain_id, v.version FROM chains c, \
+            LATERAL (SELECT r.version FROM proxy_version_rows r WHERE r.chain_id = c.chain_id \
+                AND NOT EXISTS (SELECT FROM dropped_blocks d WHERE d.chain_id = r.chain_id \
+                    AND d.block_hash = r.block_hash) \
+                ORDER BY r.block_number DESC, r.log_index DESC LIMIT 1) v \
+            WHERE $1::bigint IS NULL OR c.chain_id = $1";
+        let rows = tx.query(IN_FORCE, &[&chain]).await;
+        let rows = rows.tried("read which versions are in force")?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    }
+
+    async fn overview(
+        &self,
+        tx: &Transaction<'_>,
+        chain: &ChainState,
+    ) -> Result<Map<String, Value>> {
+        let mut versions = registry::read_versions(tx, Some(chain.chain_id)).await?;
+        versions.reverse();
+        versions.truncate(VERSIONS_SHOWN);
+        for version in &mut versions {
+            // The name of an operator is not public.
+            version.operator = version.operator.take().map(|_| "an operator".to_owned());
+        }
+        let feeds = if chain.has(NAME) {
+            recent::latest_feeds(tx, chain.chain_id).await?
+        } else {
+            Vec::new()
+        };
+        Ok(Map::from_iter([
+            ("versions".to_owned(), json!(versions)),
+            ("latestFeeds".to_owned(), json!(feeds)),
+        ]))
+    }
+}
+
+fn is_address(word: &str) -> bool {
+    let digits = word.strip_prefix("0x");
+    digits.is_some_and(|digits| {
+        digits.len() == 40 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    })
+}
