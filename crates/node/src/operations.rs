@@ -8,7 +8,7 @@ use chronolith_archive::Health;
 use chronolith_follower::chain::Chain;
 use chronolith_follower::l1::L1;
 use chronolith_model::{Scope, ScopeEntry};
-use chronolith_projection::fees;
+use chronolith_projection_fees as fees;
 use chronolith_serve::{
     ChainHealth, DroppedRuleHealth, InclusionHealth, L1Health, Metrics, Probe, Room, RpcHealth,
     listen, operations,

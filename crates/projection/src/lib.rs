@@ -16,7 +16,6 @@ mod copying;
 mod database;
 mod error;
 mod feed;
-pub mod fees;
 mod follow;
 pub mod jobs;
 mod kind;

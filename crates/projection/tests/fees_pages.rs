@@ -8,8 +8,9 @@
 mod support;
 
 use chronolith_model::Order;
-use chronolith_projection::fees::{FeeAsked, FeeFilter};
-use chronolith_projection::{Database, Month, fees, partitions};
+use chronolith_projection::{Database, Month, partitions};
+use chronolith_projection_fees as fees;
+use chronolith_projection_fees::{FeeAsked, FeeFilter};
 use support::{GENESIS_TIME, database, number};
 
 const CHAIN: u64 = 31_337;

@@ -20,7 +20,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use axum::{Json, Router};
 use chronolith_model::ErrorKind;
-use chronolith_projection::{Database, Error, fees};
+use chronolith_projection::{Database, Error};
+use chronolith_projection_fees as fees;
 use serde_json::json;
 use tower_http::catch_panic::CatchPanicLayer;
 

@@ -24,6 +24,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
         "projection",
         &["model", "store", "archive", "chain-view", "evm"],
     ),
+    ("projection-fees", &["model", "chain-view", "projection"]),
     (
         "serve",
         &[
@@ -31,6 +32,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
             "archive",
             "chain-view",
             "projection",
+            "projection-fees",
             "evm",
             "stellar",
         ],
@@ -54,6 +56,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
             "archive",
             "chain-view",
             "projection",
+            "projection-fees",
             "serve",
             "sim",
             "evm",

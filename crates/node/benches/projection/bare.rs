@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use bytes::{Bytes, BytesMut};
-use chronolith_projection::fees::FeesKind;
 use chronolith_projection::{Month, partitions};
+use chronolith_projection_fees::FeesKind;
 use futures::future::try_join_all;
 use futures::{SinkExt as _, TryStreamExt as _};
 use tokio_postgres::Client;

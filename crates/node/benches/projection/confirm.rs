@@ -11,10 +11,10 @@ use chronolith_archive::{Archive, Provenance, Settings};
 use chronolith_chain_view::Live;
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_model::{Block, BlockRef, ChainId, Hash32, Proof};
-use chronolith_projection::fees::{FeeContract, Fees, FeesKind};
 use chronolith_projection::{
     ChainFeed, Database, Following, Passwords, Projector, ProjectorSettings, set_up,
 };
+use chronolith_projection_fees::{FeeContract, Fees, FeesKind};
 use chronolith_sim::evm::{EvmNode, FeesSpec};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
 use tokio_postgres::Client;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use chronolith_model::{Dataset, DatasetSet, Scope, ScopeEntry};
-use chronolith_projection::fees::{FeeContract, known_contracts};
+use chronolith_projection_fees::{FeeContract, known_contracts};
 
 use super::process::Token;
 use super::raw::{RawDatabase, RawFeeContract, RawFees, RawFeesSettings};

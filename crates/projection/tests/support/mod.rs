@@ -22,10 +22,10 @@ use chronolith_model::{
     Proof, Scope, ScopeEntry, Tx,
 };
 use chronolith_projection::adfs::AdfsKind;
-use chronolith_projection::fees::{FeeContract, Fees, FeesKind};
 use chronolith_projection::{
     ChainFeed, Database, Kinds, Passwords, Projection, Projector, ProjectorSettings, set_up,
 };
+use chronolith_projection_fees::{FeeContract, Fees, FeesKind};
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use chronolith_store::{MemoryBlobs, MemoryMeta, TakeOver};
 

@@ -2,7 +2,7 @@
 //! is refused and never passed over.
 
 use chronolith_model::Order;
-use chronolith_projection::fees::{FeeAsked, FeeFilter, FeeStatus, event_named};
+use chronolith_projection_fees::{FeeAsked, FeeFilter, FeeStatus, event_named};
 
 use super::FeesError;
 use super::cursor::AsText;
@@ -152,7 +152,7 @@ fn order(value: &str) -> Result<Order, String> {
 
 #[cfg(test)]
 mod tests {
-    use chronolith_projection::fees::FeePosition;
+    use chronolith_projection_fees::FeePosition;
 
     use super::*;
 

@@ -6,7 +6,8 @@
 
 use axum::Json;
 use chrono::{DateTime, SecondsFormat};
-use chronolith_projection::{Database, fees};
+use chronolith_projection::Database;
+use chronolith_projection_fees as fees;
 use serde::Serialize;
 
 use super::asked::{Pairs, one_text};

@@ -2,7 +2,7 @@
 //! restarts and whatever is written meanwhile.
 
 use chronolith_model::Hash32;
-use chronolith_projection::fees::{Address, FeePosition, TotalPosition, event_named};
+use chronolith_projection_fees::{Address, FeePosition, TotalPosition, event_named};
 
 /// A position that can be given to callers and read back.
 pub(super) trait AsText: Sized {

@@ -4,8 +4,8 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use chrono::{Days, NaiveDate};
-use chronolith_projection::fees::{
-    self, FeeAsked, FeeCoverage, FeeList, FeePosition, FeeRow, FeeTotal, TotalPosition,
+use chronolith_projection_fees::{
+    Address, FeeAsked, FeeCoverage, FeeList, FeePosition, FeeRow, FeeTotal, TotalPosition,
 };
 use serde::Serialize;
 
@@ -148,6 +148,6 @@ fn total(sums: &FeeTotal) -> Total {
 }
 
 /// With the capitals of EIP-55.
-pub(super) fn address(bytes: fees::Address) -> String {
+pub(super) fn address(bytes: Address) -> String {
     alloy_primitives::Address::from(bytes).to_checksum(None)
 }

@@ -1,9 +1,8 @@
 //! The newest fee events, for the overview.
 
+use chronolith_projection::{Result, Tried as _};
 use deadpool_postgres::Transaction;
 use serde::Serialize;
-
-use crate::error::{Result, Tried as _};
 
 /// Events that are shown.
 const SHOWN: i64 = 8;
@@ -11,7 +10,7 @@ const SHOWN: i64 = 8;
 /// A fee event.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct RecentFee {
+pub(crate) struct RecentFee {
     block_number: i64,
     /// Seconds since 1970 of that.
     timestamp: i64,
@@ -32,7 +31,7 @@ pub(super) struct RecentFee {
 }
 
 /// The newest fee events of a chain.
-pub(super) async fn recent_fees(tx: &Transaction<'_>, chain: i64) -> Result<Vec<RecentFee>> {
+pub(crate) async fn recent_fees(tx: &Transaction<'_>, chain: i64) -> Result<Vec<RecentFee>> {
     const FEES: &str = "\
         SELECT block_number, extract(epoch FROM block_timestamp)::bigint, \
             '0x' || encode(tx_hash, 'hex'), log_index, position, event::text, \

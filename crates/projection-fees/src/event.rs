@@ -10,7 +10,7 @@ const LIFI_WITHDRAWN: B256 =
 const FORWARDED: B256 = b256!("3a7029951ba36c1af37954df919ce2f9a95c3f5c2c2e872d5e7fd47c61a6df26");
 
 /// Events by name and first topic.
-pub(super) const EVENTS: &[(&str, B256)] = &[
+pub(crate) const EVENTS: &[(&str, B256)] = &[
     ("FeesCollected", COLLECTED),
     ("FeesWithdrawn", WITHDRAWN),
     ("LiFiFeesWithdrawn", LIFI_WITHDRAWN),
@@ -25,18 +25,18 @@ type Address = [u8; 20];
 
 /// An event, or one receiver of it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct FeeEvent {
-    pub(super) name: &'static str,
-    pub(super) token: Address,
-    pub(super) integrator: Option<Address>,
-    pub(super) integrator_fee: Option<U256>,
-    pub(super) lifi_fee: Option<U256>,
-    pub(super) recipient: Option<Address>,
-    pub(super) amount: Option<U256>,
+pub(crate) struct FeeEvent {
+    pub(crate) name: &'static str,
+    pub(crate) token: Address,
+    pub(crate) integrator: Option<Address>,
+    pub(crate) integrator_fee: Option<U256>,
+    pub(crate) lifi_fee: Option<U256>,
+    pub(crate) recipient: Option<Address>,
+    pub(crate) amount: Option<U256>,
 }
 
 /// What a log says, or why it is none of these events.
-pub(super) fn decode(log: &Log) -> Result<Vec<FeeEvent>, &'static str> {
+pub(crate) fn decode(log: &Log) -> Result<Vec<FeeEvent>, &'static str> {
     let topic0 = log.topic(0).unwrap_or_default();
     let known = EVENTS.iter().find(|(_, topic)| *topic == topic0);
     let Some((name, topic0)) = known else {

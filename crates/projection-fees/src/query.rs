@@ -6,14 +6,13 @@
 //! decides at last.
 
 use chronolith_model::{Hash32, Order};
+use chronolith_projection::{Database, Result, Tried as _, snapshot};
 use deadpool_postgres::Transaction;
 use tokio_postgres::Row;
 
-use super::coverage::{self, FeeCoverage, snapshot};
-use super::filter::{Address, Conditions, FeeFilter, FeeStatus, number};
-use super::near::Part;
-use crate::database::Database;
-use crate::error::{Result, Tried as _};
+use crate::coverage::{self, FeeCoverage};
+use crate::filter::{Address, Conditions, FeeFilter, FeeStatus, number};
+use crate::near::Part;
 
 /// An event as it is read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,7 +76,7 @@ pub struct FeeList<Item, Position> {
     pub coverage: Vec<FeeCoverage>,
 }
 
-pub(super) const COLUMNS: &str = "chain_id, block_number, log_index, position, block_hash, \
+pub(crate) const COLUMNS: &str = "chain_id, block_number, log_index, position, block_hash, \
     floor(extract(epoch FROM block_timestamp))::bigint, tx_hash, event::text, contract, token, \
     integrator, integrator_fee::text, lifi_fee::text, recipient, amount::text, \
     floor(extract(epoch FROM created_at) * 1000)::bigint, status::text";
@@ -164,7 +163,7 @@ async fn of_part(
 }
 
 /// How an order is written, and how what comes behind is compared.
-pub(super) fn direction(order: Order) -> (&'static str, &'static str) {
+pub(crate) fn direction(order: Order) -> (&'static str, &'static str) {
     match order {
         Order::Ascending => ("ASC", ">"),
         Order::Descending => ("DESC", "<"),
@@ -172,7 +171,7 @@ pub(super) fn direction(order: Order) -> (&'static str, &'static str) {
 }
 
 /// Lengths and signs are what the table lets in.
-pub(super) fn shown(row: &Row) -> FeeRow {
+pub(crate) fn shown(row: &Row) -> FeeRow {
     let int8 = |at: usize| u64::try_from(row.get::<_, i64>(at)).unwrap_or(0);
     let int4 = |at: usize| u32::try_from(row.get::<_, i32>(at)).unwrap_or(0);
     let hash = |at: usize| Hash32::from_slice(row.get(at)).unwrap_or_default();
@@ -199,6 +198,6 @@ pub(super) fn shown(row: &Row) -> FeeRow {
     }
 }
 
-pub(super) fn address(row: &Row, at: usize) -> Option<Address> {
+pub(crate) fn address(row: &Row, at: usize) -> Option<Address> {
     row.get::<_, Option<&[u8]>>(at)?.try_into().ok()
 }

@@ -4,13 +4,11 @@
 //! not know which blocks are dropped; those are few, and are looked up.
 
 use chronolith_model::Order;
+use chronolith_projection::{Database, Result, Tried as _, snapshot};
 use deadpool_postgres::Transaction;
 
-use super::coverage::snapshot;
-use super::filter::number;
-use super::query::{COLUMNS, FeeRow, direction, shown};
-use crate::database::Database;
-use crate::error::{Result, Tried as _};
+use crate::filter::number;
+use crate::query::{COLUMNS, FeeRow, direction, shown};
 
 /// A page of the fee document.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -14,16 +14,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use chronolith_chain_view::ChainView;
 use chronolith_model::{Dataset, DatasetSet};
+use chronolith_projection::{
+    BlockLog, ChainState, Error, LogSelection, Projected, Projection, ProjectionKind, Refusal,
+    Result, Rows, Table, TableRole, chain_id,
+};
 use deadpool_postgres::Transaction;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-
-use crate::error::{Error, Result};
-use crate::feed::{BlockLog, LogSelection};
-use crate::kind::ProjectionKind;
-use crate::project::{Projected, Projection, Refusal};
-use crate::rows::{Rows, Table, TableRole};
-use crate::state::ChainState;
 
 pub use coverage::{FeeCoverage, coverage};
 pub use filter::{Address, FeeFilter, FeeStatus, event_named};
@@ -98,7 +95,7 @@ impl Fees {
             datasets: DatasetSet::of(&[Dataset::Logs]),
         };
         Ok(Self {
-            chain: crate::chain_id(chain)?,
+            chain: chain_id(chain)?,
             contracts,
             selection,
         })

@@ -4,15 +4,14 @@
 //! of the totals costs what its own days hold and not the whole history.
 
 use chronolith_model::Order;
+use chronolith_projection::{Database, Result, Tried as _, snapshot};
 use deadpool_postgres::Transaction;
 use tokio_postgres::Row;
 
-use super::coverage::{self, FeeCoverage, snapshot};
-use super::filter::{Address, Conditions, event_named, number};
-use super::near::Part;
-use super::query::{FeeAsked, FeeList, address, direction};
-use crate::database::Database;
-use crate::error::{Result, Tried as _};
+use crate::coverage::{self, FeeCoverage};
+use crate::filter::{Address, Conditions, event_named, number};
+use crate::near::Part;
+use crate::query::{FeeAsked, FeeList, address, direction};
 
 const DAY_SECONDS: u64 = 86_400;
 /// Whole days, so that none is cut.

@@ -6,19 +6,19 @@
 //! and it has no order.
 
 use chronolith_model::Order;
+use chronolith_projection::{Result, Tried as _, chain_id};
 use deadpool_postgres::Transaction;
 
-use super::coverage::FeeCoverage;
-use super::filter::{Conditions, FeeFilter, number};
-use super::query::direction;
-use crate::error::{Result, Tried as _};
+use crate::coverage::FeeCoverage;
+use crate::filter::{Conditions, FeeFilter, number};
+use crate::query::direction;
 
 /// Events that are read in order at most: as many as take about as long as to ask the other index.
 const NEAR_EVENTS: i64 = 100_000;
 
 /// Which rows of a chain are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Part {
+pub(crate) enum Part {
     All,
     /// Those through this block, in the order that is asked for.
     Near(i64),
@@ -28,7 +28,7 @@ pub(super) enum Part {
 
 impl Part {
     /// The parts that are read one after the other, from a block on.
-    pub(super) async fn of(
+    pub(crate) async fn of(
         tx: &Transaction<'_>,
         filter: &FeeFilter,
         chain: &FeeCoverage,
@@ -47,7 +47,7 @@ impl Part {
             "SELECT block_number FROM fee_event_rows WHERE chain_id = $1 AND event = 'FeesCollected' \
              AND block_number {compared} $2 ORDER BY block_number {direction} OFFSET $3 LIMIT 1"
         );
-        let chain_id = crate::chain_id(chain.chain)?;
+        let chain_id = chain_id(chain.chain)?;
         let bound = tx
             .query_opt(&bound, &[&chain_id, &number(from), &NEAR_EVENTS])
             .await;
@@ -60,7 +60,7 @@ impl Part {
 
     /// Narrows conditions to this part, and tells the planner, until the transaction ends, what it cannot
     /// know: rows of the far part are not worth reading in order.
-    pub(super) async fn narrow(
+    pub(crate) async fn narrow(
         self,
         tx: &Transaction<'_>,
         conditions: &mut Conditions,

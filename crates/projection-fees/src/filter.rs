@@ -1,11 +1,11 @@
 //! Which fee events are asked for, and the same as a condition. Every value is bound; the text of a
 //! statement is made of our own words alone.
 
+use chronolith_projection::{Result, chain_id};
 use tokio_postgres::types::ToSql;
 
-use super::coverage::FeeCoverage;
-use super::event::EVENTS;
-use crate::error::Result;
+use crate::coverage::FeeCoverage;
+use crate::event::EVENTS;
 
 /// Twenty bytes.
 pub type Address = [u8; 20];
@@ -69,15 +69,15 @@ pub struct FeeFilter {
 type Value = Box<dyn ToSql + Sync + Send>;
 
 /// Conditions, and the values that are bound to them.
-pub(super) struct Conditions {
+pub(crate) struct Conditions {
     sql: String,
     values: Vec<Value>,
 }
 
 impl Conditions {
     /// What a filter asks of one chain.
-    pub(super) fn of(filter: &FeeFilter, chain: &FeeCoverage) -> Result<Self> {
-        let chain_id = crate::chain_id(chain.chain)?;
+    pub(crate) fn of(filter: &FeeFilter, chain: &FeeCoverage) -> Result<Self> {
+        let chain_id = chain_id(chain.chain)?;
         let mut all = Self {
             sql: "chain_id = $1".to_owned(),
             values: vec![Box::new(chain_id)],
@@ -126,18 +126,18 @@ impl Conditions {
         }
     }
 
-    pub(super) fn since_time(&mut self, seconds: u64) {
+    pub(crate) fn since_time(&mut self, seconds: u64) {
         let (before, after) = ("block_timestamp >= to_timestamp(", "::bigint)");
         self.and(before, moment(seconds), after);
     }
 
-    pub(super) fn until_time(&mut self, seconds: u64) {
+    pub(crate) fn until_time(&mut self, seconds: u64) {
         let (before, after) = ("block_timestamp < to_timestamp(", "::bigint)");
         self.and(before, moment(seconds), after);
     }
 
     /// One more condition, with a value in it.
-    pub(super) fn and(
+    pub(crate) fn and(
         &mut self,
         before: &str,
         value: impl ToSql + Sync + Send + 'static,
@@ -148,16 +148,16 @@ impl Conditions {
     }
 
     /// Binds a value; returns its place.
-    pub(super) fn bind(&mut self, value: impl ToSql + Sync + Send + 'static) -> String {
+    pub(crate) fn bind(&mut self, value: impl ToSql + Sync + Send + 'static) -> String {
         self.values.push(Box::new(value));
         format!("${}", self.values.len())
     }
 
-    pub(super) fn sql(&self) -> &str {
+    pub(crate) fn sql(&self) -> &str {
         &self.sql
     }
 
-    pub(super) fn values(&self) -> Vec<&(dyn ToSql + Sync)> {
+    pub(crate) fn values(&self) -> Vec<&(dyn ToSql + Sync)> {
         let values = self.values.iter();
         values
             .map(|value| &**value as &(dyn ToSql + Sync))
@@ -166,7 +166,7 @@ impl Conditions {
 }
 
 /// A number as the database holds it: nothing there is larger.
-pub(super) fn number(value: u64) -> i64 {
+pub(crate) fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 

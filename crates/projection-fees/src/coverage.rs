@@ -1,11 +1,8 @@
 //! How far the events of each chain are there, so that an answer can say what it is whole of.
 
+use chronolith_projection::{Database, Result, Tried as _, chain_id, snapshot};
 use deadpool_postgres::Transaction;
 use tokio_postgres::Row;
-
-use crate::database::Database;
-use crate::error::{Result, Tried as _};
-pub(super) use crate::state::snapshot;
 
 /// How far the events of a chain are there.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,8 +48,8 @@ pub async fn coverage(database: &Database, chain: Option<u64>) -> Result<Vec<Fee
     Ok(read)
 }
 
-pub(super) async fn read(tx: &Transaction<'_>, chain: Option<u64>) -> Result<Vec<FeeCoverage>> {
-    let chain = chain.map(crate::chain_id).transpose()?;
+pub(crate) async fn read(tx: &Transaction<'_>, chain: Option<u64>) -> Result<Vec<FeeCoverage>> {
+    let chain = chain.map(chain_id).transpose()?;
     let rows = tx.query(COVERAGE, &[&chain]).await;
     Ok(rows.tried("read coverage")?.iter().map(shown).collect())
 }
