@@ -1,10 +1,10 @@
 //! What operators do with projections: one function behind a command and the same act over the listener.
 
 use chronolith_follower::clock::now;
-use chronolith_projection::adfs::{KnownVersion, add_version, list_versions, remove_version};
 use chronolith_projection::jobs::{self, ATTEMPTS_MAX, Gap, JobReport};
 use chronolith_projection::leases::{self, LeaseKind, LeaseReport};
 use chronolith_projection::{ChainState, Database, Error, JOB_BLOCKS, Month, partitions};
+use chronolith_projection_adfs::{KnownVersion, add_version, list_versions, remove_version};
 use serde::Serialize;
 use serde_json::json;
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use chronolith_follower::clock::precise_now;
-use chronolith_projection::adfs::{Adfs, AdfsKind};
 use chronolith_projection::{
     ChainFeed, Database, Kinds, Projection, Projector, ProjectorSettings, Result,
 };
+use chronolith_projection_adfs::{Adfs, AdfsKind};
 use chronolith_projection_fees::{Fees, FeesKind};
 
 use crate::projecting::who;

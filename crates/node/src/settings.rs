@@ -25,7 +25,7 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
 use chronolith_follower::location::{ArchiveLocation, Remote};
 use chronolith_model::{Scope, ScopeEntry, Verification};
-use chronolith_projection::adfs::AdfsSettings;
+use chronolith_projection_adfs::AdfsSettings;
 use chronolith_serve::Limits;
 use chronolith_source::evm::{Checks, RangeSettings, Strategy};
 use chronolith_source::portal::PortalSettings;

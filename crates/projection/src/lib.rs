@@ -11,7 +11,6 @@
 //! also shows that the writer still holds its lease or its job. Nothing here starts a task or reads the
 //! wall clock.
 
-pub mod adfs;
 mod copying;
 mod database;
 mod error;

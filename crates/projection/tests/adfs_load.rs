@@ -11,8 +11,8 @@ mod support;
 use std::time::{Duration, Instant};
 
 use chronolith_model::Block;
-use chronolith_projection::adfs::{AdfsSettings, Limits};
 use chronolith_projection::{Database, Following, jobs};
+use chronolith_projection_adfs::{AdfsSettings, Limits};
 use support::adfs::encode::{Value, calldata, numbered};
 use support::adfs::{
     Act, FIRST, SECOND, Sent, Update, Way, direct, expected, many, projector, settings, stored,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use chronolith_projection::Following;
-use chronolith_projection::adfs::{AdfsSettings, Limits};
+use chronolith_projection_adfs::{AdfsSettings, Limits};
 use support::adfs::{Act, FIRST, adfs, direct, many, settings};
 use support::{GENESIS_TIME, TestChain, database, number, projector_of};
 

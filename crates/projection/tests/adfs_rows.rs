@@ -8,8 +8,8 @@
 mod support;
 
 use chronolith_model::{Block, Proof};
-use chronolith_projection::adfs::{AdfsVersion, LanePolicy, add_version, list_versions};
 use chronolith_projection::{Database, Following, Projector, jobs};
+use chronolith_projection_adfs::{AdfsVersion, LanePolicy, add_version, list_versions};
 use support::adfs::encode::{Row, Value, calldata, numbered};
 use support::adfs::{
     Act, FIRST, PROXY, SECOND, STRANGER, Sent, Update, Way, direct, expected, projector, settings,

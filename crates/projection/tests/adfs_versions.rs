@@ -9,8 +9,8 @@ mod support;
 
 use std::sync::Arc;
 
-use chronolith_projection::adfs::{AdfsSettings, add_version, list_versions, remove_version};
 use chronolith_projection::{Database, Following, Projector, jobs};
+use chronolith_projection_adfs::{AdfsSettings, add_version, list_versions, remove_version};
 use support::adfs::{
     Act, FIRST, SECOND, STRANGER, Sent, Way, direct, projector, settings, settings_beside, stored,
     update,

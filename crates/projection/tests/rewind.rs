@@ -10,8 +10,8 @@ mod support;
 use std::sync::Arc;
 
 use chronolith_model::Block;
-use chronolith_projection::adfs::AdfsSettings;
 use chronolith_projection::{Database, Following, Order, Projector, jobs, reset, rewind};
+use chronolith_projection_adfs::AdfsSettings;
 use support::adfs::{
     Act, FIRST, SECOND, direct, expected, settings, settings_beside, stored, update,
 };

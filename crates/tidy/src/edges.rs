@@ -20,11 +20,12 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
     ("finality", &["model"]),
     ("archive", &["model", "store"]),
     ("chain-view", &["model", "finality", "archive"]),
-    (
-        "projection",
-        &["model", "store", "archive", "chain-view", "evm"],
-    ),
+    ("projection", &["model", "store", "archive", "chain-view"]),
     ("projection-fees", &["model", "chain-view", "projection"]),
+    (
+        "projection-adfs",
+        &["model", "archive", "chain-view", "evm", "projection"],
+    ),
     (
         "serve",
         &[
@@ -57,6 +58,7 @@ pub const ALLOWED: &[(&str, &[&str])] = &[
             "chain-view",
             "projection",
             "projection-fees",
+            "projection-adfs",
             "serve",
             "sim",
             "evm",

@@ -7,8 +7,8 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use chronolith_projection::adfs::AdfsKind;
 use chronolith_projection::{Month, Passwords, partitions, set_up};
+use chronolith_projection_adfs::AdfsKind;
 use chronolith_projection_fees::FeesKind;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, SimpleQueryMessage, Statement};

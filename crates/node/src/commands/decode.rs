@@ -5,8 +5,8 @@ use std::io::Read as _;
 use alloy_primitives::Address;
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
-use chronolith_projection::adfs::{
-    self, Call, Fault, HeaderForm, LanePolicy, Limits, Profile, Reason,
+use chronolith_projection_adfs::{
+    self as adfs, Call, Fault, HeaderForm, LanePolicy, Limits, Profile, Reason,
 };
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};

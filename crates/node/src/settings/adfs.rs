@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
 use chronolith_model::{Dataset, DatasetSet, Scope, ScopeEntry};
-use chronolith_projection::adfs::{AdfsSettings, AdfsVersion, LanePolicy, Limits};
+use chronolith_projection_adfs::{AdfsSettings, AdfsVersion, LanePolicy, Limits};
 
 use super::projections::address_of;
 use super::raw::{RawChain, RawSettings, RawVersion};
@@ -175,7 +175,7 @@ mod tests {
     use crate::settings::Settings;
     use crate::settings::tests::ORACLE_EXAMPLE;
     use chronolith_model::{Dataset, DatasetSet, Scope};
-    use chronolith_projection::adfs::LanePolicy;
+    use chronolith_projection_adfs::LanePolicy;
 
     fn parse(changes: &[(&str, &str)]) -> anyhow::Result<Settings> {
         let mut text = ORACLE_EXAMPLE.to_owned();

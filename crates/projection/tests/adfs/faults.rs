@@ -1,6 +1,6 @@
 //! What is refused, at which byte and by which guard.
 
-use chronolith_projection::adfs::{Cause, HeaderForm, Limits, Profile, Reason, decode};
+use chronolith_projection_adfs::{Cause, HeaderForm, Limits, Profile, Reason, decode};
 
 use chronolith_sim::evm::adfs::encode::{Row, Value, calldata, numbered, row};
 

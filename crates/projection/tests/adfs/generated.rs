@@ -1,6 +1,6 @@
 //! Calldata that is drawn: what goes in comes out, and nothing that is broken does harm.
 
-use chronolith_projection::adfs::{
+use chronolith_projection_adfs::{
     Cause, Decoded, Fault, Header, HeaderForm, LanePolicy, Profile, compute_table_index, decode,
 };
 use proptest::prelude::*;

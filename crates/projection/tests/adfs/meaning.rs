@@ -1,6 +1,6 @@
 //! What decoded calldata means: which entry counts, what disagrees, what reaches too far.
 
-use chronolith_projection::adfs::{
+use chronolith_projection_adfs::{
     Cause, Decoded, Disagreement, Fault, HeaderForm, HighLane, LanePolicy, Profile, Reason,
     block_number, compute_table_index, decode,
 };

@@ -1,7 +1,7 @@
 //! Updates inside of the calls of a Safe, alone and many at once.
 
 use alloy_primitives::Address;
-use chronolith_projection::adfs::{Call, NotFound, Seen, WRAPPERS_MAX, Wrapper, find};
+use chronolith_projection_adfs::{Call, NotFound, Seen, WRAPPERS_MAX, Wrapper, find};
 use proptest::prelude::*;
 
 use chronolith_sim::evm::adfs::encode::{Value, calldata, numbered};

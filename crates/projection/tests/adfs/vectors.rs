@@ -1,6 +1,6 @@
 //! Recorded calldata, and what it says.
 
-use chronolith_projection::adfs::{Cause, HeaderForm, Profile, Reason, decode};
+use chronolith_projection_adfs::{Cause, HeaderForm, Profile, Reason, decode};
 use serde_json::{Value, json};
 
 const VECTORS: &str = include_str!("../../testdata/adfs.json");

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chronolith_model::{Block, BlockMeta, Hash32, Log, LogParts, Payload, Tx};
-use chronolith_projection::adfs::{Adfs, AdfsSettings, AdfsVersion};
 use chronolith_projection::{Database, Projection, Projector};
+use chronolith_projection_adfs::{Adfs, AdfsSettings, AdfsVersion};
 use encode::{Row, Value, accumulated, calldata, numbered};
 
 use super::{TestChain, hash, hex, projector_of, word};

@@ -21,10 +21,10 @@ use chronolith_model::{
     Block, BlockMeta, BlockRef, ChainId, Dataset, DatasetSet, Hash32, Log, LogParts, Payload,
     Proof, Scope, ScopeEntry, Tx,
 };
-use chronolith_projection::adfs::AdfsKind;
 use chronolith_projection::{
     ChainFeed, Database, Kinds, Passwords, Projection, Projector, ProjectorSettings, set_up,
 };
+use chronolith_projection_adfs::AdfsKind;
 use chronolith_projection_fees::{FeeContract, Fees, FeesKind};
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use chronolith_store::{MemoryBlobs, MemoryMeta, TakeOver};

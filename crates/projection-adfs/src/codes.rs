@@ -3,16 +3,15 @@
 //! Nothing here asks a chain. A version says how bytes are read, so code that is another than the one
 //! that was named stops the projection before a row is made of it.
 
+use chronolith_projection::{Database, Result, Tried as _};
+
 use std::collections::BTreeMap;
 
-use crate::database::Database;
-use crate::error::{Result, Tried as _};
-
 /// Hashes by implementation; none where the chain cannot be asked for code.
-pub(super) type Codes = BTreeMap<[u8; 20], Option<[u8; 32]>>;
+pub(crate) type Codes = BTreeMap<[u8; 20], Option<[u8; 32]>>;
 
 /// Everything that is known of a chain.
-pub(super) async fn known(database: &Database, chain: i64) -> Result<Codes> {
+pub(crate) async fn known(database: &Database, chain: i64) -> Result<Codes> {
     const KNOWN: &str =
         "SELECT implementation, code_hash FROM implementation_codes WHERE chain_id = $1";
     let client = database.client().await?;
@@ -30,7 +29,7 @@ pub(super) async fn known(database: &Database, chain: i64) -> Result<Codes> {
 
 /// Writes down what code hashes to, as it was found last: code does not change, but a node may be wrong
 /// about it once.
-pub(super) async fn note(
+pub(crate) async fn note(
     database: &Database,
     chain: i64,
     implementation: &[u8; 20],

@@ -1,11 +1,10 @@
 //! What follows when rows are confirmed: the newest value of each feed, and what is odd about them.
 
+use chronolith_projection::{Result, Tried as _, once_committed};
 use deadpool_postgres::Transaction;
 use tokio_postgres::types::ToSql;
 
-use super::rows::{EVENTS, FEEDS, NAME};
-use crate::error::{Result, Tried as _};
-use crate::meters;
+use crate::rows::{EVENTS, FEEDS, NAME};
 
 /// Rows of pending blocks that are confirmed now. They are found by their events, which are few and have
 /// an index by block.
@@ -36,7 +35,7 @@ fn upsert(from: &str) -> String {
 }
 
 /// Takes confirmed rows into the newest values: those of blocks, or those that are staged.
-pub(super) async fn confirm(
+pub(crate) async fn confirm(
     tx: &Transaction<'_>,
     chain: i64,
     blocks: Option<&[(i64, Vec<u8>)]>,
@@ -67,7 +66,7 @@ pub(super) async fn confirm(
 }
 
 /// Takes back the newest values above a block: those before them are the newest again.
-pub(super) async fn take_back(tx: &Transaction<'_>, chain: i64, to: i64) -> Result<()> {
+pub(crate) async fn take_back(tx: &Transaction<'_>, chain: i64, to: i64) -> Result<()> {
     const BACK: &str = "\
         WITH gone AS (DELETE FROM feed_latest WHERE chain_id = $1 AND block_number > $2 \
             RETURNING feed_id, stride) \
@@ -172,6 +171,6 @@ async fn count_steps(
 fn count(name: &'static str, chain: i64, found: i64) {
     if found > 0 {
         let counter = metrics::counter!(name, "chain" => chain.to_string());
-        meters::once_committed(counter, found as u64);
+        once_committed(counter, found as u64);
     }
 }

@@ -3,16 +3,13 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use chronolith_projection::{ChainState, ProjectionKind, Result, Table, Tried as _};
 use deadpool_postgres::Transaction;
 use serde_json::{Map, Value, json};
 
-use super::projection::UNKNOWN;
-use super::rows::{NAME, OTHER_NUMBER, TABLES};
-use super::{latest, recent, registry};
-use crate::error::{Result, Tried as _};
-use crate::kind::ProjectionKind;
-use crate::rows::Table;
-use crate::state::ChainState;
+use crate::projection::UNKNOWN;
+use crate::rows::{NAME, OTHER_NUMBER, TABLES};
+use crate::{latest, recent, registry};
 
 /// Versions of a chain that the overview shows, the newest of them.
 const VERSIONS_SHOWN: usize = 12;

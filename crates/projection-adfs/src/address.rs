@@ -37,17 +37,17 @@ pub const fn to_bytes16(value: u128) -> [u8; 16] {
 }
 
 /// One number for feed and stride. Sixteen in a row share a table row.
-pub(super) fn number(feed_id: u128, stride: u8) -> u128 {
+pub(crate) fn number(feed_id: u128, stride: u8) -> u128 {
     (u128::from(stride) << FEED_ID_BITS).saturating_add(feed_id)
 }
 
 /// The lane of a feed in its row.
-pub(super) fn lane(feed_id: u128) -> usize {
+pub(crate) fn lane(feed_id: u128) -> usize {
     (feed_id % LANES as u128) as usize
 }
 
 /// Stride and first feed of a row.
-pub(super) fn row(table_index: u128) -> (u8, u128) {
+pub(crate) fn row(table_index: u128) -> (u8, u128) {
     let first = table_index.wrapping_mul(LANES as u128);
     let stride = (first >> FEED_ID_BITS) as u8;
     (stride, first & ((1 << FEED_ID_BITS) - 1))
@@ -55,10 +55,10 @@ pub(super) fn row(table_index: u128) -> (u8, u128) {
 
 /// What a feed index says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
-    pub(super) feed_id: u128,
-    pub(super) rb_index: u16,
-    pub(super) slot_offset: u32,
+pub(crate) struct Place {
+    pub(crate) feed_id: u128,
+    pub(crate) rb_index: u16,
+    pub(crate) slot_offset: u32,
 }
 
 /// Takes a feed index apart; `None` where so many slots from there on are not all in the space of the
@@ -67,7 +67,7 @@ pub(super) struct Place {
 /// The contract looks at the last slot alone, so nothing at index 0 is refused there as well: it would
 /// end before the space begins. Nothing at the first index behind the space is let through by it, writes
 /// nothing, and belongs to no feed: it is refused here.
-pub(super) fn place(index: U256, stride: u8, slots: U256) -> Option<Place> {
+pub(crate) fn place(index: U256, stride: u8, slots: U256) -> Option<Place> {
     let space_bits = UNIT_BITS + usize::from(stride);
     let inside = index.bit_len() <= space_bits;
     let end = index.checked_add(slots)?;

@@ -10,39 +10,38 @@ use bytes::Bytes;
 use chronolith_archive::Pinned;
 use chronolith_chain_view::ChainView;
 use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32, Log};
+use chronolith_projection::{Error, LogSelection, Result};
 
-use super::settings::UPGRADED;
-use crate::error::{Error, Result};
-use crate::feed::LogSelection;
+use crate::settings::UPGRADED;
 
 /// An upgrade, and where it happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Epoch {
-    pub(super) block: u64,
-    pub(super) log_index: u32,
-    pub(super) implementation: [u8; 20],
+pub(crate) struct Epoch {
+    pub(crate) block: u64,
+    pub(crate) log_index: u32,
+    pub(crate) implementation: [u8; 20],
 }
 
 /// Upgrades in order.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Timeline(Vec<Epoch>);
+pub(crate) struct Timeline(Vec<Epoch>);
 
 impl Timeline {
     /// The upgrade that is in force at a log: the last one before it.
-    pub(super) fn at(&self, block: u64, log_index: u32) -> Option<&Epoch> {
+    pub(crate) fn at(&self, block: u64, log_index: u32) -> Option<&Epoch> {
         let behind = self
             .0
             .partition_point(|epoch| (epoch.block, epoch.log_index) < (block, log_index));
         self.0.get(behind.checked_sub(1)?)
     }
 
-    pub(super) fn epochs(&self) -> impl Iterator<Item = &Epoch> {
+    pub(crate) fn epochs(&self) -> impl Iterator<Item = &Epoch> {
         self.0.iter()
     }
 }
 
 /// The implementation that a log names; none where it is no upgrade.
-pub(super) fn upgraded(log: &Log) -> Option<[u8; 20]> {
+pub(crate) fn upgraded(log: &Log) -> Option<[u8; 20]> {
     if log.topic(0)? != UPGRADED || log.topic_count() != 2 {
         return None;
     }
@@ -54,7 +53,7 @@ pub(super) fn upgraded(log: &Log) -> Option<[u8; 20]> {
 }
 
 /// The upgrades of a proxy.
-pub(super) struct Upgrades {
+pub(crate) struct Upgrades {
     start: u64,
     selection: LogSelection,
     /// What was read of the archive.
@@ -70,7 +69,7 @@ struct Known {
 }
 
 impl Upgrades {
-    pub(super) fn new(proxy: &[u8; 20], start: u64) -> Self {
+    pub(crate) fn new(proxy: &[u8; 20], start: u64) -> Self {
         Self {
             start,
             selection: LogSelection {
@@ -83,7 +82,7 @@ impl Upgrades {
     }
 
     /// All upgrades through a block; none where not every block is at hand yet.
-    pub(super) async fn through(&self, view: &ChainView, last: u64) -> Result<Option<Timeline>> {
+    pub(crate) async fn through(&self, view: &ChainView, last: u64) -> Result<Option<Timeline>> {
         let head = view.finalized_head().map(|head| head.number);
         let archived = head
             .map(|head| head.min(last))

@@ -8,7 +8,7 @@ use std::fmt;
 
 use alloy_primitives::{Address, U256};
 
-use super::calldata::UPDATE;
+use crate::calldata::UPDATE;
 
 /// How many wrappers are taken off.
 pub const WRAPPERS_MAX: usize = 4;

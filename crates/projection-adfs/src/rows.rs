@@ -7,26 +7,24 @@ use alloy_primitives::Address;
 use bytes::Bytes;
 use chronolith_evm::Body;
 use chronolith_model::{Hash32, Proof, Verification};
+use chronolith_projection::{BlockLog, Refusal, Rows, Table, TableRole};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::calldata::{Profile, block_number, decode};
-use super::decoded::{Decoded, Header};
-use super::fault::Reason;
-use super::pair::{Pairing, event_block_number, pair};
-use super::to_bytes16;
-use super::unwrap::{Call, find};
-use crate::feed::BlockLog;
-use crate::project::Refusal;
-use crate::rows::{Rows, Table, TableRole};
+use crate::calldata::{Profile, block_number, decode};
+use crate::decoded::{Decoded, Header};
+use crate::fault::Reason;
+use crate::pair::{Pairing, event_block_number, pair};
+use crate::to_bytes16;
+use crate::unwrap::{Call, find};
 
 /// The projection's name.
-pub(super) const NAME: &str = "adfs";
+pub(crate) const NAME: &str = "adfs";
 
 /// There is no calldata for an event, and only a call trace could show it.
 const NO_CALLDATA: &str = "noCalldata";
 /// The only calldata that may be an event's says another block number.
-pub(super) const OTHER_NUMBER: &str = "blockNumber";
+pub(crate) const OTHER_NUMBER: &str = "blockNumber";
 /// An event of another version than the one in force.
 const OTHER_VERSION: &str = "otherVersion";
 
@@ -43,7 +41,7 @@ const DISAGREES: (&str, &str) = (
     "the call says another block number than the event, which the contract takes from the call",
 );
 
-pub(super) const EVENTS: Table = Table {
+pub(crate) const EVENTS: Table = Table {
     name: "adfs_event_rows",
     columns: &[
         "log_index",
@@ -60,7 +58,7 @@ const INPUTS: Table = Table {
     columns: &["version", "selector", "decoded", "calldata_level"],
     role: TableRole::Details,
 };
-pub(super) const FEEDS: Table = Table {
+pub(crate) const FEEDS: Table = Table {
     name: "feed_update_rows",
     columns: &[
         "log_index",
@@ -92,27 +90,27 @@ const VERSIONS: Table = Table {
     role: TableRole::Sparse,
 };
 /// All of them.
-pub(super) const TABLES: &[&Table] = &[&EVENTS, &INPUTS, &FEEDS, &RING, &VERSIONS];
+pub(crate) const TABLES: &[&Table] = &[&EVENTS, &INPUTS, &FEEDS, &RING, &VERSIONS];
 
 /// A version as rows need it.
 #[derive(Clone, Debug)]
-pub(super) struct Version {
-    pub(super) number: u32,
-    pub(super) topic0: [u8; 32],
-    pub(super) profile: Profile,
+pub(crate) struct Version {
+    pub(crate) number: u32,
+    pub(crate) topic0: [u8; 32],
+    pub(crate) profile: Profile,
 }
 
 /// What is the same for all rows.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
-    pub(super) chain: i64,
-    pub(super) proxy: Address,
+pub(crate) struct Place {
+    pub(crate) chain: i64,
+    pub(crate) proxy: Address,
 }
 
 /// An event, and the version in force where it is.
-pub(super) struct Event<'a> {
-    pub(super) found: &'a BlockLog<'a>,
-    pub(super) version: &'a Version,
+pub(crate) struct Event<'a> {
+    pub(crate) found: &'a BlockLog<'a>,
+    pub(crate) version: &'a Version,
 }
 
 /// What is needed of a transaction that is archived as JSON.
@@ -130,7 +128,7 @@ struct JsonBody<'a> {
 }
 
 /// Who was called, and with what.
-pub(super) struct Input {
+pub(crate) struct Input {
     to: Option<Address>,
     bytes: Vec<u8>,
     /// `roots` where it is in the bytes that the block's transactions root is over.
@@ -139,7 +137,7 @@ pub(super) struct Input {
 
 impl Input {
     /// The transaction with a hash: where it should be, or wherever it is. JSON is proven by nothing.
-    pub(super) fn of(bodies: &Bodies, index: u32, hash: &Hash32) -> Option<Self> {
+    pub(crate) fn of(bodies: &Bodies, index: u32, hash: &Hash32) -> Option<Self> {
         let expected = bodies.stored.get(index as usize);
         let mut all = expected.into_iter().chain(&bodies.stored);
         all.find_map(|stored| match Body::parse(stored).ok()? {
@@ -178,9 +176,9 @@ impl Input {
 
 /// Bodies of a block's transactions, and how far the block is proven.
 #[derive(Debug)]
-pub(super) struct Bodies {
-    pub(super) stored: Vec<Bytes>,
-    pub(super) proof: Proof,
+pub(crate) struct Bodies {
+    pub(crate) stored: Vec<Bytes>,
+    pub(crate) proof: Proof,
 }
 
 impl Default for Bodies {
@@ -193,7 +191,7 @@ impl Default for Bodies {
 }
 
 /// Writes down an upgrade.
-pub(super) fn put_upgrade(
+pub(crate) fn put_upgrade(
     rows: &mut Rows,
     place: Place,
     event: &Event<'_>,
@@ -209,7 +207,7 @@ pub(super) fn put_upgrade(
 }
 
 /// Writes down the events of one transaction: as rows, or as what could not be projected.
-pub(super) fn put_transaction(
+pub(crate) fn put_transaction(
     rows: &mut Rows,
     place: Place,
     events: &[Event<'_>],
@@ -291,7 +289,7 @@ fn calls_of(
     found.map_err(|none| (NO_CALLDATA, none.to_string()))
 }
 
-pub(super) fn refuse(
+pub(crate) fn refuse(
     rows: &mut Rows,
     place: Place,
     found: &BlockLog<'_>,

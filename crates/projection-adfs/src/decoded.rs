@@ -6,8 +6,8 @@ use std::hash::Hash;
 use alloy_primitives::U256;
 use bytes::Bytes;
 
-use super::address::{self, LANES};
-use super::calldata::HeaderForm;
+use crate::address::{self, LANES};
+use crate::calldata::HeaderForm;
 
 /// Calldata of one update.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -12,25 +12,23 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use chronolith_chain_view::ChainView;
 use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof};
+use chronolith_projection::{
+    BlockLog, Database, LogSelection, Pause, Projected, Projection, ProjectionKind, Result, Rows,
+    chain_id,
+};
 use deadpool_postgres::Transaction;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use super::codes::{self, Codes};
-use super::kind::AdfsKind;
-use super::rows::{self, Bodies, Event, Input, Place, Version};
-use super::settings::{AdfsSettings, UPGRADED};
-use super::versions::{Timeline, Upgrades, upgraded};
-use super::{latest, registry};
-use crate::database::Database;
-use crate::error::Result;
-use crate::feed::{BlockLog, LogSelection};
-use crate::kind::ProjectionKind;
-use crate::project::{Pause, Projected, Projection};
-use crate::rows::Rows;
+use crate::codes::{self, Codes};
+use crate::kind::AdfsKind;
+use crate::rows::{self, Bodies, Event, Input, Place, Version};
+use crate::settings::{AdfsSettings, UPGRADED};
+use crate::versions::{Timeline, Upgrades, upgraded};
+use crate::{latest, registry};
 
 /// An upgrade to an implementation that nobody named.
-pub(super) const UNKNOWN: &str = "unknownImplementation";
+pub(crate) const UNKNOWN: &str = "unknownImplementation";
 /// An upgrade to an implementation with other code than was named.
 const BYTECODE: &str = "bytecode";
 /// An event before the first upgrade.
@@ -97,7 +95,7 @@ impl Adfs {
         let topic0: Vec<Bytes> = topic0.collect();
         Ok(Self {
             place: Place {
-                chain: crate::chain_id(chain)?,
+                chain: chain_id(chain)?,
                 proxy: Address::from(settings.proxy),
             },
             selection: LogSelection {

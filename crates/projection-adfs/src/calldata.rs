@@ -15,12 +15,12 @@ use std::collections::HashMap;
 use alloy_primitives::U256;
 use bytes::Bytes;
 
-use super::address::{self, LANES, RB_INDEX_MAX, STRIDE_MAX, TABLE_INDEX_BITS};
-use super::decoded::{Decoded, Disagreement, Feed, Header, HighLane, RingRow};
-use super::fault::{Cause, Fault};
+use crate::address::{self, LANES, RB_INDEX_MAX, STRIDE_MAX, TABLE_INDEX_BITS};
+use crate::decoded::{Decoded, Disagreement, Feed, Header, HighLane, RingRow};
+use crate::fault::{Cause, Fault};
 
 /// The selector of the call that updates feeds.
-pub(super) const UPDATE: u8 = 0x01;
+pub(crate) const UPDATE: u8 = 0x01;
 /// The contract reads the head of a feed, and of a row, as one word.
 const WORD: usize = 32;
 /// Bytes of the smallest feed: one byte of index and none of data.

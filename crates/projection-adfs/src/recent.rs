@@ -1,9 +1,8 @@
 //! The newest feeds, for the overview.
 
+use chronolith_projection::{Result, Tried as _};
 use deadpool_postgres::Transaction;
 use serde::Serialize;
-
-use crate::error::{Result, Tried as _};
 
 /// Feeds that are shown.
 const SHOWN: i64 = 8;
@@ -11,7 +10,7 @@ const SHOWN: i64 = 8;
 /// The newest confirmed value of a feed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct FeedLatest {
+pub(crate) struct FeedLatest {
     feed_id: String,
     stride: i16,
     /// The block of the value.
@@ -26,7 +25,7 @@ pub(super) struct FeedLatest {
 }
 
 /// The feeds of a chain that were confirmed last.
-pub(super) async fn latest_feeds(tx: &Transaction<'_>, chain: i64) -> Result<Vec<FeedLatest>> {
+pub(crate) async fn latest_feeds(tx: &Transaction<'_>, chain: i64) -> Result<Vec<FeedLatest>> {
     const FEEDS: &str = "\
         SELECT bytea16_to_hex(feed_id), stride, block_number, \
             extract(epoch FROM block_timestamp)::bigint, rb_index, \

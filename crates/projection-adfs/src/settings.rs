@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use alloy_primitives::{Address, B256, b256, keccak256};
+use chronolith_projection::{Error, Result};
 use serde_json::{Value, json};
 
-use super::calldata::{HeaderForm, LanePolicy, Limits, Profile};
-use crate::error::{Error, Result};
+use crate::calldata::{HeaderForm, LanePolicy, Limits, Profile};
 
 /// First topic of `Upgraded(address)`.
-pub(super) const UPGRADED: B256 =
+pub(crate) const UPGRADED: B256 =
     b256!("bc7cd75a20ee27fd9adebab32041f755214dbc6bffa90cc0225b39da2e5c2d3b");
 
 /// The ADFS contract of a chain.
@@ -63,11 +63,11 @@ impl AdfsVersion {
     }
 
     /// The first topic of its event.
-    pub(super) fn topic0(&self) -> B256 {
+    pub(crate) fn topic0(&self) -> B256 {
         keccak256(self.signature.as_bytes())
     }
 
-    pub(super) fn profile(&self, calldata_bytes_max: usize) -> Profile {
+    pub(crate) fn profile(&self, calldata_bytes_max: usize) -> Profile {
         Profile {
             header: form(self.has_block_number),
             lanes: self.lanes,
@@ -151,14 +151,14 @@ impl AdfsSettings {
     }
 
     /// The version of events before the first upgrade, as far as these settings tell.
-    pub(super) fn initial(&self) -> Option<u32> {
+    pub(crate) fn initial(&self) -> Option<u32> {
         let mut all = self.versions.keys();
         let only = all.next().filter(|_| all.next().is_none());
         self.initial_version.or(only.copied())
     }
 
     /// As it is written down beside the cursor.
-    pub(super) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let versions = self.versions.iter();
         let versions: BTreeMap<String, Value> = versions
             .map(|(number, version)| (number.to_string(), version.to_json()))
@@ -189,7 +189,7 @@ impl AdfsSettings {
 
     /// Whether these make every row that others made: the same contract from no later block on, no
     /// version changed but for wider limits, no implementation taken away.
-    pub(super) fn extends(&self, before: &Value) -> bool {
+    pub(crate) fn extends(&self, before: &Value) -> bool {
         let now = self.to_json();
         let number = |of: &Value, key: &str| of[key].as_u64();
         let version = |old: &Value, new: &Value| {
@@ -208,7 +208,7 @@ impl AdfsSettings {
 
     /// Whether these differ from others in nothing but versions and implementations that nobody knew:
     /// what is projected already stays as it is.
-    pub(super) fn continues(&self, before: &Value) -> bool {
+    pub(crate) fn continues(&self, before: &Value) -> bool {
         let now = self.to_json();
         let same = ["proxy", "startBlock", "maxCalldataBytes"];
         same.iter().all(|key| now.get(key) == before.get(key))

@@ -4,9 +4,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::address::to_bytes16;
-use super::calldata::HeaderForm;
-use super::decoded::{Decoded, Feed, Header, RingRow};
+use crate::address::to_bytes16;
+use crate::calldata::HeaderForm;
+use crate::decoded::{Decoded, Feed, Header, RingRow};
 
 impl Header {
     /// The fields that a version has beside feeds and rows: `HeaderForm::extra_fields`, with values.

@@ -1,11 +1,11 @@
 //! How fast ADFS calldata is decoded: the largest update, and one of the usual size, again and again.
 //!
-//! `cargo run --release -p chronolith-projection --example adfs_speed`
+//! `cargo run --release -p chronolith-projection-adfs --example adfs_speed`
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use chronolith_projection::adfs::{HeaderForm, Profile, decode};
+use chronolith_projection_adfs::{HeaderForm, Profile, decode};
 
 const LASTS: Duration = Duration::from_secs(2);
 

@@ -3,21 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::Address;
+use chronolith_projection::{
+    Database, Error, Result, Tried as _, chain_id, leases::audit, leases::fence, snapshot,
+};
 use deadpool_postgres::Transaction;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::projection::UNKNOWN;
-use super::rows::NAME;
-use super::settings::AdfsSettings;
-use crate::chain_id;
-use crate::database::Database;
-use crate::error::{Error, Result, Tried as _};
-use crate::leases::{audit, fence};
-use crate::state::snapshot;
+use crate::projection::UNKNOWN;
+use crate::rows::NAME;
+use crate::settings::AdfsSettings;
 
 /// Writes down the contract. What an operator named and what the settings say must be the same.
-pub(super) async fn register(
+pub(crate) async fn register(
     tx: &Transaction<'_>,
     chain: i64,
     settings: &AdfsSettings,
@@ -88,7 +86,7 @@ fn check(
 }
 
 /// The version of events before the first upgrade, as it was written down.
-pub(super) async fn initial(database: &Database, chain: i64) -> Result<Option<u32>> {
+pub(crate) async fn initial(database: &Database, chain: i64) -> Result<Option<u32>> {
     const INITIAL: &str = "SELECT initial_version FROM contracts WHERE chain_id = $1";
     let client = database.client().await?;
     let row = client.query_opt(INITIAL, &[&chain]).await;
@@ -99,7 +97,7 @@ pub(super) async fn initial(database: &Database, chain: i64) -> Result<Option<u3
 
 /// Settings without implementations that never were in force: no row was made with them, so they may
 /// change.
-pub(super) async fn used(
+pub(crate) async fn used(
     tx: &Transaction<'_>,
     chain: i64,
     mut settings: Value,
@@ -120,7 +118,7 @@ pub(super) async fn used(
 }
 
 /// Implementations that operators named.
-pub(super) async fn added(database: &Database, chain: i64) -> Result<BTreeMap<[u8; 20], u32>> {
+pub(crate) async fn added(database: &Database, chain: i64) -> Result<BTreeMap<[u8; 20], u32>> {
     const ADDED: &str = "SELECT implementation, version FROM versions_added WHERE chain_id = $1";
     let client = database.client().await?;
     let rows = client.query(ADDED, &[&chain]).await;
@@ -160,7 +158,7 @@ pub async fn list_versions(database: &Database, chain: Option<u64>) -> Result<Ve
     Ok(all)
 }
 
-pub(super) async fn read_versions(
+pub(crate) async fn read_versions(
     tx: &Transaction<'_>,
     chain: Option<i64>,
 ) -> Result<Vec<KnownVersion>> {
