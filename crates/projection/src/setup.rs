@@ -8,6 +8,9 @@ use tokio_postgres::Client;
 use crate::database::{READER_ROLE, WRITER_ROLE, parse};
 use crate::error::{Error, Result, Tried as _};
 
+/// The tables of all projections are one sequence of migrations, although each projection is a crate of its own:
+/// databases in use record the number and the checksum of every migration in this order. A migration that was
+/// released stays here byte for byte.
 #[allow(unreachable_pub, reason = "made by the macro")]
 mod embedded {
     refinery::embed_migrations!("migrations");

@@ -5,6 +5,7 @@
     reason = "a test may panic"
 )]
 
+#[path = "../../projection/tests/support/mod.rs"]
 mod support;
 
 use std::sync::Arc;

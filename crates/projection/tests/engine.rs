@@ -1,4 +1,4 @@
-//! Rows of fee events, from blocks to tables, through reorgs, restarts and take-overs.
+//! The engine with fee events: from blocks to tables, through reorgs, restarts and take-overs.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

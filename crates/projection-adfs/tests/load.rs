@@ -6,6 +6,7 @@
     reason = "a test may panic"
 )]
 
+#[path = "../../projection/tests/support/mod.rs"]
 mod support;
 
 use std::time::{Duration, Instant};

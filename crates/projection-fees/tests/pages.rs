@@ -5,6 +5,7 @@
     reason = "a test may panic"
 )]
 
+#[path = "../../projection/tests/support/mod.rs"]
 mod support;
 
 use chronolith_model::Order;
