@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::error::{ApiError, ErrorCode};
-use crate::panics;
+use crate::http::panics;
 use operation::{ChainOperation, Operation, ProjectionOperation};
 
 /// Bytes of a request: every operation is shorter.
@@ -281,7 +281,7 @@ fn is_same(given: &[u8], token: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::asking::send;
+    use crate::http::test_client::send;
 
     #[test]
     fn tokens_are_compared_whole() {

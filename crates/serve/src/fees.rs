@@ -5,10 +5,10 @@
 //! integrator by its address, or uses any of the other filters, gets a list with a cursor and with what
 //! the answer is whole of. Errors have the document's body in both: `{"error": "…"}`.
 
-mod asked;
-mod compatible;
 mod cursor;
-mod shown;
+mod dto;
+mod legacy;
+mod request;
 
 use std::any::Any;
 use std::future::Future;
@@ -25,9 +25,9 @@ use chronolith_projection_fees as fees;
 use serde_json::json;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::context::Context;
 use crate::error::ApiError;
-use crate::meters;
+use crate::http::context::Context;
+use crate::metrics;
 
 /// How long an answer may take, connecting to the database and all its statements together.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -93,7 +93,7 @@ impl From<Error> for FeesError {
 pub fn fees_router(database: Option<Database>) -> Router {
     let fees = |State(database): State<Option<Database>>, RawQuery(query): RawQuery| async move {
         let database = present(database.as_ref())?;
-        compatible::answer(database, &asked::pairs(query.as_deref())).await
+        legacy::answer(database, &request::pairs(query.as_deref())).await
     };
     Router::new()
         .route("/", get(|| async { "Api Running" }))
@@ -121,14 +121,14 @@ async fn show(
     RawQuery(query): RawQuery,
 ) -> Result<Response, FeesError> {
     let database = present(context.served.fees())?;
-    let pairs = asked::pairs(query.as_deref());
-    if !asked::is_new(&pairs) {
-        let page = compatible::answer(database, &pairs).await?;
+    let pairs = request::pairs(query.as_deref());
+    if !request::is_new(&pairs) {
+        let page = legacy::answer(database, &pairs).await?;
         return Ok(page.into_response());
     }
-    let asked = asked::read(query.as_deref())?;
+    let asked = request::read(query.as_deref())?;
     let list = in_time(fees::list(database, &asked)).await?;
-    shown::list(&asked, &list)
+    dto::list(&asked, &list)
 }
 
 async fn totals(
@@ -136,9 +136,9 @@ async fn totals(
     RawQuery(query): RawQuery,
 ) -> Result<Response, FeesError> {
     let database = present(context.served.fees())?;
-    let asked = asked::read(query.as_deref())?;
+    let asked = request::read(query.as_deref())?;
     let list = in_time(fees::totals(database, &asked)).await?;
-    shown::totals(&asked, &list)
+    dto::totals(&asked, &list)
 }
 
 fn present(database: Option<&Database>) -> Result<&Database, FeesError> {
@@ -171,7 +171,7 @@ async fn wrong_method() -> FeesError {
 /// A bug is told in the document's words too.
 fn caught() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
     let panicked = |_: Box<dyn Any + Send>| {
-        meters::panicked();
+        metrics::panicked();
         FeesError::internal().into_response()
     };
     CatchPanicLayer::custom(panicked as fn(_) -> _)

@@ -6,51 +6,43 @@
 //! was first, the archive's state as it was second, and proof that both are one chain.
 
 mod admin;
-#[cfg(test)]
-mod asking;
+mod chain;
 mod console;
-mod context;
 mod cursor;
 mod encode;
 mod error;
 mod fault;
 mod fees;
 mod health;
-mod listener;
+mod http;
 mod logs;
-mod meters;
+mod metrics;
 mod names;
-mod operations;
-mod panics;
-mod peers;
-mod pieces;
-mod public;
 mod rest;
 mod rpc;
-mod served;
 mod stellar;
 mod times;
 mod view;
 
 pub use admin::{Later, Operator, admin, operation};
+pub use chain::{
+    ChainRanges, ChainStatus, EndpointHealth, Family, Ingested, Reorg, Served, ServedChain,
+    StellarChain,
+};
 pub use console::OPENAPI;
-pub use context::{Clock, Limits};
 pub use encode::logs_as_json;
 pub use error::{ApiError, ErrorCode};
 pub use fees::fees_router;
 pub use health::{
     ChainHealth, DroppedRuleHealth, InclusionHealth, L1Health, Probe, ProjectionsHealth, RpcHealth,
 };
-pub use listener::{Room, listen};
+pub use http::context::{Clock, Limits};
+pub use http::health::{Metrics, operations};
+pub use http::listener::{Room, listen};
+pub use http::public::public;
 pub use logs::AnswerLimits;
 pub use names::{failed_phase_name, ledger_phase_name, txhash_phase_name};
-pub use operations::{Metrics, operations};
-pub use public::public;
 pub use rest::chains::utc;
 pub use rest::ranges::{counts_json, range_json};
 pub use rest::times::read_time;
-pub use served::{
-    ChainRanges, ChainStatus, EndpointHealth, Family, Ingested, Reorg, Served, ServedChain,
-    StellarChain,
-};
 pub use times::Moment;

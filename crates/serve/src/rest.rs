@@ -14,9 +14,9 @@ use axum::http::Method;
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
-use crate::context::Context;
+use crate::chain::ServedChain;
 use crate::error::{ApiError, ErrorCode};
-use crate::served::ServedChain;
+use crate::http::context::Context;
 
 /// The chain with an id as it stands in a path.
 pub(crate) fn chain<'a>(context: &'a Context, id: &str) -> Result<&'a ServedChain, ApiError> {

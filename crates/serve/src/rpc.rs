@@ -22,9 +22,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use serde_json::value::RawValue;
 
-use crate::context::Context;
+use crate::chain::ServedChain;
 use crate::error::{ApiError, ErrorCode};
-use crate::served::ServedChain;
+use crate::http::context::Context;
 use crate::stellar;
 pub(crate) use logs::{about, range_between};
 pub(crate) use methods::{Handler, METHODS, Method, from_view};

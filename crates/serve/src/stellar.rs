@@ -17,11 +17,11 @@ mod xdr;
 
 use chronolith_archive::Error as ArchiveError;
 
-use crate::context::Context;
+use crate::chain::ServedChain;
 use crate::error::{ApiError, ErrorCode};
 use crate::fault::Fault;
+use crate::http::context::Context;
 use crate::rpc::{Answer, Handler, Method, Request, from_view};
-use crate::served::ServedChain;
 
 /// The methods of Stellar RPC.
 #[rustfmt::skip]

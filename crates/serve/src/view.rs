@@ -8,8 +8,8 @@ use chronolith_archive::Error as ArchiveError;
 use chronolith_chain_view::{ChainView, Location, Unsettled};
 use chronolith_model::{BlockMeta, BlockRange, BlockRef, DatasetSet, Hash32};
 
+use crate::chain::ServedChain;
 use crate::fault::{Again, Fault};
-use crate::served::ServedChain;
 
 /// A block that was just seen is indexed within a second, or something is wrong.
 const LOOKS_MAX: u32 = 50;

@@ -8,11 +8,11 @@ use chronolith_model::{BlockRange, DatasetSet};
 use serde_json::{Value, json};
 
 use super::{At, chain};
-use crate::context::Context;
+use crate::chain::ServedChain;
 use crate::error::ApiError;
 use crate::fault::Fault;
+use crate::http::context::Context;
 use crate::names::{dataset_names, scope_words};
-use crate::served::ServedChain;
 use crate::view::View;
 
 /// Each chain is told by itself: one that cannot be read has an error beside what is known of it, and

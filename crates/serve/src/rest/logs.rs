@@ -7,10 +7,10 @@ use bytes::Bytes;
 use chronolith_model::{BlockRange, Clause, LogFilter, Order};
 
 use super::{At, chain, parameters};
-use crate::context::Context;
 use crate::cursor;
 use crate::error::{ApiError, ErrorCode};
-use crate::pieces::{LogsAnswer, Pieces, Shape};
+use crate::http::body::{LogsAnswer, Pieces, Shape};
+use crate::http::context::Context;
 use crate::rpc::{BlockTag, Fixed, about, range_between};
 use crate::view::View;
 

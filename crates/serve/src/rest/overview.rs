@@ -6,9 +6,9 @@ use chronolith_archive::Pinned;
 use chronolith_model::{BlockRef, DatasetSet};
 use serde_json::{Value, json};
 
-use crate::context::Context;
+use crate::chain::{Reorg, ServedChain};
+use crate::http::context::Context;
 use crate::names::{dataset_names, scope_words};
-use crate::served::{Reorg, ServedChain};
 use crate::view::View;
 
 /// Intervals that are shown: one that has more is in such pieces that a person looks elsewhere.

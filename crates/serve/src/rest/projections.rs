@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::context::Context;
 use crate::error::{ApiError, ErrorCode};
 use crate::health::without_host;
+use crate::http::context::Context;
 
 /// For so long what was found is told to everybody, at the least.
 const FRESH: Duration = Duration::from_secs(1);

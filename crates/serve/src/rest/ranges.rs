@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::chains::utc;
 use super::{At, chain};
-use crate::context::Context;
 use crate::error::{ApiError, ErrorCode};
+use crate::http::context::Context;
 use crate::names::{failed_phase_name, ledger_phase_name, txhash_phase_name};
 
 pub(crate) async fn show(

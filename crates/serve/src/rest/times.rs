@@ -11,10 +11,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{At, chain, parameters};
-use crate::context::Context;
+use crate::chain::ServedChain;
 use crate::error::{ApiError, ErrorCode};
+use crate::http::context::Context;
 use crate::rpc::Object;
-use crate::served::ServedChain;
 use crate::times::{Direction, Found, Missing, Moment};
 use crate::view::View;
 

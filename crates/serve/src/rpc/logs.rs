@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use super::reply::Answer;
 use super::tags::resolve;
 use super::wire::{BlockTag, Filter, Fixed, Object, Params};
-use crate::context::Context;
 use crate::cursor;
 use crate::error::{ApiError, ErrorCode, retry_hint};
+use crate::http::body::LogsAnswer;
+use crate::http::context::Context;
 use crate::logs::Page;
-use crate::pieces::LogsAnswer;
 use crate::view::View;
 
 /// How many blocks back a conflict tells the hashes of: a caller finds the common ancestor among them.

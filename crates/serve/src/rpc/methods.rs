@@ -6,9 +6,9 @@ use serde_json::value::RawValue;
 use super::reply::Answer;
 use super::wire::{Params, Request};
 use super::{blocks, logs, methods_own};
-use crate::context::Context;
+use crate::chain::ServedChain;
 use crate::error::{ApiError, ErrorCode};
-use crate::served::ServedChain;
+use crate::http::context::Context;
 use crate::view::View;
 
 /// A method.

@@ -2,10 +2,10 @@
 
 use serde_json::value::RawValue;
 
-use crate::context::{Context, Room};
 use crate::encode;
 use crate::error::ApiError;
-use crate::pieces::{BytesAnswer, LogsAnswer, Pieces};
+use crate::http::body::{BytesAnswer, LogsAnswer, Pieces};
+use crate::http::context::{Context, Room};
 
 /// A result.
 #[derive(Debug)]

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 
 use super::bounds::Bounds;
 use super::ledgers::protocol;
-use crate::context::Context;
+use crate::chain::StellarChain;
 use crate::error::{ApiError, ErrorCode};
+use crate::http::context::Context;
 use crate::names::{ledger_phase_name, txhash_phase_name};
 use crate::rpc::Answer;
-use crate::served::StellarChain;
 use crate::view::View;
 
 /// A newest ledger that is older than this is no longer news.

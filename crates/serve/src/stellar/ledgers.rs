@@ -12,10 +12,10 @@ use stellar_xdr::{LedgerCloseMeta, LedgerHeader, LedgerHeaderHistoryEntry};
 use super::bounds::{Bounds, Times};
 use super::wire::{AskedLatest, AskedPage, Format, From};
 use super::{END_BYTES, unreadable, xdr};
-use crate::context::{Context, Turn};
 use crate::error::{ApiError, ErrorCode};
 use crate::fault::Fault;
-use crate::pieces::BytesAnswer;
+use crate::http::body::BytesAnswer;
+use crate::http::context::{Context, Turn};
 use crate::rpc::Answer;
 use crate::view::View;
 

@@ -11,8 +11,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::broken;
 use super::filter::Filters;
-use crate::context::Context;
 use crate::fault::Fault;
+use crate::http::context::Context;
 use crate::view::View;
 
 /// An event that is wanted.

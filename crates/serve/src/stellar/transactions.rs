@@ -17,10 +17,10 @@ use stellar_xdr::{
 use super::bounds::{Bounds, Times};
 use super::wire::{AskedPage, AskedTransaction, Format, From};
 use super::{END_BYTES, unreadable, xdr};
-use crate::context::{Context, Turn};
 use crate::error::{ApiError, ErrorCode};
 use crate::fault::Fault;
-use crate::pieces::BytesAnswer;
+use crate::http::body::BytesAnswer;
+use crate::http::context::{Context, Turn};
 use crate::rpc::Answer;
 use crate::view::View;
 

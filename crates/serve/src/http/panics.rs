@@ -6,7 +6,7 @@ use axum::response::{IntoResponse as _, Response};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::error::{ApiError, ErrorCode};
-use crate::meters;
+use crate::metrics;
 
 /// Makes a panic an answer: counted, and told without its details.
 pub(crate) fn caught() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
@@ -14,7 +14,7 @@ pub(crate) fn caught() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
 }
 
 fn panicked(_: Box<dyn Any + Send>) -> Response {
-    meters::panicked();
+    metrics::panicked();
     let message = "internal error: please report it";
     ApiError::new(ErrorCode::Internal, message).into_response()
 }

@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep};
 
-use crate::peers::Peers;
+use crate::http::peers::Peers;
 
 /// How long a client may take to send a head, and how long a connection may lie idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);

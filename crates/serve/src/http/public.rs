@@ -13,13 +13,14 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::SizeAbove;
 use tower_http::cors::{Any, CorsLayer};
 
-use crate::context::{Clock, Context, Limits};
+use crate::chain::Served;
 use crate::error::{ApiError, ErrorCode};
 use crate::health::Probe;
-use crate::operations::health;
+use crate::http::context::{Clock, Context, Limits};
+use crate::http::health::health;
+use crate::http::panics;
 use crate::rest::{self, chains, logs, overview, projections, ranges, times};
-use crate::served::Served;
-use crate::{console, fees, panics, rpc};
+use crate::{console, fees, rpc};
 
 /// Below this, packing costs more than it saves.
 const PACKED_FROM_BYTES: u16 = 1_024;
@@ -104,8 +105,8 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::asking::ask;
     use crate::health::ChainHealth;
+    use crate::http::test_client::ask;
     use crate::rpc::{METHODS, Method};
     use crate::stellar;
 
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn the_document_names_every_method_and_every_error() {
-        let document = include_str!("../../../docs/api.md");
+        let document = include_str!("../../../../docs/api.md");
         let description = description();
         let schemas = &description["components"]["schemas"];
         let rest = &schemas["Failure"]["properties"]["code"]["enum"];

@@ -9,12 +9,12 @@ use chronolith_model::{BlockRange, LogFilter};
 use futures::StreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::chain::Served;
 use crate::error::{ApiError, ErrorCode};
 use crate::fault::Fault;
 use crate::logs::{AnswerLimits, Page};
-use crate::meters::Meters;
+use crate::metrics::Meters;
 use crate::rest::projections::Board;
-use crate::served::Served;
 use crate::view::View;
 
 /// What requests may cost. Every limit is told in the error that it causes.

@@ -10,8 +10,8 @@ use chronolith_projection::Database;
 use chronolith_projection_fees as fees;
 use serde::Serialize;
 
-use super::asked::{Pairs, one_text};
-use super::{FeesError, in_time, shown};
+use super::request::{Pairs, one_text};
+use super::{FeesError, dto, in_time};
 
 const CHAIN: u64 = 137;
 const LIMIT: u32 = 20;
@@ -86,8 +86,8 @@ fn collected(row: fees::FeeRow) -> Collected {
         transaction_hash: row.tx_hash.to_string(),
         log_index: row.at.log_index,
         block_number: row.at.block,
-        token: shown::address(row.token),
-        event_integrator: shown::address(row.integrator.unwrap_or_default()),
+        token: dto::address(row.token),
+        event_integrator: dto::address(row.integrator.unwrap_or_default()),
         integrator_fee: row.integrator_fee.unwrap_or_default(),
         lifi_fee: row.lifi_fee.unwrap_or_default(),
         created_at: created.to_rfc3339_opts(SecondsFormat::Millis, true),
@@ -152,7 +152,7 @@ fn number(text: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fees::asked::pairs;
+    use crate::fees::request::pairs;
 
     #[test]
     fn numbers_are_what_javascript_makes_of_them() {

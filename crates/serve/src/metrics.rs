@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use metrics::{Counter, Histogram, counter, histogram};
 
+use crate::chain::ServedChain;
 use crate::rpc::{METHODS, Method};
-use crate::served::ServedChain;
 use crate::stellar;
 
 /// What calls to other methods are counted as: names from outside are no labels.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::meters;
+use crate::metrics;
 
 /// How many connections each address has open. Those that have none are not remembered.
 #[derive(Clone, Default)]
@@ -50,7 +50,7 @@ impl Peers {
             let of = Some((address, self.open.clone()));
             return Some(Seat { of });
         }
-        meters::refused();
+        metrics::refused();
         // Once until it has none: whoever connects in a loop must not fill the log.
         if !std::mem::replace(&mut peer.told, true) {
             tracing::warn!(

@@ -10,7 +10,7 @@ use axum::routing::{MethodRouter, get};
 use serde_json::json;
 
 use crate::health::{ChainHealth, Probe};
-use crate::panics;
+use crate::http::panics;
 
 /// Prints all metrics as text.
 pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
@@ -75,8 +75,8 @@ fn json_of(code: StatusCode, value: &serde_json::Value) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::asking::ask;
     use crate::health::RpcHealth;
+    use crate::http::test_client::ask;
 
     struct Fixed(Vec<ChainHealth>);
 

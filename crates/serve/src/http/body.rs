@@ -10,8 +10,8 @@ use axum::response::{IntoResponse, Response};
 use chronolith_archive::LogRecord;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::context::Room;
 use crate::encode::{LogWriter, base64, size_of_log};
+use crate::http::context::Room;
 
 /// What is sent at a time.
 const CHUNK_BYTES: usize = 64 << 10;
