@@ -11,7 +11,9 @@ use chronolith_follower::backfill::fill::Filler;
 use chronolith_follower::backfill::gaps::core_is_busy;
 use chronolith_model::BlockRange;
 use chronolith_serve::operation::{Backfill, Operation};
-use chronolith_serve::{ApiError, ErrorCode, Later, Operator, Probe as _, admin, listen};
+use chronolith_serve::{
+    ApiError, ErrorCode, OperationFuture, Operator, Probe as _, admin_router, listen,
+};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -154,7 +156,7 @@ impl Operator for Desk {
         json!({ "jobs": *Desk::jobs(self) })
     }
 
-    fn execute(&self, operation: Operation) -> Later<'_> {
+    fn execute(&self, operation: Operation) -> OperationFuture<'_> {
         Box::pin(async move {
             let operation = match operation {
                 Operation::Backfill(range) => return self.begin(&range),
@@ -189,7 +191,7 @@ pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<RunningChain>>) -
         begin,
     });
     let token = settings.admin_token.as_ref().map(|token| token.0.as_str());
-    let router = admin(desk.clone(), token);
+    let router = admin_router(desk.clone(), token);
     let jobs = async {
         let mut running = FuturesUnordered::new();
         loop {

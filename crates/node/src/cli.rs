@@ -6,7 +6,7 @@ mod ranges;
 
 use std::path::PathBuf;
 
-use chronolith_serve::Moment;
+use chronolith_serve::Timestamp;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::DecodeCommand;
@@ -407,7 +407,7 @@ pub(crate) struct LogsQuery {
 pub(crate) struct BlockAtQuery {
     /// The time: seconds or milliseconds since 1970, or ISO 8601, in UTC where no zone is given.
     #[arg(value_parser = moment)]
-    pub(crate) time: Moment,
+    pub(crate) time: Timestamp,
     /// The first block not before the time, instead of the last not after it.
     #[arg(long)]
     pub(crate) after: bool,
@@ -416,7 +416,7 @@ pub(crate) struct BlockAtQuery {
     pub(crate) wanted: Wanted,
 }
 
-fn moment(text: &str) -> Result<Moment, String> {
+fn moment(text: &str) -> Result<Timestamp, String> {
     let want = "want seconds or milliseconds since 1970, or a time such as 2023-11-14T22:13:20Z";
-    chronolith_serve::read_time(text).ok_or_else(|| want.to_owned())
+    chronolith_serve::parse_time(text).ok_or_else(|| want.to_owned())
 }

@@ -10,8 +10,8 @@ use chronolith_follower::l1::L1;
 use chronolith_model::{Scope, ScopeEntry};
 use chronolith_projection_fees as fees;
 use chronolith_serve::{
-    ChainHealth, DroppedRuleHealth, InclusionHealth, L1Health, Metrics, Probe, Room, RpcHealth,
-    listen, operations,
+    ChainHealth, ConnectionLimits, DroppedRuleHealth, InclusionHealth, L1Health, Metrics, Probe,
+    RpcHealth, health_router, listen,
 };
 use chronolith_source::{DroppedRule, Subscription};
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -27,7 +27,7 @@ use crate::settings::{ChainSettings, Settings};
 const UPKEEP: Duration = Duration::from_secs(5);
 
 /// Operators and their programs are few.
-pub(crate) const ROOM: Room = Room {
+pub(crate) const ROOM: ConnectionLimits = ConnectionLimits {
     connections: 64,
     per_peer: None,
 };
@@ -186,7 +186,7 @@ pub(crate) async fn serve(
             upkeep.run_upkeep();
         }
     };
-    let router = operations(probe, metrics);
+    let router = health_router(probe, metrics);
     tokio::select! {
         served = listen(listener, router, ROOM) => served.context("serve health"),
         () = tidy => Ok(()),

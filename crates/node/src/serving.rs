@@ -14,8 +14,9 @@ use chronolith_follower::ranges::Ranges;
 use chronolith_model::{BlockRef, Hash32, Proof};
 use chronolith_projection::Database;
 use chronolith_serve::{
-    ChainHealth, ChainRanges, ChainStatus, EndpointHealth, Family, Ingested, Limits, Probe, Reorg,
-    Room, Served, ServedChain, StellarChain, fees_router, listen, public,
+    ChainHealth, ChainRanges, ChainStatus, ConnectionLimits, EndpointHealth, Family, Ingested,
+    Limits, Probe, Reorg, ServedChain, ServedChains, StellarChain, fees_router, listen,
+    public_router,
 };
 use chronolith_source::EndpointReport;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -181,7 +182,7 @@ pub(crate) async fn serve(
     let listener =
         listener.with_context(|| format!("cannot listen on {address} (listen, PORT)"))?;
     tracing::info!(listen = %listener.local_addr()?, "serving");
-    let served = Served::new(chains)
+    let served = ServedChains::new(chains)
         .with_fees(fees.clone())
         .with_projections(projections);
     let Some(fees) = fees else {
@@ -199,7 +200,7 @@ async fn serve_fees(address: SocketAddr, fees: Database) -> Result<()> {
     let listener =
         listener.with_context(|| format!("cannot listen on {address} (feesListen, API_PORT)"))?;
     tracing::info!(listen = %listener.local_addr()?, "serving fees");
-    let room = Room {
+    let room = ConnectionLimits {
         connections: FEES_CONNECTIONS,
         per_peer: None,
     };
@@ -211,15 +212,15 @@ async fn serve_fees(address: SocketAddr, fees: Database) -> Result<()> {
 /// The same on a listener that is there.
 pub(crate) async fn serve_on(
     listener: TcpListener,
-    served: Served,
+    served: ServedChains,
     probe: Arc<dyn Probe>,
     mut limits: Limits,
 ) -> Result<()> {
     limits.connections = limits.connections.min(files_for_connections());
-    let router = public(served, probe, limits, Arc::new(now));
+    let router = public_router(served, probe, limits, Arc::new(now));
     // In a task of its own: whoever waits here may compute for long, and connections must not wait.
     let mut task = JoinSet::new();
-    let room = Room {
+    let room = ConnectionLimits {
         connections: limits.connections,
         per_peer: limits.connections_per_peer,
     };

@@ -22,8 +22,8 @@ use chronolith_chain_view::Live;
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_model::{Block, BlockRef, ChainId, Dataset, DatasetSet, Hash32, Proof, Scope};
 use chronolith_serve::{
-    ChainHealth, ChainStatus, EndpointHealth, Family, Ingested, Limits, Probe, Reorg, Room,
-    RpcHealth, Served, ServedChain, listen, public,
+    ChainHealth, ChainStatus, ConnectionLimits, EndpointHealth, Family, Ingested, Limits, Probe,
+    Reorg, RpcHealth, ServedChain, ServedChains, listen, public_router,
 };
 use chronolith_sim::evm::{EvmNode, EvmSpec};
 use chronolith_sim::{FaultPlan, FaultyBlobs, FaultyMeta};
@@ -193,15 +193,15 @@ async fn serve(node: &EvmNode) -> Rpc {
 
 async fn listening(chains: Vec<Arc<ServedChain>>) -> Rpc {
     let limits = Limits::default();
-    let router = public(
-        Served::new(chains),
+    let router = public_router(
+        ServedChains::new(chains),
         Arc::new(Nobody),
         limits,
         Arc::new(|| 0),
     );
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
-    let room = Room {
+    let room = ConnectionLimits {
         connections: limits.connections,
         per_peer: None,
     };

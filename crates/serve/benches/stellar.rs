@@ -15,7 +15,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use chronolith_serve::{Limits, Room, listen};
+use chronolith_serve::{ConnectionLimits, Limits, listen};
 use chronolith_sim::stellar::StellarSettings;
 use chronolith_stellar::{Ledger, Network};
 use rand::rngs::StdRng;
@@ -84,7 +84,7 @@ fn percentile(times: &mut [Duration], percent: usize) -> Duration {
 async fn ours(rpc: &Rpc, hashes: &[String], rng: &mut StdRng) -> (Vec<Duration>, usize) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let room = Room {
+    let room = ConnectionLimits {
         connections: 16,
         per_peer: None,
     };

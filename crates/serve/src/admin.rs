@@ -29,7 +29,7 @@ use operation::{ChainOperation, Operation, ProjectionOperation};
 const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// The result of an operation, later.
-pub type Later<'a> = Pin<Box<dyn Future<Output = Result<Value, ApiError>> + Send + 'a>>;
+pub type OperationFuture<'a> = Pin<Box<dyn Future<Output = Result<Value, ApiError>> + Send + 'a>>;
 
 /// The node that executes operations.
 pub trait Operator: Send + Sync {
@@ -38,7 +38,7 @@ pub trait Operator: Send + Sync {
     /// Long operations and their progress.
     fn jobs(&self) -> Value;
     /// Executes an operation, or starts it where it is long.
-    fn execute(&self, operation: Operation) -> Later<'_>;
+    fn execute(&self, operation: Operation) -> OperationFuture<'_>;
 }
 
 #[derive(Clone)]
@@ -48,7 +48,7 @@ struct Context {
 }
 
 /// `/admin/v1/…`. With a token, every request needs it.
-pub fn admin(operator: Arc<dyn Operator>, token: Option<&str>) -> Router {
+pub fn admin_router(operator: Arc<dyn Operator>, token: Option<&str>) -> Router {
     let context = Context {
         operator,
         token: token.map(Arc::from),
@@ -64,9 +64,9 @@ pub fn admin(operator: Arc<dyn Operator>, token: Option<&str>) -> Router {
         .route("/admin/v1/jobs", get(jobs))
         .route("/admin/v1/{name}", post(unknown))
         .route("/admin/v1/{group}/{name}", any(unknown))
-        .fallback(nothing)
-        .layer(middleware::from_fn_with_state(context.clone(), admitted))
-        .layer(panics::caught())
+        .fallback(not_found)
+        .layer(middleware::from_fn_with_state(context.clone(), authorize))
+        .layer(panics::catch_panics())
         .with_state(context)
 }
 
@@ -132,8 +132,9 @@ fn projection_post<T: DeserializeOwned + 'static>(
         let read = serde_json::from_value(value).map_err(bad_request)?;
         execute(&context, Operation::Projection(operation(read))).await
     };
-    post(answer)
-        .fallback(async |method: Method, request: Request| wrong_method(&method, &request, "POST"))
+    post(answer).fallback(async |method: Method, request: Request| {
+        method_not_allowed(&method, &request, "POST")
+    })
 }
 
 fn projection_get<T: DeserializeOwned + 'static>(
@@ -144,8 +145,9 @@ fn projection_get<T: DeserializeOwned + 'static>(
         let read = serde_json::from_value(read).map_err(bad_request)?;
         execute(&context, Operation::Projection(operation(read))).await
     };
-    get(answer)
-        .fallback(async |method: Method, request: Request| wrong_method(&method, &request, "GET"))
+    get(answer).fallback(async |method: Method, request: Request| {
+        method_not_allowed(&method, &request, "GET")
+    })
 }
 
 async fn execute(context: &Context, operation: Operation) -> Result<Response, ApiError> {
@@ -187,7 +189,7 @@ fn query_object(text: Option<&str>) -> Result<Value, String> {
     Ok(Value::Object(all))
 }
 
-fn wrong_method(method: &Method, request: &Request, wanted: &str) -> ApiError {
+fn method_not_allowed(method: &Method, request: &Request, wanted: &str) -> ApiError {
     let checked = match *method {
         Method::GET => query_object(request.uri().query())
             .map(|_| ())
@@ -210,10 +212,10 @@ async fn unknown(request: Request) -> ApiError {
             }
         }
     }
-    nothing().await
+    not_found().await
 }
 
-async fn nothing() -> ApiError {
+async fn not_found() -> ApiError {
     let message = "there are GET /admin/v1/state and jobs, POST backfill, resume, rewind, gc and \
         range-retry; and of \
         projections, by the words of each command, GET db/status, projection/state, jobs/list, \
@@ -237,7 +239,7 @@ fn json(value: &Value) -> Response {
 }
 
 /// Refuses requests without the token.
-async fn admitted(State(context): State<Context>, request: Request, next: Next) -> Response {
+async fn authorize(State(context): State<Context>, request: Request, next: Next) -> Response {
     let given = request.headers().get(header::AUTHORIZATION);
     let given = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
     match &context.token {
@@ -339,7 +341,7 @@ mod tests {
             Value::Null
         }
 
-        fn execute(&self, operation: Operation) -> Later<'_> {
+        fn execute(&self, operation: Operation) -> OperationFuture<'_> {
             Box::pin(async move { Ok(format!("{operation:?}").into()) })
         }
     }
@@ -350,12 +352,12 @@ mod tests {
              content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
-        send(admin(Arc::new(Echo), None), &request).await
+        send(admin_router(Arc::new(Echo), None), &request).await
     }
 
     #[tokio::test]
     async fn paths_are_the_words_of_commands() {
-        for (method, path, body, status, said) in [
+        for (method, path, body, status, message) in [
             (
                 Method::GET,
                 "jobs/list?chain=31337",
@@ -408,7 +410,7 @@ mod tests {
             let answer = ask(&method, path, body).await;
             let head = format!("HTTP/1.1 {status}");
             assert!(answer.starts_with(&head), "{method} {path}: {answer}");
-            assert!(answer.contains(said), "{method} {path}: {answer}");
+            assert!(answer.contains(message), "{method} {path}: {answer}");
         }
     }
 

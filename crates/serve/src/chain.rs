@@ -144,13 +144,13 @@ pub struct Ingested {
 
 /// All chains that are served, and the database with what is projected of them.
 #[derive(Clone)]
-pub struct Served {
+pub struct ServedChains {
     chains: Arc<[Arc<ServedChain>]>,
     fees: Option<Database>,
     projections: Option<Database>,
 }
 
-impl Served {
+impl ServedChains {
     /// These chains, by their ids.
     #[must_use]
     pub fn new(mut chains: Vec<Arc<ServedChain>>) -> Self {

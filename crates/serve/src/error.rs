@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use chronolith_archive::{Budget, Error as ArchiveError};
 use serde_json::{Map, Value, json};
 
-use crate::fault::{Again, Fault};
+use crate::fault::{Fault, Retry};
 
 /// Characters of a message at most.
 const MESSAGE_MAX: usize = 400;
@@ -147,7 +147,7 @@ pub struct ApiError {
     /// For programs.
     pub(crate) details: Option<Value>,
     /// Whether the same request may succeed a moment later.
-    pub(crate) again: Again,
+    pub(crate) retry: Retry,
 }
 
 /// A message, cut where it is long: it may quote the request.
@@ -171,7 +171,7 @@ impl ApiError {
             code,
             message: message.into(),
             details: None,
-            again: Again::No,
+            retry: Retry::No,
         }
     }
 
@@ -230,7 +230,7 @@ impl IntoResponse for ApiError {
 
 impl From<Fault> for ApiError {
     fn from(fault: Fault) -> Self {
-        let (again, message) = (fault.again(), fault.to_string());
+        let (retry, message) = (fault.retry(), fault.to_string());
         let error = match fault {
             Fault::Archive(error) => error.into(),
             Fault::NotKept(_) => {
@@ -245,7 +245,7 @@ impl From<Fault> for ApiError {
                 .with(json!({ "indexedUpTo": indexed, "sourceHead": source_head })),
             Fault::Busy => Self::new(ErrorCode::Busy, message),
         };
-        Self { again, ..error }
+        Self { retry, ..error }
     }
 }
 
@@ -292,7 +292,7 @@ impl From<ArchiveError> for ApiError {
                 tracing::error!(error = %message, "cannot read the archive");
                 let message = "the archive cannot be read right now: the log says why";
                 Self {
-                    again: Fault::Archive(error).again(),
+                    retry: Fault::Archive(error).retry(),
                     ..Self::new(ErrorCode::Internal, message)
                 }
             }

@@ -30,7 +30,7 @@ pub(crate) enum Fault {
 
 /// Whether the same question may go well a moment later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Again {
+pub(crate) enum Retry {
     /// It will not.
     No,
     /// With a newer state of the archive.
@@ -42,19 +42,19 @@ pub(crate) enum Again {
 }
 
 /// So few blocks are indexed in a moment.
-const BLOCKS_OF_A_MOMENT: u64 = 16;
+const RETRY_BLOCKS_MAX: u64 = 16;
 
 impl Fault {
     /// Whether it is over in a moment.
-    pub(crate) fn again(&self) -> Again {
+    pub(crate) fn retry(&self) -> Retry {
         match self {
-            Self::Archive(ArchiveError::Corrupt { .. }) => Again::NewerState,
-            Self::Busy => Again::LessBusy,
+            Self::Archive(ArchiveError::Corrupt { .. }) => Retry::NewerState,
+            Self::Busy => Retry::LessBusy,
             Self::NotYet {
                 indexed,
                 source_head: Some(head),
-            } if head.abs_diff(*indexed) <= BLOCKS_OF_A_MOMENT => Again::Indexed,
-            _ => Again::No,
+            } if head.abs_diff(*indexed) <= RETRY_BLOCKS_MAX => Retry::Indexed,
+            _ => Retry::No,
         }
     }
 }
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_hash_that_may_come_yet_is_told_with_how_far_we_are() {
-        let said = |source_head| {
+        let message = |source_head| {
             let fault = Fault::NotYet {
                 indexed: 40,
                 source_head,
@@ -97,12 +97,15 @@ mod tests {
         };
         let all = "nothing through block 40 has this hash, newer blocks are not indexed yet: ";
         assert_eq!(
-            said(Some(80)),
+            message(Some(80)),
             format!("{all}the source is at 80: ask again")
         );
         for (source_head, word) in [(Some(40), "may be further"), (None, "follows no source")] {
-            let said = said(source_head);
-            assert!(said.starts_with(all) && said.contains(word), "{said}");
+            let message = message(source_head);
+            assert!(
+                message.starts_with(all) && message.contains(word),
+                "{message}"
+            );
         }
     }
 }

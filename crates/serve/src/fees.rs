@@ -99,21 +99,21 @@ pub fn fees_router(database: Option<Database>) -> Router {
         .route("/", get(|| async { "Api Running" }))
         .route("/fees", get(fees))
         .with_state(database)
-        .fallback(nothing)
-        .method_not_allowed_fallback(nothing)
-        .layer(caught())
+        .fallback(not_found)
+        .method_not_allowed_fallback(not_found)
+        .layer(catch_panics())
 }
 
 /// The places on the public listener.
-pub(crate) fn places() -> [(&'static str, MethodRouter<Context>); 2] {
+pub(crate) fn routes() -> [(&'static str, MethodRouter<Context>); 2] {
     [
-        ("/fees", place(get(show))),
-        ("/fees/totals", place(get(totals))),
+        ("/fees", route(get(show))),
+        ("/fees/totals", route(get(totals))),
     ]
 }
 
-fn place(answer: MethodRouter<Context>) -> MethodRouter<Context> {
-    answer.fallback(wrong_method).layer(caught())
+fn route(answer: MethodRouter<Context>) -> MethodRouter<Context> {
+    answer.fallback(method_not_allowed).layer(catch_panics())
 }
 
 async fn show(
@@ -126,9 +126,9 @@ async fn show(
         let page = legacy::answer(database, &pairs).await?;
         return Ok(page.into_response());
     }
-    let asked = request::read(query.as_deref())?;
-    let list = in_time(fees::list(database, &asked)).await?;
-    dto::list(&asked, &list)
+    let request = request::read(query.as_deref())?;
+    let list = with_timeout(fees::list(database, &request)).await?;
+    dto::list(&request, &list)
 }
 
 async fn totals(
@@ -136,9 +136,9 @@ async fn totals(
     RawQuery(query): RawQuery,
 ) -> Result<Response, FeesError> {
     let database = present(context.served.fees())?;
-    let asked = request::read(query.as_deref())?;
-    let list = in_time(fees::totals(database, &asked)).await?;
-    dto::totals(&asked, &list)
+    let request = request::read(query.as_deref())?;
+    let list = with_timeout(fees::totals(database, &request)).await?;
+    dto::totals(&request, &list)
 }
 
 fn present(database: Option<&Database>) -> Result<&Database, FeesError> {
@@ -147,7 +147,7 @@ fn present(database: Option<&Database>) -> Result<&Database, FeesError> {
     database.ok_or_else(|| FeesError::new(StatusCode::NOT_FOUND, how))
 }
 
-async fn in_time<T>(
+async fn with_timeout<T>(
     read: impl Future<Output = chronolith_projection::Result<T>>,
 ) -> Result<T, FeesError> {
     match tokio::time::timeout(TIMEOUT, read).await {
@@ -159,17 +159,17 @@ async fn in_time<T>(
     }
 }
 
-async fn nothing() -> FeesError {
+async fn not_found() -> FeesError {
     FeesError::new(StatusCode::NOT_FOUND, "Not found")
 }
 
-async fn wrong_method() -> FeesError {
+async fn method_not_allowed() -> FeesError {
     let message = "this place does not know that method: /docs shows which it does";
     FeesError::new(StatusCode::METHOD_NOT_ALLOWED, message)
 }
 
 /// A bug is told in the document's words too.
-fn caught() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
+fn catch_panics() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
     let panicked = |_: Box<dyn Any + Send>| {
         metrics::panicked();
         FeesError::internal().into_response()

@@ -123,12 +123,12 @@ impl ChainHealth {
     /// The same for everybody: what a database says of itself, and which machines there are, is for those
     /// who run it.
     #[must_use]
-    pub(crate) fn for_everybody(mut self) -> Self {
+    pub(crate) fn redacted(mut self) -> Self {
         if let Some(projections) = &mut self.projections {
-            if let Some(said) = projections.trouble.take() {
+            if let Some(message) = projections.trouble.take() {
                 let hidden = "the database is in trouble; the log says why";
                 let reason = self.not_ready_reason.take();
-                self.not_ready_reason = reason.map(|reason| reason.replace(&said, hidden));
+                self.not_ready_reason = reason.map(|reason| reason.replace(&message, hidden));
                 projections.trouble = Some(hidden.to_owned());
             }
             for lock in &mut projections.locks {

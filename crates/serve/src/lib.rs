@@ -24,9 +24,9 @@ mod stellar;
 mod times;
 mod view;
 
-pub use admin::{Later, Operator, admin, operation};
+pub use admin::{OperationFuture, Operator, admin_router, operation};
 pub use chain::{
-    ChainRanges, ChainStatus, EndpointHealth, Family, Ingested, Reorg, Served, ServedChain,
+    ChainRanges, ChainStatus, EndpointHealth, Family, Ingested, Reorg, ServedChain, ServedChains,
     StellarChain,
 };
 pub use console::OPENAPI;
@@ -37,12 +37,12 @@ pub use health::{
     ChainHealth, DroppedRuleHealth, InclusionHealth, L1Health, Probe, ProjectionsHealth, RpcHealth,
 };
 pub use http::context::{Clock, Limits};
-pub use http::health::{Metrics, operations};
-pub use http::listener::{Room, listen};
-pub use http::public::public;
+pub use http::health::{Metrics, health_router};
+pub use http::listener::{ConnectionLimits, listen};
+pub use http::public::public_router;
 pub use logs::AnswerLimits;
 pub use names::{failed_phase_name, ledger_phase_name, txhash_phase_name};
 pub use rest::chains::utc;
 pub use rest::ranges::{counts_json, range_json};
-pub use rest::times::read_time;
-pub use times::Moment;
+pub use rest::times::parse_time;
+pub use times::Timestamp;

@@ -59,7 +59,8 @@ impl View<'_> {
             match part == archived {
                 true => {
                     let taken = self.take_archived(part, filter, &mut page).await;
-                    taken.map_err(|fault| widen(fault, &part, &range, filter.order))?;
+                    taken
+                        .map_err(|fault| fits_of_whole_range(fault, &part, &range, filter.order))?;
                 }
                 false => {
                     let parts = (part, range);
@@ -96,9 +97,9 @@ impl View<'_> {
     /// blocks, the first page says so and not the one that reaches them.
     async fn check_archived(&self, part: BlockRange, filter: &LogFilter) -> Result<(), Fault> {
         let archive = self.archive.as_ref().ok_or(Fault::Empty)?;
-        let mut asked = filter.clone();
-        (asked.select, asked.cursor, asked.limit) = (Select::Range(part), None, Some(1));
-        archive.query(&asked).await?;
+        let mut query = filter.clone();
+        (query.select, query.cursor, query.limit) = (Select::Range(part), None, Some(1));
+        archive.query(&query).await?;
         Ok(())
     }
 
@@ -116,11 +117,11 @@ impl View<'_> {
             return Ok(());
         }
         let left = filter.limit.map(|limit| limit - page.logs.len());
-        let mut asked = filter.clone();
-        (asked.select, asked.cursor) = (Select::Range(part), inside);
+        let mut query = filter.clone();
+        (query.select, query.cursor) = (Select::Range(part), inside);
         // With nothing left to give, one more tells whether there is more.
-        asked.limit = left.map(|left| left.max(1));
-        let found = archive.query(&asked).await?;
+        query.limit = left.map(|left| left.max(1));
+        let found = archive.query(&query).await?;
         page.level = lower(page.level, found.level.map(Proof::logs));
         if left == Some(0) {
             page.next = cursor_of(&page.logs).filter(|_| !found.logs.is_empty());
@@ -202,7 +203,7 @@ impl View<'_> {
 
 /// A range that fits a part of the blocks, as one that fits all of them: newest first, what fits begins
 /// with the newest block of all.
-fn widen(fault: Fault, part: &BlockRange, whole: &BlockRange, order: Order) -> Fault {
+fn fits_of_whole_range(fault: Fault, part: &BlockRange, whole: &BlockRange, order: Order) -> Fault {
     match fault {
         Fault::Archive(ArchiveError::TooLarge {
             budget,

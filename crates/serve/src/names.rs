@@ -9,7 +9,7 @@ pub(crate) fn dataset_names(datasets: DatasetSet) -> Vec<&'static str> {
 }
 
 /// Which logs are kept, in words.
-pub(crate) fn scope_words(scope: &Scope) -> String {
+pub(crate) fn scope_text(scope: &Scope) -> String {
     match scope {
         Scope::All => "all".to_owned(),
         Scope::Only(entries) => match entries.len() {

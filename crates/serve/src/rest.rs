@@ -31,9 +31,9 @@ fn no_chain(id: &str) -> ApiError {
 }
 
 /// What stands in a path. What is not even text there is refused like any other wrong value.
-pub(crate) struct At<T>(pub(crate) T);
+pub(crate) struct PathParams<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for At<T> {
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathParams<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
@@ -91,21 +91,21 @@ pub(crate) fn parameters(
 }
 
 /// No such place.
-pub(crate) async fn nothing() -> ApiError {
+pub(crate) async fn not_found() -> ApiError {
     let message = "there is nothing here: /docs shows what there is";
     ApiError::new(ErrorCode::NotFound, message)
 }
 
 /// Any word may stand where a chain's id does: whoever looks for a page there is told that there is none.
-pub(crate) async fn wrong_method_of_chain(method: Method) -> ApiError {
+pub(crate) async fn chain_method_not_allowed(method: Method) -> ApiError {
     match method {
-        Method::GET | Method::HEAD => nothing().await,
-        _ => wrong_method().await,
+        Method::GET | Method::HEAD => not_found().await,
+        _ => method_not_allowed().await,
     }
 }
 
 /// A place, but not for this method.
-pub(crate) async fn wrong_method() -> ApiError {
+pub(crate) async fn method_not_allowed() -> ApiError {
     let message = "this place does not know that method: /docs shows which it does";
     ApiError::new(ErrorCode::MethodNotAllowed, message)
 }

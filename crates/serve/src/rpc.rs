@@ -47,7 +47,7 @@ enum Dialect {
 
 /// A chain, and whose methods it is asked with.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct Target<'a> {
     chain: &'a ServedChain,
     dialect: Dialect,
 }
@@ -115,14 +115,14 @@ async fn serve_chain(
             return (status, reply::one(Reply::refused(refused))).into_response();
         }
     };
-    let (bytes, asked) = (&body.bytes, Asked { chain, dialect });
+    let (bytes, target) = (&body.bytes, Target { chain, dialect });
     match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'[') => batch(context, asked, bytes).await,
-        _ => single(context, asked, bytes).await,
+        Some(b'[') => batch(context, target, bytes).await,
+        _ => single(context, target, bytes).await,
     }
 }
 
-async fn single(context: &Context, asked: Asked<'_>, body: &[u8]) -> Response {
+async fn single(context: &Context, target: Target<'_>, body: &[u8]) -> Response {
     let raw: &RawValue = match serde_json::from_slice(body) {
         Ok(raw) => raw,
         Err(error) => {
@@ -131,13 +131,13 @@ async fn single(context: &Context, asked: Asked<'_>, body: &[u8]) -> Response {
                 .into_response();
         }
     };
-    match call(context, asked, raw).await {
+    match call(context, target, raw).await {
         Some(answer) => reply::one(answer).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
     }
 }
 
-async fn batch(context: &Context, asked: Asked<'_>, body: &[u8]) -> Response {
+async fn batch(context: &Context, target: Target<'_>, body: &[u8]) -> Response {
     let refused = |code, message: String| {
         let refused = Reply::refused(ApiError::new(code, message));
         reply::one(refused).into_response()
@@ -146,24 +146,24 @@ async fn batch(context: &Context, asked: Asked<'_>, body: &[u8]) -> Response {
         Ok(calls) => calls,
         Err(error) => return refused(ErrorCode::Parse, format!("parse error: {error}")),
     };
-    let (count, most) = (calls.len(), context.limits.batch);
-    if count == 0 || count > most {
+    let (count, max) = (calls.len(), context.limits.batch);
+    if count == 0 || count > max {
         let message = match count {
             0 => "empty batch".to_owned(),
-            _ => format!("batch too large ({count} calls, max {most})"),
+            _ => format!("batch too large ({count} calls, max {max})"),
         };
         return refused(ErrorCode::InvalidRequest, message);
     }
     let (mut replies, mut bytes) = (Vec::with_capacity(count), 0);
-    let began = Instant::now();
+    let started = Instant::now();
     for raw in calls {
         let full = match () {
             () if bytes > context.limits.answer_bytes => "max response bytes",
-            () if began.elapsed() > context.limits.timeout => "the time of one request",
+            () if started.elapsed() > context.limits.timeout => "the time of one request",
             () => "",
         };
         let answer = match full {
-            "" => call(context, asked, raw).await,
+            "" => call(context, target, raw).await,
             full => refuse(raw, full),
         };
         let Some(answer) = answer else {
@@ -190,7 +190,7 @@ fn refuse(raw: &RawValue, full: &str) -> Option<Reply> {
 }
 
 /// Answers one call; a notification is not answered.
-async fn call(context: &Context, asked: Asked<'_>, raw: &RawValue) -> Option<Reply> {
+async fn call(context: &Context, target: Target<'_>, raw: &RawValue) -> Option<Reply> {
     let request = match serde_json::from_str::<Object<Request<'_>>>(raw.get()) {
         Ok(Object(request)) => request,
         Err(error) => return Some(Reply::refused(no_request(&error.to_string()))),
@@ -207,10 +207,10 @@ async fn call(context: &Context, asked: Asked<'_>, raw: &RawValue) -> Option<Rep
     if let Some(wrong) = wrong_version {
         return Some(Reply::new(id, Err(wrong)));
     }
-    let began = Instant::now();
+    let started = Instant::now();
     // A query ends by itself before this, and then names a range that works.
     let deadline = context.limits.timeout + GRACE;
-    let outcome = match tokio::time::timeout(deadline, answer(context, asked, &request)).await {
+    let outcome = match tokio::time::timeout(deadline, answer(context, target, &request)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(ApiError::new(
             ErrorCode::TooLarge,
@@ -219,10 +219,10 @@ async fn call(context: &Context, asked: Asked<'_>, raw: &RawValue) -> Option<Rep
     };
     let meters = &context.meters;
     meters.call(
-        asked.chain.id,
+        target.chain.id,
         &request.method,
         outcome.is_ok(),
-        began.elapsed(),
+        started.elapsed(),
     );
     Some(Reply::new(id, outcome).held_by(context).await)
 }
@@ -243,21 +243,21 @@ fn is_id(id: &RawValue) -> bool {
 /// Answers with the methods of the chain's family.
 async fn answer(
     context: &Context,
-    asked: Asked<'_>,
+    target: Target<'_>,
     request: &Request<'_>,
 ) -> Result<Answer, ApiError> {
-    let chain = asked.chain;
-    match (asked.dialect, chain.stellar()) {
+    let chain = target.chain;
+    match (target.dialect, chain.stellar()) {
         (Dialect::Ethereum, None) => methods::answer(context, chain, request).await,
         (Dialect::Stellar, Some(_)) => stellar::answer(context, chain, request).await,
-        _ => Err(elsewhere(asked)),
+        _ => Err(elsewhere(target)),
     }
 }
 
 /// The chain is of the other family: its methods are answered at another place.
-fn elsewhere(asked: Asked<'_>) -> ApiError {
-    let (name, path) = (&asked.chain.name, asked.chain.rpc_path());
-    let theirs = match asked.dialect {
+fn elsewhere(target: Target<'_>) -> ApiError {
+    let (name, path) = (&target.chain.name, target.chain.rpc_path());
+    let theirs = match target.dialect {
         Dialect::Ethereum => "a Stellar network",
         Dialect::Stellar => "a chain of Ethereum's family",
     };

@@ -49,15 +49,15 @@ pub(crate) async fn answer(
         return Err(error.with(shown.into()));
     };
     if method.arity == 0 {
-        let wire::Nothing {} = wire::read(request.params)?;
+        let wire::NoParams {} = wire::read(request.params)?;
     }
     let answered = method.answer(context, chain, request).await;
-    answered.map_err(in_stellar_words)
+    answered.map_err(to_stellar_error)
 }
 
 /// Stellar RPC knows three codes, and ledgers where others have blocks. Ledgers that are not there are a wrong
 /// request, what is not ready is a fault of the server.
-fn in_stellar_words(error: ApiError) -> ApiError {
+fn to_stellar_error(error: ApiError) -> ApiError {
     let code = match error.code {
         ErrorCode::NotCovered => ErrorCode::InvalidRequest,
         ErrorCode::NotReady | ErrorCode::NotIndexedYet => ErrorCode::Internal,

@@ -11,19 +11,19 @@ use crate::view::View;
 
 /// A time as it is asked for: finer than blocks have it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Moment {
+pub struct Timestamp {
     /// Whole seconds since 1970.
     pub seconds: u64,
     /// Nanoseconds behind that.
     pub nanos: u32,
 }
 
-impl Moment {
+impl Timestamp {
     /// How far a block's time is from it, in nanoseconds.
     fn distance(&self, timestamp: u64) -> u128 {
         const SECOND: u128 = 1_000_000_000;
-        let asked = u128::from(self.seconds) * SECOND + u128::from(self.nanos);
-        asked.abs_diff(u128::from(timestamp) * SECOND)
+        let wanted = u128::from(self.seconds) * SECOND + u128::from(self.nanos);
+        wanted.abs_diff(u128::from(timestamp) * SECOND)
     }
 }
 
@@ -56,7 +56,7 @@ impl Direction {
 
 /// What was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Found {
+pub(crate) struct BlockAtTime {
     pub(crate) clock: BlockMeta,
     /// Whether a block on the other side of the time is known, so that no later one can be the answer.
     pub(crate) settled: bool,
@@ -64,21 +64,20 @@ pub(crate) struct Found {
 
 /// Why no block was found.
 #[derive(Debug)]
-pub(crate) enum Missing {
-    /// There is none.
-    None,
+pub(crate) enum TimeLookupError {
+    NotFound,
     /// It may be among the blocks that are not indexed yet.
-    NotYet,
+    NotIndexedYet,
     /// It may be among blocks that are lacking in the middle, or below the first.
-    Lacking(String),
+    NotCovered(String),
     Fault(Fault),
 }
 
-impl From<Fault> for Missing {
+impl From<Fault> for TimeLookupError {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Archive(error @ ArchiveError::NotCovered { .. }) => {
-                Self::Lacking(error.to_string())
+                Self::NotCovered(error.to_string())
             }
             other => Self::Fault(other),
         }
@@ -89,34 +88,34 @@ impl View<'_> {
     /// The block at a time. Between two seconds nothing happens: then inclusive is as good as not.
     pub(crate) async fn at(
         &self,
-        moment: Moment,
+        time: Timestamp,
         direction: Direction,
         inclusive: bool,
-    ) -> Result<Found, Missing> {
-        let (seconds, is_between) = (moment.seconds, moment.nanos > 0);
+    ) -> Result<BlockAtTime, TimeLookupError> {
+        let (seconds, is_between) = (time.seconds, time.nanos > 0);
         match direction {
             Direction::Before => {
                 let back = u64::from(!inclusive && !is_between);
                 match seconds.checked_sub(back) {
                     Some(last) => self.last_through(last).await,
-                    None => Err(Missing::None),
+                    None => Err(TimeLookupError::NotFound),
                 }
             }
             Direction::After => {
                 let on = u64::from(!inclusive || is_between);
                 match seconds.checked_add(on) {
                     Some(first) => self.first_from(first).await,
-                    None => Err(Missing::None),
+                    None => Err(TimeLookupError::NotFound),
                 }
             }
-            Direction::Closest => self.closest(moment).await,
+            Direction::Closest => self.closest(time).await,
         }
     }
 
     /// The last block before the first one whose time is after this one. Where times do not fall, it is
     /// the last block whose time is not after this one; where they do, later blocks change nothing.
-    async fn last_through(&self, time: u64) -> Result<Found, Missing> {
-        let settled = |clock| Found {
+    async fn last_through(&self, time: u64) -> Result<BlockAtTime, TimeLookupError> {
+        let settled = |clock| BlockAtTime {
             clock,
             settled: true,
         };
@@ -137,7 +136,7 @@ impl View<'_> {
             Some(None) => match archived {
                 Some((_, head)) => {
                     let clock = self.clock(head.number).await?;
-                    clock.map(settled).ok_or(Missing::NotYet)
+                    clock.map(settled).ok_or(TimeLookupError::NotIndexedYet)
                 }
                 None => Err(self.below_tail()),
             },
@@ -145,7 +144,7 @@ impl View<'_> {
     }
 
     /// The first block whose time is not before this one.
-    async fn first_from(&self, time: u64) -> Result<Found, Missing> {
+    async fn first_from(&self, time: u64) -> Result<BlockAtTime, TimeLookupError> {
         let archived = self
             .archive
             .as_ref()
@@ -161,74 +160,75 @@ impl View<'_> {
             // Without an archive, blocks below the first one may be the answer.
             Some(block) if archived.is_none() && Some(block.clock.number) == self.first() => {
                 match block.clock.number {
-                    0 => Ok(Found {
+                    0 => Ok(BlockAtTime {
                         clock: block.clock,
                         settled: true,
                     }),
                     _ => Err(self.below_tail()),
                 }
             }
-            Some(block) => Ok(Found {
+            Some(block) => Ok(BlockAtTime {
                 clock: block.clock,
                 settled: true,
             }),
-            None if self.is_at_source_head() => Err(Missing::None),
-            None => Err(Missing::NotYet),
+            None if self.is_at_source_head() => Err(TimeLookupError::NotFound),
+            None => Err(TimeLookupError::NotIndexedYet),
         }
     }
 
     /// Whichever is nearer; of several that are equally near, the earliest.
-    async fn closest(&self, moment: Moment) -> Result<Found, Missing> {
-        let before = match self.last_through(moment.seconds).await {
+    async fn closest(&self, time: Timestamp) -> Result<BlockAtTime, TimeLookupError> {
+        let before = match self.last_through(time.seconds).await {
             // Of blocks with one time, the first.
             Ok(found) => {
                 let first = self.first_from(found.clock.timestamp).await?;
-                Some(Found {
+                Some(BlockAtTime {
                     clock: first.clock,
                     settled: found.settled,
                 })
             }
-            Err(Missing::None) => None,
+            Err(TimeLookupError::NotFound) => None,
             Err(other) => return Err(other),
         };
-        let is_it = |found: &Found| !found.settled || moment.distance(found.clock.timestamp) == 0;
+        let is_it =
+            |found: &BlockAtTime| !found.settled || time.distance(found.clock.timestamp) == 0;
         if let Some(found) = before.filter(is_it) {
             return Ok(found);
         }
-        let after = self.first_from(moment.seconds).await;
+        let after = self.first_from(time.seconds).await;
         match (before, after) {
             (Some(before), Ok(after)) => {
                 let (one, other) = (before.clock.timestamp, after.clock.timestamp);
-                let is_nearer = moment.distance(other) < moment.distance(one);
+                let is_nearer = time.distance(other) < time.distance(one);
                 Ok(if is_nearer { after } else { before })
             }
-            (Some(before), Err(Missing::None)) => Ok(before),
+            (Some(before), Err(TimeLookupError::NotFound)) => Ok(before),
             (_, after) => after,
         }
     }
 
     /// The newest block, for a time that is not before it: an answer only where the source has no
     /// newer one.
-    async fn newest(&self) -> Result<Found, Missing> {
-        let head = self.head().ok_or(Missing::NotYet)?;
+    async fn newest(&self) -> Result<BlockAtTime, TimeLookupError> {
+        let head = self.head().ok_or(TimeLookupError::NotIndexedYet)?;
         if !self.is_at_source_head() {
-            return Err(Missing::NotYet);
+            return Err(TimeLookupError::NotIndexedYet);
         }
         let clock = self.clock(head.number).await?;
-        let clock = clock.ok_or(Missing::NotYet)?;
-        Ok(Found {
+        let clock = clock.ok_or(TimeLookupError::NotIndexedYet)?;
+        Ok(BlockAtTime {
             clock,
             settled: false,
         })
     }
 
     /// What is asked for lies below the tail's first block, and there is no archive.
-    fn below_tail(&self) -> Missing {
+    fn below_tail(&self) -> TimeLookupError {
         match self.first() {
-            Some(first) if first <= self.chain.first_block() => Missing::None,
+            Some(first) if first <= self.chain.first_block() => TimeLookupError::NotFound,
             first => {
                 let first = first.unwrap_or_default();
-                Missing::Lacking(format!("blocks below {first} are not indexed"))
+                TimeLookupError::NotCovered(format!("blocks below {first} are not indexed"))
             }
         }
     }
@@ -250,10 +250,14 @@ fn before_first_after(
     None
 }
 
-async fn found(archive: &Pinned, time: u64, side: TimeSide) -> Result<Found, Missing> {
+async fn found(
+    archive: &Pinned,
+    time: u64,
+    side: TimeSide,
+) -> Result<BlockAtTime, TimeLookupError> {
     let clock = archive.block_at(time, side).await.map_err(Fault::from)?;
-    let clock = clock.ok_or(Missing::None)?;
-    Ok(Found {
+    let clock = clock.ok_or(TimeLookupError::NotFound)?;
+    Ok(BlockAtTime {
         clock,
         settled: true,
     })

@@ -9,7 +9,7 @@ use chronolith_chain_view::{ChainView, Location, Unsettled};
 use chronolith_model::{BlockMeta, BlockRange, BlockRef, DatasetSet, Hash32};
 
 use crate::chain::ServedChain;
-use crate::fault::{Again, Fault};
+use crate::fault::{Fault, Retry};
 
 /// A block that was just seen is indexed within a second, or something is wrong.
 const LOOKS_MAX: u32 = 50;
@@ -39,15 +39,15 @@ impl<'a> View<'a> {
     /// A newer one, for where the answer of one may be another in a moment.
     pub(crate) async fn newer(
         chain: &'a ServedChain,
-        again: Again,
+        retry: Retry,
     ) -> Result<Option<View<'a>>, Fault> {
-        match again {
-            Again::NewerState => {
+        match retry {
+            Retry::NewerState => {
                 chain.archive.refresh().await?;
                 View::take(chain).await.map(Some)
             }
-            Again::Indexed => View::at_source_head(chain).await,
-            Again::No | Again::LessBusy => Ok(None),
+            Retry::Indexed => View::at_source_head(chain).await,
+            Retry::No | Retry::LessBusy => Ok(None),
         }
     }
 
@@ -69,7 +69,7 @@ impl<'a> View<'a> {
     }
 
     /// Where a block is; none above the head.
-    pub(crate) fn place(&self, number: u64) -> Result<Option<Location<'_>>, Fault> {
+    pub(crate) fn location(&self, number: u64) -> Result<Option<Location<'_>>, Fault> {
         self.known_head()?;
         let start = self.tail_start();
         match self.locate(number) {
@@ -84,7 +84,7 @@ impl<'a> View<'a> {
 
     /// A block's clock; none above the head.
     pub(crate) async fn clock(&self, number: u64) -> Result<Option<BlockMeta>, Fault> {
-        match self.place(number)? {
+        match self.location(number)? {
             None => Ok(None),
             Some(Location::Tail(block)) => Ok(Some(block.clock)),
             Some(Location::Archive(archive)) => Ok(Some(archive.block_by_number(number).await?)),

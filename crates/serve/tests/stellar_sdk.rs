@@ -12,7 +12,7 @@ mod stellar_support;
 
 use bytes::Bytes;
 use chronolith_model::Block;
-use chronolith_serve::{Limits, Room, listen};
+use chronolith_serve::{ConnectionLimits, Limits, listen};
 use chronolith_stellar::{EventPlace, Ledger, Network, TxParts};
 use serde_json::{Value, json};
 use stellar_support::{Rpc, base64, block_of, fixture, framed, hex};
@@ -89,7 +89,7 @@ async fn the_official_client_reads_what_the_network_holds() {
     let rpc = Rpc::new(&network, blocks, 1, Limits::default()).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}{}", listener.local_addr().unwrap(), rpc.place);
-    let room = Room {
+    let room = ConnectionLimits {
         connections: 64,
         per_peer: None,
     };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use chronolith_follower::chain::Chain;
 use chronolith_follower::ingest;
-use chronolith_serve::{Limits, Served};
+use chronolith_serve::{Limits, ServedChains};
 use chronolith_sim::evm::{EvmNode, EvmSpec, FeesSpec, RpcOptions, RpcServer, UPGRADED_TOPIC};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -89,7 +89,7 @@ pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<Exit> {
     let stage = set(&dir, listener.local_addr()?).await?;
     let fees = stage.rows.as_ref().map(Rows::reader).transpose()?;
     let served = stage.chains.iter().map(serving::served).collect();
-    let served = Served::new(served)
+    let served = ServedChains::new(served)
         .with_fees(fees.clone())
         .with_projections(fees);
     let probe = Arc::new(Chains(stage.chains.clone()));

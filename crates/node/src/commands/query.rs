@@ -7,7 +7,7 @@ use bytes::Bytes;
 use chronolith_archive::{Archive, LogPage, LogRecord, TimeSide};
 use chronolith_follower::chain::open_reader;
 use chronolith_model::{BlockRange, Clause, LogFilter, Verification};
-use chronolith_serve::Moment;
+use chronolith_serve::Timestamp;
 use chronolith_stellar::EventPlace;
 use serde_json::json;
 use stellar_strkey::Contract;
@@ -99,7 +99,7 @@ fn show(chain: &ChainSettings, page: &LogPage, address: Address) {
 pub(crate) async fn block_at(settings: &Settings, query: &BlockAtQuery) -> Result<Exit> {
     let chain = settings.chain(query.wanted.chain.as_deref())?;
     let archive = open_reader(chain, &settings.place(chain)).await?;
-    let Moment { seconds, nanos } = query.time;
+    let Timestamp { seconds, nanos } = query.time;
     // Blocks have whole seconds: none is between two of them.
     let (side, time) = match query.after {
         true => (

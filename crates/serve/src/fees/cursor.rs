@@ -5,7 +5,7 @@ use chronolith_model::Hash32;
 use chronolith_projection_fees::{Address, FeePosition, TotalPosition, event_named};
 
 /// A position that can be given to callers and read back.
-pub(super) trait AsText: Sized {
+pub(super) trait CursorText: Sized {
     fn show(&self) -> String;
     /// Reads what [`AsText::show`] made, and nothing else.
     fn read(text: &str) -> Option<Self>;
@@ -18,7 +18,7 @@ const LENGTH_MAX: usize = 256;
 const NOBODY: &str = "none";
 
 /// `chain-block-log-position-hash`
-impl AsText for FeePosition {
+impl CursorText for FeePosition {
     fn show(&self) -> String {
         let hash = const_hex::encode(self.block_hash.as_bytes());
         let (chain, block) = (self.chain, self.block);
@@ -49,7 +49,7 @@ impl AsText for FeePosition {
 }
 
 /// `chain-day-integrator-token-event`
-impl AsText for TotalPosition {
+impl CursorText for TotalPosition {
     fn show(&self) -> String {
         let who = self.integrator.map(const_hex::encode);
         let who = who.unwrap_or_else(|| NOBODY.to_owned());

@@ -10,7 +10,7 @@ use chronolith_projection_fees::{
 use serde::Serialize;
 
 use super::FeesError;
-use super::cursor::AsText;
+use super::cursor::CursorText;
 
 #[derive(Serialize)]
 struct Answer<Item> {
@@ -67,33 +67,33 @@ struct Total {
 }
 
 pub(super) fn list(
-    asked: &FeeAsked<FeePosition>,
+    request: &FeeAsked<FeePosition>,
     list: &FeeList<FeeRow, FeePosition>,
 ) -> Result<Response, FeesError> {
-    shown(asked, list, event)
+    respond(request, list, event)
 }
 
 pub(super) fn totals(
-    asked: &FeeAsked<TotalPosition>,
+    request: &FeeAsked<TotalPosition>,
     list: &FeeList<FeeTotal, TotalPosition>,
 ) -> Result<Response, FeesError> {
-    shown(asked, list, total)
+    respond(request, list, total)
 }
 
 /// A chain of which nothing is known has no events that could be told: an empty list would say that
 /// there are none.
-fn shown<Item, Position: AsText, Shown: Serialize>(
-    asked: &FeeAsked<Position>,
+fn respond<Item, Position: CursorText, Dto: Serialize>(
+    request: &FeeAsked<Position>,
     list: &FeeList<Item, Position>,
-    show: impl Fn(&Item) -> Shown,
+    show: impl Fn(&Item) -> Dto,
 ) -> Result<Response, FeesError> {
-    if let (Some(chain), []) = (asked.filter.chain, list.coverage.as_slice()) {
+    if let (Some(chain), []) = (request.filter.chain, list.coverage.as_slice()) {
         let message = format!("fees of chain {chain} are not projected here");
         return Err(FeesError::new(StatusCode::NOT_FOUND, message));
     }
     let answer = Answer {
         data: list.items.iter().map(show).collect(),
-        next: list.next.as_ref().map(AsText::show),
+        next: list.next.as_ref().map(CursorText::show),
         coverage: list.coverage.iter().map(coverage).collect(),
     };
     Ok(Json(answer).into_response())

@@ -11,7 +11,7 @@ use chronolith_projection_fees as fees;
 use serde::Serialize;
 
 use super::request::{Pairs, one_text};
-use super::{FeesError, dto, in_time};
+use super::{FeesError, dto, with_timeout};
 
 const CHAIN: u64 = 137;
 const LIMIT: u32 = 20;
@@ -21,7 +21,7 @@ const SAFE_INTEGER_MAX: f64 = 9_007_199_254_740_991.0;
 
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Asked {
+struct PageRequest {
     /// None where the number can be no chain's.
     chain: Option<u64>,
     page: u64,
@@ -59,22 +59,24 @@ struct Pagination {
 
 /// Answers as the document does: whatever goes wrong behind a request that can be read is a 500.
 pub(super) async fn answer(database: &Database, pairs: &Pairs) -> Result<Json<Page>, FeesError> {
-    let asked = read(pairs)?;
-    let (rows, total) = match asked.chain {
+    let request = read(pairs)?;
+    let (rows, total) = match request.chain {
         None => (Vec::new(), 0),
         Some(chain) => {
-            let page = fees::page(database, chain, asked.page, asked.limit);
-            let page = in_time(page).await.map_err(|_| FeesError::internal())?;
+            let page = fees::page(database, chain, request.page, request.limit);
+            let page = with_timeout(page)
+                .await
+                .map_err(|_| FeesError::internal())?;
             (page.rows, page.total)
         }
     };
     Ok(Json(Page {
         data: rows.into_iter().map(collected).collect(),
         pagination: Pagination {
-            page: asked.page,
-            limit: asked.limit,
+            page: request.page,
+            limit: request.limit,
             total,
-            total_pages: total.div_ceil(u64::from(asked.limit)),
+            total_pages: total.div_ceil(u64::from(request.limit)),
         },
     }))
 }
@@ -94,7 +96,7 @@ fn collected(row: fees::FeeRow) -> Collected {
     }
 }
 
-fn read(pairs: &Pairs) -> Result<Asked, FeesError> {
+fn read(pairs: &Pairs) -> Result<PageRequest, FeesError> {
     // What is missing, empty or given as a list is no text, and means the default.
     let chain = match one_text(pairs, "integrator").filter(|text| !text.is_empty()) {
         None => Some(CHAIN),
@@ -108,7 +110,7 @@ fn read(pairs: &Pairs) -> Result<Asked, FeesError> {
     let page = whole("page").and_then(|page| u64::try_from(page).ok());
     let limit = whole("limit").filter(|limit| *limit != 0);
     let limit = limit.map(|limit| limit.clamp(1, i64::from(LIMIT_MAX)));
-    Ok(Asked {
+    Ok(PageRequest {
         chain,
         page: page.unwrap_or(1).max(1),
         limit: limit
@@ -195,8 +197,8 @@ mod tests {
     #[test]
     fn pages_and_limits_are_clamped() {
         let of = |query: &str| {
-            let asked = read(&pairs(Some(query))).unwrap();
-            (asked.page, asked.limit)
+            let request = read(&pairs(Some(query))).unwrap();
+            (request.page, request.limit)
         };
         for (query, expected) in [
             ("", (1, 20)),

@@ -5,7 +5,7 @@ use chronolith_model::Order;
 use chronolith_projection_fees::{FeeAsked, FeeFilter, FeeStatus, event_named};
 
 use super::FeesError;
-use super::cursor::AsText;
+use super::cursor::CursorText;
 use crate::error::ErrorCode;
 use crate::rest::{parameters, times};
 use crate::rpc::Fixed;
@@ -65,33 +65,35 @@ pub(super) fn is_new(pairs: &Pairs) -> bool {
 }
 
 /// Reads everything that may be asked of a list.
-pub(super) fn read<Position: AsText>(query: Option<&str>) -> Result<FeeAsked<Position>, FeesError> {
-    let mut asked = FeeAsked {
+pub(super) fn read<Position: CursorText>(
+    query: Option<&str>,
+) -> Result<FeeAsked<Position>, FeesError> {
+    let mut request = FeeAsked {
         filter: FeeFilter::default(),
         order: Order::Descending,
         limit: LIMIT,
         after: None,
     };
     for (name, value) in parameters(query, &PARAMETERS, &[], ErrorCode::InvalidParams)? {
-        let refused = |said: String| FeesError::bad(format!("{name}: {said}"));
+        let refused = |message: String| FeesError::bad(format!("{name}: {message}"));
         match name.as_str() {
-            "limit" => asked.limit = limit(&value).map_err(refused)?,
-            "order" => asked.order = order(&value).map_err(refused)?,
+            "limit" => request.limit = limit(&value).map_err(refused)?,
+            "order" => request.order = order(&value).map_err(refused)?,
             "cursor" => {
-                let said = || refused("it is not one that was given here".to_owned());
-                asked.after = Some(Position::read(&value).ok_or_else(said)?);
+                let message = || refused("it is not one that was given here".to_owned());
+                request.after = Some(Position::read(&value).ok_or_else(message)?);
             }
-            _ => narrow(&mut asked.filter, &name, &value).map_err(refused)?,
+            _ => narrow(&mut request.filter, &name, &value).map_err(refused)?,
         }
     }
-    let of = (asked.filter.chain, asked.after.as_ref());
+    let of = (request.filter.chain, request.after.as_ref());
     if let (Some(chain), Some(after)) = of
         && after.chain() != chain
     {
-        let said = "cursor: it is of another chain than `chainId`";
-        return Err(FeesError::bad(said));
+        let message = "cursor: it is of another chain than `chainId`";
+        return Err(FeesError::bad(message));
     }
-    Ok(asked)
+    Ok(request)
 }
 
 fn narrow(filter: &mut FeeFilter, name: &str, value: &str) -> Result<(), String> {
@@ -120,7 +122,7 @@ fn narrow(filter: &mut FeeFilter, name: &str, value: &str) -> Result<(), String>
 fn integrator(value: &str) -> Result<[u8; 20], String> {
     let read = Fixed::<20>::parse(value);
     read.map(|address| address.0)
-        .map_err(|said| format!("{said}; a chain beside other filters is `chainId`"))
+        .map_err(|message| format!("{message}; a chain beside other filters is `chainId`"))
 }
 
 fn number(value: &str) -> Result<u64, String> {
@@ -131,9 +133,9 @@ fn number(value: &str) -> Result<u64, String> {
 
 /// Blocks have whole seconds: those from a fraction on, and those before it, are the same as at the next.
 fn time(value: &str) -> Result<u64, String> {
-    let said = "want seconds, milliseconds or ISO 8601";
-    let moment = times::read_time(value).ok_or(said)?;
-    Ok(moment.seconds.saturating_add(u64::from(moment.nanos > 0)))
+    let message = "want seconds, milliseconds or ISO 8601";
+    let time = times::parse_time(value).ok_or(message)?;
+    Ok(time.seconds.saturating_add(u64::from(time.nanos > 0)))
 }
 
 fn limit(value: &str) -> Result<usize, String> {
@@ -208,7 +210,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_refused_by_its_name() {
-        for (query, said) in [
+        for (query, message) in [
             ("page=2&chainId=1", "unknown parameter `page`"),
             ("chainid=1", "unknown parameter `chainid`"),
             (
@@ -238,7 +240,11 @@ mod tests {
         ] {
             let error = read::<FeePosition>(Some(query)).unwrap_err();
             assert_eq!(error.status, 400, "{query}");
-            assert!(error.message.contains(said), "{query}: {}", error.message);
+            assert!(
+                error.message.contains(message),
+                "{query}: {}",
+                error.message
+            );
         }
     }
 }

@@ -11,19 +11,19 @@ use chronolith_archive::LogRecord;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::encode::{LogWriter, base64, size_of_log};
-use crate::http::context::Room;
+use crate::http::context::MemoryReservation;
 
 /// What is sent at a time.
 const CHUNK_BYTES: usize = 64 << 10;
 /// Up to this an answer is one buffer.
 const WHOLE_BYTES_MAX: usize = 256 << 10;
 
-/// Room for what stands before the logs of an answer, which comes bit by bit.
+/// MemoryReservation for what stands before the logs of an answer, which comes bit by bit.
 const TEXT_BYTES: usize = 64;
 
 /// How logs are written one behind the other.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) enum Shape {
+pub(crate) enum LogFormat {
     #[default]
     List,
     /// A JSON object on each line.
@@ -32,7 +32,7 @@ pub(crate) enum Shape {
     Csv,
 }
 
-impl Shape {
+impl LogFormat {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         match text {
             "json" => Some(Self::List),
@@ -54,10 +54,10 @@ impl Shape {
 /// Logs, with JSON before and behind them.
 #[derive(Debug, Default)]
 pub(crate) struct LogsAnswer {
-    pub(crate) before: Vec<u8>,
+    pub(crate) prefix: Vec<u8>,
     pub(crate) logs: Vec<LogRecord>,
-    pub(crate) behind: Vec<u8>,
-    pub(crate) shape: Shape,
+    pub(crate) suffix: Vec<u8>,
+    pub(crate) format: LogFormat,
     /// Whether logs say for themselves how far they are proven, where that is further than the answer says.
     pub(crate) own_levels: bool,
     /// Memory that is held while the logs are.
@@ -68,7 +68,7 @@ impl LogsAnswer {
     /// About how many bytes it takes.
     pub(crate) fn size(&self) -> usize {
         let logs: usize = self.logs.iter().map(size_of_log).sum();
-        self.before.len() + logs + self.behind.len()
+        self.prefix.len() + logs + self.suffix.len()
     }
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct BytesAnswer {
     /// Bytes of the parts as they are sent.
     size: usize,
     /// Memory that is held while the answer is.
-    pub(crate) room: Room,
+    pub(crate) reservation: MemoryReservation,
 }
 
 impl BytesAnswer {
@@ -115,13 +115,13 @@ fn base64_len(bytes: &[u8]) -> usize {
 
 /// Text, and what becomes text when it is sent.
 #[derive(Default)]
-pub(crate) struct Pieces {
-    pieces: VecDeque<Piece>,
+pub(crate) struct ResponseBody {
+    parts: VecDeque<Part>,
     bytes: usize,
-    held: Vec<Room>,
+    held: Vec<MemoryReservation>,
 }
 
-enum Piece {
+enum Part {
     Text(Vec<u8>),
     /// Long text, which is sent from where it lies.
     Long(Bytes),
@@ -132,25 +132,25 @@ enum Piece {
 struct Logs {
     rest: std::vec::IntoIter<LogRecord>,
     writer: LogWriter,
-    shape: Shape,
+    format: LogFormat,
     is_first: bool,
     _held: Option<OwnedSemaphorePermit>,
 }
 
-impl Pieces {
+impl ResponseBody {
     /// Memory that is held until all is sent.
-    pub(crate) fn hold(&mut self, held: Room) {
+    pub(crate) fn hold(&mut self, held: MemoryReservation) {
         self.held.push(held);
     }
 
     pub(crate) fn text(&mut self, text: &[u8]) {
         self.bytes += text.len();
-        match self.pieces.back_mut() {
-            Some(Piece::Text(last)) => last.extend_from_slice(text),
+        match self.parts.back_mut() {
+            Some(Part::Text(last)) => last.extend_from_slice(text),
             _ => {
                 let mut first = Vec::with_capacity(text.len().max(TEXT_BYTES));
                 first.extend_from_slice(text);
-                self.pieces.push_back(Piece::Text(first));
+                self.parts.push_back(Part::Text(first));
             }
         }
     }
@@ -162,37 +162,37 @@ impl Pieces {
             return self.text(&text);
         }
         self.bytes += text.len();
-        self.pieces.push_back(Piece::Long(text.into()));
+        self.parts.push_back(Part::Long(text.into()));
     }
 
     pub(crate) fn logs(&mut self, answer: LogsAnswer) {
         let size = answer.size();
-        self.text(&answer.before);
-        let (open, close): (&[u8], &[u8]) = match answer.shape {
-            Shape::List => (b"[", b"]"),
-            Shape::Lines => (b"", b""),
-            Shape::Csv => (LogWriter::CSV_NAMES, b""),
+        self.text(&answer.prefix);
+        let (open, close): (&[u8], &[u8]) = match answer.format {
+            LogFormat::List => (b"[", b"]"),
+            LogFormat::Lines => (b"", b""),
+            LogFormat::Csv => (LogWriter::CSV_NAMES, b""),
         };
         self.text(open);
         self.bytes += size;
         let mut writer = LogWriter::default();
         writer.own_levels = answer.own_levels;
-        self.pieces.push_back(Piece::Logs(Box::new(Logs {
+        self.parts.push_back(Part::Logs(Box::new(Logs {
             rest: answer.logs.into_iter(),
             writer,
-            shape: answer.shape,
+            format: answer.format,
             is_first: true,
             _held: answer.held,
         })));
         self.text(close);
-        self.text(&answer.behind);
+        self.text(&answer.suffix);
     }
 
     pub(crate) fn bytes(&mut self, answer: BytesAnswer) {
         for (text, bytes) in answer.parts {
             self.own_text(text);
             self.bytes += base64_len(&bytes);
-            self.pieces.push_back(Piece::Base64(bytes));
+            self.parts.push_back(Part::Base64(bytes));
         }
         self.own_text(answer.text);
     }
@@ -201,30 +201,30 @@ impl Pieces {
     fn next_chunk(&mut self, least: usize) -> Option<Bytes> {
         let mut out = Vec::with_capacity(self.bytes.min(least.saturating_add(least >> 3)));
         while out.len() < least {
-            match self.pieces.front_mut() {
+            match self.parts.front_mut() {
                 None => break,
-                Some(Piece::Text(text)) => {
+                Some(Part::Text(text)) => {
                     out.append(text);
-                    self.pieces.pop_front();
+                    self.parts.pop_front();
                 }
-                Some(Piece::Long(rest)) => {
+                Some(Part::Long(rest)) => {
                     let room = (least - out.len()).min(rest.len());
                     out.extend_from_slice(&rest.split_to(room));
                     if rest.is_empty() {
-                        self.pieces.pop_front();
+                        self.parts.pop_front();
                     }
                 }
-                Some(Piece::Base64(rest)) => {
+                Some(Part::Base64(rest)) => {
                     // Three bytes are four signs: only the end may be cut elsewhere.
                     let room = (least - out.len()).div_ceil(4).saturating_mul(3);
                     base64(&mut out, &rest.split_to(room.min(rest.len())));
                     if rest.is_empty() {
-                        self.pieces.pop_front();
+                        self.parts.pop_front();
                     }
                 }
-                Some(Piece::Logs(logs)) => {
+                Some(Part::Logs(logs)) => {
                     if !logs.write(&mut out, least) {
-                        self.pieces.pop_front();
+                        self.parts.pop_front();
                     }
                 }
             }
@@ -241,25 +241,25 @@ impl Logs {
                 return false;
             };
             let is_first = std::mem::take(&mut self.is_first);
-            match self.shape {
-                Shape::List => {
+            match self.format {
+                LogFormat::List => {
                     if !is_first {
                         out.push(b',');
                     }
                     self.writer.write(out, &record);
                 }
-                Shape::Lines => {
+                LogFormat::Lines => {
                     self.writer.write(out, &record);
                     out.push(b'\n');
                 }
-                Shape::Csv => self.writer.write_csv(out, &record),
+                LogFormat::Csv => self.writer.write_csv(out, &record),
             }
         }
         true
     }
 }
 
-impl IntoResponse for Pieces {
+impl IntoResponse for ResponseBody {
     fn into_response(mut self) -> Response {
         let body = match self.bytes <= WHOLE_BYTES_MAX {
             true => Body::from(self.next_chunk(usize::MAX).unwrap_or_default()),
@@ -281,13 +281,12 @@ mod tests {
     fn long_text_is_sent_in_chunks_and_whole() {
         let long = |bytes: usize| -> Vec<u8> { (b'a'..=b'w').cycle().take(bytes).collect() };
         for bytes in [0, 5, CHUNK_BYTES - 1, CHUNK_BYTES, 5 * CHUNK_BYTES + 3] {
-            let mut pieces = Pieces::default();
-            pieces.text(b"<");
-            pieces.own_text(long(bytes));
-            pieces.text(b">");
-            assert_eq!(pieces.bytes, bytes + 2);
-            let chunks: Vec<Bytes> =
-                std::iter::from_fn(|| pieces.next_chunk(CHUNK_BYTES)).collect();
+            let mut parts = ResponseBody::default();
+            parts.text(b"<");
+            parts.own_text(long(bytes));
+            parts.text(b">");
+            assert_eq!(parts.bytes, bytes + 2);
+            let chunks: Vec<Bytes> = std::iter::from_fn(|| parts.next_chunk(CHUNK_BYTES)).collect();
             let longest = chunks.iter().map(Bytes::len).max();
             assert!(longest <= Some(CHUNK_BYTES + 1), "{bytes}: {longest:?}");
             assert!(chunks.concat() == [b"<", &long(bytes)[..], b">"].concat());

@@ -9,12 +9,12 @@ use chronolith_model::{BlockRange, LogFilter};
 use futures::StreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::chain::Served;
+use crate::chain::ServedChains;
 use crate::error::{ApiError, ErrorCode};
 use crate::fault::Fault;
 use crate::logs::{AnswerLimits, Page};
 use crate::metrics::Meters;
-use crate::rest::projections::Board;
+use crate::rest::projections::ProjectionsCache;
 use crate::view::View;
 
 /// What requests may cost. Every limit is told in the error that it causes.
@@ -82,12 +82,12 @@ pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 /// What every handler needs.
 #[derive(Clone)]
 pub(crate) struct Context {
-    pub(crate) served: Served,
+    pub(crate) served: ServedChains,
     pub(crate) limits: Limits,
     pub(crate) meters: Meters,
     pub(crate) clock: Clock,
-    pub(crate) projections: Arc<Board>,
-    pub(crate) began: u64,
+    pub(crate) projections: Arc<ProjectionsCache>,
+    pub(crate) started: u64,
     /// Name and version of the program.
     pub(crate) version: Arc<str>,
     queries: Arc<Semaphore>,
@@ -104,13 +104,13 @@ pub(crate) struct ReadBody {
 
 /// The right to take memory and threads for an answer; clones are the same turn.
 #[derive(Clone, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct QuerySlot {
     _running: Arc<OwnedSemaphorePermit>,
 }
 
 /// Memory of an answer that grows while it is made, and then waits to be read.
 #[derive(Debug, Default)]
-pub(crate) struct Room(Option<OwnedSemaphorePermit>);
+pub(crate) struct MemoryReservation(Option<OwnedSemaphorePermit>);
 
 /// How long a query may wait for others, and for memory that slow readers hold.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -123,13 +123,13 @@ const LARGE_BODY: u64 = 64 << 10;
 const UNIT: usize = 1 << 10;
 
 impl Context {
-    pub(crate) fn new(served: Served, limits: Limits, clock: Clock) -> Self {
+    pub(crate) fn new(served: ServedChains, limits: Limits, clock: Clock) -> Self {
         Self {
             limits,
             meters: Meters::new(served.iter().map(|chain| &**chain)),
-            projections: Arc::new(Board::new(served.projections().cloned())),
+            projections: Arc::new(ProjectionsCache::new(served.projections().cloned())),
             served,
-            began: clock(),
+            started: clock(),
             clock,
             version: concat!("chronolith/v", env!("CARGO_PKG_VERSION")).into(),
             queries: Arc::new(Semaphore::new(limits.queries_at_once)),
@@ -141,13 +141,9 @@ impl Context {
 
     /// Reads a body, or says why not.
     pub(crate) async fn read(&self, body: Body) -> Result<ReadBody, ApiError> {
-        let most = self.limits.body_bytes;
+        let max = self.limits.body_bytes;
         // Bodies that do not say how long they are count as the longest.
-        let bytes = body
-            .size_hint()
-            .upper()
-            .unwrap_or(u64::MAX)
-            .min(most as u64);
+        let bytes = body.size_hint().upper().unwrap_or(u64::MAX).min(max as u64);
         let units = (bytes as usize / UNIT).max(1) as u32;
         let read = async {
             let large = match bytes > LARGE_BODY {
@@ -160,7 +156,7 @@ impl Context {
                 false => None,
             };
             let _held = self.bodies.acquire_many(units).await;
-            let bytes = collect(body, most).await?;
+            let bytes = collect(body, max).await?;
             Some(ReadBody {
                 // One that did not say how long it is may be small after all.
                 _large: large.filter(|_| bytes.len() as u64 > LARGE_BODY),
@@ -171,7 +167,7 @@ impl Context {
             Ok(Some(body)) => Ok(body),
             Ok(None) => Err(ApiError::new(
                 ErrorCode::TooLarge,
-                format!("the body did not come whole, or has more than {most} bytes"),
+                format!("the body did not come whole, or has more than {max} bytes"),
             )),
             Err(_) => Err(ApiError::new(
                 ErrorCode::BodyTimeout,
@@ -191,7 +187,7 @@ impl Context {
         filter: &LogFilter,
     ) -> Result<(Page, Option<OwnedSemaphorePermit>), Fault> {
         let page = {
-            let _turn = self.turn().await?;
+            let _turn = self.query_slot().await?;
             view.logs(range, filter, self.limits.answers).await?
         };
         let bytes = page.logs.iter().map(|one| one.log.byte_len()).sum();
@@ -200,28 +196,32 @@ impl Context {
     }
 
     /// Waits until few enough others are at work.
-    pub(crate) async fn turn(&self) -> Result<Turn, Fault> {
-        let turn = self.queries.clone().acquire_owned();
-        match tokio::time::timeout(QUEUE_TIMEOUT, turn).await {
-            Ok(Ok(turn)) => Ok(Turn {
-                _running: Arc::new(turn),
+    pub(crate) async fn query_slot(&self) -> Result<QuerySlot, Fault> {
+        let query_slot = self.queries.clone().acquire_owned();
+        match tokio::time::timeout(QUEUE_TIMEOUT, query_slot).await {
+            Ok(Ok(query_slot)) => Ok(QuerySlot {
+                _running: Arc::new(query_slot),
             }),
             _ => Err(Fault::Busy),
         }
     }
 
     /// Makes room for so many bytes in all, also for more than there ever are.
-    pub(crate) async fn widen(&self, room: &mut Room, bytes: usize) -> Result<(), Fault> {
-        let most = self.limits.unread_bytes / UNIT;
-        let more = (bytes / UNIT).min(most).saturating_sub(room.units());
-        room.add(self.hold(more * UNIT).await?);
+    pub(crate) async fn grow(
+        &self,
+        reservation: &mut MemoryReservation,
+        bytes: usize,
+    ) -> Result<(), Fault> {
+        let max = self.limits.unread_bytes / UNIT;
+        let more = (bytes / UNIT).min(max).saturating_sub(reservation.units());
+        reservation.add(self.hold(more * UNIT).await?);
         Ok(())
     }
 
     /// Makes room for so many bytes in all, where there is some right now: whoever has a part of an answer
     /// can hand it on instead of waiting.
-    pub(crate) fn try_widen(&self, room: &mut Room, bytes: usize) -> bool {
-        let more = (bytes / UNIT).saturating_sub(room.units());
+    pub(crate) fn try_grow(&self, reservation: &mut MemoryReservation, bytes: usize) -> bool {
+        let more = (bytes / UNIT).saturating_sub(reservation.units());
         let Ok(more) = u32::try_from(more) else {
             return false;
         };
@@ -230,7 +230,7 @@ impl Context {
         }
         let held = self.unread.clone().try_acquire_many_owned(more).ok();
         let is_there = held.is_some();
-        room.add(held);
+        reservation.add(held);
         is_there
     }
 
@@ -250,7 +250,7 @@ impl Context {
     }
 }
 
-impl Room {
+impl MemoryReservation {
     fn units(&self) -> usize {
         self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
     }
@@ -264,17 +264,17 @@ impl Room {
     }
 }
 
-impl Turn {
+impl QuerySlot {
     /// Does what keeps a thread busy where nobody else waits for that thread. The turn lasts until it is
     /// done, also where nobody wants the result any more: so there is never more of it than turns.
-    pub(crate) async fn aside<T: Send + 'static>(
+    pub(crate) async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Fault> {
-        let turn = self.clone();
+        let query_slot = self.clone();
         let done = tokio::task::spawn_blocking(move || {
             let done = work();
-            drop(turn);
+            drop(query_slot);
             done
         });
         let failed = |error: tokio::task::JoinError| ArchiveError::Internal(error.to_string());
@@ -287,19 +287,19 @@ const DISCARDED_TIMES: usize = 8;
 
 /// A body of at most so many bytes. What is beyond is read too, as long as it is not absurd: a client
 /// that is still sending when its connection ends never sees why.
-async fn collect(body: Body, most: usize) -> Option<Bytes> {
+async fn collect(body: Body, max: usize) -> Option<Bytes> {
     let mut chunks = body.into_data_stream();
     let (mut all, mut seen) = (Vec::new(), 0_usize);
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.ok()?;
         seen = seen.saturating_add(chunk.len());
-        match seen <= most {
+        match seen <= max {
             true => all.extend_from_slice(&chunk),
-            false if seen > most.saturating_mul(DISCARDED_TIMES) => return None,
+            false if seen > max.saturating_mul(DISCARDED_TIMES) => return None,
             false => all = Vec::new(),
         }
     }
-    (seen <= most).then(|| all.into())
+    (seen <= max).then(|| all.into())
 }
 
 #[cfg(test)]
@@ -315,7 +315,7 @@ mod tests {
             timeout: Duration::from_millis(200),
             ..Limits::default()
         };
-        Context::new(Served::new(Vec::new()), limits, Arc::new(|| 0))
+        Context::new(ServedChains::new(Vec::new()), limits, Arc::new(|| 0))
     }
 
     /// An answer takes what there is and no more; the first piece of one that is too large alone is made.
@@ -326,29 +326,34 @@ mod tests {
             queries_at_once: 1,
             ..Limits::default()
         };
-        let context = Context::new(Served::new(Vec::new()), limits, Arc::new(|| 0));
-        let (mut one, mut other) = (Room::default(), Room::default());
-        context.widen(&mut one, 60 << 10).await.unwrap();
-        assert!(context.try_widen(&mut one, 70 << 10));
-        assert!(context.try_widen(&mut one, 10 << 10), "it has more");
-        assert!(context.try_widen(&mut other, 30 << 10));
-        assert!(!context.try_widen(&mut other, 31 << 10));
+        let context = Context::new(ServedChains::new(Vec::new()), limits, Arc::new(|| 0));
+        let (mut one, mut other) = (MemoryReservation::default(), MemoryReservation::default());
+        context.grow(&mut one, 60 << 10).await.unwrap();
+        assert!(context.try_grow(&mut one, 70 << 10));
+        assert!(context.try_grow(&mut one, 10 << 10), "it has more");
+        assert!(context.try_grow(&mut other, 30 << 10));
+        assert!(!context.try_grow(&mut other, 31 << 10));
         assert_eq!((one.units(), other.units()), (70, 30));
-        assert!(context.widen(&mut other, 40 << 10).await.is_err());
+        assert!(context.grow(&mut other, 40 << 10).await.is_err());
         drop(one);
-        context.widen(&mut other, 500 << 10).await.unwrap();
+        context.grow(&mut other, 500 << 10).await.unwrap();
         assert_eq!(other.units(), 100);
-        assert!(!context.try_widen(&mut other, 501 << 10));
+        assert!(!context.try_grow(&mut other, 501 << 10));
 
-        let turn = context.turn().await.unwrap();
-        assert!(context.turn().await.is_err());
+        let query_slot = context.query_slot().await.unwrap();
+        assert!(context.query_slot().await.is_err());
         // Work outlives whoever asked for it, and keeps the turn.
         let (end, ended) = std::sync::mpsc::channel::<()>();
-        assert!(turn.aside(move || ended.recv()).now_or_never().is_none());
-        drop(turn);
+        assert!(
+            query_slot
+                .run_blocking(move || ended.recv())
+                .now_or_never()
+                .is_none()
+        );
+        drop(query_slot);
         assert_eq!(context.queries.available_permits(), 0);
         drop(end);
-        assert!(context.turn().await.is_ok());
+        assert!(context.query_slot().await.is_ok());
     }
 
     fn body(kib: usize) -> Body {

@@ -22,14 +22,14 @@ struct Context {
 }
 
 /// `/metrics`, `/health`, `/health/live` and `/health/ready`.
-pub fn operations(probe: Arc<dyn Probe>, metrics: Metrics) -> Router {
+pub fn health_router(probe: Arc<dyn Probe>, metrics: Metrics) -> Router {
     Router::new()
         .route("/metrics", get(show_metrics))
         .route("/health", get(ready))
         .route("/health/live", get(live))
         .route("/health/ready", get(ready))
         .with_state(Context { probe, metrics })
-        .layer(panics::caught())
+        .layer(panics::catch_panics())
 }
 
 async fn show_metrics(State(context): State<Context>) -> Response {
@@ -40,7 +40,7 @@ async fn show_metrics(State(context): State<Context>) -> Response {
 /// `/health` alone, for whoever looks at the public listener.
 pub(crate) fn health<S>(probe: Arc<dyn Probe>) -> MethodRouter<S> {
     let metrics: Metrics = Arc::new(String::new);
-    get(ready_for_everybody).with_state(Context { probe, metrics })
+    get(public_ready).with_state(Context { probe, metrics })
 }
 
 /// The process runs: nothing more.
@@ -50,15 +50,15 @@ async fn live() -> Response {
 
 /// 200 where every chain is ready, else 503. Either way every chain is shown.
 async fn ready(State(context): State<Context>) -> Response {
-    told(context.probe.chains())
+    health_response(context.probe.chains())
 }
 
-async fn ready_for_everybody(State(context): State<Context>) -> Response {
+async fn public_ready(State(context): State<Context>) -> Response {
     let chains = context.probe.chains().into_iter();
-    told(chains.map(ChainHealth::for_everybody).collect())
+    health_response(chains.map(ChainHealth::redacted).collect())
 }
 
-fn told(chains: Vec<ChainHealth>) -> Response {
+fn health_response(chains: Vec<ChainHealth>) -> Response {
     let all = chains.iter().all(ChainHealth::is_ready);
     let (code, status) = match all {
         true => (StatusCode::OK, "ok"),
@@ -76,7 +76,7 @@ fn json_of(code: StatusCode, value: &serde_json::Value) -> Response {
 mod tests {
     use super::*;
     use crate::health::RpcHealth;
-    use crate::http::test_client::ask;
+    use crate::http::test_client::fetch;
 
     struct Fixed(Vec<ChainHealth>);
 
@@ -114,9 +114,9 @@ mod tests {
         }
     }
 
-    async fn asked(chains: Vec<ChainHealth>, path: &str) -> String {
-        let router = operations(Arc::new(Fixed(chains)), Arc::new(|| "up 1\n".to_owned()));
-        ask(router, &format!("GET {path}")).await
+    async fn fetch_path(chains: Vec<ChainHealth>, path: &str) -> String {
+        let router = health_router(Arc::new(Fixed(chains)), Arc::new(|| "up 1\n".to_owned()));
+        fetch(router, &format!("GET {path}")).await
     }
 
     struct Broken;
@@ -129,11 +129,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_handler_that_panics_is_a_failure_of_its_own_request_alone() {
-        let router = operations(Arc::new(Broken), Arc::new(|| "a 1".to_owned()));
-        let failed = ask(router.clone(), "GET /health").await;
+        let router = health_router(Arc::new(Broken), Arc::new(|| "a 1".to_owned()));
+        let failed = fetch(router.clone(), "GET /health").await;
         assert!(failed.starts_with("HTTP/1.1 500"), "{failed}");
         assert!(!failed.contains("secret"), "{failed}");
-        let shown = ask(router, "GET /metrics").await;
+        let shown = fetch(router, "GET /metrics").await;
         assert!(shown.starts_with("HTTP/1.1 200"), "{shown}");
     }
 
@@ -181,7 +181,7 @@ mod tests {
             (vec![], "/metrics", "200", "up 1"),
             (vec![], "/nowhere", "404", ""),
         ] {
-            let answer = asked(chains, path).await;
+            let answer = fetch_path(chains, path).await;
             let first = answer.lines().next().unwrap_or_default().to_owned();
             assert!(
                 first.contains(code) && answer.contains(word),

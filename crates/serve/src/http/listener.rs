@@ -32,7 +32,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// How many connections may be open at the same time.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct ConnectionLimits {
     /// All together; others wait.
     pub connections: usize,
     /// Of one address; others are closed at once. None where they are not counted.
@@ -43,12 +43,16 @@ pub struct Room {
 ///
 /// # Errors
 /// None so far: a connection that cannot be accepted is left to the next one.
-pub async fn listen(listener: TcpListener, router: Router, room: Room) -> io::Result<()> {
-    let peers = Peers::new(room.per_peer);
-    let room = Arc::new(Semaphore::new(room.connections));
+pub async fn listen(
+    listener: TcpListener,
+    router: Router,
+    limits: ConnectionLimits,
+) -> io::Result<()> {
+    let peers = Peers::new(limits.per_peer);
+    let limits = Arc::new(Semaphore::new(limits.connections));
     let mut open = JoinSet::new();
     loop {
-        let Ok(place) = room.clone().acquire_owned().await else {
+        let Ok(place) = limits.clone().acquire_owned().await else {
             return Ok(());
         };
         let (stream, from) = tokio::select! {
@@ -63,7 +67,7 @@ pub async fn listen(listener: TcpListener, router: Router, room: Room) -> io::Re
             // Only takes away what is left of those that have ended.
             Some(_) = open.join_next() => continue,
         };
-        let Some(seat) = peers.admit(from.ip()) else {
+        let Some(permit) = peers.admit(from.ip()) else {
             continue;
         };
         // Without it, a small answer waits for the acknowledgement of the one before.
@@ -77,7 +81,7 @@ pub async fn listen(listener: TcpListener, router: Router, room: Room) -> io::Re
             if let Err(error) = http.serve_connection(io, service).await {
                 tracing::debug!(%error, "a connection broke");
             }
-            drop((place, seat));
+            drop((place, permit));
         });
     }
 }

@@ -9,7 +9,7 @@ use crate::error::{ApiError, ErrorCode};
 use crate::metrics;
 
 /// Makes a panic an answer: counted, and told without its details.
-pub(crate) fn caught() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
+pub(crate) fn catch_panics() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
     CatchPanicLayer::custom(panicked as fn(_) -> _)
 }
 

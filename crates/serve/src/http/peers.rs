@@ -16,46 +16,46 @@ struct Open(Arc<Mutex<HashMap<IpAddr, Peer>>>);
 struct Peer {
     connections: usize,
     /// Whether the log says already that it has too many.
-    told: bool,
+    logged_refusal: bool,
 }
 
 /// Who may connect.
 pub(crate) struct Peers {
     /// Connections of one address; none where they are not counted.
-    most: Option<usize>,
+    max: Option<usize>,
     open: Open,
 }
 
 /// A connection that counts while this is held.
-pub(crate) struct Seat {
+pub(crate) struct PeerPermit {
     of: Option<(IpAddr, Open)>,
 }
 
 impl Peers {
-    pub(crate) fn new(most: Option<usize>) -> Self {
+    pub(crate) fn new(max: Option<usize>) -> Self {
         let open = Open::default();
-        Self { most, open }
+        Self { max, open }
     }
 
     /// Room for a connection from an address; none where it has too many.
-    pub(crate) fn admit(&self, address: IpAddr) -> Option<Seat> {
-        let Some(most) = self.most else {
-            return Some(Seat { of: None });
+    pub(crate) fn admit(&self, address: IpAddr) -> Option<PeerPermit> {
+        let Some(max) = self.max else {
+            return Some(PeerPermit { of: None });
         };
         let address = counted_as(address);
         let mut open = self.open.lock();
         let peer = open.entry(address).or_default();
-        if peer.connections < most {
+        if peer.connections < max {
             peer.connections += 1;
             let of = Some((address, self.open.clone()));
-            return Some(Seat { of });
+            return Some(PeerPermit { of });
         }
         metrics::refused();
         // Once until it has none: whoever connects in a loop must not fill the log.
-        if !std::mem::replace(&mut peer.told, true) {
+        if !std::mem::replace(&mut peer.logged_refusal, true) {
             tracing::warn!(
                 %address,
-                most,
+                max,
                 "too many connections from one address, more are refused (limits.connectionsPerPeer)"
             );
         }
@@ -69,7 +69,7 @@ impl Open {
     }
 }
 
-impl Drop for Seat {
+impl Drop for PeerPermit {
     fn drop(&mut self) {
         let Some((address, open)) = &self.of else {
             return;
@@ -100,15 +100,15 @@ mod tests {
 
     /// Whether each of these is let in, one after the other, all staying.
     #[track_caller]
-    fn check(most: Option<usize>, addresses: &[&str], expected: &[bool]) {
-        let peers = Peers::new(most);
-        let seats = addresses
+    fn check(max: Option<usize>, addresses: &[&str], expected: &[bool]) {
+        let peers = Peers::new(max);
+        let permits = addresses
             .iter()
             .map(|one| peers.admit(one.parse().unwrap()));
-        let seats: Vec<Option<Seat>> = seats.collect();
-        let admitted: Vec<bool> = seats.iter().map(Option::is_some).collect();
-        assert_eq!(admitted, expected, "{addresses:?}");
-        drop(seats);
+        let permits: Vec<Option<PeerPermit>> = permits.collect();
+        let authorize: Vec<bool> = permits.iter().map(Option::is_some).collect();
+        assert_eq!(authorize, expected, "{addresses:?}");
+        drop(permits);
         assert!(peers.open.lock().is_empty(), "somebody is remembered");
     }
 
@@ -131,9 +131,9 @@ mod tests {
     fn a_connection_that_ends_makes_room() {
         let peers = Peers::new(Some(1));
         let address: IpAddr = "192.0.2.1".parse().unwrap();
-        let seat = peers.admit(address);
-        assert!(seat.is_some() && peers.admit(address).is_none());
-        drop(seat);
+        let permit = peers.admit(address);
+        assert!(permit.is_some() && peers.admit(address).is_none());
+        drop(permit);
         assert!(peers.admit(address).is_some());
     }
 }

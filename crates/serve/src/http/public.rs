@@ -13,7 +13,7 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::SizeAbove;
 use tower_http::cors::{Any, CorsLayer};
 
-use crate::chain::Served;
+use crate::chain::ServedChains;
 use crate::error::{ApiError, ErrorCode};
 use crate::health::Probe;
 use crate::http::context::{Clock, Context, Limits};
@@ -26,11 +26,11 @@ use crate::{console, fees, rpc};
 const PACKED_FROM_BYTES: u16 = 1_024;
 
 /// Every place of the public listener, and who answers there. The description is held to this list.
-fn places(probe: Arc<dyn Probe>) -> Vec<(&'static str, MethodRouter<Context>)> {
-    let mut places = vec![
+fn routes(probe: Arc<dyn Probe>) -> Vec<(&'static str, MethodRouter<Context>)> {
+    let mut routes = vec![
         (
             "/{chainId}",
-            post(rpc::serve).fallback(rest::wrong_method_of_chain),
+            post(rpc::serve).fallback(rest::chain_method_not_allowed),
         ),
         ("/v1/chains/{chainId}/rpc", post(rpc::serve)),
         ("/stellar/{network}", post(rpc::serve_stellar)),
@@ -48,14 +48,19 @@ fn places(probe: Arc<dyn Probe>) -> Vec<(&'static str, MethodRouter<Context>)> {
         ("/v1/projections", get(projections::show)),
         ("/health", health(probe)),
     ];
-    places.extend(fees::places());
+    routes.extend(fees::routes());
     let files = console::FILES.into_iter();
-    places.extend(files.map(|file| (file.path, get(move || async move { file.show() }))));
-    places
+    routes.extend(files.map(|file| (file.path, get(move || async move { file.show() }))));
+    routes
 }
 
 /// Everything that is served to everybody.
-pub fn public(served: Served, probe: Arc<dyn Probe>, limits: Limits, clock: Clock) -> Router {
+pub fn public_router(
+    served: ServedChains,
+    probe: Arc<dyn Probe>,
+    limits: Limits,
+    clock: Clock,
+) -> Router {
     let context = Context::new(served, limits, clock);
     let next_cursor = HeaderName::from_static("x-next-cursor");
     // What is allowed is the same for everybody: nothing varies with who asks.
@@ -68,19 +73,19 @@ pub fn public(served: Served, probe: Arc<dyn Probe>, limits: Limits, clock: Cloc
     // The outermost first, and as one: each layer of its own would be boxed and cloned by itself for
     // every request.
     let around = (
-        panics::caught(),
+        panics::catch_panics(),
         packed,
         cross_origin,
-        middleware::from_fn(in_time),
+        middleware::from_fn(with_timeout),
     );
-    places(probe)
+    routes(probe)
         .into_iter()
         .fold(Router::new(), |router, (path, answer)| {
             router.route(path, answer)
         })
         .with_state(context)
-        .fallback(rest::nothing)
-        .method_not_allowed_fallback(rest::wrong_method)
+        .fallback(rest::not_found)
+        .method_not_allowed_fallback(rest::method_not_allowed)
         .layer(around)
 }
 
@@ -88,7 +93,7 @@ pub fn public(served: Served, probe: Arc<dyn Probe>, limits: Limits, clock: Cloc
 /// own, far below.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-async fn in_time(request: Request, next: Next) -> Response {
+async fn with_timeout(request: Request, next: Next) -> Response {
     match tokio::time::timeout(TIMEOUT, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
@@ -106,13 +111,13 @@ mod tests {
 
     use super::*;
     use crate::health::ChainHealth;
-    use crate::http::test_client::ask;
+    use crate::http::test_client::fetch;
     use crate::rpc::{METHODS, Method};
     use crate::stellar;
 
-    struct Nobody;
+    struct NoChains;
 
-    impl Probe for Nobody {
+    impl Probe for NoChains {
         fn chains(&self) -> Vec<ChainHealth> {
             Vec::new()
         }
@@ -128,12 +133,12 @@ mod tests {
     }
 
     fn router(probe: impl Probe + 'static) -> Router {
-        let served = Served::new(Vec::new());
-        public(served, Arc::new(probe), Limits::default(), Arc::new(|| 0))
+        let served = ServedChains::new(Vec::new());
+        public_router(served, Arc::new(probe), Limits::default(), Arc::new(|| 0))
     }
 
-    async fn asked(request: &str) -> String {
-        ask(router(Nobody), request).await
+    async fn fetch_path(request: &str) -> String {
+        fetch(router(NoChains), request).await
     }
 
     fn description() -> Value {
@@ -152,7 +157,7 @@ mod tests {
     /// The methods that the router itself says a place has.
     async fn methods(path: &str) -> Vec<String> {
         let place = path.replace(['{', '}'], "");
-        let answer = asked(&format!("OPTIONS {place}")).await;
+        let answer = fetch_path(&format!("OPTIONS {place}")).await;
         let allow = answer.lines().find_map(|line| line.strip_prefix("allow: "));
         let methods = allow.unwrap_or_default().split(',');
         let spoken = methods.filter(|method| *method != "HEAD");
@@ -169,7 +174,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_served_is_described_and_nothing_else() {
         let mut served = BTreeSet::new();
-        for (path, _) in places(Arc::new(Nobody)) {
+        for (path, _) in routes(Arc::new(NoChains)) {
             for method in methods(path).await {
                 if !is_part_of_a_page(path) {
                     served.insert(format!("{method} {path}"));
@@ -246,7 +251,7 @@ mod tests {
     fn limits_are_described_as_they_are() {
         let description = description();
         let limits = Limits::default();
-        let places = [
+        let routes = [
             ("/components/schemas/Calls/anyOf/1/maxItems", limits.batch),
             (
                 "/components/schemas/TimeLookups/properties/items/maxItems",
@@ -257,7 +262,7 @@ mod tests {
                 limits.alternatives.unwrap(),
             ),
         ];
-        for (place, limit) in places {
+        for (place, limit) in routes {
             let described = description.pointer(place).and_then(Value::as_u64);
             assert_eq!(described, Some(limit as u64), "{place}");
         }
@@ -286,7 +291,7 @@ mod tests {
             ("PUT /1", "405", "METHOD_NOT_ALLOWED"),
             ("DELETE /v1/chains", "405", "METHOD_NOT_ALLOWED"),
         ] {
-            let answer = asked(request).await;
+            let answer = fetch_path(request).await;
             let (head, body) = answer.split_once("\r\n\r\n").unwrap();
             assert!(
                 head.starts_with(&format!("HTTP/1.1 {code}")),
@@ -302,7 +307,7 @@ mod tests {
 
     #[tokio::test]
     async fn around_every_answer_lies_what_should() {
-        let page = asked("GET /docs").await;
+        let page = fetch_path("GET /docs").await;
         for header in [
             "access-control-allow-origin: *",
             "access-control-expose-headers: x-next-cursor",
@@ -315,18 +320,18 @@ mod tests {
     #[tokio::test]
     async fn a_handler_that_panics_is_a_failure_of_its_own_request_alone() {
         let router = router(Broken);
-        let failed = ask(router.clone(), "GET /health").await;
+        let failed = fetch(router.clone(), "GET /health").await;
         assert!(failed.starts_with("HTTP/1.1 500"), "{failed}");
         assert!(failed.contains("INTERNAL_ERROR"), "{failed}");
         assert!(!failed.contains("secret"), "{failed}");
-        let page = ask(router, "GET /").await;
+        let page = fetch(router, "GET /").await;
         assert!(page.starts_with("HTTP/1.1 200"), "{page}");
         assert!(page.contains("<title>Chronolith"), "{page}");
     }
 
     #[tokio::test]
     async fn the_page_of_the_description_loads_nothing_from_elsewhere() {
-        let page = asked("GET /docs").await;
+        let page = fetch_path("GET /docs").await;
         assert!(page.starts_with("HTTP/1.1 200"), "{page}");
         assert!(
             page.contains("content-security-policy: default-src 'self'"),
@@ -340,7 +345,7 @@ mod tests {
             .split(['"', '\''])
             .filter(|part| is_part_of_a_page(part))
         {
-            let answer = asked(&format!("GET {part}")).await;
+            let answer = fetch_path(&format!("GET {part}")).await;
             assert!(answer.starts_with("HTTP/1.1 200"), "{part}: {answer}");
         }
     }

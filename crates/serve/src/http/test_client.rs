@@ -4,7 +4,7 @@ use axum::Router;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// Sends a method and a path, such as `GET /health`; returns the answer as it came.
-pub(crate) async fn ask(router: Router, request: &str) -> String {
+pub(crate) async fn fetch(router: Router, request: &str) -> String {
     send(
         router,
         &format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"),
@@ -17,7 +17,7 @@ pub(crate) async fn send(router: Router, request: &str) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let serving = async { axum::serve(listener, router).await.unwrap() };
-    let asking = async {
+    let requesting = async {
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
@@ -26,6 +26,6 @@ pub(crate) async fn send(router: Router, request: &str) -> String {
     };
     tokio::select! {
         () = serving => unreachable!(),
-        answer = asking => answer,
+        answer = requesting => answer,
     }
 }

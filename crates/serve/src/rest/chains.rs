@@ -7,12 +7,12 @@ use chronolith_archive::Error as ArchiveError;
 use chronolith_model::{BlockRange, DatasetSet};
 use serde_json::{Value, json};
 
-use super::{At, chain};
+use super::{PathParams, chain};
 use crate::chain::ServedChain;
 use crate::error::ApiError;
 use crate::fault::Fault;
 use crate::http::context::Context;
-use crate::names::{dataset_names, scope_words};
+use crate::names::{dataset_names, scope_text};
 use crate::view::View;
 
 /// Each chain is told by itself: one that cannot be read has an error beside what is known of it, and
@@ -30,7 +30,7 @@ pub(crate) async fn list(State(context): State<Context>) -> Json<Value> {
 
 pub(crate) async fn one(
     State(context): State<Context>,
-    At(id): At<String>,
+    PathParams(id): PathParams<String>,
 ) -> Result<Json<Value>, ApiError> {
     let chain = chain(&context, &id)?;
     Ok(Json(about(chain, genesis(chain).await?)))
@@ -43,7 +43,7 @@ fn about(chain: &ServedChain, genesis: Option<u64>) -> Value {
         "genesisTimestamp": genesis,
         "startBlock": chain.start_block,
         "datasets": dataset_names(chain.datasets),
-        "scope": scope_words(&chain.scope),
+        "scope": scope_text(&chain.scope),
         "finality": chain.finality,
     })
 }
@@ -51,7 +51,7 @@ fn about(chain: &ServedChain, genesis: Option<u64>) -> Value {
 /// The time of block 0; none where that is not there, which is another thing than not to be readable.
 async fn genesis(chain: &ServedChain) -> Result<Option<u64>, ApiError> {
     match genesis_of(&View::take(chain).await?).await {
-        Err(error) => match View::newer(chain, error.again).await? {
+        Err(error) => match View::newer(chain, error.retry).await? {
             Some(view) => genesis_of(&view).await,
             None => Err(error),
         },

@@ -6,10 +6,10 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use chronolith_model::{BlockRange, Clause, LogFilter, Order};
 
-use super::{At, chain, parameters};
+use super::{PathParams, chain, parameters};
 use crate::cursor;
 use crate::error::{ApiError, ErrorCode};
-use crate::http::body::{LogsAnswer, Pieces, Shape};
+use crate::http::body::{LogFormat, LogsAnswer, ResponseBody};
 use crate::http::context::Context;
 use crate::rpc::{BlockTag, Fixed, about, range_between};
 use crate::view::View;
@@ -34,91 +34,92 @@ const LISTS: [&str; 5] = ["address", "topic0", "topic1", "topic2", "topic3"];
 const NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 
 /// What is asked for, before any chain is looked at.
-struct Asked {
+struct LogsRequest {
     from: Option<BlockTag>,
     to: Option<BlockTag>,
     filter: LogFilter,
-    shape: Shape,
+    format: LogFormat,
 }
 
 pub(crate) async fn show(
     State(context): State<Context>,
-    At(id): At<String>,
+    PathParams(id): PathParams<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
-    let asked = read(&context, query.as_deref())?;
+    let request = read(&context, query.as_deref())?;
     let chain = chain(&context, &id)?;
     let view = View::take(chain).await?;
-    match answer(&context, &view, &asked).await {
-        Err(error) => match View::newer(chain, error.again).await? {
-            Some(view) => answer(&context, &view, &asked).await,
+    match answer(&context, &view, &request).await {
+        Err(error) => match View::newer(chain, error.retry).await? {
+            Some(view) => answer(&context, &view, &request).await,
             None => Err(error),
         },
         answered => answered,
     }
 }
 
-async fn answer(context: &Context, view: &View<'_>, asked: &Asked) -> Result<Response, ApiError> {
-    let range = range_between(context, view, asked.from, asked.to)?;
-    let (page, held) = context.query(view, range, &asked.filter).await?;
-    let mut pieces = Pieces::default();
+async fn answer(
+    context: &Context,
+    view: &View<'_>,
+    request: &LogsRequest,
+) -> Result<Response, ApiError> {
+    let range = range_between(context, view, request.from, request.to)?;
+    let (page, held) = context.query(view, range, &request.filter).await?;
+    let mut body = ResponseBody::default();
     let next = page.next.as_ref().map(cursor::show);
     let mut answer = LogsAnswer {
-        shape: asked.shape,
+        format: request.format,
         held,
         own_levels: view.chain.stellar().is_some(),
         ..LogsAnswer::default()
     };
-    if asked.shape == Shape::List {
-        answer.before = b"{\"logs\":".to_vec();
-        answer.behind = about(view, range, &page).await?.to_string().into_bytes();
+    if request.format == LogFormat::List {
+        answer.prefix = b"{\"logs\":".to_vec();
+        answer.suffix = about(view, range, &page).await?.to_string().into_bytes();
         // The list comes first, so that a reader can begin before all of it is there.
         answer
-            .behind
+            .suffix
             .first_mut()
             .into_iter()
             .for_each(|first| *first = b',');
     }
     answer.logs = page.logs;
-    pieces.logs(answer);
-    let mut response = pieces.into_response();
+    body.logs(answer);
+    let mut response = body.into_response();
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, asked.shape.content_type());
+    headers.insert(header::CONTENT_TYPE, request.format.content_type());
     if let Some(next) = next.and_then(|next| next.parse().ok()) {
         headers.insert(NEXT_CURSOR, next);
     }
     Ok(response)
 }
 
-fn read(context: &Context, query: Option<&str>) -> Result<Asked, ApiError> {
-    let bad = |name: &str, said: &str| ApiError::params(format!("{name}: {said}"));
-    let mut asked = Asked {
+fn read(context: &Context, query: Option<&str>) -> Result<LogsRequest, ApiError> {
+    let bad = |name: &str, message: &str| ApiError::params(format!("{name}: {message}"));
+    let mut request = LogsRequest {
         from: None,
         to: None,
         filter: LogFilter::over(BlockRange::new(0, 0)),
-        shape: Shape::List,
+        format: LogFormat::List,
     };
-    asked.filter.limit = Some(LIMIT);
+    request.filter.limit = Some(LIMIT);
     let mut topics: [Vec<Bytes>; 4] = Default::default();
     let mut addresses = Vec::new();
-    let most = context.limits.alternatives;
+    let max = context.limits.alternatives;
     for (name, value) in parameters(query, &PARAMETERS, &LISTS, ErrorCode::InvalidParams)? {
-        let refused = |said: String| bad(&name, &said);
+        let refused = |message: String| bad(&name, &message);
         match name.as_str() {
-            "fromBlock" => asked.from = Some(tag(&value).map_err(refused)?),
-            "toBlock" => asked.to = Some(tag(&value).map_err(refused)?),
-            "address" => values::<20>(&value, most, &mut addresses).map_err(refused)?,
+            "fromBlock" => request.from = Some(tag(&value).map_err(refused)?),
+            "toBlock" => request.to = Some(tag(&value).map_err(refused)?),
+            "address" => values::<20>(&value, max, &mut addresses).map_err(refused)?,
             "limit" => {
-                let most = context.limits.answers.results;
-                let limit = value
-                    .parse()
-                    .ok()
-                    .filter(|limit| (1..=most).contains(limit));
-                let said = || bad(&name, &format!("want a number from 1 to {most}"));
-                asked.filter.limit = Some(limit.ok_or_else(said)?);
+                let max = context.limits.answers.results;
+                let limit = value.parse().ok().filter(|limit| (1..=max).contains(limit));
+                let message = || bad(&name, &format!("want a number from 1 to {max}"));
+                request.filter.limit = Some(limit.ok_or_else(message)?);
             }
             "order" => {
-                asked.filter.order = match value.as_str() {
+                request.filter.order = match value.as_str() {
                     "asc" => Order::Ascending,
                     "desc" => Order::Descending,
                     _ => return Err(bad(&name, "want asc or desc")),
@@ -126,12 +127,12 @@ fn read(context: &Context, query: Option<&str>) -> Result<Asked, ApiError> {
             }
             "cursor" => {
                 let read = cursor::read(&value);
-                let said = || bad(&name, "it is not one that was given here");
-                asked.filter.cursor = Some(read.ok_or_else(said)?);
+                let message = || bad(&name, "it is not one that was given here");
+                request.filter.cursor = Some(read.ok_or_else(message)?);
             }
             "format" => {
-                let said = || bad(&name, "want json, ndjson or csv");
-                asked.shape = Shape::parse(&value).ok_or_else(said)?;
+                let message = || bad(&name, "want json, ndjson or csv");
+                request.format = LogFormat::parse(&value).ok_or_else(message)?;
             }
             topic => {
                 let place = topic
@@ -140,16 +141,16 @@ fn read(context: &Context, query: Option<&str>) -> Result<Asked, ApiError> {
                     .map_or(0, |digit| digit.wrapping_sub(b'0'));
                 let place = topics.get_mut(usize::from(place));
                 if let Some(values_of) = place {
-                    values::<32>(&value, most, values_of).map_err(|said| bad(topic, &said))?;
+                    values::<32>(&value, max, values_of).map_err(|message| bad(topic, &message))?;
                 }
             }
         }
     }
-    asked.filter.emitters = clause(addresses);
+    request.filter.emitters = clause(addresses);
     let given = topics.iter().rposition(|values| !values.is_empty());
     let positions = given.map_or(0, |last| last + 1);
-    asked.filter.topics = topics.into_iter().take(positions).map(clause).collect();
-    Ok(asked)
+    request.filter.topics = topics.into_iter().take(positions).map(clause).collect();
+    Ok(request)
 }
 
 fn clause(values: Vec<Bytes>) -> Clause {
@@ -172,15 +173,15 @@ fn tag(text: &str) -> Result<BlockTag, String> {
 /// One value, or several with commas between them.
 fn values<const N: usize>(
     text: &str,
-    most: Option<usize>,
+    max: Option<usize>,
     values: &mut Vec<Bytes>,
 ) -> Result<(), String> {
     for one in text.split(',') {
         let value = Fixed::<N>::parse(one.trim())?;
         values.push(Bytes::copy_from_slice(&value.0));
     }
-    match most {
-        Some(most) if values.len() > most => Err(format!("more than {most} values")),
+    match max {
+        Some(max) if values.len() > max => Err(format!("more than {max} values")),
         _ => Ok(()),
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::chain::{Reorg, ServedChain};
 use crate::http::context::Context;
-use crate::names::{dataset_names, scope_words};
+use crate::names::{dataset_names, scope_text};
 use crate::view::View;
 
 /// Intervals that are shown: one that has more is in such pieces that a person looks elsewhere.
@@ -23,13 +23,13 @@ pub(crate) async fn show(State(context): State<Context>) -> Json<Value> {
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "now": now,
-        "uptimeSeconds": now.saturating_sub(context.began),
+        "uptimeSeconds": now.saturating_sub(context.started),
         "chains": chains,
     }))
 }
 
 async fn about(chain: &ServedChain) -> Value {
-    let (health, report) = (chain.live.health().for_everybody(), chain.archive.health());
+    let (health, report) = (chain.live.health().redacted(), chain.archive.health());
     let view = View::take(chain).await;
     let (mut head, mut finalized, mut coverage) = (None, None, Vec::new());
     if let Ok(view) = &view {
@@ -57,7 +57,7 @@ async fn about(chain: &ServedChain) -> Value {
         "trouble": trouble,
         "finality": chain.finality,
         "datasets": dataset_names(chain.datasets),
-        "scope": scope_words(&chain.scope),
+        "scope": scope_text(&chain.scope),
         "startBlock": chain.start_block,
         "coverage": coverage,
         "storage": {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use chronolith_projection::{ChainOverview, Database, Result as Looked, overview};
+use chronolith_projection::{ChainOverview, Database, Result as OverviewResult, overview};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -26,7 +26,7 @@ const LOOK_WITHIN: Duration = Duration::from_secs(5);
 
 /// What is known of the database with projections.
 #[derive(Default)]
-pub(crate) struct Board {
+pub(crate) struct ProjectionsCache {
     database: Option<Database>,
     /// Held while somebody looks, so that the others wait for that look and do not look themselves.
     seen: Mutex<Seen>,
@@ -36,29 +36,29 @@ pub(crate) struct Board {
 struct Seen {
     /// Until when it counts.
     until: Option<Instant>,
-    found: Found,
+    found: Overview,
     /// Since when it does not answer.
-    away_since: Option<u64>,
+    unavailable_since: Option<u64>,
 }
 
 #[derive(Clone)]
-enum Found {
+enum Overview {
     Known {
         as_of: u64,
         chains: Arc<[ChainOverview]>,
     },
-    Away {
+    Unavailable {
         since: u64,
     },
 }
 
-impl Default for Found {
+impl Default for Overview {
     fn default() -> Self {
-        Self::Away { since: 0 }
+        Self::Unavailable { since: 0 }
     }
 }
 
-impl Board {
+impl ProjectionsCache {
     pub(crate) fn new(database: Option<Database>) -> Self {
         Self {
             database,
@@ -70,15 +70,15 @@ impl Board {
     async fn look(
         &self,
         now: u64,
-        look: impl Future<Output = Looked<Vec<ChainOverview>>>,
-    ) -> Found {
+        look: impl Future<Output = OverviewResult<Vec<ChainOverview>>>,
+    ) -> Overview {
         let mut seen = self.seen.lock().await;
         if seen.until.is_some_and(|until| Instant::now() < until) {
             return seen.found.clone();
         }
-        let began = Instant::now();
+        let started = Instant::now();
         // Whoever goes away in the middle must not let the next one look at once.
-        seen.until = Some(began + FRESH);
+        seen.until = Some(started + FRESH);
         let looked = tokio::time::timeout(LOOK_WITHIN, look).await;
         let chains = match looked {
             Ok(Ok(chains)) => Some(chains),
@@ -95,15 +95,15 @@ impl Board {
         let mut fresh = FRESH;
         seen.found = match chains {
             Some(chains) => {
-                fresh = fresh.max(began.elapsed() * LOOKING_PART);
-                seen.away_since = None;
-                Found::Known {
+                fresh = fresh.max(started.elapsed() * LOOKING_PART);
+                seen.unavailable_since = None;
+                Overview::Known {
                     as_of: now,
                     chains: chains.into(),
                 }
             }
-            None => Found::Away {
-                since: *seen.away_since.get_or_insert(now),
+            None => Overview::Unavailable {
+                since: *seen.unavailable_since.get_or_insert(now),
             },
         };
         seen.until = Some(Instant::now() + fresh);
@@ -113,13 +113,13 @@ impl Board {
 
 pub(crate) async fn show(State(context): State<Context>) -> Result<Json<Value>, ApiError> {
     let now = (context.clock)();
-    let board = &context.projections;
-    let Some(database) = &board.database else {
+    let cache = &context.projections;
+    let Some(database) = &cache.database else {
         return Ok(Json(json!({ "enabled": false, "asOf": now, "chains": [] })));
     };
     let served: Vec<u64> = context.served.iter().map(|chain| chain.id).collect();
-    match board.look(now, overview(database, &served)).await {
-        Found::Known { as_of, chains } => {
+    match cache.look(now, overview(database, &served)).await {
+        Overview::Known { as_of, chains } => {
             let chains = chains.iter();
             let chains = chains.filter_map(|chain| about(&context, chain));
             let chains: Vec<Value> = chains.collect();
@@ -127,7 +127,7 @@ pub(crate) async fn show(State(context): State<Context>) -> Result<Json<Value>, 
                 json!({ "enabled": true, "asOf": as_of, "chains": chains }),
             ))
         }
-        Found::Away { since } => {
+        Overview::Unavailable { since } => {
             let message = format!(
                 "the database with projections has not answered for {} s: see that PostgreSQL runs and that \
                  PG_READONLY_URL or PG_URL leads to it",
@@ -148,7 +148,7 @@ fn about(context: &Context, chain: &ChainOverview) -> Option<Value> {
         .and_then(|block| u64::try_from(block).ok());
     let behind = source_head.zip(seen);
     let behind = behind.map(|(head, seen)| head.saturating_sub(seen));
-    let mut shown = serde_json::to_value(for_everybody(chain.clone())).ok()?;
+    let mut shown = serde_json::to_value(redacted(chain.clone())).ok()?;
     if let Value::Object(fields) = &mut shown {
         fields.insert("sourceHead".to_owned(), json!(source_head));
         fields.insert("headLagBlocks".to_owned(), json!(behind));
@@ -157,7 +157,7 @@ fn about(context: &Context, chain: &ChainOverview) -> Option<Value> {
 }
 
 /// Which machines there are is for those who run them.
-fn for_everybody(mut chain: ChainOverview) -> ChainOverview {
+fn redacted(mut chain: ChainOverview) -> ChainOverview {
     for lock in &mut chain.locks {
         lock.holder = lock.holder.take().map(without_host);
     }
@@ -186,15 +186,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_who_look_cost_one_look_a_second() {
-        let (board, looks) = (Board::default(), AtomicUsize::new(0));
+        let (cache, looks) = (ProjectionsCache::default(), AtomicUsize::new(0));
         let look = || async {
             looks.fetch_add(1, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_millis(100)).await;
             Ok(Vec::new())
         };
         for seconds in 1..=3 {
-            let found = join_all((0..100).map(|_| board.look(seconds, look()))).await;
-            let same = |one: &Found| matches!(one, Found::Known { as_of, .. } if *as_of == seconds);
+            let found = join_all((0..100).map(|_| cache.look(seconds, look()))).await;
+            let same =
+                |one: &Overview| matches!(one, Overview::Known { as_of, .. } if *as_of == seconds);
             assert!(found.iter().all(same));
             assert_eq!(looks.load(Ordering::SeqCst), seconds as usize);
             tokio::time::advance(FRESH).await;
@@ -203,43 +204,43 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_long_look_is_not_repeated_soon() {
-        let board = Board::default();
+        let cache = ProjectionsCache::default();
         let slow = async {
             tokio::time::sleep(Duration::from_secs(2)).await;
             Ok(Vec::new())
         };
-        board.look(1, slow).await;
+        cache.look(1, slow).await;
         tokio::time::advance(Duration::from_secs(19)).await;
-        let found = board.look(20, async { panic!("looked again") }).await;
-        assert!(matches!(found, Found::Known { as_of: 1, .. }));
+        let found = cache.look(20, async { panic!("looked again") }).await;
+        assert!(matches!(found, Overview::Known { as_of: 1, .. }));
         tokio::time::advance(Duration::from_secs(1)).await;
-        let found = board.look(21, async { Ok(Vec::new()) }).await;
-        assert!(matches!(found, Found::Known { as_of: 21, .. }));
+        let found = cache.look(21, async { Ok(Vec::new()) }).await;
+        assert!(matches!(found, Overview::Known { as_of: 21, .. }));
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_absence_is_told_from_its_beginning_and_costs_no_more() {
-        let board = Board::default();
-        let since = |found: &Found| match found {
-            Found::Away { since } => Some(*since),
-            Found::Known { .. } => None,
+        let cache = ProjectionsCache::default();
+        let since = |found: &Overview| match found {
+            Overview::Unavailable { since } => Some(*since),
+            Overview::Known { .. } => None,
         };
-        let found = board.look(10, async { Err(away()) }).await;
+        let found = cache.look(10, async { Err(away()) }).await;
         assert_eq!(since(&found), Some(10));
         // Whoever asks at once is not made to wait for the same failure.
-        let found = board
+        let found = cache
             .look(10, async { panic!("looked again at once") })
             .await;
         assert_eq!(since(&found), Some(10));
         tokio::time::advance(FRESH).await;
         // One that says nothing at all is given up.
-        let found = board.look(12, std::future::pending()).await;
+        let found = cache.look(12, std::future::pending()).await;
         assert_eq!(since(&found), Some(10));
         tokio::time::advance(FRESH).await;
-        let found = board.look(20, async { Ok(Vec::new()) }).await;
+        let found = cache.look(20, async { Ok(Vec::new()) }).await;
         assert_eq!(since(&found), None);
         tokio::time::advance(FRESH).await;
-        let found = board.look(30, async { Err(away()) }).await;
+        let found = cache.look(30, async { Err(away()) }).await;
         assert_eq!(since(&found), Some(30));
     }
 }

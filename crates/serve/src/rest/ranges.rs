@@ -6,14 +6,14 @@ use chronolith_archive::{RangeReport, TxCounts};
 use serde_json::{Map, Value, json};
 
 use super::chains::utc;
-use super::{At, chain};
+use super::{PathParams, chain};
 use crate::error::{ApiError, ErrorCode};
 use crate::http::context::Context;
 use crate::names::{failed_phase_name, ledger_phase_name, txhash_phase_name};
 
 pub(crate) async fn show(
     State(context): State<Context>,
-    At(id): At<String>,
+    PathParams(id): PathParams<String>,
 ) -> Result<Json<Value>, ApiError> {
     let chain = chain(&context, &id)?;
     let not_yet = || {

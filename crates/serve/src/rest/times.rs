@@ -10,12 +10,12 @@ use futures::future::join_all;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{At, chain, parameters};
+use super::{PathParams, chain, parameters};
 use crate::chain::ServedChain;
 use crate::error::{ApiError, ErrorCode};
 use crate::http::context::Context;
 use crate::rpc::Object;
-use crate::times::{Direction, Found, Missing, Moment};
+use crate::times::{BlockAtTime, Direction, TimeLookupError, Timestamp};
 use crate::view::View;
 
 /// From here on a number is milliseconds: as seconds it would be the year 5138.
@@ -26,15 +26,15 @@ const LOOKUPS_AT_ONCE: usize = 16;
 
 /// A time from seconds, milliseconds or ISO 8601. What has no zone is UTC.
 #[must_use]
-pub fn read_time(text: &str) -> Option<Moment> {
+pub fn parse_time(text: &str) -> Option<Timestamp> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         let number: u64 = text.parse().ok()?;
         return Some(match number {
-            MILLISECONDS_FROM.. => Moment {
+            MILLISECONDS_FROM.. => Timestamp {
                 seconds: number / 1_000,
                 nanos: (number % 1_000) as u32 * 1_000_000,
             },
-            seconds => Moment { seconds, nanos: 0 },
+            seconds => Timestamp { seconds, nanos: 0 },
         });
     }
     let time = if let Ok(time) = DateTime::parse_from_rfc3339(text) {
@@ -47,7 +47,7 @@ pub fn read_time(text: &str) -> Option<Moment> {
         let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
         date.and_hms_opt(0, 0, 0)?.and_utc()
     };
-    Some(Moment {
+    Some(Timestamp {
         seconds: u64::try_from(time.timestamp()).ok()?,
         // A leap second counts as the end of the one before it.
         nanos: time.timestamp_subsec_nanos().min(999_999_999),
@@ -55,13 +55,13 @@ pub fn read_time(text: &str) -> Option<Moment> {
 }
 
 /// What is asked for. All of it is checked before any chain is looked at.
-struct Asked {
+struct TimeLookup {
     direction: Direction,
-    time: Moment,
+    time: Timestamp,
     inclusive: bool,
 }
 
-impl Asked {
+impl TimeLookup {
     fn new(direction: &str, time: &str, inclusive: bool) -> Result<Self, ApiError> {
         let shown = |text: &str| text.chars().take(40).collect::<String>();
         let bad_direction = || {
@@ -74,7 +74,7 @@ impl Asked {
         };
         Ok(Self {
             direction: Direction::parse(direction).ok_or_else(bad_direction)?,
-            time: read_time(time).ok_or_else(bad_time)?,
+            time: parse_time(time).ok_or_else(bad_time)?,
             inclusive,
         })
     }
@@ -82,17 +82,17 @@ impl Asked {
 
 pub(crate) async fn one(
     State(context): State<Context>,
-    At((id, direction, time)): At<(String, String, String)>,
+    PathParams((id, direction, time)): PathParams<(String, String, String)>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Value>, ApiError> {
-    let mut asked = Asked::new(&direction, &time, false)?;
+    let mut lookup = TimeLookup::new(&direction, &time, false)?;
     for (_, value) in parameters(
         query.as_deref(),
         &["inclusive"],
         &[],
         ErrorCode::InvalidParameter,
     )? {
-        asked.inclusive = match value.as_str() {
+        lookup.inclusive = match value.as_str() {
             "true" => true,
             "false" => false,
             _ => {
@@ -101,7 +101,7 @@ pub(crate) async fn one(
             }
         };
     }
-    look_up(chain(&context, &id)?, &asked).await.map(Json)
+    look_up(chain(&context, &id)?, &lookup).await.map(Json)
 }
 
 /// Many lookups at once.
@@ -147,59 +147,61 @@ pub(crate) async fn many(
     let many: Object<Many> = serde_json::from_slice(&body.bytes)
         .map_err(|error| ApiError::new(ErrorCode::InvalidBody, format!("invalid body: {error}")))?;
     let Object(many) = many;
-    let most = context.limits.times;
-    if many.items.len() > most {
-        let message = format!("{} items, at most {most} are allowed", many.items.len());
+    let max = context.limits.times;
+    if many.items.len() > max {
+        let message = format!("{} items, at most {max} are allowed", many.items.len());
         return Err(ApiError::new(ErrorCode::TooManyItems, message));
     }
     let mut results = Vec::with_capacity(many.items.len());
     for items in many.items.chunks(LOOKUPS_AT_ONCE) {
-        let looked_up = items.iter().map(|Object(item)| told(&context, item));
+        let looked_up = items.iter().map(|Object(item)| lookup_item(&context, item));
         results.extend(join_all(looked_up).await);
     }
     Ok(Json(json!({ "results": results })))
 }
 
 /// What is told of one of many: a block, or why there is none.
-async fn told(context: &Context, item: &Item) -> Value {
+async fn lookup_item(context: &Context, item: &Item) -> Value {
     // What is neither a number nor a text is no time either, and is told so beside its item.
     let time = match &item.time {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
     let looked_up = async {
-        let asked = Asked::new(&item.direction, &time, item.inclusive)?;
-        look_up(chain(context, &item.chain_id.text())?, &asked).await
+        let lookup = TimeLookup::new(&item.direction, &time, item.inclusive)?;
+        look_up(chain(context, &item.chain_id.text())?, &lookup).await
     };
     looked_up.await.unwrap_or_else(|error| error.rest_json())
 }
 
-async fn look_up(chain: &ServedChain, asked: &Asked) -> Result<Value, ApiError> {
-    let (view, answer) = match look_once(chain, asked).await? {
+async fn look_up(chain: &ServedChain, lookup: &TimeLookup) -> Result<Value, ApiError> {
+    let (view, answer) = match look_once(chain, lookup).await? {
         // An object of this state may be gone by now: once more, from a newer one.
-        (_, Err(Missing::Fault(_))) => {
+        (_, Err(TimeLookupError::Fault(_))) => {
             chain.archive.refresh().await?;
-            look_once(chain, asked).await?
+            look_once(chain, lookup).await?
         }
         looked => looked,
     };
     answer
         .map(|found| block_json(&view, &found))
-        .map_err(|missing| refusal(&view, asked, missing))
+        .map_err(|missing| refusal(&view, lookup, missing))
 }
 
 /// One look, and the view that its answer is of.
 async fn look_once<'a>(
     chain: &'a ServedChain,
-    asked: &Asked,
-) -> Result<(View<'a>, Result<Found, Missing>), ApiError> {
+    lookup: &TimeLookup,
+) -> Result<(View<'a>, Result<BlockAtTime, TimeLookupError>), ApiError> {
     let view = View::take(chain).await?;
-    let answer = view.at(asked.time, asked.direction, asked.inclusive).await;
+    let answer = view
+        .at(lookup.time, lookup.direction, lookup.inclusive)
+        .await;
     Ok((view, answer))
 }
 
-fn refusal(view: &View<'_>, asked: &Asked, missing: Missing) -> ApiError {
-    let (id, time, direction) = (view.chain.id, asked.time.seconds, asked.direction.name());
+fn refusal(view: &View<'_>, lookup: &TimeLookup, missing: TimeLookupError) -> ApiError {
+    let (id, time, direction) = (view.chain.id, lookup.time.seconds, lookup.direction.name());
     let not_yet = |code, message: String| {
         ApiError::new(code, message).with(json!({
             "indexedUpTo": view.head().map(|head| head.number),
@@ -207,24 +209,24 @@ fn refusal(view: &View<'_>, asked: &Asked, missing: Missing) -> ApiError {
         }))
     };
     match missing {
-        Missing::None => ApiError::new(
+        TimeLookupError::NotFound => ApiError::new(
             ErrorCode::BlockNotFound,
             format!("no block found {direction} timestamp {time} on chain {id}"),
         ),
-        Missing::NotYet => not_yet(
+        TimeLookupError::NotIndexedYet => not_yet(
             ErrorCode::NotIndexedYet,
             format!("blocks {direction} timestamp {time} may not be indexed yet on chain {id}"),
         ),
-        Missing::Lacking(said) => not_yet(
+        TimeLookupError::NotCovered(reason) => not_yet(
             ErrorCode::TimeNotCovered,
-            format!("blocks around timestamp {time} are lacking on chain {id}: {said}"),
+            format!("blocks around timestamp {time} are lacking on chain {id}: {reason}"),
         ),
-        Missing::Fault(fault) => fault.into(),
+        TimeLookupError::Fault(fault) => fault.into(),
     }
 }
 
 /// A block that was found.
-pub(crate) fn block_json(view: &View<'_>, found: &Found) -> Value {
+pub(crate) fn block_json(view: &View<'_>, found: &BlockAtTime) -> Value {
     let clock = found.clock;
     json!({
         "number": clock.number,
@@ -242,8 +244,8 @@ mod tests {
 
     #[test]
     fn times_are_read_in_every_spelling() {
-        let whole = |seconds| Some(Moment { seconds, nanos: 0 });
-        let part = |seconds, nanos| Some(Moment { seconds, nanos });
+        let whole = |seconds| Some(Timestamp { seconds, nanos: 0 });
+        let part = |seconds, nanos| Some(Timestamp { seconds, nanos });
         for (text, expected) in [
             ("0", whole(0)),
             ("1700000000", whole(1_700_000_000)),
@@ -266,7 +268,7 @@ mod tests {
             ("2023-02-30", None),
             ("18446744073709551616", None),
         ] {
-            assert_eq!(read_time(text), expected, "{text}");
+            assert_eq!(parse_time(text), expected, "{text}");
         }
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use chronolith_archive::Error as ArchiveError;
 use chronolith_archive::TxLocation;
 use chronolith_chain_view::Location;
-use chronolith_evm::{BlockFields, Body, HeaderFields, Place as TxShown};
+use chronolith_evm::{BlockFields, Body, HeaderFields, Place as TxPlace};
 use chronolith_model::{Block, BlockMeta, Dataset, DatasetSet, Hash32, Tx};
 use serde::de::IgnoredAny;
 
@@ -82,7 +82,7 @@ async fn count(view: &View<'_>, clock: BlockMeta) -> Result<Answer, ApiError> {
 
 pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<Answer, ApiError> {
     let hash: Hash32 = params.get::<Fixed<32>>(0)?.into();
-    keeps(view, Dataset::Transactions)?;
+    require_dataset(view, Dataset::Transactions)?;
     let in_tail = view.tail.find_tx(&hash);
     let in_tail = in_tail.filter(|(block, _)| block.clock.number >= view.tail_start());
     let place = match (in_tail, &view.archive) {
@@ -106,7 +106,7 @@ pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<
         // Logs name it, but it is the block's: no transaction has it.
         return Ok(Answer::null());
     }
-    let body = match view.place(number)? {
+    let body = match view.location(number)? {
         Some(Location::Tail(block)) => body_in(block, index).ok_or_else(lost)?,
         Some(Location::Archive(archive)) => archive.body_at(number, index).await?,
         None => return Err(ApiError::unknown_block()),
@@ -120,8 +120,8 @@ pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<
     Ok(Answer::Json(out))
 }
 
-fn tx_place(clock: &BlockMeta, base_fee: BaseFee, index: u64) -> TxShown {
-    TxShown {
+fn tx_place(clock: &BlockMeta, base_fee: BaseFee, index: u64) -> TxPlace {
+    TxPlace {
         block_hash: clock.hash.0,
         block_number: clock.number,
         block_time: clock.timestamp,
@@ -132,16 +132,16 @@ fn tx_place(clock: &BlockMeta, base_fee: BaseFee, index: u64) -> TxShown {
 }
 
 /// An archived transaction as nodes show it.
-fn write_transaction(out: &mut Vec<u8>, stored: &[u8], place: &TxShown) -> Result<(), ApiError> {
-    let shown = Body::parse(stored).and_then(|body| body.write_json(place, out));
-    shown.map_err(|error| {
+fn write_transaction(out: &mut Vec<u8>, stored: &[u8], place: &TxPlace) -> Result<(), ApiError> {
+    let written = Body::parse(stored).and_then(|body| body.write_json(place, out));
+    written.map_err(|error| {
         let (number, index) = (place.block_number, place.index);
         let what = format!("transaction {index} of block {number}: {error}");
         ArchiveError::Internal(what).into()
     })
 }
 
-fn keeps(view: &View<'_>, dataset: Dataset) -> Result<(), Fault> {
+fn require_dataset(view: &View<'_>, dataset: Dataset) -> Result<(), Fault> {
     match view.chain.datasets.contains(dataset) {
         true => Ok(()),
         false => Err(Fault::NotKept(dataset)),
@@ -157,8 +157,8 @@ fn body_in(block: &Block, index: u32) -> Option<Bytes> {
 
 /// All transactions of a block, in order, each under its own hash alone. The block itself is none.
 async fn txs(view: &View<'_>, clock: &BlockMeta) -> Result<Vec<Tx>, ApiError> {
-    keeps(view, Dataset::TxHashes)?;
-    let mut txs = match view.place(clock.number)? {
+    require_dataset(view, Dataset::TxHashes)?;
+    let mut txs = match view.location(clock.number)? {
         Some(Location::Tail(block)) => block.txs.clone(),
         Some(Location::Archive(archive)) => archive.transactions(clock.number).await?,
         None => return Err(ApiError::unknown_block()),
@@ -169,10 +169,10 @@ async fn txs(view: &View<'_>, clock: &BlockMeta) -> Result<Vec<Tx>, ApiError> {
 
 /// The bodies of all transactions of a block, in order.
 async fn bodies(view: &View<'_>, number: u64) -> Result<Vec<Bytes>, ApiError> {
-    keeps(view, Dataset::Transactions)?;
+    require_dataset(view, Dataset::Transactions)?;
     // Without hashes of all, bodies are of those that logs name.
-    keeps(view, Dataset::TxHashes)?;
-    let found = match view.place(number)? {
+    require_dataset(view, Dataset::TxHashes)?;
+    let found = match view.location(number)? {
         Some(Location::Tail(block)) => block.payload.bodies.clone(),
         Some(Location::Archive(archive)) => {
             archive.payload(number, Dataset::Transactions).await?.bodies
@@ -190,14 +190,14 @@ struct BaseFee {
 }
 
 /// An archived header.
-enum KeptHeader {
+enum StoredHeader {
     /// Ethereum's, from its bytes.
     Plain(Box<Header>),
     /// With other fields: what came.
     Json(Box<HeaderFields>),
 }
 
-impl KeptHeader {
+impl StoredHeader {
     fn base_fee(&self) -> BaseFee {
         let (proven, came) = match self {
             Self::Plain(header) => (header.base_fee_per_gas, header.base_fee_per_gas),
@@ -215,9 +215,9 @@ impl KeptHeader {
     }
 }
 
-async fn header(view: &View<'_>, number: u64) -> Result<KeptHeader, ApiError> {
-    keeps(view, Dataset::Headers)?;
-    let found = match view.place(number)? {
+async fn header(view: &View<'_>, number: u64) -> Result<StoredHeader, ApiError> {
+    require_dataset(view, Dataset::Headers)?;
+    let found = match view.location(number)? {
         Some(Location::Tail(block)) => block.payload.header.clone(),
         Some(Location::Archive(archive)) => archive.payload(number, Dataset::Headers).await?.header,
         None => None,
@@ -230,16 +230,16 @@ async fn header(view: &View<'_>, number: u64) -> Result<KeptHeader, ApiError> {
     if found.first() == Some(&b'{') {
         let fields: BlockFields<IgnoredAny> =
             serde_json::from_slice(&found).map_err(|error| unreadable(error.to_string()))?;
-        return Ok(KeptHeader::Json(Box::new(fields.header)));
+        return Ok(StoredHeader::Json(Box::new(fields.header)));
     }
     let header = Header::decode(&mut &found[..]).map_err(|error| unreadable(error.to_string()))?;
-    Ok(KeptHeader::Plain(Box::new(header)))
+    Ok(StoredHeader::Plain(Box::new(header)))
 }
 
 /// Hashes of all transactions of a block; none where they are not kept. One family of chains hashes a
 /// header with them.
 async fn tx_hashes(view: &View<'_>, clock: &BlockMeta) -> Result<Vec<B256>, ApiError> {
-    if keeps(view, Dataset::TxHashes).is_err() {
+    if require_dataset(view, Dataset::TxHashes).is_err() {
         return Ok(Vec::new());
     }
     let txs = txs(view, clock).await?;
@@ -250,8 +250,8 @@ async fn block(view: &View<'_>, clock: BlockMeta, whole: bool) -> Result<Answer,
     let header = header(view, clock.number).await?;
     let mut out = Vec::with_capacity(2_048);
     match &header {
-        KeptHeader::Plain(header) => write_header(&mut out, header, &clock),
-        KeptHeader::Json(fields) => {
+        StoredHeader::Plain(header) => write_header(&mut out, header, &clock),
+        StoredHeader::Json(fields) => {
             let json = fields.shown_json(&tx_hashes(view, &clock).await?);
             out.extend_from_slice(json.strip_suffix(b"}").unwrap_or(&json));
         }

@@ -22,9 +22,9 @@ pub(super) async fn get_logs(
     view: &View<'_>,
     params: &Params<'_>,
 ) -> Result<Answer, ApiError> {
-    let asked = asked(context, params)?;
-    let range = range_of(context, view, &asked).await?;
-    let filter = filter_of(asked, range);
+    let request = request(context, params)?;
+    let range = range_of(context, view, &request).await?;
+    let filter = filter_of(request, range);
     let page = context.query(view, range, &filter).await?;
     Ok(Answer::Logs(LogsAnswer {
         logs: page.0.logs,
@@ -34,10 +34,10 @@ pub(super) async fn get_logs(
 }
 
 /// The filter of a call, within what is allowed.
-fn asked(context: &Context, params: &Params<'_>) -> Result<Filter, ApiError> {
-    let Object(asked) = params.get::<Object<Filter>>(0)?;
-    asked.check_alternatives(context.limits.alternatives)?;
-    Ok(asked)
+fn request(context: &Context, params: &Params<'_>) -> Result<Filter, ApiError> {
+    let Object(request) = params.get::<Object<Filter>>(0)?;
+    request.check_alternatives(context.limits.alternatives)?;
+    Ok(request)
 }
 
 /// What `chronolith_getLogs` takes beside the filter.
@@ -59,14 +59,14 @@ pub(super) async fn get_page(
     view: &View<'_>,
     params: &Params<'_>,
 ) -> Result<Answer, ApiError> {
-    let asked = asked(context, params)?;
+    let request = request(context, params)?;
     let Object(paging) = params.get::<Object<Paging>>(0)?;
-    check_anchor(view, asked.from_block, paging.from_block_hash).await?;
-    let range = range_of(context, view, &asked).await?;
-    let mut filter = filter_of(asked, range);
+    check_anchor(view, request.from_block, paging.from_block_hash).await?;
+    let range = range_of(context, view, &request).await?;
+    let mut filter = filter_of(request, range);
     filter.cursor = paging.cursor.as_deref().map(read_cursor).transpose()?;
-    let most = context.limits.answers.results;
-    filter.limit = Some(paging.limit.unwrap_or(most).min(most));
+    let max = context.limits.answers.results;
+    filter.limit = Some(paging.limit.unwrap_or(max).min(max));
     filter.order = match paging.order.as_deref() {
         None | Some("asc") => Order::Ascending,
         Some("desc") => Order::Descending,
@@ -77,15 +77,15 @@ pub(super) async fn get_page(
     }
     let (page, held) = context.query(view, range, &filter).await?;
     let about = about(view, range, &page).await?;
-    let mut behind = about.to_string().into_bytes();
+    let mut suffix = about.to_string().into_bytes();
     // The list comes first, so that a reader can begin before all of it is there.
-    if let Some(first) = behind.first_mut() {
+    if let Some(first) = suffix.first_mut() {
         *first = b',';
     }
     Ok(Answer::Logs(LogsAnswer {
-        before: b"{\"logs\":".to_vec(),
+        prefix: b"{\"logs\":".to_vec(),
         logs: page.logs,
-        behind,
+        suffix,
         held,
         own_levels: view.chain.stellar().is_some(),
         ..LogsAnswer::default()
@@ -155,10 +155,10 @@ fn read_cursor(text: &str) -> Result<Cursor, ApiError> {
 async fn range_of(
     context: &Context,
     view: &View<'_>,
-    asked: &Filter,
+    request: &Filter,
 ) -> Result<BlockRange, ApiError> {
-    if let Some(hash) = asked.block_hash {
-        if asked.from_block.is_some() || asked.to_block.is_some() {
+    if let Some(hash) = request.block_hash {
+        if request.from_block.is_some() || request.to_block.is_some() {
             return Err(ApiError::params(
                 "invalid argument 0: cannot specify both BlockHash and FromBlock/ToBlock, choose one or the other",
             ));
@@ -167,7 +167,7 @@ async fn range_of(
         let found = found.ok_or_else(ApiError::unknown_block)?;
         return Ok(BlockRange::one(found.number));
     }
-    range_between(context, view, asked.from_block, asked.to_block)
+    range_between(context, view, request.from_block, request.to_block)
 }
 
 /// The blocks between two tags, `latest` where there is none.
@@ -198,19 +198,19 @@ pub(crate) fn range_between(
     if start > last {
         return Err(reversed());
     }
-    let most = context.limits.block_range.unwrap_or(u64::MAX);
-    if last - start >= most {
-        let hint = retry_hint(start, start + most.saturating_sub(1));
-        let message = format!("query exceeds max block range {most}, {hint}");
+    let max = context.limits.block_range.unwrap_or(u64::MAX);
+    if last - start >= max {
+        let hint = retry_hint(start, start + max.saturating_sub(1));
+        let message = format!("query exceeds max block range {max}, {hint}");
         return Err(ApiError::new(ErrorCode::TooLarge, message));
     }
     Ok(BlockRange::new(start, last.saturating_add(1)))
 }
 
-fn filter_of(asked: Filter, range: BlockRange) -> LogFilter {
+fn filter_of(request: Filter, range: BlockRange) -> LogFilter {
     let mut filter = LogFilter::over(range);
-    filter.emitters = asked.address.clause;
-    let topics = asked.topics.0.into_iter();
+    filter.emitters = request.address.clause;
+    let topics = request.topics.0.into_iter();
     filter.topics = topics.map(|topic| topic.clause).collect();
     filter
 }

@@ -63,7 +63,7 @@ impl Method {
         };
         let view = View::take(chain).await?;
         match handler(self.call(context, &view, request)).await {
-            Err(error) => match View::newer(chain, error.again).await? {
+            Err(error) => match View::newer(chain, error.retry).await? {
                 Some(view) => handler(self.call(context, &view, request)).await,
                 None => Err(error),
             },

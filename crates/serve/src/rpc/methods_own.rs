@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::reply::Answer;
 use super::wire::{Object, Params};
 use crate::error::{ApiError, ErrorCode};
-use crate::names::{dataset_names, scope_words};
-use crate::rest::times::{block_json, read_time};
-use crate::times::{Direction, Missing};
+use crate::names::{dataset_names, scope_text};
+use crate::rest::times::{block_json, parse_time};
+use crate::times::{Direction, TimeLookupError};
 use crate::view::View;
 
 /// `false`, or how far a node is that has not caught up.
@@ -30,7 +30,7 @@ pub(super) fn syncing(view: &View<'_>) -> Answer {
 
 pub(super) fn capabilities(view: &View<'_>) -> Result<Answer, ApiError> {
     let head = view.known_head()?;
-    let kept = |datasets: &[Dataset]| {
+    let capability = |datasets: &[Dataset]| {
         let wanted = DatasetSet::of(datasets);
         if !view.chain.datasets.covers(wanted) {
             return json!({ "disabled": true });
@@ -46,9 +46,9 @@ pub(super) fn capabilities(view: &View<'_>) -> Result<Answer, ApiError> {
         "state": disabled,
         "stateproofs": disabled,
         "receipts": disabled,
-        "tx": kept(&[Dataset::TxHashes, Dataset::Transactions]),
-        "logs": kept(&[Dataset::Logs]),
-        "blocks": kept(&[Dataset::Headers, Dataset::TxHashes]),
+        "tx": capability(&[Dataset::TxHashes, Dataset::Transactions]),
+        "logs": capability(&[Dataset::Logs]),
+        "blocks": capability(&[Dataset::Headers, Dataset::TxHashes]),
     })))
 }
 
@@ -93,7 +93,7 @@ pub(super) fn coverage(view: &View<'_>) -> Result<Answer, ApiError> {
     let tail = view.tail.proof_of(tail).map(|proof| (tail, proof));
     Ok(Answer::json(&json!({
         "datasets": dataset_names(view.chain.datasets),
-        "scope": scope_words(&view.chain.scope),
+        "scope": scope_text(&view.chain.scope),
         "finalized": by_dataset,
         "tail": tail.map(|(range, proof)| json!({
             "from": range.start, "to": range.end - 1, "level": proof.logs().as_str(),
@@ -107,7 +107,7 @@ pub(super) fn coverage(view: &View<'_>) -> Result<Answer, ApiError> {
 /// What `chronolith_blockByTime` takes.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct AtTime {
+struct BlockByTimeParams {
     time: Value,
     direction: String,
     #[serde(default)]
@@ -118,21 +118,21 @@ pub(super) async fn block_by_time(
     view: &View<'_>,
     params: &Params<'_>,
 ) -> Result<Answer, ApiError> {
-    let Object(asked) = params.get::<Object<AtTime>>(0)?;
-    let direction = Direction::parse(&asked.direction)
+    let Object(request) = params.get::<Object<BlockByTimeParams>>(0)?;
+    let direction = Direction::parse(&request.direction)
         .ok_or_else(|| ApiError::params("direction is none of before, after, closest"))?;
-    let time = match &asked.time {
-        Value::String(text) => read_time(text),
-        Value::Number(number) => read_time(&number.to_string()),
+    let time = match &request.time {
+        Value::String(text) => parse_time(text),
+        Value::Number(number) => parse_time(&number.to_string()),
         _ => None,
     };
     let time = time.ok_or_else(|| {
         ApiError::params("time is none of seconds, milliseconds or an ISO 8601 date")
     })?;
-    match view.at(time, direction, asked.inclusive).await {
+    match view.at(time, direction, request.inclusive).await {
         Ok(found) => Ok(Answer::json(&block_json(view, &found))),
-        Err(Missing::None) => Ok(Answer::null()),
-        Err(Missing::NotYet) => {
+        Err(TimeLookupError::NotFound) => Ok(Answer::null()),
+        Err(TimeLookupError::NotIndexedYet) => {
             let message = "blocks of that time are not indexed yet: ask again";
             Err(
                 ApiError::new(ErrorCode::NotIndexedYet, message).with(json!({
@@ -141,10 +141,10 @@ pub(super) async fn block_by_time(
                 })),
             )
         }
-        Err(Missing::Lacking(said)) => {
-            let message = format!("pruned history unavailable: {said}");
+        Err(TimeLookupError::NotCovered(reason)) => {
+            let message = format!("pruned history unavailable: {reason}");
             Err(ApiError::new(ErrorCode::NotCovered, message))
         }
-        Err(Missing::Fault(fault)) => Err(fault.into()),
+        Err(TimeLookupError::Fault(fault)) => Err(fault.into()),
     }
 }

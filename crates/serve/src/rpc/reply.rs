@@ -4,8 +4,8 @@ use serde_json::value::RawValue;
 
 use crate::encode;
 use crate::error::ApiError;
-use crate::http::body::{BytesAnswer, LogsAnswer, Pieces};
-use crate::http::context::{Context, Room};
+use crate::http::body::{BytesAnswer, LogsAnswer, ResponseBody};
+use crate::http::context::{Context, MemoryReservation};
 
 /// A result.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(crate) struct Reply {
     id: Box<str>,
     outcome: Result<Answer, ApiError>,
     /// Memory that is held while the answer is.
-    held: Room,
+    held: MemoryReservation,
 }
 
 impl Reply {
@@ -57,7 +57,7 @@ impl Reply {
         Self {
             id: id.get().into(),
             outcome,
-            held: Room::default(),
+            held: MemoryReservation::default(),
         }
     }
 
@@ -67,10 +67,10 @@ impl Reply {
         let bytes = self.size();
         match &mut self.outcome {
             Ok(Answer::Json(_)) => {}
-            Ok(Answer::Bytes(answer)) => self.held = std::mem::take(&mut answer.room),
+            Ok(Answer::Bytes(answer)) => self.held = std::mem::take(&mut answer.reservation),
             Ok(Answer::Logs(_)) | Err(_) => return self,
         }
-        if let Err(fault) = context.widen(&mut self.held, bytes).await {
+        if let Err(fault) = context.grow(&mut self.held, bytes).await {
             self.outcome = Err(fault.into());
         }
         self
@@ -81,7 +81,7 @@ impl Reply {
         Self {
             id: "null".into(),
             outcome: Err(error),
-            held: Room::default(),
+            held: MemoryReservation::default(),
         }
     }
 
@@ -89,7 +89,7 @@ impl Reply {
         self.outcome.as_ref().map_or(0, Answer::size)
     }
 
-    fn write(self, out: &mut Pieces) {
+    fn write(self, out: &mut ResponseBody) {
         out.hold(self.held);
         out.text(b"{\"jsonrpc\":\"2.0\",\"id\":");
         out.text(self.id.as_bytes());
@@ -112,15 +112,15 @@ impl Reply {
 }
 
 /// One answer.
-pub(crate) fn one(reply: Reply) -> Pieces {
-    let mut out = Pieces::default();
+pub(crate) fn one(reply: Reply) -> ResponseBody {
+    let mut out = ResponseBody::default();
     reply.write(&mut out);
     out
 }
 
 /// Answers to a batch.
-pub(crate) fn many(replies: Vec<Reply>) -> Pieces {
-    let mut out = Pieces::default();
+pub(crate) fn many(replies: Vec<Reply>) -> ResponseBody {
+    let mut out = ResponseBody::default();
     for (at, reply) in replies.into_iter().enumerate() {
         out.text(if at == 0 { b"[" } else { b"," });
         reply.write(&mut out);

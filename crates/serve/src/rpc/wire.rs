@@ -61,7 +61,7 @@ impl Request<'_> {
         self.jsonrpc.is_some_and(|raw| {
             // The second look is for a text with escapes.
             raw.get() == r#""2.0""#
-                || serde_json::from_str::<String>(raw.get()).is_ok_and(|said| said == "2.0")
+                || serde_json::from_str::<String>(raw.get()).is_ok_and(|message| message == "2.0")
         })
     }
 }
@@ -164,12 +164,12 @@ pub(crate) struct Filter {
 
 impl Filter {
     /// Refuses more alternatives at one place than are allowed, each counted as often as it is given.
-    pub(crate) fn check_alternatives(&self, most: Option<usize>) -> Result<(), ApiError> {
+    pub(crate) fn check_alternatives(&self, max: Option<usize>) -> Result<(), ApiError> {
         let of_topics = self.topics.0.iter().map(|topic| topic.given);
         let given = of_topics.fold(self.address.given, usize::max);
-        match most {
-            Some(most) if given > most => Err(ApiError::params(format!(
-                "invalid argument 0: exceed max addresses or topics per search position ({most})"
+        match max {
+            Some(max) if given > max => Err(ApiError::params(format!(
+                "invalid argument 0: exceed max addresses or topics per search position ({max})"
             ))),
             _ => Ok(()),
         }
@@ -281,15 +281,15 @@ impl<'de> Visitor<'de> for TopicsVisitor {
 pub(crate) struct Params<'a>(Vec<&'a RawValue>);
 
 impl<'a> Params<'a> {
-    pub(crate) fn read(raw: Option<&'a RawValue>, most: usize) -> Result<Self, ApiError> {
+    pub(crate) fn read(raw: Option<&'a RawValue>, max: usize) -> Result<Self, ApiError> {
         let Some(raw) = raw.filter(|raw| raw.get() != "null") else {
             return Ok(Self(Vec::new()));
         };
         let list: Vec<&RawValue> = serde_json::from_str(raw.get())
             .map_err(|_| ApiError::params("non-array args: params must be a list"))?;
-        if list.len() > most {
+        if list.len() > max {
             return Err(ApiError::params(format!(
-                "too many arguments, want at most {most}"
+                "too many arguments, want at most {max}"
             )));
         }
         Ok(Self(list))

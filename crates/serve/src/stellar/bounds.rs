@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use super::wire::From;
+use super::wire::PageStart;
 use crate::error::{ApiError, ErrorCode, brief};
 use crate::view::View;
 
@@ -17,7 +17,7 @@ pub(super) struct Bounds {
 
 /// How an answer spells the times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Times {
+pub(super) enum TimeFormat {
     /// `latestLedgerCloseTime`, as text.
     Text,
     /// `latestLedgerCloseTime`, as number.
@@ -51,13 +51,15 @@ impl Bounds {
 
     /// An error about ledgers that are not there, in the words of Stellar RPC where what was asked for lies below
     /// the oldest. All other errors stay as they are.
-    pub(super) fn outside(&self, error: ApiError, first: u64, from: &From) -> ApiError {
+    pub(super) fn outside(&self, error: ApiError, first: u64, from: &PageStart) -> ApiError {
         if error.code != ErrorCode::NotCovered || first >= self.oldest {
             return error;
         }
         let (code, what) = match from {
-            From::Ledger(start) => (ErrorCode::InvalidRequest, format!("start ledger ({start})")),
-            From::Cursor(cursor) => (ErrorCode::InvalidParams, format!("cursor ('{cursor}')")),
+            PageStart::Ledger(start) => {
+                (ErrorCode::InvalidRequest, format!("start ledger ({start})"))
+            }
+            PageStart::Cursor(cursor) => (ErrorCode::InvalidParams, format!("cursor ('{cursor}')")),
         };
         let message = brief(self.refusal(&what));
         ApiError {
@@ -68,11 +70,11 @@ impl Bounds {
     }
 
     /// Appends the fields, a comma before the first.
-    pub(super) fn write(&self, out: &mut Vec<u8>, times: Times) {
+    pub(super) fn write(&self, out: &mut Vec<u8>, times: TimeFormat) {
         let (quote, name) = match times {
-            Times::Text => ("\"", "CloseTime"),
-            Times::Number => ("", "CloseTime"),
-            Times::Timestamp => ("", "CloseTimestamp"),
+            TimeFormat::Text => ("\"", "CloseTime"),
+            TimeFormat::Number => ("", "CloseTime"),
+            TimeFormat::Timestamp => ("", "CloseTimestamp"),
         };
         let ends = [
             ("latestLedger", self.latest, self.latest_time),

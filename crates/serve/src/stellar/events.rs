@@ -9,10 +9,10 @@ use stellar_strkey::Contract;
 use stellar_xdr::ScVal;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::bounds::{Bounds, Times};
+use super::bounds::{Bounds, TimeFormat};
 use super::filter::{Filters, kind_name};
 use super::scan::{Event, Scan, before_gap, is_too_large, smaller};
-use super::wire::{AskedEvents, Format, invalid};
+use super::wire::{EventsParams, Format, invalid};
 use super::{END_BYTES, unreadable, xdr};
 use crate::error::{ApiError, ErrorCode};
 use crate::http::body::BytesAnswer;
@@ -29,7 +29,7 @@ const PAGE_MAX: usize = 4_096;
 const AT_ONCE: usize = 32;
 
 /// What a page is made of.
-struct Found {
+struct EventPage {
     events: Vec<Event>,
     /// The ledger up to which there are no others.
     through: u64,
@@ -37,22 +37,22 @@ struct Found {
 }
 
 /// A call that makes sense.
-struct Wanted {
+struct EventsQuery {
     filters: Filters,
     limit: usize,
     format: Format,
     range: BlockRange,
-    behind: Option<EventId>,
+    after: Option<EventId>,
 }
 
-impl Wanted {
-    fn read(asked: &AskedEvents, bounds: &Bounds, ledgers_max: u64) -> Result<Self, ApiError> {
-        let format = asked.xdr_format.known().map_err(ApiError::params)?;
+impl EventsQuery {
+    fn read(params: &EventsParams, bounds: &Bounds, ledgers_max: u64) -> Result<Self, ApiError> {
+        let format = params.xdr_format.known().map_err(ApiError::params)?;
         let (from, to) = (
-            asked.start_ledger.unwrap_or(0),
-            asked.end_ledger.unwrap_or(0),
+            params.start_ledger.unwrap_or(0),
+            params.end_ledger.unwrap_or(0),
         );
-        let behind = match asked.cursor() {
+        let after = match params.cursor() {
             Some(_) if from != 0 || to != 0 => {
                 let message = "ledger ranges and cursor cannot both be set";
                 return Err(ApiError::params(message));
@@ -64,15 +64,15 @@ impl Wanted {
             None if from == 0 => return Err(ApiError::params("startLedger must be positive")),
             None => None,
         };
-        let limit = asked.limit().map_err(ApiError::params)?;
-        let filters = Filters::read(asked.filters.as_deref().unwrap_or_default());
+        let limit = params.limit().map_err(ApiError::params)?;
+        let filters = Filters::read(params.filters.as_deref().unwrap_or_default());
         let filters = filters.map_err(ApiError::params)?;
-        let start = behind.map_or(u64::from(from), |behind| behind.place.ledger.into());
+        let start = after.map_or(u64::from(from), |after| after.place.ledger.into());
         if start == 0 || start > bounds.latest {
             return Err(ApiError::new(ErrorCode::InvalidRequest, outside(bounds)));
         }
         // Behind all of a ledger the next one is looked at: where that is lacking, the call must say so.
-        let is_whole = behind.is_some_and(|behind| behind >= EventId::last_of(behind.place.ledger));
+        let is_whole = after.is_some_and(|after| after >= EventId::last_of(after.place.ledger));
         let start = start + u64::from(is_whole);
         let mut end = start.saturating_add(ledgers_max).min(bounds.latest + 1);
         if to != 0 {
@@ -84,21 +84,21 @@ impl Wanted {
             format,
             // An end before the start is an empty page that ends there.
             range: BlockRange::new(start.min(end), end),
-            behind,
+            after,
         })
     }
 
     /// The events of the page. It ends before ledgers that are lacking; one that begins with them is refused.
-    async fn find(&self, context: &Context, view: &View<'_>) -> Result<Found, ApiError> {
-        let (began, patience) = (Instant::now(), context.limits.timeout / 2);
+    async fn find(&self, context: &Context, view: &View<'_>) -> Result<EventPage, ApiError> {
+        let (started, patience) = (Instant::now(), context.limits.timeout / 2);
         let page = (self.limit * 2 + PAGE_MORE).min(PAGE_MAX);
         let mut range = self.range;
-        let begin = |range| Scan::new((context, view), &self.filters, (range, self.behind), page);
+        let begin = |range| Scan::new((context, view), &self.filters, (range, self.after), page);
         let (mut scan, mut events) = (begin(range), Vec::new());
         while scan.through() < range.end && events.len() < self.limit {
             let has_some = scan.through() > range.start;
             // Whoever asks goes on from where this page ends.
-            if has_some && began.elapsed() > patience {
+            if has_some && started.elapsed() > patience {
                 break;
             }
             match scan.step().await {
@@ -111,7 +111,7 @@ impl Wanted {
                 }
             }
         }
-        Ok(Found {
+        Ok(EventPage {
             events,
             through: scan.through(),
             _held: scan.into_held(),
@@ -127,12 +127,12 @@ fn outside(Bounds { oldest, latest, .. }: &Bounds) -> String {
 pub(super) async fn page(
     context: &Context,
     view: &View<'_>,
-    asked: AskedEvents,
+    params: EventsParams,
 ) -> Result<Answer, ApiError> {
     let bounds = Bounds::of(view).await?;
-    let wanted = Wanted::read(&asked, &bounds, context.limits.page_ledgers)?;
-    let found = match wanted.find(context, view).await {
-        Err(error) if error.code == ErrorCode::NotCovered && wanted.range.start < bounds.oldest => {
+    let query = EventsQuery::read(&params, &bounds, context.limits.page_ledgers)?;
+    let found = match query.find(context, view).await {
+        Err(error) if error.code == ErrorCode::NotCovered && query.range.start < bounds.oldest => {
             return Err(ApiError {
                 code: ErrorCode::InvalidRequest,
                 message: outside(&bounds),
@@ -141,19 +141,21 @@ pub(super) async fn page(
         }
         found => found?,
     };
-    let mut is_full = found.events.len() >= wanted.limit;
+    let mut is_full = found.events.len() >= query.limit;
     let mut out = BytesAnswer::default();
     out.text.extend_from_slice(b"{\"events\":[");
     let (mut last, mut one) = (None, Vec::new());
-    for (at, event) in found.events.iter().take(wanted.limit).enumerate() {
+    for (at, event) in found.events.iter().take(query.limit).enumerate() {
         let number = event.record.block.number;
         one.clear();
-        write_event(&mut one, event, wanted.format).map_err(|why| unreadable(number, why))?;
+        write_event(&mut one, event, query.format).map_err(|why| unreadable(number, why))?;
         let size = out.size() + one.len() + END_BYTES;
         // One event is always answered.
         if last.is_none() {
-            context.widen(&mut out.room, size).await?;
-        } else if size > context.limits.answer_bytes || !context.try_widen(&mut out.room, size) {
+            context.grow(&mut out.reservation, size).await?;
+        } else if size > context.limits.answer_bytes
+            || !context.try_grow(&mut out.reservation, size)
+        {
             is_full = true;
             break;
         } else {
@@ -166,7 +168,7 @@ pub(super) async fn page(
         }
     }
     let end = u32::try_from(found.through.saturating_sub(1)).unwrap_or(u32::MAX);
-    let end = Some(EventId::last_of(end)).max(wanted.behind);
+    let end = Some(EventId::last_of(end)).max(query.after);
     let cursor = last.filter(|_| is_full).or(end);
     out.text.extend_from_slice(b"],\"cursor\":\"");
     let _ = write!(
@@ -174,7 +176,7 @@ pub(super) async fn page(
         "{}\"",
         cursor.map_or(String::new(), |id| id.to_string())
     );
-    bounds.write(&mut out.text, Times::Text);
+    bounds.write(&mut out.text, TimeFormat::Text);
     out.text.push(b'}');
     Ok(Answer::Bytes(out))
 }

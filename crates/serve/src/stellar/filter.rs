@@ -10,7 +10,7 @@ use bytes::Bytes;
 use chronolith_model::{BlockRange, Clause, Log, LogFilter, TOPICS_MAX, TopicArity};
 use stellar_strkey::Contract;
 
-use super::wire::{AskedFilter, Segment};
+use super::wire::{EventFilterParams, Segment};
 
 const FILTERS_MAX: usize = 5;
 const CONTRACTS_MAX: usize = 5;
@@ -90,10 +90,10 @@ impl Pattern {
 }
 
 impl Filter {
-    fn read(asked: &AskedFilter) -> Result<Self, String> {
-        let contracts = asked.contract_ids.as_deref().unwrap_or_default();
-        let topics = asked.topics.as_deref().unwrap_or_default();
-        let kinds = kinds_of(asked.kinds.as_deref().unwrap_or_default());
+    fn read(params: &EventFilterParams) -> Result<Self, String> {
+        let contracts = params.contract_ids.as_deref().unwrap_or_default();
+        let topics = params.topics.as_deref().unwrap_or_default();
+        let kinds = kinds_of(params.kinds.as_deref().unwrap_or_default());
         let kinds = kinds.map_err(|error| format!("filter type invalid: {error}"))?;
         if contracts.len() > CONTRACTS_MAX {
             return Err(format!("maximum {CONTRACTS_MAX} contract IDs per filter"));
@@ -153,13 +153,13 @@ fn kinds_of(list: &str) -> Result<Option<BTreeSet<u8>>, String> {
 }
 
 impl Filters {
-    pub(super) fn read(asked: &[AskedFilter]) -> Result<Self, String> {
-        if asked.len() > FILTERS_MAX {
+    pub(super) fn read(params: &[EventFilterParams]) -> Result<Self, String> {
+        if params.len() > FILTERS_MAX {
             return Err(format!("maximum {FILTERS_MAX} filters per request"));
         }
         let mut filters = Vec::new();
-        for (at, asked) in asked.iter().enumerate() {
-            let filter = Filter::read(asked);
+        for (at, params) in params.iter().enumerate() {
+            let filter = Filter::read(params);
             filters.push(filter.map_err(|error| format!("filter {} invalid: {error}", at + 1))?);
         }
         Ok(Self(filters))
@@ -171,26 +171,26 @@ impl Filters {
     }
 
     /// The questions whose answers together hold every log that is wanted, and perhaps others.
-    pub(super) fn questions(&self, range: BlockRange) -> Vec<LogFilter> {
-        let mut questions: Vec<LogFilter> = Vec::new();
+    pub(super) fn log_filters(&self, range: BlockRange) -> Vec<LogFilter> {
+        let mut log_filters: Vec<LogFilter> = Vec::new();
         for filter in &self.0 {
             for pattern in &filter.patterns {
-                let question = question(filter, pattern, range);
-                if !questions.contains(&question) {
-                    questions.push(question);
+                let log_filter = log_filter(filter, pattern, range);
+                if !log_filters.contains(&log_filter) {
+                    log_filters.push(log_filter);
                 }
             }
         }
         let all = LogFilter::over(range);
         // What takes everything leaves nothing to the others.
-        if questions.is_empty() || questions.contains(&all) {
-            questions = vec![all];
+        if log_filters.is_empty() || log_filters.contains(&all) {
+            log_filters = vec![all];
         }
-        questions
+        log_filters
     }
 }
 
-fn question(filter: &Filter, pattern: &Pattern, range: BlockRange) -> LogFilter {
+fn log_filter(filter: &Filter, pattern: &Pattern, range: BlockRange) -> LogFilter {
     let one = |wanted: &Option<Bytes>| match wanted {
         None => Clause::Any,
         Some(value) => Clause::OneOf(vec![value.clone()]),

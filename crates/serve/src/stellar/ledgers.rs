@@ -9,24 +9,24 @@ use chronolith_model::{BlockMeta, Dataset, Payload};
 use chronolith_stellar::{join, skeleton_header};
 use stellar_xdr::{LedgerCloseMeta, LedgerHeader, LedgerHeaderHistoryEntry};
 
-use super::bounds::{Bounds, Times};
-use super::wire::{AskedLatest, AskedPage, Format, From};
+use super::bounds::{Bounds, TimeFormat};
+use super::wire::{Format, LatestLedgerParams, PageParams, PageStart};
 use super::{END_BYTES, unreadable, xdr};
 use crate::error::{ApiError, ErrorCode};
 use crate::fault::Fault;
 use crate::http::body::BytesAnswer;
-use crate::http::context::{Context, Turn};
+use crate::http::context::{Context, QuerySlot};
 use crate::rpc::Answer;
 use crate::view::View;
 
 /// A ledger as it is kept.
-pub(super) struct Kept {
+pub(super) struct StoredLedger {
     clock: BlockMeta,
     header: Bytes,
     raw: Bytes,
 }
 
-impl Kept {
+impl StoredLedger {
     async fn read(view: &View<'_>, number: u64) -> Result<Option<Self>, ApiError> {
         let Some(clock) = view.clock(number).await? else {
             return Ok(None);
@@ -46,7 +46,7 @@ impl Kept {
 }
 
 async fn payload(view: &View<'_>, number: u64) -> Result<Payload, Fault> {
-    match view.place(number)? {
+    match view.location(number)? {
         Some(Location::Tail(block)) => Ok(block.payload.clone()),
         Some(Location::Archive(archive)) => both(archive, number).await,
         None => Ok(Payload::default()),
@@ -64,7 +64,7 @@ async fn both(archive: &Pinned, number: u64) -> Result<Payload, Fault> {
 /// The header of the newest ledger: XDR of a LedgerHeaderHistoryEntry.
 async fn newest_header(view: &View<'_>) -> Result<Bytes, ApiError> {
     let number = view.known_head()?.number;
-    let skeleton = match view.place(number)? {
+    let skeleton = match view.location(number)? {
         Some(Location::Tail(block)) => block.payload.header.clone(),
         Some(Location::Archive(archive)) => Some(archive.header(number).await?),
         None => None,
@@ -93,40 +93,40 @@ fn bare(header: &Bytes) -> Bytes {
 pub(super) async fn latest(
     context: &Context,
     view: &View<'_>,
-    asked: AskedLatest,
+    params: LatestLedgerParams,
 ) -> Result<Answer, ApiError> {
-    let format = asked.xdr_format.known().map_err(ApiError::params)?;
-    let turn = context.turn().await?;
+    let format = params.xdr_format.known().map_err(ApiError::params)?;
+    let query_slot = context.query_slot().await?;
     let number = view.known_head()?.number;
-    let kept = Kept::read(view, number).await?;
-    let kept = kept.ok_or_else(|| unreadable(number, "it is the newest, and is not there"))?;
-    let out = written(&turn, kept, (format, write_latest)).await?;
+    let stored = StoredLedger::read(view, number).await?;
+    let stored = stored.ok_or_else(|| unreadable(number, "it is the newest, and is not there"))?;
+    let out = render(&query_slot, stored, (format, write_latest)).await?;
     Ok(Answer::Bytes(out))
 }
 
 /// How a ledger becomes a part of an answer.
-type Writer = fn(&mut BytesAnswer, Kept, Format) -> Result<(), String>;
+type Writer = fn(&mut BytesAnswer, StoredLedger, Format) -> Result<(), String>;
 
 /// A ledger as it is asked for. To take one apart keeps a thread busy: that is done aside.
-async fn written(
-    turn: &Turn,
-    kept: Kept,
+async fn render(
+    query_slot: &QuerySlot,
+    stored: StoredLedger,
     (format, writer): (Format, Writer),
 ) -> Result<BytesAnswer, ApiError> {
-    let number = kept.clock.number;
+    let number = stored.clock.number;
     let write = move || {
         let mut out = BytesAnswer::default();
-        writer(&mut out, kept, format).map(|()| out)
+        writer(&mut out, stored, format).map(|()| out)
     };
-    let written = match format {
+    let render = match format {
         Format::Base64 => write(),
-        Format::Json => turn.aside(write).await?,
+        Format::Json => query_slot.run_blocking(write).await?,
     };
-    written.map_err(|why| unreadable(number, why))
+    render.map_err(|why| unreadable(number, why))
 }
 
-fn write_latest(out: &mut BytesAnswer, kept: Kept, format: Format) -> Result<(), String> {
-    let Kept { clock, header, raw } = kept;
+fn write_latest(out: &mut BytesAnswer, stored: StoredLedger, format: Format) -> Result<(), String> {
+    let StoredLedger { clock, header, raw } = stored;
     // Writing to memory does not fail.
     let _ = write!(
         out.text,
@@ -156,8 +156,8 @@ fn write_meta(out: &mut BytesAnswer, raw: Bytes, format: Format) -> Result<(), S
     }
 }
 
-fn write_ledger(out: &mut BytesAnswer, kept: Kept, format: Format) -> Result<(), String> {
-    let Kept { clock, header, raw } = kept;
+fn write_ledger(out: &mut BytesAnswer, stored: StoredLedger, format: Format) -> Result<(), String> {
+    let StoredLedger { clock, header, raw } = stored;
     // Writing to memory does not fail.
     let _ = write!(
         out.text,
@@ -183,31 +183,33 @@ fn write_ledger(out: &mut BytesAnswer, kept: Kept, format: Format) -> Result<(),
 pub(super) async fn page(
     context: &Context,
     view: &View<'_>,
-    asked: AskedPage,
+    params: PageParams,
 ) -> Result<Answer, ApiError> {
     let bounds = Bounds::of(view).await?;
-    let (from, limit, format) = asked.checked(&bounds)?;
+    let (from, limit, format) = params.checked(&bounds)?;
     let start = match &from {
-        From::Ledger(start) => *start,
-        From::Cursor(cursor) => behind(cursor, &bounds)?,
+        PageStart::Ledger(start) => *start,
+        PageStart::Cursor(cursor) => after_cursor(cursor, &bounds)?,
     };
-    let turn = context.turn().await?;
+    let query_slot = context.query_slot().await?;
     let mut out = BytesAnswer::default();
     out.text.extend_from_slice(b"{\"ledgers\":[");
     let mut last = start - 1;
     for number in start..start.saturating_add(limit as u64).min(bounds.latest + 1) {
-        let kept = match Kept::read(view, number).await {
-            Ok(Some(kept)) => kept,
+        let stored = match StoredLedger::read(view, number).await {
+            Ok(Some(stored)) => stored,
             Ok(None) => break,
             // The next page begins with what is lacking, and says so.
             Err(error) if error.code == ErrorCode::NotCovered && last >= start => break,
             Err(error) => return Err(bounds.outside(error, start, &from)),
         };
-        let ledger = written(&turn, kept, (format, write_ledger)).await?;
+        let ledger = render(&query_slot, stored, (format, write_ledger)).await?;
         let size = out.size() + ledger.size() + END_BYTES;
         if last < start {
-            context.widen(&mut out.room, size).await?;
-        } else if size > context.limits.answer_bytes || !context.try_widen(&mut out.room, size) {
+            context.grow(&mut out.reservation, size).await?;
+        } else if size > context.limits.answer_bytes
+            || !context.try_grow(&mut out.reservation, size)
+        {
             break;
         } else {
             out.text.push(b',');
@@ -218,13 +220,13 @@ pub(super) async fn page(
         tokio::task::yield_now().await;
     }
     out.text.push(b']');
-    bounds.write(&mut out.text, Times::Number);
+    bounds.write(&mut out.text, TimeFormat::Number);
     let _ = write!(out.text, ",\"cursor\":\"{last}\"}}");
     Ok(Answer::Bytes(out))
 }
 
 /// The ledger behind a cursor.
-fn behind(cursor: &str, bounds: &Bounds) -> Result<u64, ApiError> {
+fn after_cursor(cursor: &str, bounds: &Bounds) -> Result<u64, ApiError> {
     let last: Option<u32> = cursor.parse().ok();
     let next = last.map(|last| u64::from(last) + 1);
     let refusal = || {

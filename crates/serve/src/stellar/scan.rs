@@ -24,8 +24,8 @@ pub(super) struct Event {
 }
 
 /// One question on its way through the ledgers.
-struct Source {
-    asked: LogFilter,
+struct LogScan {
+    filter: LogFilter,
     /// Everything below this ledger was found.
     through: u64,
     /// Where its next page begins, where there is one.
@@ -38,13 +38,13 @@ pub(super) struct Scan<'a> {
     view: &'a View<'a>,
     filters: &'a Filters,
     range: BlockRange,
-    sources: Vec<Source>,
+    scans: Vec<LogScan>,
     /// What was found and not handed on, in no order.
-    found: Vec<Event>,
+    pending: Vec<Event>,
     /// Memory for what was found.
     held: Vec<OwnedSemaphorePermit>,
     /// Events up to here were handed on by an earlier call.
-    behind: Option<EventId>,
+    after: Option<EventId>,
 }
 
 impl<'a> Scan<'a> {
@@ -53,13 +53,13 @@ impl<'a> Scan<'a> {
     pub(super) fn new(
         (context, view): (&'a Context, &'a View<'a>),
         filters: &'a Filters,
-        (range, behind): (BlockRange, Option<EventId>),
+        (range, after): (BlockRange, Option<EventId>),
         page: usize,
     ) -> Self {
-        let source = |asked: LogFilter| Source {
-            asked: LogFilter {
+        let scan = |filter: LogFilter| LogScan {
+            filter: LogFilter {
                 limit: Some(page),
-                ..asked
+                ..filter
             },
             through: range.start,
             next: None,
@@ -69,10 +69,10 @@ impl<'a> Scan<'a> {
             view,
             filters,
             range,
-            sources: filters.questions(range).into_iter().map(source).collect(),
-            found: Vec::new(),
+            scans: filters.log_filters(range).into_iter().map(scan).collect(),
+            pending: Vec::new(),
             held: Vec::new(),
-            behind,
+            after,
         }
     }
 
@@ -83,7 +83,7 @@ impl<'a> Scan<'a> {
 
     /// The first ledger that is not whole yet; the end of the range where all are.
     pub(super) fn through(&self) -> u64 {
-        let through = self.sources.iter().map(|source| source.through);
+        let through = self.scans.iter().map(|scan| scan.through);
         through.min().unwrap_or(self.range.end)
     }
 
@@ -91,9 +91,9 @@ impl<'a> Scan<'a> {
     pub(super) async fn step(&mut self) -> Result<Vec<Event>, Fault> {
         let (context, view, range) = (self.context, self.view, self.range);
         let least = self.through();
-        let slow = self.sources.iter_mut();
-        let slow = slow.filter(|source| source.through == least && least < range.end);
-        let pages = slow.map(|source| source.step(context, view, range));
+        let slow = self.scans.iter_mut();
+        let slow = slow.filter(|scan| scan.through == least && least < range.end);
+        let pages = slow.map(|scan| scan.step(context, view, range));
         for (records, held) in try_join_all(pages).await? {
             self.held.extend(held);
             for record in records {
@@ -101,10 +101,10 @@ impl<'a> Scan<'a> {
             }
         }
         let through = self.through();
-        let (mut whole, rest): (Vec<Event>, Vec<Event>) = std::mem::take(&mut self.found)
+        let (mut whole, rest): (Vec<Event>, Vec<Event>) = std::mem::take(&mut self.pending)
             .into_iter()
             .partition(|event| event.record.block.number < through);
-        self.found = rest;
+        self.pending = rest;
         whole.sort_unstable_by_key(|event| event.id);
         whole.dedup_by_key(|event| event.id);
         Ok(whole)
@@ -118,14 +118,14 @@ impl<'a> Scan<'a> {
         }
         let ledger = u32::try_from(number).map_err(|_| broken(number, "no such number"))?;
         let id = place.id(ledger);
-        if self.behind.is_none_or(|behind| id > behind) {
-            self.found.push(Event { id, place, record });
+        if self.after.is_none_or(|after| id > after) {
+            self.pending.push(Event { id, place, record });
         }
         Ok(())
     }
 }
 
-impl Source {
+impl LogScan {
     /// The next page of its answer.
     async fn step(
         &mut self,
@@ -133,8 +133,8 @@ impl Source {
         view: &View<'_>,
         range: BlockRange,
     ) -> Result<(Vec<LogRecord>, Option<OwnedSemaphorePermit>), Fault> {
-        self.asked.cursor = self.next;
-        let (page, held) = context.query(view, range, &self.asked).await?;
+        self.filter.cursor = self.next;
+        let (page, held) = context.query(view, range, &self.filter).await?;
         self.next = page.next;
         self.through = match page.next {
             // There may be more of this ledger.

@@ -14,13 +14,13 @@ use stellar_xdr::{
     TransactionResult,
 };
 
-use super::bounds::{Bounds, Times};
-use super::wire::{AskedPage, AskedTransaction, Format, From};
+use super::bounds::{Bounds, TimeFormat};
+use super::wire::{Format, PageParams, PageStart, TransactionParams};
 use super::{END_BYTES, unreadable, xdr};
 use crate::error::{ApiError, ErrorCode};
 use crate::fault::Fault;
 use crate::http::body::BytesAnswer;
-use crate::http::context::{Context, Turn};
+use crate::http::context::{Context, QuerySlot};
 use crate::rpc::Answer;
 use crate::view::View;
 
@@ -30,31 +30,31 @@ const BODIES_AT_ONCE: u32 = 64;
 pub(super) async fn one(
     context: &Context,
     view: &View<'_>,
-    asked: AskedTransaction,
+    params: TransactionParams,
 ) -> Result<Answer, ApiError> {
-    let format = asked.xdr_format.known().map_err(ApiError::params)?;
-    let hash = read_hash(&asked.hash)?;
+    let format = params.xdr_format.known().map_err(ApiError::params)?;
+    let hash = read_hash(&params.hash)?;
     let bounds = Bounds::of(view).await?;
     let Some((clock, position)) = find(view, &hash).await? else {
         view.known_whole(DatasetSet::of(&[Dataset::TxHashes]))?;
-        return Ok(not_found(&asked.hash, &bounds));
+        return Ok(not_found(&params.hash, &bounds));
     };
     let body = body(view, clock.number, position).await?;
     let mut out = BytesAnswer::default();
-    context.widen(&mut out.room, size_of(&body)).await?;
-    let place = Shown {
+    context.grow(&mut out.reservation, size_of(&body)).await?;
+    let place = TxEntry {
         clock,
         position,
         // As it was asked for: in capitals, or that of the transaction inside a fee bump.
-        hash: Some(asked.hash),
+        hash: Some(params.hash),
     };
     out.text = match format {
         // One of them does not wait for pages.
-        Format::Base64 => written(None, place, (body, format)).await?,
-        Format::Json => written(Some(&context.turn().await?), place, (body, format)).await?,
+        Format::Base64 => render(None, place, (body, format)).await?,
+        Format::Json => render(Some(&context.query_slot().await?), place, (body, format)).await?,
     };
     let _ = write!(out.text, ",\"createdAt\":\"{}\"", clock.timestamp);
-    bounds.write(&mut out.text, Times::Text);
+    bounds.write(&mut out.text, TimeFormat::Text);
     out.text.push(b'}');
     Ok(Answer::Bytes(out))
 }
@@ -66,7 +66,7 @@ fn size_of(body: &Bytes) -> usize {
 }
 
 /// Which transaction is shown, and under which hash where not under its own.
-struct Shown {
+struct TxEntry {
     clock: BlockMeta,
     position: u32,
     hash: Option<String>,
@@ -74,23 +74,23 @@ struct Shown {
 
 /// A transaction as it is asked for, open at its end. To take one apart keeps a thread busy: where there is a
 /// turn for that, it is done aside.
-async fn written(
-    turn: Option<&Turn>,
-    shown: Shown,
+async fn render(
+    query_slot: Option<&QuerySlot>,
+    entry: TxEntry,
     (body, format): (Bytes, Format),
 ) -> Result<Vec<u8>, ApiError> {
-    let number = shown.clock.number;
+    let number = entry.clock.number;
     let write = move || {
         let parts = TxParts::read(&body).map_err(|fault| fault.to_string())?;
         let mut out = Vec::with_capacity(size_of(&body));
         out.push(b'{');
-        write_parts(&mut out, &shown, &parts, format).map(|()| out)
+        write_parts(&mut out, &entry, &parts, format).map(|()| out)
     };
-    let written = match turn {
-        Some(turn) => turn.aside(write).await?,
+    let render = match query_slot {
+        Some(query_slot) => query_slot.run_blocking(write).await?,
         None => write(),
     };
-    written.map_err(|why| unreadable(number, why))
+    render.map_err(|why| unreadable(number, why))
 }
 
 fn read_hash(text: &str) -> Result<Hash32, ApiError> {
@@ -112,7 +112,7 @@ fn not_found(hash: &str, bounds: &Bounds) -> Answer {
         out,
         "{{\"status\":\"NOT_FOUND\",\"txHash\":\"{hash}\",\"applicationOrder\":0,\"feeBump\":false,\"events\":{{}},\"ledger\":0,\"createdAt\":\"0\"",
     );
-    bounds.write(&mut out, Times::Text);
+    bounds.write(&mut out, TimeFormat::Text);
     out.push(b'}');
     Answer::Json(out)
 }
@@ -145,7 +145,7 @@ async fn bodies(
     number: u64,
     positions: Range<u32>,
 ) -> Result<Vec<Bytes>, ApiError> {
-    match view.place(number)? {
+    match view.location(number)? {
         Some(Location::Archive(archive)) => Ok(archive.bodies(number, positions).await?),
         Some(Location::Tail(block)) => {
             let all = block.payload.bodies.as_deref();
@@ -161,7 +161,7 @@ async fn bodies(
 async fn count(view: &View<'_>, number: u64) -> Result<Option<u32>, ApiError> {
     // Positions have 31 bits.
     let own = |txs: &[Tx]| txs.iter().filter(|tx| !tx.is_alias()).count() as u32;
-    match view.place(number)? {
+    match view.location(number)? {
         Some(Location::Tail(block)) => Ok(Some(own(&block.txs))),
         Some(Location::Archive(archive)) => Ok(Some(own(&archive.transactions(number).await?))),
         None => Ok(None),
@@ -171,12 +171,12 @@ async fn count(view: &View<'_>, number: u64) -> Result<Option<u32>, ApiError> {
 /// Appends what both methods say of a transaction, without what stands around it.
 fn write_parts(
     out: &mut Vec<u8>,
-    shown: &Shown,
+    entry: &TxEntry,
     parts: &TxParts,
     format: Format,
 ) -> Result<(), String> {
     let own = || const_hex::encode(parts.hash.0);
-    let hash = shown.hash.clone().unwrap_or_else(own);
+    let hash = entry.hash.clone().unwrap_or_else(own);
     let status = if parts.successful {
         "SUCCESS"
     } else {
@@ -186,7 +186,7 @@ fn write_parts(
     let _ = write!(
         out,
         "\"status\":\"{status}\",\"txHash\":\"{hash}\",\"applicationOrder\":{},\"feeBump\":{}",
-        u64::from(shown.position) + 1,
+        u64::from(entry.position) + 1,
         parts.fee_bump,
     );
     xdr::name(out, "envelope", format);
@@ -223,7 +223,7 @@ fn write_parts(
     out.extend_from_slice(b",\"events\":{");
     // The first name has no comma before it.
     out.extend_from_slice(inside.get(1..).unwrap_or_default());
-    let _ = write!(out, "}},\"ledger\":{}", shown.clock.number);
+    let _ = write!(out, "}},\"ledger\":{}", entry.clock.number);
     Ok(())
 }
 
@@ -231,7 +231,7 @@ fn write_parts(
 struct Page<'a> {
     context: &'a Context,
     view: &'a View<'a>,
-    turn: Turn,
+    query_slot: QuerySlot,
     out: BytesAnswer,
     left: u32,
     /// The last transaction that was looked at: position 0 stands before the first.
@@ -245,32 +245,32 @@ struct Page<'a> {
 pub(super) async fn page(
     context: &Context,
     view: &View<'_>,
-    asked: AskedPage,
+    params: PageParams,
 ) -> Result<Answer, ApiError> {
     let bounds = Bounds::of(view).await?;
-    let (from, limit, format) = asked.checked(&bounds)?;
+    let (from, limit, format) = params.checked(&bounds)?;
     // A cursor behind the newest ledger is an empty page, and the same cursor again.
     let (first, is_cursor) = match &from {
-        From::Ledger(start) => ((*start, 0), false),
-        From::Cursor(cursor) => (read_cursor(cursor)?, true),
+        PageStart::Ledger(start) => ((*start, 0), false),
+        PageStart::Cursor(cursor) => (read_cursor(cursor)?, true),
     };
     let mut page = Page {
         context,
         view,
-        turn: context.turn().await?,
+        query_slot: context.query_slot().await?,
         out: BytesAnswer::default(),
         left: u32::try_from(limit).unwrap_or(u32::MAX),
         last: first,
         format,
     };
     page.out.text.extend_from_slice(b"{\"transactions\":[");
-    let (began, patience) = (Instant::now(), context.limits.timeout / 2);
+    let (started, patience) = (Instant::now(), context.limits.timeout / 2);
     let start = first.0;
     let end = start.saturating_add(context.limits.page_ledgers);
     for number in start..end.min(bounds.latest + 1) {
         // Whoever asks goes on from where this page ends: that must not be where it began.
         let has_moved = page.last != first;
-        if has_moved && began.elapsed() > patience {
+        if has_moved && started.elapsed() > patience {
             break;
         }
         match page.take_ledger(number).await {
@@ -302,7 +302,7 @@ pub(super) async fn page(
     };
     let mut out = page.out;
     out.text.push(b']');
-    bounds.write(&mut out.text, Times::Timestamp);
+    bounds.write(&mut out.text, TimeFormat::Timestamp);
     let _ = write!(out.text, ",\"cursor\":\"{}\"}}", cursor.number());
     Ok(Answer::Bytes(out))
 }
@@ -314,8 +314,8 @@ fn read_cursor(cursor: &str) -> Result<(u64, u32), ApiError> {
     let place = number.and_then(Toid::from_number);
     let place = place.filter(|place| place.ledger > 0);
     let place = place.ok_or_else(|| {
-        let shown: String = cursor.chars().take(40).collect();
-        ApiError::params(format!("cursor ('{shown}') names no transaction"))
+        let entry: String = cursor.chars().take(40).collect();
+        ApiError::params(format!("cursor ('{entry}') names no transaction"))
     })?;
     Ok((place.ledger.into(), place.tx))
 }
@@ -329,14 +329,14 @@ impl Page<'_> {
         let Some(count) = count(self.view, number).await? else {
             return Ok(false);
         };
-        let behind = match self.last {
+        let after = match self.last {
             (ledger, tx) if ledger == number => tx,
             _ => 0,
         };
         let clock = self.view.clock(number).await?;
         let clock = clock.ok_or_else(|| unreadable(number, "it has no clock"))?;
-        self.last = (number, behind);
-        let mut at = behind;
+        self.last = (number, after);
+        let mut at = after;
         while at < count {
             let end = count.min(at.saturating_add(self.left.min(BODIES_AT_ONCE)));
             let found = bodies(self.view, number, at..end).await?;
@@ -367,17 +367,19 @@ impl Page<'_> {
         body: Bytes,
     ) -> Result<bool, ApiError> {
         let (context, out) = (self.context, &mut self.out);
-        let turn = (self.format == Format::Json).then_some(&self.turn);
-        let shown = Shown {
+        let query_slot = (self.format == Format::Json).then_some(&self.query_slot);
+        let entry = TxEntry {
             clock,
             position: at,
             hash: None,
         };
-        let tx = written(turn, shown, (body, self.format)).await?;
+        let tx = render(query_slot, entry, (body, self.format)).await?;
         let size = out.size() + tx.len() + END_BYTES;
         if out.text.last() == Some(&b'[') {
-            context.widen(&mut out.room, size).await?;
-        } else if size > context.limits.answer_bytes || !context.try_widen(&mut out.room, size) {
+            context.grow(&mut out.reservation, size).await?;
+        } else if size > context.limits.answer_bytes
+            || !context.try_grow(&mut out.reservation, size)
+        {
             return Ok(false);
         } else {
             out.text.push(b',');

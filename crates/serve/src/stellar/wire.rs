@@ -16,8 +16,8 @@ pub(super) fn read<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Resu
         "null" => "{}",
         text => text,
     };
-    let Object(asked) = serde_json::from_str(text).map_err(invalid)?;
-    Ok(asked)
+    let Object(params) = serde_json::from_str(text).map_err(invalid)?;
+    Ok(params)
 }
 
 /// Parameters that cannot be read, and why.
@@ -27,7 +27,7 @@ pub(super) fn invalid(cause: impl std::fmt::Display) -> ApiError {
 
 /// What methods without parameters are asked with: an object, whatever it holds, or nothing.
 #[derive(Debug, Deserialize)]
-pub(super) struct Nothing {}
+pub(super) struct NoParams {}
 
 /// How XDR is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,9 +39,9 @@ pub(super) enum Format {
 /// As it was asked for.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
-pub(super) struct AskedFormat(Option<String>);
+pub(super) struct FormatParam(Option<String>);
 
-impl AskedFormat {
+impl FormatParam {
     pub(super) fn known(&self) -> Result<Format, String> {
         match self.0.as_deref() {
             None | Some("" | "base64") => Ok(Format::Base64),
@@ -59,31 +59,31 @@ impl AskedFormat {
 /// `getLatestLedger`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct AskedLatest {
+pub(super) struct LatestLedgerParams {
     #[serde(default)]
-    pub(super) xdr_format: AskedFormat,
+    pub(super) xdr_format: FormatParam,
 }
 
 /// `getTransaction`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct AskedTransaction {
+pub(super) struct TransactionParams {
     #[serde(default)]
     pub(super) hash: String,
     #[serde(default)]
-    pub(super) xdr_format: AskedFormat,
+    pub(super) xdr_format: FormatParam,
 }
 
 /// `getLedgers` and `getTransactions`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct AskedPage {
+pub(super) struct PageParams {
     #[serde(default)]
     pub(super) start_ledger: Option<u32>,
     #[serde(default)]
     pub(super) pagination: Option<Pagination>,
     #[serde(default)]
-    pub(super) xdr_format: AskedFormat,
+    pub(super) xdr_format: FormatParam,
 }
 
 /// Where a page begins, and how long it may be.
@@ -97,7 +97,7 @@ pub(super) struct Pagination {
 
 /// Where a page begins.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum From {
+pub(super) enum PageStart {
     Ledger(u64),
     Cursor(String),
 }
@@ -106,9 +106,9 @@ pub(super) enum From {
 const PAGE_ITEMS: u32 = 50;
 const PAGE_ITEMS_MAX: u32 = 200;
 
-impl AskedPage {
+impl PageParams {
     /// Begin, length and format of the page.
-    pub(super) fn checked(&self, bounds: &Bounds) -> Result<(From, usize, Format), ApiError> {
+    pub(super) fn checked(&self, bounds: &Bounds) -> Result<(PageStart, usize, Format), ApiError> {
         let wrong = |message: String| ApiError::new(ErrorCode::InvalidRequest, message);
         let start = self.start_ledger.unwrap_or(0);
         let cursor = self
@@ -122,11 +122,11 @@ impl AskedPage {
                     format!("startLedger ({start}) and cursor ({shown}) cannot both be set");
                 return Err(wrong(message));
             }
-            Some(cursor) => From::Cursor(cursor.to_owned()),
+            Some(cursor) => PageStart::Cursor(cursor.to_owned()),
             None if start == 0 || u64::from(start) > bounds.latest => {
                 return Err(wrong(bounds.refusal(&format!("start ledger ({start})"))));
             }
-            None => From::Ledger(start.into()),
+            None => PageStart::Ledger(start.into()),
         };
         let limit = limit_of(self.pagination.as_ref(), PAGE_ITEMS, PAGE_ITEMS_MAX);
         let limit = limit.map_err(wrong)?;
@@ -135,11 +135,11 @@ impl AskedPage {
     }
 }
 
-fn limit_of(page: Option<&Pagination>, usual: u32, most: u32) -> Result<usize, String> {
-    let asked = page.and_then(|page| page.limit).unwrap_or(0);
-    match asked {
+fn limit_of(page: Option<&Pagination>, usual: u32, max: u32) -> Result<usize, String> {
+    let params = page.and_then(|page| page.limit).unwrap_or(0);
+    match params {
         0 => Ok(usual as usize),
-        limit if limit > most => Err(format!("limit must not exceed {most}")),
+        limit if limit > max => Err(format!("limit must not exceed {max}")),
         limit => Ok(limit as usize),
     }
 }
@@ -147,24 +147,24 @@ fn limit_of(page: Option<&Pagination>, usual: u32, most: u32) -> Result<usize, S
 /// `getEvents`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct AskedEvents {
+pub(super) struct EventsParams {
     #[serde(default)]
     pub(super) start_ledger: Option<u32>,
     #[serde(default)]
     pub(super) end_ledger: Option<u32>,
     #[serde(default)]
-    pub(super) filters: Option<Vec<AskedFilter>>,
+    pub(super) filters: Option<Vec<EventFilterParams>>,
     #[serde(default)]
     pub(super) pagination: Option<Pagination>,
     #[serde(default)]
-    pub(super) xdr_format: AskedFormat,
+    pub(super) xdr_format: FormatParam,
 }
 
 /// Events of a page.
 const EVENTS: u32 = 100;
 const EVENTS_MAX: u32 = 10_000;
 
-impl AskedEvents {
+impl EventsParams {
     /// How many events the page may have.
     pub(super) fn limit(&self) -> Result<usize, String> {
         limit_of(self.pagination.as_ref(), EVENTS, EVENTS_MAX)
@@ -179,7 +179,7 @@ impl AskedEvents {
 /// One of the filters, as it is written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct AskedFilter {
+pub(super) struct EventFilterParams {
     #[serde(default, rename = "type")]
     pub(super) kinds: Option<String>,
     #[serde(default)]

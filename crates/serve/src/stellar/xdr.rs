@@ -41,9 +41,9 @@ pub(super) fn value_from_base64(text: &str) -> Result<Bytes, String> {
 
 /// Appends what XDR of a type says, as JSON.
 pub(super) fn json<T: ReadXdr + Serialize>(out: &mut Vec<u8>, xdr: &[u8]) -> Result<(), String> {
-    let said = |error: &dyn Display| format!("XDR that does not decode: {error}");
-    let decoded = T::from_xdr(xdr, limits(xdr)).map_err(|error| said(&error))?;
-    serde_json::to_writer(out, &decoded).map_err(|error| said(&error))
+    let message = |error: &dyn Display| format!("XDR that does not decode: {error}");
+    let decoded = T::from_xdr(xdr, limits(xdr)).map_err(|error| message(&error))?;
+    serde_json::to_writer(out, &decoded).map_err(|error| message(&error))
 }
 
 /// Appends `"name":`, with a comma before it.

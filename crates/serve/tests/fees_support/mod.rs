@@ -16,7 +16,11 @@ use axum::body::Body;
 use axum::http::Request;
 use chronolith_projection::{Database, Month, Passwords, partitions, set_up};
 use chronolith_projection_fees::FeesKind;
-use chronolith_serve::{ChainHealth, Limits, Probe, Served, public};
+use chronolith_serve::ChainHealth;
+use chronolith_serve::Limits;
+use chronolith_serve::Probe;
+use chronolith_serve::ServedChains;
+use chronolith_serve::public_router;
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
@@ -287,8 +291,8 @@ impl Probe for Nobody {
 
 /// The public listener, with fees out of a database.
 pub fn public_of(database: Option<Database>) -> Router {
-    let served = Served::new(Vec::new()).with_fees(database);
-    public(served, Arc::new(Nobody), Limits::default(), Arc::new(|| 0))
+    let served = ServedChains::new(Vec::new()).with_fees(database);
+    public_router(served, Arc::new(Nobody), Limits::default(), Arc::new(|| 0))
 }
 
 /// Asks; returns the status and the body as it came.

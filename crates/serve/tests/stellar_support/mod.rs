@@ -23,7 +23,7 @@ use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_model::{Block, BlockRef, ChainId, Dataset, DatasetSet, Hash32, Proof, Scope};
 use chronolith_serve::{
     ChainHealth, ChainStatus, EndpointHealth, Family, Ingested, Limits, Probe, Reorg, RpcHealth,
-    Served, ServedChain, StellarChain, public,
+    ServedChain, ServedChains, StellarChain, public_router,
 };
 use chronolith_sim::stellar::{Made, StellarChain as SimChain, StellarSettings};
 use chronolith_stellar::{Ledger, Network, prove};
@@ -273,8 +273,8 @@ impl Rpc {
     }
 
     pub fn of(chains: Vec<ServedChain>, limits: Limits, now: u64) -> Self {
-        let served = Served::new(chains.into_iter().map(Arc::new).collect());
-        let router = public(served, Arc::new(Nobody), limits, Arc::new(move || now));
+        let served = ServedChains::new(chains.into_iter().map(Arc::new).collect());
+        let router = public_router(served, Arc::new(Nobody), limits, Arc::new(move || now));
         Self {
             router,
             place: "/stellar/simulated".to_owned(),
