@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use chronolith_archive::LogRecord;
 use chronolith_model::{Hash32, TOPICS_MAX};
 use chronolith_stellar::EventPlace;
+use serde::Serialize;
 
 /// Appends `"0x…"`.
 pub(crate) fn data(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -43,6 +44,14 @@ pub(crate) fn quantity(out: &mut Vec<u8>, number: u64) {
         out.extend(DIGITS.get(value as usize));
     }
     out.push(b'"');
+}
+
+/// Appends `,"name":` and the value as JSON.
+pub(crate) fn field(out: &mut Vec<u8>, name: &str, value: &impl Serialize) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+    serde_json::to_writer(out, value).expect("a JSON value serializes, and memory takes it");
 }
 
 /// Writes logs one behind the other. What logs of one block or one transaction share is encoded once.

@@ -1,7 +1,13 @@
 //! Words for what the model only numbers.
 
 use chronolith_archive::{FailedPhase, LedgerPhase, TxHashPhase};
-use chronolith_model::{DatasetSet, Scope};
+use chronolith_model::{BlockRef, DatasetSet, Scope};
+use serde_json::{Value, json};
+
+/// A block as JSON.
+pub(crate) fn block_json(block: BlockRef) -> Value {
+    json!({ "number": block.number, "hash": block.hash.to_string() })
+}
 
 /// The names of datasets.
 pub(crate) fn dataset_names(datasets: DatasetSet) -> Vec<&'static str> {

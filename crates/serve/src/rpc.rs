@@ -26,7 +26,7 @@ use crate::chain::ServedChain;
 use crate::error::{ApiError, ErrorCode};
 use crate::http::context::Context;
 use crate::stellar;
-pub(crate) use logs::{about, range_between};
+pub(crate) use logs::{page_answer, range_between};
 pub(crate) use methods::{Handler, METHODS, Method, from_view};
 pub(crate) use reply::Answer;
 use reply::Reply;

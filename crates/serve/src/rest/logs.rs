@@ -11,7 +11,7 @@ use crate::cursor;
 use crate::error::{ApiError, ErrorCode};
 use crate::http::body::{LogFormat, LogsAnswer, ResponseBody};
 use crate::http::context::Context;
-use crate::rpc::{BlockTag, Fixed, about, range_between};
+use crate::rpc::{BlockTag, Fixed, page_answer, range_between};
 use crate::view::View;
 
 /// Logs in an answer that asked for no number.
@@ -65,26 +65,19 @@ async fn answer(
 ) -> Result<Response, ApiError> {
     let range = range_between(context, view, request.from, request.to)?;
     let (page, held) = context.query(view, range, &request.filter).await?;
-    let mut body = ResponseBody::default();
     let next = page.next.as_ref().map(cursor::show);
-    let mut answer = LogsAnswer {
-        format: request.format,
-        held,
-        own_levels: view.chain.stellar().is_some(),
-        ..LogsAnswer::default()
+    let answer = if request.format == LogFormat::List {
+        page_answer(view, range, page).await?
+    } else {
+        LogsAnswer {
+            logs: page.logs,
+            format: request.format,
+            own_levels: view.chain.stellar().is_some(),
+            ..LogsAnswer::default()
+        }
     };
-    if request.format == LogFormat::List {
-        answer.prefix = b"{\"logs\":".to_vec();
-        answer.suffix = about(view, range, &page).await?.to_string().into_bytes();
-        // The list comes first, so that a reader can begin before all of it is there.
-        answer
-            .suffix
-            .first_mut()
-            .into_iter()
-            .for_each(|first| *first = b',');
-    }
-    answer.logs = page.logs;
-    body.logs(answer);
+    let mut body = ResponseBody::default();
+    body.logs(LogsAnswer { held, ..answer });
     let mut response = body.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, request.format.content_type());

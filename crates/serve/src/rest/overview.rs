@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::chain::{Reorg, ServedChain};
 use crate::http::context::Context;
-use crate::names::{dataset_names, scope_text};
+use crate::names::{block_json, dataset_names, scope_text};
 use crate::view::View;
 
 /// Intervals that are shown: one that has more is in such pieces that a person looks elsewhere.
@@ -80,12 +80,11 @@ fn block((block, timestamp): (BlockRef, u64)) -> Value {
 }
 
 fn reorg(reorg: Reorg) -> Value {
-    let place = |block: BlockRef| json!({ "number": block.number, "hash": block.hash.to_string() });
     json!({
         "at": reorg.at,
         "depth": reorg.depth,
-        "from": place(reorg.from),
-        "to": place(reorg.to),
+        "from": block_json(reorg.from),
+        "to": block_json(reorg.to),
     })
 }
 

@@ -184,7 +184,7 @@ async fn look_up(chain: &ServedChain, lookup: &TimeLookup) -> Result<Value, ApiE
         looked => looked,
     };
     answer
-        .map(|found| block_json(&view, &found))
+        .map(|found| found_json(&view, &found))
         .map_err(|missing| refusal(&view, lookup, missing))
 }
 
@@ -226,7 +226,7 @@ fn refusal(view: &View<'_>, lookup: &TimeLookup, missing: TimeLookupError) -> Ap
 }
 
 /// A block that was found.
-pub(crate) fn block_json(view: &View<'_>, found: &BlockAtTime) -> Value {
+pub(crate) fn found_json(view: &View<'_>, found: &BlockAtTime) -> Value {
     let clock = found.clock;
     json!({
         "number": clock.number,

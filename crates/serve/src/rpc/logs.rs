@@ -8,14 +8,19 @@ use super::reply::Answer;
 use super::tags::resolve;
 use super::wire::{BlockTag, Filter, Fixed, Object, Params};
 use crate::cursor;
+use crate::encode::field;
 use crate::error::{ApiError, ErrorCode, retry_hint};
 use crate::http::body::LogsAnswer;
 use crate::http::context::Context;
 use crate::logs::Page;
+use crate::names::block_json;
 use crate::view::View;
 
 /// How many blocks back a conflict tells the hashes of: a caller finds the common ancestor among them.
 const ANCESTORS: u64 = 64;
+
+/// More than the fields after the logs take.
+const SUFFIX_BYTES: usize = 512;
 
 pub(super) async fn get_logs(
     context: &Context,
@@ -76,45 +81,45 @@ pub(super) async fn get_page(
         return Err(ApiError::params("limit must be at least 1"));
     }
     let (page, held) = context.query(view, range, &filter).await?;
-    let about = about(view, range, &page).await?;
-    let mut suffix = about.to_string().into_bytes();
-    // The list comes first, so that a reader can begin before all of it is there.
-    if let Some(first) = suffix.first_mut() {
-        *first = b',';
-    }
-    Ok(Answer::Logs(LogsAnswer {
+    let answer = page_answer(view, range, page).await?;
+    Ok(Answer::Logs(LogsAnswer { held, ..answer }))
+}
+
+/// A page as an object. The logs come first, so that a client can begin before all of it has arrived;
+/// then which blocks it covers by hash, at which level they are verified, and where it continues.
+pub(crate) async fn page_answer(
+    view: &View<'_>,
+    range: BlockRange,
+    page: Page,
+) -> Result<LogsAnswer, ApiError> {
+    let block = async |number: u64| -> Result<Option<Value>, ApiError> {
+        let clock = view.clock(number).await?;
+        Ok(clock.map(|clock| block_json(clock.block_ref())))
+    };
+    let mut suffix = Vec::with_capacity(SUFFIX_BYTES);
+    let finalized = view.finalized_head().map(block_json);
+    field(&mut suffix, "finalizedHead", &finalized);
+    field(&mut suffix, "fromBlock", &block(range.start).await?);
+    field(
+        &mut suffix,
+        "level",
+        &page.level.map(|level| level.as_str()),
+    );
+    field(
+        &mut suffix,
+        "nextCursor",
+        &page.next.as_ref().map(cursor::show),
+    );
+    let last = range.end.saturating_sub(1);
+    field(&mut suffix, "toBlock", &block(last).await?);
+    suffix.push(b'}');
+    Ok(LogsAnswer {
         prefix: b"{\"logs\":".to_vec(),
         logs: page.logs,
         suffix,
-        held,
         own_levels: view.chain.stellar().is_some(),
         ..LogsAnswer::default()
-    }))
-}
-
-/// What an answer is about: which blocks by hash, how sure, and where it goes on.
-pub(crate) async fn about(
-    view: &View<'_>,
-    range: BlockRange,
-    page: &Page,
-) -> Result<Value, ApiError> {
-    let block = async |number: u64| -> Result<Value, ApiError> {
-        let clock = view.clock(number).await?;
-        Ok(clock.map_or(
-            Value::Null,
-            |clock| json!({ "number": clock.number, "hash": clock.hash.to_string() }),
-        ))
-    };
-    let finalized = view
-        .finalized_head()
-        .map(|head| json!({ "number": head.number, "hash": head.hash.to_string() }));
-    Ok(json!({
-        "nextCursor": page.next.as_ref().map(cursor::show),
-        "fromBlock": block(range.start).await?,
-        "toBlock": block(range.end.saturating_sub(1)).await?,
-        "finalizedHead": finalized,
-        "level": page.level.map(|level| level.as_str()),
-    }))
+    })
 }
 
 /// The block that the caller builds on must be ours, or its answer would mix two forks.
@@ -138,7 +143,7 @@ async fn check_anchor(
         let Ok(Some(clock)) = view.clock(number).await else {
             break;
         };
-        ancestors.push(json!({ "number": clock.number, "hash": clock.hash.to_string() }));
+        ancestors.push(block_json(clock.block_ref()));
     }
     let message = format!(
         "block {number} is another one here: go back to a block of `ancestors` that you know"

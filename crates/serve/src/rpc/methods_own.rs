@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::reply::Answer;
 use super::wire::{Object, Params};
 use crate::error::{ApiError, ErrorCode};
-use crate::names::{dataset_names, scope_text};
-use crate::rest::times::{block_json, parse_time};
+use crate::names::{block_json, dataset_names, scope_text};
+use crate::rest::times::{found_json, parse_time};
 use crate::times::{Direction, TimeLookupError};
 use crate::view::View;
 
@@ -88,7 +88,6 @@ pub(super) fn coverage(view: &View<'_>) -> Result<Answer, ApiError> {
         .iter()
         .map(|dataset| (dataset.name().to_owned(), of(dataset).into()))
         .collect();
-    let block = |block: chronolith_model::BlockRef| json!({ "number": block.number, "hash": block.hash.to_string() });
     let tail = view.tail_range();
     let tail = view.tail.proof_of(tail).map(|proof| (tail, proof));
     Ok(Answer::json(&json!({
@@ -98,8 +97,8 @@ pub(super) fn coverage(view: &View<'_>) -> Result<Answer, ApiError> {
         "tail": tail.map(|(range, proof)| json!({
             "from": range.start, "to": range.end - 1, "level": proof.logs().as_str(),
         })),
-        "head": view.head().map(block),
-        "finalizedHead": view.finalized_head().map(block),
+        "head": view.head().map(block_json),
+        "finalizedHead": view.finalized_head().map(block_json),
         "sourceHead": view.chain.live.source_head(),
     })))
 }
@@ -130,7 +129,7 @@ pub(super) async fn block_by_time(
         ApiError::params("time is none of seconds, milliseconds or an ISO 8601 date")
     })?;
     match view.at(time, direction, request.inclusive).await {
-        Ok(found) => Ok(Answer::json(&block_json(view, &found))),
+        Ok(found) => Ok(Answer::json(&found_json(view, &found))),
         Err(TimeLookupError::NotFound) => Ok(Answer::null()),
         Err(TimeLookupError::NotIndexedYet) => {
             let message = "blocks of that time are not indexed yet: ask again";
