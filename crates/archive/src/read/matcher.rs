@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronolith_model::{Clause, Log, LogFilter, TOPICS_MAX, TopicArity};
+use chronolith_model::{Clause, Cursor, Log, LogFilter, Order, TOPICS_MAX, TopicArity};
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
@@ -57,12 +57,66 @@ fn digest(value: &[u8]) -> u64 {
     })
 }
 
-/// A filter made ready.
+/// The exact check of a log filter: the values of each clause, the number of topics, and the position
+/// after the cursor. The filter's range and limit are not part of it.
 #[derive(Debug)]
-pub(crate) struct Matcher {
+pub struct LogMatcher {
     emitters: Option<Values>,
     topics: Vec<Option<Values>>,
     arity: TopicArity,
+    cursor: Option<Cursor>,
+    order: Order,
+}
+
+impl LogMatcher {
+    /// Sorts the values of each clause: there may be thousands, and every log is compared.
+    #[must_use]
+    pub fn new(filter: &LogFilter) -> Self {
+        let values = |clause: &Clause| match clause {
+            Clause::Any => None,
+            Clause::OneOf(values) => Some(Values::new(values)),
+        };
+        Self {
+            emitters: values(&filter.emitters),
+            topics: filter.topics.iter().map(values).collect(),
+            arity: filter.arity,
+            cursor: filter.cursor,
+            order: filter.order,
+        }
+    }
+
+    /// Whether the filter selects a log of the block with this number.
+    #[must_use]
+    pub fn matches(&self, number: u64, log: &Log) -> bool {
+        let admits = |values: &Option<Values>, value: &[u8]| {
+            values.as_ref().is_none_or(|values| values.admits(value))
+        };
+        self.is_after_cursor(number, log)
+            && self.arity.admits(self.topics.len(), log.topic_count())
+            && admits(&self.emitters, log.emitter())
+            && self
+                .topics
+                .iter()
+                .zip(log.topics())
+                .all(|(values, topic)| admits(values, topic))
+    }
+
+    fn is_after_cursor(&self, number: u64, log: &Log) -> bool {
+        let here = (number, log.log_index());
+        self.cursor.is_none_or(|cursor| {
+            let there = (cursor.block.number, cursor.log_index);
+            match self.order {
+                Order::Ascending => here > there,
+                Order::Descending => here < there,
+            }
+        })
+    }
+}
+
+/// A filter made ready: its terms for the index, and the exact check.
+#[derive(Debug)]
+pub(crate) struct Matcher {
+    pub(crate) exact: LogMatcher,
     /// What a log must carry one of each of. Not for clauses that are only checked.
     pub(crate) clauses: Clauses,
     /// Whether some clause can match nothing.
@@ -78,16 +132,8 @@ impl Matcher {
             );
             return Err(Error::Invalid(message));
         }
-        let values = |clause: &Clause| match clause {
-            Clause::Any => None,
-            Clause::OneOf(values) => Some(Values::new(values)),
-        };
-        let emitters = values(&filter.emitters);
-        let topics: Vec<_> = filter.topics.iter().map(values).collect();
         let mut matcher = Self {
-            emitters,
-            topics,
-            arity: filter.arity,
+            exact: LogMatcher::new(filter),
             clauses: Clauses::default(),
             matches_nothing: false,
         };
@@ -101,10 +147,10 @@ impl Matcher {
             let values = values.iter().cloned();
             values.map(|value| (field, value)).collect()
         };
-        if let Some(Values { values, .. }) = &self.emitters {
+        if let Some(Values { values, .. }) = &self.exact.emitters {
             clauses.push(sought(Field::Emitter, values));
         }
-        for (position, values) in self.topics.iter().enumerate() {
+        for (position, values) in self.exact.topics.iter().enumerate() {
             if let Some(Values { values, .. }) = values {
                 clauses.push(sought(Field::Topic(position), values));
             }
@@ -126,8 +172,8 @@ impl Matcher {
             }
         }
         // The number of topics narrows little, so it is looked up only where nothing else is.
-        let positions = self.topics.len();
-        let counts = match self.arity {
+        let positions = self.exact.topics.len();
+        let counts = match self.exact.arity {
             TopicArity::AtLeast => positions..=TOPICS_MAX,
             TopicArity::Exact => positions..=positions,
         };
@@ -137,21 +183,6 @@ impl Matcher {
         }
         self.clauses = Clauses::new(clauses);
         Ok(())
-    }
-
-    /// Whether the log is wanted: the exact check behind every index.
-    pub(crate) fn matches(&self, log: &Log) -> bool {
-        let count_fits = self.arity.admits(self.topics.len(), log.topic_count());
-        let admits = |values: &Option<Values>, value: &[u8]| {
-            values.as_ref().is_none_or(|values| values.admits(value))
-        };
-        count_fits
-            && admits(&self.emitters, log.emitter())
-            && self
-                .topics
-                .iter()
-                .zip(log.topics())
-                .all(|(values, topic)| admits(values, topic))
     }
 }
 

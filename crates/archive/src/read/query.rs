@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chronolith_model::{
-    BlockRange, BlockRef, Cursor, Dataset, DatasetSet, Log, LogFilter, Order, Proof, Select,
+    BlockRange, BlockRef, Cursor, Dataset, DatasetSet, Hash32, Log, LogFilter, Order, Proof, Select,
 };
 use futures::stream::{self, StreamExt, TryStreamExt};
 use tokio::time::Instant;
@@ -50,20 +50,6 @@ pub struct QueryCost {
     pub bytes: u64,
 }
 
-/// Which logs are wanted: the exact check of every candidate.
-struct Wanted {
-    matcher: Matcher,
-    cursor: Option<Cursor>,
-    order: Order,
-}
-
-impl Wanted {
-    fn has(&self, number: u64, log: &Log) -> bool {
-        let behind = |cursor| is_behind(number, log, &cursor, self.order);
-        self.matcher.matches(log) && self.cursor.is_none_or(behind)
-    }
-}
-
 /// A piece with what is known about it: perhaps its first candidates and the logs among them.
 struct Planned {
     segment: Arc<OpenSegment>,
@@ -75,7 +61,7 @@ struct Planned {
 struct Run<'a> {
     objects: &'a Objects,
     limits: &'a QueryLimits,
-    wanted: Arc<Wanted>,
+    matcher: Arc<Matcher>,
     order: Order,
     range: BlockRange,
     /// The blocks of it that the cursor leaves.
@@ -111,8 +97,12 @@ pub(crate) async fn query(
         .reduce(Proof::lower);
     let mut rest = range;
     if let Some(cursor) = filter.cursor {
-        check_cursor(objects, snapshot, &cursor, &range).await?;
-        rest = behind(&range, &cursor, filter.order);
+        check_cursor(&cursor, &range, async |number| {
+            let clock = super::lookup::block_by_number(objects, snapshot, number).await?;
+            Ok::<_, Error>(Some(clock.hash))
+        })
+        .await?;
+        rest = after_cursor(&range, &cursor, filter.order);
         let clip = |piece: Piece| {
             piece
                 .range
@@ -128,11 +118,7 @@ pub(crate) async fn query(
         objects,
         limits,
         order: filter.order,
-        wanted: Arc::new(Wanted {
-            matcher,
-            cursor: filter.cursor,
-            order: filter.order,
-        }),
+        matcher: Arc::new(matcher),
         range,
         rest,
         limit: filter.limit.unwrap_or(usize::MAX).min(limits.results_max),
@@ -141,12 +127,8 @@ pub(crate) async fn query(
         logs: Vec::new(),
         cost: QueryCost::default(),
     };
-    let has_more = !run.wanted.matcher.matches_nothing && run.within_deadline(pieces).await?;
-    let last = run.logs.last().filter(|_| has_more);
-    let next = last.map(|last| Cursor {
-        block: last.block,
-        log_index: last.log.log_index(),
-    });
+    let has_more = !run.matcher.matches_nothing && run.within_deadline(pieces).await?;
+    let next = run.logs.last().filter(|_| has_more).map(LogRecord::cursor);
     let (logs, cost) = (run.logs, run.cost);
     Ok(LogPage {
         logs,
@@ -170,30 +152,37 @@ async fn resolve(objects: &Objects, snapshot: &Snapshot, filter: &LogFilter) -> 
     }
 }
 
-async fn check_cursor(
-    objects: &Objects,
-    snapshot: &Snapshot,
+/// Checks that the block of a cursor lies in a range and is still the block with its number. `hash_of`
+/// looks up the hash of a block by its number; none where there is no such block.
+///
+/// # Errors
+/// [`Error::Invalid`] outside the range, [`Error::CursorConflict`] where the block was replaced, and what
+/// `hash_of` returns.
+pub async fn check_cursor<E: From<Error>>(
     cursor: &Cursor,
     range: &BlockRange,
-) -> Result<()> {
-    if !range.contains(cursor.block.number) {
-        return Err(Error::Invalid(format!(
-            "cursor outside the range (block={})",
-            cursor.block.number
-        )));
+    hash_of: impl AsyncFnOnce(u64) -> std::result::Result<Option<Hash32>, E>,
+) -> std::result::Result<(), E> {
+    let BlockRef { number, hash } = cursor.block;
+    if !range.contains(number) {
+        let message = format!("cursor outside the range (block={number})");
+        return Err(Error::Invalid(message).into());
     }
-    let clock = super::lookup::block_by_number(objects, snapshot, cursor.block.number).await?;
-    if clock.hash == cursor.block.hash {
+    let archived = hash_of(number).await?;
+    if archived == Some(hash) {
         return Ok(());
     }
     Err(Error::CursorConflict {
         cursor: cursor.block,
-        archived: clock.hash,
-    })
+        // Zeros for a block that no longer exists.
+        archived: archived.unwrap_or(Hash32::ZERO),
+    }
+    .into())
 }
 
-/// The blocks that can hold logs after the cursor.
-fn behind(range: &BlockRange, cursor: &Cursor, order: Order) -> BlockRange {
+/// The blocks of a range that can hold logs after a cursor in it.
+#[must_use]
+pub fn after_cursor(range: &BlockRange, cursor: &Cursor, order: Order) -> BlockRange {
     match order {
         Order::Ascending => BlockRange::new(cursor.block.number, range.end),
         Order::Descending => BlockRange::new(range.start, cursor.block.number + 1),
@@ -217,16 +206,17 @@ impl Run<'_> {
     /// Goes through the pieces; returns whether there are more logs than were wanted.
     async fn all(&mut self, pieces: Vec<Piece>) -> Result<bool> {
         let objects = self.objects;
-        let wanted = self.wanted.clone();
-        let clauses = &wanted.matcher.clauses;
+        let matcher = self.matcher.clone();
+        let clauses = &matcher.clauses;
+        let order = self.order;
         let rows_ahead = self.limit.min(ROWS_AHEAD_MAX) as u64;
         let plan = |piece: Piece| {
-            let wanted = &wanted;
+            let matcher = &matcher;
             async move {
                 let segment = objects.open(&piece.entry.object).await?;
                 let bounds = segment.tables.ids_of(&piece.range);
                 let terms = clauses.terms(segment.tables.facts.term_key);
-                let plan = Candidates::plan(objects, &segment, &terms, bounds, wanted.order);
+                let plan = Candidates::plan(objects, &segment, &terms, bounds, order);
                 let mut candidates = plan.await?;
                 let mut ahead = None;
                 if candidates.rows_max() <= rows_ahead {
@@ -235,7 +225,7 @@ impl Run<'_> {
                         .next(objects, &segment)
                         .await?
                         .unwrap_or_default();
-                    let keep = |number: u64, log: &Log| wanted.has(number, log);
+                    let keep = |number: u64, log: &Log| matcher.exact.matches(number, log);
                     let mut logs = Vec::new();
                     let rows = (ids.as_slice(), candidates.hashes());
                     objects.records(&segment, rows, keep, &mut logs).await?;
@@ -315,8 +305,8 @@ impl Run<'_> {
             rest = behind;
             self.cost.candidates += step.len() as u64;
             let taken = self.logs.len();
-            let (objects, wanted) = (self.objects, self.wanted.clone());
-            let keep = |number: u64, log: &Log| wanted.has(number, log);
+            let (objects, matcher) = (self.objects, self.matcher.clone());
+            let keep = |number: u64, log: &Log| matcher.exact.matches(number, log);
             objects
                 .records(segment, (step, hashes), keep, &mut self.logs)
                 .await?;
@@ -421,14 +411,5 @@ impl Run<'_> {
             limit,
             fits,
         }
-    }
-}
-
-fn is_behind(number: u64, log: &Log, cursor: &Cursor, order: Order) -> bool {
-    let here = (number, log.log_index());
-    let there = (cursor.block.number, cursor.log_index);
-    match order {
-        Order::Ascending => here > there,
-        Order::Descending => here < there,
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chronolith_model::{Block, BlockMeta, BlockRef, Hash32, Log, Payload, Tx};
+use chronolith_model::{Block, BlockMeta, BlockRef, Cursor, Hash32, Log, Payload, Tx};
 
 use super::cache::{Part, Value, into_bytes};
 use super::objects::{Objects, OpenSegment, Want, all_of};
@@ -26,6 +26,17 @@ pub struct LogRecord {
     pub tx_hash: Hash32,
     /// The log; it knows its index in the block and its transaction's.
     pub log: Log,
+}
+
+impl LogRecord {
+    /// The position of this log: a page that continues from it begins with the next one.
+    #[must_use]
+    pub fn cursor(&self) -> Cursor {
+        Cursor {
+            block: self.block,
+            log_index: self.log.log_index(),
+        }
+    }
 }
 
 /// When hashes of transactions and blocks are asked for.
