@@ -42,10 +42,17 @@ struct Job {
     chain_id: u64,
     from: u64,
     to: u64,
-    /// `running`, `done` or `failed`.
-    status: &'static str,
+    status: JobStatus,
     filled_blocks: Option<u64>,
     error: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum JobStatus {
+    Running,
+    Done,
+    Failed,
 }
 
 /// What is known to the listener.
@@ -88,7 +95,7 @@ impl Desk {
         possible.map_err(|error| refusal(ErrorCode::BadRange, error.to_string()))?;
         let mut jobs = self.jobs();
         let chain_id = chain.settings.chain_id;
-        let runs = |job: &Job| job.chain_id == chain_id && job.status == "running";
+        let runs = |job: &Job| job.chain_id == chain_id && job.status == JobStatus::Running;
         if jobs.iter().any(runs) {
             let message = "a backfill of this chain is running; see GET /admin/v1/jobs".to_owned();
             return Err(refusal(ErrorCode::JobRunning, message));
@@ -103,7 +110,7 @@ impl Desk {
             chain_id,
             from: range.from,
             to: range.to,
-            status: "running",
+            status: JobStatus::Running,
             filled_blocks: None,
             error: None,
         };
@@ -123,8 +130,8 @@ impl Desk {
             return;
         };
         match done {
-            Ok(blocks) => (job.status, job.filled_blocks) = ("done", Some(blocks)),
-            Err(error) => (job.status, job.error) = ("failed", Some(format!("{error:#}"))),
+            Ok(blocks) => (job.status, job.filled_blocks) = (JobStatus::Done, Some(blocks)),
+            Err(error) => (job.status, job.error) = (JobStatus::Failed, Some(format!("{error:#}"))),
         }
     }
 }

@@ -10,8 +10,8 @@ use chronolith_follower::l1::L1;
 use chronolith_model::{Scope, ScopeEntry};
 use chronolith_projection_fees as fees;
 use chronolith_serve::{
-    ChainHealth, ConnectionLimits, DroppedRuleHealth, InclusionHealth, L1Health, Metrics, Probe,
-    RpcHealth, health_router, listen,
+    ChainHealth, ConnectionLimits, ConnectionState, DroppedRuleHealth, InclusionHealth, L1Health,
+    Metrics, Probe, RpcHealth, health_router, listen,
 };
 use chronolith_source::{DroppedRule, Subscription};
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -80,16 +80,18 @@ pub(crate) fn health_of(chain: &RunningChain) -> ChainHealth {
     let seen = status.source_head.map(|(block, _)| block.number);
     let up = unanswered.is_none() && endpoints.iter().any(|endpoint| !endpoint.backing_off);
     ChainHealth {
-        chain: chain.settings.chain_id,
         version: chain.projected.version(),
         topics_watching: topics_watched(&chain.settings),
-        name: chain.settings.name.clone(),
         rpc: RpcHealth {
-            http: if up { "healthy" } else { "down" },
+            http: if up {
+                ConnectionState::Healthy
+            } else {
+                ConnectionState::Down
+            },
             ws: match chain.source.subscription() {
-                Subscription::Off => "off",
-                Subscription::Connecting(_) => "connecting",
-                Subscription::Connected => "healthy",
+                Subscription::Off => ConnectionState::Off,
+                Subscription::Connecting(_) => ConnectionState::Connecting,
+                Subscription::Connected => ConnectionState::Healthy,
             },
         },
         queue_depth: waiting,
@@ -110,6 +112,7 @@ pub(crate) fn health_of(chain: &RunningChain) -> ChainHealth {
         }),
         l1: chain.l1.as_ref().map(l1_health),
         projections: chain.projected.health(),
+        ..ChainHealth::new(chain.settings.chain_id, &chain.settings.name)
     }
 }
 

@@ -15,8 +15,7 @@ use chronolith_follower::replica::REFRESH_EVERY;
 use chronolith_follower::run_state::RunState;
 use chronolith_model::{BlockRef, Hash32, Proof};
 use chronolith_serve::{
-    ChainHealth, ChainRanges, ChainStatus, EndpointHealth, Ingested, Probe, Reorg, RpcHealth,
-    ServedChain,
+    ChainHealth, ChainRanges, ChainStatus, EndpointHealth, Ingested, Probe, Reorg, ServedChain,
 };
 
 use crate::operations::without_paths;
@@ -129,15 +128,6 @@ impl ChainStatus for Reader {
         let since_good = looked.good.map(|at| at.elapsed());
         let head = report.head.map(|head| head.number);
         ChainHealth {
-            chain: self.settings.chain_id,
-            version: None,
-            topics_watching: None,
-            name: self.settings.name.clone(),
-            rpc: RpcHealth {
-                http: "off",
-                ws: "off",
-            },
-            queue_depth: 0,
             paused: halt.is_some(),
             halted: halt.is_some(),
             // A halted archive is served as before: only its writer stands still.
@@ -149,15 +139,10 @@ impl ChainStatus for Reader {
             }),
             paused_reason: halt,
             trouble,
-            dropped_rules: Vec::new(),
             last_good_round_seconds: since_good.map(|since| since.as_secs()),
-            last_seen_block: None,
             last_safe_block: head,
             last_backfill_block: head,
-            lag_blocks: None,
-            last_safe_inclusion: None,
-            l1: None,
-            projections: None,
+            ..ChainHealth::new(self.settings.chain_id, &self.settings.name)
         }
     }
 

@@ -14,8 +14,8 @@ use chronolith_follower::ranges::Ranges;
 use chronolith_model::{BlockRef, Hash32, Proof};
 use chronolith_projection::Database;
 use chronolith_serve::{
-    ChainHealth, ChainRanges, ChainStatus, ConnectionLimits, EndpointHealth, Family, Ingested,
-    Limits, Probe, Reorg, ServedChain, ServedChains, StellarChain, fees_router, listen,
+    ChainHealth, ChainRanges, ChainStatus, ConnectionLimits, EndpointHealth, EndpointState, Family,
+    Ingested, Limits, Probe, Reorg, ServedChain, ServedChains, StellarChain, fees_router, listen,
     public_router,
 };
 use chronolith_source::EndpointReport;
@@ -113,9 +113,9 @@ fn endpoint(report: EndpointReport) -> EndpointHealth {
     EndpointHealth {
         name: report.name,
         state: if report.backing_off {
-            "cooling"
+            EndpointState::BackingOff
         } else {
-            "well"
+            EndpointState::Healthy
         },
         last_error: report.last_error,
         requests: report.requests,

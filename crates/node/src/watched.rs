@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use chronolith_follower::clock::now;
 use chronolith_projection::leases::LeaseReport;
 use chronolith_projection::{ChainState, ProjectionState};
-use chronolith_serve::ProjectionsHealth;
+use chronolith_serve::{DatabaseState, ProjectionsHealth};
 
 /// What is known of the projections of a chain that is followed here.
 #[derive(Debug, Default)]
@@ -85,9 +85,9 @@ impl Watched {
         let trouble = known.writing.as_ref().or(known.looking.as_ref());
         Some(ProjectionsHealth {
             database: match (&known.looking, seen) {
-                (Some(_), _) => "unavailable",
-                (None, Some(_)) => "ok",
-                (None, None) => "unknown",
+                (Some(_), _) => DatabaseState::Unavailable,
+                (None, Some(_)) => DatabaseState::Ok,
+                (None, None) => DatabaseState::Unknown,
             },
             trouble: trouble.map(|trouble| trouble.said.clone()),
             trouble_since: since.min(),
@@ -175,7 +175,10 @@ mod tests {
         assert!(watched.health().is_none(), "nothing is projected here");
         watched.begin();
         let health = watched.health().unwrap();
-        assert_eq!((health.database, health.trouble_since), ("unknown", None));
+        assert_eq!(
+            (health.database, health.trouble_since),
+            (DatabaseState::Unknown, None)
+        );
         assert!(watched.cannot_write("gone"));
         assert!(!watched.cannot_write("gone"), "that is no news");
         watched.lock().writing.as_mut().unwrap().since = 7;
@@ -184,14 +187,14 @@ mod tests {
         let health = watched.health().unwrap();
         assert_eq!(
             (health.database, health.trouble.as_deref()),
-            ("unavailable", Some("still gone"))
+            (DatabaseState::Unavailable, Some("still gone"))
         );
         assert_eq!(health.trouble_since, Some(7));
         let reason = watched.not_ready().unwrap();
         assert!(reason.contains("still gone"), "{reason}");
         assert!(watched.writes());
         watched.saw(None, &[]);
-        assert_eq!(watched.health().unwrap().database, "ok");
+        assert_eq!(watched.health().unwrap().database, DatabaseState::Ok);
         assert_eq!(watched.not_ready(), None);
     }
 }

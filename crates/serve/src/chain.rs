@@ -113,12 +113,21 @@ pub struct ChainRanges {
 pub struct EndpointHealth {
     /// Its host, without what may be a key: anybody may read it.
     pub name: String,
-    /// `well`, or `cooling` while it is passed over.
-    pub state: &'static str,
+    pub state: EndpointState,
     /// The last failure.
     pub last_error: Option<String>,
     pub requests: u64,
     pub failures: u64,
+}
+
+/// Whether requests go to an endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub enum EndpointState {
+    #[serde(rename = "well")]
+    Healthy,
+    /// Other endpoints get the requests until a pause is over.
+    #[serde(rename = "cooling")]
+    BackingOff,
 }
 
 /// Blocks that were replaced.

@@ -65,8 +65,7 @@ pub struct DroppedRuleHealth {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectionsHealth {
-    /// `ok`, `unavailable`, or `unknown` before the first look.
-    pub database: &'static str,
+    pub database: DatabaseState,
     /// Why nothing is written or seen, where that is so.
     pub trouble: Option<String>,
     /// Since when, in seconds since 1970.
@@ -80,6 +79,16 @@ pub struct ProjectionsHealth {
     /// Each of them.
     pub all: Vec<ProjectionState>,
     pub locks: Vec<LeaseReport>,
+}
+
+/// Whether the database of the projections answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DatabaseState {
+    Ok,
+    Unavailable,
+    /// Before the first query.
+    Unknown,
 }
 
 /// When a block was first seen to be included in the chain below.
@@ -103,17 +112,56 @@ pub struct L1Health {
     pub seen_at: Option<u64>,
 }
 
-/// How a chain's endpoints do.
+/// The health of a chain's endpoints.
 #[derive(Clone, Copy, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub struct RpcHealth {
-    /// `healthy`, or `down` where no endpoint answers.
-    pub http: &'static str,
-    /// `off` where none is set up.
-    pub ws: &'static str,
+    pub http: ConnectionState,
+    pub ws: ConnectionState,
+}
+
+/// The state of the connections to endpoints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConnectionState {
+    Healthy,
+    Connecting,
+    /// No endpoint answers.
+    Down,
+    /// None is configured.
+    Off,
 }
 
 impl ChainHealth {
+    /// A chain about which nothing else is known.
+    #[must_use]
+    pub fn new(chain: u64, name: &str) -> Self {
+        Self {
+            chain,
+            version: None,
+            topics_watching: None,
+            name: name.to_owned(),
+            rpc: RpcHealth {
+                http: ConnectionState::Off,
+                ws: ConnectionState::Off,
+            },
+            queue_depth: 0,
+            paused: false,
+            halted: false,
+            paused_reason: None,
+            trouble: None,
+            dropped_rules: Vec::new(),
+            not_ready_reason: None,
+            last_good_round_seconds: None,
+            last_seen_block: None,
+            last_safe_block: None,
+            last_backfill_block: None,
+            lag_blocks: None,
+            last_safe_inclusion: None,
+            l1: None,
+            projections: None,
+        }
+    }
+
     /// Whether requests about this chain are answered from something recent.
     #[must_use]
     pub fn is_ready(&self) -> bool {

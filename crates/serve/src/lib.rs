@@ -26,15 +26,16 @@ mod view;
 
 pub use admin::{OperationFuture, Operator, admin_router, operation};
 pub use chain::{
-    ChainRanges, ChainStatus, EndpointHealth, Family, Ingested, Reorg, ServedChain, ServedChains,
-    StellarChain,
+    ChainRanges, ChainStatus, EndpointHealth, EndpointState, Family, Ingested, Reorg, ServedChain,
+    ServedChains, StellarChain,
 };
 pub use console::OPENAPI;
 pub use encode::logs_as_json;
 pub use error::{ApiError, ErrorCode};
 pub use fees::fees_router;
 pub use health::{
-    ChainHealth, DroppedRuleHealth, InclusionHealth, L1Health, Probe, ProjectionsHealth, RpcHealth,
+    ChainHealth, ConnectionState, DatabaseState, DroppedRuleHealth, InclusionHealth, L1Health,
+    Probe, ProjectionsHealth, RpcHealth,
 };
 pub use http::context::{Clock, Limits};
 pub use http::health::{Metrics, health_router};

@@ -7,7 +7,7 @@ use chronolith_archive::{Health, RangeState};
 use chronolith_follower::chain::Chain;
 use chronolith_follower::clock::now;
 use chronolith_model::{DatasetSet, Verification};
-use chronolith_serve::ChainHealth;
+use chronolith_serve::{ChainHealth, ConnectionState};
 use chronolith_source::Subscription;
 use metrics::{counter, gauge};
 
@@ -45,8 +45,8 @@ fn of_health(health: &ChainHealth) {
     of("chronolith_ready").set(flag(health.is_ready()));
     of("chronolith_in_trouble").set(flag(health.trouble.is_some()));
     of("chronolith_last_good_round_age_seconds").set(number(health.last_good_round_seconds));
-    if health.rpc.ws != "off" {
-        of("chronolith_head_subscription_up").set(flag(health.rpc.ws == "healthy"));
+    if health.rpc.ws != ConnectionState::Off {
+        of("chronolith_head_subscription_up").set(flag(health.rpc.ws == ConnectionState::Healthy));
     }
 }
 

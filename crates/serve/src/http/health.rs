@@ -59,10 +59,10 @@ async fn public_ready(State(context): State<Context>) -> Response {
 }
 
 fn health_response(chains: Vec<ChainHealth>) -> Response {
-    let all = chains.iter().all(ChainHealth::is_ready);
-    let (code, status) = match all {
-        true => (StatusCode::OK, "ok"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "degraded"),
+    let (code, status) = if chains.iter().all(ChainHealth::is_ready) {
+        (StatusCode::OK, "ok")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "degraded")
     };
     json_of(code, &json!({ "status": status, "chains": chains }))
 }
@@ -75,7 +75,6 @@ fn json_of(code: StatusCode, value: &serde_json::Value) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::health::RpcHealth;
     use crate::http::test_client::fetch;
 
     struct Fixed(Vec<ChainHealth>);
@@ -88,29 +87,13 @@ mod tests {
 
     fn chain() -> ChainHealth {
         ChainHealth {
-            chain: 1,
-            version: None,
-            topics_watching: None,
-            name: "one".to_owned(),
-            rpc: RpcHealth {
-                http: "healthy",
-                ws: "off",
-            },
             queue_depth: 3,
-            paused: false,
-            halted: false,
-            paused_reason: None,
-            trouble: None,
-            dropped_rules: Vec::new(),
-            not_ready_reason: None,
             last_good_round_seconds: Some(1),
             last_seen_block: Some(10),
             last_safe_block: Some(7),
             last_backfill_block: Some(7),
             lag_blocks: Some(0),
-            last_safe_inclusion: None,
-            l1: None,
-            projections: None,
+            ..ChainHealth::new(1, "one")
         }
     }
 

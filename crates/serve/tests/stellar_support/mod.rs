@@ -22,8 +22,8 @@ use chronolith_chain_view::Live;
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_model::{Block, BlockRef, ChainId, Dataset, DatasetSet, Hash32, Proof, Scope};
 use chronolith_serve::{
-    ChainHealth, ChainStatus, EndpointHealth, Family, Ingested, Limits, Probe, Reorg, RpcHealth,
-    ServedChain, ServedChains, StellarChain, public_router,
+    ChainHealth, ChainStatus, EndpointHealth, Family, Ingested, Limits, Probe, Reorg, ServedChain,
+    ServedChains, StellarChain, public_router,
 };
 use chronolith_sim::stellar::{Made, StellarChain as SimChain, StellarSettings};
 use chronolith_stellar::{Ledger, Network, prove};
@@ -162,31 +162,7 @@ impl Live for Still {
 
 impl ChainStatus for Still {
     fn health(&self) -> ChainHealth {
-        ChainHealth {
-            chain: 0,
-            version: None,
-            topics_watching: None,
-            name: String::new(),
-            rpc: RpcHealth {
-                http: "healthy",
-                ws: "off",
-            },
-            queue_depth: 0,
-            paused: false,
-            halted: false,
-            paused_reason: None,
-            trouble: None,
-            dropped_rules: Vec::new(),
-            not_ready_reason: None,
-            last_good_round_seconds: None,
-            last_seen_block: None,
-            last_safe_block: None,
-            last_backfill_block: None,
-            lag_blocks: None,
-            last_safe_inclusion: None,
-            l1: None,
-            projections: None,
-        }
+        ChainHealth::new(0, "")
     }
 
     fn endpoints(&self) -> Vec<EndpointHealth> {
