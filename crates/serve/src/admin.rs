@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::to_bytes;
+use axum::body::{Bytes, to_bytes};
 use axum::extract::{RawQuery, Request, State};
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::{self, Next};
@@ -45,23 +45,30 @@ pub trait Operator: Send + Sync {
 struct Context {
     operator: Arc<dyn Operator>,
     token: Option<Arc<str>>,
+    /// Every route, for the answer to a path that is none of them.
+    routes: Arc<str>,
+}
+
+/// A method and a path below `/admin/v1/`.
+struct Route {
+    method: Method,
+    path: &'static str,
+    handler: MethodRouter<Context>,
 }
 
 /// `/admin/v1/…`. With a token, every request needs it.
 pub fn admin_router(operator: Arc<dyn Operator>, token: Option<&str>) -> Router {
+    let routes = routes();
     let context = Context {
         operator,
         token: token.map(Arc::from),
+        routes: describe(&routes).into(),
     };
-    let state = |State(context): State<Context>| async move { json(&context.operator.state()) };
-    let jobs = |State(context): State<Context>| async move { json(&context.operator.jobs()) };
-    operations()
+    routes
         .into_iter()
-        .fold(Router::new(), |router, (path, answer)| {
-            router.route(&format!("/admin/v1/{path}"), answer)
+        .fold(Router::new(), |router, route| {
+            router.route(&format!("/admin/v1/{}", route.path), route.handler)
         })
-        .route("/admin/v1/state", get(state))
-        .route("/admin/v1/jobs", get(jobs))
         .route("/admin/v1/{name}", post(unknown))
         .route("/admin/v1/{group}/{name}", any(unknown))
         .fallback(not_found)
@@ -70,84 +77,97 @@ pub fn admin_router(operator: Arc<dyn Operator>, token: Option<&str>) -> Router 
         .with_state(context)
 }
 
-/// Every operation and its path. Those that only read are requested with GET.
-fn operations() -> [(&'static str, MethodRouter<Context>); 21] {
+/// Every route. Those that only read are requested with GET.
+#[rustfmt::skip]
+fn routes() -> Vec<Route> {
     use {ChainOperation as Chain, ProjectionOperation as Projection};
     let chain = Operation::Chain;
-    [
-        ("backfill", chain_post(Operation::Backfill)),
-        ("resume", chain_post(move |body| chain(Chain::Resume(body)))),
-        ("rewind", chain_post(move |body| chain(Chain::Rewind(body)))),
-        ("prune", chain_post(move |body| chain(Chain::Prune(body)))),
-        ("gc", chain_post(move |body| chain(Chain::Gc(body)))),
-        (
-            "range-retry",
-            chain_post(move |body| chain(Chain::RetryRange(body))),
-        ),
-        ("db/status", projection_get(Projection::Status)),
-        ("projection/state", projection_get(Projection::Status)),
-        ("projection/resume", projection_post(Projection::Resume)),
-        ("projection/replay", projection_post(Projection::Replay)),
-        ("jobs/list", projection_get(Projection::Jobs)),
-        ("jobs/explain", projection_get(Projection::Explain)),
-        ("jobs/retry", projection_post(Projection::Retry)),
-        ("jobs/audit", projection_post(Projection::Audit)),
-        ("locks/list", projection_get(Projection::Locks)),
-        ("locks/release", projection_post(Projection::Release)),
-        (
-            "partitions/create",
-            projection_post(Projection::CreatePartitions),
-        ),
-        (
-            "partitions/prune",
-            projection_post(Projection::PrunePartitions),
-        ),
-        ("versions/list", projection_get(Projection::Versions)),
-        ("versions/add", projection_post(Projection::AddVersion)),
-        (
-            "versions/remove",
-            projection_post(Projection::RemoveVersion),
-        ),
+    vec![
+        read("state", get(|State(context): State<Context>| async move { json(&context.operator.state()) })),
+        read("jobs", get(|State(context): State<Context>| async move { json(&context.operator.jobs()) })),
+        chain_post("backfill", Operation::Backfill),
+        chain_post("resume", move |body| chain(Chain::Resume(body))),
+        chain_post("rewind", move |body| chain(Chain::Rewind(body))),
+        chain_post("prune", move |body| chain(Chain::Prune(body))),
+        chain_post("gc", move |body| chain(Chain::Gc(body))),
+        chain_post("range-retry", move |body| chain(Chain::RetryRange(body))),
+        projection_get("db/status", Projection::Status),
+        projection_get("projection/state", Projection::Status),
+        projection_post("projection/resume", Projection::Resume),
+        projection_post("projection/replay", Projection::Replay),
+        projection_get("jobs/list", Projection::Jobs),
+        projection_get("jobs/explain", Projection::Explain),
+        projection_post("jobs/retry", Projection::Retry),
+        projection_post("jobs/audit", Projection::Audit),
+        projection_get("locks/list", Projection::Locks),
+        projection_post("locks/release", Projection::Release),
+        projection_post("partitions/create", Projection::CreatePartitions),
+        projection_post("partitions/prune", Projection::PrunePartitions),
+        projection_get("versions/list", Projection::Versions),
+        projection_post("versions/add", Projection::AddVersion),
+        projection_post("versions/remove", Projection::RemoveVersion),
     ]
 }
 
+fn describe(routes: &[Route]) -> String {
+    let paths = |method: Method| {
+        let paths = routes.iter().filter(|route| route.method == method);
+        paths.map(|route| route.path).collect::<Vec<_>>().join(", ")
+    };
+    let (read, write) = (paths(Method::GET), paths(Method::POST));
+    format!("below /admin/v1/ there are GET {read}; POST {write}")
+}
+
+fn read(path: &'static str, handler: MethodRouter<Context>) -> Route {
+    Route {
+        method: Method::GET,
+        path,
+        handler,
+    }
+}
+
+fn write(path: &'static str, handler: MethodRouter<Context>) -> Route {
+    Route {
+        method: Method::POST,
+        ..read(path, handler)
+    }
+}
+
 fn chain_post<T: DeserializeOwned + 'static>(
+    path: &'static str,
     operation: impl Fn(T) -> Operation + Copy + Send + Sync + 'static,
-) -> MethodRouter<Context> {
-    post(
-        move |State(context): State<Context>, request: Request| async move {
-            let body = body(request).await?;
-            let read = serde_json::from_slice(&body).map_err(bad_request)?;
-            execute(&context, operation(read)).await
-        },
-    )
+) -> Route {
+    let handler = move |State(context): State<Context>, request: Request| async move {
+        let params = serde_json::from_slice(&body(request).await?).map_err(bad_request)?;
+        execute(&context, operation(params)).await
+    };
+    write(path, post(handler))
 }
 
 fn projection_post<T: DeserializeOwned + 'static>(
+    path: &'static str,
     operation: fn(T) -> ProjectionOperation,
-) -> MethodRouter<Context> {
-    let answer = move |State(context): State<Context>, request: Request| async move {
-        let body = body(request).await?;
-        let value: Value = serde_json::from_slice(&body).map_err(bad_request)?;
-        let read = serde_json::from_value(value).map_err(bad_request)?;
-        execute(&context, Operation::Projection(operation(read))).await
+) -> Route {
+    let handler = move |State(context): State<Context>, request: Request| async move {
+        let value: Value = serde_json::from_slice(&body(request).await?).map_err(bad_request)?;
+        let params = serde_json::from_value(value).map_err(bad_request)?;
+        execute(&context, Operation::Projection(operation(params))).await
     };
-    post(answer).fallback(async |method: Method, request: Request| {
-        method_not_allowed(&method, &request, "POST")
-    })
+    let refuse = async |request: Request| method_not_allowed(&request, "POST");
+    write(path, post(handler).fallback(refuse))
 }
 
 fn projection_get<T: DeserializeOwned + 'static>(
+    path: &'static str,
     operation: fn(T) -> ProjectionOperation,
-) -> MethodRouter<Context> {
-    let answer = move |State(context): State<Context>, RawQuery(query): RawQuery| async move {
-        let read = query_object(query.as_deref()).map_err(bad_request)?;
-        let read = serde_json::from_value(read).map_err(bad_request)?;
-        execute(&context, Operation::Projection(operation(read))).await
+) -> Route {
+    let handler = move |State(context): State<Context>, RawQuery(query): RawQuery| async move {
+        let value = query_object(query.as_deref()).map_err(bad_request)?;
+        let params = serde_json::from_value(value).map_err(bad_request)?;
+        execute(&context, Operation::Projection(operation(params))).await
     };
-    get(answer).fallback(async |method: Method, request: Request| {
-        method_not_allowed(&method, &request, "GET")
-    })
+    let refuse = async |request: Request| method_not_allowed(&request, "GET");
+    read(path, get(handler).fallback(refuse))
 }
 
 async fn execute(context: &Context, operation: Operation) -> Result<Response, ApiError> {
@@ -156,31 +176,27 @@ async fn execute(context: &Context, operation: Operation) -> Result<Response, Ap
 }
 
 /// The body of a request that changes something.
-async fn body(request: Request) -> Result<axum::body::Bytes, ApiError> {
+async fn body(request: Request) -> Result<Bytes, ApiError> {
     check_json(request.headers())?;
     let body = to_bytes(request.into_body(), BODY_BYTES_MAX).await;
-    body.map_err(|_| {
-        let message = "the body did not come whole, or is too long";
-        error(ErrorCode::TooLarge, message)
-    })
+    let message = "the body is incomplete or too long";
+    body.map_err(|_| error(ErrorCode::TooLarge, message))
 }
 
 fn check_json(headers: &HeaderMap) -> Result<(), ApiError> {
-    let kind = headers.get(header::CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    match kind.starts_with("application/json") {
-        true => Ok(()),
-        false => {
-            let message = "send the body as Content-Type: application/json";
-            Err(error(ErrorCode::NotJson, message))
-        }
+    let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.to_str());
+    if matches!(kind, Some(Ok(kind)) if kind.starts_with("application/json")) {
+        return Ok(());
     }
+    let message = "send the body as Content-Type: application/json";
+    Err(error(ErrorCode::NotJson, message))
 }
 
-/// A query as an object of texts; a second value of one name would be ignored.
-fn query_object(text: Option<&str>) -> Result<Value, String> {
+/// A query string as an object of texts. A parameter that is given twice is an error: one of the values
+/// would be ignored.
+fn query_object(query: Option<&str>) -> Result<Value, String> {
     let mut all = Map::new();
-    for (name, value) in form_urlencoded::parse(text.unwrap_or_default().as_bytes()) {
+    for (name, value) in form_urlencoded::parse(query.unwrap_or("").as_bytes()) {
         let given = all.insert(name.to_string(), Value::String(value.into_owned()));
         if given.is_some() {
             return Err(format!("the parameter `{name}` is given twice"));
@@ -189,40 +205,31 @@ fn query_object(text: Option<&str>) -> Result<Value, String> {
     Ok(Value::Object(all))
 }
 
-fn method_not_allowed(method: &Method, request: &Request, wanted: &str) -> ApiError {
-    let checked = match *method {
-        Method::GET => query_object(request.uri().query())
-            .map(|_| ())
-            .map_err(bad_request),
-        _ => check_json(request.headers()),
+fn method_not_allowed(request: &Request, allowed: &str) -> ApiError {
+    let checked = if request.method() == Method::GET {
+        let query = query_object(request.uri().query());
+        query.map(|_| ()).map_err(bad_request)
+    } else {
+        check_json(request.headers())
     };
-    let message = format!("ask for this with {wanted}");
+    let message = format!("request this with {allowed}");
     checked
         .err()
         .unwrap_or_else(|| error(ErrorCode::MethodNotAllowed, message))
 }
 
-/// No such operation.
-async fn unknown(request: Request) -> ApiError {
-    match *request.method() {
-        Method::GET => {}
-        _ => {
-            if let Err(error) = check_json(request.headers()) {
-                return error;
-            }
-        }
+/// A path of the admin API that is no operation.
+async fn unknown(State(context): State<Context>, request: Request) -> ApiError {
+    if request.method() != Method::GET
+        && let Err(error) = check_json(request.headers())
+    {
+        return error;
     }
-    not_found().await
+    not_found(State(context)).await
 }
 
-async fn not_found() -> ApiError {
-    let message = "there are GET /admin/v1/state and jobs, POST backfill, resume, rewind, gc and \
-        range-retry; and of \
-        projections, by the words of each command, GET db/status, projection/state, jobs/list, \
-        jobs/explain, locks/list, versions/list, POST projection/resume, projection/replay, jobs/retry, \
-        jobs/audit, locks/release, partitions/create, partitions/prune, versions/add, \
-        versions/remove";
-    error(ErrorCode::NotFound, message)
+async fn not_found(State(context): State<Context>) -> ApiError {
+    error(ErrorCode::NotFound, &*context.routes)
 }
 
 fn bad_request(why: impl ToString) -> ApiError {
@@ -238,7 +245,7 @@ fn json(value: &Value) -> Response {
     (kind, value.to_string()).into_response()
 }
 
-/// Refuses requests without the token.
+/// Refuses a request without the token; without a token in the settings, one from a web page.
 async fn authorize(State(context): State<Context>, request: Request, next: Next) -> Response {
     let given = request.headers().get(header::AUTHORIZATION);
     let given = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
@@ -248,9 +255,9 @@ async fn authorize(State(context): State<Context>, request: Request, next: Next)
             "send the token of adminToken as Authorization: Bearer …",
         )
         .into_response(),
-        None if !is_of_this_machine(request.headers()) => error(
+        None if !is_local_client(request.headers()) => error(
             ErrorCode::Forbidden,
-            "a web page, or a name that is not this machine's: ask by address, or set adminToken",
+            "requests of web pages and to other host names are refused: use the address, or set adminToken",
         )
         .into_response(),
         _ => next.run(request).await,
@@ -258,20 +265,22 @@ async fn authorize(State(context): State<Context>, request: Request, next: Next)
 }
 
 /// Without a token every local client is trusted, but not a page in a local browser: that sends its
-/// origin, and a name of its own that resolves here is neither an address nor `localhost`.
-fn is_of_this_machine(headers: &HeaderMap) -> bool {
-    let host = headers.get(header::HOST).map(|host| host.to_str());
-    let host = match host {
-        None => return !headers.contains_key(header::ORIGIN),
-        Some(Err(_)) => return false,
-        Some(Ok(host)) => host,
+/// origin, and a host name that resolves to this machine is neither an address nor `localhost`.
+fn is_local_client(headers: &HeaderMap) -> bool {
+    if headers.contains_key(header::ORIGIN) {
+        return false;
+    }
+    let Some(host) = headers.get(header::HOST) else {
+        return true;
+    };
+    let Ok(host) = host.to_str() else {
+        return false;
     };
     let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        Some(rest) => rest.split_once(']').map_or(rest, |(name, _)| name),
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),
     };
-    let is_named = name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok();
-    is_named && !headers.contains_key(header::ORIGIN)
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
 /// Takes the same time for every input, so that timing does not reveal the token.
@@ -299,13 +308,13 @@ mod tests {
     }
 
     #[test]
-    fn a_page_in_a_browser_is_nobody_of_this_machine() {
-        let asked = |pairs: &[(header::HeaderName, &str)]| {
+    fn a_page_in_a_browser_is_not_a_local_client() {
+        let is_local = |pairs: &[(header::HeaderName, &str)]| {
             let mut headers = HeaderMap::new();
             for (name, value) in pairs {
                 headers.insert(name, value.parse().unwrap());
             }
-            is_of_this_machine(&headers)
+            is_local_client(&headers)
         };
         for host in [
             "127.0.0.1:9465",
@@ -314,9 +323,9 @@ mod tests {
             "[::1]:9465",
             "10.0.0.7",
         ] {
-            assert!(asked(&[(header::HOST, host)]), "{host}");
+            assert!(is_local(&[(header::HOST, host)]), "{host}");
             let origin = (header::ORIGIN, "http://evil.example");
-            assert!(!asked(&[(header::HOST, host), origin]), "{host}");
+            assert!(!is_local(&[(header::HOST, host), origin]), "{host}");
         }
         for host in [
             "evil.example:9465",
@@ -324,9 +333,9 @@ mod tests {
             "127.0.0.1.evil.example",
             "",
         ] {
-            assert!(!asked(&[(header::HOST, host)]), "{host}");
+            assert!(!is_local(&[(header::HOST, host)]), "{host}");
         }
-        assert!(asked(&[]));
+        assert!(is_local(&[]));
     }
 
     /// Repeats the operation that was read.
@@ -356,7 +365,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn paths_are_the_words_of_commands() {
+    async fn paths_are_named_as_commands() {
         for (method, path, body, status, message) in [
             (
                 Method::GET,
@@ -386,13 +395,13 @@ mod tests {
                 200,
                 "Retry(SomeJob { id: None })",
             ),
-            (Method::GET, "jobs/retry", "", 405, "ask for this with POST"),
+            (Method::GET, "jobs/retry", "", 405, "request this with POST"),
             (
                 Method::POST,
                 "locks/list",
                 "{}",
                 405,
-                "ask for this with GET",
+                "request this with GET",
             ),
             (Method::POST, "locks/break", "{}", 404, "NOT_FOUND"),
             (Method::GET, "jobs/explain?id=x", "", 400, "number of a job"),
@@ -415,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_says_everything_once() {
+    fn a_query_has_each_parameter_once() {
         use serde_json::json;
         assert_eq!(query_object(None), Ok(json!({})));
         assert_eq!(
