@@ -9,7 +9,7 @@ use chronolith_follower::clock::now;
 use chronolith_follower::control::Closed;
 use chronolith_follower::ranges::Ranges;
 use chronolith_projection::TakenBack;
-use chronolith_serve::operation::{ChainOperation, Gc, Prune, Resume, RetryRange, Rewind};
+use chronolith_serve::admin::operation::{ChainOperation, Gc, Prune, Resume, RetryRange, Rewind};
 use serde_json::{Value, json};
 
 use crate::projecting::take_back;

@@ -10,10 +10,11 @@ use chronolith_archive::AuditEntry;
 use chronolith_follower::backfill::fill::Filler;
 use chronolith_follower::backfill::gaps::core_is_busy;
 use chronolith_model::BlockRange;
-use chronolith_serve::operation::{Backfill, Operation};
-use chronolith_serve::{
-    ApiError, ErrorCode, OperationFuture, Operator, Probe as _, admin_router, listen,
-};
+use chronolith_serve::admin::operation::{Backfill, Operation};
+use chronolith_serve::admin::{OperationFuture, Operator, admin_router};
+use chronolith_serve::health::Probe as _;
+use chronolith_serve::http::listen;
+use chronolith_serve::{ApiError, ErrorCode};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};

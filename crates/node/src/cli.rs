@@ -6,7 +6,7 @@ mod ranges;
 
 use std::path::PathBuf;
 
-use chronolith_serve::Timestamp;
+use chronolith_serve::times::Timestamp;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::DecodeCommand;
@@ -418,5 +418,5 @@ pub(crate) struct BlockAtQuery {
 
 fn moment(text: &str) -> Result<Timestamp, String> {
     let want = "want seconds or milliseconds since 1970, or a time such as 2023-11-14T22:13:20Z";
-    chronolith_serve::parse_time(text).ok_or_else(|| want.to_owned())
+    chronolith_serve::times::parse_time(text).ok_or_else(|| want.to_owned())
 }

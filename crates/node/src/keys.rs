@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use chronolith_archive::{RangeReport, RangeState, TxCounts};
 use chronolith_follower::location::ArchiveLocation;
 use chronolith_follower::ranges::Ranges;
-use chronolith_serve::{counts_json, ledger_phase_name, txhash_phase_name, utc};
+use chronolith_serve::ranges::{counts_json, ledger_phase_name, txhash_phase_name};
+use chronolith_serve::times::utc;
 use serde_json::{Value, json};
 
 /// One key and what it says.

@@ -9,10 +9,10 @@ use chronolith_follower::chain::Chain;
 use chronolith_follower::l1::L1;
 use chronolith_model::{Scope, ScopeEntry};
 use chronolith_projection_fees as fees;
-use chronolith_serve::{
-    ChainHealth, ConnectionLimits, ConnectionState, DroppedRuleHealth, InclusionHealth, L1Health,
-    Metrics, Probe, RpcHealth, health_router, listen,
+use chronolith_serve::health::{
+    ChainHealth, ConnectionState, DroppedRuleHealth, InclusionHealth, L1Health, Probe, RpcHealth,
 };
+use chronolith_serve::http::{ConnectionLimits, Metrics, health_router, listen};
 use chronolith_source::{DroppedRule, Subscription};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use chronolith_model::ErrorKind;
 use chronolith_projection::Database;
-use chronolith_serve::operation::ProjectionOperation;
+use chronolith_serve::admin::operation::ProjectionOperation;
 use chronolith_serve::{ApiError, ErrorCode};
 use serde::Serialize;
 use serde_json::Value;

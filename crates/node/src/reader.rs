@@ -14,9 +14,10 @@ use chronolith_follower::ranges::Ranges;
 use chronolith_follower::replica::REFRESH_EVERY;
 use chronolith_follower::run_state::RunState;
 use chronolith_model::{BlockRef, Hash32, Proof};
-use chronolith_serve::{
-    ChainHealth, ChainRanges, ChainStatus, EndpointHealth, Ingested, Probe, Reorg, ServedChain,
+use chronolith_serve::chain::{
+    ChainRanges, ChainStatus, EndpointHealth, Ingested, Reorg, ServedChain,
 };
+use chronolith_serve::health::{ChainHealth, Probe};
 
 use crate::operations::without_paths;
 use crate::readiness::{Facts, why_not_ready};

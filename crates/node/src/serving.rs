@@ -13,11 +13,12 @@ use chronolith_follower::counters;
 use chronolith_follower::ranges::Ranges;
 use chronolith_model::{BlockRef, Hash32, Proof};
 use chronolith_projection::Database;
-use chronolith_serve::{
-    ChainHealth, ChainRanges, ChainStatus, ConnectionLimits, EndpointHealth, EndpointState, Family,
-    Ingested, Limits, Probe, Reorg, ServedChain, ServedChains, StellarChain, fees_router, listen,
-    public_router,
+use chronolith_serve::chain::{
+    ChainRanges, ChainStatus, EndpointHealth, EndpointState, Family, Ingested, Reorg, ServedChain,
+    ServedChains, StellarChain,
 };
+use chronolith_serve::health::{ChainHealth, Probe};
+use chronolith_serve::http::{ConnectionLimits, Limits, fees_router, listen, public_router};
 use chronolith_source::EndpointReport;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;

@@ -26,7 +26,7 @@ use bytes::Bytes;
 use chronolith_follower::location::{ArchiveLocation, Remote};
 use chronolith_model::{Scope, ScopeEntry, Verification};
 use chronolith_projection_adfs::AdfsSettings;
-use chronolith_serve::Limits;
+use chronolith_serve::http::Limits;
 use chronolith_source::evm::{Checks, RangeSettings, Strategy};
 use chronolith_source::portal::PortalSettings;
 use chronolith_source::{CHAINS, EndpointSettings, KnownChain, checks_of, known_chain};

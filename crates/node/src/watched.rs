@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use chronolith_follower::clock::now;
 use chronolith_projection::leases::LeaseReport;
 use chronolith_projection::{ChainState, ProjectionState};
-use chronolith_serve::{DatabaseState, ProjectionsHealth};
+use chronolith_serve::health::{DatabaseState, ProjectionsHealth};
 
 /// What is known of the projections of a chain that is followed here.
 #[derive(Debug, Default)]

@@ -52,7 +52,7 @@ async fn history_is_caught_up_and_every_command_answers() {
     assert!(found["number"].as_u64().unwrap() <= 77);
     assert_eq!(found["timestamp"], clock.timestamp);
     // The same moment as people write it; a fraction of a second later is another block.
-    let time = chronolith_serve::utc(clock.timestamp).unwrap();
+    let time = chronolith_serve::times::utc(clock.timestamp).unwrap();
     assert_eq!(bench.json(&["block-at", &time, "--json", "--after"]), found);
     let later = time.replace('Z', ".5Z");
     let later = bench.json(&["block-at", &later, "--json", "--after"]);

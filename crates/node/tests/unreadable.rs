@@ -21,10 +21,11 @@ use chronolith_archive::{Archive, Provenance, Settings};
 use chronolith_chain_view::Live;
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_model::{Block, BlockRef, ChainId, Dataset, DatasetSet, Hash32, Proof, Scope};
-use chronolith_serve::{
-    ChainHealth, ChainStatus, ConnectionLimits, EndpointHealth, Family, Ingested, Limits, Probe,
-    Reorg, ServedChain, ServedChains, listen, public_router,
+use chronolith_serve::chain::{
+    ChainStatus, EndpointHealth, Family, Ingested, Reorg, ServedChain, ServedChains,
 };
+use chronolith_serve::health::{ChainHealth, Probe};
+use chronolith_serve::http::{ConnectionLimits, Limits, listen, public_router};
 use chronolith_sim::evm::{EvmNode, EvmSpec};
 use chronolith_sim::{FaultPlan, FaultyBlobs, FaultyMeta};
 use chronolith_store::{BlobInfo, BlobStore, BlobWriter, MemoryBlobs, MemoryMeta, TakeOver};

@@ -15,7 +15,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use chronolith_serve::{ConnectionLimits, Limits, listen};
+use chronolith_serve::http::{ConnectionLimits, Limits, listen};
 use chronolith_sim::stellar::StellarSettings;
 use chronolith_stellar::{Ledger, Network};
 use rand::rngs::StdRng;

@@ -1,12 +1,19 @@
-//! HTTP: connections and their limits, what handlers share, response bodies, and the routers of the
-//! public listener and of the health listener.
+//! HTTP: connections and their limits, what handlers share, response bodies, and the routers.
 
 pub(crate) mod body;
 pub(crate) mod context;
-pub(crate) mod health;
-pub(crate) mod listener;
+mod health;
+pub(crate) mod limits;
+mod listener;
 pub(crate) mod panics;
 mod peers;
-pub(crate) mod public;
+mod public;
 #[cfg(test)]
 pub(crate) mod test_client;
+
+pub use crate::fees::fees_router;
+pub use context::Clock;
+pub use health::{Metrics, health_router};
+pub use limits::{AnswerLimits, Limits};
+pub use listener::{ConnectionLimits, listen};
+pub use public::public_router;

@@ -1,49 +1,30 @@
-//! What is answered over the network: logs, blocks and transactions as nodes answer them, blocks by
-//! time, how the process is, and what operators ask of it.
+//! HTTP: JSON-RPC, REST, Stellar RPC, the fees API, the admin API, health, metrics and the console.
 //!
-//! Nothing here knows how a chain is followed. The node says how each chain does through [`ChainStatus`], and
-//! this crate puts it into words and status codes. Every answer is made from one view: the tail as it
-//! was first, the archive's state as it was second, and proof that both are one chain.
+//! Nothing here knows how a chain is followed: the node reports that through [`chain::ChainStatus`]. Every
+//! answer comes from one view: first a snapshot of the tail, then the state of the archive, and proof that
+//! both are of one chain.
 
-mod admin;
-mod chain;
+pub mod admin;
+pub mod chain;
+pub mod health;
+pub mod http;
+pub mod ranges;
+pub mod times;
+
 mod console;
 mod cursor;
 mod encode;
 mod error;
 mod fault;
 mod fees;
-mod health;
-mod http;
 mod logs;
 mod metrics;
 mod names;
 mod rest;
 mod rpc;
 mod stellar;
-mod times;
 mod view;
 
-pub use admin::{OperationFuture, Operator, admin_router, operation};
-pub use chain::{
-    ChainRanges, ChainStatus, EndpointHealth, EndpointState, Family, Ingested, Reorg, ServedChain,
-    ServedChains, StellarChain,
-};
 pub use console::OPENAPI;
 pub use encode::logs_as_json;
 pub use error::{ApiError, ErrorCode};
-pub use fees::fees_router;
-pub use health::{
-    ChainHealth, ConnectionState, DatabaseState, DroppedRuleHealth, InclusionHealth, L1Health,
-    Probe, ProjectionsHealth, RpcHealth,
-};
-pub use http::context::{Clock, Limits};
-pub use http::health::{Metrics, health_router};
-pub use http::listener::{ConnectionLimits, listen};
-pub use http::public::public_router;
-pub use logs::AnswerLimits;
-pub use names::{failed_phase_name, ledger_phase_name, txhash_phase_name};
-pub use rest::chains::utc;
-pub use rest::ranges::{counts_json, range_json};
-pub use rest::times::parse_time;
-pub use times::Timestamp;

@@ -10,15 +10,8 @@ use chronolith_model::{
 };
 
 use crate::fault::Fault;
+use crate::http::limits::AnswerLimits;
 use crate::view::View;
-
-/// Limits of one answer.
-#[derive(Clone, Copy, Debug)]
-pub struct AnswerLimits {
-    pub results: usize,
-    /// Bytes of logs.
-    pub bytes: u64,
-}
 
 /// Logs, and where the next page begins.
 #[derive(Debug, Default)]

@@ -3,6 +3,7 @@
 //! A block is an answer only where the one across the asked time is known too: the newest block of
 //! what is indexed says nothing of what comes behind it.
 
+use chrono::{DateTime, NaiveDate, NaiveDateTime, SecondsFormat};
 use chronolith_archive::{Error as ArchiveError, Pinned, TimeSide};
 use chronolith_model::BlockMeta;
 
@@ -25,6 +26,46 @@ impl Timestamp {
         let wanted = u128::from(self.seconds) * SECOND + u128::from(self.nanos);
         wanted.abs_diff(u128::from(timestamp) * SECOND)
     }
+}
+
+/// From here on a number is milliseconds: as seconds it would be the year 5138.
+const MILLISECONDS_FROM: u64 = 100_000_000_000;
+
+/// A time from seconds, milliseconds or ISO 8601. What has no zone is UTC.
+#[must_use]
+pub fn parse_time(text: &str) -> Option<Timestamp> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let number: u64 = text.parse().ok()?;
+        return Some(match number {
+            MILLISECONDS_FROM.. => Timestamp {
+                seconds: number / 1_000,
+                nanos: (number % 1_000) as u32 * 1_000_000,
+            },
+            seconds => Timestamp { seconds, nanos: 0 },
+        });
+    }
+    let time = if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+        time.to_utc()
+    } else if let Ok(time) = NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f") {
+        time.and_utc()
+    } else if let Ok(time) = NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M") {
+        time.and_utc()
+    } else {
+        let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
+        date.and_hms_opt(0, 0, 0)?.and_utc()
+    };
+    Some(Timestamp {
+        seconds: u64::try_from(time.timestamp()).ok()?,
+        // A leap second counts as the end of the one before it.
+        nanos: time.timestamp_subsec_nanos().min(999_999_999),
+    })
+}
+
+/// Seconds since 1970 as people write them: RFC 3339.
+#[must_use]
+pub fn utc(seconds: u64) -> Option<String> {
+    let time = DateTime::from_timestamp(i64::try_from(seconds).ok()?, 0)?;
+    Some(time.to_rfc3339_opts(SecondsFormat::Secs, true))
 }
 
 /// Which block is wanted.
@@ -294,6 +335,36 @@ mod tests {
             let found = before_first_after((0..).zip(times).map(clock), time);
             let found = found.map(|before| before.map(|before| before.number));
             assert_eq!(found, expected, "{time}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_in_every_spelling() {
+        let whole = |seconds| Some(Timestamp { seconds, nanos: 0 });
+        let part = |seconds, nanos| Some(Timestamp { seconds, nanos });
+        for (text, expected) in [
+            ("0", whole(0)),
+            ("1700000000", whole(1_700_000_000)),
+            ("1700000000000", whole(1_700_000_000)),
+            ("1700000000123", part(1_700_000_000, 123_000_000)),
+            ("99999999999", whole(99_999_999_999)),
+            ("100000000000", whole(100_000_000)),
+            ("2023-11-14T22:13:20Z", whole(1_700_000_000)),
+            ("2023-11-14T22:13:20.999Z", part(1_700_000_000, 999_000_000)),
+            ("2023-11-14T23:13:20+01:00", whole(1_700_000_000)),
+            ("2023-11-14T22:13:20", whole(1_700_000_000)),
+            ("2023-11-14T22:13", whole(1_699_999_980)),
+            ("2023-11-14", whole(1_699_920_000)),
+            ("", None),
+            ("-1", None),
+            ("+1", None),
+            ("1.5", None),
+            ("abc", None),
+            ("1969-12-31T23:59:59Z", None),
+            ("2023-02-30", None),
+            ("18446744073709551616", None),
+        ] {
+            assert_eq!(parse_time(text), expected, "{text}");
         }
     }
 }

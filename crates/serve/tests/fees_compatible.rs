@@ -9,7 +9,7 @@ mod fees_support;
 
 use axum::Router;
 use chronolith_projection::Database;
-use chronolith_serve::fees_router;
+use chronolith_serve::http::fees_router;
 use fees_support::{Made, World, ask, ask_for_text, hex, public_of};
 use serde_json::{Value, json};
 

@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::{Address, U512};
 use axum::Router;
-use chronolith_serve::{OPENAPI, fees_router};
+use chronolith_serve::OPENAPI;
+use chronolith_serve::http::fees_router;
 use fees_support::{
     BLOCK_SECONDS, BLOCKS, CHAINS, EMPTY_CHAIN, EVENTS, Made, SAFE, START, World, ask, hash_of,
     hex, made_up, target,

@@ -10,7 +10,7 @@ mod stellar_support;
 
 use bytes::Bytes;
 use chrono::DateTime;
-use chronolith_serve::Limits;
+use chronolith_serve::http::Limits;
 use chronolith_sim::stellar::{Made, MadeEvent, StellarSettings};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;

@@ -10,7 +10,7 @@ mod stellar_support;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use chronolith_serve::Limits;
+use chronolith_serve::http::Limits;
 use chronolith_stellar::{Network, walk_batch};
 use serde_json::{Value, json};
 use stellar_support::{Rpc, block_of, fixture, framed};

@@ -8,7 +8,7 @@
 
 mod stellar_support;
 
-use chronolith_serve::Limits;
+use chronolith_serve::http::Limits;
 use chronolith_sim::stellar::{Made, MadeTx, StellarSettings};
 use chronolith_stellar::{Ledger, TxParts};
 use serde::Serialize;

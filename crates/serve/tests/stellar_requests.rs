@@ -9,7 +9,7 @@
 mod stellar_support;
 
 use chronolith_finality::Tail;
-use chronolith_serve::Limits;
+use chronolith_serve::http::Limits;
 use chronolith_sim::stellar::StellarSettings;
 use chronolith_stellar::{EventPlace, Network};
 use rand::rngs::StdRng;

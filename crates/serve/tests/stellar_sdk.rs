@@ -12,7 +12,7 @@ mod stellar_support;
 
 use bytes::Bytes;
 use chronolith_model::Block;
-use chronolith_serve::{ConnectionLimits, Limits, listen};
+use chronolith_serve::http::{ConnectionLimits, Limits, listen};
 use chronolith_stellar::{EventPlace, Ledger, Network, TxParts};
 use serde_json::{Value, json};
 use stellar_support::{Rpc, base64, block_of, fixture, framed, hex};

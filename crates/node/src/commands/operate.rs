@@ -9,7 +9,11 @@ use chronolith_archive::{GarbageReport, GcMode};
 use chronolith_follower::chain::{open_for_operator, open_reader};
 use chronolith_follower::clock::now;
 use chronolith_follower::location::ArchiveLocation;
-use chronolith_serve::operation::{Gc, Prune, Resume, Rewind, signed};
+use chronolith_serve::admin::operation::Gc;
+use chronolith_serve::admin::operation::Prune;
+use chronolith_serve::admin::operation::Resume;
+use chronolith_serve::admin::operation::Rewind;
+use chronolith_serve::admin::operation::signed;
 use chronolith_store::BlobInfo;
 use serde_json::{Value, json};
 

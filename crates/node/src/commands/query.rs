@@ -7,7 +7,7 @@ use bytes::Bytes;
 use chronolith_archive::{Archive, LogPage, LogRecord, TimeSide};
 use chronolith_follower::chain::open_reader;
 use chronolith_model::{BlockRange, Clause, LogFilter, Verification};
-use chronolith_serve::Timestamp;
+use chronolith_serve::times::Timestamp;
 use chronolith_stellar::EventPlace;
 use serde_json::json;
 use stellar_strkey::Contract;

@@ -6,10 +6,12 @@ use chronolith_follower::chain::{open_for_operator, open_reader};
 use chronolith_follower::clock::now;
 use chronolith_follower::ranges::{Ranges, settle};
 use chronolith_follower::run_state::RunState;
-use chronolith_serve::operation::signed;
-use chronolith_serve::{
-    failed_phase_name, ledger_phase_name, operation, range_json, txhash_phase_name, utc,
+use chronolith_serve::admin::operation;
+use chronolith_serve::admin::operation::signed;
+use chronolith_serve::ranges::{
+    failed_phase_name, ledger_phase_name, range_json, txhash_phase_name,
 };
+use chronolith_serve::times::utc;
 use serde_json::{Map, Value, json};
 
 use super::projections::tell;

@@ -8,7 +8,7 @@ use chronolith_archive::{Health, HealthReport};
 use chronolith_follower::chain::open_reader;
 use chronolith_follower::preflight::agreement;
 use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof, Scope, Verification};
-use chronolith_serve::utc;
+use chronolith_serve::times::utc;
 use chronolith_source::evm::Strategy;
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use chronolith_archive::{Health, RangeState};
 use chronolith_follower::chain::Chain;
 use chronolith_follower::clock::now;
 use chronolith_model::{DatasetSet, Verification};
-use chronolith_serve::{ChainHealth, ConnectionState};
+use chronolith_serve::health::{ChainHealth, ConnectionState};
 use chronolith_source::Subscription;
 use metrics::{counter, gauge};
 

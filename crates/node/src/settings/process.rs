@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_archive::{Cache, OrPolicy, QueryLimits};
 use chronolith_follower::settings::{HISTORY_BYTES_LEAST, TAIL_BYTES};
-use chronolith_serve::{AnswerLimits, Limits};
+use chronolith_serve::http::{AnswerLimits, Limits};
 
 use super::adfs::Versions;
 use super::raw::{RawLimits, RawPlanner};

@@ -7,8 +7,9 @@ use chronolith_projection_fees::{FeeAsked, FeeFilter, FeeStatus, event_named};
 use super::FeesError;
 use super::cursor::CursorText;
 use crate::error::ErrorCode;
-use crate::rest::{parameters, times};
+use crate::rest::parameters;
 use crate::rpc::Fixed;
+use crate::times::parse_time;
 
 /// Items in an answer that asked for no number, and the most.
 const LIMIT: usize = 100;
@@ -134,7 +135,7 @@ fn number(value: &str) -> Result<u64, String> {
 /// Blocks have whole seconds: those from a fraction on, and those before it, are the same as at the next.
 fn time(value: &str) -> Result<u64, String> {
     let message = "want seconds, milliseconds or ISO 8601";
-    let time = times::parse_time(value).ok_or(message)?;
+    let time = parse_time(value).ok_or(message)?;
     Ok(time.seconds.saturating_add(u64::from(time.nanos > 0)))
 }
 

@@ -1,4 +1,4 @@
-//! What every handler needs: the chains, the limits, and the gates that keep memory bounded.
+//! What every handler needs: the chains, the limits, and the semaphores that bound memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,74 +9,16 @@ use chronolith_model::{BlockRange, LogFilter};
 use futures::StreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::limits::Limits;
 use crate::chain::ServedChains;
 use crate::error::{ApiError, ErrorCode};
 use crate::fault::Fault;
-use crate::logs::{AnswerLimits, Page};
+use crate::logs::Page;
 use crate::metrics::Meters;
 use crate::rest::projections::ProjectionsCache;
 use crate::view::View;
 
-/// What requests may cost. Every limit is told in the error that it causes.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Logs and their bytes in one answer.
-    pub answers: AnswerLimits,
-    /// Bytes of all answers of a batch.
-    pub answer_bytes: usize,
-    /// Bytes of a request.
-    pub body_bytes: usize,
-    /// Calls in a batch.
-    pub batch: usize,
-    /// Items of a lookup of many times.
-    pub times: usize,
-    /// Blocks that `eth_getLogs` may look at; none where there is no such limit.
-    pub block_range: Option<u64>,
-    /// Ledgers that a page of Stellar's transactions or events looks at, two or more: the first ones of a
-    /// network hold next to nothing. It is no error: the page's cursor says how far it is whole.
-    pub page_ledgers: u64,
-    /// Alternatives at one place of a filter; none where only the size of a request bounds them.
-    pub alternatives: Option<usize>,
-    /// How long a call may take, and how long a body may.
-    pub timeout: Duration,
-    /// Log queries and pages of ledgers that are made at the same time; others wait.
-    pub queries_at_once: usize,
-    /// Bytes of logs that wait to be read by whoever asked; queries wait beyond it.
-    pub unread_bytes: usize,
-    /// Bytes of requests that are on their way in, and of large ones until they are answered.
-    pub bodies_bytes: usize,
-    /// Connections that are open at the same time.
-    pub connections: usize,
-    /// Those of one address; none where they are not counted.
-    pub connections_per_peer: Option<usize>,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            answers: AnswerLimits {
-                results: 10_000,
-                bytes: 64 << 20,
-            },
-            answer_bytes: 64 << 20,
-            body_bytes: 2 << 20,
-            batch: 100,
-            times: 1_000,
-            block_range: None,
-            page_ledgers: 10_000,
-            alternatives: Some(1_000),
-            timeout: Duration::from_secs(10),
-            queries_at_once: 16,
-            unread_bytes: 256 << 20,
-            bodies_bytes: 64 << 20,
-            connections: 4_096,
-            // Behind a proxy everybody comes from one address.
-            connections_per_peer: None,
-        }
-    }
-}
-
-/// Reads the wall clock, in seconds since 1970: only whoever runs the process may.
+/// Reads the wall clock, in seconds since 1970: the process passes it in.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// What every handler needs.
@@ -96,19 +38,19 @@ pub(crate) struct Context {
     large_bodies: Arc<Semaphore>,
 }
 
-/// A body that was read. A large one counts until it is dropped: calls look into it.
+/// The body of a request. A large one counts until it is dropped: parsed calls borrow from it.
 pub(crate) struct ReadBody {
     pub(crate) bytes: Bytes,
     _large: Option<OwnedSemaphorePermit>,
 }
 
-/// The right to take memory and threads for an answer; clones are the same turn.
+/// The permit to use memory and threads for an answer; clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct QuerySlot {
-    _running: Arc<OwnedSemaphorePermit>,
+    _permit: Arc<OwnedSemaphorePermit>,
 }
 
-/// Memory of an answer that grows while it is made, and then waits to be read.
+/// Memory of an answer: it grows while the answer is made, and is held until the client has read it.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryReservation(Option<OwnedSemaphorePermit>);
 
@@ -124,6 +66,7 @@ const UNIT: usize = 1 << 10;
 
 impl Context {
     pub(crate) fn new(served: ServedChains, limits: Limits, clock: Clock) -> Self {
+        let memory = |bytes: usize| Arc::new(Semaphore::new(bytes / UNIT));
         Self {
             limits,
             meters: Meters::new(served.iter().map(|chain| &**chain)),
@@ -133,32 +76,33 @@ impl Context {
             clock,
             version: concat!("chronolith/v", env!("CARGO_PKG_VERSION")).into(),
             queries: Arc::new(Semaphore::new(limits.queries_at_once)),
-            unread: Arc::new(Semaphore::new(limits.unread_bytes / UNIT)),
-            bodies: Arc::new(Semaphore::new(limits.bodies_bytes / UNIT)),
-            large_bodies: Arc::new(Semaphore::new(limits.bodies_bytes / UNIT)),
+            unread: memory(limits.unread_bytes),
+            bodies: memory(limits.bodies_bytes),
+            large_bodies: memory(limits.bodies_bytes),
         }
     }
 
-    /// Reads a body, or says why not.
+    /// Reads the body of a request.
     pub(crate) async fn read(&self, body: Body) -> Result<ReadBody, ApiError> {
         let max = self.limits.body_bytes;
-        // Bodies that do not say how long they are count as the longest.
-        let bytes = body.size_hint().upper().unwrap_or(u64::MAX).min(max as u64);
+        // A body without a length counts as the longest.
+        let length = body.size_hint().upper().unwrap_or(u64::MAX);
+        let bytes = length.min(max as u64);
         let units = (bytes as usize / UNIT).max(1) as u32;
         let read = async {
-            let large = match bytes > LARGE_BODY {
-                true => self
+            let mut large = None;
+            if bytes > LARGE_BODY {
+                large = self
                     .large_bodies
                     .clone()
                     .acquire_many_owned(units)
                     .await
-                    .ok(),
-                false => None,
-            };
+                    .ok();
+            }
             let _held = self.bodies.acquire_many(units).await;
             let bytes = collect(body, max).await?;
             Some(ReadBody {
-                // One that did not say how long it is may be small after all.
+                // A body without a length may be small after all.
                 _large: large.filter(|_| bytes.len() as u64 > LARGE_BODY),
                 bytes,
             })
@@ -167,7 +111,7 @@ impl Context {
             Ok(Some(body)) => Ok(body),
             Ok(None) => Err(ApiError::new(
                 ErrorCode::TooLarge,
-                format!("the body did not come whole, or has more than {max} bytes"),
+                format!("the body is incomplete or has more than {max} bytes"),
             )),
             Err(_) => Err(ApiError::new(
                 ErrorCode::BodyTimeout,
@@ -179,7 +123,7 @@ impl Context {
         }
     }
 
-    /// Asks a view for logs. What is returned beside them is to be held while they are.
+    /// Queries a view for logs. The permit is to be held as long as the logs are.
     pub(crate) async fn query(
         &self,
         view: &View<'_>,
@@ -187,7 +131,7 @@ impl Context {
         filter: &LogFilter,
     ) -> Result<(Page, Option<OwnedSemaphorePermit>), Fault> {
         let page = {
-            let _turn = self.query_slot().await?;
+            let _slot = self.query_slot().await?;
             view.logs(range, filter, self.limits.answers).await?
         };
         let bytes = page.logs.iter().map(|one| one.log.byte_len()).sum();
@@ -195,18 +139,18 @@ impl Context {
         Ok((page, held))
     }
 
-    /// Waits until few enough others are at work.
+    /// Waits until few enough other queries run.
     pub(crate) async fn query_slot(&self) -> Result<QuerySlot, Fault> {
-        let query_slot = self.queries.clone().acquire_owned();
-        match tokio::time::timeout(QUEUE_TIMEOUT, query_slot).await {
-            Ok(Ok(query_slot)) => Ok(QuerySlot {
-                _running: Arc::new(query_slot),
+        let permit = self.queries.clone().acquire_owned();
+        match tokio::time::timeout(QUEUE_TIMEOUT, permit).await {
+            Ok(Ok(permit)) => Ok(QuerySlot {
+                _permit: Arc::new(permit),
             }),
             _ => Err(Fault::Busy),
         }
     }
 
-    /// Makes room for so many bytes in all, also for more than there ever are.
+    /// Grows a reservation to this many bytes in total, or to all memory where it is less.
     pub(crate) async fn grow(
         &self,
         reservation: &mut MemoryReservation,
@@ -218,8 +162,8 @@ impl Context {
         Ok(())
     }
 
-    /// Makes room for so many bytes in all, where there is some right now: whoever has a part of an answer
-    /// can hand it on instead of waiting.
+    /// Grows a reservation to this many bytes in total where that much is free right now: a handler that
+    /// has a part of an answer can send it instead of waiting.
     pub(crate) fn try_grow(&self, reservation: &mut MemoryReservation, bytes: usize) -> bool {
         let more = (bytes / UNIT).saturating_sub(reservation.units());
         let Ok(more) = u32::try_from(more) else {
@@ -229,13 +173,13 @@ impl Context {
             return true;
         }
         let held = self.unread.clone().try_acquire_many_owned(more).ok();
-        let is_there = held.is_some();
+        let is_free = held.is_some();
         reservation.add(held);
-        is_there
+        is_free
     }
 
-    /// Memory for an answer that waits to be read. Whoever waits for it may hold some already, so nobody
-    /// waits for long.
+    /// Memory for an answer until the client has read it. The wait is short: the request that waits may
+    /// hold memory already.
     pub(crate) async fn hold(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, Fault> {
         let units = (bytes / UNIT).min(self.limits.unread_bytes / UNIT);
         if units == 0 {
@@ -265,16 +209,16 @@ impl MemoryReservation {
 }
 
 impl QuerySlot {
-    /// Does what keeps a thread busy where nobody else waits for that thread. The turn lasts until it is
-    /// done, also where nobody wants the result any more: so there is never more of it than turns.
+    /// Runs what keeps a thread busy on a thread for blocking work. The slot is held until it ends, also
+    /// where the client is gone by then: so there are never more of them than slots.
     pub(crate) async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Fault> {
-        let query_slot = self.clone();
+        let slot = self.clone();
         let done = tokio::task::spawn_blocking(move || {
             let done = work();
-            drop(query_slot);
+            drop(slot);
             done
         });
         let failed = |error: tokio::task::JoinError| ArchiveError::Internal(error.to_string());
@@ -282,21 +226,23 @@ impl QuerySlot {
     }
 }
 
-/// Up to this many times the limit is read and thrown away.
+/// Up to this many times the limit is read and discarded.
 const DISCARDED_TIMES: usize = 8;
 
-/// A body of at most so many bytes. What is beyond is read too, as long as it is not absurd: a client
-/// that is still sending when its connection ends never sees why.
+/// A body of at most `max` bytes. A longer one is read to its end too, within reason: a client that is
+/// still sending when its connection closes never sees the error.
 async fn collect(body: Body, max: usize) -> Option<Bytes> {
     let mut chunks = body.into_data_stream();
     let (mut all, mut seen) = (Vec::new(), 0_usize);
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.ok()?;
         seen = seen.saturating_add(chunk.len());
-        match seen <= max {
-            true => all.extend_from_slice(&chunk),
-            false if seen > max.saturating_mul(DISCARDED_TIMES) => return None,
-            false => all = Vec::new(),
+        if seen <= max {
+            all.extend_from_slice(&chunk);
+        } else if seen > max.saturating_mul(DISCARDED_TIMES) {
+            return None;
+        } else {
+            all = Vec::new();
         }
     }
     (seen <= max).then(|| all.into())
@@ -318,9 +264,9 @@ mod tests {
         Context::new(ServedChains::new(Vec::new()), limits, Arc::new(|| 0))
     }
 
-    /// An answer takes what there is and no more; the first piece of one that is too large alone is made.
+    /// An answer takes free memory and no more; the first part of one that is too large alone is made.
     #[tokio::test(start_paused = true)]
-    async fn answers_grow_as_long_as_there_is_room() {
+    async fn answers_grow_while_memory_is_free() {
         let limits = Limits {
             unread_bytes: 100 << 10,
             queries_at_once: 1,
@@ -340,17 +286,16 @@ mod tests {
         assert_eq!(other.units(), 100);
         assert!(!context.try_grow(&mut other, 501 << 10));
 
-        let query_slot = context.query_slot().await.unwrap();
+        let slot = context.query_slot().await.unwrap();
         assert!(context.query_slot().await.is_err());
-        // Work outlives whoever asked for it, and keeps the turn.
+        // Work outlives its request, and keeps the slot.
         let (end, ended) = std::sync::mpsc::channel::<()>();
         assert!(
-            query_slot
-                .run_blocking(move || ended.recv())
+            slot.run_blocking(move || ended.recv())
                 .now_or_never()
                 .is_none()
         );
-        drop(query_slot);
+        drop(slot);
         assert_eq!(context.queries.available_permits(), 0);
         drop(end);
         assert!(context.query_slot().await.is_ok());

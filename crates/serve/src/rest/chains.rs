@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::extract::State;
-use chrono::{DateTime, SecondsFormat};
 use chronolith_archive::Error as ArchiveError;
 use chronolith_model::{BlockRange, DatasetSet};
 use serde_json::{Value, json};
@@ -13,6 +12,7 @@ use crate::error::ApiError;
 use crate::fault::Fault;
 use crate::http::context::Context;
 use crate::names::{dataset_names, scope_text};
+use crate::times::utc;
 use crate::view::View;
 
 /// Each chain is told by itself: one that cannot be read has an error beside what is known of it, and
@@ -111,11 +111,4 @@ fn progress(chain: &ServedChain, there: u64, source: u64) -> f64 {
         0 => 100.0,
         _ => (there.min(wanted) as f64 / wanted as f64 * 10_000.0).floor() / 100.0,
     }
-}
-
-/// Seconds since 1970 as people write them: RFC 3339.
-#[must_use]
-pub fn utc(seconds: u64) -> Option<String> {
-    let time = DateTime::from_timestamp(i64::try_from(seconds).ok()?, 0)?;
-    Some(time.to_rfc3339_opts(SecondsFormat::Secs, true))
 }

@@ -10,8 +10,8 @@ use super::reply::Answer;
 use super::wire::{Object, Params};
 use crate::error::{ApiError, ErrorCode};
 use crate::names::{block_json, dataset_names, scope_text};
-use crate::rest::times::{found_json, parse_time};
-use crate::times::{Direction, TimeLookupError};
+use crate::rest::times::found_json;
+use crate::times::{Direction, TimeLookupError, parse_time};
 use crate::view::View;
 
 /// `false`, or how far a node is that has not caught up.

@@ -8,7 +8,7 @@ use super::ledgers::protocol;
 use crate::chain::StellarChain;
 use crate::error::{ApiError, ErrorCode};
 use crate::http::context::Context;
-use crate::names::{ledger_phase_name, txhash_phase_name};
+use crate::ranges::{ledger_phase_name, txhash_phase_name};
 use crate::rpc::Answer;
 use crate::view::View;
 

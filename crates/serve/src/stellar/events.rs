@@ -17,8 +17,8 @@ use super::{END_BYTES, unreadable, xdr};
 use crate::error::{ApiError, ErrorCode};
 use crate::http::body::BytesAnswer;
 use crate::http::context::Context;
-use crate::rest::chains::utc;
 use crate::rpc::Answer;
+use crate::times::utc;
 use crate::view::View;
 
 /// What is asked of the archive at a time: a little more than is wanted, for the last ledger that it

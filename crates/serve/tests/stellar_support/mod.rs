@@ -21,10 +21,11 @@ use chronolith_archive::{Archive, Provenance, Settings};
 use chronolith_chain_view::Live;
 use chronolith_finality::{Tail, TailSnapshot};
 use chronolith_model::{Block, BlockRef, ChainId, Dataset, DatasetSet, Hash32, Proof, Scope};
-use chronolith_serve::{
-    ChainHealth, ChainStatus, EndpointHealth, Family, Ingested, Limits, Probe, Reorg, ServedChain,
-    ServedChains, StellarChain, public_router,
+use chronolith_serve::chain::{
+    ChainStatus, EndpointHealth, Family, Ingested, Reorg, ServedChain, ServedChains, StellarChain,
 };
+use chronolith_serve::health::{ChainHealth, Probe};
+use chronolith_serve::http::{Limits, public_router};
 use chronolith_sim::stellar::{Made, StellarChain as SimChain, StellarSettings};
 use chronolith_stellar::{Ledger, Network, prove};
 use chronolith_store::{MemoryBlobs, MemoryMeta, TakeOver};

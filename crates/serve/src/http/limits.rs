@@ -1,0 +1,70 @@
+//! The limits of requests and answers.
+
+use std::time::Duration;
+
+/// Limits of one answer.
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerLimits {
+    pub results: usize,
+    /// Bytes of logs.
+    pub bytes: u64,
+}
+
+/// What requests may cost. An error that a limit causes names the limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Logs and their bytes in one answer.
+    pub answers: AnswerLimits,
+    /// Bytes of all answers of a batch.
+    pub answer_bytes: usize,
+    /// Bytes of a request.
+    pub body_bytes: usize,
+    /// Calls in a batch.
+    pub batch: usize,
+    /// Items of a lookup of many times.
+    pub times: usize,
+    /// Blocks that `eth_getLogs` may search; none for no limit.
+    pub block_range: Option<u64>,
+    /// Ledgers that a page of Stellar transactions or events searches, at least two: the first ledgers of
+    /// a network hold next to nothing. It causes no error: the page's cursor tells how far it is complete.
+    pub page_ledgers: u64,
+    /// Alternatives at one position of a filter; none where only the size of a request bounds them.
+    pub alternatives: Option<usize>,
+    /// How long a call may take, and how long its body may.
+    pub timeout: Duration,
+    /// Log queries and pages of ledgers that run at the same time; others wait.
+    pub queries_at_once: usize,
+    /// Bytes of answers that clients have not read yet; above it, queries wait.
+    pub unread_bytes: usize,
+    /// Bytes of requests that are being received, and of large ones until they are answered.
+    pub bodies_bytes: usize,
+    /// Open connections.
+    pub connections: usize,
+    /// Open connections of one address; none where they are not counted.
+    pub connections_per_peer: Option<usize>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            answers: AnswerLimits {
+                results: 10_000,
+                bytes: 64 << 20,
+            },
+            answer_bytes: 64 << 20,
+            body_bytes: 2 << 20,
+            batch: 100,
+            times: 1_000,
+            block_range: None,
+            page_ledgers: 10_000,
+            alternatives: Some(1_000),
+            timeout: Duration::from_secs(10),
+            queries_at_once: 16,
+            unread_bytes: 256 << 20,
+            bodies_bytes: 64 << 20,
+            connections: 4_096,
+            // Through a proxy, all clients have one address.
+            connections_per_peer: None,
+        }
+    }
+}
