@@ -1,4 +1,4 @@
-//! A chain as it is served: its archive, and what the process that follows it knows beside that.
+//! A chain as it is served: its archive, and what the process that follows it reports.
 
 use std::sync::Arc;
 
@@ -16,21 +16,20 @@ pub struct ServedChain {
     pub id: u64,
     /// Its name in the settings.
     pub name: String,
-    /// What is spoken with it.
+    /// Which RPC methods it has.
     pub family: Family,
-    /// What is kept of each block.
     pub datasets: DatasetSet,
     pub scope: Scope,
-    /// The first block that is wanted.
+    /// The first block that is indexed.
     pub start_block: u64,
-    /// What makes a block final, in words.
+    /// What makes a block final, as text.
     pub finality: String,
     pub archive: Archive,
-    /// Its newest ones, and how it does.
+    /// The tail, and the state of the process that follows it.
     pub live: Arc<dyn ChainStatus>,
 }
 
-/// What is spoken with a chain.
+/// The RPC methods of a chain.
 pub enum Family {
     /// Ethereum's methods, at `/{chainId}`.
     Evm,
@@ -38,19 +37,18 @@ pub enum Family {
     Stellar(StellarChain),
 }
 
-/// What only a Stellar chain has.
+/// The settings that only a Stellar chain has.
 pub struct StellarChain {
     pub network: Network,
-    /// What people call that: `pubnet`, `testnet` or a name of their own.
+    /// `pubnet`, `testnet` or another name.
     pub network_name: String,
-    /// Where an account gets money to play with, on a test network.
+    /// Where an account of a test network gets funds.
     pub friendbot_url: Option<String>,
-    /// In which mode it is followed: `backfill` or `streaming`.
+    /// `backfill` or `streaming`.
     pub mode: String,
 }
 
 impl ServedChain {
-    /// What only a Stellar chain has.
     pub(crate) fn stellar(&self) -> Option<&StellarChain> {
         match &self.family {
             Family::Evm => None,
@@ -58,7 +56,7 @@ impl ServedChain {
         }
     }
 
-    /// The first block that can hold transactions: Stellar's ledger 1 is made up, and nothing has it.
+    /// The first block that can hold transactions: Stellar's ledger 1 is a constant that no source has.
     pub(crate) fn first_block(&self) -> u64 {
         match &self.family {
             Family::Evm => 0,
@@ -66,7 +64,7 @@ impl ServedChain {
         }
     }
 
-    /// Where its methods are answered.
+    /// The path of its RPC methods.
     pub(crate) fn rpc_path(&self) -> String {
         match &self.family {
             Family::Evm => format!("/{}", self.id),
@@ -81,17 +79,15 @@ impl ServedChain {
     }
 }
 
-/// The process that follows a chain: its newest blocks, and how it does. No method waits.
+/// The process that follows a chain: its newest blocks and its health. No method waits.
 pub trait ChainStatus: Live {
-    /// How it does.
     fn health(&self) -> ChainHealth;
-    /// How its endpoints do.
     fn endpoints(&self) -> Vec<EndpointHealth>;
     /// The last reorgs, newest first.
     fn reorgs(&self) -> Vec<Reorg>;
-    /// What was taken in since the process began.
+    /// Since the start of the process.
     fn ingested(&self) -> Ingested;
-    /// Its ranges as they were when they were last looked at; none before that.
+    /// Its ranges as of the last refresh; none before the first.
     fn ranges(&self) -> Option<ChainRanges> {
         None
     }
@@ -107,14 +103,13 @@ pub struct ChainRanges {
     pub ranges: Vec<RangeReport>,
 }
 
-/// How an endpoint does.
+/// The health of an endpoint.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointHealth {
-    /// Its host, without what may be a key: anybody may read it.
+    /// Its host, without what may be a key: it is public.
     pub name: String,
     pub state: EndpointState,
-    /// The last failure.
     pub last_error: Option<String>,
     pub requests: u64,
     pub failures: u64,
@@ -133,7 +128,7 @@ pub enum EndpointState {
 /// Blocks that were replaced.
 #[derive(Clone, Copy, Debug)]
 pub struct Reorg {
-    /// When it was seen, in seconds since 1970.
+    /// In seconds since 1970.
     pub at: u64,
     /// How many blocks were dropped.
     pub depth: u64,
@@ -143,15 +138,15 @@ pub struct Reorg {
     pub to: BlockRef,
 }
 
-/// What was taken in since the process began.
+/// What was ingested since the start of the process.
 #[derive(Clone, Copy, Default, Debug, Serialize)]
 pub struct Ingested {
-    /// Blocks, each as often as it came.
+    /// Blocks, each as often as it arrived.
     pub blocks: u64,
     pub logs: u64,
 }
 
-/// All chains that are served, and the database with what is projected of them.
+/// All chains that are served, and the databases of their projections.
 #[derive(Clone)]
 pub struct ServedChains {
     chains: Arc<[Arc<ServedChain>]>,
@@ -160,7 +155,6 @@ pub struct ServedChains {
 }
 
 impl ServedChains {
-    /// These chains, by their ids.
     #[must_use]
     pub fn new(mut chains: Vec<Arc<ServedChain>>) -> Self {
         chains.sort_by_key(|chain| chain.id);
@@ -171,26 +165,24 @@ impl ServedChains {
         }
     }
 
-    /// Serves fees out of this database too. One for reading is enough.
+    /// Serves fees from this database too. It is only read.
     #[must_use]
     pub fn with_fees(mut self, database: Option<Database>) -> Self {
         self.fees = database;
         self
     }
 
-    /// Shows how projections do that are in this database. One for reading is enough.
+    /// Shows the state of the projections in this database. It is only read.
     #[must_use]
     pub fn with_projections(mut self, database: Option<Database>) -> Self {
         self.projections = database;
         self
     }
 
-    /// Where projections are, if there are any.
     pub(crate) fn projections(&self) -> Option<&Database> {
         self.projections.as_ref()
     }
 
-    /// Where fees are, if they are served.
     pub(crate) fn fees(&self) -> Option<&Database> {
         self.fees.as_ref()
     }
@@ -199,8 +191,8 @@ impl ServedChains {
         self.chains.iter()
     }
 
-    /// The chain with an id as callers write it: in decimal, and in no second spelling. Stellar chains
-    /// go by their names too: their ids are made up.
+    /// The chain with an id as clients write it: in decimal, in exactly one spelling. Stellar chains are
+    /// found by name too: their ids are derived.
     pub(crate) fn find_named(&self, id: &str) -> Option<&Arc<ServedChain>> {
         let number = id
             .parse()
@@ -212,14 +204,14 @@ impl ServedChains {
         }
     }
 
-    /// The Stellar chain with a name; that of a chain goes before that of its network.
+    /// The Stellar chain with a name. The name of a chain takes precedence over that of its network.
     pub(crate) fn find_stellar(&self, name: &str) -> Option<&Arc<ServedChain>> {
         let mut own = self.iter().filter(|chain| chain.name == name);
         let own = own.find(|chain| chain.stellar().is_some());
         own.or_else(|| self.iter().find(|chain| chain.is_of_network(name)))
     }
 
-    /// The chain that callers of Stellar's methods name.
+    /// The chain that a client of Stellar's methods names.
     pub(crate) fn find_network(&self, name: &str) -> Option<&Arc<ServedChain>> {
         let other = || self.iter().find(|chain| chain.name == name);
         self.find_named(name).or_else(other)

@@ -1,12 +1,12 @@
-//! The console and the description of the interface: files that are part of the program.
+//! The console and the API description: files that are part of the program.
 
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 
-/// The public interface, as OpenAPI 3.1.
+/// The public API as OpenAPI 3.1.
 pub const OPENAPI: &str = include_str!("openapi.json");
 
-/// What pages may load: nothing from elsewhere.
+/// Pages load nothing from other hosts.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
 );
@@ -15,7 +15,6 @@ const POLICY_NAME: HeaderName = header::CONTENT_SECURITY_POLICY;
 const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// A file.
 #[derive(Clone, Copy)]
 pub(crate) struct File {
     pub(crate) path: &'static str,
@@ -27,7 +26,7 @@ const fn file(path: &'static str, kind: &'static str, text: &'static str) -> Fil
     File { path, kind, text }
 }
 
-/// Where each file is, what it is, and the file.
+/// Every file with its path and its type.
 pub(crate) const FILES: [File; 21] = [
     file("/", HTML, include_str!("console/index.html")),
     file(
@@ -73,7 +72,7 @@ pub(crate) const FILES: [File; 21] = [
 ];
 
 impl File {
-    pub(crate) fn show(self) -> Response {
+    pub(crate) fn response(self) -> Response {
         let headers = [
             (header::CONTENT_TYPE, HeaderValue::from_static(self.kind)),
             (POLICY_NAME, POLICY),

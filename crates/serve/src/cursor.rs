@@ -2,14 +2,14 @@
 
 use chronolith_model::{BlockRef, Cursor, Hash32};
 
-/// `number-index-hash`, for URLs too.
-pub(crate) fn show(cursor: &Cursor) -> String {
+/// `number-index-hash`, also for URLs.
+pub(crate) fn encode(cursor: &Cursor) -> String {
     let hash = const_hex::encode(cursor.block.hash.0);
     format!("{}-{}-{hash}", cursor.block.number, cursor.log_index)
 }
 
-/// Reads what [`show`] made.
-pub(crate) fn read(text: &str) -> Option<Cursor> {
+/// Parses what [`encode`] wrote.
+pub(crate) fn parse(text: &str) -> Option<Cursor> {
     let mut parts = text.split('-');
     let (number, index, hash) = (parts.next()?, parts.next()?, parts.next()?);
     let mut bytes = [0; 32];
@@ -21,8 +21,8 @@ pub(crate) fn read(text: &str) -> Option<Cursor> {
         },
         log_index: index.parse().ok()?,
     };
-    // One spelling each, and nothing behind it.
-    (show(&cursor) == text).then_some(cursor)
+    // Each has one spelling, and nothing follows it.
+    (encode(&cursor) == text).then_some(cursor)
 }
 
 #[cfg(test)]
@@ -38,8 +38,8 @@ mod tests {
             },
             log_index: 7,
         };
-        let text = show(&cursor);
-        assert_eq!(read(&text), Some(cursor));
+        let text = encode(&cursor);
+        assert_eq!(parse(&text), Some(cursor));
         let long = format!("{text}-1");
         for bad in [
             "",
@@ -50,7 +50,7 @@ mod tests {
             "+1-2-ab",
             long.as_str(),
         ] {
-            assert_eq!(read(bad), None, "{bad}");
+            assert_eq!(parse(bad), None, "{bad}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! JSON by hand: quantities, data and logs, straight into a buffer. A general serializer spends most
-//! of its time on what is known here: names, order, and that nothing needs escaping.
+//! JSON written by hand: quantities, data and logs, straight into a buffer. A general serializer spends
+//! most of its time on what is known here: names, order, and that nothing needs escaping.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,21 +11,32 @@ use serde::Serialize;
 /// Appends `"0x…"`.
 pub(crate) fn data(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\"0x");
-    let start = out.len();
-    out.resize(start + bytes.len() * 2, 0);
-    let room = out.get_mut(start..).unwrap_or_default();
-    // Cannot fail: the room is twice as long as the bytes.
-    let _ = const_hex::encode_to_slice(bytes, room);
+    let target = extend(out, bytes.len() * 2);
+    const_hex::encode_to_slice(bytes, target).expect("the target is twice as long as the bytes");
     out.push(b'"');
 }
 
 /// Appends base64, without quotes.
 pub(crate) fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
+    let target = extend(out, base64_len(bytes));
+    let written = STANDARD.encode_slice(bytes, target);
+    written.expect("the target has four characters for every three bytes");
+}
+
+/// The length as base64.
+pub(crate) fn base64_len(bytes: &[u8]) -> usize {
+    bytes.len().div_ceil(3) * 4
+}
+
+/// Appends zeros, to be overwritten.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the buffer just grew from this length"
+)]
+fn extend(out: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
     let start = out.len();
-    out.resize(start + bytes.len().div_ceil(3) * 4, 0);
-    let room = out.get_mut(start..).unwrap_or_default();
-    // Cannot fail: there is room for four signs for every three bytes.
-    let _ = STANDARD.encode_slice(bytes, room);
+    out.resize(start + bytes, 0);
+    &mut out[start..]
 }
 
 /// Appends `0x…`.
@@ -41,7 +52,8 @@ pub(crate) fn quantity(out: &mut Vec<u8>, number: u64) {
     let digits = (64 - number.leading_zeros()).div_ceil(4).max(1);
     for digit in (0..digits).rev() {
         let value = (number >> (digit * 4)) & 0xf;
-        out.extend(DIGITS.get(value as usize));
+        #[expect(clippy::indexing_slicing, reason = "masked to sixteen digits")]
+        out.push(DIGITS[value as usize]);
     }
     out.push(b'"');
 }
@@ -54,17 +66,17 @@ pub(crate) fn field(out: &mut Vec<u8>, name: &str, value: &impl Serialize) {
     serde_json::to_writer(out, value).expect("a JSON value serializes, and memory takes it");
 }
 
-/// Writes logs one behind the other. What logs of one block or one transaction share is encoded once.
+/// Writes logs one after the other. What logs of one block or one transaction share is encoded once.
 pub(crate) struct LogWriter {
     block: Option<(u64, Hash32)>,
     of_block: Vec<u8>,
     tx: Option<Hash32>,
     of_tx: Vec<u8>,
-    /// Whether logs say for themselves that a hash covers them: those of Stellar.
+    /// Whether a log carries a level of its own where a hash covers it: those of Stellar.
     pub(crate) own_levels: bool,
 }
 
-/// More than a block's or a transaction's part of a log ever takes.
+/// More than the fields of a block or of a transaction ever take.
 const SHARED_BYTES: usize = 192;
 
 impl Default for LogWriter {
@@ -104,13 +116,13 @@ impl LogWriter {
         out.push(b'}');
     }
 
-    /// The first line of a table.
+    /// The first row of CSV.
     pub(crate) const CSV_NAMES: &'static [u8] = b"blockNumber,blockTimestamp,blockHash,transactionIndex,transactionHash,logIndex,address,topic0,topic1,topic2,topic3,data\n";
 
-    /// Appends a log as a row of a table: numbers as people write them.
+    /// Appends a log as a row of CSV, with decimal numbers.
     pub(crate) fn write_csv(&mut self, out: &mut Vec<u8>, record: &LogRecord) {
         let (log, block) = (&record.log, record.block);
-        let place = format!(
+        let position = format!(
             "{},{},{},{},{},{},",
             block.number,
             record.timestamp,
@@ -119,13 +131,13 @@ impl LogWriter {
             record.tx_hash,
             log.log_index()
         );
-        out.extend_from_slice(place.as_bytes());
+        out.extend_from_slice(position.as_bytes());
         plain(out, log.emitter());
         for at in 0..TOPICS_MAX {
             out.push(b',');
-            log.topic(at)
-                .into_iter()
-                .for_each(|topic| plain(out, topic));
+            if let Some(topic) = log.topic(at) {
+                plain(out, topic);
+            }
         }
         out.push(b',');
         plain(out, log.data());

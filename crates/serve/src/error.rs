@@ -1,6 +1,6 @@
 //! Why a request fails, on every listener: one type, rendered as JSON-RPC and as REST.
 //!
-//! [`Fault`] says what went wrong below; here it gets a code, a status and a message for clients.
+//! [`Fault`] is the cause; here it gets a code, a status and a message for clients.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -10,13 +10,15 @@ use serde_json::{Map, Value, json};
 
 use crate::fault::{Fault, Retry};
 
-/// Characters of a message at most.
+/// Characters of a message.
 const MESSAGE_MAX: usize = 400;
+/// Characters of a request that a message quotes.
+const EXCERPT_MAX: usize = 40;
 
-/// What kind of failure a client sees. JSON-RPC has a number for each, REST a status and a word.
+/// The kind of failure that a client sees. JSON-RPC has a number for each, REST a status and a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorCode {
-    // The request cannot be read or is wrong.
+    // The request cannot be parsed or is invalid.
     Parse,
     InvalidRequest,
     MethodNotFound,
@@ -31,14 +33,14 @@ pub enum ErrorCode {
     BodyTimeout,
     MethodNotAllowed,
 
-    // There is no such thing, or not here.
+    // It does not exist, or not here.
     NotFound,
     ChainNotFound,
     BlockNotFound,
     NotCovered,
-    /// Around a time, which a later backfill may change.
+    /// Around a time; a later backfill may change that.
     TimeNotCovered,
-    /// The caller's fork is not ours.
+    /// The client is on another fork.
     Conflict,
 
     // The same request may succeed later.
@@ -49,7 +51,7 @@ pub enum ErrorCode {
     DatabaseUnavailable,
     Internal,
 
-    // The admin listener has these besides.
+    // Only the admin listener has these.
     BadRequest,
     Unauthorized,
     Forbidden,
@@ -77,9 +79,9 @@ impl ErrorCode {
             Self::ChainNotFound | Self::NotReady | Self::NotIndexedYet => -32_000,
             Self::TooLarge | Self::Busy => -32_005,
             Self::Conflict => -32_009,
-            // A tag that names no block yet.
+            // A tag without a block.
             Self::BlockNotFound => -39_001,
-            // What the specification of `eth_getLogs` says of pruned blocks.
+            // As the specification of `eth_getLogs` has it for pruned blocks.
             Self::NotCovered | Self::TimeNotCovered => 4_444,
             _ => -32_603,
         }
@@ -129,7 +131,7 @@ impl ErrorCode {
         }
     }
 
-    /// Whether REST shows the details beside the message. JSON-RPC always does.
+    /// Whether REST includes the details beside the message. JSON-RPC always does.
     fn shows_details(self) -> bool {
         matches!(
             self,
@@ -138,7 +140,7 @@ impl ErrorCode {
     }
 }
 
-/// What a client gets instead of an answer.
+/// The error that a client gets.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiError {
@@ -150,7 +152,7 @@ pub struct ApiError {
     pub(crate) retry: Retry,
 }
 
-/// A message, cut where it is long: it may quote the request.
+/// Truncates a long message: it may quote the request.
 pub(crate) fn brief(message: impl Into<String>) -> String {
     let mut message: String = message.into();
     if let Some((end, _)) = message.char_indices().nth(MESSAGE_MAX) {
@@ -160,12 +162,17 @@ pub(crate) fn brief(message: impl Into<String>) -> String {
     message
 }
 
+/// The start of a text of the request, for a message.
+pub(crate) fn excerpt(text: &str) -> String {
+    text.chars().take(EXCERPT_MAX).collect()
+}
+
 impl ApiError {
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self::for_operator(code, brief(message))
     }
 
-    /// With a message of any length: operators need all of it.
+    /// With a message of any length, for operators.
     pub fn for_operator(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -175,7 +182,6 @@ impl ApiError {
         }
     }
 
-    /// Wrong parameters.
     pub(crate) fn params(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::InvalidParams, message)
     }
@@ -213,7 +219,7 @@ impl ApiError {
         json!({ "error": error })
     }
 
-    /// The body of REST beside what is known all the same, where one of several things fails.
+    /// The body of REST added to what is known, where one of several items fails.
     pub(crate) fn beside(&self, mut known: Value) -> Value {
         if let (Value::Object(known), Value::Object(error)) = (&mut known, self.rest_json()) {
             known.extend(error);
@@ -288,9 +294,9 @@ impl From<ArchiveError> for ApiError {
                 }))
             }
             error => {
-                // The cause may name files, which clients must not see: it is in the log.
+                // The cause may name files, which clients must not see: it is logged.
                 tracing::error!(error = %message, "cannot read the archive");
-                let message = "the archive cannot be read right now: the log says why";
+                let message = "the archive cannot be read right now: see the log";
                 Self {
                     retry: Fault::Archive(error).retry(),
                     ..Self::new(ErrorCode::Internal, message)
@@ -300,7 +306,7 @@ impl From<ArchiveError> for ApiError {
     }
 }
 
-/// A range that works, in two spellings: each client that splits ranges by itself knows one of them.
+/// A range that works, in two spellings: clients that split ranges by themselves parse one or the other.
 pub(crate) fn retry_hint(from: u64, to: u64) -> String {
     format!(
         "retry with the range {from}-{to}, this block range should work: [0x{from:x}, 0x{to:x}]"
@@ -312,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_comes_at_a_bad_moment_is_told_to_come_again_and_not_to_ask_for_less() {
+    fn a_busy_server_is_not_reported_as_a_too_large_query() {
         let busy = ApiError::from(Fault::Busy);
         assert_eq!(busy.code.rpc(), -32_005);
         let (status, word) = busy.code.rest();

@@ -1,51 +1,49 @@
-//! Why a question has no answer, before it is put into the words of an interface.
+//! Why a query fails, independent of the API that reports it.
 
 use chronolith_archive::Error as ArchiveError;
 use chronolith_model::Dataset;
 
-/// Why there is no answer.
+/// Why a query fails.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
     #[error("{0}")]
     Archive(#[from] ArchiveError),
-    /// Something is asked for that this chain does not keep.
+    /// The chain does not keep this dataset.
     #[error("{} are not kept for this chain: add `{}` to its datasets", what(*.0), .0.name())]
     NotKept(Dataset),
-    /// Tail and archive did not fit together for long.
-    #[error("the chain is being rearranged: ask again")]
+    /// Tail and archive did not join to one chain within the time for it.
+    #[error("the chain is being reorganized: ask again")]
     Unsettled,
-    #[error("no block is indexed yet: ask again when the node has caught up")]
+    #[error("no block is indexed yet: retry when the node has caught up")]
     Empty,
-    /// Nothing has the hash that is asked for, and blocks that are not indexed may have it.
+    /// Nothing indexed has the requested hash, and blocks that are not indexed yet may have it.
     #[error("{}", not_yet(*.indexed, *.source_head))]
     NotYet {
-        /// The newest block that was looked at.
+        /// The newest indexed block.
         indexed: u64,
         /// The source's newest block, where it is known.
         source_head: Option<u64>,
     },
-    #[error("too many requests at once: ask again")]
+    #[error("too many requests at once: retry")]
     Busy,
 }
 
-/// Whether the same question may go well a moment later.
+/// Whether the same query may succeed a moment later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Retry {
-    /// It will not.
     No,
     /// With a newer state of the archive.
     NewerState,
-    /// When others have their answers.
+    /// When other queries have ended.
     LessBusy,
     /// When the blocks that were just seen are indexed.
     Indexed,
 }
 
-/// So few blocks are indexed in a moment.
+/// At most this many blocks are indexed in a moment.
 const RETRY_BLOCKS_MAX: u64 = 16;
 
 impl Fault {
-    /// Whether it is over in a moment.
     pub(crate) fn retry(&self) -> Retry {
         match self {
             Self::Archive(ArchiveError::Corrupt { .. }) => Retry::NewerState,
@@ -61,10 +59,10 @@ impl Fault {
 
 fn not_yet(indexed: u64, source_head: Option<u64>) -> String {
     let newer = match source_head {
-        Some(head) if head > indexed => format!("the source is at {head}: ask again"),
-        // It is at the same height with another block, or was not asked lately.
-        Some(_) => "the source may be further: ask again".to_owned(),
-        None => "this node follows no source: ask one that does".to_owned(),
+        Some(head) if head > indexed => format!("the source is at {head}: retry"),
+        // It has another block at the same height, or did not answer lately.
+        Some(_) => "the source may be ahead: retry".to_owned(),
+        None => "this node follows no source: request it from one that does".to_owned(),
     };
     format!(
         "nothing through block {indexed} has this hash, newer blocks are not indexed yet: {newer}"
@@ -87,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_that_may_come_yet_is_told_with_how_far_we_are() {
+    fn an_unknown_hash_is_reported_with_the_indexed_height() {
         let message = |source_head| {
             let fault = Fault::NotYet {
                 indexed: 40,
@@ -98,9 +96,9 @@ mod tests {
         let all = "nothing through block 40 has this hash, newer blocks are not indexed yet: ";
         assert_eq!(
             message(Some(80)),
-            format!("{all}the source is at 80: ask again")
+            format!("{all}the source is at 80: retry")
         );
-        for (source_head, word) in [(Some(40), "may be further"), (None, "follows no source")] {
+        for (source_head, word) in [(Some(40), "may be ahead"), (None, "follows no source")] {
             let message = message(source_head);
             assert!(
                 message.starts_with(all) && message.contains(word),

@@ -55,7 +55,7 @@ impl FeesError {
     }
 
     fn late() -> Self {
-        let message = "the database does not answer in time: ask again, or for less";
+        let message = "the database does not answer in time: retry, or request less";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }
 }
@@ -164,7 +164,7 @@ async fn not_found() -> FeesError {
 }
 
 async fn method_not_allowed() -> FeesError {
-    let message = "this place does not know that method: /docs shows which it does";
+    let message = "method not allowed: /docs lists the methods of each path";
     FeesError::new(StatusCode::METHOD_NOT_ALLOWED, message)
 }
 

@@ -1,39 +1,37 @@
-//! How chains do, as JSON.
+//! The health of chains, as JSON.
 
 use chronolith_projection::ProjectionState;
 use chronolith_projection::leases::LeaseReport;
 use serde::Serialize;
 
-/// How one chain does. The names are those of the requirement's health endpoint, and ours beside
-/// them.
+/// The health of a chain. Its JSON has the names that the requirements prescribe, and others.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChainHealth {
     pub chain: u64,
     /// The version of the contract that is decoded; none where nothing is.
     pub version: Option<u32>,
-    /// First topics that projections look for; without projections those of the logs that are kept, none
-    /// where logs of every topic are.
+    /// First topics that projections decode; without projections, those of the logs that are kept; none
+    /// where logs of every topic are kept.
     pub topics_watching: Option<Vec<String>>,
     /// Its name in the settings.
     pub name: String,
     pub rpc: RpcHealth,
     /// Blocks that wait for finality.
     pub queue_depth: usize,
-    /// Whether nothing is taken any more until a person acts, or a projection stands still until then.
+    /// Whether ingest or a projection is stopped until an operator acts.
     pub paused: bool,
-    /// Whether the archive is why. A projection that is paused halts no chain.
+    /// Whether the archive is the reason. A paused projection halts no chain.
     #[serde(skip)]
     pub halted: bool,
     pub paused_reason: Option<String>,
-    /// What goes wrong right now, where something does.
+    /// The current error.
     pub trouble: Option<String>,
-    /// Rules of verification that were dropped since the start, because a block failed them on every
-    /// endpoint.
+    /// Verification rules that were dropped since the start, because a block failed them on every endpoint.
     pub dropped_rules: Vec<DroppedRuleHealth>,
-    /// Why it is not ready; none where it is.
+    /// None where it is ready.
     pub not_ready_reason: Option<String>,
-    /// How long ago a round of looking for new blocks ended well; none before the first.
+    /// Seconds since the last successful sync cycle; none before the first.
     pub last_good_round_seconds: Option<u64>,
     /// The source's newest block.
     pub last_seen_block: Option<u64>,
@@ -43,15 +41,15 @@ pub struct ChainHealth {
     pub last_backfill_block: Option<u64>,
     /// Blocks between the source's head and ours.
     pub lag_blocks: Option<u64>,
-    /// Where the newest final block was included in the chain below, where that makes it final.
+    /// Where L1 included the newest final block, where that makes it final.
     pub last_safe_inclusion: Option<InclusionHealth>,
-    /// The chain below, where it is another one and finality needs it.
+    /// L1, where finality needs it.
     pub l1: Option<L1Health>,
-    /// How its projections do; none where nothing is projected here.
+    /// None where nothing is projected here.
     pub projections: Option<ProjectionsHealth>,
 }
 
-/// A rule of verification that blocks are not refused by any more.
+/// A verification rule that is no longer applied.
 #[derive(Clone, Debug, Serialize)]
 pub struct DroppedRuleHealth {
     /// Its name, as in the metric.
@@ -61,22 +59,20 @@ pub struct DroppedRuleHealth {
     pub what: String,
 }
 
-/// How the projections of a chain do.
+/// The health of a chain's projections.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectionsHealth {
     pub database: DatabaseState,
-    /// Why nothing is written or seen, where that is so.
+    /// Why the database cannot be written or read.
     pub trouble: Option<String>,
     /// Since when, in seconds since 1970.
     pub trouble_since: Option<u64>,
-    /// When the database last said what follows, in seconds since 1970.
+    /// When the following was read, in seconds since 1970.
     pub looked_at: Option<u64>,
-    /// The newest block that was seen.
     pub last_seen_block: Option<i64>,
-    /// The block through which everything is confirmed.
+    /// Through this block everything is confirmed.
     pub last_safe_block: Option<i64>,
-    /// Each of them.
     pub all: Vec<ProjectionState>,
     pub locks: Vec<LeaseReport>,
 }
@@ -91,24 +87,24 @@ pub enum DatabaseState {
     Unknown,
 }
 
-/// When a block was first seen to be included in the chain below.
+/// When a block was first seen to be included in L1.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InclusionHealth {
-    /// Height of the chain below; it was included there or earlier.
+    /// It was included in this L1 block or an earlier one.
     pub l1_block: u64,
-    /// When that was seen, in seconds since 1970.
+    /// In seconds since 1970.
     pub seen_at: u64,
 }
 
-/// How the chain below does.
+/// The health of L1.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct L1Health {
     pub chain: u64,
-    /// Its newest block, as it was last seen to grow.
+    /// Its newest block.
     pub head: Option<u64>,
-    /// When that was, in seconds since 1970.
+    /// When that block was first seen, in seconds since 1970.
     pub seen_at: Option<u64>,
 }
 
@@ -162,19 +158,18 @@ impl ChainHealth {
         }
     }
 
-    /// Whether requests about this chain are answered from something recent.
+    /// Whether answers about this chain are recent.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.not_ready_reason.is_none()
     }
 
-    /// The same for everybody: what a database says of itself, and which machines there are, is for those
-    /// who run it.
+    /// Without what only operators may see: errors of the database, and host names.
     #[must_use]
     pub(crate) fn redacted(mut self) -> Self {
         if let Some(projections) = &mut self.projections {
             if let Some(message) = projections.trouble.take() {
-                let hidden = "the database is in trouble; the log says why";
+                let hidden = "the database has an error: see the log";
                 let reason = self.not_ready_reason.take();
                 self.not_ready_reason = reason.map(|reason| reason.replace(&message, hidden));
                 projections.trouble = Some(hidden.to_owned());
@@ -187,7 +182,7 @@ impl ChainHealth {
     }
 }
 
-/// A holder by its process alone.
+/// The holder of a lock by its process alone.
 pub(crate) fn without_host(holder: String) -> String {
     match holder.rsplit_once(':') {
         Some((_, process)) => format!("process {process}"),
@@ -195,8 +190,7 @@ pub(crate) fn without_host(holder: String) -> String {
     }
 }
 
-/// Whoever knows how the chains do.
+/// Reports the health of all chains.
 pub trait Probe: Send + Sync {
-    /// All chains.
     fn chains(&self) -> Vec<ChainHealth>;
 }

@@ -1,11 +1,11 @@
-//! What is counted of requests.
+//! Metrics of requests.
 //!
-//! | metric | what |
+//! | metric | meaning |
 //! |---|---|
 //! | `chronolith_served_calls_total` | calls, by chain, method and outcome |
-//! | `chronolith_rpc_seconds` | how long they took until the answer could be sent |
+//! | `chronolith_rpc_seconds` | how long they took until the response could be sent |
 //! | `chronolith_http_panics_total` | handlers that panicked: each is a bug |
-//! | `chronolith_connections_refused_total` | connections of addresses that had too many |
+//! | `chronolith_connections_refused_total` | connections from addresses that had too many |
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::chain::ServedChain;
 use crate::rpc::{METHODS, Method};
 use crate::stellar;
 
-/// What calls to other methods are counted as: names from outside are no labels.
+/// The label of unknown methods: names that clients send must not become labels.
 const UNKNOWN: &str = "unknown";
 
 const PANICS: &str = "chronolith_http_panics_total";
@@ -35,7 +35,7 @@ struct Handles {
 
 impl Meters {
     pub(crate) fn new<'a>(chains: impl Iterator<Item = &'a ServedChain>) -> Self {
-        // Shown from the start: an alarm on them must not have to wait for the first.
+        // Exported from the start: an alert on them must not depend on the first event.
         counter!(PANICS).increment(0);
         counter!(REFUSED).increment(0);
         let both = chains.flat_map(|chain| {
@@ -49,7 +49,7 @@ impl Meters {
         Self(Arc::new(both.map(|key| (key, Handles::new(key))).collect()))
     }
 
-    pub(crate) fn call(&self, chain: u64, method: &str, went_well: bool, took: Duration) {
+    pub(crate) fn call(&self, chain: u64, method: &str, succeeded: bool, took: Duration) {
         let mut all = METHODS.iter().chain(&stellar::METHODS);
         let known = all.find(|known| known.name == method);
         let known = known.and_then(|known| self.0.get(&(chain, known.name)));
@@ -57,7 +57,7 @@ impl Meters {
             return;
         };
         handles.seconds.record(took.as_secs_f64());
-        let outcome = if went_well {
+        let outcome = if succeeded {
             &handles.good
         } else {
             &handles.bad

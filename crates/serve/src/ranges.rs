@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::times::utc;
 
-/// A range for programs.
+/// A range as JSON.
 #[must_use]
 pub fn range_json(range: &RangeReport) -> Value {
     let failure = range.failure.as_ref().map(|failure| {
@@ -45,7 +45,7 @@ pub fn counts_json(counts: &TxCounts) -> Value {
     Value::Object(pairs.collect::<Map<_, _>>())
 }
 
-/// The phase of a range's blocks, as operators of Stellar history know it.
+/// The phase of a range's blocks, by the name that operators of Stellar history know.
 #[must_use]
 pub fn ledger_phase_name(phase: LedgerPhase) -> &'static str {
     match phase {
@@ -55,7 +55,7 @@ pub fn ledger_phase_name(phase: LedgerPhase) -> &'static str {
     }
 }
 
-/// The phase of a range's hashes, as operators of Stellar history know it.
+/// The phase of a range's hashes, by the name that operators of Stellar history know.
 #[must_use]
 pub fn txhash_phase_name(phase: TxHashPhase) -> &'static str {
     match phase {
@@ -67,7 +67,7 @@ pub fn txhash_phase_name(phase: TxHashPhase) -> &'static str {
     }
 }
 
-/// The phase in which a range failed, as operators of Stellar history know it.
+/// The phase in which a range failed, by the name that operators of Stellar history know.
 #[must_use]
 pub fn failed_phase_name(phase: FailedPhase) -> &'static str {
     match phase {

@@ -1,4 +1,4 @@
-//! REST: chains, their blocks by time, their logs, and how far everything is.
+//! REST: chains, their progress, their blocks by time, their logs.
 
 pub(crate) mod chains;
 pub(crate) mod logs;
@@ -15,22 +15,21 @@ use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
 use crate::chain::ServedChain;
-use crate::error::{ApiError, ErrorCode};
+use crate::error::{ApiError, ErrorCode, excerpt};
 use crate::http::context::Context;
 
-/// The chain with an id as it stands in a path.
+/// The chain with the id of a path.
 pub(crate) fn chain<'a>(context: &'a Context, id: &str) -> Result<&'a ServedChain, ApiError> {
     let found = context.served.find_named(id);
     found.map(|chain| &**chain).ok_or_else(|| no_chain(id))
 }
 
 fn no_chain(id: &str) -> ApiError {
-    let shown: String = id.chars().take(40).collect();
-    let message = format!("chain {shown} not found");
+    let message = format!("chain {} not found", excerpt(id));
     ApiError::new(ErrorCode::ChainNotFound, message)
 }
 
-/// What stands in a path. What is not even text there is refused like any other wrong value.
+/// The parameters of a path. One that is not UTF-8 is refused like any other wrong value.
 pub(crate) struct PathParams<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathParams<T> {
@@ -63,8 +62,8 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathPar
     }
 }
 
-/// The parameters of a query string, of which each must be known, and only those of `lists` may stand
-/// there more than once: of two values one would be passed over.
+/// The parameters of a query string. Each must be known, and only those of `lists` may be given more than
+/// once: one of two values would be ignored.
 pub(crate) fn parameters(
     query: Option<&str>,
     known: &[&str],
@@ -72,13 +71,10 @@ pub(crate) fn parameters(
     code: ErrorCode,
 ) -> Result<Vec<(String, String)>, ApiError> {
     let mut all: Vec<(String, String)> = Vec::new();
-    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+    for (name, value) in form_urlencoded::parse(query.unwrap_or("").as_bytes()) {
         if !known.contains(&&*name) {
-            let shown: String = name.chars().take(40).collect();
-            let message = format!(
-                "unknown parameter `{shown}`: there are {}",
-                known.join(", ")
-            );
+            let (name, known) = (excerpt(&name), known.join(", "));
+            let message = format!("unknown parameter `{name}`: there are {known}");
             return Err(ApiError::new(code, message));
         }
         if !lists.contains(&&*name) && all.iter().any(|(given, _)| *given == name) {
@@ -90,13 +86,13 @@ pub(crate) fn parameters(
     Ok(all)
 }
 
-/// No such place.
+/// No such path.
 pub(crate) async fn not_found() -> ApiError {
-    let message = "there is nothing here: /docs shows what there is";
+    let message = "not found: /docs lists all paths";
     ApiError::new(ErrorCode::NotFound, message)
 }
 
-/// Any word may stand where a chain's id does: whoever looks for a page there is told that there is none.
+/// Any word may be the id of a chain: a browser that requests a page there gets 404.
 pub(crate) async fn chain_method_not_allowed(method: Method) -> ApiError {
     match method {
         Method::GET | Method::HEAD => not_found().await,
@@ -104,8 +100,7 @@ pub(crate) async fn chain_method_not_allowed(method: Method) -> ApiError {
     }
 }
 
-/// A place, but not for this method.
 pub(crate) async fn method_not_allowed() -> ApiError {
-    let message = "this place does not know that method: /docs shows which it does";
+    let message = "method not allowed: /docs lists the methods of each path";
     ApiError::new(ErrorCode::MethodNotAllowed, message)
 }

@@ -1,7 +1,7 @@
-//! Blocks by time, over archive and tail as one.
+//! Times in requests and answers, and blocks by time over archive and tail.
 //!
-//! A block is an answer only where the one across the asked time is known too: the newest block of
-//! what is indexed says nothing of what comes behind it.
+//! A block is an answer only where the block on the other side of the time is known too: the newest
+//! indexed block says nothing about the blocks after it.
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, SecondsFormat};
 use chronolith_archive::{Error as ArchiveError, Pinned, TimeSide};
@@ -10,17 +10,17 @@ use chronolith_model::BlockMeta;
 use crate::fault::Fault;
 use crate::view::View;
 
-/// A time as it is asked for: finer than blocks have it.
+/// A time in a request: finer than the times of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timestamp {
     /// Whole seconds since 1970.
     pub seconds: u64,
-    /// Nanoseconds behind that.
+    /// Nanoseconds after that.
     pub nanos: u32,
 }
 
 impl Timestamp {
-    /// How far a block's time is from it, in nanoseconds.
+    /// The distance to a block's time, in nanoseconds.
     fn distance(&self, timestamp: u64) -> u128 {
         const SECOND: u128 = 1_000_000_000;
         let wanted = u128::from(self.seconds) * SECOND + u128::from(self.nanos);
@@ -28,10 +28,10 @@ impl Timestamp {
     }
 }
 
-/// From here on a number is milliseconds: as seconds it would be the year 5138.
+/// From this number on it is milliseconds: as seconds it would be the year 5138.
 const MILLISECONDS_FROM: u64 = 100_000_000_000;
 
-/// A time from seconds, milliseconds or ISO 8601. What has no zone is UTC.
+/// A time from seconds, milliseconds or ISO 8601. Without a zone it is UTC.
 #[must_use]
 pub fn parse_time(text: &str) -> Option<Timestamp> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -61,14 +61,14 @@ pub fn parse_time(text: &str) -> Option<Timestamp> {
     })
 }
 
-/// Seconds since 1970 as people write them: RFC 3339.
+/// Seconds since 1970 as RFC 3339.
 #[must_use]
 pub fn utc(seconds: u64) -> Option<String> {
     let time = DateTime::from_timestamp(i64::try_from(seconds).ok()?, 0)?;
     Some(time.to_rfc3339_opts(SecondsFormat::Secs, true))
 }
 
-/// Which block is wanted.
+/// On which side of the time the block is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Direction {
     Before,
@@ -95,21 +95,28 @@ impl Direction {
     }
 }
 
-/// What was found.
+/// The block at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BlockAtTime {
     pub(crate) clock: BlockMeta,
-    /// Whether a block on the other side of the time is known, so that no later one can be the answer.
+    /// Whether a block on the other side of the time is known, so that no later block changes the answer.
     pub(crate) settled: bool,
+}
+
+impl BlockAtTime {
+    fn settled(clock: BlockMeta) -> Self {
+        let settled = true;
+        Self { clock, settled }
+    }
 }
 
 /// Why no block was found.
 #[derive(Debug)]
 pub(crate) enum TimeLookupError {
     NotFound,
-    /// It may be among the blocks that are not indexed yet.
+    /// It may be a block that is not indexed yet.
     NotIndexedYet,
-    /// It may be among blocks that are lacking in the middle, or below the first.
+    /// It may be a missing block, in a gap or below the first.
     NotCovered(String),
     Fault(Fault),
 }
@@ -126,7 +133,7 @@ impl From<Fault> for TimeLookupError {
 }
 
 impl View<'_> {
-    /// The block at a time. Between two seconds nothing happens: then inclusive is as good as not.
+    /// The block at a time. Blocks have whole seconds: for a time between two, inclusive changes nothing.
     pub(crate) async fn at(
         &self,
         time: Timestamp,
@@ -156,10 +163,6 @@ impl View<'_> {
     /// The last block before the first one whose time is after this one. Where times do not fall, it is
     /// the last block whose time is not after this one; where they do, later blocks change nothing.
     async fn last_through(&self, time: u64) -> Result<BlockAtTime, TimeLookupError> {
-        let settled = |clock| BlockAtTime {
-            clock,
-            settled: true,
-        };
         let archived = self.archive.as_ref();
         let archived = archived.and_then(|archive| Some((archive, archive.head()?)));
         if let Some((archive, _)) = archived
@@ -172,12 +175,14 @@ impl View<'_> {
         let above = self.tail.blocks_in(self.tail_range());
         match before_first_after(above.map(|block| block.clock), time) {
             None => self.newest().await,
-            Some(Some(before)) => Ok(settled(before)),
-            // The block behind it is the tail's first, and it is later.
+            Some(Some(before)) => Ok(BlockAtTime::settled(before)),
+            // The block after it is the tail's first, and it is later.
             Some(None) => match archived {
                 Some((_, head)) => {
                     let clock = self.clock(head.number).await?;
-                    clock.map(settled).ok_or(TimeLookupError::NotIndexedYet)
+                    clock
+                        .map(BlockAtTime::settled)
+                        .ok_or(TimeLookupError::NotIndexedYet)
                 }
                 None => Err(self.below_tail()),
             },
@@ -198,29 +203,23 @@ impl View<'_> {
         }
         let mut above = self.tail.blocks_in(self.tail_range());
         match above.find(|block| block.clock.timestamp >= time) {
-            // Without an archive, blocks below the first one may be the answer.
+            // Without an archive, blocks below the first may be the answer.
             Some(block) if archived.is_none() && Some(block.clock.number) == self.first() => {
                 match block.clock.number {
-                    0 => Ok(BlockAtTime {
-                        clock: block.clock,
-                        settled: true,
-                    }),
+                    0 => Ok(BlockAtTime::settled(block.clock)),
                     _ => Err(self.below_tail()),
                 }
             }
-            Some(block) => Ok(BlockAtTime {
-                clock: block.clock,
-                settled: true,
-            }),
+            Some(block) => Ok(BlockAtTime::settled(block.clock)),
             None if self.is_at_source_head() => Err(TimeLookupError::NotFound),
             None => Err(TimeLookupError::NotIndexedYet),
         }
     }
 
-    /// Whichever is nearer; of several that are equally near, the earliest.
+    /// The nearest block; of several that are equally near, the earliest.
     async fn closest(&self, time: Timestamp) -> Result<BlockAtTime, TimeLookupError> {
         let before = match self.last_through(time.seconds).await {
-            // Of blocks with one time, the first.
+            // The first of the blocks with that time.
             Ok(found) => {
                 let first = self.first_from(found.clock.timestamp).await?;
                 Some(BlockAtTime {
@@ -248,8 +247,8 @@ impl View<'_> {
         }
     }
 
-    /// The newest block, for a time that is not before it: an answer only where the source has no
-    /// newer one.
+    /// The newest block, for a time that is not before it: an answer only where the source has no newer
+    /// block.
     async fn newest(&self) -> Result<BlockAtTime, TimeLookupError> {
         let head = self.head().ok_or(TimeLookupError::NotIndexedYet)?;
         if !self.is_at_source_head() {
@@ -263,20 +262,20 @@ impl View<'_> {
         })
     }
 
-    /// What is asked for lies below the tail's first block, and there is no archive.
+    /// The time is before the tail's first block, and there is no archive.
     fn below_tail(&self) -> TimeLookupError {
         match self.first() {
             Some(first) if first <= self.chain.first_block() => TimeLookupError::NotFound,
-            first => {
-                let first = first.unwrap_or_default();
+            Some(first) => {
                 TimeLookupError::NotCovered(format!("blocks below {first} are not indexed"))
             }
+            None => TimeLookupError::NotIndexedYet,
         }
     }
 }
 
-/// Of blocks in order, the one before the first that is after a time, where there is such a first one;
-/// none before it where it is the first of all.
+/// Of blocks in order, the one before the first that is after a time. The outer option is none where no
+/// block is after it, the inner one where the first block is.
 fn before_first_after(
     clocks: impl Iterator<Item = BlockMeta>,
     time: u64,
@@ -297,11 +296,9 @@ async fn found(
     side: TimeSide,
 ) -> Result<BlockAtTime, TimeLookupError> {
     let clock = archive.block_at(time, side).await.map_err(Fault::from)?;
-    let clock = clock.ok_or(TimeLookupError::NotFound)?;
-    Ok(BlockAtTime {
-        clock,
-        settled: true,
-    })
+    clock
+        .map(BlockAtTime::settled)
+        .ok_or(TimeLookupError::NotFound)
 }
 
 #[cfg(test)]
@@ -309,10 +306,10 @@ mod tests {
     use super::*;
     use chronolith_model::Hash32;
 
-    /// Blocks that are not final yet were searched from the newest one down: one that was set back was
-    /// the answer to times that the chain had passed long before, and said to be settled.
+    /// Blocks that are not final yet were searched from the newest one down: one with an earlier time than
+    /// its parent was the answer to times that the chain had passed long before, and marked as settled.
     #[test]
-    fn blocks_that_are_set_back_change_no_answer() {
+    fn blocks_with_earlier_times_change_no_answer() {
         let clock = |(number, timestamp)| BlockMeta {
             number,
             hash: Hash32::ZERO,
@@ -339,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_in_every_spelling() {
+    fn times_are_parsed_in_every_spelling() {
         let whole = |seconds| Some(Timestamp { seconds, nanos: 0 });
         let part = |seconds, nanos| Some(Timestamp { seconds, nanos });
         for (text, expected) in [

@@ -1,5 +1,5 @@
-//! A served chain at one moment, from which every answer is made: a [`ChainView`], and what is known to
-//! be missing from it.
+//! A view of a served chain, from which every answer is made: a [`ChainView`], and what is known to be
+//! missing from it.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -9,13 +9,14 @@ use chronolith_chain_view::{ChainView, Location, Unsettled};
 use chronolith_model::{BlockMeta, BlockRange, BlockRef, DatasetSet, Hash32};
 
 use crate::chain::ServedChain;
+use crate::error::ApiError;
 use crate::fault::{Fault, Retry};
 
-/// A block that was just seen is indexed within a second, or something is wrong.
-const LOOKS_MAX: u32 = 50;
-const LOOK_PAUSE: Duration = Duration::from_millis(20);
+/// A block that the source just announced is indexed within a second, or something is wrong.
+const RETRIES_MAX: u32 = 50;
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// A served chain at one moment.
+/// A consistent view of a served chain.
 pub(crate) struct View<'a> {
     pub(crate) chain: &'a ServedChain,
     at: ChainView,
@@ -36,25 +37,22 @@ impl<'a> View<'a> {
         Ok(Self { chain, at })
     }
 
-    /// A newer one, for where the answer of one may be another in a moment.
-    pub(crate) async fn newer(
-        chain: &'a ServedChain,
-        retry: Retry,
-    ) -> Result<Option<View<'a>>, Fault> {
-        match retry {
+    /// A newer view, where it may give another answer than this error.
+    pub(crate) async fn retry(chain: &'a ServedChain, error: ApiError) -> Result<Self, ApiError> {
+        match error.retry {
             Retry::NewerState => {
                 chain.archive.refresh().await?;
-                View::take(chain).await.map(Some)
+                Ok(View::take(chain).await?)
             }
-            Retry::Indexed => View::at_source_head(chain).await,
-            Retry::No | Retry::LessBusy => Ok(None),
+            Retry::Indexed => View::at_source_head(chain).await?.ok_or(error),
+            Retry::No | Retry::LessBusy => Err(error),
         }
     }
 
-    /// One that has the source's newest block, if that is indexed soon.
+    /// A view with the source's newest block, if that is indexed soon.
     async fn at_source_head(chain: &'a ServedChain) -> Result<Option<View<'a>>, Fault> {
-        for _ in 0..LOOKS_MAX {
-            tokio::time::sleep(LOOK_PAUSE).await;
+        for _ in 0..RETRIES_MAX {
+            tokio::time::sleep(RETRY_PAUSE).await;
             let view = View::take(chain).await?;
             if view.is_at_source_head() {
                 return Ok(Some(view));
@@ -63,7 +61,7 @@ impl<'a> View<'a> {
         Ok(None)
     }
 
-    /// The newest block, or why there is none.
+    /// The newest block, or an error where there is none.
     pub(crate) fn known_head(&self) -> Result<BlockRef, Fault> {
         self.head().ok_or(Fault::Empty)
     }
@@ -91,8 +89,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The block with a hash. None is said only where every block through the head is known: else it
-    /// may be one of the others.
+    /// The block with a hash. None only where every block through the head is known: else it may be one of
+    /// the others.
     pub(crate) async fn find_block(&self, hash: &Hash32) -> Result<Option<BlockMeta>, Fault> {
         if let Some(clock) = self.find_in_tail(hash) {
             return Ok(Some(clock));
@@ -107,22 +105,22 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether what no block has exists nowhere, for what only a hash names: a number shows by itself
-    /// that it lies above the head, a hash does not. Without a source nobody here can know.
+    /// An error where newer blocks may hold what no indexed block has. A number above the head is known to
+    /// be new, a hash is not. Without a source, that is always unknown.
     pub(crate) fn known_newest(&self) -> Result<(), Fault> {
         let indexed = self.known_head()?.number;
         let source_head = self.chain.live.source_head();
-        match self.is_at_source_head() {
-            true => Ok(()),
-            false => Err(Fault::NotYet {
-                indexed,
-                source_head,
-            }),
+        if self.is_at_source_head() {
+            return Ok(());
         }
+        Err(Fault::NotYet {
+            indexed,
+            source_head,
+        })
     }
 
-    /// Whether every block through the head is there with these datasets: only then what is not found
-    /// is in none of them.
+    /// An error where a block through the head is missing with these datasets: what is not found may be in
+    /// it.
     pub(crate) fn known_whole(&self, datasets: DatasetSet) -> Result<(), Fault> {
         self.known_head()?;
         let first = self.chain.first_block();
@@ -131,7 +129,7 @@ impl<'a> View<'a> {
         let coverage = self.archive.iter();
         for (range, _) in coverage.flat_map(|archive| archive.coverage(datasets, None)) {
             if range.start > next {
-                // What is covered again behind the gap is not lacking.
+                // Blocks after the gap are not missing.
                 end = end.min(range.start);
                 break;
             }

@@ -196,7 +196,7 @@ async fn whatever_goes_wrong_behind_a_page_is_a_500() {
     }
     // A list says whether to ask again, and names nothing of the database.
     let (status, body) = ask(&world.public(), "/fees?chainId=137").await;
-    let late = "the database does not answer in time: ask again, or for less";
+    let late = "the database does not answer in time: retry, or request less";
     assert_eq!((status, body), (503, json!({ "error": late })));
 }
 

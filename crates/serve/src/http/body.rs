@@ -1,5 +1,5 @@
-//! Answers on their way out. Small ones are one buffer; large ones are encoded piece by piece, as fast
-//! as whoever asked takes them.
+//! Response bodies. A small one is one buffer; a large one is encoded in chunks, as fast as the client
+//! reads.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -10,25 +10,25 @@ use axum::response::{IntoResponse, Response};
 use chronolith_archive::LogRecord;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::encode::{LogWriter, base64, size_of_log};
+use crate::encode::{LogWriter, base64, base64_len, size_of_log};
 use crate::http::context::MemoryReservation;
 
-/// What is sent at a time.
+/// What is sent at once.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Up to this an answer is one buffer.
+/// Up to this a body is one buffer.
 const WHOLE_BYTES_MAX: usize = 256 << 10;
 
-/// MemoryReservation for what stands before the logs of an answer, which comes bit by bit.
+/// MemoryReservation for what stands before the logs of an answer, which arrives in small parts.
 const TEXT_BYTES: usize = 64;
 
-/// How logs are written one behind the other.
+/// How a list of logs is written.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum LogFormat {
     #[default]
     List,
     /// A JSON object on each line.
     Lines,
-    /// A row of values with commas between them.
+    /// Values with commas between them, and names in the first row.
     Csv,
 }
 
@@ -51,37 +51,37 @@ impl LogFormat {
     }
 }
 
-/// Logs, with JSON before and behind them.
+/// Logs, with JSON before and after them.
 #[derive(Debug, Default)]
 pub(crate) struct LogsAnswer {
     pub(crate) prefix: Vec<u8>,
     pub(crate) logs: Vec<LogRecord>,
     pub(crate) suffix: Vec<u8>,
     pub(crate) format: LogFormat,
-    /// Whether logs say for themselves how far they are proven, where that is further than the answer says.
+    /// Whether a log has a verification level of its own where it is higher than that of the answer.
     pub(crate) own_levels: bool,
-    /// Memory that is held while the logs are.
+    /// Held as long as the logs are.
     pub(crate) held: Option<OwnedSemaphorePermit>,
 }
 
 impl LogsAnswer {
-    /// About how many bytes it takes.
+    /// About how many bytes it takes as JSON.
     pub(crate) fn size(&self) -> usize {
         let logs: usize = self.logs.iter().map(size_of_log).sum();
         self.prefix.len() + logs + self.suffix.len()
     }
 }
 
-/// Text, and bytes that stand in it as base64.
+/// Text with bytes in it, which are sent as base64.
 #[derive(Debug, Default)]
 pub(crate) struct BytesAnswer {
-    /// Text, and the bytes behind it.
+    /// Text, and the bytes after it.
     parts: Vec<(Vec<u8>, Bytes)>,
-    /// Text behind all of them.
+    /// Text after all of them.
     pub(crate) text: Vec<u8>,
     /// Bytes of the parts as they are sent.
     size: usize,
-    /// Memory that is held while the answer is.
+    /// Held as long as the answer is.
     pub(crate) reservation: MemoryReservation,
 }
 
@@ -93,7 +93,7 @@ impl BytesAnswer {
         self.parts.push((text, bytes));
     }
 
-    /// Appends another one. The room is for whoever keeps the answer to widen.
+    /// Appends another one. The caller grows the reservation.
     pub(crate) fn append(&mut self, other: Self) {
         for (text, bytes) in other.parts {
             self.text.extend_from_slice(&text);
@@ -102,18 +102,13 @@ impl BytesAnswer {
         self.text.extend_from_slice(&other.text);
     }
 
-    /// How many bytes it takes.
+    /// How many bytes it takes as JSON.
     pub(crate) fn size(&self) -> usize {
         self.size + self.text.len()
     }
 }
 
-/// How many signs base64 takes.
-fn base64_len(bytes: &[u8]) -> usize {
-    bytes.len().div_ceil(3) * 4
-}
-
-/// Text, and what becomes text when it is sent.
+/// A response body: text, and what becomes text when it is sent.
 #[derive(Default)]
 pub(crate) struct ResponseBody {
     parts: VecDeque<Part>,
@@ -123,7 +118,7 @@ pub(crate) struct ResponseBody {
 
 enum Part {
     Text(Vec<u8>),
-    /// Long text, which is sent from where it lies.
+    /// Long text, which is sent without a copy.
     Long(Bytes),
     Logs(Box<Logs>),
     Base64(Bytes),
@@ -138,7 +133,7 @@ struct Logs {
 }
 
 impl ResponseBody {
-    /// Memory that is held until all is sent.
+    /// Memory that is held until the body is sent.
     pub(crate) fn hold(&mut self, held: MemoryReservation) {
         self.held.push(held);
     }
@@ -155,8 +150,8 @@ impl ResponseBody {
         }
     }
 
-    /// Text that nobody else needs. A long one is neither copied nor sent at once: it would take its memory
-    /// twice, and only once of that is counted.
+    /// Text that is moved in. A long one is neither copied nor sent at once: it would take its memory twice,
+    /// and it is counted once.
     pub(crate) fn own_text(&mut self, text: Vec<u8>) {
         if text.len() < CHUNK_BYTES {
             return self.text(&text);
@@ -197,7 +192,7 @@ impl ResponseBody {
         self.own_text(answer.text);
     }
 
-    /// The next bytes to send: so many, or all that are left.
+    /// The next bytes to send: at least this many, or the rest.
     fn next_chunk(&mut self, least: usize) -> Option<Bytes> {
         let mut out = Vec::with_capacity(self.bytes.min(least.saturating_add(least >> 3)));
         while out.len() < least {
@@ -215,7 +210,7 @@ impl ResponseBody {
                     }
                 }
                 Some(Part::Base64(rest)) => {
-                    // Three bytes are four signs: only the end may be cut elsewhere.
+                    // Three bytes are four characters: only the end may be cut elsewhere.
                     let room = (least - out.len()).div_ceil(4).saturating_mul(3);
                     base64(&mut out, &rest.split_to(room.min(rest.len())));
                     if rest.is_empty() {
@@ -234,7 +229,7 @@ impl ResponseBody {
 }
 
 impl Logs {
-    /// Appends logs until there are enough bytes; returns whether there are more.
+    /// Appends logs until there are enough bytes; returns whether logs are left.
     fn write(&mut self, out: &mut Vec<u8>, least: usize) -> bool {
         while out.len() < least {
             let Some(record) = self.rest.next() else {
@@ -261,13 +256,12 @@ impl Logs {
 
 impl IntoResponse for ResponseBody {
     fn into_response(mut self) -> Response {
-        let body = match self.bytes <= WHOLE_BYTES_MAX {
-            true => Body::from(self.next_chunk(usize::MAX).unwrap_or_default()),
-            false => {
-                let chunks = std::iter::from_fn(move || self.next_chunk(CHUNK_BYTES));
-                let chunks = chunks.map(Ok::<_, Infallible>);
-                Body::from_stream(futures::stream::iter(chunks))
-            }
+        let body = if self.bytes <= WHOLE_BYTES_MAX {
+            self.next_chunk(usize::MAX)
+                .map_or_else(Body::empty, Body::from)
+        } else {
+            let chunks = std::iter::from_fn(move || self.next_chunk(CHUNK_BYTES));
+            Body::from_stream(futures::stream::iter(chunks.map(Ok::<_, Infallible>)))
         };
         ([(header::CONTENT_TYPE, "application/json")], body).into_response()
     }

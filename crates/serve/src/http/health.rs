@@ -1,4 +1,4 @@
-//! The listener for operators: metrics, liveness, readiness.
+//! The router for operators: metrics, liveness, readiness.
 
 use std::sync::Arc;
 
@@ -37,18 +37,18 @@ async fn show_metrics(State(context): State<Context>) -> Response {
     (kind, (context.metrics)()).into_response()
 }
 
-/// `/health` alone, for whoever looks at the public listener.
+/// `/health` of the public listener: without what only operators may see.
 pub(crate) fn health<S>(probe: Arc<dyn Probe>) -> MethodRouter<S> {
     let metrics: Metrics = Arc::new(String::new);
     get(public_ready).with_state(Context { probe, metrics })
 }
 
-/// The process runs: nothing more.
+/// The process runs; nothing else is checked.
 async fn live() -> Response {
     json_of(StatusCode::OK, &json!({ "status": "ok" }))
 }
 
-/// 200 where every chain is ready, else 503. Either way every chain is shown.
+/// 200 where every chain is ready, else 503. The body lists every chain either way.
 async fn ready(State(context): State<Context>) -> Response {
     health_response(context.probe.chains())
 }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_handler_that_panics_is_a_failure_of_its_own_request_alone() {
+    async fn a_panic_fails_its_own_request_alone() {
         let router = health_router(Arc::new(Broken), Arc::new(|| "a 1".to_owned()));
         let failed = fetch(router.clone(), "GET /health").await;
         assert!(failed.starts_with("HTTP/1.1 500"), "{failed}");
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn health_is_told_in_codes_and_words() {
+    async fn health_has_a_status_code_and_a_reason() {
         let halted = ChainHealth {
             paused: true,
             halted: true,

@@ -1,7 +1,7 @@
-//! Connections: as many as are allowed, none of them for ever.
+//! Connections: a bounded number, and none for ever.
 //!
-//! A client that sends its head slowly, or does not take what it asked for, is cut off: its connection
-//! would hold memory as long as it likes.
+//! A client that sends its headers slowly, or does not read the response, is disconnected: its
+//! connection would hold memory without limit.
 
 use std::io;
 use std::pin::Pin;
@@ -21,21 +21,21 @@ use tokio::time::{Instant, Sleep};
 
 use crate::http::peers::Peers;
 
-/// How long a client may take to send a head, and how long a connection may lie idle.
+/// How long a client may take to send headers, and how long a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a client may take nothing of what is sent.
+/// How long a client may read nothing of a response.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// What a client that cannot keep up must take in that time at the least.
-const BYTES_AT_LEAST: usize = 1 << 20;
-/// How long to wait when the process has no room for another connection.
+/// What a slow client must at least read in that time.
+const BYTES_MIN: usize = 1 << 20;
+/// How long to wait after a connection could not be accepted: the process may be out of file handles.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How many connections may be open at the same time.
+/// How many connections may be open.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
-    /// All together; others wait.
+    /// In total; others wait.
     pub connections: usize,
-    /// Of one address; others are closed at once. None where they are not counted.
+    /// From one address; others are closed at once. None where they are not counted.
     pub per_peer: Option<usize>,
 }
 
@@ -52,25 +52,25 @@ pub async fn listen(
     let limits = Arc::new(Semaphore::new(limits.connections));
     let mut open = JoinSet::new();
     loop {
-        let Ok(place) = limits.clone().acquire_owned().await else {
+        let Ok(permit) = limits.clone().acquire_owned().await else {
             return Ok(());
         };
         let (stream, from) = tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "a connection was not accepted");
+                    tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             },
-            // Only takes away what is left of those that have ended.
+            // Only drops the tasks of connections that ended.
             Some(_) = open.join_next() => continue,
         };
-        let Some(permit) = peers.admit(from.ip()) else {
+        let Some(peer_permit) = peers.admit(from.ip()) else {
             continue;
         };
-        // Without it, a small answer waits for the acknowledgement of the one before.
+        // Without it, a small response waits for the acknowledgement of the one before.
         let _ = stream.set_nodelay(true);
         let service = TowerToHyperService::new(router.clone());
         open.spawn(async move {
@@ -79,19 +79,19 @@ pub async fn listen(
                 .header_read_timeout(HEAD_TIMEOUT);
             let io = TokioIo::new(Timed::new(stream));
             if let Err(error) = http.serve_connection(io, service).await {
-                tracing::debug!(%error, "a connection broke");
+                tracing::debug!(%error, "connection failed");
             }
-            drop((place, permit));
+            drop((permit, peer_permit));
         });
     }
 }
 
-/// A connection that fails when what is sent is not taken, or taken too slowly.
+/// A connection that fails when the client does not read, or reads too slowly.
 struct Timed {
     stream: TcpStream,
-    /// Runs while something waits to be written.
+    /// Set while bytes wait to be written.
     deadline: Option<Pin<Box<Sleep>>>,
-    /// What was taken since when, while the client could not keep up.
+    /// Since when the client is slow, and what it read since.
     slow: Option<(Instant, usize)>,
 }
 
@@ -111,10 +111,10 @@ impl Timed {
     ) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(bytes)) = written {
             self.deadline = None;
-            return match self.is_too_slow(bytes) {
-                true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-                false => written,
-            };
+            if self.is_too_slow(bytes) {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            return written;
         }
         if written.is_ready() {
             return written;
@@ -123,22 +123,20 @@ impl Timed {
         self.slow.get_or_insert((now, 0));
         let begin = || Box::pin(tokio::time::sleep_until(now + WRITE_TIMEOUT));
         let deadline = self.deadline.get_or_insert_with(begin);
-        match deadline.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
-        }
+        let timed_out = |()| Err(io::ErrorKind::TimedOut.into());
+        deadline.as_mut().poll(context).map(timed_out)
     }
 
-    /// Whether too little was taken in a stretch that began when the client could not keep up.
+    /// Whether the client read too little since it became slow.
     fn is_too_slow(&mut self, bytes: usize) -> bool {
-        let Some((since, taken)) = &mut self.slow else {
+        let Some((since, read)) = &mut self.slow else {
             return false;
         };
-        *taken += bytes;
+        *read += bytes;
         if since.elapsed() < WRITE_TIMEOUT {
             return false;
         }
-        let is_slow = *taken < BYTES_AT_LEAST;
+        let is_slow = *read < BYTES_MIN;
         self.slow = None;
         is_slow
     }

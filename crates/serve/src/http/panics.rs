@@ -1,4 +1,4 @@
-//! A bug in a handler fails its own request alone, on every listener.
+//! A panic in a handler fails its own request alone, on every listener.
 
 use std::any::Any;
 
@@ -8,7 +8,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::error::{ApiError, ErrorCode};
 use crate::metrics;
 
-/// Makes a panic an answer: counted, and told without its details.
+/// Turns a panic into a 500 without its details, and counts it.
 pub(crate) fn catch_panics() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
     CatchPanicLayer::custom(panicked as fn(_) -> _)
 }

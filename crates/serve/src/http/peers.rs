@@ -1,32 +1,33 @@
-//! Connections from one address: counted, and refused above a number.
+//! Connections of each address: counted, and refused above a limit.
 //!
 //! A subscriber has a whole network of IPv6 addresses, so those of one /64 count together.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::metrics;
 
-/// How many connections each address has open. Those that have none are not remembered.
-#[derive(Clone, Default)]
-struct Open(Arc<Mutex<HashMap<IpAddr, Peer>>>);
+/// Open connections by address; an address without any is not listed.
+type Open = Arc<Mutex<HashMap<IpAddr, Peer>>>;
 
 #[derive(Default)]
 struct Peer {
     connections: usize,
-    /// Whether the log says already that it has too many.
+    /// Whether it was logged that it has too many.
     logged_refusal: bool,
 }
 
-/// Who may connect.
+/// Counts connections by address.
 pub(crate) struct Peers {
     /// Connections of one address; none where they are not counted.
     max: Option<usize>,
     open: Open,
 }
 
-/// A connection that counts while this is held.
+/// Counts a connection until it is dropped.
 pub(crate) struct PeerPermit {
     of: Option<(IpAddr, Open)>,
 }
@@ -37,7 +38,7 @@ impl Peers {
         Self { max, open }
     }
 
-    /// Room for a connection from an address; none where it has too many.
+    /// A permit for a connection from an address; none where it has too many.
     pub(crate) fn admit(&self, address: IpAddr) -> Option<PeerPermit> {
         let Some(max) = self.max else {
             return Some(PeerPermit { of: None });
@@ -51,21 +52,15 @@ impl Peers {
             return Some(PeerPermit { of });
         }
         metrics::refused();
-        // Once until it has none: whoever connects in a loop must not fill the log.
+        // Once until it has no connections: a client that connects in a loop must not fill the log.
         if !std::mem::replace(&mut peer.logged_refusal, true) {
             tracing::warn!(
                 %address,
                 max,
-                "too many connections from one address, more are refused (limits.connectionsPerPeer)"
+                "too many connections from one address: more are refused (limits.connectionsPerPeer)"
             );
         }
         None
-    }
-}
-
-impl Open {
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Peer>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,7 +79,7 @@ impl Drop for PeerPermit {
     }
 }
 
-/// What an address counts as.
+/// The address, or the network, that a connection counts for.
 fn counted_as(address: IpAddr) -> IpAddr {
     /// The network's part of an address.
     const NETWORK: u128 = !0 << 64;
@@ -98,7 +93,7 @@ fn counted_as(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    /// Whether each of these is let in, one after the other, all staying.
+    /// Whether each of these is admitted, one after the other, all staying open.
     #[track_caller]
     fn check(max: Option<usize>, addresses: &[&str], expected: &[bool]) {
         let peers = Peers::new(max);
@@ -109,11 +104,11 @@ mod tests {
         let authorize: Vec<bool> = permits.iter().map(Option::is_some).collect();
         assert_eq!(authorize, expected, "{addresses:?}");
         drop(permits);
-        assert!(peers.open.lock().is_empty(), "somebody is remembered");
+        assert!(peers.open.lock().is_empty(), "an address is still listed");
     }
 
     #[test]
-    fn each_address_has_its_own_room() {
+    fn each_address_has_its_own_limit() {
         let one = "192.0.2.1";
         check(None, &[one, one, one], &[true; 3]);
         check(
@@ -128,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_ends_makes_room() {
+    fn a_connection_that_ends_frees_its_permit() {
         let peers = Peers::new(Some(1));
         let address: IpAddr = "192.0.2.1".parse().unwrap();
         let permit = peers.admit(address);

@@ -1,4 +1,4 @@
-//! The public listener's places: console, REST, JSON-RPC.
+//! The router of the public listener: console, REST, JSON-RPC.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +23,10 @@ use crate::http::panics;
 use crate::rest::{self, chains, logs, overview, projections, ranges, times};
 use crate::{console, fees, rpc};
 
-/// Below this, packing costs more than it saves.
-const PACKED_FROM_BYTES: u16 = 1_024;
+/// Below this, compression costs more than it saves.
+const COMPRESS_FROM_BYTES: u16 = 1_024;
 
-/// Every place of the public listener, and who answers there. The description is held to this list.
+/// Every route of the public listener. A test compares the API description with this list.
 fn routes(probe: Arc<dyn Probe>) -> Vec<(&'static str, MethodRouter<Context>)> {
     let mut routes = vec![
         (
@@ -41,21 +41,21 @@ fn routes(probe: Arc<dyn Probe>) -> Vec<(&'static str, MethodRouter<Context>)> {
             "/v1/chains/{chainId}/block/{direction}/{time}",
             get(times::one),
         ),
-        ("/v1/chains/{chainId}/logs", get(logs::show)),
-        ("/v1/chains/{chainId}/ranges", get(ranges::show)),
+        ("/v1/chains/{chainId}/logs", get(logs::get_logs)),
+        ("/v1/chains/{chainId}/ranges", get(ranges::get_ranges)),
         ("/v1/blocks/by-time", post(times::many)),
         ("/v1/indexing-status", get(chains::status)),
-        ("/v1/overview", get(overview::show)),
-        ("/v1/projections", get(projections::show)),
+        ("/v1/overview", get(overview::get_overview)),
+        ("/v1/projections", get(projections::get_projections)),
         ("/health", health(probe)),
     ];
     routes.extend(fees::routes());
     let files = console::FILES.into_iter();
-    routes.extend(files.map(|file| (file.path, get(move || async move { file.show() }))));
+    routes.extend(files.map(|file| (file.path, get(move || async move { file.response() }))));
     routes
 }
 
-/// Everything that is served to everybody.
+/// The router of the public listener.
 pub fn public_router(
     served: ServedChains,
     probe: Arc<dyn Probe>,
@@ -64,18 +64,18 @@ pub fn public_router(
 ) -> Router {
     let context = Context::new(served, limits, clock);
     let next_cursor = HeaderName::from_static("x-next-cursor");
-    // What is allowed is the same for everybody: nothing varies with who asks.
+    // The same for every origin: no header varies with the request.
     let cross_origin = CorsLayer::new()
         .allow_origin(Any)
         .allow_methods([Method::GET])
         .expose_headers([next_cursor])
         .vary([]);
-    let packed = CompressionLayer::new().compress_when(SizeAbove::new(PACKED_FROM_BYTES));
-    // The outermost first, and as one: each layer of its own would be boxed and cloned by itself for
-    // every request.
-    let around = (
+    let compression = CompressionLayer::new().compress_when(SizeAbove::new(COMPRESS_FROM_BYTES));
+    // The outermost first, and as one tuple: separate layers would each be boxed and cloned for every
+    // request.
+    let layers = (
         panics::catch_panics(),
-        packed,
+        compression,
         cross_origin,
         middleware::from_fn(with_timeout),
     );
@@ -87,18 +87,17 @@ pub fn public_router(
         .with_state(context)
         .fallback(rest::not_found)
         .method_not_allowed_fallback(rest::method_not_allowed)
-        .layer(around)
+        .layer(layers)
 }
 
-/// The longest that anything may take until its answer begins. What a client asks for has limits of its
-/// own, far below.
+/// How long any response may take to begin. Queries have their own, far lower limits.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 async fn with_timeout(request: Request, next: Next) -> Response {
     match tokio::time::timeout(TIMEOUT, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
-            let message = format!("no answer within {} s: ask for less", TIMEOUT.as_secs());
+            let message = format!("no answer within {} s: request less", TIMEOUT.as_secs());
             ApiError::new(ErrorCode::Timeout, message).into_response()
         }
     }
@@ -124,7 +123,7 @@ mod tests {
         }
     }
 
-    /// One that has a bug.
+    /// A probe with a bug.
     struct Broken;
 
     impl Probe for Broken {
@@ -155,7 +154,7 @@ mod tests {
         methods.map(|method| method.name)
     }
 
-    /// The methods that the router itself says a place has.
+    /// The methods of a route, as the router reports them.
     async fn methods(path: &str) -> Vec<String> {
         let place = path.replace(['{', '}'], "");
         let answer = fetch_path(&format!("OPTIONS {place}")).await;
@@ -165,7 +164,7 @@ mod tests {
         spoken.map(str::to_lowercase).collect()
     }
 
-    /// Scripts, styles and pictures belong to their pages.
+    /// Scripts, styles and images belong to their pages.
     fn is_part_of_a_page(path: &str) -> bool {
         [".js", ".css", ".svg"]
             .iter()
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_served_is_described_and_nothing_else() {
+    async fn routes_and_description_agree() {
         let mut served = BTreeSet::new();
         for (path, _) in routes(Arc::new(NoChains)) {
             for method in methods(path).await {
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn around_every_answer_lies_what_should() {
+    async fn every_response_has_the_common_headers() {
         let page = fetch_path("GET /docs").await;
         for header in [
             "access-control-allow-origin: *",
@@ -319,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_handler_that_panics_is_a_failure_of_its_own_request_alone() {
+    async fn a_panic_fails_its_own_request_alone() {
         let router = router(Broken);
         let failed = fetch(router.clone(), "GET /health").await;
         assert!(failed.starts_with("HTTP/1.1 500"), "{failed}");

@@ -1,9 +1,9 @@
-//! Asking a router over a real connection, for tests.
+//! Requests to a router over a real connection, for tests.
 
 use axum::Router;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// Sends a method and a path, such as `GET /health`; returns the answer as it came.
+/// Sends a method and a path, such as `GET /health`; returns the raw response.
 pub(crate) async fn fetch(router: Router, request: &str) -> String {
     send(
         router,
@@ -12,7 +12,7 @@ pub(crate) async fn fetch(router: Router, request: &str) -> String {
     .await
 }
 
-/// Sends a whole request; returns the answer as it came.
+/// Sends a whole request; returns the raw response.
 pub(crate) async fn send(router: Router, request: &str) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

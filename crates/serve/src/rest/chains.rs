@@ -15,8 +15,7 @@ use crate::names::{dataset_names, scope_text};
 use crate::times::utc;
 use crate::view::View;
 
-/// Each chain is told by itself: one that cannot be read has an error beside what is known of it, and
-/// hides no other.
+/// A chain that cannot be read has an error beside what is known of it; the others are complete.
 pub(crate) async fn list(State(context): State<Context>) -> Json<Value> {
     let mut chains = Vec::new();
     for chain in context.served.iter() {
@@ -48,14 +47,11 @@ fn about(chain: &ServedChain, genesis: Option<u64>) -> Value {
     })
 }
 
-/// The time of block 0; none where that is not there, which is another thing than not to be readable.
+/// The time of block 0; none where it is not indexed, and an error where it cannot be read.
 async fn genesis(chain: &ServedChain) -> Result<Option<u64>, ApiError> {
     match genesis_of(&View::take(chain).await?).await {
-        Err(error) => match View::newer(chain, error.retry).await? {
-            Some(view) => genesis_of(&view).await,
-            None => Err(error),
-        },
-        told => told,
+        Err(error) => genesis_of(&View::retry(chain, error).await?).await,
+        answered => answered,
     }
 }
 
@@ -67,7 +63,7 @@ async fn genesis_of(view: &View<'_>) -> Result<Option<u64>, ApiError> {
     }
 }
 
-/// How far each chain is, by chain id.
+/// The progress of each chain.
 pub(crate) async fn status(State(context): State<Context>) -> Json<Value> {
     let mut chains = Vec::new();
     for chain in context.served.iter() {
@@ -76,14 +72,14 @@ pub(crate) async fn status(State(context): State<Context>) -> Json<Value> {
         let (indexed, source) = (head.map(|head| head.number), chain.live.source_head());
         let since = chain.live.health().last_good_round_seconds;
         let updated = since.map(|since| (context.clock)().saturating_sub(since));
-        // Without a view nobody knows: that is not nothing.
+        // Without a view the progress is unknown, which is not zero.
         let known = source.zip(view.as_ref().ok());
         let status = json!({
             "name": chain.name,
             "chainId": chain.id,
             "lastIndexedBlock": indexed,
             "latestKnownBlock": source,
-            "progress": known.map(|(source, view)| progress(chain, there(view), source)),
+            "progress": known.map(|(source, view)| progress(chain, indexed_blocks(view), source)),
             "updatedAt": updated.and_then(utc),
         });
         chains.push(match view {
@@ -94,21 +90,21 @@ pub(crate) async fn status(State(context): State<Context>) -> Json<Value> {
     Json(chains.into())
 }
 
-/// How many of the wanted blocks are there: holes count as what they are.
-fn there(view: &View<'_>) -> u64 {
-    let wanted = BlockRange::new(view.chain.start_block, u64::MAX);
+/// How many of the configured blocks are indexed, without those in gaps.
+fn indexed_blocks(view: &View<'_>) -> u64 {
+    let configured = BlockRange::new(view.chain.start_block, u64::MAX);
     let archive = view.archive.iter();
     let covered = archive.flat_map(|archive| archive.coverage(DatasetSet::CLOCK, None));
     let ranges = covered.map(|(range, _)| range).chain([view.tail_range()]);
-    let there = ranges.filter_map(|range| range.intersect(&wanted));
-    there.map(|range| range.len()).sum()
+    let indexed = ranges.filter_map(|range| range.intersect(&configured));
+    indexed.map(|range| range.len()).sum()
 }
 
-/// Percent of the wanted blocks up to the source's head that are there, from 0 to 100.
-fn progress(chain: &ServedChain, there: u64, source: u64) -> f64 {
-    let wanted = source.saturating_add(1).saturating_sub(chain.start_block);
-    match wanted {
+/// Percent of the configured blocks up to the source's head that are indexed, from 0 to 100.
+fn progress(chain: &ServedChain, indexed: u64, source: u64) -> f64 {
+    let configured = source.saturating_add(1).saturating_sub(chain.start_block);
+    match configured {
         0 => 100.0,
-        _ => (there.min(wanted) as f64 / wanted as f64 * 10_000.0).floor() / 100.0,
+        _ => (indexed.min(configured) as f64 / configured as f64 * 10_000.0).floor() / 100.0,
     }
 }

@@ -1,4 +1,4 @@
-//! `/v1/chains/{id}/logs`: the same filter for people without a JSON-RPC client.
+//! `/v1/chains/{id}/logs`: the same filter for clients without JSON-RPC.
 
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderName, header};
@@ -14,7 +14,7 @@ use crate::http::context::Context;
 use crate::rpc::{BlockTag, Fixed, page_answer, range_between};
 use crate::view::View;
 
-/// Logs in an answer that asked for no number.
+/// Logs in an answer without the parameter `limit`.
 const LIMIT: usize = 100;
 const PARAMETERS: [&str; 11] = [
     "fromBlock",
@@ -29,11 +29,11 @@ const PARAMETERS: [&str; 11] = [
     "cursor",
     "format",
 ];
-/// Those that may stand there more than once.
+/// Those that may be given more than once.
 const LISTS: [&str; 5] = ["address", "topic0", "topic1", "topic2", "topic3"];
 const NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 
-/// What is asked for, before any chain is looked at.
+/// The parameters of a request, parsed before any chain is read.
 struct LogsRequest {
     from: Option<BlockTag>,
     to: Option<BlockTag>,
@@ -41,19 +41,15 @@ struct LogsRequest {
     format: LogFormat,
 }
 
-pub(crate) async fn show(
+pub(crate) async fn get_logs(
     State(context): State<Context>,
     PathParams(id): PathParams<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
-    let request = read(&context, query.as_deref())?;
+    let request = parse(&context, query.as_deref())?;
     let chain = chain(&context, &id)?;
-    let view = View::take(chain).await?;
-    match answer(&context, &view, &request).await {
-        Err(error) => match View::newer(chain, error.retry).await? {
-            Some(view) => answer(&context, &view, &request).await,
-            None => Err(error),
-        },
+    match answer(&context, &View::take(chain).await?, &request).await {
+        Err(error) => answer(&context, &View::retry(chain, error).await?, &request).await,
         answered => answered,
     }
 }
@@ -65,7 +61,7 @@ async fn answer(
 ) -> Result<Response, ApiError> {
     let range = range_between(context, view, request.from, request.to)?;
     let (page, held) = context.query(view, range, &request.filter).await?;
-    let next = page.next.as_ref().map(cursor::show);
+    let next = page.next.as_ref().map(cursor::encode);
     let answer = if request.format == LogFormat::List {
         page_answer(view, range, page).await?
     } else {
@@ -87,7 +83,7 @@ async fn answer(
     Ok(response)
 }
 
-fn read(context: &Context, query: Option<&str>) -> Result<LogsRequest, ApiError> {
+fn parse(context: &Context, query: Option<&str>) -> Result<LogsRequest, ApiError> {
     let bad = |name: &str, message: &str| ApiError::params(format!("{name}: {message}"));
     let mut request = LogsRequest {
         from: None,
@@ -119,8 +115,8 @@ fn read(context: &Context, query: Option<&str>) -> Result<LogsRequest, ApiError>
                 }
             }
             "cursor" => {
-                let read = cursor::read(&value);
-                let message = || bad(&name, "it is not one that was given here");
+                let read = cursor::parse(&value);
+                let message = || bad(&name, "it is not a cursor of this API");
                 request.filter.cursor = Some(read.ok_or_else(message)?);
             }
             "format" => {
@@ -147,9 +143,10 @@ fn read(context: &Context, query: Option<&str>) -> Result<LogsRequest, ApiError>
 }
 
 fn clause(values: Vec<Bytes>) -> Clause {
-    match values.is_empty() {
-        true => Clause::Any,
-        false => Clause::OneOf(values),
+    if values.is_empty() {
+        Clause::Any
+    } else {
+        Clause::OneOf(values)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `/v1/overview`: everything that the console shows.
+//! `/v1/overview`: what the console shows.
 
 use axum::Json;
 use axum::extract::State;
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use crate::chain::{Reorg, ServedChain};
 use crate::http::context::Context;
-use crate::names::{block_json, dataset_names, scope_text};
+use crate::names::{block_json, dataset_names, interval_json, scope_text};
 use crate::view::View;
 
-/// Intervals that are shown: one that has more is in such pieces that a person looks elsewhere.
+/// Intervals of coverage in the answer.
 const INTERVALS_MAX: usize = 500;
 
-pub(crate) async fn show(State(context): State<Context>) -> Json<Value> {
+pub(crate) async fn get_overview(State(context): State<Context>) -> Json<Value> {
     let now = (context.clock)();
     let mut chains = Vec::new();
     for chain in context.served.iter() {
@@ -33,15 +33,15 @@ async fn about(chain: &ServedChain) -> Value {
     let view = View::take(chain).await;
     let (mut head, mut finalized, mut coverage) = (None, None, Vec::new());
     if let Ok(view) = &view {
-        // Nothing is read for them: an archive that cannot be read is not an empty one.
+        // They need no read of the archive: one that cannot be read does not look empty.
         head = view.head().zip(view.head_timestamp());
         let archived = view.archive.as_ref().and_then(Pinned::head_timestamp);
         finalized = view.finalized_head().zip(archived);
         coverage = intervals(view);
     }
-    // Without a view the chain looks empty: then that is what goes wrong.
-    let trouble = health.trouble.clone();
-    let trouble = trouble.or(view.err().map(|fault| fault.to_string()));
+    // Without a view the chain looks empty: then the error says why.
+    let view_error = view.err().map(|fault| fault.to_string());
+    let trouble = health.trouble.clone().or(view_error);
     json!({
         "chainId": chain.id,
         "name": chain.name,
@@ -88,12 +88,12 @@ fn reorg(reorg: Reorg) -> Value {
     })
 }
 
-/// What is archived, with levels.
+/// The archived intervals with their verification levels.
 fn intervals(view: &View<'_>) -> Vec<Value> {
     let archive = view.archive.iter();
     let covered = archive.flat_map(|archive: &Pinned| archive.coverage(DatasetSet::CLOCK, None));
-    let shown = covered.take(INTERVALS_MAX).map(|(range, proof)| {
-        json!({ "from": range.start, "to": range.end - 1, "level": proof.logs().as_str() })
-    });
-    shown.collect()
+    let covered = covered.take(INTERVALS_MAX);
+    covered
+        .map(|(range, proof)| interval_json(range, proof.logs()))
+        .collect()
 }

@@ -1,6 +1,6 @@
-//! `/v1/projections`: how projections do, for the console and for whoever watches.
+//! `/v1/projections`: the state of the projections, for the console and for monitoring.
 //!
-//! Anybody may ask, so all who ask within a second get what one look at the database found.
+//! Anyone may request it, so all requests within a second share one query of the database.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use chronolith_projection::{ChainOverview, Database, Result as OverviewResult, overview};
+use chronolith_projection::{ChainOverview, Database, Result as QueryResult, overview};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -17,27 +17,25 @@ use crate::error::{ApiError, ErrorCode};
 use crate::health::without_host;
 use crate::http::context::Context;
 
-/// For so long what was found is told to everybody, at the least.
+/// For how long an answer is at least reused.
 const FRESH: Duration = Duration::from_secs(1);
-/// A look that takes long is not repeated soon: looking takes no more than this part of the time.
-const LOOKING_PART: u32 = 10;
-/// How long a look may take, connecting and all statements together.
-const LOOK_WITHIN: Duration = Duration::from_secs(5);
+/// A slow query is not repeated soon: querying takes at most this part of the time.
+const QUERYING_PART: u32 = 10;
+/// How long a query may take, with connecting and all statements.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is known of the database with projections.
+/// The last answer of the database with the projections.
 #[derive(Default)]
 pub(crate) struct ProjectionsCache {
     database: Option<Database>,
-    /// Held while somebody looks, so that the others wait for that look and do not look themselves.
-    seen: Mutex<Seen>,
+    /// Locked during a query, so that other requests wait for its answer instead of querying.
+    cached: Mutex<Cached>,
 }
 
 #[derive(Default)]
-struct Seen {
-    /// Until when it counts.
-    until: Option<Instant>,
-    found: Overview,
-    /// Since when it does not answer.
+struct Cached {
+    overview: Option<Overview>,
+    valid_until: Option<Instant>,
     unavailable_since: Option<u64>,
 }
 
@@ -52,80 +50,77 @@ enum Overview {
     },
 }
 
-impl Default for Overview {
-    fn default() -> Self {
-        Self::Unavailable { since: 0 }
-    }
-}
-
 impl ProjectionsCache {
     pub(crate) fn new(database: Option<Database>) -> Self {
-        Self {
-            database,
-            seen: Mutex::default(),
-        }
+        let cached = Mutex::default();
+        Self { database, cached }
     }
 
-    /// What was found within the last second, or what is found now.
-    async fn look(
+    /// The answer of the last second, or that of a query now.
+    async fn get(
         &self,
         now: u64,
-        look: impl Future<Output = OverviewResult<Vec<ChainOverview>>>,
+        query: impl Future<Output = QueryResult<Vec<ChainOverview>>>,
     ) -> Overview {
-        let mut seen = self.seen.lock().await;
-        if seen.until.is_some_and(|until| Instant::now() < until) {
-            return seen.found.clone();
+        let mut cached = self.cached.lock().await;
+        if cached
+            .valid_until
+            .is_some_and(|until| Instant::now() < until)
+        {
+            // There is none where the first request was cancelled.
+            let unknown = Overview::Unavailable { since: now };
+            return cached.overview.clone().unwrap_or(unknown);
         }
         let started = Instant::now();
-        // Whoever goes away in the middle must not let the next one look at once.
-        seen.until = Some(started + FRESH);
-        let looked = tokio::time::timeout(LOOK_WITHIN, look).await;
-        let chains = match looked {
+        // A request that is cancelled during its query must not make the next one query at once.
+        cached.valid_until = Some(started + FRESH);
+        let chains = match tokio::time::timeout(QUERY_TIMEOUT, query).await {
             Ok(Ok(chains)) => Some(chains),
             Ok(Err(error)) => {
-                // It may name what is nobody's business.
-                tracing::warn!(%error, "projections could not be read");
+                // The error may name what clients must not see.
+                tracing::warn!(%error, "cannot read projections");
                 None
             }
             Err(_) => {
-                tracing::warn!(limit = ?LOOK_WITHIN, "projections took too long to read");
+                tracing::warn!(limit = ?QUERY_TIMEOUT, "reading projections timed out");
                 None
             }
         };
         let mut fresh = FRESH;
-        seen.found = match chains {
+        let overview = match chains {
             Some(chains) => {
-                fresh = fresh.max(started.elapsed() * LOOKING_PART);
-                seen.unavailable_since = None;
+                fresh = fresh.max(started.elapsed() * QUERYING_PART);
+                cached.unavailable_since = None;
                 Overview::Known {
                     as_of: now,
                     chains: chains.into(),
                 }
             }
             None => Overview::Unavailable {
-                since: *seen.unavailable_since.get_or_insert(now),
+                since: *cached.unavailable_since.get_or_insert(now),
             },
         };
-        seen.until = Some(Instant::now() + fresh);
-        seen.found.clone()
+        cached.valid_until = Some(Instant::now() + fresh);
+        cached.overview = Some(overview.clone());
+        overview
     }
 }
 
-pub(crate) async fn show(State(context): State<Context>) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn get_projections(
+    State(context): State<Context>,
+) -> Result<Json<Value>, ApiError> {
     let now = (context.clock)();
     let cache = &context.projections;
     let Some(database) = &cache.database else {
         return Ok(Json(json!({ "enabled": false, "asOf": now, "chains": [] })));
     };
     let served: Vec<u64> = context.served.iter().map(|chain| chain.id).collect();
-    match cache.look(now, overview(database, &served)).await {
+    match cache.get(now, overview(database, &served)).await {
         Overview::Known { as_of, chains } => {
-            let chains = chains.iter();
-            let chains = chains.filter_map(|chain| about(&context, chain));
+            let chains = chains.iter().filter_map(|chain| about(&context, chain));
             let chains: Vec<Value> = chains.collect();
-            Ok(Json(
-                json!({ "enabled": true, "asOf": as_of, "chains": chains }),
-            ))
+            let answer = json!({ "enabled": true, "asOf": as_of, "chains": chains });
+            Ok(Json(answer))
         }
         Overview::Unavailable { since } => {
             let message = format!(
@@ -139,24 +134,24 @@ pub(crate) async fn show(State(context): State<Context>) -> Result<Json<Value>, 
     }
 }
 
-/// A chain beside what its source says; none where it is not served here.
+/// A chain with the head of its source; none where it is not served here.
 fn about(context: &Context, chain: &ChainOverview) -> Option<Value> {
     let id = u64::try_from(chain.chain_id).ok()?;
     let source_head = context.served.find(id)?.live.source_head();
     let seen = chain
         .last_seen_block
         .and_then(|block| u64::try_from(block).ok());
-    let behind = source_head.zip(seen);
-    let behind = behind.map(|(head, seen)| head.saturating_sub(seen));
-    let mut shown = serde_json::to_value(redacted(chain.clone())).ok()?;
-    if let Value::Object(fields) = &mut shown {
-        fields.insert("sourceHead".to_owned(), json!(source_head));
-        fields.insert("headLagBlocks".to_owned(), json!(behind));
-    }
-    Some(shown)
+    let lag = source_head
+        .zip(seen)
+        .map(|(head, seen)| head.saturating_sub(seen));
+    let overview = serde_json::to_value(redacted(chain.clone()));
+    let mut overview = overview.expect("an overview serializes");
+    overview["sourceHead"] = json!(source_head);
+    overview["headLagBlocks"] = json!(lag);
+    Some(overview)
 }
 
-/// Which machines there are is for those who run them.
+/// Without host names and names of operators.
 fn redacted(mut chain: ChainOverview) -> ChainOverview {
     for lock in &mut chain.locks {
         lock.holder = lock.holder.take().map(without_host);
@@ -177,70 +172,70 @@ mod tests {
 
     use super::*;
 
-    fn away() -> Error {
+    fn unavailable() -> Error {
         Error::Unavailable {
             context: "connect".to_owned(),
-            reason: "nobody answers".to_owned(),
+            reason: "no answer".to_owned(),
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_who_look_cost_one_look_a_second() {
-        let (cache, looks) = (ProjectionsCache::default(), AtomicUsize::new(0));
-        let look = || async {
-            looks.fetch_add(1, Ordering::SeqCst);
+    async fn many_requests_cost_one_query_a_second() {
+        let (cache, queries) = (ProjectionsCache::default(), AtomicUsize::new(0));
+        let query = || async {
+            queries.fetch_add(1, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_millis(100)).await;
             Ok(Vec::new())
         };
         for seconds in 1..=3 {
-            let found = join_all((0..100).map(|_| cache.look(seconds, look()))).await;
+            let found = join_all((0..100).map(|_| cache.get(seconds, query()))).await;
             let same =
                 |one: &Overview| matches!(one, Overview::Known { as_of, .. } if *as_of == seconds);
             assert!(found.iter().all(same));
-            assert_eq!(looks.load(Ordering::SeqCst), seconds as usize);
+            assert_eq!(queries.load(Ordering::SeqCst), seconds as usize);
             tokio::time::advance(FRESH).await;
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_long_look_is_not_repeated_soon() {
+    async fn a_slow_query_is_not_repeated_soon() {
         let cache = ProjectionsCache::default();
         let slow = async {
             tokio::time::sleep(Duration::from_secs(2)).await;
             Ok(Vec::new())
         };
-        cache.look(1, slow).await;
+        cache.get(1, slow).await;
         tokio::time::advance(Duration::from_secs(19)).await;
-        let found = cache.look(20, async { panic!("looked again") }).await;
+        let found = cache.get(20, async { panic!("queried again") }).await;
         assert!(matches!(found, Overview::Known { as_of: 1, .. }));
         tokio::time::advance(Duration::from_secs(1)).await;
-        let found = cache.look(21, async { Ok(Vec::new()) }).await;
+        let found = cache.get(21, async { Ok(Vec::new()) }).await;
         assert!(matches!(found, Overview::Known { as_of: 21, .. }));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_absence_is_told_from_its_beginning_and_costs_no_more() {
+    async fn an_outage_is_reported_from_its_start_and_costs_no_more() {
         let cache = ProjectionsCache::default();
         let since = |found: &Overview| match found {
             Overview::Unavailable { since } => Some(*since),
             Overview::Known { .. } => None,
         };
-        let found = cache.look(10, async { Err(away()) }).await;
+        let found = cache.get(10, async { Err(unavailable()) }).await;
         assert_eq!(since(&found), Some(10));
-        // Whoever asks at once is not made to wait for the same failure.
+        // The next request does not wait for the same failure.
         let found = cache
-            .look(10, async { panic!("looked again at once") })
+            .get(10, async { panic!("queried again at once") })
             .await;
         assert_eq!(since(&found), Some(10));
         tokio::time::advance(FRESH).await;
-        // One that says nothing at all is given up.
-        let found = cache.look(12, std::future::pending()).await;
+        // A query without any answer times out.
+        let found = cache.get(12, std::future::pending()).await;
         assert_eq!(since(&found), Some(10));
         tokio::time::advance(FRESH).await;
-        let found = cache.look(20, async { Ok(Vec::new()) }).await;
+        let found = cache.get(20, async { Ok(Vec::new()) }).await;
         assert_eq!(since(&found), None);
         tokio::time::advance(FRESH).await;
-        let found = cache.look(30, async { Err(away()) }).await;
+        let found = cache.get(30, async { Err(unavailable()) }).await;
         assert_eq!(since(&found), Some(30));
     }
 }

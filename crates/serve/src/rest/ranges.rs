@@ -1,4 +1,4 @@
-//! `/v1/chains/{chainId}/ranges`: where the ranges of a chain's history are in their life.
+//! `/v1/chains/{chainId}/ranges`: the ranges of a chain's history and their states.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,19 +9,17 @@ use crate::error::{ApiError, ErrorCode};
 use crate::http::context::Context;
 use crate::ranges::range_json;
 
-pub(crate) async fn show(
+pub(crate) async fn get_ranges(
     State(context): State<Context>,
     PathParams(id): PathParams<String>,
 ) -> Result<Json<Value>, ApiError> {
     let chain = chain(&context, &id)?;
-    let not_yet = || {
-        let message = "ranges were not looked at yet; ask again in a moment";
-        ApiError::new(ErrorCode::NotReady, message)
-    };
-    let shown = chain.live.ranges().ok_or_else(not_yet)?;
+    let message = "the ranges are not loaded yet: retry in a moment";
+    let not_ready = || ApiError::new(ErrorCode::NotReady, message);
+    let ranges = chain.live.ranges().ok_or_else(not_ready)?;
     Ok(Json(json!({
-        "mode": shown.mode,
-        "size": shown.size,
-        "ranges": shown.ranges.iter().map(range_json).collect::<Vec<_>>(),
+        "mode": ranges.mode,
+        "size": ranges.size,
+        "ranges": ranges.ranges.iter().map(range_json).collect::<Vec<_>>(),
     })))
 }

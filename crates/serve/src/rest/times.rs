@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 
 use super::{PathParams, chain, parameters};
 use crate::chain::ServedChain;
-use crate::error::{ApiError, ErrorCode};
+use crate::error::{ApiError, ErrorCode, excerpt};
 use crate::http::context::Context;
 use crate::rpc::Object;
 use crate::times::{BlockAtTime, Direction, TimeLookupError, Timestamp, parse_time};
 use crate::view::View;
 
-/// Each lookup may read the hash of its block, which takes a while where the store is far away.
+/// Each lookup may read the hash of its block, which is slow with a remote store.
 const LOOKUPS_AT_ONCE: usize = 16;
 
-/// What is asked for. All of it is checked before any chain is looked at.
+/// The parameters of a lookup, parsed before any chain is read.
 struct TimeLookup {
     direction: Direction,
     time: Timestamp,
@@ -29,13 +29,12 @@ struct TimeLookup {
 
 impl TimeLookup {
     fn new(direction: &str, time: &str, inclusive: bool) -> Result<Self, ApiError> {
-        let shown = |text: &str| text.chars().take(40).collect::<String>();
         let bad_direction = || {
-            let message = format!("invalid direction: {}", shown(direction));
+            let message = format!("invalid direction: {}", excerpt(direction));
             ApiError::new(ErrorCode::InvalidDirection, message)
         };
         let bad_time = || {
-            let message = format!("invalid timestamp: {}", shown(time));
+            let message = format!("invalid timestamp: {}", excerpt(time));
             ApiError::new(ErrorCode::InvalidTimestamp, message)
         };
         Ok(Self {
@@ -70,7 +69,7 @@ pub(crate) async fn one(
     look_up(chain(&context, &id)?, &lookup).await.map(Json)
 }
 
-/// Many lookups at once.
+/// Several lookups in one request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Many {
@@ -87,8 +86,8 @@ struct Item {
     inclusive: bool,
 }
 
-/// A chain's id. Stellar chains have names too: their ids are made up, and too large for programs that
-/// count in floating point.
+/// A chain's id. Stellar chains have names too: their ids are too large for clients whose numbers are
+/// floating point.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum ChainName {
@@ -126,9 +125,9 @@ pub(crate) async fn many(
     Ok(Json(json!({ "results": results })))
 }
 
-/// What is told of one of many: a block, or why there is none.
+/// The result of one of several lookups: a block or an error.
 async fn lookup_item(context: &Context, item: &Item) -> Value {
-    // What is neither a number nor a text is no time either, and is told so beside its item.
+    // Any other value is an invalid time, which is the error of this item alone.
     let time = match &item.time {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -142,7 +141,7 @@ async fn lookup_item(context: &Context, item: &Item) -> Value {
 
 async fn look_up(chain: &ServedChain, lookup: &TimeLookup) -> Result<Value, ApiError> {
     let (view, answer) = match look_once(chain, lookup).await? {
-        // An object of this state may be gone by now: once more, from a newer one.
+        // An object of this state may be removed by now: retry with a newer one.
         (_, Err(TimeLookupError::Fault(_))) => {
             chain.archive.refresh().await?;
             look_once(chain, lookup).await?
@@ -154,7 +153,7 @@ async fn look_up(chain: &ServedChain, lookup: &TimeLookup) -> Result<Value, ApiE
         .map_err(|missing| refusal(&view, lookup, missing))
 }
 
-/// One look, and the view that its answer is of.
+/// One lookup, and the view of its answer.
 async fn look_once<'a>(
     chain: &'a ServedChain,
     lookup: &TimeLookup,
@@ -185,13 +184,13 @@ fn refusal(view: &View<'_>, lookup: &TimeLookup, missing: TimeLookupError) -> Ap
         ),
         TimeLookupError::NotCovered(reason) => not_yet(
             ErrorCode::TimeNotCovered,
-            format!("blocks around timestamp {time} are lacking on chain {id}: {reason}"),
+            format!("blocks around timestamp {time} are missing on chain {id}: {reason}"),
         ),
         TimeLookupError::Fault(fault) => fault.into(),
     }
 }
 
-/// A block that was found.
+/// A block by time, as JSON.
 pub(crate) fn found_json(view: &View<'_>, found: &BlockAtTime) -> Value {
     let clock = found.clock;
     json!({

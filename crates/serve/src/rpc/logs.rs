@@ -108,7 +108,7 @@ pub(crate) async fn page_answer(
     field(
         &mut suffix,
         "nextCursor",
-        &page.next.as_ref().map(cursor::show),
+        &page.next.as_ref().map(cursor::encode),
     );
     let last = range.end.saturating_sub(1);
     field(&mut suffix, "toBlock", &block(last).await?);
@@ -153,7 +153,7 @@ async fn check_anchor(
 }
 
 fn read_cursor(text: &str) -> Result<Cursor, ApiError> {
-    cursor::read(text).ok_or_else(|| ApiError::params("cursor is not one that was given here"))
+    cursor::parse(text).ok_or_else(|| ApiError::params("cursor is not one that was given here"))
 }
 
 /// The blocks that are asked for. Both ends are resolved in one view.

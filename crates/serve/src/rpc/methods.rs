@@ -1,4 +1,4 @@
-//! The JSON-RPC methods: each is one line of a table, with how many parameters it takes and who answers.
+//! The JSON-RPC methods: a table with the number of parameters and the handler of each.
 
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
@@ -11,15 +11,13 @@ use crate::error::{ApiError, ErrorCode};
 use crate::http::context::Context;
 use crate::view::View;
 
-/// A method.
 pub(crate) struct Method {
     pub(crate) name: &'static str,
-    /// Parameters at most. Stellar's methods take one object or nothing.
+    /// The maximal number of parameters. Stellar's methods take one object or nothing.
     pub(crate) arity: usize,
     handler: Handler,
 }
 
-/// Answers a method.
 pub(crate) enum Handler {
     /// From settings alone.
     Constant(fn(&Context, &ServedChain) -> Answer),
@@ -27,7 +25,7 @@ pub(crate) enum Handler {
     View(for<'a> fn(Call<'a>) -> BoxFuture<'a, Result<Answer, ApiError>>),
 }
 
-/// A call as a handler sees it.
+/// A call with what its handler needs.
 pub(crate) struct Call<'a> {
     pub(crate) context: &'a Context,
     pub(crate) view: &'a View<'a>,
@@ -50,7 +48,6 @@ impl Method {
         }
     }
 
-    /// Answers from one view; where a newer view may give another answer in a moment, once more from that.
     pub(crate) async fn answer(
         &self,
         context: &Context,
@@ -61,32 +58,22 @@ impl Method {
             Handler::Constant(answer) => return Ok(answer(context, chain)),
             Handler::View(handler) => handler,
         };
-        let view = View::take(chain).await?;
-        match handler(self.call(context, &view, request)).await {
-            Err(error) => match View::newer(chain, error.retry).await? {
-                Some(view) => handler(self.call(context, &view, request)).await,
-                None => Err(error),
-            },
+        let call = |view| {
+            handler(Call {
+                context,
+                view,
+                params: request.params,
+                arity: self.arity,
+            })
+        };
+        match call(&View::take(chain).await?).await {
+            Err(error) => call(&View::retry(chain, error).await?).await,
             answered => answered,
-        }
-    }
-
-    fn call<'a>(
-        &self,
-        context: &'a Context,
-        view: &'a View<'a>,
-        request: &'a Request<'_>,
-    ) -> Call<'a> {
-        Call {
-            context,
-            view,
-            params: request.params,
-            arity: self.arity,
         }
     }
 }
 
-/// Makes a handler of an expression that may await.
+/// A handler from an expression that may await.
 macro_rules! from_view {
     ($call:ident => $answer:expr) => {
         Handler::View(|$call| Box::pin(async move { $answer }))

@@ -1,5 +1,5 @@
-//! What only Chronolith can say: what is covered, and which block there was at a time. And what a
-//! router asks: what is there at all.
+//! `chronolith_*` methods: coverage, and blocks by time. And `eth_syncing` and `eth_capabilities`, by
+//! which routers choose a node.
 
 use chronolith_archive::Pinned;
 use chronolith_model::{Dataset, DatasetSet, Scope};
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use super::reply::Answer;
 use super::wire::{Object, Params};
 use crate::error::{ApiError, ErrorCode};
-use crate::names::{block_json, dataset_names, scope_text};
+use crate::names::{block_json, dataset_names, interval_json, scope_text};
 use crate::rest::times::found_json;
 use crate::times::{Direction, TimeLookupError, parse_time};
 use crate::view::View;
 
-/// `false`, or how far a node is that has not caught up.
+/// `false`, or the progress of a node that has not caught up.
 pub(super) fn syncing(view: &View<'_>) -> Answer {
     let (head, source) = (view.head(), view.chain.live.source_head());
     let head = head.map_or(0, |head| head.number);
@@ -52,7 +52,7 @@ pub(super) fn capabilities(view: &View<'_>) -> Result<Answer, ApiError> {
     })))
 }
 
-/// The block from which on everything is there, up to the head; none where not even the newest is.
+/// The block from which on everything through the head is indexed; none where the newest is not.
 fn oldest(view: &View<'_>, datasets: DatasetSet) -> Option<u64> {
     if datasets.contains(Dataset::Logs) && view.chain.scope != Scope::All {
         return None;
@@ -70,17 +70,15 @@ fn oldest(view: &View<'_>, datasets: DatasetSet) -> Option<u64> {
     oldest.filter(|_| reached >= start).or(tail)
 }
 
-/// What is covered, by dataset, with the level to which it was proven.
+/// The covered intervals of each dataset, with their verification levels.
 pub(super) fn coverage(view: &View<'_>) -> Result<Answer, ApiError> {
     let of = |dataset: Dataset| -> Vec<Value> {
-        let coverage = view.archive.iter();
-        let coverage = coverage
-            .flat_map(|archive: &Pinned| archive.coverage(DatasetSet::of(&[dataset]), None));
-        let interval = coverage.map(|(range, proof)| {
-            let level = proof.of(dataset).as_str();
-            json!({ "from": range.start, "to": range.end - 1, "level": level })
-        });
-        interval.collect()
+        let archive = view.archive.iter();
+        let coverage =
+            archive.flat_map(|archive: &Pinned| archive.coverage(DatasetSet::of(&[dataset]), None));
+        coverage
+            .map(|(range, proof)| interval_json(range, proof.of(dataset)))
+            .collect()
     };
     let by_dataset: serde_json::Map<String, Value> = view
         .chain
@@ -94,16 +92,14 @@ pub(super) fn coverage(view: &View<'_>) -> Result<Answer, ApiError> {
         "datasets": dataset_names(view.chain.datasets),
         "scope": scope_text(&view.chain.scope),
         "finalized": by_dataset,
-        "tail": tail.map(|(range, proof)| json!({
-            "from": range.start, "to": range.end - 1, "level": proof.logs().as_str(),
-        })),
+        "tail": tail.map(|(range, proof)| interval_json(range, proof.logs())),
         "head": view.head().map(block_json),
         "finalizedHead": view.finalized_head().map(block_json),
         "sourceHead": view.chain.live.source_head(),
     })))
 }
 
-/// What `chronolith_blockByTime` takes.
+/// The parameters of `chronolith_blockByTime`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct BlockByTimeParams {
@@ -119,20 +115,20 @@ pub(super) async fn block_by_time(
 ) -> Result<Answer, ApiError> {
     let Object(request) = params.get::<Object<BlockByTimeParams>>(0)?;
     let direction = Direction::parse(&request.direction)
-        .ok_or_else(|| ApiError::params("direction is none of before, after, closest"))?;
+        .ok_or_else(|| ApiError::params("direction must be before, after or closest"))?;
     let time = match &request.time {
         Value::String(text) => parse_time(text),
         Value::Number(number) => parse_time(&number.to_string()),
         _ => None,
     };
     let time = time.ok_or_else(|| {
-        ApiError::params("time is none of seconds, milliseconds or an ISO 8601 date")
+        ApiError::params("time must be seconds, milliseconds or an ISO 8601 date")
     })?;
     match view.at(time, direction, request.inclusive).await {
         Ok(found) => Ok(Answer::json(&found_json(view, &found))),
         Err(TimeLookupError::NotFound) => Ok(Answer::null()),
         Err(TimeLookupError::NotIndexedYet) => {
-            let message = "blocks of that time are not indexed yet: ask again";
+            let message = "blocks of that time are not indexed yet: retry";
             Err(
                 ApiError::new(ErrorCode::NotIndexedYet, message).with(json!({
                     "indexedUpTo": view.head().map(|head| head.number),
