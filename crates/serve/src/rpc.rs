@@ -1,8 +1,8 @@
-//! JSON-RPC as nodes speak it, one call or a batch: Ethereum's at `POST /{chainId}`, Stellar's at
+//! JSON-RPC, one call or a batch: Ethereum's methods at `POST /{chainId}`, Stellar's at
 //! `POST /stellar/{network}`.
 //!
-//! Requests are parsed no further than they are looked at, answers are written by hand, and large ones
-//! are encoded while they are sent.
+//! Requests are parsed no further than needed, answers are written by hand, and large ones are encoded
+//! while they are sent.
 
 mod blocks;
 mod logs;
@@ -23,7 +23,8 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::value::RawValue;
 
 use crate::chain::ServedChain;
-use crate::error::{ApiError, ErrorCode};
+use crate::error::{ApiError, ErrorCode, excerpt};
+use crate::http::body::ResponseBody;
 use crate::http::context::Context;
 use crate::stellar;
 pub(crate) use logs::{page_answer, range_between};
@@ -35,17 +36,17 @@ pub(crate) use wire::{BlockTag, Fixed, Object, Request};
 /// How much longer than a query a call may take.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// An id is sent back as it came: it need not be long.
+/// Bytes of an id: it is sent back unchanged.
 const ID_BYTES_MAX: usize = 256;
 
-/// Whose methods are answered at a place.
+/// Whose methods a path has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Dialect {
     Ethereum,
     Stellar,
 }
 
-/// A chain, and whose methods it is asked with.
+/// A chain, and whose methods the client calls.
 #[derive(Clone, Copy)]
 struct Target<'a> {
     chain: &'a ServedChain,
@@ -58,15 +59,7 @@ pub(crate) async fn serve(
     chain: Result<Path<String>, PathRejection>,
     body: Body,
 ) -> Response {
-    let (name, dialect) = (name_in(chain), Dialect::Ethereum);
-    let chain = context.served.find_named(&name);
-    serve_chain(
-        &context,
-        (&name, chain.map(|chain| &**chain)),
-        dialect,
-        body,
-    )
-    .await
+    serve_chain(&context, Dialect::Ethereum, chain, body).await
 }
 
 /// Answers calls of Stellar's methods.
@@ -75,44 +68,35 @@ pub(crate) async fn serve_stellar(
     network: Result<Path<String>, PathRejection>,
     body: Body,
 ) -> Response {
-    let (name, dialect) = (name_in(network), Dialect::Stellar);
-    let chain = context.served.find_network(&name);
-    serve_chain(
-        &context,
-        (&name, chain.map(|chain| &**chain)),
-        dialect,
-        body,
-    )
-    .await
+    serve_chain(&context, Dialect::Stellar, network, body).await
 }
 
-/// A name that is not even text is that of no chain.
-fn name_in(path: Result<Path<String>, PathRejection>) -> String {
-    path.map_or_else(|_| char::REPLACEMENT_CHARACTER.into(), |Path(name)| name)
-}
-
-/// Answers a body of one call or many.
+/// Answers a body of one call or several.
 async fn serve_chain(
     context: &Context,
-    (name, chain): (&str, Option<&ServedChain>),
     dialect: Dialect,
+    path: Result<Path<String>, PathRejection>,
     body: Body,
 ) -> Response {
+    // A name that is not UTF-8 is that of no chain.
+    let name = path.map_or_else(|_| char::REPLACEMENT_CHARACTER.into(), |Path(name)| name);
+    let chain = match dialect {
+        Dialect::Ethereum => context.served.find_named(&name),
+        Dialect::Stellar => context.served.find_network(&name),
+    };
     let Some(chain) = chain else {
-        let shown: String = name.chars().take(40).collect();
-        let error = ApiError::new(
-            ErrorCode::ChainNotFound,
-            format!("chain {shown} is not served here: GET /v1/chains lists those that are"),
-        );
-        let refused = Reply::refused(error);
-        return (StatusCode::NOT_FOUND, reply::one(refused)).into_response();
+        let name = excerpt(&name);
+        let message =
+            format!("chain {name} is not served here: GET /v1/chains lists those that are");
+        let error = ApiError::new(ErrorCode::ChainNotFound, message);
+        return (StatusCode::NOT_FOUND, refusal(error)).into_response();
     };
     let body = match context.read(body).await {
         Ok(body) => body,
         Err(error) => {
             let status = error.status();
             let refused = ApiError::new(ErrorCode::InvalidRequest, error.message);
-            return (status, reply::one(Reply::refused(refused))).into_response();
+            return (status, refusal(refused)).into_response();
         }
     };
     let (bytes, target) = (&body.bytes, Target { chain, dialect });
@@ -122,13 +106,17 @@ async fn serve_chain(
     }
 }
 
+/// The body of an error without an id.
+fn refusal(error: ApiError) -> ResponseBody {
+    reply::one(Reply::refused(error))
+}
+
 async fn single(context: &Context, target: Target<'_>, body: &[u8]) -> Response {
     let raw: &RawValue = match serde_json::from_slice(body) {
         Ok(raw) => raw,
         Err(error) => {
             let message = format!("parse error: {error}");
-            return reply::one(Reply::refused(ApiError::new(ErrorCode::Parse, message)))
-                .into_response();
+            return refusal(ApiError::new(ErrorCode::Parse, message)).into_response();
         }
     };
     match call(context, target, raw).await {
@@ -138,10 +126,7 @@ async fn single(context: &Context, target: Target<'_>, body: &[u8]) -> Response 
 }
 
 async fn batch(context: &Context, target: Target<'_>, body: &[u8]) -> Response {
-    let refused = |code, message: String| {
-        let refused = Reply::refused(ApiError::new(code, message));
-        reply::one(refused).into_response()
-    };
+    let refused = |code, message: String| refusal(ApiError::new(code, message)).into_response();
     let calls: Vec<&RawValue> = match serde_json::from_slice(body) {
         Ok(calls) => calls,
         Err(error) => return refused(ErrorCode::Parse, format!("parse error: {error}")),
@@ -157,32 +142,29 @@ async fn batch(context: &Context, target: Target<'_>, body: &[u8]) -> Response {
     let (mut replies, mut bytes) = (Vec::with_capacity(count), 0);
     let started = Instant::now();
     for raw in calls {
-        let full = match () {
-            () if bytes > context.limits.answer_bytes => "max response bytes",
-            () if started.elapsed() > context.limits.timeout => "the time of one request",
-            () => "",
+        let reply = if bytes > context.limits.answer_bytes {
+            refuse(raw, "max response bytes")
+        } else if started.elapsed() > context.limits.timeout {
+            refuse(raw, "the time of one request")
+        } else {
+            call(context, target, raw).await
         };
-        let answer = match full {
-            "" => call(context, target, raw).await,
-            full => refuse(raw, full),
-        };
-        let Some(answer) = answer else {
-            continue;
-        };
-        bytes += answer.size();
-        replies.push(answer);
+        if let Some(reply) = reply {
+            bytes += reply.size();
+            replies.push(reply);
+        }
     }
-    match replies.is_empty() {
-        true => StatusCode::NO_CONTENT.into_response(),
-        false => reply::many(replies).into_response(),
+    if replies.is_empty() {
+        return StatusCode::NO_CONTENT.into_response();
     }
+    reply::many(replies).into_response()
 }
 
-/// What is left of a batch that took too much is not looked at any more.
-fn refuse(raw: &RawValue, full: &str) -> Option<Reply> {
+/// Refuses a call of a batch that exceeds a limit.
+fn refuse(raw: &RawValue, limit: &str) -> Option<Reply> {
     let request = serde_json::from_str::<Object<Request<'_>>>(raw.get()).ok();
     let id = request.and_then(|Object(request)| request.id)?;
-    let message = format!("the batch exceeds {full}: ask in smaller batches");
+    let message = format!("the batch exceeds {limit}: send smaller batches");
     Some(Reply::new(
         id,
         Err(ApiError::new(ErrorCode::TooLarge, message)),
@@ -201,24 +183,21 @@ async fn call(context: &Context, target: Target<'_>, raw: &RawValue) -> Option<R
     };
     if !is_id(id) {
         let message =
-            format!("an id is a number, a text or null, and at most {ID_BYTES_MAX} bytes");
+            format!("an id must be a number, a string or null, of at most {ID_BYTES_MAX} bytes");
         return Some(Reply::refused(no_request(&message)));
     }
     if let Some(wrong) = wrong_version {
         return Some(Reply::new(id, Err(wrong)));
     }
     let started = Instant::now();
-    // A query ends by itself before this, and then names a range that works.
+    // A query times out before this, and its error names a range that works.
     let deadline = context.limits.timeout + GRACE;
-    let outcome = match tokio::time::timeout(deadline, answer(context, target, &request)).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(ApiError::new(
-            ErrorCode::TooLarge,
-            format!("query exceeds max milliseconds {}", deadline.as_millis()),
-        )),
-    };
-    let meters = &context.meters;
-    meters.call(
+    let answered = tokio::time::timeout(deadline, answer(context, target, &request)).await;
+    let outcome = answered.unwrap_or_else(|_| {
+        let message = format!("query exceeds max milliseconds {}", deadline.as_millis());
+        Err(ApiError::new(ErrorCode::TooLarge, message))
+    });
+    context.meters.call(
         target.chain.id,
         &request.method,
         outcome.is_ok(),
@@ -231,13 +210,15 @@ fn no_request(why: &str) -> ApiError {
     ApiError::new(ErrorCode::InvalidRequest, format!("invalid request: {why}"))
 }
 
-/// Whether it may be sent back as an id.
+/// Whether it is a valid id, which is sent back.
 fn is_id(id: &RawValue) -> bool {
-    let sort = id.get().bytes().next().unwrap_or(b'{');
-    // Half a character can be escaped in a text, and no reader of the answer could take it.
-    let is_text = sort != b'"' || serde_json::from_str::<Cow<'_, str>>(id.get()).is_ok();
-    let is_sort = matches!(sort, b'"' | b'-' | b'0'..=b'9' | b'n');
-    is_text && is_sort && id.get().len() <= ID_BYTES_MAX
+    let Some(first) = id.get().bytes().next() else {
+        return false;
+    };
+    // A string can hold an escaped half of a character, which no client could parse in the answer.
+    let is_text = first != b'"' || serde_json::from_str::<Cow<'_, str>>(id.get()).is_ok();
+    let is_scalar = matches!(first, b'"' | b'-' | b'0'..=b'9' | b'n');
+    is_text && is_scalar && id.get().len() <= ID_BYTES_MAX
 }
 
 /// Answers with the methods of the chain's family.
@@ -250,17 +231,17 @@ async fn answer(
     match (target.dialect, chain.stellar()) {
         (Dialect::Ethereum, None) => methods::answer(context, chain, request).await,
         (Dialect::Stellar, Some(_)) => stellar::answer(context, chain, request).await,
-        _ => Err(elsewhere(target)),
+        _ => Err(wrong_family(target)),
     }
 }
 
-/// The chain is of the other family: its methods are answered at another place.
-fn elsewhere(target: Target<'_>) -> ApiError {
+/// The chain is of the other family: its methods have another path.
+fn wrong_family(target: Target<'_>) -> ApiError {
     let (name, path) = (&target.chain.name, target.chain.rpc_path());
     let theirs = match target.dialect {
         Dialect::Ethereum => "a Stellar network",
-        Dialect::Stellar => "a chain of Ethereum's family",
+        Dialect::Stellar => "an EVM chain",
     };
-    let message = format!("{name} is {theirs}: its methods are answered at POST {path}");
+    let message = format!("{name} is {theirs}: its methods are at POST {path}");
     ApiError::new(ErrorCode::MethodNotFound, message)
 }

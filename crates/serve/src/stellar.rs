@@ -1,12 +1,10 @@
-//! JSON-RPC as Stellar RPC speaks it: `POST /stellar/{network}`.
+//! Stellar RPC: `POST /stellar/{network}`.
 //!
-//! Nothing is decoded that is not asked for. A transaction is its body with base64 around the parts, a
-//! ledger is put together from its parts and encoded while it is sent, events are logs. Only
-//! `xdrFormat: "json"` decodes.
+//! Nothing is decoded without need. A transaction is its stored body with each part as base64, a ledger is
+//! joined from its parts and encoded while it is sent, events are logs. Only `xdrFormat: "json"` decodes.
 
 mod about;
 mod bounds;
-
 mod events;
 mod filter;
 mod ledgers;
@@ -20,6 +18,7 @@ use chronolith_archive::Error as ArchiveError;
 use crate::chain::ServedChain;
 use crate::error::{ApiError, ErrorCode};
 use crate::fault::Fault;
+use crate::http::body::BytesAnswer;
 use crate::http::context::Context;
 use crate::rpc::{Answer, Handler, Method, Request, from_view};
 
@@ -44,9 +43,9 @@ pub(crate) async fn answer(
     request: &Request<'_>,
 ) -> Result<Answer, ApiError> {
     let Some(method) = METHODS.iter().find(|method| method.name == request.method) else {
-        let shown: String = request.method.chars().take(80).collect();
+        let name: String = request.method.chars().take(80).collect();
         let error = ApiError::new(ErrorCode::MethodNotFound, "method not found");
-        return Err(error.with(shown.into()));
+        return Err(error.with(name.into()));
     };
     if method.arity == 0 {
         let wire::NoParams {} = wire::read(request.params)?;
@@ -55,8 +54,8 @@ pub(crate) async fn answer(
     answered.map_err(to_stellar_error)
 }
 
-/// Stellar RPC knows three codes, and ledgers where others have blocks. Ledgers that are not there are a wrong
-/// request, what is not ready is a fault of the server.
+/// Stellar RPC has three codes, and ledgers instead of blocks. Missing ledgers are an invalid request, a server
+/// that is not ready is an internal error.
 fn to_stellar_error(error: ApiError) -> ApiError {
     let code = match error.code {
         ErrorCode::NotCovered => ErrorCode::InvalidRequest,
@@ -72,10 +71,30 @@ fn to_stellar_error(error: ApiError) -> ApiError {
     }
 }
 
-/// Room for what stands behind the items of a page.
+/// Space for what follows the items of a page.
 const END_BYTES: usize = 1 << 10;
 
-/// What is kept of a ledger does not fit together: nobody who asks can mend it.
+/// Reserves memory for the next item of a page, and writes the comma before it. The first item always fits;
+/// others fit within the limit of an answer and into free memory.
+async fn begin_item(
+    context: &Context,
+    out: &mut BytesAnswer,
+    bytes: usize,
+    is_first: bool,
+) -> Result<bool, Fault> {
+    let size = out.size() + bytes + END_BYTES;
+    if is_first {
+        context.grow(&mut out.reservation, size).await?;
+        return Ok(true);
+    }
+    let fits = size <= context.limits.answer_bytes && context.try_grow(&mut out.reservation, size);
+    if fits {
+        out.text.push(b',');
+    }
+    Ok(fits)
+}
+
+/// The stored parts of a ledger do not fit together: an operator must repair it.
 fn broken(ledger: u64, why: impl std::fmt::Display) -> Fault {
     ArchiveError::Internal(format!("ledger {ledger}: {why}")).into()
 }

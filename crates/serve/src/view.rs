@@ -4,7 +4,7 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use chronolith_archive::Error as ArchiveError;
+use chronolith_archive::{Error as ArchiveError, TxLocation};
 use chronolith_chain_view::{ChainView, Location, Unsettled};
 use chronolith_model::{BlockMeta, BlockRange, BlockRef, DatasetSet, Hash32};
 
@@ -102,6 +102,24 @@ impl<'a> View<'a> {
         match archived {
             Some(clock) => Ok(Some(clock)),
             None => self.known_whole(DatasetSet::CLOCK).map(|()| None),
+        }
+    }
+
+    /// The block of a transaction and its position there, by any of its hashes.
+    pub(crate) async fn find_transaction(
+        &self,
+        hash: &Hash32,
+    ) -> Result<Option<(BlockMeta, u32)>, Fault> {
+        let in_tail = self.tail.find_tx(hash);
+        match in_tail.filter(|(block, _)| block.clock.number >= self.tail_start()) {
+            Some((block, index)) => Ok(Some((block.clock, index))),
+            None => {
+                let Some(archive) = &self.archive else {
+                    return Ok(None);
+                };
+                let found = archive.transaction_by_hash(hash).await?;
+                Ok(found.map(|TxLocation { block, index }| (block, index)))
+            }
         }
     }
 

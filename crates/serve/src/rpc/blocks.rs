@@ -1,16 +1,15 @@
-//! Blocks and transactions as nodes show them.
+//! Blocks and transactions as nodes return them.
 //!
-//! A header is kept as the chain encodes it, which says everything but the list of uncles, the list of
-//! withdrawals and the size: these are left out where they cannot be told from the header's roots. One with
-//! other fields than Ethereum's is kept as JSON and shown with all of them; those that the block's hash does
-//! not cover are named. A transaction is shown from its bytes.
+//! A header is stored as the chain encodes it. That lacks the lists of uncles and withdrawals and the size,
+//! which are left out where the header's roots do not determine them. A header with other fields than
+//! Ethereum's is stored as JSON and returned with all of them; those that the block's hash does not cover are
+//! named. A transaction is written from its bytes.
 
 use alloy_consensus::Header;
 use alloy_primitives::{B256, b256};
 use alloy_rlp::Decodable as _;
 use bytes::Bytes;
 use chronolith_archive::Error as ArchiveError;
-use chronolith_archive::TxLocation;
 use chronolith_chain_view::Location;
 use chronolith_evm::{BlockFields, Body, HeaderFields, Place as TxPlace};
 use chronolith_model::{Block, BlockMeta, Dataset, DatasetSet, Hash32, Tx};
@@ -48,7 +47,7 @@ pub(super) async fn by_hash(view: &View<'_>, params: &Params<'_>) -> Result<Answ
     }
 }
 
-/// Null, where that is known to be true.
+/// Null, where no block can have the hash.
 fn no_such_hash(view: &View<'_>) -> Result<Answer, ApiError> {
     view.known_newest()?;
     Ok(Answer::null())
@@ -83,37 +82,25 @@ async fn count(view: &View<'_>, clock: BlockMeta) -> Result<Answer, ApiError> {
 pub(super) async fn transaction(view: &View<'_>, params: &Params<'_>) -> Result<Answer, ApiError> {
     let hash: Hash32 = params.get::<Fixed<32>>(0)?.into();
     require_dataset(view, Dataset::Transactions)?;
-    let in_tail = view.tail.find_tx(&hash);
-    let in_tail = in_tail.filter(|(block, _)| block.clock.number >= view.tail_start());
-    let place = match (in_tail, &view.archive) {
-        (Some((block, index)), _) => Some((block.clock.number, index)),
-        (None, Some(archive)) => {
-            let found = archive
-                .transaction_by_hash(&hash)
-                .await
-                .map_err(Fault::from)?;
-            found.map(|TxLocation { block, index }| (block.number, index))
-        }
-        (None, None) => None,
-    };
-    let Some((number, index)) = place else {
+    let Some((clock, index)) = view.find_transaction(&hash).await? else {
         view.known_whole(DatasetSet::of(&[Dataset::TxHashes]))?;
         return no_such_hash(view);
     };
-    let lost = || ArchiveError::Internal(format!("transaction {hash} has no body"));
-    let clock = view.clock(number).await?.ok_or_else(lost)?;
     if clock.hash == hash {
-        // Logs name it, but it is the block's: no transaction has it.
+        // Logs name it, but it is the hash of the block: no transaction has it.
         return Ok(Answer::null());
     }
+    let number = clock.number;
+    let lost = || ArchiveError::Internal(format!("transaction {hash} has no body"));
     let body = match view.location(number)? {
         Some(Location::Tail(block)) => body_in(block, index).ok_or_else(lost)?,
         Some(Location::Archive(archive)) => archive.body_at(number, index).await?,
         None => return Err(ApiError::unknown_block()),
     };
-    let base_fee = match view.chain.datasets.contains(Dataset::Headers) {
-        true => header(view, number).await?.base_fee(),
-        false => BaseFee::default(),
+    let base_fee = if view.chain.datasets.contains(Dataset::Headers) {
+        header(view, number).await?.base_fee()
+    } else {
+        BaseFee::default()
     };
     let mut out = Vec::with_capacity(1_024);
     write_transaction(&mut out, &body, &tx_place(&clock, base_fee, index.into()))?;
@@ -131,7 +118,6 @@ fn tx_place(clock: &BlockMeta, base_fee: BaseFee, index: u64) -> TxPlace {
     }
 }
 
-/// An archived transaction as nodes show it.
 fn write_transaction(out: &mut Vec<u8>, stored: &[u8], place: &TxPlace) -> Result<(), ApiError> {
     let written = Body::parse(stored).and_then(|body| body.write_json(place, out));
     written.map_err(|error| {
@@ -142,20 +128,20 @@ fn write_transaction(out: &mut Vec<u8>, stored: &[u8], place: &TxPlace) -> Resul
 }
 
 fn require_dataset(view: &View<'_>, dataset: Dataset) -> Result<(), Fault> {
-    match view.chain.datasets.contains(dataset) {
-        true => Ok(()),
-        false => Err(Fault::NotKept(dataset)),
+    if view.chain.datasets.contains(dataset) {
+        return Ok(());
     }
+    Err(Fault::NotKept(dataset))
 }
 
-/// The body of a transaction of a block that is not archived yet.
+/// The body of a transaction of a block in the tail.
 fn body_in(block: &Block, index: u32) -> Option<Bytes> {
     let mut own = block.txs.iter().filter(|tx| !tx.is_alias());
     let at = own.position(|tx| tx.index == index)?;
     block.payload.bodies.as_ref()?.get(at).cloned()
 }
 
-/// All transactions of a block, in order, each under its own hash alone. The block itself is none.
+/// All transactions of a block, in order, without aliases and without the block itself.
 async fn txs(view: &View<'_>, clock: &BlockMeta) -> Result<Vec<Tx>, ApiError> {
     require_dataset(view, Dataset::TxHashes)?;
     let mut txs = match view.location(clock.number)? {
@@ -170,7 +156,7 @@ async fn txs(view: &View<'_>, clock: &BlockMeta) -> Result<Vec<Tx>, ApiError> {
 /// The bodies of all transactions of a block, in order.
 async fn bodies(view: &View<'_>, number: u64) -> Result<Vec<Bytes>, ApiError> {
     require_dataset(view, Dataset::Transactions)?;
-    // Without hashes of all, bodies are of those that logs name.
+    // Without hashes of all transactions, only those that logs name have bodies.
     require_dataset(view, Dataset::TxHashes)?;
     let found = match view.location(number)? {
         Some(Location::Tail(block)) => block.payload.bodies.clone(),
@@ -182,18 +168,18 @@ async fn bodies(view: &View<'_>, number: u64) -> Result<Vec<Bytes>, ApiError> {
     found.ok_or_else(|| Fault::NotKept(Dataset::Transactions).into())
 }
 
-/// The base fee of a block, by what says it.
+/// The base fee of a block: covered by its hash, or claimed by an endpoint.
 #[derive(Clone, Copy, Default)]
 struct BaseFee {
     proven: Option<u64>,
     claimed: Option<u64>,
 }
 
-/// An archived header.
+/// A stored header.
 enum StoredHeader {
-    /// Ethereum's, from its bytes.
+    /// Ethereum's encoding.
     Plain(Box<Header>),
-    /// With other fields: what came.
+    /// JSON, with other fields.
     Json(Box<HeaderFields>),
 }
 
@@ -202,7 +188,7 @@ impl StoredHeader {
         let (proven, came) = match self {
             Self::Plain(header) => (header.base_fee_per_gas, header.base_fee_per_gas),
             Self::Json(fields) => {
-                // The form that is hashed with transactions covers no base fee.
+                // The encoding that is hashed with the transactions covers no base fee.
                 let form = fields.hashed(&[]).map(|(form, _)| form);
                 let proven = form.and_then(|form| form.base_fee(&fields.header));
                 (proven, fields.header.base_fee_per_gas)
@@ -236,8 +222,8 @@ async fn header(view: &View<'_>, number: u64) -> Result<StoredHeader, ApiError> 
     Ok(StoredHeader::Plain(Box::new(header)))
 }
 
-/// Hashes of all transactions of a block; none where they are not kept. One family of chains hashes a
-/// header with them.
+/// Hashes of all transactions of a block; empty where they are not kept. One family of chains hashes them
+/// with the header.
 async fn tx_hashes(view: &View<'_>, clock: &BlockMeta) -> Result<Vec<B256>, ApiError> {
     if require_dataset(view, Dataset::TxHashes).is_err() {
         return Ok(Vec::new());
@@ -253,7 +239,10 @@ async fn block(view: &View<'_>, clock: BlockMeta, whole: bool) -> Result<Answer,
         StoredHeader::Plain(header) => write_header(&mut out, header, &clock),
         StoredHeader::Json(fields) => {
             let json = fields.shown_json(&tx_hashes(view, &clock).await?);
-            out.extend_from_slice(json.strip_suffix(b"}").unwrap_or(&json));
+            let fields = json
+                .strip_suffix(b"}")
+                .expect("an object ends with a brace");
+            out.extend_from_slice(fields);
         }
     }
     out.extend_from_slice(b",\"transactions\":[");
@@ -300,7 +289,9 @@ fn write_header(out: &mut Vec<u8>, header: &Header, clock: &BlockMeta) {
         ("blockAccessListHash", header.block_access_list_hash),
     ];
     for (name, root) in roots {
-        root.iter().for_each(|root| hash(name, root.as_slice()));
+        if let Some(root) = root {
+            hash(name, root.as_slice());
+        }
     }
     let mut number = |name: &str, value: u64| {
         out.extend_from_slice(b",\"");
@@ -318,7 +309,9 @@ fn write_header(out: &mut Vec<u8>, header: &Header, clock: &BlockMeta) {
         ("slotNumber", header.slot_number),
     ];
     for (name, value) in maybe {
-        value.iter().for_each(|value| number(name, *value));
+        if let Some(value) = value {
+            number(name, value);
+        }
     }
     out.extend_from_slice(format!(",\"difficulty\":\"0x{:x}\"", header.difficulty).as_bytes());
     if header.ommers_hash == NO_UNCLES {

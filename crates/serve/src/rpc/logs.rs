@@ -1,4 +1,4 @@
-//! `eth_getLogs`, and `chronolith_getLogs` that says more and pages.
+//! `eth_getLogs`, and `chronolith_getLogs` with pages and more fields.
 
 use chronolith_model::{BlockRange, Cursor, Hash32, LogFilter, Order};
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use crate::logs::Page;
 use crate::names::block_json;
 use crate::view::View;
 
-/// How many blocks back a conflict tells the hashes of: a caller finds the common ancestor among them.
+/// How many ancestors an error lists: a client finds the common one among them.
 const ANCESTORS: u64 = 64;
 
 /// More than the fields after the logs take.
@@ -27,25 +27,25 @@ pub(super) async fn get_logs(
     view: &View<'_>,
     params: &Params<'_>,
 ) -> Result<Answer, ApiError> {
-    let request = request(context, params)?;
+    let request = read_filter(context, params)?;
     let range = range_of(context, view, &request).await?;
     let filter = filter_of(request, range);
-    let page = context.query(view, range, &filter).await?;
+    let (page, held) = context.query(view, range, &filter).await?;
     Ok(Answer::Logs(LogsAnswer {
-        logs: page.0.logs,
-        held: page.1,
+        logs: page.logs,
+        held,
         ..LogsAnswer::default()
     }))
 }
 
-/// The filter of a call, within what is allowed.
-fn request(context: &Context, params: &Params<'_>) -> Result<Filter, ApiError> {
+/// The filter of a call, within the limits.
+fn read_filter(context: &Context, params: &Params<'_>) -> Result<Filter, ApiError> {
     let Object(request) = params.get::<Object<Filter>>(0)?;
     request.check_alternatives(context.limits.alternatives)?;
     Ok(request)
 }
 
-/// What `chronolith_getLogs` takes beside the filter.
+/// What `chronolith_getLogs` takes besides the filter.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Paging {
@@ -64,7 +64,7 @@ pub(super) async fn get_page(
     view: &View<'_>,
     params: &Params<'_>,
 ) -> Result<Answer, ApiError> {
-    let request = request(context, params)?;
+    let request = read_filter(context, params)?;
     let Object(paging) = params.get::<Object<Paging>>(0)?;
     check_anchor(view, request.from_block, paging.from_block_hash).await?;
     let range = range_of(context, view, &request).await?;
@@ -75,7 +75,7 @@ pub(super) async fn get_page(
     filter.order = match paging.order.as_deref() {
         None | Some("asc") => Order::Ascending,
         Some("desc") => Order::Descending,
-        Some(_) => return Err(ApiError::params("order is neither asc nor desc")),
+        Some(_) => return Err(ApiError::params("order must be asc or desc")),
     };
     if filter.limit == Some(0) {
         return Err(ApiError::params("limit must be at least 1"));
@@ -122,7 +122,7 @@ pub(crate) async fn page_answer(
     })
 }
 
-/// The block that the caller builds on must be ours, or its answer would mix two forks.
+/// The block that the client continues from must be on this chain, or its logs would mix two forks.
 async fn check_anchor(
     view: &View<'_>,
     from: Option<BlockTag>,
@@ -139,7 +139,7 @@ async fn check_anchor(
     let mut ancestors = Vec::new();
     let newest = number.min(view.known_head()?.number);
     for number in (newest.saturating_sub(ANCESTORS)..=newest).rev() {
-        // Below the first block that is there, there is nothing to tell.
+        // Below the first indexed block there are no more.
         let Ok(Some(clock)) = view.clock(number).await else {
             break;
         };
@@ -153,10 +153,10 @@ async fn check_anchor(
 }
 
 fn read_cursor(text: &str) -> Result<Cursor, ApiError> {
-    cursor::parse(text).ok_or_else(|| ApiError::params("cursor is not one that was given here"))
+    cursor::parse(text).ok_or_else(|| ApiError::params("cursor is not a cursor of this API"))
 }
 
-/// The blocks that are asked for. Both ends are resolved in one view.
+/// The requested blocks. Both ends are resolved in one view.
 async fn range_of(
     context: &Context,
     view: &View<'_>,

@@ -1,4 +1,4 @@
-//! Answers to calls.
+//! Replies to calls.
 
 use serde_json::value::RawValue;
 
@@ -7,7 +7,7 @@ use crate::error::ApiError;
 use crate::http::body::{BytesAnswer, LogsAnswer, ResponseBody};
 use crate::http::context::{Context, MemoryReservation};
 
-/// A result.
+/// The result of a call.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Json(Vec<u8>),
@@ -44,11 +44,11 @@ impl Answer {
     }
 }
 
-/// An answer to a call.
+/// The reply to a call.
 pub(crate) struct Reply {
     id: Box<str>,
     outcome: Result<Answer, ApiError>,
-    /// Memory that is held while the answer is.
+    /// Held as long as the answer is.
     held: MemoryReservation,
 }
 
@@ -61,8 +61,8 @@ impl Reply {
         }
     }
 
-    /// Counts the memory of a large answer until it was read. Logs are counted where they are found, and
-    /// pages while they grow.
+    /// Reserves memory for the answer until the client has read it. Logs are counted by their query, pages
+    /// while they grow.
     pub(crate) async fn held_by(mut self, context: &Context) -> Self {
         let bytes = self.size();
         match &mut self.outcome {
@@ -76,7 +76,7 @@ impl Reply {
         self
     }
 
-    /// To a request that has no id, or none that can be read.
+    /// The reply to a request without a valid id.
     pub(crate) fn refused(error: ApiError) -> Self {
         Self {
             id: "null".into(),
@@ -111,14 +111,12 @@ impl Reply {
     }
 }
 
-/// One answer.
 pub(crate) fn one(reply: Reply) -> ResponseBody {
     let mut out = ResponseBody::default();
     reply.write(&mut out);
     out
 }
 
-/// Answers to a batch.
 pub(crate) fn many(replies: Vec<Reply>) -> ResponseBody {
     let mut out = ResponseBody::default();
     for (at, reply) in replies.into_iter().enumerate() {

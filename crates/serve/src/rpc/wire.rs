@@ -1,5 +1,4 @@
-//! Requests as they come: bounded, borrowed from the body, and strict about what Ethereum's
-//! specification is strict about.
+//! Requests on the wire: bounded, borrowed from the body, and as strict as Ethereum's specification.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,7 +15,7 @@ use crate::error::ApiError;
 
 const TOPICS_MAX: usize = 4;
 
-/// What must be an object: fields of a list have no names, and would be taken by their order.
+/// A value that must be an object: serde would take the items of a list for fields by their order.
 #[derive(Debug)]
 pub(crate) struct Object<T>(pub(crate) T);
 
@@ -43,11 +42,11 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
 /// A call.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Request<'a> {
-    /// Kept as it came: a wrong one is told beside the id.
+    /// Kept unparsed: the error for a wrong one has the id.
     #[serde(borrow, default)]
     jsonrpc: Option<&'a RawValue>,
-    /// None where there is none; one that is null is one.
-    #[serde(borrow, default, deserialize_with = "there")]
+    /// None where it is absent; null is an id.
+    #[serde(borrow, default, deserialize_with = "present")]
     pub(crate) id: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(crate) method: Cow<'a, str>,
@@ -56,21 +55,21 @@ pub(crate) struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Whether it says that it is JSON-RPC 2.0. Nodes refuse what does not.
+    /// Whether it is JSON-RPC 2.0. Nodes refuse other versions.
     pub(crate) fn is_version_2(&self) -> bool {
         self.jsonrpc.is_some_and(|raw| {
-            // The second look is for a text with escapes.
+            // The string may have escapes.
             raw.get() == r#""2.0""#
                 || serde_json::from_str::<String>(raw.get()).is_ok_and(|message| message == "2.0")
         })
     }
 }
 
-fn there<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
 
-/// Which block is meant.
+/// A block by tag or number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BlockTag {
     Number(u64),
@@ -103,22 +102,19 @@ impl<'de> Deserialize<'de> for BlockTag {
 
 /// A number as `0x` and digits without leading zeros.
 pub(crate) fn quantity(text: &str) -> Result<u64, String> {
-    let shown = || text.chars().take(80).collect::<String>();
-    let digits = text.strip_prefix("0x").ok_or_else(|| {
-        format!(
-            "`{}` is neither a tag nor a hex number with 0x prefix",
-            shown()
-        )
-    })?;
+    let error = |what: &str| {
+        let text: String = text.chars().take(80).collect();
+        format!("`{text}` is {what}")
+    };
+    let digits = text
+        .strip_prefix("0x")
+        .ok_or_else(|| error("neither a tag nor a hex number with 0x prefix"))?;
     if digits.is_empty() || (digits.len() > 1 && digits.starts_with('0')) {
-        return Err(format!(
-            "`{}` is no hex number without leading zeros",
-            shown()
-        ));
+        return Err(error("not a hex number without leading zeros"));
     }
     let hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     let number = u64::from_str_radix(digits, 16).ok().filter(|_| hex);
-    number.ok_or_else(|| format!("`{}` is no hex number of 64 bits", shown()))
+    number.ok_or_else(|| error("not a hex number of 64 bits"))
 }
 
 /// Exactly `N` bytes as hex.
@@ -134,7 +130,7 @@ impl<const N: usize> Fixed<N> {
         }
         let mut bytes = [0; N];
         let decoded = const_hex::decode_to_slice(digits, &mut bytes);
-        decoded.map_err(|_| "hex string with a sign that is no hex digit".to_owned())?;
+        decoded.map_err(|_| "hex string with a character that is not a hex digit".to_owned())?;
         Ok(Self(bytes))
     }
 }
@@ -146,7 +142,7 @@ impl<'de, const N: usize> Deserialize<'de> for Fixed<N> {
     }
 }
 
-/// What `eth_getLogs` is asked with.
+/// The filter of `eth_getLogs`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Filter {
@@ -163,7 +159,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Refuses more alternatives at one place than are allowed, each counted as often as it is given.
+    /// Refuses more alternatives at one position than allowed, duplicates included.
     pub(crate) fn check_alternatives(&self, max: Option<usize>) -> Result<(), ApiError> {
         let of_topics = self.topics.0.iter().map(|topic| topic.given);
         let given = of_topics.fold(self.address.given, usize::max);
@@ -180,7 +176,7 @@ impl Filter {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Alternatives<const N: usize> {
     pub(crate) clause: Clause,
-    /// How many were given, some of them perhaps twice.
+    /// How many were given, duplicates included.
     given: usize,
 }
 
@@ -215,7 +211,7 @@ impl<'de, const N: usize> Visitor<'de> for AlternativesVisitor<N> {
         Ok(Alternatives::new(clause, 1))
     }
 
-    // How many may be given is for the settings to say. Here the size of the body bounds them.
+    // The limit of the settings is checked later. Here the size of the body bounds them.
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut values = Vec::new();
         let (mut count, mut any) = (0, false);
@@ -223,21 +219,22 @@ impl<'de, const N: usize> Visitor<'de> for AlternativesVisitor<N> {
             count += 1;
             match value {
                 Some(value) => values.push(Bytes::copy_from_slice(&value.0)),
-                // Among alternatives it stands for any, as it does alone.
+                // Among alternatives null means any, as it does alone.
                 None => any = true,
             }
         }
         values.sort_unstable();
         values.dedup();
-        let clause = match any || values.is_empty() {
-            true => Clause::Any,
-            false => Clause::OneOf(values),
+        let clause = if any || values.is_empty() {
+            Clause::Any
+        } else {
+            Clause::OneOf(values)
         };
         Ok(Alternatives::new(clause, count))
     }
 }
 
-/// What is wanted at each position.
+/// The alternatives at each position.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Topics(pub(crate) Vec<Alternatives<32>>);
 
@@ -277,7 +274,7 @@ impl<'de> Visitor<'de> for TopicsVisitor {
     }
 }
 
-/// The parameters of a call, which must be a list of at most so many.
+/// The parameters of a call: a list of bounded length.
 pub(crate) struct Params<'a>(Vec<&'a RawValue>);
 
 impl<'a> Params<'a> {
@@ -295,14 +292,14 @@ impl<'a> Params<'a> {
         Ok(Self(list))
     }
 
-    /// The argument at a place, which must be there.
+    /// A required argument.
     pub(crate) fn get<T: Deserialize<'a>>(&self, at: usize) -> Result<T, ApiError> {
         let missing = || ApiError::params(format!("missing value for required argument {at}"));
         let raw = self.0.get(at).ok_or_else(missing)?;
         typed(raw, at)
     }
 
-    /// The argument at a place, if it is there.
+    /// An optional argument.
     pub(crate) fn maybe<T: Deserialize<'a>>(&self, at: usize) -> Result<Option<T>, ApiError> {
         match self.0.get(at) {
             Some(raw) => typed::<Option<T>>(raw, at),

@@ -1,4 +1,4 @@
-//! What is said of the node and its network.
+//! The health of the node, its network and its version.
 
 use chronolith_archive::RangeReport;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::ranges::{ledger_phase_name, txhash_phase_name};
 use crate::rpc::Answer;
 use crate::view::View;
 
-/// A newest ledger that is older than this is no longer news.
+/// With a newest ledger that is older than this, the node is unhealthy.
 const LATENCY_SECONDS_MAX: u64 = 30;
 
 pub(super) async fn health(context: &Context, view: &View<'_>) -> Result<Answer, ApiError> {
@@ -32,7 +32,7 @@ pub(super) async fn health(context: &Context, view: &View<'_>) -> Result<Answer,
     Ok(Answer::json(&json!({
         "status": "healthy",
         "latestLedger": bounds.latest,
-        // Text, as clients in Go demand it.
+        // A string, as clients in Go require.
         "latestLedgerCloseTime": bounds.latest_time.to_string(),
         "oldestLedger": bounds.oldest,
         "oldestLedgerCloseTime": bounds.oldest_time.to_string(),
@@ -67,7 +67,7 @@ pub(super) async fn version(view: &View<'_>) -> Result<Answer, ApiError> {
         Some(_) => protocol(view).await?,
         None => 0,
     };
-    // Which core wrote the ledgers, they do not say.
+    // The ledgers do not name the core that wrote them.
     Ok(Answer::json(&json!({
         "version": env!("CARGO_PKG_VERSION"),
         "commitHash": "",
@@ -79,7 +79,7 @@ pub(super) async fn version(view: &View<'_>) -> Result<Answer, ApiError> {
 
 pub(super) async fn status(view: &View<'_>) -> Result<Answer, ApiError> {
     let mut mode = &*of(view)?.mode;
-    // Whoever follows the chain knows ranges that are wanted and not begun, too.
+    // The process that follows the chain also knows ranges that are planned.
     let ranges = match (view.chain.live.ranges(), &view.archive) {
         (Some(live), _) => {
             mode = live.mode;
@@ -95,7 +95,7 @@ pub(super) async fn status(view: &View<'_>) -> Result<Answer, ApiError> {
     })))
 }
 
-/// A range in the words of its document. Where objects lie is for operators.
+/// A range with the names of its document, without the paths of objects.
 fn range(range: &RangeReport) -> Value {
     json!({
         "range_id": range.id,

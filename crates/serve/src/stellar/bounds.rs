@@ -1,4 +1,4 @@
-//! Which ledgers there are: stands in every answer, and in the refusal of what lies outside.
+//! The range of ledgers: part of every answer, and of the error for ledgers outside.
 
 use std::io::Write as _;
 
@@ -6,7 +6,7 @@ use super::wire::PageStart;
 use crate::error::{ApiError, ErrorCode, brief};
 use crate::view::View;
 
-/// The oldest and the newest ledger. Between them none is missing.
+/// The oldest and the newest ledger; none between them is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Bounds {
     pub(super) oldest: u64,
@@ -15,14 +15,14 @@ pub(super) struct Bounds {
     pub(super) latest_time: u64,
 }
 
-/// How an answer spells the times.
+/// How an answer writes the times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TimeFormat {
-    /// `latestLedgerCloseTime`, as text.
+    /// `latestLedgerCloseTime`, a string.
     Text,
-    /// `latestLedgerCloseTime`, as number.
+    /// `latestLedgerCloseTime`, a number.
     Number,
-    /// `latestLedgerCloseTimestamp`, as number.
+    /// `latestLedgerCloseTimestamp`, a number.
     Timestamp,
 }
 
@@ -41,7 +41,7 @@ impl Bounds {
         })
     }
 
-    /// What is said to whoever asks for something outside.
+    /// The message for ledgers outside.
     pub(super) fn refusal(&self, what: &str) -> String {
         let Self { oldest, latest, .. } = self;
         format!(
@@ -49,8 +49,7 @@ impl Bounds {
         )
     }
 
-    /// An error about ledgers that are not there, in the words of Stellar RPC where what was asked for lies below
-    /// the oldest. All other errors stay as they are.
+    /// The error of Stellar RPC for a page that begins below the oldest ledger. Other errors are unchanged.
     pub(super) fn outside(&self, error: ApiError, first: u64, from: &PageStart) -> ApiError {
         if error.code != ErrorCode::NotCovered || first >= self.oldest {
             return error;
@@ -90,7 +89,7 @@ impl Bounds {
     }
 }
 
-/// The first ledger from which on none is missing, up to the newest.
+/// The first ledger after which none is missing.
 fn oldest(view: &View<'_>, latest: u64) -> u64 {
     let in_tail = view.tail_range().start;
     let archive = view.archive.as_ref();

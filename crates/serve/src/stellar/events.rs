@@ -11,32 +11,31 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::bounds::{Bounds, TimeFormat};
 use super::filter::{Filters, kind_name};
-use super::scan::{Event, Scan, before_gap, is_too_large, smaller};
+use super::scan::{Event, Scan, ScanParams, before_gap, is_too_large, smaller};
 use super::wire::{EventsParams, Format, invalid};
-use super::{END_BYTES, unreadable, xdr};
-use crate::error::{ApiError, ErrorCode};
+use super::{begin_item, unreadable, xdr};
+use crate::error::{ApiError, ErrorCode, excerpt};
 use crate::http::body::BytesAnswer;
 use crate::http::context::Context;
 use crate::rpc::Answer;
 use crate::times::utc;
 use crate::view::View;
 
-/// What is asked of the archive at a time: a little more than is wanted, for the last ledger that it
-/// touches is rarely whole, and never everything.
+/// Logs of one query: a few more than needed, as the last ledger of a page is rarely complete, and bounded.
 const PAGE_MORE: usize = 32;
 const PAGE_MAX: usize = 4_096;
-/// Events that are written before others have the thread.
-const AT_ONCE: usize = 32;
+/// Events that are written before other tasks run.
+const YIELD_AFTER: usize = 32;
 
-/// What a page is made of.
+/// The events of a page.
 struct EventPage {
     events: Vec<Event>,
-    /// The ledger up to which there are no others.
+    /// Below this ledger there are no others.
     through: u64,
     _held: Vec<OwnedSemaphorePermit>,
 }
 
-/// A call that makes sense.
+/// A valid call.
 struct EventsQuery {
     filters: Filters,
     limit: usize,
@@ -58,20 +57,20 @@ impl EventsQuery {
                 return Err(ApiError::params(message));
             }
             Some(cursor) => Some(cursor.parse::<EventId>().map_err(|error| {
-                let shown: String = cursor.chars().take(40).collect();
-                invalid(format!("invalid event id {shown}: {error}"))
+                let cursor = excerpt(cursor);
+                invalid(format!("invalid event id {cursor}: {error}"))
             })?),
             None if from == 0 => return Err(ApiError::params("startLedger must be positive")),
             None => None,
         };
         let limit = params.limit().map_err(ApiError::params)?;
-        let filters = Filters::read(params.filters.as_deref().unwrap_or_default());
+        let filters = Filters::read(params.filters.as_deref().unwrap_or(&[]));
         let filters = filters.map_err(ApiError::params)?;
         let start = after.map_or(u64::from(from), |after| after.place.ledger.into());
         if start == 0 || start > bounds.latest {
             return Err(ApiError::new(ErrorCode::InvalidRequest, outside(bounds)));
         }
-        // Behind all of a ledger the next one is looked at: where that is lacking, the call must say so.
+        // After all events of a ledger the page begins with the next one: where that is missing, it is an error.
         let is_whole = after.is_some_and(|after| after >= EventId::last_of(after.place.ledger));
         let start = start + u64::from(is_whole);
         let mut end = start.saturating_add(ledgers_max).min(bounds.latest + 1);
@@ -88,16 +87,24 @@ impl EventsQuery {
         })
     }
 
-    /// The events of the page. It ends before ledgers that are lacking; one that begins with them is refused.
+    /// The events of the page. It ends before missing ledgers, and is an error where it begins with them.
     async fn find(&self, context: &Context, view: &View<'_>) -> Result<EventPage, ApiError> {
         let (started, patience) = (Instant::now(), context.limits.timeout / 2);
-        let page = (self.limit * 2 + PAGE_MORE).min(PAGE_MAX);
+        let page_size = (self.limit * 2 + PAGE_MORE).min(PAGE_MAX);
         let mut range = self.range;
-        let begin = |range| Scan::new((context, view), &self.filters, (range, self.after), page);
+        let begin = |range| {
+            let params = ScanParams {
+                filters: &self.filters,
+                range,
+                after: self.after,
+                page_size,
+            };
+            Scan::new(context, view, params)
+        };
         let (mut scan, mut events) = (begin(range), Vec::new());
         while scan.through() < range.end && events.len() < self.limit {
             let has_some = scan.through() > range.start;
-            // Whoever asks goes on from where this page ends.
+            // The client continues from the end of this page.
             if has_some && started.elapsed() > patience {
                 break;
             }
@@ -119,7 +126,7 @@ impl EventsQuery {
     }
 }
 
-/// What is said to whoever asks for ledgers that are not there.
+/// The message for ledgers outside.
 fn outside(Bounds { oldest, latest, .. }: &Bounds) -> String {
     format!("startLedger must be within the ledger range: {oldest} - {latest}")
 }
@@ -149,33 +156,21 @@ pub(super) async fn page(
         let number = event.record.block.number;
         one.clear();
         write_event(&mut one, event, query.format).map_err(|why| unreadable(number, why))?;
-        let size = out.size() + one.len() + END_BYTES;
-        // One event is always answered.
-        if last.is_none() {
-            context.grow(&mut out.reservation, size).await?;
-        } else if size > context.limits.answer_bytes
-            || !context.try_grow(&mut out.reservation, size)
-        {
+        if !begin_item(context, &mut out, one.len(), last.is_none()).await? {
             is_full = true;
             break;
-        } else {
-            out.text.push(b',');
         }
         out.text.extend_from_slice(&one);
         last = Some(event.id);
-        if at % AT_ONCE == AT_ONCE - 1 {
+        if at % YIELD_AFTER == YIELD_AFTER - 1 {
             tokio::task::yield_now().await;
         }
     }
     let end = u32::try_from(found.through.saturating_sub(1)).unwrap_or(u32::MAX);
     let end = Some(EventId::last_of(end)).max(query.after);
     let cursor = last.filter(|_| is_full).or(end);
-    out.text.extend_from_slice(b"],\"cursor\":\"");
-    let _ = write!(
-        out.text,
-        "{}\"",
-        cursor.map_or(String::new(), |id| id.to_string())
-    );
+    let cursor = cursor.map_or(String::new(), |id| id.to_string());
+    let _ = write!(out.text, "],\"cursor\":\"{cursor}\"");
     bounds.write(&mut out.text, TimeFormat::Text);
     out.text.push(b'}');
     Ok(Answer::Bytes(out))
@@ -183,11 +178,12 @@ pub(super) async fn page(
 
 fn write_event(out: &mut Vec<u8>, event: &Event, format: Format) -> Result<(), String> {
     let (record, log) = (&event.record, &event.record.log);
+    // A system event may have no contract.
     let contract = match <[u8; 32]>::try_from(log.emitter()) {
         Ok(id) => Contract(id).to_string().as_str().to_owned(),
         Err(_) => String::new(),
     };
-    let closed = utc(record.timestamp).unwrap_or_default();
+    let closed = utc(record.timestamp).ok_or("its time is out of range")?;
     // Writing to memory does not fail.
     let _ = write!(
         out,

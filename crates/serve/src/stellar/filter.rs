@@ -1,8 +1,8 @@
-//! Which events are wanted: checked as Stellar RPC checks it, and put to the archive as log filters.
+//! Event filters: checked as Stellar RPC does, and converted to log filters of the archive.
 //!
-//! Filters are joined by OR; in one, sorts of events, contracts and topics by AND; several contracts, and
-//! several patterns of topics, by OR again. A pattern and the contracts of its filter are one question to
-//! the archive. What it cannot look at (the sort of an event, topics behind the fourth) is compared here.
+//! Filters are joined by OR; in a filter, types, contracts and topics by AND; several contracts, and several
+//! patterns of topics, by OR again. A pattern and the contracts of its filter are one log filter. What the
+//! archive does not index (the type of an event, topics after the fourth) is compared here.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ const FILTERS_MAX: usize = 5;
 const CONTRACTS_MAX: usize = 5;
 const PATTERNS_MAX: usize = 5;
 
-/// What an event's sort is called, by its number.
+/// The name of an event type, by its number.
 pub(super) fn kind_name(kind: u8) -> &'static str {
     match kind {
         0 => "system",
@@ -31,15 +31,15 @@ pub(super) struct Filters(Vec<Filter>);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Filter {
-    /// None where every sort is wanted.
+    /// None for every type.
     kinds: Option<BTreeSet<u8>>,
-    /// Empty where every contract is.
+    /// Empty for every contract.
     contracts: Vec<Bytes>,
-    /// Never empty: a filter that says nothing of topics has one pattern that takes all.
+    /// Never empty: a filter without topics has one pattern that matches all.
     patterns: Vec<Pattern>,
 }
 
-/// What is wanted of topics: a value or any at each position.
+/// A pattern of topics: a value or any at each position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Pattern {
     positions: Vec<Option<Bytes>>,
@@ -80,9 +80,10 @@ impl Pattern {
 
     fn admits(&self, log: &Log, more_topics: usize) -> bool {
         let count = log.topic_count() + more_topics;
-        let count_fits = match self.is_open {
-            true => self.positions.len() <= count,
-            false => self.positions.len() == count,
+        let count_fits = if self.is_open {
+            self.positions.len() <= count
+        } else {
+            self.positions.len() == count
         };
         let mut both = self.positions.iter().zip(log.topics());
         count_fits && both.all(|(wanted, topic)| wanted.as_ref().is_none_or(|value| value == topic))
@@ -91,9 +92,9 @@ impl Pattern {
 
 impl Filter {
     fn read(params: &EventFilterParams) -> Result<Self, String> {
-        let contracts = params.contract_ids.as_deref().unwrap_or_default();
-        let topics = params.topics.as_deref().unwrap_or_default();
-        let kinds = kinds_of(params.kinds.as_deref().unwrap_or_default());
+        let contracts = params.contract_ids.as_deref().unwrap_or(&[]);
+        let topics = params.topics.as_deref().unwrap_or(&[]);
+        let kinds = kinds_of(params.kinds.as_deref().unwrap_or(""));
         let kinds = kinds.map_err(|error| format!("filter type invalid: {error}"))?;
         if contracts.len() > CONTRACTS_MAX {
             return Err(format!("maximum {CONTRACTS_MAX} contract IDs per filter"));
@@ -114,7 +115,7 @@ impl Filter {
         contracts.dedup();
         let mut patterns = Vec::new();
         for (at, segments) in topics.iter().enumerate() {
-            let pattern = Pattern::read(segments.as_deref().unwrap_or_default());
+            let pattern = Pattern::read(segments.as_deref().unwrap_or(&[]));
             let pattern = pattern.map_err(|error| format!("topic {} invalid: {error}", at + 1))?;
             patterns.push(pattern);
         }
@@ -136,7 +137,7 @@ impl Filter {
     }
 }
 
-/// The sorts of events in a list with commas; none where the list is empty.
+/// The event types in a list with commas; none where the list is empty.
 fn kinds_of(list: &str) -> Result<Option<BTreeSet<u8>>, String> {
     if list.is_empty() {
         return Ok(None);
@@ -165,12 +166,12 @@ impl Filters {
         Ok(Self(filters))
     }
 
-    /// Whether a log is wanted that has so many topics behind the fourth.
+    /// Whether a filter matches a log with this many topics after the fourth.
     pub(super) fn admit(&self, log: &Log, more_topics: usize) -> bool {
         self.0.is_empty() || self.0.iter().any(|filter| filter.admits(log, more_topics))
     }
 
-    /// The questions whose answers together hold every log that is wanted, and perhaps others.
+    /// Log filters that together match every matching event, and perhaps others.
     pub(super) fn log_filters(&self, range: BlockRange) -> Vec<LogFilter> {
         let mut log_filters: Vec<LogFilter> = Vec::new();
         for filter in &self.0 {
@@ -182,7 +183,7 @@ impl Filters {
             }
         }
         let all = LogFilter::over(range);
-        // What takes everything leaves nothing to the others.
+        // A filter that matches everything makes the others redundant.
         if log_filters.is_empty() || log_filters.contains(&all) {
             log_filters = vec![all];
         }
@@ -196,15 +197,17 @@ fn log_filter(filter: &Filter, pattern: &Pattern, range: BlockRange) -> LogFilte
         Some(value) => Clause::OneOf(vec![value.clone()]),
     };
     LogFilter {
-        emitters: match filter.contracts.is_empty() {
-            true => Clause::Any,
-            false => Clause::OneOf(filter.contracts.clone()),
+        emitters: if filter.contracts.is_empty() {
+            Clause::Any
+        } else {
+            Clause::OneOf(filter.contracts.clone())
         },
         topics: pattern.positions.iter().map(one).collect(),
-        // A log has room for four topics: with more, it counts as having four.
-        arity: match pattern.is_open {
-            true => TopicArity::AtLeast,
-            false => TopicArity::Exact,
+        // A log has at most four topics: an event with more counts as having four.
+        arity: if pattern.is_open {
+            TopicArity::AtLeast
+        } else {
+            TopicArity::Exact
         },
         ..LogFilter::over(range)
     }

@@ -11,15 +11,15 @@ use stellar_xdr::{LedgerCloseMeta, LedgerHeader, LedgerHeaderHistoryEntry};
 
 use super::bounds::{Bounds, TimeFormat};
 use super::wire::{Format, LatestLedgerParams, PageParams, PageStart};
-use super::{END_BYTES, unreadable, xdr};
-use crate::error::{ApiError, ErrorCode};
+use super::{begin_item, unreadable, xdr};
+use crate::error::{ApiError, ErrorCode, excerpt};
 use crate::fault::Fault;
 use crate::http::body::BytesAnswer;
 use crate::http::context::{Context, QuerySlot};
 use crate::rpc::Answer;
 use crate::view::View;
 
-/// A ledger as it is kept.
+/// A ledger as it is stored.
 pub(super) struct StoredLedger {
     clock: BlockMeta,
     header: Bytes,
@@ -61,7 +61,7 @@ async fn both(archive: &Pinned, number: u64) -> Result<Payload, Fault> {
     Ok(payload)
 }
 
-/// The header of the newest ledger: XDR of a LedgerHeaderHistoryEntry.
+/// The header of the newest ledger, as XDR of a LedgerHeaderHistoryEntry.
 async fn newest_header(view: &View<'_>) -> Result<Bytes, ApiError> {
     let number = view.known_head()?.number;
     let skeleton = match view.location(number)? {
@@ -75,16 +75,18 @@ async fn newest_header(view: &View<'_>) -> Result<Bytes, ApiError> {
 
 /// The version of the protocol at the newest ledger.
 pub(super) async fn protocol(view: &View<'_>) -> Result<u32, ApiError> {
-    Ok(protocol_in(&newest_header(view).await?))
+    let number = view.known_head()?.number;
+    protocol_in(&newest_header(view).await?).map_err(|why| unreadable(number, why))
 }
 
-/// A header follows its hash, and begins with the version.
-fn protocol_in(header: &[u8]) -> u32 {
-    let version = header.get(32..36).and_then(<[u8]>::first_chunk::<4>);
-    version.map_or(0, |version| u32::from_be_bytes(*version))
+/// The header follows its hash, and begins with the version.
+fn protocol_in(header: &[u8]) -> Result<u32, String> {
+    let version = header.get(32..).and_then(<[u8]>::first_chunk::<4>);
+    let version = version.ok_or("its header is too short")?;
+    Ok(u32::from_be_bytes(*version))
 }
 
-/// A LedgerHeader without the hash before it and the empty extension behind it.
+/// The LedgerHeader without the hash before it and the empty extension after it.
 fn bare(header: &Bytes) -> Bytes {
     let end = header.len().saturating_sub(4);
     header.slice(32.min(end)..end)
@@ -96,33 +98,34 @@ pub(super) async fn latest(
     params: LatestLedgerParams,
 ) -> Result<Answer, ApiError> {
     let format = params.xdr_format.known().map_err(ApiError::params)?;
-    let query_slot = context.query_slot().await?;
+    let slot = context.query_slot().await?;
     let number = view.known_head()?.number;
     let stored = StoredLedger::read(view, number).await?;
-    let stored = stored.ok_or_else(|| unreadable(number, "it is the newest, and is not there"))?;
-    let out = render(&query_slot, stored, (format, write_latest)).await?;
+    let stored = stored.ok_or_else(|| unreadable(number, "the newest ledger is missing"))?;
+    let out = render(&slot, stored, format, write_latest).await?;
     Ok(Answer::Bytes(out))
 }
 
-/// How a ledger becomes a part of an answer.
+/// Writes a ledger to an answer.
 type Writer = fn(&mut BytesAnswer, StoredLedger, Format) -> Result<(), String>;
 
-/// A ledger as it is asked for. To take one apart keeps a thread busy: that is done aside.
+/// A ledger in the requested format. Decoding keeps a thread busy, and runs on a thread for blocking work.
 async fn render(
-    query_slot: &QuerySlot,
+    slot: &QuerySlot,
     stored: StoredLedger,
-    (format, writer): (Format, Writer),
+    format: Format,
+    writer: Writer,
 ) -> Result<BytesAnswer, ApiError> {
     let number = stored.clock.number;
     let write = move || {
         let mut out = BytesAnswer::default();
         writer(&mut out, stored, format).map(|()| out)
     };
-    let render = match format {
+    let written = match format {
         Format::Base64 => write(),
-        Format::Json => query_slot.run_blocking(write).await?,
+        Format::Json => slot.run_blocking(write).await?,
     };
-    render.map_err(|why| unreadable(number, why))
+    written.map_err(|why| unreadable(number, why))
 }
 
 fn write_latest(out: &mut BytesAnswer, stored: StoredLedger, format: Format) -> Result<(), String> {
@@ -132,7 +135,7 @@ fn write_latest(out: &mut BytesAnswer, stored: StoredLedger, format: Format) -> 
         out.text,
         "{{\"id\":\"{}\",\"protocolVersion\":{},\"sequence\":{},\"closeTime\":\"{}\"",
         const_hex::encode(clock.hash.0),
-        protocol_in(&header),
+        protocol_in(&header)?,
         clock.number,
         clock.timestamp,
     );
@@ -167,7 +170,7 @@ fn write_ledger(out: &mut BytesAnswer, stored: StoredLedger, format: Format) -> 
         clock.timestamp,
     );
     if format == Format::Json {
-        // Clients in Go know both names, and one is always there.
+        // Clients in Go expect both names.
         out.text
             .extend_from_slice(b",\"headerXdr\":\"\",\"metadataXdr\":\"\"");
     }
@@ -178,8 +181,8 @@ fn write_ledger(out: &mut BytesAnswer, stored: StoredLedger, format: Format) -> 
     Ok(())
 }
 
-/// A page ends early where the next ledger would make it too large, or where there is no memory for it right
-/// now; one ledger is always answered.
+/// A page ends early where the next ledger would make it too large or memory is short; it has at least one
+/// ledger.
 pub(super) async fn page(
     context: &Context,
     view: &View<'_>,
@@ -191,7 +194,7 @@ pub(super) async fn page(
         PageStart::Ledger(start) => *start,
         PageStart::Cursor(cursor) => after_cursor(cursor, &bounds)?,
     };
-    let query_slot = context.query_slot().await?;
+    let slot = context.query_slot().await?;
     let mut out = BytesAnswer::default();
     out.text.extend_from_slice(b"{\"ledgers\":[");
     let mut last = start - 1;
@@ -199,24 +202,17 @@ pub(super) async fn page(
         let stored = match StoredLedger::read(view, number).await {
             Ok(Some(stored)) => stored,
             Ok(None) => break,
-            // The next page begins with what is lacking, and says so.
+            // The next page begins with the missing ledger, and is an error.
             Err(error) if error.code == ErrorCode::NotCovered && last >= start => break,
             Err(error) => return Err(bounds.outside(error, start, &from)),
         };
-        let ledger = render(&query_slot, stored, (format, write_ledger)).await?;
-        let size = out.size() + ledger.size() + END_BYTES;
-        if last < start {
-            context.grow(&mut out.reservation, size).await?;
-        } else if size > context.limits.answer_bytes
-            || !context.try_grow(&mut out.reservation, size)
-        {
+        let ledger = render(&slot, stored, format, write_ledger).await?;
+        if !begin_item(context, &mut out, ledger.size(), last < start).await? {
             break;
-        } else {
-            out.text.push(b',');
         }
         out.append(ledger);
         last = number;
-        // What is read from memory never waits by itself, and others wait for this thread.
+        // Reads from memory do not await, and other tasks need this thread.
         tokio::task::yield_now().await;
     }
     out.text.push(b']');
@@ -225,15 +221,12 @@ pub(super) async fn page(
     Ok(Answer::Bytes(out))
 }
 
-/// The ledger behind a cursor.
+/// The ledger after a cursor.
 fn after_cursor(cursor: &str, bounds: &Bounds) -> Result<u64, ApiError> {
     let last: Option<u32> = cursor.parse().ok();
     let next = last.map(|last| u64::from(last) + 1);
-    let refusal = || {
-        let shown: String = cursor.chars().take(40).collect();
-        bounds.refusal(&format!("cursor ('{shown}')"))
-    };
-    // Behind the newest there is nothing yet: that is an empty page, and no mistake.
+    let refusal = || bounds.refusal(&format!("cursor ('{}')", excerpt(cursor)));
+    // After the newest ledger the page is empty, which is not an error.
     let known = next.filter(|&next| next > 1 && next <= bounds.latest + 1);
     known.ok_or_else(|| ApiError::params(refusal()))
 }

@@ -1,7 +1,7 @@
-//! Events in the order of their ids, out of several questions to archive and tail.
+//! Events in the order of their ids, from several log queries.
 //!
-//! The archive answers ledger by ledger, and in a ledger by transactions; ids order the events of a ledger
-//! otherwise. So a ledger is handed on when every question has answered all of it, and never in part.
+//! Logs are ordered by ledger, then by transaction; ids order the events of a ledger differently. So the
+//! events of a ledger are returned when every query has read all of it, and never in part.
 
 use chronolith_archive::{Error as ArchiveError, LogRecord};
 use chronolith_model::{BlockRange, Cursor, LogFilter};
@@ -15,7 +15,7 @@ use crate::fault::Fault;
 use crate::http::context::Context;
 use crate::view::View;
 
-/// An event that is wanted.
+/// A matching event.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
     pub(super) id: EventId,
@@ -23,73 +23,73 @@ pub(super) struct Event {
     pub(super) record: LogRecord,
 }
 
-/// One question on its way through the ledgers.
+/// One log query on its way through the ledgers.
 struct LogScan {
     filter: LogFilter,
-    /// Everything below this ledger was found.
+    /// Everything below this ledger is read.
     through: u64,
-    /// Where its next page begins, where there is one.
+    /// Where its next page begins.
     next: Option<Cursor>,
 }
 
-/// Several of them, and what they found.
+/// What to scan for.
+#[derive(Clone, Copy)]
+pub(super) struct ScanParams<'a> {
+    pub(super) filters: &'a Filters,
+    pub(super) range: BlockRange,
+    /// Events up to this one belong to earlier pages.
+    pub(super) after: Option<EventId>,
+    /// Logs of one query. A few more than needed: the last ledger of a page is rarely complete.
+    pub(super) page_size: usize,
+}
+
+/// Several log queries over one range, and their events.
 pub(super) struct Scan<'a> {
     context: &'a Context,
     view: &'a View<'a>,
-    filters: &'a Filters,
-    range: BlockRange,
+    params: ScanParams<'a>,
     scans: Vec<LogScan>,
-    /// What was found and not handed on, in no order.
+    /// Events of ledgers that are not complete yet, in no order.
     pending: Vec<Event>,
-    /// Memory for what was found.
+    /// Memory of the events.
     held: Vec<OwnedSemaphorePermit>,
-    /// Events up to here were handed on by an earlier call.
-    after: Option<EventId>,
 }
 
 impl<'a> Scan<'a> {
-    /// Through a range of ledgers, behind an event. A page of an answer should hold a little more than is
-    /// wanted: the last ledger of a page is rarely whole.
-    pub(super) fn new(
-        (context, view): (&'a Context, &'a View<'a>),
-        filters: &'a Filters,
-        (range, after): (BlockRange, Option<EventId>),
-        page: usize,
-    ) -> Self {
+    pub(super) fn new(context: &'a Context, view: &'a View<'a>, params: ScanParams<'a>) -> Self {
         let scan = |filter: LogFilter| LogScan {
             filter: LogFilter {
-                limit: Some(page),
+                limit: Some(params.page_size),
                 ..filter
             },
-            through: range.start,
+            through: params.range.start,
             next: None,
         };
+        let filters = params.filters.log_filters(params.range);
         Self {
             context,
             view,
-            filters,
-            range,
-            scans: filters.log_filters(range).into_iter().map(scan).collect(),
+            params,
+            scans: filters.into_iter().map(scan).collect(),
             pending: Vec::new(),
             held: Vec::new(),
-            after,
         }
     }
 
-    /// The memory of what was handed on.
+    /// The memory of the returned events.
     pub(super) fn into_held(self) -> Vec<OwnedSemaphorePermit> {
         self.held
     }
 
-    /// The first ledger that is not whole yet; the end of the range where all are.
+    /// The first ledger that is not complete; the end of the range where all are.
     pub(super) fn through(&self) -> u64 {
         let through = self.scans.iter().map(|scan| scan.through);
-        through.min().unwrap_or(self.range.end)
+        through.min().unwrap_or(self.params.range.end)
     }
 
-    /// Asks on where the least is known; hands on the events of the ledgers that became whole, in order.
+    /// Continues the queries that lag behind; returns the events of the ledgers that are complete now, in order.
     pub(super) async fn step(&mut self) -> Result<Vec<Event>, Fault> {
-        let (context, view, range) = (self.context, self.view, self.range);
+        let (context, view, range) = (self.context, self.view, self.params.range);
         let least = self.through();
         let slow = self.scans.iter_mut();
         let slow = slow.filter(|scan| scan.through == least && least < range.end);
@@ -113,12 +113,17 @@ impl<'a> Scan<'a> {
     fn take(&mut self, record: LogRecord) -> Result<(), Fault> {
         let number = record.block.number;
         let place = EventPlace::read(&record.log).map_err(|fault| broken(number, fault))?;
-        if !self.filters.admit(&record.log, place.more_topics.len()) {
+        if !self
+            .params
+            .filters
+            .admit(&record.log, place.more_topics.len())
+        {
             return Ok(());
         }
-        let ledger = u32::try_from(number).map_err(|_| broken(number, "no such number"))?;
+        let ledger = u32::try_from(number)
+            .map_err(|_| broken(number, "its number has more than 32 bits"))?;
         let id = place.id(ledger);
-        if self.after.is_none_or(|after| id > after) {
+        if self.params.after.is_none_or(|after| id > after) {
             self.pending.push(Event { id, place, record });
         }
         Ok(())
@@ -126,7 +131,7 @@ impl<'a> Scan<'a> {
 }
 
 impl LogScan {
-    /// The next page of its answer.
+    /// Reads the next page.
     async fn step(
         &mut self,
         context: &Context,
@@ -137,7 +142,7 @@ impl LogScan {
         let (page, held) = context.query(view, range, &self.filter).await?;
         self.next = page.next;
         self.through = match page.next {
-            // There may be more of this ledger.
+            // This ledger may have more.
             Some(next) => next.block.number,
             None => range.end,
         };
@@ -145,12 +150,12 @@ impl LogScan {
     }
 }
 
-/// Whether an answer did not come in its limits. With fewer ledgers to look through it may.
+/// Whether a limit was exceeded: fewer ledgers may stay within it.
 pub(super) fn is_too_large(fault: &Fault) -> bool {
     matches!(fault, Fault::Archive(ArchiveError::TooLarge { .. }))
 }
 
-/// The ledgers before the first that is lacking, where there are any.
+/// The ledgers before the first missing one, where there are any.
 pub(super) fn before_gap(fault: &Fault, range: BlockRange) -> Option<BlockRange> {
     let Fault::Archive(ArchiveError::NotCovered { missing, .. }) = fault else {
         return None;

@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::time::Instant;
 
 use bytes::Bytes;
-use chronolith_archive::TxLocation;
 use chronolith_chain_view::Location;
 use chronolith_model::{BlockMeta, Dataset, DatasetSet, Hash32, Tx};
 use chronolith_stellar::{Toid, TxParts};
@@ -16,15 +15,15 @@ use stellar_xdr::{
 
 use super::bounds::{Bounds, TimeFormat};
 use super::wire::{Format, PageParams, PageStart, TransactionParams};
-use super::{END_BYTES, unreadable, xdr};
-use crate::error::{ApiError, ErrorCode};
+use super::{END_BYTES, begin_item, unreadable, xdr};
+use crate::error::{ApiError, ErrorCode, excerpt};
 use crate::fault::Fault;
 use crate::http::body::BytesAnswer;
 use crate::http::context::{Context, QuerySlot};
 use crate::rpc::Answer;
 use crate::view::View;
 
-/// Bodies that are read at a time.
+/// Bodies that are read at once.
 const BODIES_AT_ONCE: u32 = 64;
 
 pub(super) async fn one(
@@ -35,23 +34,25 @@ pub(super) async fn one(
     let format = params.xdr_format.known().map_err(ApiError::params)?;
     let hash = read_hash(&params.hash)?;
     let bounds = Bounds::of(view).await?;
-    let Some((clock, position)) = find(view, &hash).await? else {
+    let Some((clock, position)) = view.find_transaction(&hash).await? else {
         view.known_whole(DatasetSet::of(&[Dataset::TxHashes]))?;
         return Ok(not_found(&params.hash, &bounds));
     };
     let body = body(view, clock.number, position).await?;
     let mut out = BytesAnswer::default();
     context.grow(&mut out.reservation, size_of(&body)).await?;
-    let place = TxEntry {
+    let entry = TxEntry {
         clock,
         position,
-        // As it was asked for: in capitals, or that of the transaction inside a fee bump.
+        // As requested: in capitals, or the hash of the transaction inside a fee bump.
         hash: Some(params.hash),
+        body,
+        format,
     };
     out.text = match format {
-        // One of them does not wait for pages.
-        Format::Base64 => render(None, place, (body, format)).await?,
-        Format::Json => render(Some(&context.query_slot().await?), place, (body, format)).await?,
+        // One transaction does not wait for pages.
+        Format::Base64 => render(None, entry).await?,
+        Format::Json => render(Some(&context.query_slot().await?), entry).await?,
     };
     let _ = write!(out.text, ",\"createdAt\":\"{}\"", clock.timestamp);
     bounds.write(&mut out.text, TimeFormat::Text);
@@ -59,38 +60,36 @@ pub(super) async fn one(
     Ok(Answer::Bytes(out))
 }
 
-/// About what a transaction takes in an answer: everything is there twice at the most, for events stand in
-/// the meta too.
+/// About what a transaction takes in an answer: events are part of the meta too, so everything is there at
+/// most twice.
 fn size_of(body: &Bytes) -> usize {
     body.len() / 3 * 8 + END_BYTES
 }
 
-/// Which transaction is shown, and under which hash where not under its own.
+/// A transaction of an answer, and the hash to return instead of its own.
 struct TxEntry {
     clock: BlockMeta,
     position: u32,
     hash: Option<String>,
+    body: Bytes,
+    format: Format,
 }
 
-/// A transaction as it is asked for, open at its end. To take one apart keeps a thread busy: where there is a
-/// turn for that, it is done aside.
-async fn render(
-    query_slot: Option<&QuerySlot>,
-    entry: TxEntry,
-    (body, format): (Bytes, Format),
-) -> Result<Vec<u8>, ApiError> {
+/// A transaction in the requested format, without the closing brace. Decoding keeps a thread busy: with a
+/// slot it runs on a thread for blocking work.
+async fn render(slot: Option<&QuerySlot>, entry: TxEntry) -> Result<Vec<u8>, ApiError> {
     let number = entry.clock.number;
     let write = move || {
-        let parts = TxParts::read(&body).map_err(|fault| fault.to_string())?;
-        let mut out = Vec::with_capacity(size_of(&body));
+        let parts = TxParts::read(&entry.body).map_err(|fault| fault.to_string())?;
+        let mut out = Vec::with_capacity(size_of(&entry.body));
         out.push(b'{');
-        write_parts(&mut out, &entry, &parts, format).map(|()| out)
+        write_parts(&mut out, &entry, &parts).map(|()| out)
     };
-    let render = match query_slot {
-        Some(query_slot) => query_slot.run_blocking(write).await?,
+    let written = match slot {
+        Some(slot) => slot.run_blocking(write).await?,
         None => write(),
     };
-    render.map_err(|why| unreadable(number, why))
+    written.map_err(|why| unreadable(number, why))
 }
 
 fn read_hash(text: &str) -> Result<Hash32, ApiError> {
@@ -105,7 +104,7 @@ fn read_hash(text: &str) -> Result<Hash32, ApiError> {
     }
 }
 
-/// As Stellar RPC answers: what there would be of a transaction is zero.
+/// As Stellar RPC answers: the fields of a transaction are zero.
 fn not_found(hash: &str, bounds: &Bounds) -> Answer {
     let mut out = Vec::with_capacity(512);
     let _ = write!(
@@ -115,21 +114,6 @@ fn not_found(hash: &str, bounds: &Bounds) -> Answer {
     bounds.write(&mut out, TimeFormat::Text);
     out.push(b'}');
     Answer::Json(out)
-}
-
-/// The ledger of a transaction and its position there, by any of its hashes.
-async fn find(view: &View<'_>, hash: &Hash32) -> Result<Option<(BlockMeta, u32)>, ApiError> {
-    let in_tail = view.tail.find_tx(hash);
-    let in_tail = in_tail.filter(|(block, _)| block.clock.number >= view.tail_start());
-    let found = match (in_tail, &view.archive) {
-        (Some((block, index)), _) => Some((block.clock, index)),
-        (None, Some(archive)) => {
-            let found = archive.transaction_by_hash(hash).await;
-            found?.map(|TxLocation { block, index }| (block, index))
-        }
-        (None, None) => None,
-    };
-    Ok(found)
 }
 
 /// The body of one transaction.
@@ -168,13 +152,9 @@ async fn count(view: &View<'_>, number: u64) -> Result<Option<u32>, ApiError> {
     }
 }
 
-/// Appends what both methods say of a transaction, without what stands around it.
-fn write_parts(
-    out: &mut Vec<u8>,
-    entry: &TxEntry,
-    parts: &TxParts,
-    format: Format,
-) -> Result<(), String> {
+/// Appends the fields that both methods return.
+fn write_parts(out: &mut Vec<u8>, entry: &TxEntry, parts: &TxParts) -> Result<(), String> {
+    let format = entry.format;
     let own = || const_hex::encode(parts.hash.0);
     let hash = entry.hash.clone().unwrap_or_else(own);
     let status = if parts.successful {
@@ -196,7 +176,7 @@ fn write_parts(
     xdr::name(out, "resultMeta", format);
     xdr::value::<TransactionMeta>(out, &parts.meta, format)?;
     let mut events = parts.events().map_err(|fault| fault.to_string())?;
-    // A contract call that failed may say nothing of its events: Stellar RPC lists none, of one operation.
+    // A contract call that failed may have no list of events: Stellar RPC returns one empty list.
     if events.operations.is_empty() && parts.is_soroban_v3() {
         events.operations.push(Vec::new());
     }
@@ -221,27 +201,28 @@ fn write_parts(
         inside.push(b']');
     }
     out.extend_from_slice(b",\"events\":{");
-    // The first name has no comma before it.
-    out.extend_from_slice(inside.get(1..).unwrap_or_default());
+    // The first field has no comma before it.
+    if let [_comma, fields @ ..] = inside.as_slice() {
+        out.extend_from_slice(fields);
+    }
     let _ = write!(out, "}},\"ledger\":{}", entry.clock.number);
     Ok(())
 }
 
-/// A page on its way.
+/// A page while it is built.
 struct Page<'a> {
     context: &'a Context,
     view: &'a View<'a>,
-    query_slot: QuerySlot,
+    slot: QuerySlot,
     out: BytesAnswer,
     left: u32,
-    /// The last transaction that was looked at: position 0 stands before the first.
+    /// The last ledger and transaction that were read: position 0 is before the first transaction.
     last: (u64, u32),
     format: Format,
 }
 
-/// A page ends early where it grows too large or there is no memory for more right now, where too many ledgers
-/// were looked at or half of the time has passed, and before ledgers that are lacking. Its cursor says how far
-/// it is whole.
+/// A page ends early where it becomes too large or memory is short, after too many ledgers or half of the time,
+/// and before missing ledgers. Its cursor tells how far it is complete.
 pub(super) async fn page(
     context: &Context,
     view: &View<'_>,
@@ -249,7 +230,7 @@ pub(super) async fn page(
 ) -> Result<Answer, ApiError> {
     let bounds = Bounds::of(view).await?;
     let (from, limit, format) = params.checked(&bounds)?;
-    // A cursor behind the newest ledger is an empty page, and the same cursor again.
+    // A cursor after the newest ledger gives an empty page with the same cursor.
     let (first, is_cursor) = match &from {
         PageStart::Ledger(start) => ((*start, 0), false),
         PageStart::Cursor(cursor) => (read_cursor(cursor)?, true),
@@ -257,7 +238,7 @@ pub(super) async fn page(
     let mut page = Page {
         context,
         view,
-        query_slot: context.query_slot().await?,
+        slot: context.query_slot().await?,
         out: BytesAnswer::default(),
         left: u32::try_from(limit).unwrap_or(u32::MAX),
         last: first,
@@ -268,7 +249,7 @@ pub(super) async fn page(
     let start = first.0;
     let end = start.saturating_add(context.limits.page_ledgers);
     for number in start..end.min(bounds.latest + 1) {
-        // Whoever asks goes on from where this page ends: that must not be where it began.
+        // The client continues from the end of this page, which must not be its start.
         let has_moved = page.last != first;
         if has_moved && started.elapsed() > patience {
             break;
@@ -276,7 +257,7 @@ pub(super) async fn page(
         match page.take_ledger(number).await {
             Ok(true) => {}
             Ok(false) => break,
-            // The next page begins before what is lacking, gets no further, and says so.
+            // The next page begins with the missing ledger, and is an error.
             Err(error)
                 if error.code == ErrorCode::NotCovered
                     && number > start
@@ -311,17 +292,19 @@ pub(super) async fn page(
 fn read_cursor(cursor: &str) -> Result<(u64, u32), ApiError> {
     let is_number = !cursor.is_empty() && cursor.bytes().all(|byte| byte.is_ascii_digit());
     let number = cursor.parse().ok().filter(|_| is_number);
-    let place = number.and_then(Toid::from_number);
-    let place = place.filter(|place| place.ledger > 0);
-    let place = place.ok_or_else(|| {
-        let entry: String = cursor.chars().take(40).collect();
-        ApiError::params(format!("cursor ('{entry}') names no transaction"))
-    })?;
-    Ok((place.ledger.into(), place.tx))
+    let toid = number
+        .and_then(Toid::from_number)
+        .filter(|toid| toid.ledger > 0);
+    let invalid = || {
+        let message = format!("cursor ('{}') names no transaction", excerpt(cursor));
+        ApiError::params(message)
+    };
+    let toid = toid.ok_or_else(invalid)?;
+    Ok((toid.ledger.into(), toid.tx))
 }
 
 impl Page<'_> {
-    /// Takes the transactions of a ledger behind the last; returns whether the next ledger may follow.
+    /// Adds the transactions of a ledger after the last; returns whether the next ledger may follow.
     async fn take_ledger(&mut self, number: u64) -> Result<bool, ApiError> {
         if self.left == 0 {
             return Ok(false);
@@ -353,36 +336,32 @@ impl Page<'_> {
             if self.left == 0 {
                 return Ok(false);
             }
-            // To encode takes a while, and others wait for this thread.
+            // Encoding does not await, and other tasks need this thread.
             tokio::task::yield_now().await;
         }
         Ok(true)
     }
 
-    /// Appends a transaction; returns false where there is no room for it.
+    /// Adds a transaction; returns false where the page is full.
     async fn take_body(
         &mut self,
         clock: BlockMeta,
         at: u32,
         body: Bytes,
     ) -> Result<bool, ApiError> {
-        let (context, out) = (self.context, &mut self.out);
-        let query_slot = (self.format == Format::Json).then_some(&self.query_slot);
+        let slot = (self.format == Format::Json).then_some(&self.slot);
         let entry = TxEntry {
             clock,
             position: at,
             hash: None,
+            body,
+            format: self.format,
         };
-        let tx = render(query_slot, entry, (body, self.format)).await?;
-        let size = out.size() + tx.len() + END_BYTES;
-        if out.text.last() == Some(&b'[') {
-            context.grow(&mut out.reservation, size).await?;
-        } else if size > context.limits.answer_bytes
-            || !context.try_grow(&mut out.reservation, size)
-        {
+        let tx = render(slot, entry).await?;
+        let out = &mut self.out;
+        let is_first = out.text.last() == Some(&b'[');
+        if !begin_item(self.context, out, tx.len(), is_first).await? {
             return Ok(false);
-        } else {
-            out.text.push(b',');
         }
         out.text.extend_from_slice(&tx);
         let _ = write!(out.text, ",\"createdAt\":{}}}", clock.timestamp);

@@ -1,4 +1,4 @@
-//! What Stellar's methods are asked with.
+//! Parameters of Stellar's methods.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -6,13 +6,12 @@ use serde::de::{Deserializer, Error as _};
 use serde_json::value::RawValue;
 
 use super::bounds::Bounds;
-use crate::error::{ApiError, ErrorCode, brief};
+use crate::error::{ApiError, ErrorCode, brief, excerpt};
 use crate::rpc::Object;
 
-/// Reads the parameters of a call: an object, or nothing.
+/// Parses the parameters of a call: an object, or nothing.
 pub(super) fn read<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Result<T, ApiError> {
-    let text = params.map_or("{}", RawValue::get);
-    let text = match text.trim() {
+    let text = match params.map_or("{}", RawValue::get).trim() {
         "null" => "{}",
         text => text,
     };
@@ -20,12 +19,12 @@ pub(super) fn read<'a, T: Deserialize<'a>>(params: Option<&'a RawValue>) -> Resu
     Ok(params)
 }
 
-/// Parameters that cannot be read, and why.
+/// Parameters that cannot be parsed, and why.
 pub(super) fn invalid(cause: impl std::fmt::Display) -> ApiError {
     ApiError::params("invalid parameters").with(brief(cause.to_string()).into())
 }
 
-/// What methods without parameters are asked with: an object, whatever it holds, or nothing.
+/// Methods without parameters accept any object, or nothing.
 #[derive(Debug, Deserialize)]
 pub(super) struct NoParams {}
 
@@ -36,7 +35,7 @@ pub(super) enum Format {
     Json,
 }
 
-/// As it was asked for.
+/// `xdrFormat`, not checked yet.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub(super) struct FormatParam(Option<String>);
@@ -47,9 +46,9 @@ impl FormatParam {
             None | Some("" | "base64") => Ok(Format::Base64),
             Some("json") => Ok(Format::Json),
             Some(other) => {
-                let shown: String = other.chars().take(40).collect();
+                let other = excerpt(other);
                 Err(format!(
-                    "got '{shown}': expected base64, json for optional 'xdrFormat'"
+                    "got '{other}': expected base64, json for optional 'xdrFormat'"
                 ))
             }
         }
@@ -86,7 +85,6 @@ pub(super) struct PageParams {
     pub(super) xdr_format: FormatParam,
 }
 
-/// Where a page begins, and how long it may be.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Pagination {
     #[serde(default)]
@@ -107,7 +105,7 @@ const PAGE_ITEMS: u32 = 50;
 const PAGE_ITEMS_MAX: u32 = 200;
 
 impl PageParams {
-    /// Begin, length and format of the page.
+    /// Start, length and format of the page.
     pub(super) fn checked(&self, bounds: &Bounds) -> Result<(PageStart, usize, Format), ApiError> {
         let wrong = |message: String| ApiError::new(ErrorCode::InvalidRequest, message);
         let start = self.start_ledger.unwrap_or(0);
@@ -117,9 +115,9 @@ impl PageParams {
             .and_then(|page| page.cursor.as_deref());
         let from = match cursor.filter(|cursor| !cursor.is_empty()) {
             Some(cursor) if start != 0 => {
-                let shown: String = cursor.chars().take(40).collect();
+                let cursor = excerpt(cursor);
                 let message =
-                    format!("startLedger ({start}) and cursor ({shown}) cannot both be set");
+                    format!("startLedger ({start}) and cursor ({cursor}) cannot both be set");
                 return Err(wrong(message));
             }
             Some(cursor) => PageStart::Cursor(cursor.to_owned()),
@@ -128,8 +126,8 @@ impl PageParams {
             }
             None => PageStart::Ledger(start.into()),
         };
-        let limit = limit_of(self.pagination.as_ref(), PAGE_ITEMS, PAGE_ITEMS_MAX);
-        let limit = limit.map_err(wrong)?;
+        let pagination = self.pagination.as_ref();
+        let limit = limit_of(pagination, PAGE_ITEMS, PAGE_ITEMS_MAX).map_err(wrong)?;
         let format = self.xdr_format.known().map_err(wrong)?;
         Ok((from, limit, format))
     }
@@ -165,18 +163,17 @@ const EVENTS: u32 = 100;
 const EVENTS_MAX: u32 = 10_000;
 
 impl EventsParams {
-    /// How many events the page may have.
     pub(super) fn limit(&self) -> Result<usize, String> {
         limit_of(self.pagination.as_ref(), EVENTS, EVENTS_MAX)
     }
 
-    /// Where the page before ended.
+    /// The end of the previous page.
     pub(super) fn cursor(&self) -> Option<&str> {
         self.pagination.as_ref()?.cursor.as_deref()
     }
 }
 
-/// One of the filters, as it is written.
+/// A filter, not checked yet.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EventFilterParams {
@@ -188,7 +185,7 @@ pub(super) struct EventFilterParams {
     pub(super) topics: Option<Vec<Option<Vec<Segment>>>>,
 }
 
-/// What is wanted at a position of the topics.
+/// A wildcard or a value at a position of the topics.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Segment {
     One,

@@ -1,4 +1,4 @@
-//! XDR in an answer: base64 of the bytes as they lie there, or JSON of what they say.
+//! XDR in an answer: base64 of the stored bytes, or JSON of the decoded value.
 
 use std::fmt::Display;
 
@@ -10,11 +10,12 @@ use stellar_xdr::{Limits, ReadXdr, ScVal};
 
 use super::wire::Format;
 use crate::encode;
+use crate::error::excerpt;
 
-/// What is nested deeper is in no ledger: the network refuses it.
+/// The network refuses deeper nesting.
 const DEPTH_MAX: u32 = 500;
 
-/// Bytes of a topic that is asked for.
+/// Bytes of a topic in a filter.
 const TOPIC_BYTES_MAX: usize = 64 << 10;
 
 fn limits(bytes: &[u8]) -> Limits {
@@ -24,22 +25,28 @@ fn limits(bytes: &[u8]) -> Limits {
     }
 }
 
-/// The XDR of a value, from base64. It is compared byte by byte, so it must be one value and no more.
+/// The XDR of a value, from base64. It is compared byte by byte, so it must be exactly one value.
 pub(super) fn value_from_base64(text: &str) -> Result<Bytes, String> {
-    let shown = || text.chars().take(40).collect::<String>();
     if text.len() > TOPIC_BYTES_MAX.div_ceil(3) * 4 {
         return Err(format!("a topic has at most {TOPIC_BYTES_MAX} bytes"));
     }
     let bytes = STANDARD.decode(text);
-    let bytes =
-        bytes.map_err(|_| format!("`{}` is neither a wildcard nor base64 of an ScVal", shown()))?;
+    let bytes = bytes.map_err(|_| {
+        format!(
+            "`{}` is neither a wildcard nor base64 of an ScVal",
+            excerpt(text)
+        )
+    })?;
     match ScVal::from_xdr(&bytes, limits(&bytes)) {
         Ok(_) => Ok(bytes.into()),
-        Err(error) => Err(format!("`{}` is not the XDR of an ScVal: {error}", shown())),
+        Err(error) => Err(format!(
+            "`{}` is not the XDR of an ScVal: {error}",
+            excerpt(text)
+        )),
     }
 }
 
-/// Appends what XDR of a type says, as JSON.
+/// Appends XDR of a type, as JSON.
 pub(super) fn json<T: ReadXdr + Serialize>(out: &mut Vec<u8>, xdr: &[u8]) -> Result<(), String> {
     let message = |error: &dyn Display| format!("XDR that does not decode: {error}");
     let decoded = T::from_xdr(xdr, limits(xdr)).map_err(|error| message(&error))?;
@@ -56,7 +63,7 @@ pub(super) fn name(out: &mut Vec<u8>, name: &str, format: Format) {
     });
 }
 
-/// Appends XDR of a type as it was asked for.
+/// Appends XDR of a type in a format.
 pub(super) fn value<T: ReadXdr + Serialize>(
     out: &mut Vec<u8>,
     xdr: &[u8],
