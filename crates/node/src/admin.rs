@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use crate::acts;
 use crate::commands::{check_numbers, fill_lacking};
 use crate::operations::{Chains, ROOM};
-use crate::projection_desk::ProjectionDesk;
+use crate::projection_acts::ProjectionControl;
 use crate::running::RunningChain;
 use crate::settings::{Settings, Token};
 
@@ -61,8 +61,7 @@ struct Desk {
     data_dir: PathBuf,
     chains: Chains,
     jobs: Mutex<Vec<Job>>,
-    /// What is done with projections.
-    projections: ProjectionDesk,
+    projections: ProjectionControl,
     /// Jobs for the task that runs them.
     begin: mpsc::UnboundedSender<(usize, Arc<RunningChain>, BlockRange)>,
 }
@@ -195,7 +194,7 @@ pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<RunningChain>>) -
         data_dir: std::path::absolute(&settings.data_dir)?,
         chains: Chains(chains),
         jobs: Mutex::default(),
-        projections: ProjectionDesk::new(settings)?,
+        projections: ProjectionControl::new(settings)?,
         begin,
     });
     let token = settings.admin_token.as_ref().map(|token| token.0.as_str());

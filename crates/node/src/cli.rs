@@ -14,8 +14,8 @@ use crate::environment::INTERVAL_SECONDS;
 
 pub(crate) use chain::{ChainCommand, ProbeChain, RecordChain};
 pub(crate) use projections::{
-    DbCommand, JobsCommand, LocksCommand, PartitionsCommand, ProjectionAct, ProjectionCommand,
-    VersionsCommand,
+    DbCommand, JobsCommand, LocksCommand, PartitionsCommand, ProjectionCommand, ProjectionRequest,
+    ResetProjection, VersionsCommand,
 };
 pub(crate) use ranges::{RangeCommand, RetryRange, StateQuery};
 

@@ -24,7 +24,6 @@ mod state;
 mod verify;
 mod verify_evm;
 mod verify_stellar;
-mod versions;
 mod work;
 
 pub(crate) use archive::archive;
@@ -36,7 +35,7 @@ pub(crate) use decode::{DecodeCommand, decode};
 #[cfg(feature = "demo")]
 pub(crate) use demo::demo;
 pub(crate) use operate::{gc, prune, resume, rewind};
-pub(crate) use projections::{db, jobs, locks, partitions, projection};
+pub(crate) use projections::{db, perform, projection};
 pub(crate) use query::{block_at, logs};
 pub(crate) use ranges::retry_range;
 pub(crate) use repair::repair;
@@ -44,5 +43,4 @@ pub(crate) use run::run;
 pub(crate) use serve::serve_archives;
 pub(crate) use state::state;
 pub(crate) use verify::verify;
-pub(crate) use versions::versions;
 pub(crate) use work::work;

@@ -14,7 +14,6 @@ mod log;
 mod operations;
 mod projecting;
 mod projection_acts;
-mod projection_desk;
 mod projections;
 mod reader;
 mod readiness;
@@ -111,11 +110,12 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
         _ => {}
     }
     let settings = Settings::load(&cli.config, overrides);
-    if let Command::Db { what } = &cli.command {
-        return commands::db(settings, what).await;
-    }
+    let command = match cli.command {
+        Command::Db { what } => return commands::db(settings, what).await,
+        command => command,
+    };
     let settings = settings?;
-    match cli.command {
+    match command {
         Command::Config { .. }
         | Command::Chain { .. }
         | Command::Decode { .. }
@@ -125,11 +125,11 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
         #[cfg(feature = "demo")]
         Command::Demo { .. } => Ok(Exit::Done),
         Command::Work { until_done } => commands::work(&settings, until_done).await,
-        Command::Projection { what } => commands::projection(&settings, &what).await,
-        Command::Jobs { what } => commands::jobs(&settings, &what).await,
-        Command::Locks { what } => commands::locks(&settings, &what).await,
-        Command::Partitions { what } => commands::partitions(&settings, &what).await,
-        Command::Versions { what } => commands::versions(&settings, &what).await,
+        Command::Projection { what } => commands::projection(&settings, what).await,
+        Command::Jobs { what } => commands::perform(&settings, what.into()).await,
+        Command::Locks { what } => commands::perform(&settings, what.into()).await,
+        Command::Partitions { what } => commands::perform(&settings, what.into()).await,
+        Command::Versions { what } => commands::perform(&settings, what.into()).await,
         Command::Run { until_caught_up } => commands::run(&settings, until_caught_up).await,
         Command::Serve { follow } => commands::serve_archives(&settings, follow).await,
         Command::State(query) => commands::state(&settings, &query).await,

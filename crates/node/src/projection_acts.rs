@@ -1,29 +1,48 @@
-//! What operators do with projections: one function behind a command and the same act over the listener.
+//! Operations on projections. The command line and the admin API perform them with one function.
+
+use std::time::Duration;
 
 use chronolith_follower::clock::now;
+use chronolith_model::ErrorKind;
 use chronolith_projection::jobs::{self, ATTEMPTS_MAX, Gap, JobReport};
 use chronolith_projection::leases::{self, LeaseKind, LeaseReport};
 use chronolith_projection::{ChainState, Database, Error, JOB_BLOCKS, Month, partitions};
-use chronolith_projection_adfs::{KnownVersion, add_version, list_versions, remove_version};
+use chronolith_projection_adfs::KnownVersion;
+use chronolith_projection_adfs::add_version;
+use chronolith_projection_adfs::list_versions;
+use chronolith_projection_adfs::remove_version;
+use chronolith_serve::ApiError;
+use chronolith_serve::ErrorCode;
+use chronolith_serve::operation::LockOf;
+use chronolith_serve::operation::OfProjection;
+use chronolith_serve::operation::PartitionsOf;
+use chronolith_serve::operation::ProjectionOperation;
+use chronolith_serve::operation::Replay;
+use chronolith_serve::operation::VersionOf;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::hex::{hex, parse_hex};
+use crate::projecting::who;
+use crate::projections::KINDS;
 use crate::settings::{ChainSettings, Settings};
 
 /// Blocks of a job that closes a gap.
 const GAP_BLOCKS: u64 = 10_000;
+/// How long an operation of the admin API may take. The server ends a statement that takes this long.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// Connections of the admin API: operators are few, and must not wait for writers.
+const CONNECTIONS: usize = 2;
 
-/// Why an act was not done.
+/// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ActFault {
-    /// What was asked for makes no sense.
+pub(crate) enum OperationError {
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// No such chain, or it has not what it takes.
+    /// There is no such chain, or it lacks a setting that the operation needs.
     #[error("{0}")]
     Chain(String),
-    /// There is no such thing.
     #[error("{0}")]
     NotFound(String),
     /// The database refuses or does not answer.
@@ -31,328 +50,307 @@ pub(crate) enum ActFault {
     Database(#[from] Error),
 }
 
-type Done<T> = Result<T, ActFault>;
-
-/// How far everything is.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Status {
-    pub(crate) schema_version: i32,
-    pub(crate) chains: Vec<ChainState>,
+impl From<OperationError> for ApiError {
+    fn from(error: OperationError) -> Self {
+        let message = error.to_string();
+        let code = match error {
+            OperationError::Invalid(_) => ErrorCode::BadRequest,
+            OperationError::Chain(_) => ErrorCode::UnknownChain,
+            OperationError::NotFound(_) => ErrorCode::NotFound,
+            OperationError::Database(Error::Schema { .. }) => ErrorCode::Schema,
+            OperationError::Database(error) => match error.kind() {
+                ErrorKind::Invalid => ErrorCode::BadRequest,
+                ErrorKind::Unavailable => {
+                    let message = format!(
+                        "{message}. See that PostgreSQL runs and that PG_URL or db.url leads to it, then ask \
+                         again: twice is as good as once, and nothing has to be started anew"
+                    );
+                    return Self::for_operator(ErrorCode::Unavailable, message);
+                }
+                _ => ErrorCode::Failed,
+            },
+        };
+        Self::for_operator(code, message)
+    }
 }
 
+type Result<T> = std::result::Result<T, OperationError>;
+
+/// The result of an operation: its JSON is the answer over HTTP and of `--json`.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Resumed {
-    pub(crate) chain_id: u64,
-    #[serde(skip)]
-    pub(crate) name: String,
-    /// The projections that stood still.
-    pub(crate) resumed: Vec<String>,
+#[serde(untagged, rename_all_fields = "camelCase")]
+pub(crate) enum Outcome {
+    Status {
+        schema_version: i32,
+        chains: Vec<ChainState>,
+    },
+    Resumed {
+        chain_id: u64,
+        #[serde(skip)]
+        chain: String,
+        /// The projections that were paused.
+        resumed: Vec<String>,
+    },
+    Replayed {
+        chain_id: u64,
+        #[serde(skip)]
+        chain: String,
+        jobs: u64,
+    },
+    Jobs(Vec<JobReport>),
+    Explained {
+        #[serde(flatten)]
+        job: JobReport,
+        /// What is known of the job, and what to do.
+        explanation: String,
+    },
+    Retried {
+        retried: u64,
+    },
+    Gaps(Vec<Gap>),
+    Locks(Vec<LeaseReport>),
+    Released {
+        chain_id: u64,
+        #[serde(skip)]
+        chain: String,
+        #[serde(rename = "type")]
+        kind: &'static str,
+        /// False where it was free.
+        released: bool,
+    },
+    CreatedPartitions {
+        month: String,
+        created: Vec<String>,
+    },
+    PrunedPartitions {
+        dry_run: bool,
+        partitions: Vec<partitions::Pruned>,
+    },
+    Versions(Vec<KnownVersion>),
+    AddedVersion {
+        chain_id: u64,
+        #[serde(skip)]
+        chain: String,
+        implementation: String,
+        version: u32,
+        /// False where it was known already.
+        new: bool,
+    },
+    RemovedVersion {
+        chain_id: u64,
+        #[serde(skip)]
+        chain: String,
+        implementation: String,
+        /// False where it was never added.
+        removed: bool,
+    },
 }
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Replayed {
-    pub(crate) chain_id: u64,
-    #[serde(skip)]
-    pub(crate) name: String,
-    pub(crate) jobs: u64,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct Explained {
-    #[serde(flatten)]
-    pub(crate) job: JobReport,
-    /// What is known of it, and what to do.
-    pub(crate) explanation: String,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct Retried {
-    pub(crate) retried: u64,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Released {
-    pub(crate) chain_id: u64,
-    #[serde(skip)]
-    pub(crate) name: String,
-    #[serde(rename = "type")]
-    pub(crate) kind: &'static str,
-    pub(crate) released: bool,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct Created {
-    pub(crate) month: String,
-    pub(crate) created: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PrunedAll {
-    pub(crate) dry_run: bool,
-    pub(crate) partitions: Vec<partitions::Pruned>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Added {
-    pub(crate) chain_id: u64,
-    #[serde(skip)]
-    pub(crate) name: String,
-    pub(crate) implementation: String,
-    pub(crate) version: u32,
-    /// False where it was known already.
-    pub(crate) new: bool,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Removed {
-    pub(crate) chain_id: u64,
-    #[serde(skip)]
-    pub(crate) name: String,
-    pub(crate) implementation: String,
-    /// False where nobody added it.
-    pub(crate) removed: bool,
-}
-
-/// Whoever acts, and on what.
-pub(crate) struct ProjectionActs<'a> {
+/// Performs operations of one operator.
+pub(crate) struct ProjectionOperator<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) database: &'a Database,
-    /// Who it is, for those who look later.
+    /// Who it is, for the record.
     pub(crate) operator: String,
 }
 
-/// A chain by name or id; none for the only one, or for all.
-type Wanted<'a> = Option<&'a str>;
-
-impl ProjectionActs<'_> {
-    fn chain(&self, wanted: Wanted<'_>) -> Done<&ChainSettings> {
-        let found = self.settings.chain(wanted);
-        found.map_err(|error| ActFault::Chain(error.to_string()))
-    }
-
-    fn id_of(&self, wanted: Wanted<'_>) -> Done<Option<u64>> {
-        let chain = wanted.map(|name| self.chain(Some(name))).transpose()?;
-        Ok(chain.map(|chain| chain.chain_id))
-    }
-
-    /// `db status` and `projection state`.
-    pub(crate) async fn status(&self, chain: Wanted<'_>) -> Done<Status> {
-        let chain = self.id_of(chain)?;
-        self.database.check_version().await?;
-        Ok(Status {
-            schema_version: chronolith_projection::latest_version(),
-            chains: chronolith_projection::state(self.database, chain).await?,
+impl ProjectionOperator<'_> {
+    pub(crate) async fn perform(&self, operation: ProjectionOperation) -> Result<Outcome> {
+        use ProjectionOperation as Operation;
+        let (database, operator) = (self.database, self.operator.as_str());
+        Ok(match operation {
+            Operation::Status(of) => {
+                let chain = self.id_of(of.chain)?;
+                database.check_version().await?;
+                Outcome::Status {
+                    schema_version: chronolith_projection::latest_version(),
+                    chains: chronolith_projection::state(database, chain).await?,
+                }
+            }
+            Operation::Resume(of) => self.resume(of).await?,
+            Operation::Replay(of) => self.replay(of).await?,
+            Operation::Jobs(of) => {
+                Outcome::Jobs(jobs::list(database, self.id_of(of.chain)?).await?)
+            }
+            Operation::Explain(of) => {
+                let missing = || {
+                    OperationError::NotFound(format!(
+                        "there is no job {}: it is done, or never was",
+                        of.id
+                    ))
+                };
+                let job = jobs::find(database, of.id).await?.ok_or_else(missing)?;
+                Outcome::Explained {
+                    explanation: explain(&job),
+                    job,
+                }
+            }
+            Operation::Retry(of) => Outcome::Retried {
+                retried: jobs::retry(database, of.id, operator).await?,
+            },
+            Operation::Audit(of) => self.audit(self.id_of(of.chain)?).await?,
+            Operation::Locks(of) => {
+                Outcome::Locks(leases::list(database, self.id_of(of.chain)?).await?)
+            }
+            Operation::Release(of) => self.release(of).await?,
+            Operation::CreatePartitions(of) => self.create_partitions(of).await?,
+            Operation::PrunePartitions(of) => self.prune_partitions(of.dry_run).await?,
+            Operation::Versions(of) => {
+                Outcome::Versions(list_versions(database, self.id_of(of.chain)?).await?)
+            }
+            Operation::AddVersion(of) => self.add_version(of).await?,
+            Operation::RemoveVersion(of) => {
+                let chain = self.chain(of.chain)?;
+                let address = address_of(&of.implementation)?;
+                Outcome::RemovedVersion {
+                    chain_id: chain.chain_id,
+                    chain: chain.name.clone(),
+                    implementation: hex(&address),
+                    removed: remove_version(database, chain.chain_id, &address, operator).await?,
+                }
+            }
         })
     }
 
-    /// The projection that is meant, or all of the chain.
-    async fn names(&self, chain: u64, projection: Option<&str>) -> Done<Vec<String>> {
+    /// A chain by name or id, or the only one.
+    fn chain(&self, name: Option<String>) -> Result<&ChainSettings> {
+        let found = self.settings.chain(name.as_deref());
+        found.map_err(|error| OperationError::Chain(error.to_string()))
+    }
+
+    /// The id of a chain that is named; none for all chains.
+    fn id_of(&self, name: Option<String>) -> Result<Option<u64>> {
+        name.map(|name| Ok(self.chain(Some(name))?.chain_id))
+            .transpose()
+    }
+
+    /// The projection that is named, or all of the chain.
+    async fn names(&self, chain: u64, projection: Option<String>) -> Result<Vec<String>> {
         let states = chronolith_projection::state(self.database, Some(chain)).await?;
         let known = states.into_iter().flat_map(|state| state.projections);
         let known: Vec<String> = known.map(|one| one.projection).collect();
-        let Some(name) = projection else {
-            return Ok(known);
-        };
-        match known.iter().any(|one| one == name) {
-            true => Ok(vec![name.to_owned()]),
-            false => Err(ActFault::NotFound(format!(
+        match projection {
+            None => Ok(known),
+            Some(name) if known.contains(&name) => Ok(vec![name]),
+            Some(name) => Err(OperationError::NotFound(format!(
                 "chain {chain} has no projection {name}; it has: {}",
                 known.join(", ")
             ))),
         }
     }
 
-    /// `projection resume`.
-    pub(crate) async fn resume(
-        &self,
-        chain: Wanted<'_>,
-        projection: Option<&str>,
-    ) -> Done<Resumed> {
-        let chain = self.chain(chain)?;
-        let (id, mut resumed) = (chain.chain_id, Vec::new());
-        for name in self.names(id, projection).await? {
-            if chronolith_projection::resume(self.database, id, &name, &self.operator).await? {
+    async fn resume(&self, of: OfProjection) -> Result<Outcome> {
+        let chain = self.chain(of.chain)?;
+        let (chain_id, mut resumed) = (chain.chain_id, Vec::new());
+        for name in self.names(chain_id, of.projection).await? {
+            let operator = &self.operator;
+            if chronolith_projection::resume(self.database, chain_id, &name, operator).await? {
                 resumed.push(name);
             }
         }
-        Ok(Resumed {
-            chain_id: id,
-            name: chain.name.clone(),
+        Ok(Outcome::Resumed {
+            chain_id,
+            chain: chain.name.clone(),
             resumed,
         })
     }
 
-    /// `projection replay`.
-    pub(crate) async fn replay(
-        &self,
-        chain: Wanted<'_>,
-        projection: Option<&str>,
-        (from, to): (u64, u64),
-    ) -> Done<Replayed> {
-        let chain = self.chain(chain)?;
-        if from > to {
-            let why = format!("the last block {to} is below the first, {from}");
-            return Err(ActFault::Invalid(why));
+    async fn replay(&self, of: Replay) -> Result<Outcome> {
+        let chain = self.chain(of.chain)?;
+        if of.from > of.to {
+            return Err(OperationError::Invalid(format!(
+                "the last block {} is below the first, {}",
+                of.to, of.from
+            )));
         }
         let blocks = chain.fees.as_ref().and_then(|fees| fees.job_blocks);
         let blocks = blocks.unwrap_or(JOB_BLOCKS);
-        let (id, mut made) = (chain.chain_id, 0);
-        for name in self.names(id, projection).await? {
-            let (of, by) = ((id, name.as_str()), &self.operator);
-            made += jobs::replay(self.database, of, (from, to), blocks, by).await?;
+        let (chain_id, mut made) = (chain.chain_id, 0);
+        for name in self.names(chain_id, of.projection).await? {
+            let (target, range) = ((chain_id, name.as_str()), (of.from, of.to));
+            made += jobs::replay(self.database, target, range, blocks, &self.operator).await?;
         }
-        Ok(Replayed {
-            chain_id: id,
-            name: chain.name.clone(),
+        Ok(Outcome::Replayed {
+            chain_id,
+            chain: chain.name.clone(),
             jobs: made,
         })
     }
 
-    /// `jobs list`.
-    pub(crate) async fn jobs(&self, chain: Wanted<'_>) -> Done<Vec<JobReport>> {
-        Ok(jobs::list(self.database, self.id_of(chain)?).await?)
-    }
-
-    /// `jobs explain`.
-    pub(crate) async fn explain(&self, id: i64) -> Done<Explained> {
-        let job = jobs::find(self.database, id).await?;
-        let none = || ActFault::NotFound(format!("there is no job {id}: it is done, or never was"));
-        let job = job.ok_or_else(none)?;
-        Ok(Explained {
-            explanation: explain(&job),
-            job,
-        })
-    }
-
-    /// `jobs retry`.
-    pub(crate) async fn retry(&self, id: Option<i64>) -> Done<Retried> {
-        let retried = jobs::retry(self.database, id, &self.operator).await?;
-        Ok(Retried { retried })
-    }
-
-    /// `jobs audit`.
-    pub(crate) async fn audit(&self, chain: Wanted<'_>) -> Done<Vec<Gap>> {
-        let gaps = jobs::audit_gaps(self.database, self.id_of(chain)?).await?;
+    async fn audit(&self, chain: Option<u64>) -> Result<Outcome> {
+        let gaps = jobs::audit_gaps(self.database, chain).await?;
         for gap in &gaps {
-            let of = (gap.chain_id as u64, gap.projection.as_str());
+            let target = (gap.chain_id as u64, gap.projection.as_str());
             let range = (gap.from_block as u64, gap.to_block as u64);
-            jobs::replay(self.database, of, range, GAP_BLOCKS, &self.operator).await?;
+            jobs::replay(self.database, target, range, GAP_BLOCKS, &self.operator).await?;
         }
-        Ok(gaps)
+        Ok(Outcome::Gaps(gaps))
     }
 
-    /// `locks list`.
-    pub(crate) async fn locks(&self, chain: Wanted<'_>) -> Done<Vec<LeaseReport>> {
-        Ok(leases::list(self.database, self.id_of(chain)?).await?)
-    }
-
-    /// `locks release`.
-    pub(crate) async fn release(&self, chain: Wanted<'_>, kind: &str) -> Done<Released> {
-        let chain = self.chain(chain)?;
-        let kind: LeaseKind = kind.parse()?;
-        let id = chain.chain_id;
-        Ok(Released {
-            chain_id: id,
-            name: chain.name.clone(),
+    async fn release(&self, of: LockOf) -> Result<Outcome> {
+        let chain = self.chain(of.chain)?;
+        let kind: LeaseKind = of.kind.parse()?;
+        Ok(Outcome::Released {
+            chain_id: chain.chain_id,
+            chain: chain.name.clone(),
             kind: kind.name(),
-            released: leases::release(self.database, id, kind, &self.operator).await?,
+            released: leases::release(self.database, chain.chain_id, kind, &self.operator).await?,
         })
     }
 
-    /// `partitions create`.
-    pub(crate) async fn create_partitions(&self, chain: Wanted<'_>, month: &str) -> Done<Created> {
-        let month: Month = month.parse()?;
-        let chains: Vec<u64> = match chain {
-            Some(_) => vec![self.chain(chain)?.chain_id],
+    async fn create_partitions(&self, of: PartitionsOf) -> Result<Outcome> {
+        let month: Month = of.month.parse()?;
+        let chains: Vec<u64> = match of.chain {
+            Some(name) => vec![self.chain(Some(name))?.chain_id],
             None => self
                 .settings
                 .chains
                 .iter()
-                .map(|one| one.chain_id)
+                .map(|chain| chain.chain_id)
                 .collect(),
         };
-        let month_named = month.to_string();
-        let detail = json!({ "month": month_named, "chains": chains });
+        let detail = json!({ "month": month.to_string(), "chains": chains });
         leases::note_act(self.database, "partitions create", &self.operator, &detail).await?;
-        let created = partitions::create(self.database, &chains, month).await?;
-        Ok(Created {
-            month: month_named,
-            created,
+        Ok(Outcome::CreatedPartitions {
+            month: month.to_string(),
+            created: partitions::create(self.database, &chains, month).await?,
         })
     }
 
-    /// `partitions prune`.
-    pub(crate) async fn prune(&self, dry_run: bool) -> Done<PrunedAll> {
+    async fn prune_partitions(&self, dry_run: bool) -> Result<Outcome> {
         if !dry_run {
             let detail = json!({ "monthsKept": partitions::MONTHS_KEPT });
             leases::note_act(self.database, "partitions prune", &self.operator, &detail).await?;
         }
-        let partitions = partitions::prune(self.database, now(), dry_run).await?;
-        Ok(PrunedAll {
+        Ok(Outcome::PrunedPartitions {
             dry_run,
-            partitions,
+            partitions: partitions::prune(self.database, now(), dry_run).await?,
         })
     }
 
-    /// `versions list`.
-    pub(crate) async fn versions(&self, chain: Wanted<'_>) -> Done<Vec<KnownVersion>> {
-        Ok(list_versions(self.database, self.id_of(chain)?).await?)
-    }
-
-    /// `versions add`.
-    pub(crate) async fn add_version(
-        &self,
-        chain: Wanted<'_>,
-        implementation: &str,
-        version: u32,
-    ) -> Done<Added> {
-        let chain = self.chain(chain)?;
-        let adfs = chain.adfs.as_ref();
+    async fn add_version(&self, of: VersionOf) -> Result<Outcome> {
+        let chain = self.chain(of.chain)?;
         let no_contract =
-            || ActFault::Chain(format!("chain {} has no contractAddress", chain.name));
-        let adfs = adfs.ok_or_else(no_contract)?;
-        let address = address_of(implementation)?;
-        let (id, named) = (chain.chain_id, (&address, version));
-        Ok(Added {
-            chain_id: id,
-            name: chain.name.clone(),
+            || OperationError::Chain(format!("chain {} has no contractAddress", chain.name));
+        let adfs = chain.adfs.as_ref().ok_or_else(no_contract)?;
+        let address = address_of(&of.implementation)?;
+        let (chain_id, version) = (chain.chain_id, (&address, of.version));
+        Ok(Outcome::AddedVersion {
+            chain_id,
+            chain: chain.name.clone(),
             implementation: hex(&address),
-            version,
-            new: add_version(self.database, id, adfs, named, &self.operator).await?,
-        })
-    }
-
-    /// `versions remove`.
-    pub(crate) async fn remove_version(
-        &self,
-        chain: Wanted<'_>,
-        implementation: &str,
-    ) -> Done<Removed> {
-        let chain = self.chain(chain)?;
-        let address = address_of(implementation)?;
-        let id = chain.chain_id;
-        Ok(Removed {
-            chain_id: id,
-            name: chain.name.clone(),
-            implementation: hex(&address),
-            removed: remove_version(self.database, id, &address, &self.operator).await?,
+            version: of.version,
+            new: add_version(self.database, chain_id, adfs, version, &self.operator).await?,
         })
     }
 }
 
-fn address_of(implementation: &str) -> Done<[u8; 20]> {
+fn address_of(implementation: &str) -> Result<[u8; 20]> {
     let bytes = parse_hex(implementation);
     let address = bytes.and_then(|bytes| <[u8; 20]>::try_from(bytes.as_ref()).ok());
     address.ok_or_else(|| {
         let shown: String = implementation.chars().take(80).collect();
-        ActFault::Invalid(format!(
+        OperationError::Invalid(format!(
             "implementation: `{shown}` is not an address: 0x and 40 digits"
         ))
     })
@@ -383,4 +381,48 @@ fn explain(job: &JobReport) -> String {
         _ => "it waits for a worker: `chronolith run` or `chronolith work`".to_owned(),
     };
     format!("{range}\n{how}")
+}
+
+/// Performs operations of the admin API.
+pub(crate) struct ProjectionControl {
+    settings: Settings,
+    /// None where the settings name none.
+    database: Option<Database>,
+}
+
+impl ProjectionControl {
+    pub(crate) fn new(settings: &Settings) -> anyhow::Result<Self> {
+        let url = settings.database.writer.as_ref();
+        let database = url.map(|url| Database::writer(&url.0, CONNECTIONS, KINDS));
+        Ok(Self {
+            settings: settings.clone(),
+            database: database.transpose()?,
+        })
+    }
+
+    pub(crate) async fn execute(
+        &self,
+        operation: ProjectionOperation,
+    ) -> std::result::Result<Value, ApiError> {
+        let no_database = || {
+            let message =
+                "there is no database: set PG_URL, or db.url in the settings file, and start anew";
+            ApiError::for_operator(ErrorCode::NoDatabase, message)
+        };
+        let operator = ProjectionOperator {
+            settings: &self.settings,
+            database: self.database.as_ref().ok_or_else(no_database)?,
+            operator: format!("{}, over HTTP", who()),
+        };
+        let performed = tokio::time::timeout(TIMEOUT, operator.perform(operation)).await;
+        let outcome = performed.map_err(|_| {
+            let message = format!(
+                "the database did not answer within {} s: look whether it was done before you ask again",
+                TIMEOUT.as_secs()
+            );
+            ApiError::for_operator(ErrorCode::Unavailable, message)
+        })??;
+        serde_json::to_value(outcome)
+            .map_err(|error| ApiError::for_operator(ErrorCode::Failed, error.to_string()))
+    }
 }

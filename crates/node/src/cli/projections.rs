@@ -1,8 +1,43 @@
 //! The command line of projections.
 
+use chronolith_serve::operation::{
+    ImplementationOf, LockOf, OfChain, OfProjection, OneJob, PartitionsOf, ProjectionOperation,
+    PrunePartitions, Replay, SomeJob, VersionOf,
+};
 use clap::{Args, Subcommand};
 
 use super::{Act, Wanted};
+
+/// An operation of the command line, and how to answer.
+#[derive(Debug, Args)]
+pub(crate) struct CliRequest<T: Args> {
+    /// Which one.
+    #[command(flatten)]
+    operation: T,
+    /// Answer in JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl<T: Args> CliRequest<T> {
+    pub(crate) fn into_operation(
+        self,
+        operation: fn(T) -> ProjectionOperation,
+    ) -> ProjectionRequest {
+        ProjectionRequest {
+            operation: operation(self.operation),
+            json: self.json,
+        }
+    }
+}
+
+/// An operation on projections, and how to answer.
+#[derive(Debug)]
+pub(crate) struct ProjectionRequest {
+    pub(crate) operation: ProjectionOperation,
+    /// Answer in JSON.
+    pub(crate) json: bool,
+}
 
 /// What to do with the database.
 #[derive(Debug, Subcommand)]
@@ -23,48 +58,29 @@ pub(crate) enum DbCommand {
         json: bool,
     },
     /// Show whether the database answers, its version, and how far each projection is.
-    Status(Wanted),
+    Status(CliRequest<OfChain>),
 }
 
 /// What to do with jobs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobsCommand {
     /// Show the ranges that are on their way, that failed, or that were given up.
-    List(Wanted),
+    List(CliRequest<OfChain>),
     /// Let a job that failed or was given up be tried anew, or all of them.
-    Retry {
-        /// Its number; all of them where none is given.
-        id: Option<i64>,
-        /// Answer in JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    Retry(CliRequest<SomeJob>),
     /// Say what is known of a job, and what to do about it.
-    Explain {
-        /// Its number.
-        id: i64,
-        /// Answer in JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    Explain(CliRequest<OneJob>),
     /// Compare the cursors with what is projected: a range that nobody has is a defect, and made a job.
-    Audit(Wanted),
+    Audit(CliRequest<OfChain>),
 }
 
 /// What to do with locks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LocksCommand {
     /// Show who holds what, and since when.
-    List(Wanted),
+    List(CliRequest<OfChain>),
     /// Take a lock away from whoever holds it; what that one had under way is not written.
-    Release {
-        /// Which one: finality or writer.
-        #[arg(long = "type", value_name = "TYPE")]
-        kind: String,
-        /// Which chain.
-        #[command(flatten)]
-        wanted: Wanted,
-    },
+    Release(CliRequest<LockOf>),
 }
 
 /// What to do with partitions.
@@ -74,79 +90,38 @@ pub(crate) enum PartitionsCommand {
     ///
     /// Those of this month and the next three are made by `chronolith run`, those of past months when
     /// they are needed.
-    Create {
-        /// The month, as YYYY-MM.
-        #[arg(long, value_name = "YYYY-MM")]
-        month: String,
-        /// Which chain [default: all of them].
-        #[command(flatten)]
-        wanted: Wanted,
-    },
+    Create(CliRequest<PartitionsOf>),
     /// Remove partitions older than six months that hold rows of dropped blocks only.
     ///
     /// A confirmed row is never removed.
-    Prune {
-        /// Only show what would be removed.
-        #[arg(long)]
-        dry_run: bool,
-        /// Answer in JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    Prune(CliRequest<PrunePartitions>),
 }
 
 /// What to do with versions of ADFS contracts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum VersionsCommand {
     /// Show which implementation was in force from which block on, and which were added here.
-    List(Wanted),
+    List(CliRequest<OfChain>),
     /// Say which version an implementation has, and let the chain go on that stood still for want of it.
     ///
     /// It is kept in the database, with who said so and when. The version must be among those of the
     /// settings file, and the file must not say otherwise.
-    Add {
-        /// The implementation's address.
-        #[arg(long, value_name = "ADDRESS")]
-        implementation: String,
-        /// Its version.
-        #[arg(long, value_name = "NUMBER")]
-        version: u32,
-        /// Which chain.
-        #[command(flatten)]
-        wanted: Wanted,
-    },
+    Add(CliRequest<VersionOf>),
     /// Take back what was said of an implementation that never was in force.
     ///
     /// Rows are made of one that was: `projection reset` has them made anew.
-    Remove {
-        /// The implementation's address.
-        #[arg(long, value_name = "ADDRESS")]
-        implementation: String,
-        /// Which chain.
-        #[command(flatten)]
-        wanted: Wanted,
-    },
+    Remove(CliRequest<ImplementationOf>),
 }
 
 /// What to do with a projection.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProjectionCommand {
     /// Show how far each projection is, what is missing, and why one stands still.
-    State(Wanted),
+    State(CliRequest<OfChain>),
     /// Let a projection that stands still go on.
-    Resume(ProjectionAct),
+    Resume(CliRequest<OfProjection>),
     /// Project a range again. Rows that are there stay as they are.
-    Replay {
-        /// First block.
-        #[arg(long)]
-        from: u64,
-        /// Last block.
-        #[arg(long)]
-        to: u64,
-        /// Which projection.
-        #[command(flatten)]
-        act: ProjectionAct,
-    },
+    Replay(CliRequest<Replay>),
     /// Take back what the database calls final and the archive does not have.
     ///
     /// `chronolith rewind` does both; this is for where the database did not answer then. Run it where the
@@ -156,23 +131,66 @@ pub(crate) enum ProjectionCommand {
     /// Remove all rows of a projection and have them made anew, with other settings than before.
     ///
     /// The node must not run. Nothing of the archive is touched, so every row can be made again.
-    Reset {
-        /// Why, for the record.
-        #[arg(long)]
-        reason: String,
-        /// Which projection.
-        #[command(flatten)]
-        act: ProjectionAct,
-    },
+    Reset(ResetProjection),
 }
 
-/// Which projection of which chain.
+/// Which projection to reset.
 #[derive(Debug, Args)]
-pub(crate) struct ProjectionAct {
+pub(crate) struct ResetProjection {
+    /// Why, for the record.
+    #[arg(long)]
+    pub(crate) reason: String,
     /// Its name, fees or adfs [default: all of the chain].
     #[arg(long)]
     pub(crate) projection: Option<String>,
     /// Which chain.
     #[command(flatten)]
     pub(crate) wanted: Wanted,
+}
+
+impl From<JobsCommand> for ProjectionRequest {
+    fn from(command: JobsCommand) -> Self {
+        match command {
+            JobsCommand::List(request) => request.into_operation(ProjectionOperation::Jobs),
+            JobsCommand::Retry(request) => request.into_operation(ProjectionOperation::Retry),
+            JobsCommand::Explain(request) => request.into_operation(ProjectionOperation::Explain),
+            JobsCommand::Audit(request) => request.into_operation(ProjectionOperation::Audit),
+        }
+    }
+}
+
+impl From<LocksCommand> for ProjectionRequest {
+    fn from(command: LocksCommand) -> Self {
+        match command {
+            LocksCommand::List(request) => request.into_operation(ProjectionOperation::Locks),
+            LocksCommand::Release(request) => request.into_operation(ProjectionOperation::Release),
+        }
+    }
+}
+
+impl From<PartitionsCommand> for ProjectionRequest {
+    fn from(command: PartitionsCommand) -> Self {
+        match command {
+            PartitionsCommand::Create(request) => {
+                request.into_operation(ProjectionOperation::CreatePartitions)
+            }
+            PartitionsCommand::Prune(request) => {
+                request.into_operation(ProjectionOperation::PrunePartitions)
+            }
+        }
+    }
+}
+
+impl From<VersionsCommand> for ProjectionRequest {
+    fn from(command: VersionsCommand) -> Self {
+        match command {
+            VersionsCommand::List(request) => request.into_operation(ProjectionOperation::Versions),
+            VersionsCommand::Add(request) => {
+                request.into_operation(ProjectionOperation::AddVersion)
+            }
+            VersionsCommand::Remove(request) => {
+                request.into_operation(ProjectionOperation::RemoveVersion)
+            }
+        }
+    }
 }

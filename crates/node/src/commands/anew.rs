@@ -6,7 +6,7 @@ use chronolith_projection::{Order, TakenBack};
 use serde_json::json;
 
 use super::projections::tell;
-use crate::cli::{Act, ProjectionAct};
+use crate::cli::{Act, ResetProjection};
 use crate::exit::Exit;
 use crate::projecting::{database_of, take_back, who};
 use crate::settings::{ChainSettings, Settings};
@@ -23,16 +23,16 @@ pub(super) async fn rewind(settings: &Settings, act: &Act) -> Result<Exit> {
 }
 
 /// `projection reset`.
-pub(super) async fn reset(settings: &Settings, act: &ProjectionAct, reason: &str) -> Result<Exit> {
-    let chain = settings.chain(act.wanted.chain.as_deref())?;
-    let name = act.projection.as_deref();
+pub(super) async fn reset(settings: &Settings, asked: &ResetProjection) -> Result<Exit> {
+    let chain = settings.chain(asked.wanted.chain.as_deref())?;
+    let name = asked.projection.as_deref();
     let name = name.context("which one? Give --projection fees or --projection adfs")?;
     let database = database_of(settings)?;
     database.check_version().await?;
     let operator = who();
     let order = Order {
         operator: &operator,
-        reason,
+        reason: &asked.reason,
     };
     let done = chronolith_projection::reset(&database, chain.chain_id, name, order).await?;
     let line = match done.known {
@@ -43,7 +43,7 @@ pub(super) async fn reset(settings: &Settings, act: &ProjectionAct, reason: &str
         false => format!("{}: nothing was known of {name}", chain.name),
     };
     let told = json!({ "chainId": chain.chain_id, "projection": name, "known": done.known });
-    tell(&act.wanted, &told, &line)
+    tell(&asked.wanted, &told, &line)
 }
 
 /// What became of the database, in a line.

@@ -1,40 +1,45 @@
-//! What operators do with projections: `db`, `projection`, `jobs`, `locks`, `partitions`.
+//! Operations on projections by command: `db`, `projection`, `jobs`, `locks`, `partitions`, `versions`.
 
 use anyhow::{Context as _, Result};
+use chronolith_projection::adfs::KnownVersion;
 use chronolith_projection::jobs::{Gap, JobReport};
-use chronolith_projection::{ChainState, Database, Passwords, partitions, set_up};
+use chronolith_projection::leases::LeaseReport;
+use chronolith_projection::{ChainState, Passwords, partitions, set_up};
+use chronolith_serve::operation::ProjectionOperation;
 use serde::Serialize;
 
 use super::anew;
-use crate::cli::{
-    DbCommand, JobsCommand, LocksCommand, PartitionsCommand, ProjectionCommand, Wanted,
-};
+use crate::cli::{DbCommand, ProjectionCommand, ProjectionRequest, Wanted};
 use crate::environment::variable;
 use crate::exit::Exit;
 use crate::projecting::{database_of, who};
-use crate::projection_acts::ProjectionActs;
+use crate::projection_acts::{Outcome, ProjectionOperator};
 use crate::settings::Settings;
 
-/// `db`. The settings file is needed only where it says what is not said otherwise.
-pub(crate) async fn db(settings: Result<Settings>, what: &DbCommand) -> Result<Exit> {
-    match what {
+/// `db`. The settings file is needed only where neither a flag nor the environment names the database.
+pub(crate) async fn db(settings: Result<Settings>, command: DbCommand) -> Result<Exit> {
+    match command {
         DbCommand::Init { admin_url, json } => {
-            let given = admin_url.clone().or_else(|| variable("PG_ADMIN_URL"));
-            let given = given.or_else(|| variable("PG_URL"));
-            let url = match given {
+            let given = admin_url.or_else(|| variable("PG_ADMIN_URL"));
+            let url = match given.or_else(|| variable("PG_URL")) {
                 Some(url) => url,
                 None => {
-                    let set = settings?.database.writer;
-                    let set = set.context(
+                    let set = settings?.database.writer.context(
                         "no database is named: give --admin-url, PG_ADMIN_URL or PG_URL, such as \
                          postgres://postgres:password@127.0.0.1:5432/chronolith",
                     )?;
                     set.0
                 }
             };
-            init(&url, *json).await
+            init(&url, json).await
         }
-        DbCommand::Status(wanted) => status(&settings?, wanted).await,
+        DbCommand::Status(request) => {
+            perform(
+                &settings?,
+                request.into_operation(ProjectionOperation::Status),
+            )
+            .await
+        }
     }
 }
 
@@ -57,66 +62,96 @@ async fn init(url: &str, json: bool) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Does acts on the database of the settings.
-pub(super) struct ByCommand {
-    database: Database,
-}
-
-impl ByCommand {
-    pub(super) fn new(settings: &Settings) -> Result<Self> {
-        let database = database_of(settings)?;
-        Ok(Self { database })
-    }
-
-    pub(super) fn acts<'a>(&'a self, settings: &'a Settings) -> ProjectionActs<'a> {
-        ProjectionActs {
-            settings,
-            database: &self.database,
-            operator: who(),
-        }
-    }
-}
-
-async fn status(settings: &Settings, wanted: &Wanted) -> Result<Exit> {
-    let by = ByCommand::new(settings)?;
-    let told = by.acts(settings).status(wanted.chain.as_deref()).await?;
-    if wanted.json {
-        return print_json(&told);
-    }
-    println!(
-        "the database answers, schema version {}",
-        told.schema_version
-    );
-    told.chains.iter().for_each(print_state);
-    Ok(Exit::Done)
-}
-
 /// `projection`.
-pub(crate) async fn projection(settings: &Settings, what: &ProjectionCommand) -> Result<Exit> {
-    let by = ByCommand::new(settings)?;
-    let acts = by.acts(settings);
-    match what {
-        ProjectionCommand::State(wanted) => status(settings, wanted).await,
-        ProjectionCommand::Resume(act) => {
-            let (chain, name) = (act.wanted.chain.as_deref(), act.projection.as_deref());
-            let told = acts.resume(chain, name).await?;
-            let line = match told.resumed.as_slice() {
-                [] => format!("{}: no projection stood still", told.name),
-                all => format!("{}: {} goes on", told.name, all.join(", ")),
-            };
-            tell(&act.wanted, &told, &line)
+pub(crate) async fn projection(settings: &Settings, command: ProjectionCommand) -> Result<Exit> {
+    let request = match command {
+        ProjectionCommand::State(request) => request.into_operation(ProjectionOperation::Status),
+        ProjectionCommand::Resume(request) => request.into_operation(ProjectionOperation::Resume),
+        ProjectionCommand::Replay(request) => request.into_operation(ProjectionOperation::Replay),
+        ProjectionCommand::Rewind(act) => return anew::rewind(settings, &act).await,
+        ProjectionCommand::Reset(reset) => return anew::reset(settings, &reset).await,
+    };
+    perform(settings, request).await
+}
+
+/// Performs an operation on the database of the settings, and prints its result.
+pub(crate) async fn perform(settings: &Settings, request: ProjectionRequest) -> Result<Exit> {
+    let operator = ProjectionOperator {
+        settings,
+        database: &database_of(settings)?,
+        operator: who(),
+    };
+    let outcome = operator.perform(request.operation).await?;
+    if request.json {
+        print_json(&outcome)?;
+    } else {
+        print(&outcome);
+    }
+    Ok(match outcome {
+        Outcome::Gaps(gaps) if !gaps.is_empty() => Exit::Failed,
+        _ => Exit::Done,
+    })
+}
+
+fn print(outcome: &Outcome) {
+    match outcome {
+        Outcome::Status {
+            schema_version,
+            chains,
+        } => {
+            println!("the database answers, schema version {schema_version}");
+            chains.iter().for_each(print_state);
         }
-        ProjectionCommand::Rewind(act) => anew::rewind(settings, act).await,
-        ProjectionCommand::Reset { reason, act } => anew::reset(settings, act, reason).await,
-        ProjectionCommand::Replay { from, to, act } => {
-            let (chain, name) = (act.wanted.chain.as_deref(), act.projection.as_deref());
-            let told = acts.replay(chain, name, (*from, *to)).await?;
-            let line = format!(
-                "{}: {} jobs; `chronolith run` or `chronolith work` works on them",
-                told.name, told.jobs
-            );
-            tell(&act.wanted, &told, &line)
+        Outcome::Resumed { chain, resumed, .. } if resumed.is_empty() => {
+            println!("{chain}: no projection stood still");
         }
+        Outcome::Resumed { chain, resumed, .. } => {
+            println!("{chain}: {} goes on", resumed.join(", "));
+        }
+        Outcome::Replayed { chain, jobs, .. } => {
+            println!("{chain}: {jobs} jobs; `chronolith run` or `chronolith work` works on them");
+        }
+        Outcome::Jobs(jobs) => print_jobs(jobs),
+        Outcome::Explained { explanation, .. } => println!("{explanation}"),
+        Outcome::Retried { retried } => println!("{retried} jobs are tried anew"),
+        Outcome::Gaps(gaps) => print_gaps(gaps),
+        Outcome::Locks(locks) => locks.iter().for_each(print_lock),
+        Outcome::Released {
+            chain,
+            kind,
+            released,
+            ..
+        } => match released {
+            true => println!("{chain}: the {kind} lock is free"),
+            false => println!("{chain}: nobody held the {kind} lock"),
+        },
+        Outcome::CreatedPartitions { month, created } => {
+            println!("{} partitions were made for {month}", created.len());
+        }
+        Outcome::PrunedPartitions {
+            dry_run,
+            partitions,
+        } => print_pruned(partitions, *dry_run),
+        Outcome::Versions(versions) => print_versions(versions),
+        Outcome::AddedVersion {
+            chain,
+            implementation,
+            version,
+            new,
+            ..
+        } => {
+            let already = if *new { "" } else { " already" };
+            println!("{chain}: {implementation} is version {version}{already}");
+        }
+        Outcome::RemovedVersion {
+            chain,
+            implementation,
+            removed,
+            ..
+        } => match removed {
+            true => println!("{chain}: nothing is said of {implementation} any more"),
+            false => println!("{chain}: nobody added {implementation}"),
+        },
     }
 }
 
@@ -164,44 +199,6 @@ fn print_state(chain: &ChainState) {
     }
 }
 
-/// `jobs`.
-pub(crate) async fn jobs(settings: &Settings, what: &JobsCommand) -> Result<Exit> {
-    let by = ByCommand::new(settings)?;
-    let acts = by.acts(settings);
-    match what {
-        JobsCommand::List(wanted) => {
-            let all = acts.jobs(wanted.chain.as_deref()).await?;
-            match wanted.json {
-                true => print_json(&all),
-                false => {
-                    print_jobs(&all);
-                    Ok(Exit::Done)
-                }
-            }
-        }
-        JobsCommand::Retry { id, json } => {
-            let told = acts.retry(*id).await?;
-            if *json {
-                return print_json(&told);
-            }
-            println!("{} jobs are tried anew", told.retried);
-            Ok(Exit::Done)
-        }
-        JobsCommand::Explain { id, json } => {
-            let told = acts.explain(*id).await?;
-            if *json {
-                return print_json(&told);
-            }
-            println!("{}", told.explanation);
-            Ok(Exit::Done)
-        }
-        JobsCommand::Audit(wanted) => {
-            let gaps = acts.audit(wanted.chain.as_deref()).await?;
-            print_gaps(&gaps, wanted)
-        }
-    }
-}
-
 fn print_jobs(all: &[JobReport]) {
     if all.is_empty() {
         println!("no job is on its way");
@@ -225,97 +222,59 @@ fn print_jobs(all: &[JobReport]) {
     }
 }
 
-/// A gap is a defect, in whatever form it is told.
-fn print_gaps(gaps: &[Gap], wanted: &Wanted) -> Result<Exit> {
-    if wanted.json {
-        print_json(&gaps)?;
-    } else if gaps.is_empty() {
+/// A gap is a defect of the program.
+fn print_gaps(gaps: &[Gap]) {
+    if gaps.is_empty() {
         println!("every block below the cursors is projected or on its way");
-    } else {
-        for gap in gaps {
-            println!(
-                "chain {}, {}: nobody has blocks {} to {}; they are jobs now. Please report this",
-                gap.chain_id, gap.projection, gap.from_block, gap.to_block
-            );
-        }
     }
-    Ok(match gaps.is_empty() {
-        true => Exit::Done,
-        false => Exit::Failed,
-    })
-}
-
-/// `locks`.
-pub(crate) async fn locks(settings: &Settings, what: &LocksCommand) -> Result<Exit> {
-    let by = ByCommand::new(settings)?;
-    let acts = by.acts(settings);
-    match what {
-        LocksCommand::List(wanted) => {
-            let all = acts.locks(wanted.chain.as_deref()).await?;
-            if wanted.json {
-                return print_json(&all);
-            }
-            for lease in &all {
-                let holder = lease.holder.as_deref().unwrap_or("nobody");
-                println!(
-                    "chain {} {:<9} {holder}, for {:.0} s (epoch {}), ends in {:.0} s",
-                    lease.chain_id,
-                    lease.kind,
-                    lease.age_seconds,
-                    lease.epoch,
-                    lease.expires_in_seconds
-                );
-            }
-            Ok(Exit::Done)
-        }
-        LocksCommand::Release { kind, wanted } => {
-            let told = acts.release(wanted.chain.as_deref(), kind).await?;
-            let (name, kind) = (&told.name, told.kind);
-            let line = match told.released {
-                true => format!("{name}: the {kind} lock is free"),
-                false => format!("{name}: nobody held the {kind} lock"),
-            };
-            tell(wanted, &told, &line)
-        }
+    for gap in gaps {
+        println!(
+            "chain {}, {}: nobody has blocks {} to {}; they are jobs now. Please report this",
+            gap.chain_id, gap.projection, gap.from_block, gap.to_block
+        );
     }
 }
 
-/// `partitions`.
-pub(crate) async fn partitions(settings: &Settings, what: &PartitionsCommand) -> Result<Exit> {
-    let by = ByCommand::new(settings)?;
-    let acts = by.acts(settings);
-    match what {
-        PartitionsCommand::Create { month, wanted } => {
-            let chain = wanted.chain.as_deref();
-            let told = acts.create_partitions(chain, month).await?;
-            let line = format!(
-                "{} partitions were made for {}",
-                told.created.len(),
-                told.month
-            );
-            tell(wanted, &told, &line)
-        }
-        PartitionsCommand::Prune { dry_run, json } => {
-            let told = acts.prune(*dry_run).await?;
-            if *json {
-                return print_json(&told);
-            }
-            if told.partitions.is_empty() {
-                println!(
-                    "no partition is older than {} months",
-                    partitions::MONTHS_KEPT
-                );
-            }
-            for one in &told.partitions {
-                let outcome = match (&one.reason, dry_run) {
-                    (Some(reason), _) => format!("kept: {reason}"),
-                    (None, true) => "would be removed".to_owned(),
-                    (None, false) => "removed".to_owned(),
-                };
-                println!("{} ({} rows): {outcome}", one.partition, one.rows);
-            }
-            Ok(Exit::Done)
-        }
+fn print_lock(lease: &LeaseReport) {
+    let holder = lease.holder.as_deref().unwrap_or("nobody");
+    println!(
+        "chain {} {:<9} {holder}, for {:.0} s (epoch {}), ends in {:.0} s",
+        lease.chain_id, lease.kind, lease.age_seconds, lease.epoch, lease.expires_in_seconds
+    );
+}
+
+fn print_pruned(partitions: &[partitions::Pruned], dry_run: bool) {
+    if partitions.is_empty() {
+        println!(
+            "no partition is older than {} months",
+            partitions::MONTHS_KEPT
+        );
+    }
+    for one in partitions {
+        let outcome = match (&one.reason, dry_run) {
+            (Some(reason), _) => format!("kept: {reason}"),
+            (None, true) => "would be removed".to_owned(),
+            (None, false) => "removed".to_owned(),
+        };
+        println!("{} ({} rows): {outcome}", one.partition, one.rows);
+    }
+}
+
+fn print_versions(versions: &[KnownVersion]) {
+    if versions.is_empty() {
+        println!("no implementation was seen or added");
+    }
+    for one in versions {
+        let since = match one.activated_block {
+            Some(block) => format!("since block {block}"),
+            None => "not seen yet".to_owned(),
+        };
+        let by = one.operator.as_deref();
+        let by = by.map_or_else(String::new, |by| format!(", added by {by}"));
+        println!(
+            "chain {}: {} is version {}, {since}{by}",
+            one.chain_id, one.implementation, one.version
+        );
     }
 }
 

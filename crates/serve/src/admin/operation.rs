@@ -1,6 +1,8 @@
 //! Operations: what an operator requests of a running node. The command line builds them, HTTP carries
-//! them, the node executes them; each is one type.
+//! them, the node executes them; each is one type. What `clap` shows of an operation on projections is
+//! said here too: its fields are the flags of its command.
 
+use clap::Args;
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -178,101 +180,128 @@ pub enum ProjectionOperation {
 }
 
 /// Which chain.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct OfChain {
-    /// Name or id; none for the only one, or for all.
+    /// Name or id of the chain; needed where there are several.
+    #[arg(long)]
     #[serde(default, deserialize_with = "optional_name")]
     pub chain: Option<String>,
 }
 
 /// Which projection of which chain.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct OfProjection {
+    /// Its name, fees or adfs [default: all of the chain].
+    #[arg(long)]
+    pub projection: Option<String>,
+    /// Name or id of the chain; needed where there are several.
+    #[arg(long)]
     #[serde(default, deserialize_with = "optional_name")]
     pub chain: Option<String>,
-    /// `fees` or `adfs`; none for all of the chain.
-    pub projection: Option<String>,
 }
 
 /// Blocks to project again.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct Replay {
-    #[serde(default, deserialize_with = "optional_name")]
-    pub chain: Option<String>,
-    /// `fees` or `adfs`; none for all of the chain.
-    pub projection: Option<String>,
     /// First block.
+    #[arg(long)]
     pub from: u64,
     /// Last block.
+    #[arg(long)]
     pub to: u64,
+    /// Its name, fees or adfs [default: all of the chain].
+    #[arg(long)]
+    pub projection: Option<String>,
+    /// Name or id of the chain; needed where there are several.
+    #[arg(long)]
+    #[serde(default, deserialize_with = "optional_name")]
+    pub chain: Option<String>,
 }
 
 /// A job by its number.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct OneJob {
+    /// Its number.
     #[serde(deserialize_with = "number")]
     pub id: i64,
 }
 
 /// A job by its number, or all of them.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct SomeJob {
-    /// None for all that failed.
+    /// Its number; all of them where none is given.
     pub id: Option<i64>,
 }
 
 /// A lock of a chain.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct LockOf {
-    #[serde(default, deserialize_with = "optional_name")]
-    pub chain: Option<String>,
-    /// `finality` or `writer`.
+    /// Which one: finality or writer.
+    #[arg(long = "type", value_name = "TYPE")]
     #[serde(rename = "type")]
     pub kind: String,
-}
-
-/// Partitions of a month.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PartitionsOf {
-    /// Name or id; none for all.
+    /// Name or id of the chain; needed where there are several.
+    #[arg(long)]
     #[serde(default, deserialize_with = "optional_name")]
     pub chain: Option<String>,
+}
+
+/// Partitions of a month, of one chain or of all.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Args)]
+#[serde(deny_unknown_fields)]
+pub struct PartitionsOf {
+    /// The month, as YYYY-MM.
+    #[arg(long, value_name = "YYYY-MM")]
     pub month: String,
+    /// Name or id of the chain; needed where there are several.
+    #[arg(long)]
+    #[serde(default, deserialize_with = "optional_name")]
+    pub chain: Option<String>,
 }
 
 /// Old partitions.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Args)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct PrunePartitions {
     /// Only show what would be removed.
+    #[arg(long)]
     #[serde(default)]
     pub dry_run: bool,
 }
 
 /// The version of an implementation.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct VersionOf {
+    /// The implementation's address.
+    #[arg(long, value_name = "ADDRESS")]
+    pub implementation: String,
+    /// Its version.
+    #[arg(long, value_name = "NUMBER")]
+    pub version: u32,
+    /// Name or id of the chain; needed where there are several.
+    #[arg(long)]
     #[serde(default, deserialize_with = "optional_name")]
     pub chain: Option<String>,
-    pub implementation: String,
-    pub version: u32,
 }
 
 /// An implementation.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Args)]
 #[serde(deny_unknown_fields)]
 pub struct ImplementationOf {
+    /// The implementation's address.
+    #[arg(long, value_name = "ADDRESS")]
+    pub implementation: String,
+    /// Name or id of the chain; needed where there are several.
+    #[arg(long)]
     #[serde(default, deserialize_with = "optional_name")]
     pub chain: Option<String>,
-    pub implementation: String,
 }
 
 /// A chain's id may be written as the number it is.
