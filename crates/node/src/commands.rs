@@ -1,6 +1,5 @@
 //! What each command does.
 
-mod anew;
 mod archive;
 mod backfill;
 mod backup;
@@ -11,15 +10,16 @@ mod decode;
 mod demo;
 #[cfg(feature = "demo")]
 mod demo_rows;
-mod operate;
+#[cfg(feature = "demo")]
+mod narrator;
+mod operator;
+mod projection_reset;
 mod projections;
 mod query;
 mod ranges;
 mod repair;
 mod run;
 mod serve;
-#[cfg(feature = "demo")]
-mod spectator;
 mod state;
 mod verify;
 mod verify_evm;
@@ -34,7 +34,7 @@ pub(crate) use config::config;
 pub(crate) use decode::{DecodeCommand, decode};
 #[cfg(feature = "demo")]
 pub(crate) use demo::demo;
-pub(crate) use operate::{gc, prune, resume, rewind};
+pub(crate) use operator::{gc, prune, resume, rewind};
 pub(crate) use projections::{db, perform, projection};
 pub(crate) use query::{block_at, logs};
 pub(crate) use ranges::retry_range;

@@ -1,27 +1,25 @@
 //! `chronolith`: follows chains, keeps their history and answers for it.
 
-mod acts;
-mod admin;
+mod bytecode;
 mod cli;
-mod codes;
 mod commands;
+mod control;
 mod environment;
 mod exit;
 mod exporter;
+mod health_server;
 mod hex;
-mod keys;
 mod log;
-mod operations;
+mod meta_store_view;
 mod projecting;
-mod projection_acts;
+mod projection_health;
 mod projections;
+mod public_server;
 mod reader;
 mod readiness;
 mod running;
-mod serving;
 mod settings;
 mod traces;
-mod watched;
 
 use std::process::ExitCode;
 
@@ -35,10 +33,10 @@ use crate::settings::Settings;
 use crate::traces::Traces;
 
 /// What shells make of a program that wrote to a pipe nobody reads.
-const NOBODY_READS: i32 = 141;
+const SIGPIPE_EXIT: i32 = 141;
 
 fn main() -> ExitCode {
-    end_quietly_where_nobody_reads();
+    exit_on_broken_pipe();
     match start(Cli::parse()) {
         Ok(exit) => exit.into(),
         Err(error) => {
@@ -49,7 +47,7 @@ fn main() -> ExitCode {
 }
 
 /// `chronolith state | head` is no bug: it ends without a word, as other programs do.
-fn end_quietly_where_nobody_reads() {
+fn exit_on_broken_pipe() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let said = info.payload().downcast_ref::<String>();
@@ -57,7 +55,7 @@ fn end_quietly_where_nobody_reads() {
             said.starts_with("failed printing to stdout") && said.contains("Broken pipe")
         };
         if said.is_some_and(broken) {
-            std::process::exit(NOBODY_READS);
+            std::process::exit(SIGPIPE_EXIT);
         }
         usual(info);
     }));

@@ -16,11 +16,13 @@ use chronolith_projection::{
 
 use futures::future::join_all;
 
-use crate::codes::{self, Codes};
+use crate::bytecode::{self, Codes};
 use crate::exporter::observe_projections;
-use crate::projections::{self, KINDS, has_any};
+use crate::projections;
+use crate::projections::KINDS;
+use crate::projections::has_any;
+use crate::public_server::Followed;
 use crate::running::RunningChain;
-use crate::serving::Followed;
 use crate::settings::{ChainSettings, DatabaseSettings, Settings, Token};
 
 /// A lease must be renewed, and somebody else's look for new ranges noticed, at least so often.
@@ -107,7 +109,7 @@ async fn check_contracts(chain: &RunningChain) -> Result<()> {
         return Ok(());
     }
     let name = &chain.settings.name;
-    match codes::missing_contract(chain).await {
+    match bytecode::missing_contract(chain).await {
         Ok(None) => Ok(()),
         Ok(Some(why)) => bail!("chain {name}: {why}"),
         Err(error) => {

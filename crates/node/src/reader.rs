@@ -19,9 +19,9 @@ use chronolith_serve::chain::{
 };
 use chronolith_serve::health::{ChainHealth, Probe};
 
-use crate::operations::without_paths;
+use crate::health_server::without_paths;
+use crate::public_server::{ranges_dto, served_as};
 use crate::readiness::{Facts, why_not_ready};
-use crate::serving::{ranges_dto, served_as};
 use crate::settings::ChainSettings;
 
 /// An archive that another process writes.

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use chronolith_follower::chain::Chain;
 use chronolith_projection::Database;
 
+use crate::projection_health::ProjectionHealth;
 use crate::settings::ChainSettings;
-use crate::watched::Watched;
 
 /// A followed chain and its projections.
 pub(crate) struct RunningChain {
@@ -15,7 +15,7 @@ pub(crate) struct RunningChain {
     pub(crate) chain: Arc<Chain>,
     /// The database that it is projected into, where it is.
     pub(crate) projected_into: OnceLock<Database>,
-    pub(crate) projected: Watched,
+    pub(crate) projected: ProjectionHealth,
 }
 
 impl RunningChain {
@@ -24,7 +24,7 @@ impl RunningChain {
             settings,
             chain: Arc::new(chain),
             projected_into: OnceLock::new(),
-            projected: Watched::default(),
+            projected: ProjectionHealth::default(),
         }
     }
 }

@@ -17,8 +17,8 @@ use chronolith_model::{BlockRange, DatasetSet, ErrorKind};
 use chronolith_source::Error as SourceError;
 use serde_json::json;
 
-use crate::admin::RunningNode;
 use crate::cli::BackfillRange;
+use crate::control::server::RunningNode;
 use crate::exit::Exit;
 use crate::settings::{ChainSettings, Mode, Settings};
 

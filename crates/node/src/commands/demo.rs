@@ -16,12 +16,12 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::demo_rows::Rows;
-use super::spectator::{Spectator, say};
+use super::narrator::{Narrator, say};
 use crate::exit::Exit;
+use crate::health_server::Chains;
 use crate::hex::hex;
-use crate::operations::Chains;
+use crate::public_server;
 use crate::running::RunningChain;
-use crate::serving;
 use crate::settings::Settings;
 
 /// A chain of the demo.
@@ -89,7 +89,7 @@ pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<Exit> {
     };
     let stage = set(&dir, listener.local_addr()?).await?;
     let fees = stage.rows.as_ref().map(Rows::reader).transpose()?;
-    let served = stage.chains.iter().map(serving::served).collect();
+    let served = stage.chains.iter().map(public_server::served).collect();
     let served = ServedChains::new(served)
         .with_fees(fees.clone())
         .with_projections(fees);
@@ -114,14 +114,14 @@ pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<Exit> {
         seconds => Duration::from_secs(seconds),
     };
     let began = Instant::now();
-    let mut spectators: Vec<Spectator> = ACTS
+    let mut spectators: Vec<Narrator> = ACTS
         .iter()
-        .map(|act| Spectator::new(act.name, began))
+        .map(|act| Narrator::new(act.name, began))
         .collect();
     tokio::select! {
         () = watch(&stage, &mut spectators, began) => {}
         () = tokio::time::sleep(limit) => {}
-        served = serving::serve_on(listener, served, probe, Limits::default()) => served?,
+        served = public_server::serve_on(listener, served, probe, Limits::default()) => served?,
         stopped = tokio::signal::ctrl_c() => stopped?,
     }
     tasks.shutdown().await;
@@ -225,7 +225,7 @@ async fn set(dir: &Path, address: SocketAddr) -> Result<Stage> {
 }
 
 /// Tells what happens, and once all have caught up, what to try.
-async fn watch(stage: &Stage, spectators: &mut [Spectator], began: Instant) {
+async fn watch(stage: &Stage, spectators: &mut [Narrator], began: Instant) {
     let mut asked = false;
     let mut heads_told = Instant::now();
     loop {
@@ -234,17 +234,16 @@ async fn watch(stage: &Stage, spectators: &mut [Spectator], began: Instant) {
         {
             spectator.look(chain, node.head().number);
         }
-        let ready = spectators.iter().all(Spectator::caught_up);
+        let ready = spectators.iter().all(Narrator::caught_up);
         if ready && !asked {
             asked = suggest(stage).await;
         }
         if ready && heads_told.elapsed() >= HEADS_EVERY {
             heads_told = Instant::now();
             let all = stage.chains.iter().zip(&stage.nodes).zip(&*spectators);
-            let head =
-                |((chain, node), spectator): ((&Arc<RunningChain>, &EvmNode), &Spectator)| {
-                    spectator.head(chain, node.head().number)
-                };
+            let head = |((chain, node), spectator): ((&Arc<RunningChain>, &EvmNode), &Narrator)| {
+                spectator.head(chain, node.head().number)
+            };
             let heads: Vec<String> = all.map(head).collect();
             say(began, "heads", &heads.join("   "));
         }

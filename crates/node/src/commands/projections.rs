@@ -8,12 +8,12 @@ use chronolith_projection::{ChainState, Passwords, partitions, set_up};
 use chronolith_serve::operation::ProjectionOperation;
 use serde::Serialize;
 
-use super::anew;
+use super::projection_reset;
 use crate::cli::{DbCommand, ProjectionCommand, ProjectionRequest, Wanted};
+use crate::control::projection::{Outcome, ProjectionOperator};
 use crate::environment::variable;
 use crate::exit::Exit;
 use crate::projecting::{database_of, who};
-use crate::projection_acts::{Outcome, ProjectionOperator};
 use crate::settings::Settings;
 
 /// `db`. The settings file is needed only where neither a flag nor the environment names the database.
@@ -68,8 +68,8 @@ pub(crate) async fn projection(settings: &Settings, command: ProjectionCommand) 
         ProjectionCommand::State(request) => request.into_operation(ProjectionOperation::Status),
         ProjectionCommand::Resume(request) => request.into_operation(ProjectionOperation::Resume),
         ProjectionCommand::Replay(request) => request.into_operation(ProjectionOperation::Replay),
-        ProjectionCommand::Rewind(act) => return anew::rewind(settings, &act).await,
-        ProjectionCommand::Reset(reset) => return anew::reset(settings, &reset).await,
+        ProjectionCommand::Rewind(act) => return projection_reset::rewind(settings, &act).await,
+        ProjectionCommand::Reset(reset) => return projection_reset::reset(settings, &reset).await,
     };
     perform(settings, request).await
 }

@@ -16,11 +16,11 @@ use serde_json::{Map, Value, json};
 
 use super::projections::tell;
 use super::state::chosen;
-use crate::acts::{audit, user};
-use crate::admin::ask_running;
 use crate::cli::{RetryRange, Wanted};
+use crate::control::queue::{audit, user};
+use crate::control::server::ask_running;
 use crate::exit::Exit;
-use crate::keys::keys;
+use crate::meta_store_view::keys;
 use crate::settings::{ChainSettings, Settings};
 
 /// What is shown of ranges.

@@ -21,11 +21,12 @@ use futures::stream::{self, StreamExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
+use crate::control::server as admin;
 use crate::exit::Exit;
-use crate::operations::{self, Chains};
+use crate::health_server::{self, Chains};
 use crate::running::RunningChain;
 use crate::settings::{ChainSettings, FollowSettings, Settings};
-use crate::{admin, exporter, projecting, serving};
+use crate::{exporter, projecting, public_server};
 
 /// How often a lease is renewed: three times before others may take the archive over.
 const LEASE_EVERY: Duration = Duration::from_secs(5);
@@ -59,11 +60,11 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
         };
     }
     let probe = Arc::new(Chains(chains.clone()));
-    let health = operations::serve(settings, chains.clone(), probe.clone(), metrics);
+    let health = health_server::serve(settings, chains.clone(), probe.clone(), metrics);
     let admin = admin::serve(settings, chains.clone());
-    let public = serving::serve(
+    let public = public_server::serve(
         settings,
-        chains.iter().map(serving::served).collect(),
+        chains.iter().map(public_server::served).collect(),
         probe,
     );
     let mut terminate = signal(SignalKind::terminate()).context("wait for signals")?;

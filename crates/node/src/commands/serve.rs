@@ -9,11 +9,11 @@ use futures::future::join_all;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
-use crate::operations::{self, Chains};
+use crate::health_server::{self, Chains};
 use crate::reader::{Reader, Readers};
 use crate::running::RunningChain;
 use crate::settings::Settings;
-use crate::{exporter, serving};
+use crate::{exporter, public_server};
 
 pub(crate) async fn serve_archives(settings: &Settings, follow: bool) -> Result<Exit> {
     let metrics = exporter::start(settings)?;
@@ -43,8 +43,8 @@ async fn archives_alone(settings: &Settings, metrics: Metrics) -> Result<()> {
     let served = readers.iter().map(Reader::served).collect();
     let probe = Arc::new(Readers(readers.clone()));
     tokio::select! {
-        served = serving::serve(settings, served, probe.clone()) => served,
-        served = operations::serve(settings, Vec::new(), probe, metrics) => served,
+        served = public_server::serve(settings, served, probe.clone()) => served,
+        served = health_server::serve(settings, Vec::new(), probe, metrics) => served,
         _ = join_all(readers.iter().map(|reader| reader.refresh())) => Ok(()),
     }
 }
@@ -56,11 +56,11 @@ async fn with_tails(settings: &Settings, metrics: Metrics) -> Result<()> {
         let opened = Chain::open_replica(chain.follow.clone(), &place).await?;
         chains.push(Arc::new(RunningChain::new(chain.clone(), opened)));
     }
-    let served = chains.iter().map(serving::served).collect();
+    let served = chains.iter().map(public_server::served).collect();
     let probe = Arc::new(Chains(chains.clone()));
     tokio::select! {
-        served = serving::serve(settings, served, probe.clone()) => served,
-        served = operations::serve(settings, chains.clone(), probe.clone(), metrics) => served,
+        served = public_server::serve(settings, served, probe.clone()) => served,
+        served = health_server::serve(settings, chains.clone(), probe.clone(), metrics) => served,
         _ = join_all(chains.iter().map(|chain| replica::run(chain))) => Ok(()),
     }
 }

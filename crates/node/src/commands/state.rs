@@ -13,8 +13,8 @@ use chronolith_source::evm::Strategy;
 use serde_json::{Value, json};
 
 use super::ranges::{self, Shown};
-use crate::admin::{RunningNode, audit_json};
 use crate::cli::{StateQuery, Wanted};
+use crate::control::server::{RunningNode, audit_json};
 use crate::exit::Exit;
 use crate::settings::{ChainSettings, Settings};
 

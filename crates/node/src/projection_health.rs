@@ -9,7 +9,7 @@ use chronolith_serve::health::{DatabaseState, ProjectionsHealth};
 
 /// What is known of the projections of a chain that is followed here.
 #[derive(Debug, Default)]
-pub(crate) struct Watched(Mutex<Known>);
+pub(crate) struct ProjectionHealth(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -37,7 +37,7 @@ struct Seen {
     locks: Vec<LeaseReport>,
 }
 
-impl Watched {
+impl ProjectionHealth {
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn trouble_is_told_from_when_it_began() {
-        let watched = Watched::default();
+        let watched = ProjectionHealth::default();
         assert!(watched.health().is_none(), "nothing is projected here");
         watched.begin();
         let health = watched.health().unwrap();

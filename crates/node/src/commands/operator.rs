@@ -17,11 +17,11 @@ use chronolith_serve::admin::operation::signed;
 use chronolith_store::BlobInfo;
 use serde_json::{Value, json};
 
-use super::anew::line_of;
+use super::projection_reset::line_of;
 use super::projections::tell;
-use crate::acts::{self, Undecided, audit, half_done, user, with_database};
-use crate::admin::ask_running;
 use crate::cli::{Act, Wanted};
+use crate::control::queue::{self, Undecided, audit, half_done, user, with_database};
+use crate::control::server::ask_running;
 use crate::exit::Exit;
 use crate::projecting::{database_of, take_back};
 use crate::projections::has_any;
@@ -41,7 +41,7 @@ pub(crate) async fn resume(settings: &Settings, undecided: Undecided, act: &Act)
         return tell(&act.wanted, &told, &line);
     }
     let (archive, _lock) = open_for_operator(chain, &settings.place(chain)).await?;
-    let resumed = acts::resume((&archive, &chain.name), &reason, undecided).await;
+    let resumed = queue::resume((&archive, &chain.name), &reason, undecided).await;
     let resumed = resumed.map_err(Error::msg);
     archive.release().await?;
     resumed?;
@@ -102,7 +102,7 @@ pub(crate) async fn prune(settings: &Settings, below: u64, act: &Act) -> Result<
         Some(told) => told,
         None => {
             let (archive, _lock) = open_for_operator(chain, &settings.place(chain)).await?;
-            let told = acts::prune(chain, &archive, below, &reason).await;
+            let told = queue::prune(chain, &archive, below, &reason).await;
             archive.release().await?;
             told?
         }

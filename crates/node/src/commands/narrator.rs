@@ -14,7 +14,7 @@ use chronolith_sim::evm::UPGRADED_TOPIC;
 const HISTORY_EVERY: Duration = Duration::from_secs(2);
 
 /// What was seen of one chain.
-pub(super) struct Spectator {
+pub(super) struct Narrator {
     began: Instant,
     name: String,
     /// Hashes of the blocks in memory when it last looked.
@@ -26,7 +26,7 @@ pub(super) struct Spectator {
     reorgs: u64,
 }
 
-impl Spectator {
+impl Narrator {
     pub(super) fn new(name: &str, began: Instant) -> Self {
         Self {
             began,

@@ -24,7 +24,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use crate::operations::health_of;
+use crate::health_server::health_of;
 use crate::projecting;
 use crate::running::RunningChain;
 use crate::settings::{ChainSettings, Mode, Settings};

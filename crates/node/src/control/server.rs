@@ -21,10 +21,10 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use crate::acts;
 use crate::commands::{check_numbers, fill_lacking};
-use crate::operations::{Chains, ROOM};
-use crate::projection_acts::ProjectionControl;
+use crate::control::projection::ProjectionControl;
+use crate::control::queue;
+use crate::health_server::{Chains, ROOM};
 use crate::running::RunningChain;
 use crate::settings::{Settings, Token};
 
@@ -57,7 +57,7 @@ enum JobStatus {
 }
 
 /// What is known to the listener.
-struct Desk {
+struct AdminServer {
     data_dir: PathBuf,
     chains: Chains,
     jobs: Mutex<Vec<Job>>,
@@ -66,7 +66,7 @@ struct Desk {
     begin: mpsc::UnboundedSender<(usize, Arc<RunningChain>, BlockRange)>,
 }
 
-impl Desk {
+impl AdminServer {
     fn jobs(&self) -> MutexGuard<'_, Vec<Job>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -146,7 +146,7 @@ pub(crate) fn audit_json(entries: &[AuditEntry]) -> Vec<Value> {
     entries.iter().map(entry).collect()
 }
 
-impl Operator for Desk {
+impl Operator for AdminServer {
     fn state(&self) -> Value {
         let audit = self.chains.0.iter().map(|chain| {
             let entries = chain.archive.health().audit;
@@ -160,7 +160,7 @@ impl Operator for Desk {
     }
 
     fn jobs(&self) -> Value {
-        json!({ "jobs": *Desk::jobs(self) })
+        json!({ "jobs": *AdminServer::jobs(self) })
     }
 
     fn execute(&self, operation: Operation) -> OperationFuture<'_> {
@@ -175,7 +175,7 @@ impl Operator for Desk {
             let reason = operation.recorded_reason();
             reason.map_err(|message| refusal(ErrorCode::NoReason, message))?;
             let chain = self.chain(operation.chain())?;
-            let done = acts::ask(&chain, operation).await;
+            let done = queue::ask(&chain, operation).await;
             done.map_err(|message| refusal(ErrorCode::Refused, message))
         })
     }
@@ -190,7 +190,7 @@ pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<RunningChain>>) -
     tracing::info!(listen = %address, "acts of operators");
     let _note = Note::write(&settings.data_dir, address)?;
     let (begin, mut due) = mpsc::unbounded_channel();
-    let desk = Arc::new(Desk {
+    let desk = Arc::new(AdminServer {
         data_dir: std::path::absolute(&settings.data_dir)?,
         chains: Chains(chains),
         jobs: Mutex::default(),
