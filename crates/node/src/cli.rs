@@ -139,7 +139,7 @@ pub(crate) enum Command {
         drop_undecided: bool,
         /// Which chain, and why.
         #[command(flatten)]
-        act: Act,
+        asked: Reasoned,
     },
     /// Drop all blocks above a number, for example after a finalized block was replaced.
     Rewind {
@@ -148,7 +148,7 @@ pub(crate) enum Command {
         to: u64,
         /// Which chain, and why.
         #[command(flatten)]
-        act: Act,
+        asked: Reasoned,
     },
     /// Let go of the oldest blocks: all segments that lie wholly below a number.
     ///
@@ -160,7 +160,7 @@ pub(crate) enum Command {
         below: u64,
         /// Which chain, and why.
         #[command(flatten)]
-        act: Act,
+        asked: Reasoned,
     },
     /// Rebuild a lost state, or look at the format of an archive.
     Archive {
@@ -308,9 +308,9 @@ pub(crate) struct Wanted {
     pub(crate) json: bool,
 }
 
-/// An operator's act.
+/// A request of an operator, with its reason.
 #[derive(Debug, Args)]
-pub(crate) struct Act {
+pub(crate) struct Reasoned {
     /// Why, for those who look later; it is recorded.
     #[arg(long)]
     pub(crate) reason: String,

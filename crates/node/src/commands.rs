@@ -13,6 +13,7 @@ mod demo_rows;
 #[cfg(feature = "demo")]
 mod narrator;
 mod operator;
+mod output;
 mod projection_reset;
 mod projections;
 mod query;

@@ -32,7 +32,7 @@ use crate::exit::Exit;
 use crate::settings::Settings;
 use crate::traces::Traces;
 
-/// What shells make of a program that wrote to a pipe nobody reads.
+/// The exit code that shells show for a program that wrote to a closed pipe.
 const SIGPIPE_EXIT: i32 = 141;
 
 fn main() -> ExitCode {
@@ -46,15 +46,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// `chronolith state | head` is no bug: it ends without a word, as other programs do.
+/// `chronolith state | head` is not a bug: it ends without a message, as other programs do.
 fn exit_on_broken_pipe() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        let said = info.payload().downcast_ref::<String>();
-        let broken = |said: &String| {
-            said.starts_with("failed printing to stdout") && said.contains("Broken pipe")
+        let is_broken_pipe = |message: &String| {
+            message.starts_with("failed printing to stdout") && message.contains("Broken pipe")
         };
-        if said.is_some_and(broken) {
+        if info.payload().downcast_ref().is_some_and(is_broken_pipe) {
             std::process::exit(SIGPIPE_EXIT);
         }
         usual(info);
@@ -82,72 +81,58 @@ fn start(cli: Cli) -> Result<Exit> {
 }
 
 async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
-    if let Command::Config { what } = &cli.command {
-        return commands::config(*what, &cli.config, overrides);
-    }
-    match &cli.command {
+    let Cli {
+        config, command, ..
+    } = cli;
+    let settings = || Settings::load(&config, overrides);
+    match command {
+        Command::Config { what } => commands::config(what, &config, overrides),
         #[cfg(feature = "demo")]
         Command::Demo { seconds } => {
             let data_dir = overrides.data_dir.clone();
             let data_dir = data_dir.unwrap_or_else(|| environment::DATA_DIR.into());
-            return commands::demo(*seconds, &data_dir).await;
+            commands::demo(seconds, &data_dir).await
         }
         Command::Sim { arguments } => {
             let command = arguments.join(" ");
             eprintln!(
                 "error: `chronolith sim` is now a program of its own: chronolith-sim {command}"
             );
-            return Ok(Exit::Usage);
+            Ok(Exit::Usage)
         }
-        Command::Chain { what } => return commands::chain(what).await,
-        Command::Decode { what } => return commands::decode(what),
+        Command::Chain { what } => commands::chain(&what).await,
+        Command::Decode { what } => commands::decode(&what),
         Command::Openapi => {
             print!("{}", chronolith_serve::OPENAPI);
-            return Ok(Exit::Done);
+            Ok(Exit::Done)
         }
-        _ => {}
-    }
-    let settings = Settings::load(&cli.config, overrides);
-    let command = match cli.command {
-        Command::Db { what } => return commands::db(settings, what).await,
-        command => command,
-    };
-    let settings = settings?;
-    match command {
-        Command::Config { .. }
-        | Command::Chain { .. }
-        | Command::Decode { .. }
-        | Command::Sim { .. }
-        | Command::Openapi
-        | Command::Db { .. } => Ok(Exit::Done),
-        #[cfg(feature = "demo")]
-        Command::Demo { .. } => Ok(Exit::Done),
-        Command::Work { until_done } => commands::work(&settings, until_done).await,
-        Command::Projection { what } => commands::projection(&settings, what).await,
-        Command::Jobs { what } => commands::perform(&settings, what.into()).await,
-        Command::Locks { what } => commands::perform(&settings, what.into()).await,
-        Command::Partitions { what } => commands::perform(&settings, what.into()).await,
-        Command::Versions { what } => commands::perform(&settings, what.into()).await,
-        Command::Run { until_caught_up } => commands::run(&settings, until_caught_up).await,
-        Command::Serve { follow } => commands::serve_archives(&settings, follow).await,
-        Command::State(query) => commands::state(&settings, &query).await,
+        Command::Db { what } => commands::db(settings(), what).await,
+        Command::Work { until_done } => commands::work(&settings()?, until_done).await,
+        Command::Projection { what } => commands::projection(&settings()?, what).await,
+        Command::Jobs { what } => commands::perform(&settings()?, what.into()).await,
+        Command::Locks { what } => commands::perform(&settings()?, what.into()).await,
+        Command::Partitions { what } => commands::perform(&settings()?, what.into()).await,
+        Command::Versions { what } => commands::perform(&settings()?, what.into()).await,
+        Command::Run { until_caught_up } => commands::run(&settings()?, until_caught_up).await,
+        Command::Serve { follow } => commands::serve_archives(&settings()?, follow).await,
+        Command::State(query) => commands::state(&settings()?, &query).await,
         Command::Range {
             what: RangeCommand::Retry(asked),
-        } => commands::retry_range(&settings, &asked).await,
-        Command::Logs(query) => commands::logs(&settings, &query).await,
-        Command::BlockAt(query) => commands::block_at(&settings, &query).await,
-        Command::Verify(range) => commands::verify(&settings, &range).await,
-        Command::Repair(range) => commands::repair(&settings, &range).await,
-        Command::Backfill(range) => commands::backfill(&settings, &range).await,
-        Command::Backup { dir, wanted } => commands::backup(&settings, &dir, &wanted).await,
-        Command::Restore { dir, wanted } => commands::restore(&settings, &dir, &wanted).await,
-        Command::Archive { what } => commands::archive(&settings, &what).await,
+        } => commands::retry_range(&settings()?, &asked).await,
+        Command::Logs(query) => commands::logs(&settings()?, &query).await,
+        Command::BlockAt(query) => commands::block_at(&settings()?, &query).await,
+        Command::Verify(range) => commands::verify(&settings()?, &range).await,
+        Command::Repair(range) => commands::repair(&settings()?, &range).await,
+        Command::Backfill(range) => commands::backfill(&settings()?, &range).await,
+        Command::Backup { dir, wanted } => commands::backup(&settings()?, &dir, &wanted).await,
+        Command::Restore { dir, wanted } => commands::restore(&settings()?, &dir, &wanted).await,
+        Command::Archive { what } => commands::archive(&settings()?, &what).await,
         Command::Resume {
             drop_undecided,
-            act,
-        } => commands::resume(&settings, drop_undecided.into(), &act).await,
-        Command::Prune { below, act } => commands::prune(&settings, below, &act).await,
-        Command::Rewind { to, act } => commands::rewind(&settings, to, &act).await,
-        Command::Gc { dry_run, wanted } => commands::gc(&settings, dry_run, &wanted).await,
+            asked,
+        } => commands::resume(&settings()?, drop_undecided.into(), &asked).await,
+        Command::Prune { below, asked } => commands::prune(&settings()?, below, &asked).await,
+        Command::Rewind { to, asked } => commands::rewind(&settings()?, to, &asked).await,
+        Command::Gc { dry_run, wanted } => commands::gc(&settings()?, dry_run, &wanted).await,
     }
 }

@@ -6,7 +6,7 @@ use chronolith_serve::operation::{
 };
 use clap::{Args, Subcommand};
 
-use super::{Act, Wanted};
+use super::{Reasoned, Wanted};
 
 /// An operation of the command line, and how to answer.
 #[derive(Debug, Args)]
@@ -127,7 +127,7 @@ pub(crate) enum ProjectionCommand {
     /// `chronolith rewind` does both; this is for where the database did not answer then. Run it where the
     /// archive is right. Rows of blocks that it does not have stay and are dropped, until the chain has
     /// their blocks again.
-    Rewind(Act),
+    Rewind(Reasoned),
     /// Remove all rows of a projection and have them made anew, with other settings than before.
     ///
     /// The node must not run. Nothing of the archive is touched, so every row can be made again.

@@ -14,6 +14,7 @@ use chronolith_source::Source;
 use chronolith_store::BlobStore;
 use serde_json::{Value, json};
 
+use super::output::print_json;
 use super::state::chosen;
 use crate::cli::{ArchiveCommand, RebuildState, Wanted};
 use crate::exit::Exit;
@@ -53,7 +54,11 @@ async fn rebuild(settings: &Settings, asked: &RebuildState) -> Result<Exit> {
     let confirm = async |block: BlockRef| Ok(vouching.confirms(block).await);
     let archive = archive_settings(chain);
     let report = rebuild_state(&writable.place, &archive, anchor, audit, &confirm).await?;
-    tell(chain, anchor, asked, &report)?;
+    if asked.wanted.json {
+        print_json(&report_json(chain, anchor, &report))?;
+    } else {
+        print(chain, anchor, &report);
+    }
     let open = !report.damaged.is_empty() || report.without_hashes.is_some();
     Ok(match open {
         true => Exit::NotWhole,
@@ -160,21 +165,6 @@ async fn confirmed_anchor(source: &dyn Source, blobs: &dyn BlobStore) -> Result<
         }
     }
     bail!("the source has none of the blocks that segments end with: is it of the same chain?")
-}
-
-fn tell(
-    chain: &ChainSettings,
-    anchor: BlockRef,
-    asked: &RebuildState,
-    report: &RebuildReport,
-) -> Result<()> {
-    if asked.wanted.json {
-        let answer = report_json(chain, anchor, report);
-        println!("{}", serde_json::to_string_pretty(&answer)?);
-        return Ok(());
-    }
-    print(chain, anchor, report);
-    Ok(())
 }
 
 fn range_json(range: BlockRange) -> Value {
@@ -293,7 +283,7 @@ async fn upgrade(settings: &Settings, wanted: &Wanted) -> Result<Exit> {
         }));
     }
     if wanted.json {
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        print_json(&all)?;
     }
     Ok(Exit::Done)
 }

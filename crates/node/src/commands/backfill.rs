@@ -17,6 +17,7 @@ use chronolith_model::{BlockRange, DatasetSet, ErrorKind};
 use chronolith_source::Error as SourceError;
 use serde_json::json;
 
+use super::output::print_result;
 use crate::cli::BackfillRange;
 use crate::control::server::RunningNode;
 use crate::exit::Exit;
@@ -37,14 +38,23 @@ pub(crate) async fn backfill(settings: &Settings, asked: &BackfillRange) -> Resu
     );
     check_numbers(chain, asked.from, asked.to)?;
     let range = BlockRange::new(asked.from, asked.to.saturating_add(1));
-    if let Some(node) = RunningNode::find(settings).await? {
-        let filled = node.backfill(chain.chain_id, range).await?;
-        tell(chain, range, asked, filled)?;
-        return Ok(Exit::Done);
-    }
-    let filled = fetch(settings, chain, range).await?;
-    tell(chain, range, asked, filled)?;
-    Ok(Exit::Done)
+    let filled = match RunningNode::find(settings).await? {
+        Some(node) => node.backfill(chain.chain_id, range).await?,
+        None => fetch(settings, chain, range).await?,
+    };
+    let (from, to) = (asked.from, asked.to);
+    let answer = json!({
+        "chainId": chain.chain_id,
+        "from": from,
+        "to": to,
+        "filledBlocks": filled,
+    });
+    let text = format!(
+        "{}: blocks {from} to {to} are archived; {filled} were fetched, {} were there",
+        chain.name,
+        range.len() - filled
+    );
+    print_result(&asked.wanted, &answer, &text)
 }
 
 /// Refuses numbers that no ledger of a Stellar network has: they would be waited for.
@@ -248,29 +258,4 @@ pub(super) fn linked_end(archive: &Archive, end: u64) -> u64 {
     at_or_behind
         .next()
         .map_or(end, |(range, _)| range.start.max(end))
-}
-
-fn tell(
-    chain: &ChainSettings,
-    range: BlockRange,
-    asked: &BackfillRange,
-    filled: u64,
-) -> Result<()> {
-    let (from, to) = (range.start, range.end - 1);
-    if asked.wanted.json {
-        let answer = json!({
-            "chainId": chain.chain_id,
-            "from": from,
-            "to": to,
-            "filledBlocks": filled,
-        });
-        println!("{}", serde_json::to_string_pretty(&answer)?);
-    } else {
-        let already = range.len() - filled;
-        println!(
-            "{}: blocks {from} to {to} are archived; {filled} were fetched, {already} were there",
-            chain.name
-        );
-    }
-    Ok(())
 }

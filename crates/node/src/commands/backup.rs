@@ -11,6 +11,7 @@ use chronolith_model::ChainId;
 use chronolith_store::rename_durably;
 use serde_json::{Value, json};
 
+use super::output::print_json;
 use super::state::chosen;
 use crate::cli::Wanted;
 use crate::exit::Exit;
@@ -21,7 +22,7 @@ const LIST_PAGE: usize = 1000;
 
 /// Copies the archives into a directory that is laid out like a data directory.
 pub(crate) async fn backup(settings: &Settings, dir: &Path, wanted: &Wanted) -> Result<Exit> {
-    let mut told = Vec::new();
+    let mut copies = Vec::new();
     for chain in chosen(settings, wanted)? {
         let (from, to) = (settings.place(chain), backup_of(dir, chain));
         ensure!(
@@ -36,9 +37,12 @@ pub(crate) async fn backup(settings: &Settings, dir: &Path, wanted: &Wanted) -> 
         let copied = copy(chain, "backup", &from, &to).await;
         let copied =
             copied.with_context(|| format!("chain {}: no new backup was made", chain.name))?;
-        told.push(tell(chain, "backed up", &copied, wanted));
+        copies.push(report_copy(chain, "backed up", &copied, wanted));
     }
-    print_json(&told, wanted)
+    if wanted.json {
+        print_json(&copies)?;
+    }
+    Ok(Exit::Done)
 }
 
 /// Copies archives back. The archive appears when all of it is there and checked.
@@ -62,7 +66,7 @@ pub(crate) async fn restore(settings: &Settings, dir: &Path, wanted: &Wanted) ->
         );
         refuse_foreign(&from, &to).await?;
     }
-    let mut told = Vec::new();
+    let mut copies = Vec::new();
     for chain in chains {
         let (from, to) = (backup_of(dir, chain), settings.place(chain));
         let beside = match &to {
@@ -82,9 +86,12 @@ pub(crate) async fn restore(settings: &Settings, dir: &Path, wanted: &Wanted) ->
         if let (Some(beside), Some(to)) = (beside.directory(), to.directory()) {
             put_in_place(beside, to)?;
         }
-        told.push(tell(chain, "restored", &copied, wanted));
+        copies.push(report_copy(chain, "restored", &copied, wanted));
     }
-    print_json(&told, wanted)
+    if wanted.json {
+        print_json(&copies)?;
+    }
+    Ok(Exit::Done)
 }
 
 fn backup_of(dir: &Path, chain: &ChainSettings) -> ArchiveLocation {
@@ -158,8 +165,8 @@ fn put_in_place(beside: &Path, to: &Path) -> Result<()> {
         .with_context(|| format!("cannot put the archive in place at {}", to.display()))
 }
 
-/// Says what was copied, or returns it where JSON is wanted.
-fn tell(chain: &ChainSettings, what: &str, copied: &Copied, wanted: &Wanted) -> Value {
+/// Prints what was copied, unless JSON is requested; returns it as JSON.
+fn report_copy(chain: &ChainSettings, what: &str, copied: &Copied, wanted: &Wanted) -> Value {
     let head = copied.head.map(|head| head.number);
     if !wanted.json {
         let until = head.map_or("empty".to_owned(), |head| format!("up to block {head}"));
@@ -176,11 +183,4 @@ fn tell(chain: &ChainSettings, what: &str, copied: &Copied, wanted: &Wanted) -> 
         "copiedObjects": copied.new_objects,
         "copiedBytes": copied.new_bytes,
     })
-}
-
-fn print_json(told: &[Value], wanted: &Wanted) -> Result<Exit> {
-    if wanted.json {
-        println!("{}", serde_json::to_string_pretty(told)?);
-    }
-    Ok(Exit::Done)
 }

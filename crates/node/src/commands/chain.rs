@@ -5,6 +5,7 @@ use chronolith_model::Verification;
 use chronolith_source::evm::{Checks, Oddity, Probed, Prober};
 use serde_json::{Value, json};
 
+use super::output::print_json;
 use crate::cli::{ChainCommand, ProbeChain, RecordChain};
 use crate::exit::Exit;
 
@@ -41,8 +42,7 @@ async fn probe(asked: &ProbeChain) -> Result<Exit> {
         let blocks: Vec<Value> = probed.iter().map(as_json).collect();
         let answer =
             json!({ "chainId": chain_id, "blocks": blocks, "verification": level.as_str() });
-        println!("{}", serde_json::to_string_pretty(&answer)?);
-        return Ok(Exit::Done);
+        return print_json(&answer);
     }
     println!("chain {chain_id}, newest block {newest}");
     println!(

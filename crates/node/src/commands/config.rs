@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use chronolith_source::CHAINS;
 
+use super::output::print_json;
 use crate::cli::ConfigCommand;
 use crate::environment::Overrides;
 use crate::exit::Exit;
@@ -18,7 +19,7 @@ pub(crate) fn config(what: ConfigCommand, path: &Path, overrides: &Overrides) ->
                 println!("{:<12} {:>10}  {}", chain.name, chain.chain_id, chain.title);
             }
         }
-        ConfigCommand::Schema => println!("{}", serde_json::to_string_pretty(&schema())?),
+        ConfigCommand::Schema => return print_json(&schema()),
         ConfigCommand::Check => {
             let settings = Settings::load(path, overrides)?;
             let data = settings.data_dir.display();

@@ -11,6 +11,7 @@ use chronolith_projection_adfs::{
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
+use super::output::print_json;
 use crate::exit::Exit;
 use crate::hex::parse_hex;
 
@@ -83,8 +84,7 @@ pub(crate) fn decode(what: &DecodeCommand) -> Result<Exit> {
     let Some(proxy) = asked.proxy else {
         let decoded = adfs::decode(&input, &profile);
         let decoded = decoded.map_err(|fault| refusal(&fault, &profile, 0))?;
-        println!("{}", serde_json::to_string_pretty(&decoded.to_json())?);
-        return Ok(Exit::Done);
+        return print_json(&decoded.to_json());
     };
     let calls = adfs::find(asked.to, &input, proxy).map_err(|none| {
         let act = match asked.to {
@@ -94,8 +94,7 @@ pub(crate) fn decode(what: &DecodeCommand) -> Result<Exit> {
         anyhow::anyhow!("{none}: {act}")
     })?;
     let all: Result<Vec<Value>> = calls.iter().map(|call| shown(call, &profile)).collect();
-    println!("{}", serde_json::to_string_pretty(&all?)?);
-    Ok(Exit::Done)
+    print_json(&all?)
 }
 
 fn shown(call: &Call<'_>, profile: &Profile) -> Result<Value> {

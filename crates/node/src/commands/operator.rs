@@ -1,5 +1,5 @@
-//! What operators do: `resume`, `rewind`, `prune`, `gc`. Where a node runs on the data directory, it is asked;
-//! else the archive is opened for it.
+//! Operations on a chain: `resume`, `rewind`, `prune`, `gc`. A node that runs on the data directory performs
+//! them; where there is none, the command opens the archive itself.
 
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
@@ -17,59 +17,62 @@ use chronolith_serve::admin::operation::signed;
 use chronolith_store::BlobInfo;
 use serde_json::{Value, json};
 
+use super::output::print_result;
 use super::projection_reset::line_of;
-use super::projections::tell;
-use crate::cli::{Act, Wanted};
-use crate::control::queue::{self, Undecided, audit, half_done, user, with_database};
+use crate::cli::{Reasoned, Wanted};
+use crate::control::queue::{self, Undecided, audit, gc_mode, half_done, user, with_database};
 use crate::control::server::ask_running;
 use crate::exit::Exit;
 use crate::projecting::{database_of, take_back};
 use crate::projections::has_any;
 use crate::settings::{ChainSettings, Settings};
 
-pub(crate) async fn resume(settings: &Settings, undecided: Undecided, act: &Act) -> Result<Exit> {
-    let chain = settings.chain(act.wanted.chain.as_deref())?;
-    let reason = signed(&act.reason, user().as_deref()).map_err(Error::msg)?;
-    let asked = Resume {
+pub(crate) async fn resume(
+    settings: &Settings,
+    undecided: Undecided,
+    asked: &Reasoned,
+) -> Result<Exit> {
+    let chain = settings.chain(asked.wanted.chain.as_deref())?;
+    let reason = signed(&asked.reason, user().as_deref()).map_err(Error::msg)?;
+    let operation = Resume {
         chain: chain.chain_id.to_string(),
-        reason: act.reason.clone(),
+        reason: asked.reason.clone(),
         by: user(),
         drop_undecided: undecided == Undecided::Drop,
     };
-    if let Some(told) = ask_running(settings, "resume", &asked).await? {
+    if let Some(answer) = ask_running(settings, "resume", &operation).await? {
         let line = format!("{}: the halt is over; the node goes on", chain.name);
-        return tell(&act.wanted, &told, &line);
+        return print_result(&asked.wanted, &answer, &line);
     }
     let (archive, _lock) = open_for_operator(chain, &settings.place(chain)).await?;
-    let resumed = queue::resume((&archive, &chain.name), &reason, undecided).await;
-    let resumed = resumed.map_err(Error::msg);
+    let resumed = queue::resume(&archive, &chain.name, &reason, undecided).await;
     archive.release().await?;
-    resumed?;
+    resumed.map_err(Error::msg)?;
     let head = archive.health().head.map(|head| head.number);
-    let told = json!({ "chainId": chain.chain_id, "halted": false, "head": head });
+    let answer = json!({ "chainId": chain.chain_id, "halted": false, "head": head });
     let line = format!("{}: the halt is over; `chronolith run` goes on", chain.name);
-    tell(&act.wanted, &told, &line)
+    print_result(&asked.wanted, &answer, &line)
 }
 
-pub(crate) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<Exit> {
-    let chain = settings.chain(act.wanted.chain.as_deref())?;
-    let reason = signed(&act.reason, user().as_deref()).map_err(Error::msg)?;
-    let asked = Rewind {
+pub(crate) async fn rewind(settings: &Settings, to: u64, asked: &Reasoned) -> Result<Exit> {
+    let chain = settings.chain(asked.wanted.chain.as_deref())?;
+    let reason = signed(&asked.reason, user().as_deref()).map_err(Error::msg)?;
+    let operation = Rewind {
         chain: chain.chain_id.to_string(),
         to,
-        reason: act.reason.clone(),
+        reason: asked.reason.clone(),
         by: user(),
     };
-    if let Some(told) = ask_running(settings, "rewind", &asked).await? {
+    if let Some(answer) = ask_running(settings, "rewind", &operation).await? {
         let mut line = format!(
             "{}: blocks above {to} were dropped; the node goes on from there",
             chain.name
         );
-        if let Some(taken) = told.get("database") {
+        if let Some(taken) = answer.get("database") {
             let taken = serde_json::from_value(taken.clone())?;
             line = format!("{line}\n{}", line_of(chain, &taken));
         }
-        return tell(&act.wanted, &told, &line);
+        return print_result(&asked.wanted, &answer, &line);
     }
     let database = has_any(chain).then(|| database_of(settings)).transpose();
     let database = database.context("the rows of this chain must be taken back as well")?;
@@ -78,111 +81,104 @@ pub(crate) async fn rewind(settings: &Settings, to: u64, act: &Act) -> Result<Ex
     let rewound = archive.rewind(to, audit("rewind", &reason)).await;
     rewound.context("rewind")?;
     archive.release().await?;
-    let mut told = json!({ "chainId": chain.chain_id, "head": to, "headBefore": before });
+    let mut answer = json!({ "chainId": chain.chain_id, "head": to, "headBefore": before });
     let mut line = format!("{}: blocks above {to} are gone", chain.name);
     if let Some(database) = database {
-        let taken = take_back(&database, &archive, chain, &act.reason).await;
+        let taken = take_back(&database, &archive, chain, &asked.reason).await;
         let taken = taken.map_err(|error| anyhow!(half_done(&chain.name, &error)))?;
-        told = with_database(told, &taken);
+        answer = with_database(answer, &taken);
         line = format!("{line}\n{}", line_of(chain, &taken));
     }
-    tell(&act.wanted, &told, &line)
+    print_result(&asked.wanted, &answer, &line)
 }
 
-pub(crate) async fn prune(settings: &Settings, below: u64, act: &Act) -> Result<Exit> {
-    let chain = settings.chain(act.wanted.chain.as_deref())?;
-    let reason = signed(&act.reason, user().as_deref()).map_err(Error::msg)?;
-    let asked = Prune {
+pub(crate) async fn prune(settings: &Settings, below: u64, asked: &Reasoned) -> Result<Exit> {
+    let chain = settings.chain(asked.wanted.chain.as_deref())?;
+    let reason = signed(&asked.reason, user().as_deref()).map_err(Error::msg)?;
+    let operation = Prune {
         chain: chain.chain_id.to_string(),
         below,
-        reason: act.reason.clone(),
+        reason: asked.reason.clone(),
         by: user(),
     };
-    let told = match ask_running(settings, "prune", &asked).await? {
-        Some(told) => told,
+    let answer = match ask_running(settings, "prune", &operation).await? {
+        Some(answer) => answer,
         None => {
             let (archive, _lock) = open_for_operator(chain, &settings.place(chain)).await?;
-            let told = queue::prune(chain, &archive, below, &reason).await;
+            let pruned = queue::prune(chain, &archive, below, &reason).await;
             archive.release().await?;
-            told?
+            pruned?
         }
     };
-    let count = |field: &str| told.get(field).and_then(Value::as_u64);
-    let segments = count("segments").unwrap_or(0);
+    let count = |field: &str| answer.get(field).and_then(Value::as_u64);
+    let segments = count("segments").context("the answer has no count of segments")?;
     let first = count("first").map_or("none".to_owned(), |first| first.to_string());
     let line = format!(
         "{}: {segments} segments below block {below} were let go; the first archived block is {first}",
         chain.name
     );
-    tell(&act.wanted, &told, &line)
+    print_result(&asked.wanted, &answer, &line)
 }
 
-/// What nothing names. A dry run reads: it takes no epoch and needs no right to write.
+/// Objects that nothing names. A dry run only reads: it takes no epoch and needs no write access.
 async fn garbage(
     chain: &ChainSettings,
     place: &ArchiveLocation,
-    how: GcMode,
+    mode: GcMode,
 ) -> Result<GarbageReport> {
-    if how == GcMode::DryRun {
+    if mode == GcMode::DryRun {
         let archive = open_reader(chain, place).await?;
-        return Ok(archive.collect_garbage(how).await?);
+        return Ok(archive.collect_garbage(mode).await?);
     }
     let (archive, _lock) = open_for_operator(chain, place).await?;
     let (blobs, now) = (place.directory().map(|dir| dir.join("blobs")), now());
     let age = |info: &BlobInfo| age_of(&blobs.as_ref()?.join(&info.name), now);
-    let report = archive.collect_garbage_by_age(how, &age).await?;
+    let report = archive.collect_garbage_by_age(mode, &age).await?;
     archive.release().await?;
     Ok(report)
 }
 
 pub(crate) async fn gc(settings: &Settings, dry_run: bool, wanted: &Wanted) -> Result<Exit> {
     let chain = settings.chain(wanted.chain.as_deref())?;
-    let asked = Gc {
+    let operation = Gc {
         chain: chain.chain_id.to_string(),
         dry_run,
     };
-    if let Some(told) = ask_running(settings, "gc", &asked).await? {
-        let line = format!("{}: the node that runs did it: {told}", chain.name);
-        return tell(wanted, &told, &line);
+    let name = &chain.name;
+    if let Some(answer) = ask_running(settings, "gc", &operation).await? {
+        let line = format!("{name}: the node that runs did it: {answer}");
+        return print_result(wanted, &answer, &line);
     }
-    let how = match dry_run {
-        true => GcMode::DryRun,
-        false => GcMode::Remove,
-    };
-    let report = garbage(chain, &settings.place(chain), how).await?;
-    let (count, removed) = (report.orphans.len(), report.removed);
-    let bytes: u64 = report.orphans.iter().map(|info| info.len).sum();
+    let mode = gc_mode(dry_run);
+    let report = garbage(chain, &settings.place(chain), mode).await?;
     let orphans = report.orphans.iter();
     let orphans = orphans.map(|info| json!({ "object": info.name, "bytes": info.len }));
-    let told = json!({
+    let answer = json!({
         "chainId": chain.chain_id,
         "dryRun": dry_run,
         "orphanSegmentBytes": report.orphan_segment_bytes,
         "orphanStateRecords": report.orphan_state_records,
         "staleBatchKeys": report.stale_batch_keys,
         "orphans": orphans.collect::<Vec<_>>(),
-        "removed": removed,
+        "removed": report.removed,
         "held": report.held,
     });
+    let bytes: u64 = report.orphans.iter().map(|info| info.len).sum();
     let mib = bytes as f64 / f64::from(1 << 20);
-    let line = format!(
-        "{}: nothing names {count} objects ({mib:.1} MiB); {removed} of them were removed, the others \
-         are too young",
-        chain.name
-    );
-    let dry = format!(
-        "{}: nothing names {count} objects ({mib:.1} MiB)",
-        chain.name
-    );
-    let mut line = if dry_run { dry } else { line };
+    let count = report.orphans.len();
+    let mut line = format!("{name}: nothing names {count} objects ({mib:.1} MiB)");
+    if !dry_run {
+        let removed = report.removed;
+        line = format!("{line}; {removed} of them were removed, the others are too young");
+    }
     if report.held > 0 {
         line = format!(
-            "{line}\n{}: {} more are undecided since the state was rebuilt and stay; `chronolith resume \
+            "{line}\n{name}: {} more are undecided since the state was rebuilt and stay; `chronolith resume \
              --drop-undecided` lets them go",
-            chain.name, report.held
+            report.held
         );
     }
-    tell(wanted, &told, &line)
+    print_result(wanted, &answer, &line)
 }
 
 /// How long ago a file was written: this process sees it for the first time.

@@ -5,21 +5,21 @@ use chronolith_follower::chain::open_reader;
 use chronolith_projection::{Order, TakenBack};
 use serde_json::json;
 
-use super::projections::tell;
-use crate::cli::{Act, ResetProjection};
+use super::output::print_result;
+use crate::cli::{Reasoned, ResetProjection};
 use crate::exit::Exit;
 use crate::projecting::{database_of, take_back, who};
 use crate::settings::{ChainSettings, Settings};
 
 /// `projection rewind`, for where the archive was rewound and the database was not.
-pub(super) async fn rewind(settings: &Settings, act: &Act) -> Result<Exit> {
-    let chain = settings.chain(act.wanted.chain.as_deref())?;
+pub(super) async fn rewind(settings: &Settings, asked: &Reasoned) -> Result<Exit> {
+    let chain = settings.chain(asked.wanted.chain.as_deref())?;
     let archive = open_reader(chain, &settings.place(chain)).await?;
     let database = database_of(settings)?;
     database.check_version().await?;
-    let taken = take_back(&database, &archive, chain, &act.reason).await?;
+    let taken = take_back(&database, &archive, chain, &asked.reason).await?;
     let told = json!({ "chainId": chain.chain_id, "database": taken });
-    tell(&act.wanted, &told, &line_of(chain, &taken))
+    print_result(&asked.wanted, &told, &line_of(chain, &taken))
 }
 
 /// `projection reset`.
@@ -43,7 +43,7 @@ pub(super) async fn reset(settings: &Settings, asked: &ResetProjection) -> Resul
         false => format!("{}: nothing was known of {name}", chain.name),
     };
     let told = json!({ "chainId": chain.chain_id, "projection": name, "known": done.known });
-    tell(&asked.wanted, &told, &line)
+    print_result(&asked.wanted, &told, &line)
 }
 
 /// What became of the database, in a line.

@@ -6,10 +6,10 @@ use chronolith_projection::jobs::{Gap, JobReport};
 use chronolith_projection::leases::LeaseReport;
 use chronolith_projection::{ChainState, Passwords, partitions, set_up};
 use chronolith_serve::operation::ProjectionOperation;
-use serde::Serialize;
 
+use super::output::print_json;
 use super::projection_reset;
-use crate::cli::{DbCommand, ProjectionCommand, ProjectionRequest, Wanted};
+use crate::cli::{DbCommand, ProjectionCommand, ProjectionRequest};
 use crate::control::projection::{Outcome, ProjectionOperator};
 use crate::environment::variable;
 use crate::exit::Exit;
@@ -275,21 +275,5 @@ fn print_versions(versions: &[KnownVersion]) {
             "chain {}: {} is version {}, {since}{by}",
             one.chain_id, one.implementation, one.version
         );
-    }
-}
-
-pub(super) fn print_json(value: &impl Serialize) -> Result<Exit> {
-    println!("{}", serde_json::to_string_pretty(value)?);
-    Ok(Exit::Done)
-}
-
-/// The answer in the form that was asked for.
-pub(super) fn tell(wanted: &Wanted, told: &impl Serialize, line: &str) -> Result<Exit> {
-    match wanted.json {
-        true => print_json(told),
-        false => {
-            println!("{line}");
-            Ok(Exit::Done)
-        }
     }
 }

@@ -12,6 +12,7 @@ use chronolith_stellar::EventPlace;
 use serde_json::json;
 use stellar_strkey::Contract;
 
+use super::output::print_json;
 use crate::cli::{BlockAtQuery, LogsQuery};
 use crate::exit::Exit;
 use crate::hex::{hex, parse_hex};
@@ -60,7 +61,7 @@ pub(crate) async fn logs(settings: &Settings, query: &LogsQuery) -> Result<Exit>
             "toBlock": page.range.end - 1,
             "level": page.level.map(|proof| proof.logs().as_str()),
         });
-        println!("{}", serde_json::to_string_pretty(&answer)?);
+        print_json(&answer)?;
     } else {
         show(chain, &page, address);
         println!("{:.1} ms", began.elapsed().as_secs_f64() * 1e3);

@@ -14,7 +14,7 @@ use chronolith_serve::ranges::{
 use chronolith_serve::times::utc;
 use serde_json::{Map, Value, json};
 
-use super::projections::tell;
+use super::output::{print_json, print_result};
 use super::state::chosen;
 use crate::cli::{RetryRange, Wanted};
 use crate::control::queue::{audit, user};
@@ -58,7 +58,7 @@ pub(super) async fn show(settings: &Settings, wanted: &Wanted, shown: Shown) -> 
         }
     }
     if wanted.json {
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        print_json(&all)?;
     }
     Ok(Exit::Done)
 }
@@ -165,7 +165,7 @@ pub(crate) async fn retry_range(settings: &Settings, asked: &RetryRange) -> Resu
     let reason = signed(&asked.reason, user().as_deref()).map_err(Error::msg)?;
     if let Some(told) = ask_running(settings, "range-retry", &body).await? {
         let line = format!("{name}: range {id} is tried again by the node that runs");
-        return tell(&asked.wanted, &told, &line);
+        return print_result(&asked.wanted, &told, &line);
     }
     let place = settings.place(chain);
     let (archive, _lock) = open_for_operator(chain, &place).await?;
@@ -194,6 +194,6 @@ pub(crate) async fn retry_range(settings: &Settings, asked: &RetryRange) -> Resu
             let cause = cause.map_or("", |failure| failure.cause.as_str());
             bail!("{line} again: {cause}")
         }
-        _ => tell(&asked.wanted, &told, &line),
+        _ => print_result(&asked.wanted, &told, &line),
     }
 }

@@ -14,6 +14,7 @@ use chronolith_model::{BlockRange, ErrorKind, Proof};
 use chronolith_source::Want;
 use serde_json::json;
 
+use super::output::print_json;
 use super::query::range_of;
 use super::verify::{
     Found, against_source, finding_json, look, not_compared_json, object_json, show,
@@ -51,7 +52,7 @@ pub(crate) async fn repair(settings: &Settings, asked: &RepairRange) -> Result<E
             repaired?
         }
     };
-    tell(chain, range, asked, &repaired)?;
+    print_repaired(chain, range, asked, &repaired)?;
     repaired.left.end()
 }
 
@@ -250,7 +251,7 @@ async fn fetch(
         .await
 }
 
-fn tell(
+fn print_repaired(
     chain: &ChainSettings,
     range: BlockRange,
     asked: &RepairRange,
@@ -269,7 +270,7 @@ fn tell(
             "objects": left.objects.iter().map(object_json).collect::<Vec<_>>(),
             "notCompared": not_compared_json(left),
         });
-        println!("{}", serde_json::to_string_pretty(&answer)?);
+        print_json(&answer)?;
         return Ok(());
     }
     for DamagedObject { object, reason } in mended {

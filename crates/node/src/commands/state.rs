@@ -12,6 +12,7 @@ use chronolith_serve::times::utc;
 use chronolith_source::evm::Strategy;
 use serde_json::{Value, json};
 
+use super::output::print_json;
 use super::ranges::{self, Shown};
 use crate::cli::{StateQuery, Wanted};
 use crate::control::server::{RunningNode, audit_json};
@@ -72,7 +73,7 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
         }
     }
     if wanted.json {
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        print_json(&all)?;
     }
     Ok(Exit::Done)
 }

@@ -16,6 +16,7 @@ use chronolith_source::{Fetched, Source};
 use serde_json::{Value, json};
 
 use super::backfill::linked_end;
+use super::output::print_json;
 use super::query::range_of;
 use super::state::{levels, levels_json};
 use super::verify_evm;
@@ -148,7 +149,7 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
             "objects": found.objects.iter().map(object_json).collect::<Vec<_>>(),
             "notCompared": not_compared_json(&found),
         });
-        println!("{}", serde_json::to_string_pretty(&answer)?);
+        print_json(&answer)?;
     } else {
         let count = found.blocks.len() + found.objects.len();
         println!("blocks {from} to {to}: {logs} logs, {count} findings");

@@ -1,5 +1,5 @@
-//! Executes operations of operators on a followed chain, between two rounds: a round writes to the archive, and
-//! what it knows above the archive must not change under it.
+//! Executes operations on a followed chain between two rounds of its loop: a round writes to the archive, and
+//! the blocks that it holds above the archive must not change under it.
 
 use std::sync::Arc;
 
@@ -25,10 +25,15 @@ pub(crate) enum Undecided {
 
 impl From<bool> for Undecided {
     fn from(drop: bool) -> Self {
-        match drop {
-            true => Self::Drop,
-            false => Self::Hold,
-        }
+        if drop { Self::Drop } else { Self::Hold }
+    }
+}
+
+pub(crate) fn gc_mode(dry_run: bool) -> GcMode {
+    if dry_run {
+        GcMode::DryRun
+    } else {
+        GcMode::Remove
     }
 }
 
@@ -55,8 +60,8 @@ async fn perform(chain: &RunningChain, operation: ChainOperation) -> Done {
     match operation {
         ChainOperation::Resume(Resume { drop_undecided, .. }) => {
             let before = head(archive);
-            let target = (archive, chain.settings.name.as_str());
-            resume(target, reason, drop_undecided.into()).await?;
+            let name = &chain.settings.name;
+            resume(archive, name, reason, drop_undecided.into()).await?;
             chain.reset_window().map_err(|error| error.to_string())?;
             Ok(json!({ "chainId": chain_id, "head": head(archive), "headBefore": before }))
         }
@@ -67,11 +72,7 @@ async fn perform(chain: &RunningChain, operation: ChainOperation) -> Done {
         }
         ChainOperation::Rewind(Rewind { to, .. }) => rewind(chain, to, reason).await,
         ChainOperation::Gc(Gc { dry_run, .. }) => {
-            let how = match dry_run {
-                true => GcMode::DryRun,
-                false => GcMode::Remove,
-            };
-            let report = archive.collect_garbage(how).await;
+            let report = archive.collect_garbage(gc_mode(dry_run)).await;
             let report = report.map_err(|error| error.to_string())?;
             let (orphans, removed, held) = (report.orphans.len(), report.removed, report.held);
             Ok(json!({ "chainId": chain_id, "orphans": orphans, "removed": removed, "held": held }))
@@ -115,24 +116,25 @@ fn head(archive: &Archive) -> Option<u64> {
 /// Ends a halt. What a rebuild left undecided goes away only where an operator says so, and then also
 /// where there is no halt any more.
 pub(crate) async fn resume(
-    (archive, chain): (&Archive, &str),
+    archive: &Archive,
+    chain: &str,
     reason: &str,
     undecided: Undecided,
 ) -> Result<(), String> {
-    let told = |error: chronolith_archive::Error| error.to_string();
+    let message = |error: chronolith_archive::Error| error.to_string();
     match check_halted(archive, chain) {
         Err(_) if undecided == Undecided::Drop => {}
         halted => {
             halted?;
             let resumed = archive.resume(audit("resume", reason)).await;
-            resumed.map_err(told)?;
+            resumed.map_err(message)?;
         }
     }
     match undecided {
         Undecided::Hold => Ok(()),
         Undecided::Drop => {
             let dropped = archive.drop_undecided(audit("drop undecided", reason));
-            dropped.await.map_err(told)
+            dropped.await.map_err(message)
         }
     }
 }
@@ -160,12 +162,12 @@ pub(crate) async fn prune(
     }))
 }
 
-/// An answer that tells of the database as well.
-pub(crate) fn with_database(mut told: Value, taken: &TakenBack) -> Value {
-    if let Some(told) = told.as_object_mut() {
-        told.insert("database".to_owned(), json!(taken));
-    }
-    told
+/// Adds what became of the database to an answer.
+pub(crate) fn with_database(mut answer: Value, taken: &TakenBack) -> Value {
+    let fields = answer.as_object_mut();
+    let fields = fields.expect("an answer of an operation is an object");
+    fields.insert("database".to_owned(), json!(taken));
+    answer
 }
 
 /// What to do where the archive was rewound and the database was not.
