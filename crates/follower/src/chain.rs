@@ -450,7 +450,7 @@ fn evm_source(settings: &FollowSettings) -> Result<Arc<dyn Source>> {
         tags: settings.finality.tags(),
         strategy: settings.strategy,
         checks: settings.checks,
-        ranges: settings.ranges,
+        ranges: settings.backfill,
     })?;
     Ok(match portal {
         // Whether the portal is on the same chain is checked when it is first needed.
@@ -476,7 +476,7 @@ pub fn archive_settings(settings: &FollowSettings) -> ArchiveSettings {
     archive.start_block = Some(settings.start_block);
     archive.cache = settings.cache.clone();
     archive.limits = settings.queries.clone();
-    settings.plan.cut(&mut archive.seal);
+    settings.ranges.cut(&mut archive.seal);
     archive
 }
 

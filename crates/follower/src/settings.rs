@@ -34,7 +34,7 @@ pub struct FollowSettings {
     pub heads: Vec<String>,
     pub start_block: u64,
     pub mode: Mode,
-    pub plan: RangePlan,
+    pub ranges: RangePlan,
     pub finality: Finality,
     /// The chain below, where finality needs its head.
     pub l1: Option<L1Settings>,
@@ -46,7 +46,7 @@ pub struct FollowSettings {
     pub strategy: Strategy,
     /// How often to look for new blocks.
     pub poll: Duration,
-    pub ranges: RangeSettings,
+    pub backfill: RangeSettings,
     /// What the blocks that wait for finality may take in memory.
     pub tail_bytes: usize,
     /// What is in memory of all chains' archives.
@@ -97,7 +97,7 @@ impl FollowSettings {
             heads: Vec::new(),
             start_block: 0,
             mode: Mode::Auto,
-            plan: RangePlan::default(),
+            ranges: RangePlan::default(),
             finality: Finality::Finalized,
             l1: None,
             datasets: [Dataset::Headers, Dataset::Logs, Dataset::TxHashes]
@@ -108,7 +108,7 @@ impl FollowSettings {
             checks: Checks::ALL,
             strategy: Strategy::Receipts,
             poll: Duration::from_secs(1),
-            ranges: RangeSettings::default(),
+            backfill: RangeSettings::default(),
             tail_bytes: TAIL_BYTES,
             cache: Cache::of_bytes(CACHE_BYTES),
             queries: QueryLimits::default(),
@@ -118,9 +118,9 @@ impl FollowSettings {
 
     /// Ranges that are fetched at the same time hold together what one would.
     pub fn share_among_ranges(&mut self) {
-        let share = self.ranges.hold_bytes / self.plan.parallel.max(1) as u64;
+        let share = self.backfill.hold_bytes / self.ranges.parallel.max(1) as u64;
         let share = share.max(HISTORY_BYTES_LEAST);
-        self.ranges.hold_bytes = share;
+        self.backfill.hold_bytes = share;
         let lake = self.stellar.as_mut().and_then(|it| it.lake.as_mut());
         lake.into_iter().for_each(|lake| lake.hold_bytes = share);
     }

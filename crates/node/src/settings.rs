@@ -8,9 +8,9 @@ mod alerts;
 mod collector;
 mod datasets;
 mod finality;
-mod plan;
 mod process;
 mod projections;
+mod ranges;
 mod raw;
 mod reading;
 mod schema;
@@ -266,7 +266,7 @@ impl Settings {
 }
 
 /// How much history is asked for at once.
-fn ranges(raw: &RawBackfill) -> Result<RangeSettings> {
+fn backfill(raw: &RawBackfill) -> Result<RangeSettings> {
     let default = RangeSettings::default();
     let most = raw.max_range.unwrap_or(default.most);
     let first = raw.initial_range.unwrap_or(default.first.min(most));
@@ -333,7 +333,7 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         heads: raw.rpc_ws,
         start_block,
         mode: mode(raw.mode.as_deref(), raw.start_block, raw.end_block)?,
-        plan: plan::plan(&raw.ranges, 0)?,
+        ranges: ranges::ranges(&raw.ranges, 0)?,
         finality,
         l1: finality::l1(raw.finality.as_ref(), chain_id, known).context("finality")?,
         datasets,
@@ -342,7 +342,7 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         checks,
         strategy,
         poll: poll(raw.poll_ms, portal_alone),
-        ranges: ranges(&raw.backfill)?,
+        backfill: backfill(&raw.backfill)?,
         tail_bytes: process::tail_bytes(raw.tail_mib)?,
         cache: shared.cache.clone(),
         queries: shared.queries.clone(),

@@ -82,7 +82,7 @@ async fn gather(chain: &Chain, fetches: &mut Fetches, held: &mut Option<Fetched>
     let mut blocks = Vec::new();
     let (mut weight, mut payload) = (0, 0);
     let began = Instant::now();
-    let hold_bytes = chain.settings.ranges.hold_bytes;
+    let hold_bytes = chain.settings.backfill.hold_bytes;
     let room = hold_bytes / WEIGHT_BYTES;
     let enough = room.clamp(GATHER_WEIGHT_LEAST, GATHER_WEIGHT) as usize;
     // Blocks with large payload and few logs weigh little and take much.

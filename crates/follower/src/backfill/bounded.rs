@@ -73,7 +73,7 @@ async fn fetch(chain: &Chain, on_fatal: OnFatal) -> Result<Vec<String>> {
     let anchor = begin(chain, on_fatal).await?;
     let parallel = match chain.is_core_alone() {
         true => 1,
-        false => chain.settings.plan.parallel,
+        false => chain.settings.ranges.parallel,
     };
     let (slots, free) = watch::channel(parallel.saturating_sub(1));
     // Boxed: both are large, and a thread of the runtime has a small stack.

@@ -62,7 +62,7 @@ pub(crate) fn check_numbers(chain: &ChainSettings, from: u64, to: u64) -> Result
     if chain.stellar.is_none() {
         return Ok(());
     }
-    let RangePlan { first, size, .. } = chain.plan;
+    let RangePlan { first, size, .. } = chain.ranges;
     ensure!(
         from >= first,
         "--start-ledger {from}: the first ledger is {first}, and range 0 holds ledgers (0 × {size}) + {first} = \

@@ -155,7 +155,7 @@ pub(super) fn share_memory(chains: &mut [ChainSettings]) {
     let share = HISTORY_BYTES / chains.len().max(1) as u64;
     for chain in chains {
         let share = share.clamp(HISTORY_BYTES_LEAST, HISTORY_BYTES_MOST);
-        chain.ranges.hold_bytes = share;
+        chain.backfill.hold_bytes = share;
         let lake = chain.stellar.as_mut().and_then(|it| it.lake.as_mut());
         if let Some(lake) = lake {
             lake.hold_bytes = share;

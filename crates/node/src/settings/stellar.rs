@@ -12,7 +12,9 @@ use chronolith_stellar::Network;
 
 use super::process::{self, Shared};
 use super::raw::{RawChain, RawCore, RawLake, RawStellar};
-use super::{ChainSettings, Finality, FollowSettings, Mode, alerts, datasets, mode, plan, ranges};
+use super::{
+    ChainSettings, Finality, FollowSettings, Mode, alerts, backfill, datasets, mode, ranges,
+};
 
 /// The first ledger of every network.
 const FIRST_LEDGER: u64 = 2;
@@ -62,7 +64,7 @@ pub(super) fn chain(
         lake.is_some() || core.is_some(),
         "stellar: give a lake, or a core, or both: ledgers must come from somewhere"
     );
-    let ranges = ranges(&raw.backfill)?;
+    let backfill = backfill(&raw.backfill)?;
     let follow = FollowSettings {
         chain_id,
         name: raw.name.clone().unwrap_or_else(|| network_name.clone()),
@@ -81,9 +83,9 @@ pub(super) fn chain(
         checks: Checks::ALL,
         strategy: Strategy::Receipts,
         poll: Duration::from_millis(raw.poll_ms.unwrap_or(POLL_MS).max(10)),
-        ranges,
+        backfill,
         tail_bytes: process::tail_bytes(raw.tail_mib)?,
-        plan: plan::plan(&raw.ranges, FIRST_LEDGER)?,
+        ranges: ranges::ranges(&raw.ranges, FIRST_LEDGER)?,
         cache: shared.cache.clone(),
         queries: shared.queries.clone(),
         stellar: Some(StellarSettings {

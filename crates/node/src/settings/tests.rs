@@ -104,7 +104,7 @@ fn the_document_of_the_oracle_team_loads() {
         panic!()
     };
     assert_eq!(chain.start_block, 19_000_000);
-    assert_eq!(chain.ranges.most, 20_000);
+    assert_eq!(chain.backfill.most, 20_000);
     assert!(chain.adfs.is_some());
     let dual = Finality::Dual {
         l2_depth: 30,
@@ -380,7 +380,7 @@ fn metrics_are_on_port_9464_or_where_a_spelling_puts_them() {
 fn ranges_have_defaults_and_are_counted_from_the_first_block_of_the_family() {
     let plan = |chain: &str| {
         let text = format!(r#"{{"chains":[{chain}]}}"#);
-        Settings::parse(&text, false).unwrap().chains[0].plan
+        Settings::parse(&text, false).unwrap().chains[0].ranges
     };
     let evm = plan(r#""base""#);
     assert_eq!((evm.first, evm.size), (0, 10_000_000));

@@ -10,7 +10,7 @@ const PARALLEL_MAX: usize = 64;
 const SIZE_MAX: u64 = 16 * GRID_BLOCKS;
 
 /// What the file says, for a chain whose range 0 begins with this block.
-pub(super) fn plan(raw: &RawRanges, first: u64) -> Result<RangePlan> {
+pub(super) fn ranges(raw: &RawRanges, first: u64) -> Result<RangePlan> {
     let default = RangePlan::default();
     let size = raw.size.unwrap_or(default.size);
     ensure!(
