@@ -36,13 +36,16 @@ use crate::environment::{DATA_DIR, Overrides, variable};
 use crate::hex::parse_hex;
 
 pub(crate) use chronolith_follower::settings::{Finality, FollowSettings, Mode};
-use raw::{RawBackfill, RawChain, RawChainEntry, RawEndpoint, RawScope, RawSettings};
+use raw::{
+    RawBackfill, RawChain, RawChainEntry, RawEndpoint, RawMode, RawScope, RawSettings, RawStrategy,
+    RawVerification,
+};
 
 pub(crate) use alerts::AlertSettings;
 use process::Shared;
 pub(crate) use process::Token;
 pub(crate) use projections::{DatabaseSettings, FeesSettings};
-use reading::{expand, typed};
+use reading::{expand, rename_keys, typed};
 
 pub(crate) use schema::schema;
 
@@ -145,20 +148,14 @@ impl Settings {
         if let Some(port) = overrides.metrics_port {
             self.metrics_listen.set_port(port);
         }
-        for at in 0..self.chains.len() {
-            let place = self.chains.get(at).map(|chain| self.place(chain));
-            let chain = self.chains.get_mut(at);
-            let stellar = chain.and_then(|chain| chain.stellar.as_mut());
-            if let Some((stellar, place)) = stellar.zip(place) {
+        let places: Vec<ArchivePlace> = self.chains.iter().map(|chain| self.place(chain)).collect();
+        for (chain, place) in self.chains.iter_mut().zip(places) {
+            if let Some(stellar) = &mut chain.stellar {
                 stellar.place_core(place.notes());
             }
-        }
-        let from_portals = self
-            .chains
-            .iter_mut()
-            .filter(|chain| chain.portal.is_some());
-        for chain in from_portals {
-            chain.poll = overrides.ingest_interval.unwrap_or(chain.poll);
+            if chain.portal.is_some() {
+                chain.poll = overrides.ingest_interval.unwrap_or(chain.poll);
+            }
         }
     }
 
@@ -173,7 +170,8 @@ impl Settings {
         Self::from_value(value)
     }
 
-    fn from_value(value: Value) -> Result<Self> {
+    fn from_value(mut value: Value) -> Result<Self> {
+        rename_keys(&mut value)?;
         let raw: RawSettings = typed(value, "")?;
         ensure!(
             !raw.chains.is_empty(),
@@ -301,15 +299,14 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         raw.rpc_ws.iter().all(plain),
         "rpcWs: an endpoint begins with ws:// or wss://"
     );
-    let (level, checks) = proof(raw.verification.as_deref(), chain_id)?;
-    let portal = portal(&raw, (chain_id, checks), known)?;
+    let (level, checks) = proof(raw.verification, chain_id);
+    let portal = portal(&raw, chain_id, checks, known)?;
     // With endpoints beside it, they say where the chain stands and what a portal does not tell.
     let portal_alone = portal.as_ref().filter(|_| raw.rpc_http.is_empty());
     ensure!(
         portal_alone.is_none() || level == Verification::Claimed,
         "verification: a Portal alone proves nothing, its blocks are its own word: add rpcHttp, whose headers prove them by bloom, or set verification to claimed"
     );
-    let strategy = strategy(raw.strategy.as_deref())?;
     let scope = scope(raw.logs.as_ref())?;
     let finality = match (&raw.finality, portal_alone) {
         // A portal knows what is final.
@@ -322,8 +319,8 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
     );
     let datasets = datasets::datasets(raw.datasets.as_deref(), portal.as_ref(), portal_alone)?;
     let adfs = adfs::contract(&raw, &shared.adfs)?;
-    let projected = (adfs.as_ref(), portal_alone.is_some());
-    let (datasets, scope) = adfs::kept(&raw, (datasets, scope), projected)?;
+    let kept = adfs::Kept { datasets, scope };
+    let kept = adfs::kept(&raw, kept, adfs.as_ref(), portal_alone)?;
     let start_block = raw.start_block.unwrap_or(0);
     let fees = projections::fees(raw.fees.as_ref(), chain_id, start_block)?;
     let follow = FollowSettings {
@@ -332,15 +329,15 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
         endpoints,
         heads: raw.rpc_ws,
         start_block,
-        mode: mode(raw.mode.as_deref(), raw.start_block, raw.end_block)?,
+        mode: mode(raw.mode, raw.start_block, raw.end_block)?,
         ranges: ranges::ranges(&raw.ranges, 0)?,
         finality,
         l1: finality::l1(raw.finality.as_ref(), chain_id, known).context("finality")?,
-        datasets,
-        scope: projections::widen(datasets, scope, fees.as_ref())?,
+        datasets: kept.datasets,
+        scope: projections::widen(kept, fees.as_ref())?,
         level,
         checks,
-        strategy,
+        strategy: strategy(raw.strategy),
         poll: poll(raw.poll_ms, portal_alone),
         backfill: backfill(&raw.backfill)?,
         tail_bytes: process::tail_bytes(raw.tail_mib)?,
@@ -359,61 +356,56 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
 
 /// A chain's id and name, and what is known of it by either.
 fn who(raw: &RawChain) -> Result<(u64, String, Option<&'static KnownChain>)> {
-    let known = match (raw.chain_id, raw.name.as_deref()) {
-        (Some(id), _) => CHAINS.iter().find(|known| known.chain_id == id),
-        (None, Some(name)) => Some(known_chain(name).ok_or_else(|| {
-            let names: Vec<&str> = CHAINS.iter().map(|known| known.name).collect();
-            anyhow!(
-                "chain {name} is not known by name: give its chainId, or one of {}",
-                names.join(", ")
-            )
-        })?),
+    let (chain_id, known) = match (raw.chain_id, raw.name.as_deref()) {
+        (Some(id), _) => (id, CHAINS.iter().find(|known| known.chain_id == id)),
+        (None, Some(name)) => {
+            let known = known_chain(name).ok_or_else(|| {
+                let names: Vec<&str> = CHAINS.iter().map(|known| known.name).collect();
+                anyhow!(
+                    "chain {name} is not known by name: give its chainId, or one of {}",
+                    names.join(", ")
+                )
+            })?;
+            (known.chain_id, Some(known))
+        }
         (None, None) => bail!("give a chainId or the name of a known chain"),
     };
-    let chain_id = raw
-        .chain_id
-        .or(known.map(|known| known.chain_id))
-        .unwrap_or_default();
-    let name = raw
-        .name
-        .clone()
-        .or(known.map(|known| known.name.to_owned()));
-    let name = name.unwrap_or_else(|| chain_id.to_string());
+    let name = raw.name.as_deref().or(known.map(|known| known.name));
+    let name = name.map_or_else(|| chain_id.to_string(), str::to_owned);
     Ok((chain_id, name, known))
 }
 
 /// What blocks must be proven to, and what is checked. What the settings ask for is checked whatever
 /// the table says of the chain; otherwise everything that the chain allows is.
-fn proof(asked: Option<&str>, chain_id: u64) -> Result<(Verification, Checks)> {
+fn proof(level: Option<RawVerification>, chain_id: u64) -> (Verification, Checks) {
     let known = checks_of(chain_id);
-    let Some(asked) = asked else {
-        return Ok((Verification::Claimed, known));
-    };
-    let Some(level) = Verification::parse(asked) else {
-        let all = Verification::ALL.map(Verification::as_str).join(", ");
-        bail!("verification: `{asked}` is none of {all}");
+    let level = match level {
+        None => return (Verification::Claimed, known),
+        Some(RawVerification::Claimed) => Verification::Claimed,
+        Some(RawVerification::Linked) => Verification::Linked,
+        Some(RawVerification::Bloom) => Verification::Bloom,
+        Some(RawVerification::Receipts) => Verification::Receipts,
+        Some(RawVerification::Roots) => Verification::Roots,
     };
     let checks = Checks {
         oddity: known.oddity,
         ..Checks::ALL
     };
-    Ok((level, checks.up_to(level)))
+    (level, checks.up_to(level))
 }
 
-/// How logs are fetched.
-fn strategy(name: Option<&str>) -> Result<Strategy> {
-    match name {
-        None | Some("receipts") => Ok(Strategy::Receipts),
-        Some("logs") => Ok(Strategy::Logs),
-        Some(other) => bail!("strategy: `{other}` is neither receipts nor logs"),
+fn strategy(raw: Option<RawStrategy>) -> Strategy {
+    match raw {
+        None | Some(RawStrategy::Receipts) => Strategy::Receipts,
+        Some(RawStrategy::Logs) => Strategy::Logs,
     }
 }
 
-fn mode(asked: Option<&str>, start: Option<u64>, end: Option<u64>) -> Result<Mode> {
-    let mode = match asked {
-        None | Some("auto") => Mode::Auto,
-        Some("streaming") => Mode::Streaming,
-        Some("backfill") => {
+fn mode(mode: Option<RawMode>, start: Option<u64>, end: Option<u64>) -> Result<Mode> {
+    let mode = match mode.unwrap_or(RawMode::Auto) {
+        RawMode::Auto => Mode::Auto,
+        RawMode::Streaming => Mode::Streaming,
+        RawMode::Backfill => {
             let (Some(start), Some(end_block)) = (start, end) else {
                 bail!("mode: backfill needs startBlock and endBlock");
             };
@@ -421,15 +413,10 @@ fn mode(asked: Option<&str>, start: Option<u64>, end: Option<u64>) -> Result<Mod
                 start <= end_block,
                 "endBlock: {end_block} is below startBlock {start}"
             );
-            Mode::Backfill { end_block }
+            return Ok(Mode::Backfill { end_block });
         }
-        Some(other) => bail!("mode: `{other}` is none of auto, streaming, backfill"),
     };
-    let bounded = matches!(mode, Mode::Backfill { .. });
-    ensure!(
-        end.is_none() || bounded,
-        "endBlock is for mode backfill only"
-    );
+    ensure!(end.is_none(), "endBlock is for mode backfill only");
     Ok(mode)
 }
 
@@ -437,7 +424,8 @@ fn mode(asked: Option<&str>, start: Option<u64>, end: Option<u64>) -> Result<Mod
 /// endpoints. One that is named beside endpoints is for final history.
 fn portal(
     raw: &RawChain,
-    (chain_id, checks): (u64, Checks),
+    chain_id: u64,
+    checks: Checks,
     known: Option<&KnownChain>,
 ) -> Result<Option<PortalSettings>> {
     if !raw.rpc_http.is_empty() && raw.portal.is_none() {

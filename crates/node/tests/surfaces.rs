@@ -92,7 +92,7 @@ fn the_port_is_by_flag_over_environment_over_file_over_default() {
         bad,
         &[],
         &[],
-        "listen: `here` is no address such as 0.0.0.0:8080",
+        "listen: `here` is not an address such as 0.0.0.0:8080",
     );
 }
 

@@ -2,13 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use chronolith_model::{Dataset, DatasetSet, Scope, ScopeEntry};
-use chronolith_projection_adfs::{AdfsSettings, AdfsVersion, LanePolicy, Limits};
+use chronolith_projection_adfs::AdfsSettings;
+use chronolith_projection_adfs::AdfsVersion;
+use chronolith_projection_adfs::LanePolicy;
+use chronolith_projection_adfs::Limits;
+use chronolith_source::portal::PortalSettings;
 
 use super::projections::address_of;
-use super::raw::{RawChain, RawSettings, RawVersion};
+use super::raw::{RawChain, RawLanePolicy, RawSettings, RawVersion};
+use super::reading::between;
 use crate::hex::parse_hex;
 
 /// Most bytes of calldata that may be let through: no chain takes more.
@@ -59,22 +64,17 @@ fn number_of(key: &str) -> Result<u32> {
 /// The event is said by each chain.
 fn version_of(raw: &RawVersion) -> Result<AdfsVersion> {
     let guards = &raw.guards;
-    let feeds_max = guards.feeds_length.unwrap_or(Limits::default().feeds_max);
-    ensure!(
-        (1..=FEEDS_MAX).contains(&feeds_max),
-        "guards.feedsLength: {feeds_max} is not between 1 and {FEEDS_MAX}"
-    );
-    let lanes = match guards.lane_policy.as_deref() {
-        None | Some("reject") => LanePolicy::Reject,
-        Some("mask") => LanePolicy::Mask,
-        Some(other) => bail!("guards.lanePolicy: `{other}` is neither reject nor mask"),
-    };
+    let feeds_max = Limits::default().feeds_max;
+    let (name, bounds) = ("guards.feedsLength", 1..=FEEDS_MAX);
     Ok(AdfsVersion {
         signature: String::new(),
         has_block_number: raw.has_block_number,
         extra_fields: raw.extra_fields.clone(),
-        feeds_max,
-        lanes,
+        feeds_max: between(name, guards.feeds_length, feeds_max, bounds)?,
+        lanes: match guards.lane_policy {
+            None | Some(RawLanePolicy::Reject) => LanePolicy::Reject,
+            Some(RawLanePolicy::Mask) => LanePolicy::Mask,
+        },
     })
 }
 
@@ -115,12 +115,12 @@ pub(super) fn contract(raw: &RawChain, shared: &Versions) -> Result<Option<AdfsS
     let code_hashes = code_hashes
         .map(|(address, hash)| (*address, *hash))
         .collect();
-    let most = raw.max_calldata_bytes;
-    let most = most.unwrap_or(Limits::default().calldata_bytes_max);
-    ensure!(
-        (1..=CALLDATA_BYTES_MAX).contains(&most),
-        "maxCalldataBytes: {most} is not between 1 and {CALLDATA_BYTES_MAX}"
-    );
+    let calldata_bytes_max = between(
+        "maxCalldataBytes",
+        raw.max_calldata_bytes,
+        Limits::default().calldata_bytes_max,
+        1..=CALLDATA_BYTES_MAX,
+    )?;
     let settings = AdfsSettings {
         proxy,
         start_block: raw.start_block.unwrap_or(0),
@@ -128,30 +128,38 @@ pub(super) fn contract(raw: &RawChain, shared: &Versions) -> Result<Option<AdfsS
         implementations,
         initial_version: raw.initial_version,
         code_hashes,
-        calldata_bytes_max: most,
+        calldata_bytes_max,
     };
     settings.check()?;
     Ok(Some(settings))
 }
 
-/// What is kept of a chain. With a contract: its logs, the transactions that they name, and what the
+/// What is kept of a chain.
+pub(super) struct Kept {
+    pub(super) datasets: DatasetSet,
+    pub(super) scope: Scope,
+}
+
+/// What is kept of a chain that may have a contract. With one: its logs, the transactions that they name, and what the
 /// settings ask for besides. Nothing else is needed, and all transactions of a chain are many times as much.
 pub(super) fn kept(
     raw: &RawChain,
-    (datasets, scope): (DatasetSet, Scope),
-    (contract, from_portal): (Option<&AdfsSettings>, bool),
-) -> Result<(DatasetSet, Scope)> {
+    Kept { datasets, scope }: Kept,
+    contract: Option<&AdfsSettings>,
+    portal_alone: Option<&PortalSettings>,
+) -> Result<Kept> {
     let Some(contract) = contract else {
-        return Ok((datasets, scope));
+        return Ok(Kept { datasets, scope });
     };
     ensure!(
-        !from_portal,
+        portal_alone.is_none(),
         "contractAddress: the updates are in transactions, and a portal does not tell all of them: give \
          rpcHttp as well"
     );
-    let asked = match raw.datasets.is_some() {
-        true => datasets,
-        false => DatasetSet::CLOCK,
+    let asked = if raw.datasets.is_some() {
+        datasets
+    } else {
+        DatasetSet::CLOCK
     };
     let own = ScopeEntry {
         emitter: Some(Bytes::copy_from_slice(&contract.proxy)),
@@ -167,7 +175,7 @@ pub(super) fn kept(
         Scope::All => Scope::only(vec![own]),
     };
     let datasets = asked.with(Dataset::Logs).with(Dataset::Transactions);
-    Ok((datasets, scope))
+    Ok(Kept { datasets, scope })
 }
 
 #[cfg(test)]
@@ -314,7 +322,7 @@ mod tests {
             (
                 r#""extraFields": []"#,
                 r#""guards": { "lanePolicy": "maybe" }"#,
-                "versions.1: guards.lanePolicy",
+                "versions.1.guards.lanePolicy: unknown variant `maybe`, expected `reject` or `mask`",
             ),
             (
                 r#""extraFields": []"#,

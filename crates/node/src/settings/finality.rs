@@ -5,7 +5,7 @@ use chronolith_follower::settings::{Finality, L1Settings};
 use chronolith_source::KnownChain;
 
 use super::ChainSettings;
-use super::raw::RawFinality;
+use super::raw::{RawFinality, RawFinalityMode};
 
 /// What the file asks for, or what the chain is known for.
 pub(super) fn rule(raw: Option<&RawFinality>, known: Option<&KnownChain>) -> Result<Finality> {
@@ -18,28 +18,22 @@ pub(super) fn rule(raw: Option<&RawFinality>, known: Option<&KnownChain>) -> Res
             Finality::Depth(default_depth)
         });
     };
-    match raw.mode.as_deref() {
-        None | Some("l1_confirmations" | "depth") => {
-            Ok(Finality::Depth(raw.confirmations.unwrap_or(default_depth)))
+    Ok(match raw.mode.unwrap_or(RawFinalityMode::Depth) {
+        RawFinalityMode::L1Confirmations | RawFinalityMode::Depth => {
+            Finality::Depth(raw.confirmations.unwrap_or(default_depth))
         }
-        Some("finalized" | "source") => Ok(Finality::Finalized),
-        Some("safe") => Ok(Finality::Safe),
-        Some("dual_source") => {
-            let delay = raw.max_l1_delay_seconds.unwrap_or(180);
-            Ok(Finality::Dual {
-                l2_depth: raw
-                    .l2_depth
-                    .context("l2Depth is needed in mode dual_source")?,
-                l1_confirmations: raw
-                    .confirmations
-                    .context("l1Confirmations is needed in mode dual_source")?,
-                max_l1_delay_seconds: delay,
-            })
-        }
-        Some(other) => bail!(
-            "mode: `{other}` is none of l1_confirmations, dual_source, finalized, safe, source"
-        ),
-    }
+        RawFinalityMode::Finalized | RawFinalityMode::Source => Finality::Finalized,
+        RawFinalityMode::Safe => Finality::Safe,
+        RawFinalityMode::DualSource => Finality::Dual {
+            l2_depth: raw
+                .l2_depth
+                .context("l2Depth is needed in mode dual_source")?,
+            l1_confirmations: raw
+                .confirmations
+                .context("l1Confirmations is needed in mode dual_source")?,
+            max_l1_delay_seconds: raw.max_l1_delay_seconds.unwrap_or(180),
+        },
+    })
 }
 
 /// The chain below, where the rule needs it and it is another one.
@@ -51,7 +45,7 @@ pub(super) fn l1(
     let Some(raw) = raw else {
         return Ok(None);
     };
-    if raw.mode.as_deref() != Some("dual_source") {
+    if raw.mode != Some(RawFinalityMode::DualSource) {
         let given = raw.l1_chain_id.is_some() || !raw.l1_rpc_http.is_empty();
         ensure!(
             !given,

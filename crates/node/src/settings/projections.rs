@@ -4,11 +4,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
-use chronolith_model::{Dataset, DatasetSet, Scope, ScopeEntry};
-use chronolith_projection_fees::{FeeContract, known_contracts};
+use chronolith_model::Dataset;
+use chronolith_model::Scope;
+use chronolith_model::ScopeEntry;
+use chronolith_projection_fees::FeeContract;
+use chronolith_projection_fees::known_contracts;
 
+use super::adfs::Kept;
 use super::process::Token;
 use super::raw::{RawDatabase, RawFeeContract, RawFees, RawFeesSettings};
+use super::reading::between;
 use crate::environment::Overrides;
 use crate::hex::parse_hex;
 
@@ -33,23 +38,12 @@ pub(crate) struct DatabaseSettings {
 
 impl DatabaseSettings {
     pub(super) fn new(raw: &RawDatabase) -> Result<Self> {
-        let connections = raw.connections.unwrap_or(CONNECTIONS);
-        let in_range = (2..=1_000).contains(&connections);
-        ensure!(
-            in_range,
-            "db.connections: {connections} is not between 2 and 1000"
-        );
-        let workers = raw.workers.unwrap_or(WORKERS);
-        ensure!(
-            workers <= 64,
-            "db.workers: {workers} is not between 0 and 64"
-        );
         let token = |url: &Option<String>| url.clone().filter(|url| !url.is_empty()).map(Token);
         Ok(Self {
             writer: token(&raw.url),
             reader: token(&raw.readonly_url),
-            connections,
-            workers,
+            connections: between("db.connections", raw.connections, CONNECTIONS, 2..=1_000)?,
+            workers: between("db.workers", raw.workers, WORKERS, 0..=64)?,
         })
     }
 
@@ -123,11 +117,7 @@ pub(super) fn address_of(text: &str) -> Result<[u8; 20]> {
 }
 
 /// What is kept of a chain must hold what is projected.
-pub(super) fn widen(
-    datasets: DatasetSet,
-    scope: Scope,
-    fees: Option<&FeesSettings>,
-) -> Result<Scope> {
+pub(super) fn widen(Kept { datasets, scope }: Kept, fees: Option<&FeesSettings>) -> Result<Scope> {
     let Some(fees) = fees else {
         return Ok(scope);
     };

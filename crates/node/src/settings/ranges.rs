@@ -4,6 +4,7 @@ use anyhow::{Result, ensure};
 use chronolith_follower::settings::{GRID_BLOCKS, RangePlan};
 
 use super::raw::RawRanges;
+use super::reading::between;
 
 const PARALLEL_MAX: usize = 64;
 /// A block's place in its range has 24 bits.
@@ -18,11 +19,6 @@ pub(super) fn ranges(raw: &RawRanges, first: u64) -> Result<RangePlan> {
             || (1..=SIZE_MAX).contains(&size) && size.is_multiple_of(GRID_BLOCKS),
         "ranges.size: {size} is neither between 1 and {GRID_BLOCKS} nor a multiple of {GRID_BLOCKS} up to {SIZE_MAX}"
     );
-    let parallel = raw.parallel.unwrap_or(default.parallel);
-    ensure!(
-        (1..=PARALLEL_MAX).contains(&parallel),
-        "ranges.parallel: {parallel} is not between 1 and {PARALLEL_MAX}"
-    );
     let checkpoint = raw.checkpoint.unwrap_or(default.checkpoint.min(size));
     ensure!(
         (1..=size).contains(&checkpoint),
@@ -31,7 +27,12 @@ pub(super) fn ranges(raw: &RawRanges, first: u64) -> Result<RangePlan> {
     Ok(RangePlan {
         first,
         size,
-        parallel,
+        parallel: between(
+            "ranges.parallel",
+            raw.parallel,
+            default.parallel,
+            1..=PARALLEL_MAX,
+        )?,
         checkpoint,
     })
 }

@@ -1,8 +1,8 @@
 //! The settings file as people write it.
 //!
-//! Field names may be camelCase or snake_case. A field that is not known is an error. Where the ADFS
-//! document has two spellings of one thing, both are taken. Nothing here can be printed: URLs carry
-//! keys.
+//! Names are camelCase here; those in snake_case are changed before ([`super::reading::rename_keys`]). An
+//! unknown field is an error. Where the ADFS document has two names of one setting, both are accepted. Nothing
+//! here can be printed: URLs carry keys.
 
 #![allow(
     dead_code,
@@ -20,29 +20,22 @@ use serde_json::Value;
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawSettings {
     /// Where archives are kept [default: ./data]. `DATA_DIR` overrides it.
-    #[serde(alias = "data_dir")]
     pub(crate) data_dir: Option<String>,
     /// Where archives are kept instead, such as s3://bucket/prefix. Keys and endpoint come from the
     /// environment: AWS_ACCESS_KEY_ID and its like.
-    #[serde(alias = "archive_url")]
     pub(crate) archive_url: Option<String>,
     /// Address of the public listener.
     pub(crate) listen: Option<String>,
     /// Port of health and metrics [default: 9464].
-    #[serde(alias = "metrics_port")]
     pub(crate) metrics_port: Option<u16>,
     /// Address of the listener for operators.
-    #[serde(alias = "admin_listen")]
     pub(crate) admin_listen: Option<String>,
     /// Address of the listener of the fee document, where fees are projected [default: 0.0.0.0:9999].
     /// `API_PORT` sets its port.
-    #[serde(alias = "fees_listen")]
     pub(crate) fees_listen: Option<String>,
     /// What whoever asks at adminListen must know; needed where that is not this machine.
-    #[serde(alias = "admin_token")]
     pub(crate) admin_token: Option<String>,
     /// Memory for what queries read of archives, of all chains together, in MiB [default: 256].
-    #[serde(alias = "cache_mib")]
     pub(crate) cache_mib: Option<u64>,
     /// What requests may cost.
     pub(crate) limits: RawLimits,
@@ -61,7 +54,6 @@ pub(crate) struct RawSettings {
     /// Versions of ADFS contracts, by number.
     pub(crate) versions: BTreeMap<String, RawVersion>,
     /// Which implementation has which version, by address.
-    #[serde(alias = "impl_version_map")]
     pub(crate) impl_version_map: BTreeMap<String, RawImplementation>,
 }
 
@@ -72,7 +64,6 @@ pub(crate) struct RawDatabase {
     /// Where it is, such as postgres://user:password@host:5432/database. `PG_URL` overrides it.
     pub(crate) url: Option<String>,
     /// Where it is read, if that is elsewhere. `PG_READONLY_URL` overrides it.
-    #[serde(alias = "readonly_url")]
     pub(crate) readonly_url: Option<String>,
     /// Connections at the most [default: 10].
     pub(crate) connections: Option<usize>,
@@ -88,7 +79,6 @@ pub(crate) struct RawDatabase {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawWrite {
     /// Rows at once. Taken and not used: all rows of a block go in one COPY.
-    #[serde(alias = "batch_rows")]
     pub(crate) batch_rows: Option<usize>,
 }
 
@@ -109,10 +99,8 @@ pub(crate) struct RawFeesSettings {
     /// The contracts [default: those that are known].
     pub(crate) contracts: Vec<RawFeeContract>,
     /// Blocks of a job [default: 50000].
-    #[serde(alias = "job_blocks")]
     pub(crate) job_blocks: Option<u64>,
     /// Milliseconds that a job is somebody's without a sign of life [default: 120000].
-    #[serde(alias = "job_lease_ttl_ms")]
     pub(crate) job_lease_ttl_ms: Option<u64>,
 }
 
@@ -133,7 +121,7 @@ pub(crate) struct RawFeeContractSettings {
     /// Its address.
     pub(crate) address: String,
     /// The first block whose events count [default: the chain's startBlock].
-    #[serde(default, alias = "from_block")]
+    #[serde(default)]
     pub(crate) from_block: Option<u64>,
 }
 
@@ -144,20 +132,16 @@ pub(crate) struct RawLimits {
     /// Logs in an answer [default: 10000].
     pub(crate) results: Option<usize>,
     /// MiB of logs in an answer [default: 64].
-    #[serde(alias = "answer_mib")]
     pub(crate) answer_mib: Option<usize>,
     /// Blocks that a query for logs may look at [default: all].
-    #[serde(alias = "block_range")]
     pub(crate) block_range: Option<u64>,
     /// Calls in a batch [default: 100].
     pub(crate) batch: Option<usize>,
     /// Seconds that a query may take [default: 10].
-    #[serde(alias = "timeout_seconds")]
     pub(crate) timeout_seconds: Option<u64>,
     /// Connections at the same time [default: 4096].
     pub(crate) connections: Option<usize>,
     /// Those of one address; 0 counts none [default: 0].
-    #[serde(alias = "connections_per_peer")]
     pub(crate) connections_per_peer: Option<usize>,
 }
 
@@ -166,8 +150,16 @@ pub(crate) struct RawLimits {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawPlanner {
     /// More than 1,000 alternatives at one place of a filter: refuse or block_scan [default: refuse].
-    #[serde(alias = "or_policy")]
-    pub(crate) or_policy: Option<String>,
+    pub(crate) or_policy: Option<RawOrPolicy>,
+}
+
+/// What becomes of a filter with too many alternatives.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(crate) enum RawOrPolicy {
+    Refuse,
+    BlockScan,
 }
 
 /// What the ADFS document calls the service.
@@ -175,19 +167,14 @@ pub(crate) struct RawPlanner {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawService {
     /// Most items in a queue.
-    #[serde(alias = "queue_max_items")]
     pub(crate) queue_max_items: Option<usize>,
     /// Rows that are written to the database at once.
-    #[serde(alias = "db_write_batch_rows")]
     pub(crate) db_write_batch_rows: Option<usize>,
     /// Port of health and metrics.
-    #[serde(alias = "metrics_port")]
     pub(crate) metrics_port: Option<u16>,
     /// Blocks that are fetched again after an overflow.
-    #[serde(alias = "overflow_backfill_window")]
     pub(crate) overflow_backfill_window: Option<u64>,
     /// Blocks that are fetched again after a guard ended.
-    #[serde(alias = "guard_backfill_window")]
     pub(crate) guard_backfill_window: Option<u64>,
     /// How long blocks may come out of order.
     pub(crate) ordering: RawOrdering,
@@ -198,7 +185,6 @@ pub(crate) struct RawService {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawOrdering {
     /// Milliseconds.
-    #[serde(alias = "max_out_of_order_wait_ms")]
     pub(crate) max_out_of_order_wait_ms: Option<u64>,
 }
 
@@ -207,7 +193,6 @@ pub(crate) struct RawOrdering {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawQueue {
     /// Most items in a queue.
-    #[serde(alias = "max_items")]
     pub(crate) max_items: Option<usize>,
 }
 
@@ -224,10 +209,9 @@ pub(crate) struct RawMetrics {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RawVersion {
     /// Whether its events carry a block number.
-    #[serde(alias = "has_block_number")]
     pub(crate) has_block_number: bool,
     /// Further fields of its events.
-    #[serde(default, alias = "extra_fields")]
+    #[serde(default)]
     pub(crate) extra_fields: Vec<String>,
     /// What is refused.
     #[serde(default)]
@@ -239,11 +223,18 @@ pub(crate) struct RawVersion {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawGuards {
     /// Feeds of an update at the most [default: 10000].
-    #[serde(alias = "feeds_length")]
     pub(crate) feeds_length: Option<u32>,
     /// Lanes above 8191: reject, or mask as newer contracts do [default: reject].
-    #[serde(alias = "lane_policy")]
-    pub(crate) lane_policy: Option<String>,
+    pub(crate) lane_policy: Option<RawLanePolicy>,
+}
+
+/// What becomes of lanes above 8191.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(crate) enum RawLanePolicy {
+    Reject,
+    Mask,
 }
 
 /// An implementation behind a proxy.
@@ -253,7 +244,7 @@ pub(crate) struct RawImplementation {
     /// Which version it is.
     pub(crate) version: u32,
     /// Hash that its code must have.
-    #[serde(default, alias = "expected_bytecode_hash")]
+    #[serde(default)]
     pub(crate) expected_bytecode_hash: Option<String>,
 }
 
@@ -273,25 +264,20 @@ pub(crate) enum RawChainEntry {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawChain {
     /// The chain's id; may be left out for a chain that is known by name.
-    #[serde(alias = "chain_id")]
     pub(crate) chain_id: Option<u64>,
     /// What to call it, or the name of a known chain.
     pub(crate) name: Option<String>,
     /// JSON-RPC endpoints, the preferred one first.
-    #[serde(alias = "rpc_http")]
     pub(crate) rpc_http: Vec<RawEndpoint>,
     /// WebSocket endpoints that tell of new heads.
-    #[serde(alias = "rpc_ws")]
     pub(crate) rpc_ws: Vec<String>,
     /// A dataset of SQD Portal, instead of endpoints.
     pub(crate) portal: Option<RawPortal>,
     /// A Stellar network, instead of endpoints.
     pub(crate) stellar: Option<RawStellar>,
     /// The first block to archive [default: 0, on Stellar 2].
-    #[serde(alias = "start_block")]
     pub(crate) start_block: Option<u64>,
     /// Last block, in mode backfill.
-    #[serde(alias = "end_block")]
     pub(crate) end_block: Option<u64>,
     /// How blocks become final.
     pub(crate) finality: Option<RawFinality>,
@@ -300,42 +286,63 @@ pub(crate) struct RawChain {
     /// Which logs are kept [default: all; with an ADFS contract and without `datasets`, those of the contract].
     pub(crate) logs: Option<RawScope>,
     /// The least level of every block: claimed, linked, bloom, receipts or roots.
-    pub(crate) verification: Option<String>,
+    pub(crate) verification: Option<RawVerification>,
     /// How logs are fetched: receipts or logs.
-    pub(crate) strategy: Option<String>,
+    pub(crate) strategy: Option<RawStrategy>,
     /// auto, streaming or backfill.
-    pub(crate) mode: Option<String>,
+    pub(crate) mode: Option<RawMode>,
     /// Milliseconds from one look for new blocks to the next.
-    #[serde(alias = "poll_ms")]
     pub(crate) poll_ms: Option<u64>,
     /// The ADFS contract, a proxy, whose updates are projected.
-    #[serde(
-        alias = "contract_address",
-        alias = "proxyAddress",
-        alias = "proxy_address"
-    )]
+    #[serde(alias = "proxyAddress")]
     pub(crate) contract_address: Option<String>,
     /// Events of fee contracts as rows: true, or which contracts.
     pub(crate) fees: Option<RawFees>,
     /// Signatures of events, by version.
-    #[serde(alias = "topic_names")]
     pub(crate) topic_names: BTreeMap<String, String>,
     /// The version of updates before the first upgrade that is known [default: the only one].
-    #[serde(alias = "initial_version")]
     pub(crate) initial_version: Option<u32>,
     /// Bytes of an update's calldata at the most [default: 131072].
-    #[serde(alias = "max_calldata_bytes")]
     pub(crate) max_calldata_bytes: Option<usize>,
     /// When people want to be told.
-    #[serde(alias = "alerts_config")]
     pub(crate) alerts_config: Option<RawAlerts>,
     /// Memory for blocks that wait for finality, in MiB: a limit, not a reservation [default: 640].
-    #[serde(alias = "tail_mib")]
     pub(crate) tail_mib: Option<u64>,
     /// How history is fetched.
     pub(crate) backfill: RawBackfill,
     /// How history is cut into ranges.
     pub(crate) ranges: RawRanges,
+}
+
+/// How far blocks are proven.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(crate) enum RawVerification {
+    Claimed,
+    Linked,
+    Bloom,
+    Receipts,
+    Roots,
+}
+
+/// How logs are fetched.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(crate) enum RawStrategy {
+    Receipts,
+    Logs,
+}
+
+/// What following a chain is for.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(crate) enum RawMode {
+    Auto,
+    Streaming,
+    Backfill,
 }
 
 /// An endpoint: its URL, or with limits.
@@ -355,10 +362,10 @@ pub(crate) struct RawEndpointSettings {
     /// Its URL.
     pub(crate) url: String,
     /// Requests at the same time.
-    #[serde(default, alias = "in_flight")]
+    #[serde(default)]
     pub(crate) in_flight: Option<usize>,
     /// Requests in a second.
-    #[serde(default, alias = "requests_per_second")]
+    #[serde(default)]
     pub(crate) requests_per_second: Option<f64>,
     /// Calls in one request.
     #[serde(default)]
@@ -381,22 +388,31 @@ pub(crate) struct RawPortal {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawFinality {
     /// l1_confirmations (or depth), dual_source, finalized (or source), or safe.
-    pub(crate) mode: Option<String>,
+    pub(crate) mode: Option<RawFinalityMode>,
     /// Blocks that must stand on a final one.
-    #[serde(alias = "l1Confirmations", alias = "l1_confirmations")]
+    #[serde(alias = "l1Confirmations")]
     pub(crate) confirmations: Option<u64>,
     /// Blocks of the chain itself, in mode dual_source.
-    #[serde(alias = "l2_depth")]
     pub(crate) l2_depth: Option<u64>,
     /// How old a report of the chain below may be, in mode dual_source.
-    #[serde(alias = "max_l1_delay_seconds")]
     pub(crate) max_l1_delay_seconds: Option<u64>,
     /// The chain below, where the chain is not known by name.
-    #[serde(alias = "l1_chain_id")]
     pub(crate) l1_chain_id: Option<u64>,
     /// Who tells its head, where it is not among the chains.
-    #[serde(alias = "l1_rpc_http")]
     pub(crate) l1_rpc_http: Vec<RawEndpoint>,
+}
+
+/// A rule of finality; two of them have a second name.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(crate) enum RawFinalityMode {
+    L1Confirmations,
+    Depth,
+    DualSource,
+    Finalized,
+    Source,
+    Safe,
 }
 
 /// A narrower scope of logs.
@@ -414,22 +430,16 @@ pub(crate) struct RawScope {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawAlerts {
     /// Seconds without an event [default: 300].
-    #[serde(alias = "no_events_seconds")]
     pub(crate) no_events_seconds: Option<u64>,
     /// Blocks behind the head [default: 64].
-    #[serde(alias = "max_lag_blocks")]
     pub(crate) max_lag_blocks: Option<u64>,
     /// Blocks from the newest final one to the head [default: maxLagBlocks].
-    #[serde(alias = "max_finality_lag_blocks")]
     pub(crate) max_finality_lag_blocks: Option<u64>,
     /// Seconds without heads over WebSocket [default: 600].
-    #[serde(alias = "ws_down_seconds")]
     pub(crate) ws_down_seconds: Option<u64>,
     /// Failed calls as a part of all calls [default: 0.02].
-    #[serde(alias = "rpc_error_ratio")]
     pub(crate) rpc_error_ratio: Option<f64>,
     /// Seconds that a lock of the database may be held [default: 300].
-    #[serde(alias = "lock_age_seconds")]
     pub(crate) lock_age_seconds: Option<u64>,
 }
 
@@ -438,13 +448,10 @@ pub(crate) struct RawAlerts {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawBackfill {
     /// Blocks that are asked for at first.
-    #[serde(alias = "initial_range")]
     pub(crate) initial_range: Option<u64>,
     /// The fewest.
-    #[serde(alias = "min_range")]
     pub(crate) min_range: Option<u64>,
     /// The most.
-    #[serde(alias = "max_range")]
     pub(crate) max_range: Option<u64>,
 }
 
@@ -483,10 +490,10 @@ pub(crate) struct RawCore {
     /// Its settings file.
     pub(crate) config: String,
     /// Where it works [default: core beside the chain's archive].
-    #[serde(default, alias = "work_dir")]
+    #[serde(default)]
     pub(crate) work_dir: Option<String>,
     /// Seconds without a ledger after which it is started again [default: 600].
-    #[serde(default, alias = "patience_seconds")]
+    #[serde(default)]
     pub(crate) patience_seconds: Option<u64>,
 }
 
@@ -499,10 +506,8 @@ pub(crate) struct RawLake {
     /// Or its directory on this machine.
     pub(crate) dir: Option<String>,
     /// Ledgers of an object; only for a lake without a manifest.
-    #[serde(alias = "ledgers_per_batch")]
     pub(crate) ledgers_per_batch: Option<u32>,
     /// Objects of a partition; only for a lake without a manifest.
-    #[serde(alias = "batches_per_partition")]
     pub(crate) batches_per_partition: Option<u32>,
     /// Where the S3 server is [default: AWS, or AWS_ENDPOINT].
     pub(crate) endpoint: Option<String>,
@@ -511,6 +516,5 @@ pub(crate) struct RawLake {
     /// Whether it is read without keys [default: false].
     pub(crate) anonymous: bool,
     /// Fetches at the same time [default: 8].
-    #[serde(alias = "in_flight")]
     pub(crate) in_flight: Option<usize>,
 }

@@ -1,8 +1,62 @@
-//! Values out of the file: variables put in, types given, and what is wrong told without what may be a key.
+//! Values of the file: variables are put in, names are made one, types are given, and errors are shown without
+//! what may be a key.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+/// Names in snake_case become camelCase, as the types have them.
+///
+/// # Errors
+/// A setting that is there by both names.
+pub(super) fn rename_keys(value: &mut Value) -> Result<()> {
+    match value {
+        Value::Array(all) => all.iter_mut().try_for_each(rename_keys),
+        Value::Object(all) => {
+            for (name, mut one) in std::mem::take(all) {
+                rename_keys(&mut one)?;
+                let renamed = camel_case(&name);
+                let other = all.insert(renamed.clone(), one);
+                ensure!(
+                    other.is_none(),
+                    "`{renamed}` is there twice, as `{name}` too"
+                );
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap_or(name).to_owned();
+    words.fold(first, |mut text, word| {
+        let mut letters = word.chars();
+        text.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        text.push_str(letters.as_str());
+        text
+    })
+}
+
+/// A number that is set or the default, where it lies within its bounds.
+pub(super) fn between<T: PartialOrd + Display>(
+    name: &str,
+    number: Option<T>,
+    default: T,
+    bounds: RangeInclusive<T>,
+) -> Result<T> {
+    let number = number.unwrap_or(default);
+    let (least, most) = (bounds.start(), bounds.end());
+    ensure!(
+        bounds.contains(&number),
+        "{name}: {number} is not between {least} and {most}"
+    );
+    Ok(number)
+}
 
 /// A typed value, or which field is wrong and why.
 pub(super) fn typed<T: DeserializeOwned>(value: Value, within: &str) -> Result<T> {

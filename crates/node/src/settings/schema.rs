@@ -225,14 +225,48 @@ mod tests {
         assert_eq!(left.into_iter().collect::<Vec<_>>(), LEFT_OUT);
     }
 
+    /// Every field of the annotated example is read by its name in snake_case too.
+    #[test]
+    fn every_field_has_a_name_in_snake_case() {
+        fn renamed(value: &Value) -> Value {
+            match value {
+                Value::Array(all) => all.iter().map(renamed).collect(),
+                Value::Object(all) => {
+                    let all = all.iter();
+                    all.map(|(name, one)| (snake_case(name), renamed(one)))
+                        .collect()
+                }
+                other => other.clone(),
+            }
+        }
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../examples/chronolith.json"
+        );
+        let text = std::fs::read_to_string(path).unwrap();
+        let snake = renamed(&serde_json::from_str(&text).unwrap()).to_string();
+        assert!(snake.contains("\"start_block\"") && !snake.contains("\"startBlock\""));
+        let parse = |text: &str| crate::settings::Settings::parse(text, false).unwrap();
+        assert_eq!(
+            format!("{:?}", parse(&snake)),
+            format!("{:?}", parse(&text))
+        );
+    }
+
     /// Every name that the reader takes is in the schema, and every field is described.
     #[test]
     fn every_spelling_is_there_and_described() {
         let text = schema().to_string();
         let source = include_str!("raw.rs");
-        let names = source.split("alias = \"").skip(1);
-        let names: Vec<&str> = names.filter_map(|rest| rest.split('"').next()).collect();
-        assert!(names.len() > 20, "{names:?}");
+        let aliases = source.split("alias = \"").skip(1);
+        let aliases = aliases.filter_map(|rest| rest.split('"').next());
+        let fields = fields(&schema_for!(RawSettings).to_value());
+        let fields = fields.iter().filter_map(|field| field.split('.').nth(1));
+        let names = aliases.chain(fields);
+        let names: BTreeSet<String> = names
+            .flat_map(|name| [name.to_owned(), snake_case(name)])
+            .collect();
+        assert!(names.len() > 100, "{names:?}");
         for name in names {
             assert!(text.contains(&format!("\"{name}\":")), "no {name}");
         }

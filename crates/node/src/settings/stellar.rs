@@ -47,7 +47,7 @@ pub(super) fn chain(
         (FIRST_LEDGER..=u64::from(u32::MAX)).contains(&start_block),
         "startBlock: the first ledger is {FIRST_LEDGER}"
     );
-    let mode = mode(raw.mode.as_deref(), raw.start_block, raw.end_block)?;
+    let mode = mode(raw.mode, raw.start_block, raw.end_block)?;
     if let Mode::Backfill { end_block } = mode {
         ensure!(
             end_block <= u64::from(u32::MAX),

@@ -157,7 +157,7 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         r#"{ "chains": ["base"], "planner": { "orPolicy": "guess" } }"#,
-        "planner.orPolicy: `guess` is neither refuse nor block_scan",
+        "planner.orPolicy: unknown variant `guess`, expected `refuse` or `block_scan`",
     ),
     (
         r#"{ "chains": [{ "name": "base", "rpcHttp": ["http://a"], "tailMib": 0 }] }"#,
@@ -182,6 +182,10 @@ const BAD: &[(&str, &str)] = &[
     ("", "not JSON"),
     ("{}", "at least one chain"),
     (r#"{"chains":[],"colour":1}"#, "unknown field `colour`"),
+    (
+        r#"{"chains":["base"],"dataDir":"a","data_dir":"b"}"#,
+        "`dataDir` is there twice, as `data_dir` too",
+    ),
     (
         r#"{"chains":["nowhere"]}"#,
         "chain nowhere is not known by name",
@@ -225,7 +229,7 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"finality":{"mode":"soon"}}]}"#,
-        "mode: `soon` is none of",
+        "chains[0].finality.mode: unknown variant `soon`, expected one of `l1_confirmations`, `depth`, `dual_source`",
     ),
     (
         r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"finality":{"mode":"dual_source"}}]}"#,
@@ -233,7 +237,7 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"verification":"perfect"}]}"#,
-        "`perfect` is none of claimed",
+        "chains[0].verification: unknown variant `perfect`, expected one of `claimed`, `linked`",
     ),
     (
         r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"logs":{"addresses":["0x12"]}}]}"#,
@@ -273,7 +277,7 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"mode":"sometimes"}]}"#,
-        "mode: `sometimes` is none of auto, streaming, backfill",
+        "chains[0].mode: unknown variant `sometimes`, expected one of `auto`, `streaming`, `backfill`",
     ),
     (
         r#"{"chains":[{"chainId":1,"rpcHttp":["http://a"],"mode":"backfill","endBlock":5}]}"#,
