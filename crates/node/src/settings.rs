@@ -447,13 +447,14 @@ fn portal(
     Ok(Some(PortalSettings { checks, ..settings }))
 }
 
-/// How often to look for new blocks: once a second at endpoints, once a minute at a portal.
-fn poll(asked_ms: Option<u64>, portal_alone: Option<&PortalSettings>) -> Duration {
-    let default_ms = match portal_alone {
-        Some(_) => 60_000,
-        None => 1_000,
+/// How often to look for new blocks: once a second at endpoints, once a minute at a Portal alone, which many
+/// share: it is asked at most once a second.
+fn poll(poll_ms: Option<u64>, portal_alone: Option<&PortalSettings>) -> Duration {
+    let (default_ms, least_ms) = match portal_alone {
+        Some(_) => (60_000, 1_000),
+        None => (1_000, 10),
     };
-    Duration::from_millis(asked_ms.unwrap_or(default_ms).max(10))
+    Duration::from_millis(poll_ms.unwrap_or(default_ms).max(least_ms))
 }
 
 fn endpoint(raw: &RawEndpoint) -> Result<EndpointSettings> {

@@ -78,6 +78,26 @@ fn a_portal_beside_endpoints_is_for_history() {
     assert!(whole.datasets.contains(Dataset::Headers));
 }
 
+#[test]
+fn a_portal_alone_is_asked_at_most_once_a_second() {
+    let poll = |source: &str, poll_ms: u64| {
+        let text = format!(r#"{{"chains":[{{"name":"base","pollMs":{poll_ms}{source}}}]}}"#);
+        Settings::parse(&text, false).unwrap().chains[0].poll
+    };
+    let portal = r#","portal":{"url":"http://b"}"#;
+    let both = r#","portal":{"url":"http://b"},"rpcHttp":["http://a"]"#;
+    for (source, poll_ms, expected_ms) in [
+        ("", 20, 1_000),
+        (portal, 999, 1_000),
+        (portal, 1_500, 1_500),
+        (both, 20, 20),
+        (r#","rpcHttp":["http://a"]"#, 1, 10),
+    ] {
+        let expected = Duration::from_millis(expected_ms);
+        assert_eq!(poll(source, poll_ms), expected, "{source} {poll_ms}");
+    }
+}
+
 /// The example of the ADFS document, with real addresses and URLs.
 pub(super) const ORACLE_EXAMPLE: &str = r#"{
       "service": { "queueMaxItems": 10000, "dbWriteBatchRows": 200, "metricsPort": 9464,
