@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use chronolith_projection::Projector;
 use chronolith_source::{Error as SourceError, keccak256};
+use const_hex::encode_prefixed;
 
-use crate::hex::hex;
 use crate::running::RunningChain;
 
 /// How long to wait before a node that could not tell is asked again.
@@ -41,7 +41,7 @@ pub(crate) async fn missing_contract(chain: &RunningChain) -> Result<Option<Stri
     for (address, setting) in fees.chain(adfs) {
         let code = chain.source.code(address).await?;
         if code.is_some_and(|code| code.is_empty()) {
-            let address = hex(&address);
+            let address = encode_prefixed(address);
             return Ok(Some(format!(
                 "there is no contract at {address}: correct {setting}"
             )));
@@ -90,7 +90,7 @@ impl Codes {
             if self.seen.contains(&implementation) {
                 continue;
             }
-            let address = hex(&implementation);
+            let address = encode_prefixed(implementation);
             let code = chain.source.code(implementation).await;
             let code = code.with_context(|| format!("the code of {address}"))?;
             let is_there = code.as_ref().is_none_or(|code| !code.is_empty());

@@ -14,11 +14,11 @@ use chronolith_serve::health::{
 };
 use chronolith_serve::http::{ConnectionLimits, Metrics, health_router, listen};
 use chronolith_source::{DroppedRule, Subscription};
+use const_hex::encode_prefixed;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 
 use crate::exporter::observe;
-use crate::hex::hex;
 use crate::readiness::{Facts, why_not_ready};
 use crate::running::RunningChain;
 use crate::settings::{ChainSettings, Settings};
@@ -145,7 +145,7 @@ fn l1_health(l1: &L1) -> L1Health {
 fn topics_watched(settings: &ChainSettings) -> Option<Vec<String>> {
     let fees = settings.fees.iter().flat_map(|_| fees::topics());
     let adfs = settings.adfs.iter().flat_map(|adfs| adfs.topics());
-    let mut topics: Vec<String> = fees.chain(adfs).map(|topic| hex(&topic)).collect();
+    let mut topics: Vec<String> = fees.chain(adfs).map(encode_prefixed).collect();
     topics.sort();
     topics.dedup();
     match topics.is_empty() {
@@ -159,7 +159,7 @@ fn topics_of(scope: &Scope) -> Option<Vec<String>> {
     let Scope::Only(entries) = scope else {
         return None;
     };
-    let topic = |entry: &ScopeEntry| Some(hex(entry.topic0.as_ref()?));
+    let topic = |entry: &ScopeEntry| Some(encode_prefixed(entry.topic0.as_ref()?));
     let mut topics = entries.iter().map(topic).collect::<Option<Vec<String>>>()?;
     topics.sort();
     topics.dedup();

@@ -67,10 +67,8 @@ impl Ledgers {
         let raw = zstd::decode_all(&frame.context("no such transaction")?[..])?;
         let ledger = LedgerCloseMeta::from_xdr(raw, Limits::none())?;
         let (envelopes, applied) = decoded(&ledger)?;
-        let is_it = |pair: &TransactionResultPair| {
-            let own = pair.transaction_hash.0.iter();
-            own.map(|byte| format!("{byte:02x}")).collect::<String>() == hash
-        };
+        let is_it =
+            |pair: &TransactionResultPair| const_hex::encode(pair.transaction_hash.0) == hash;
         let (pair, meta) = applied
             .iter()
             .find(|(pair, _)| is_it(pair))

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use chronolith_sim::evm::FeeRow;
 use chronolith_store::testing_postgres::{TempPostgres, TempPostgresOptions};
+use const_hex::encode_prefixed;
 use futures::{StreamExt as _, TryStreamExt as _};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
@@ -147,7 +148,7 @@ impl Database {
         let Some(question) = question else {
             return Ok(false);
         };
-        let (hash, log_index) = (hex(&last.tx_hash.0), last.log_index as i32);
+        let (hash, log_index) = (encode_prefixed(last.tx_hash.0), last.log_index as i32);
         let (chain_id, number) = (last.chain_id as i64, last.block_number as i64);
         let values: [&(dyn ToSql + Sync); 4] = [&hash, &log_index, &chain_id, &number];
         let found = self.client.query_opt(question, &values).await;
@@ -202,19 +203,13 @@ fn line(row: &FeeRow) -> String {
         "{} {} {} {} {} {} {} {} {} {}",
         row.chain_id,
         row.block_number,
-        hex(&row.block_hash.0),
+        encode_prefixed(row.block_hash.0),
         row.block_timestamp,
-        hex(&row.tx_hash.0),
+        encode_prefixed(row.tx_hash.0),
         row.log_index,
-        hex(&row.token),
-        hex(&row.integrator),
+        encode_prefixed(row.token),
+        encode_prefixed(row.integrator),
         row.integrator_fee,
         row.lifi_fee
     )
-}
-
-/// Bytes as `0x` and digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
-    std::iter::once("0x".to_owned()).chain(digits).collect()
 }

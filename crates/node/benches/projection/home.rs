@@ -9,7 +9,7 @@ use chronolith_sim::evm::FeesSpec;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::database::{Database, hex};
+use crate::database::Database;
 
 /// Our program, as cargo has just built it.
 const CHRONOLITH: &str = env!("CARGO_BIN_EXE_chronolith");
@@ -79,5 +79,5 @@ impl Home {
 
 /// What is projected: the one contract.
 pub(crate) fn fees() -> Value {
-    json!({ "contracts": [hex(&FeesSpec::CONTRACT)] })
+    json!({ "contracts": [const_hex::encode_prefixed(FeesSpec::CONTRACT)] })
 }

@@ -10,7 +10,7 @@ use chronolith_sim::evm::{EvmNode, FeesSpec, RpcOptions, RpcServer};
 use serde_json::json;
 use tokio_postgres::Client;
 
-use crate::database::{Server, connect, hex};
+use crate::database::{Server, connect};
 use crate::home::{Home, fees};
 use crate::race::Program;
 use crate::workload;
@@ -34,7 +34,7 @@ pub(crate) async fn run(server: &Server) -> Result<()> {
     let rpc = RpcServer::start(node.clone(), RpcOptions::default()).await?;
     let home = Home::new(&json!({
         "chainId": node.chain_id(), "name": "latency", "rpcHttp": [rpc.url()], "rpcWs": [rpc.ws_url()],
-        "logs": { "addresses": [hex(&FeesSpec::CONTRACT)] }, "fees": fees(),
+        "logs": { "addresses": [const_hex::encode_prefixed(FeesSpec::CONTRACT)] }, "fees": fees(),
         "finality": { "mode": "depth", "confirmations": CONFIRMATIONS },
     }))?;
     let database = server.fresh("latency").await?;

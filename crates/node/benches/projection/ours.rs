@@ -8,7 +8,7 @@ use anyhow::Result;
 use chronolith_sim::evm::{FeesSpec, RpcServer};
 use serde_json::{Value, json};
 
-use crate::database::{Database, Server, Table, hex};
+use crate::database::{Database, Server, Table};
 use crate::home::{Home, fees};
 use crate::race::Race;
 use crate::table::Measured;
@@ -38,7 +38,7 @@ pub(crate) fn entry(chain: &Chain, node: &RpcServer, strategy: &str) -> Value {
     json!({
         "chainId": chain.id(), "name": chain.name,
         "rpcHttp": [{ "url": node.url(), "inFlight": IN_FLIGHT }],
-        "datasets": ["logs"], "logs": { "addresses": [hex(&FeesSpec::CONTRACT)] },
+        "datasets": ["logs"], "logs": { "addresses": [const_hex::encode_prefixed(FeesSpec::CONTRACT)] },
         "strategy": strategy, "finality": { "mode": "depth", "confirmations": 0 },
     })
 }

@@ -12,7 +12,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use chronolith_sim::evm::FeesSpec;
 
-use crate::database::{Database, Server, Table, hex};
+use crate::database::{Database, Server, Table};
 use crate::installed;
 use crate::race::Race;
 use crate::table::Measured;
@@ -85,7 +85,10 @@ fn command(dir: &Path, chain: &Chain, node: &str, database: &Database) -> Result
         .env("BENCH_RPC_URLS", URLS)
         .env("BENCH_BLOCKS_MAX", BLOCKS_MAX.to_string())
         .env("BENCH_CHAIN_ID", chain.id().to_string())
-        .env("BENCH_CONTRACT", hex(&FeesSpec::CONTRACT))
+        .env(
+            "BENCH_CONTRACT",
+            const_hex::encode_prefixed(FeesSpec::CONTRACT),
+        )
         .env("BENCH_DATABASE_URL", &database.url);
     Ok(command)
 }

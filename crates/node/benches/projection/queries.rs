@@ -13,7 +13,7 @@ use chronolith_projection_fees::FeesKind;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, SimpleQueryMessage, Statement};
 
-use crate::database::{Server, connect, hex};
+use crate::database::{Server, connect};
 
 const CHAIN: u64 = 1;
 const FEEDS: u64 = 500;
@@ -112,7 +112,10 @@ impl Values {
         for (at, value) in self.0.iter().enumerate().rev() {
             let value = match value {
                 Value::Chain => CHAIN.to_string(),
-                Value::Feed(id) => format!("'{}'", hex(id).replacen('0', "\\", 1)),
+                Value::Feed(id) => format!(
+                    "'{}'",
+                    const_hex::encode_prefixed(id).replacen('0', "\\", 1)
+                ),
                 Value::Short(value) => format!("{value}::smallint"),
                 Value::Int(value) => value.to_string(),
                 Value::Long(value) => value.to_string(),

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use chronolith_model::Log;
+use const_hex::encode_prefixed;
 use reqwest::Client;
 use serde_json::{Value, json};
 
-use crate::data::{Data, hex};
+use crate::data::Data;
 use crate::{Running, installed, said, start_ours};
 
 /// What Anvil calls its chain.
@@ -213,14 +214,14 @@ struct Call {
 impl Call {
     /// Anvil hashes every account for every block. Addresses that nobody asks about share a few.
     fn new(log: &Log, asked: &HashSet<&String>) -> Self {
-        let address = hex(log.emitter());
+        let address = encode_prefixed(log.emitter());
         let shared = log.emitter().first().copied().unwrap_or_default();
         let address = match asked.contains(&address) {
             true => address,
             false => format!("0x{:040x}", 0xe000 + u64::from(shared)),
         };
         let parts = log.topics().chain([log.data()]);
-        let parts = parts.map(|part| digits(&hex(part)).to_owned());
+        let parts = parts.map(|part| digits(&encode_prefixed(part)).to_owned());
         let input = format!("{:064x}{}", log.topic_count(), parts.collect::<String>());
         Self { address, input }
     }

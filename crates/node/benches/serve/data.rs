@@ -9,6 +9,7 @@ use chronolith_archive::{Archive, Provenance, Settings};
 use chronolith_model::{Block, BlockRange, ChainId, Proof, Verification};
 use chronolith_sim::{ChainSpec, SimChain};
 use chronolith_store::{FileBlobs, FileMeta, TakeOver};
+use const_hex::encode_prefixed;
 use serde_json::{Value, json};
 
 const BLOCKS: u64 = 40_000;
@@ -172,23 +173,13 @@ async fn archive(chain: &SimChain, blocks: u64, dir: &Path, chain_id: u64) -> Re
     Ok(logs)
 }
 
-/// Bytes as `0x` and digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let mut text = "0x".to_owned();
-    for byte in bytes {
-        let digits = [byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16));
-        text.extend(digits.into_iter().flatten());
-    }
-    text
-}
-
 fn pairs(chain: &SimChain, range: BlockRange) -> (Vec<Pair>, String) {
     let (mut counts, mut topics) = (HashMap::new(), HashMap::new());
     for block in chain.blocks(range) {
         for log in &block.logs {
             if let Some(topic) = log.topic(0) {
-                *topics.entry(hex(topic)).or_insert(0_u64) += 1;
-                let pair = (hex(log.emitter()), hex(topic));
+                *topics.entry(encode_prefixed(topic)).or_insert(0_u64) += 1;
+                let pair = (encode_prefixed(log.emitter()), encode_prefixed(topic));
                 *counts.entry(pair).or_insert(0) += 1;
             }
         }

@@ -18,7 +18,7 @@ use super::output::print_json;
 use super::state::chosen;
 use crate::cli::{ArchiveCommand, RebuildState, Wanted};
 use crate::exit::Exit;
-use crate::hex::parse_hex;
+use crate::hex::parse_array;
 use crate::settings::{ChainSettings, Settings};
 
 /// Ends of segments that are shown to the source, the newest first, before it is given up.
@@ -145,7 +145,7 @@ fn parse_anchor(text: &str) -> Result<BlockRef> {
     let parsed = text.split_once(':').and_then(|(number, hash)| {
         Some(BlockRef {
             number: number.parse().ok()?,
-            hash: Hash32::from_slice(&parse_hex(hash)?)?,
+            hash: Hash32(parse_array(hash)?),
         })
     });
     parsed.with_context(|| format!("--anchor: `{text}` is not NUMBER:0xHASH"))

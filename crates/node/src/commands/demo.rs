@@ -11,6 +11,7 @@ use chronolith_follower::ingest;
 use chronolith_serve::chain::ServedChains;
 use chronolith_serve::http::Limits;
 use chronolith_sim::evm::{EvmNode, EvmSpec, FeesSpec, RpcOptions, RpcServer, UPGRADED_TOPIC};
+use const_hex::encode_prefixed;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -19,7 +20,6 @@ use super::demo_rows::Rows;
 use super::narrator::{Narrator, say};
 use crate::exit::Exit;
 use crate::health_server::Chains;
-use crate::hex::hex;
 use crate::public_server;
 use crate::running::RunningChain;
 use crate::settings::Settings;
@@ -187,7 +187,7 @@ async fn set(dir: &Path, address: SocketAddr) -> Result<Stage> {
         let node = EvmNode::new(spec, act.blocks);
         let server = RpcServer::start(node.clone(), RpcOptions::default()).await?;
         let collects = rows.is_some() && act.fees > 0;
-        let fees = json!({ "contracts": [hex(&FeesSpec::CONTRACT)], "jobBlocks": 500 });
+        let fees = json!({ "contracts": [encode_prefixed(FeesSpec::CONTRACT)], "jobBlocks": 500 });
         entries.push(json!({
             "chainId": act.chain_id,
             "name": act.name,
@@ -259,7 +259,7 @@ async fn suggest(stage: &Stage) -> bool {
     let Ok(block) = chain.archive.block(1_000).await else {
         return false;
     };
-    let topic = hex(&UPGRADED_TOPIC);
+    let topic = encode_prefixed(UPGRADED_TOPIC);
     let (name, time) = (&chain.settings.name, block.clock.timestamp);
     let program = command(&stage.config);
     println!();

@@ -9,13 +9,14 @@ use chronolith_follower::chain::open_reader;
 use chronolith_model::{BlockRange, Clause, LogFilter, Verification};
 use chronolith_serve::times::Timestamp;
 use chronolith_stellar::EventPlace;
+use const_hex::encode_prefixed;
 use serde_json::json;
 use stellar_strkey::Contract;
 
 use super::output::print_json;
 use crate::cli::{BlockAtQuery, LogsQuery};
 use crate::exit::Exit;
-use crate::hex::{hex, parse_hex};
+use crate::hex::parse_hex;
 use crate::settings::{ChainSettings, Settings};
 
 /// Bytes of a contract's id on Stellar.
@@ -31,8 +32,8 @@ pub(crate) async fn logs(settings: &Settings, query: &LogsQuery) -> Result<Exit>
         None => clause(&query.address, "--address", |text| bytes_of(text, Some(20)))?,
         Some(_) => clause(&query.address, "--address", contract)?,
     };
-    let address = match &chain.stellar {
-        None => hex,
+    let address: Address = match &chain.stellar {
+        None => |id: &[u8]| encode_prefixed(id),
         Some(_) => contract_text,
     };
     let topics = [
@@ -85,7 +86,7 @@ fn show(chain: &ChainSettings, page: &LogPage, address: Address) {
         "block", "index", "address", "level"
     );
     for record in &page.logs {
-        let topic0 = record.log.topic(0).map_or("-".to_owned(), hex);
+        let topic0 = record.log.topic(0).map_or("-".to_owned(), encode_prefixed);
         let (block, index) = (record.block.number, record.log.log_index());
         let address = address(record.log.emitter());
         let level = own_level(chain, record).or(level);
@@ -173,7 +174,7 @@ fn contract(text: &str) -> Result<Bytes> {
 fn contract_text(id: &[u8]) -> String {
     match <[u8; CONTRACT_BYTES]>::try_from(id) {
         Ok(id) => format!("{}", Contract(id)),
-        Err(_) => hex(id),
+        Err(_) => encode_prefixed(id),
     }
 }
 
@@ -181,8 +182,8 @@ fn as_json(record: &LogRecord, address: Address, level: Option<Verification>) ->
     let log = &record.log;
     let mut shown = json!({
         "address": address(log.emitter()),
-        "topics": log.topics().map(hex).collect::<Vec<_>>(),
-        "data": hex(log.data()),
+        "topics": log.topics().map(encode_prefixed).collect::<Vec<_>>(),
+        "data": encode_prefixed(log.data()),
         "blockNumber": record.block.number,
         "blockHash": record.block.hash.to_string(),
         "blockTimestamp": record.timestamp,

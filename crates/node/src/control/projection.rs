@@ -19,10 +19,11 @@ use chronolith_serve::operation::PartitionsOf;
 use chronolith_serve::operation::ProjectionOperation;
 use chronolith_serve::operation::Replay;
 use chronolith_serve::operation::VersionOf;
+use const_hex::encode_prefixed;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::hex::{hex, parse_hex};
+use crate::hex::parse_array;
 use crate::projecting::who;
 use crate::projections::KINDS;
 use crate::settings::{ChainSettings, Settings};
@@ -205,7 +206,7 @@ impl ProjectionOperator<'_> {
                 Outcome::RemovedVersion {
                     chain_id: chain.chain_id,
                     chain: chain.name.clone(),
-                    implementation: hex(&address),
+                    implementation: encode_prefixed(address),
                     removed: remove_version(database, chain.chain_id, &address, operator).await?,
                 }
             }
@@ -338,7 +339,7 @@ impl ProjectionOperator<'_> {
         Ok(Outcome::AddedVersion {
             chain_id,
             chain: chain.name.clone(),
-            implementation: hex(&address),
+            implementation: encode_prefixed(address),
             version: of.version,
             new: add_version(self.database, chain_id, adfs, version, &self.operator).await?,
         })
@@ -346,9 +347,7 @@ impl ProjectionOperator<'_> {
 }
 
 fn address_of(implementation: &str) -> Result<[u8; 20]> {
-    let bytes = parse_hex(implementation);
-    let address = bytes.and_then(|bytes| <[u8; 20]>::try_from(bytes.as_ref()).ok());
-    address.ok_or_else(|| {
+    parse_array(implementation).ok_or_else(|| {
         let shown: String = implementation.chars().take(80).collect();
         OperationError::Invalid(format!(
             "implementation: `{shown}` is not an address: 0x and 40 digits"

@@ -14,7 +14,7 @@ use chronolith_source::portal::PortalSettings;
 use super::projections::address_of;
 use super::raw::{RawChain, RawLanePolicy, RawSettings, RawVersion};
 use super::reading::between;
-use crate::hex::parse_hex;
+use crate::hex::parse_array;
 
 /// Most bytes of calldata that may be let through: no chain takes more.
 const CALLDATA_BYTES_MAX: usize = 16 << 20;
@@ -47,7 +47,7 @@ impl Versions {
             ensure!(known, "{}: there is no versions.{number}", place());
             all.implementations.insert(address, number);
             if let Some(text) = &one.expected_bytecode_hash {
-                let hash = parse_hex(text).and_then(|bytes| bytes.as_ref().try_into().ok());
+                let hash = parse_array(text);
                 let odd = || format!("{}.expectedBytecodeHash: `{text}` is not 32 bytes", place());
                 all.code_hashes.insert(address, hash.with_context(odd)?);
             }

@@ -15,7 +15,7 @@ use super::process::Token;
 use super::raw::{RawDatabase, RawFeeContract, RawFees, RawFeesSettings};
 use super::reading::between;
 use crate::environment::Overrides;
-use crate::hex::parse_hex;
+use crate::hex::parse_array;
 
 /// Connections to the database, of the whole process.
 const CONNECTIONS: usize = 10;
@@ -112,8 +112,7 @@ pub(super) fn fees(
 }
 
 pub(super) fn address_of(text: &str) -> Result<[u8; 20]> {
-    let bytes = parse_hex(text).and_then(|bytes| <[u8; 20]>::try_from(bytes.as_ref()).ok());
-    bytes.with_context(|| format!("`{text}` is not an address: 0x and 40 digits"))
+    parse_array(text).with_context(|| format!("`{text}` is not an address: 0x and 40 digits"))
 }
 
 /// What is kept of a chain must hold what is projected.
