@@ -6,7 +6,7 @@ import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ("docs/metrics.md", "ops/README.md")
-CATALOGS = ("crates/node/src/exporter/catalog.rs", "crates/node/src/exporter/projections.rs")
+CATALOGS = ("crates/node/src/exporter/catalog.txt",)
 RUNBOOKS = "docs/runbooks.md"
 DASHBOARD = "ops/grafana/chronolith.json"
 
@@ -27,8 +27,8 @@ def listed():
 
 def described(path):
     """The metrics of a catalog of the exporter: type by name."""
-    rows = re.findall(r'\(\s*(Counter|Gauge|Histogram),\s*"(\w+)"', read(path))
-    return {name: kind.lower() for kind, name in rows}
+    rows = re.findall(r"^(counter|gauge|histogram) (\w+) ", read(path), re.M)
+    return {name: kind for kind, name in rows}
 
 
 def sections(path):

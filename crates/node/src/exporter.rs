@@ -1,4 +1,4 @@
-//! Metrics for whoever scrapes them. `docs/metrics.md` lists every one.
+//! Prometheus metrics. `docs/metrics.md` lists every one.
 
 mod adfs;
 mod alerts;
@@ -6,7 +6,6 @@ mod catalog;
 mod observed;
 mod process;
 mod projected;
-mod projections;
 
 use anyhow::{Context as _, Result};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -29,7 +28,7 @@ const BLOCKS: &[f64] = &[
 const BYTES: &[f64] = &[1e3, 1e4, 1e5, 1e6, 4e6, 16e6, 64e6, 256e6, 1e9, 4e9, 16e9];
 const COUNTS: &[f64] = &[0.0, 1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8];
 
-/// Makes metrics visible. Must come before anything counts.
+/// Installs the recorder. Must run before anything counts.
 pub(crate) fn start(settings: &Settings) -> Result<PrometheusHandle> {
     let mut builder = PrometheusBuilder::new().set_buckets(SECONDS)?;
     for (suffix, buckets) in [

@@ -141,6 +141,24 @@ const TWINS: &[Twin] = &[
     },
 ];
 
+/// Their names of a metric of ours, with help texts.
+pub(super) fn described(ours: &str) -> impl Iterator<Item = (&'static str, String)> {
+    let twins = TWINS.iter().filter(move |twin| twin.ours == ours);
+    twins.map(|twin| {
+        let mut help = twin.ours.to_owned();
+        if twin.projection.is_some() {
+            help.push_str(" of the ADFS projection");
+        }
+        if twin.scale != 1.0 {
+            help.push_str(", in milliseconds");
+        }
+        if let Some((name, value)) = twin.extra {
+            help = format!("{help}; the {name} is always {value}");
+        }
+        (twin.theirs, help)
+    })
+}
+
 /// Counts under both names where a chain has both.
 pub(crate) struct Mapped<R> {
     inner: R,
