@@ -16,9 +16,9 @@ use chronolith_serve::http::{ConnectionLimits, Metrics, health_router, listen};
 use chronolith_source::{DroppedRule, Subscription};
 use const_hex::encode_prefixed;
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::net::TcpListener;
 
 use crate::exporter::observe;
+use crate::public_server::bind;
 use crate::readiness::{Facts, why_not_ready};
 use crate::running::RunningChain;
 use crate::settings::{ChainSettings, Settings};
@@ -148,9 +148,10 @@ fn topics_watched(settings: &ChainSettings) -> Option<Vec<String>> {
     let mut topics: Vec<String> = fees.chain(adfs).map(encode_prefixed).collect();
     topics.sort();
     topics.dedup();
-    match topics.is_empty() {
-        true => topics_of(&settings.scope),
-        false => Some(topics),
+    if topics.is_empty() {
+        topics_of(&settings.scope)
+    } else {
+        Some(topics)
     }
 }
 
@@ -173,9 +174,7 @@ pub(crate) async fn serve(
     probe: Arc<dyn Probe>,
     handle: PrometheusHandle,
 ) -> Result<()> {
-    let address = settings.metrics_listen;
-    let listener = TcpListener::bind(address).await;
-    let listener = listener.with_context(|| format!("cannot listen on {address} (metricsPort)"))?;
+    let listener = bind(settings.metrics_listen, "metricsPort").await?;
     tracing::info!(listen = %listener.local_addr()?, "health and metrics");
     let (shown, upkeep) = (handle.clone(), handle);
     let (of, data_dir) = (probe.clone(), settings.data_dir.clone());

@@ -49,9 +49,10 @@ fn is_demo(_: &Command) -> bool {
 fn filter(cli: &Cli, variable: &dyn Fn(&str) -> Option<String>) -> Result<EnvFilter> {
     let flag = cli.log_level.clone().map(|text| ("--log-level", text));
     let of = |name: &'static str| variable(name).map(|text| (name, text));
-    let default = match is_demo(&cli.command) {
-        true => DEMO_FILTER,
-        false => "info",
+    let default = if is_demo(&cli.command) {
+        DEMO_FILTER
+    } else {
+        "info"
     };
     let chosen = flag.or_else(|| of("RUST_LOG")).or_else(|| of("LOG_LEVEL"));
     let (name, text) = chosen.unwrap_or(("default", default.to_owned()));

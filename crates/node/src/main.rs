@@ -76,7 +76,9 @@ fn start(cli: Cli) -> Result<Exit> {
     let overrides = Overrides::new(&cli, &variable)?;
     let done = runtime.block_on(dispatch(cli, &overrides));
     // While the runtime still runs: it sends them.
-    traces.into_iter().for_each(Traces::stop);
+    if let Some(traces) = traces {
+        traces.stop();
+    }
     done
 }
 

@@ -206,7 +206,7 @@ pub(crate) async fn follow(projector: &Projector, chain: &RunningChain) {
             tokio::time::sleep(LOOK_EVERY).await;
             continue;
         }
-        match step(projector, chain, (&mut following, &mut codes)).await {
+        match step(projector, chain, &mut following, &mut codes).await {
             Ok(round) => {
                 settle_trouble(chain);
                 tell_behind(chain, &mut behind, round.behind);
@@ -239,7 +239,8 @@ fn is_stale(chain: &Chain) -> bool {
 async fn step(
     projector: &Projector,
     chain: &RunningChain,
-    (following, codes): (&mut Following, &mut Codes),
+    following: &mut Following,
+    codes: &mut Codes,
 ) -> Result<Round, Error> {
     projector.ensure_registered(now()).await?;
     codes.look_soon(projector, chain).await;
@@ -367,11 +368,10 @@ pub(crate) async fn work_off(projector: &Projector) -> Result<()> {
 fn tell(chain: &RunningChain, error: &Error) {
     let said = error.to_string();
     let name = &chain.settings.name;
-    match chain.projected.cannot_write(&said) {
-        true => {
-            tracing::warn!(chain = %name, %said, "projections stand still, everything else goes on");
-        }
-        false => tracing::debug!(chain = %name, %said, "projections are still in trouble"),
+    if chain.projected.cannot_write(&said) {
+        tracing::warn!(chain = %name, %said, "projections stand still, everything else goes on");
+    } else {
+        tracing::debug!(chain = %name, %said, "projections are still in trouble")
     }
 }
 

@@ -178,10 +178,7 @@ pub(crate) async fn serve(
     let projections = projecting::reader(settings)?;
     let has_fees = settings.chains.iter().any(|chain| chain.fees.is_some());
     let fees = projections.clone().filter(|_| has_fees);
-    let address = settings.listen;
-    let listener = TcpListener::bind(address).await;
-    let listener =
-        listener.with_context(|| format!("cannot listen on {address} (listen, PORT)"))?;
+    let listener = bind(settings.listen, "listen, PORT").await?;
     tracing::info!(listen = %listener.local_addr()?, "serving");
     let served = ServedChains::new(chains)
         .with_fees(fees.clone())
@@ -195,11 +192,15 @@ pub(crate) async fn serve(
     }
 }
 
+/// Binds the address of a listener, or says which setting to change.
+pub(crate) async fn bind(address: SocketAddr, setting: &str) -> Result<TcpListener> {
+    let listener = TcpListener::bind(address).await;
+    listener.with_context(|| format!("cannot listen on {address} ({setting})"))
+}
+
 /// Serves callers of the fee document until dropped.
 async fn serve_fees(address: SocketAddr, fees: Database) -> Result<()> {
-    let listener = TcpListener::bind(address).await;
-    let listener =
-        listener.with_context(|| format!("cannot listen on {address} (feesListen, API_PORT)"))?;
+    let listener = bind(address, "feesListen, API_PORT").await?;
     tracing::info!(listen = %listener.local_addr()?, "serving fees");
     let room = ConnectionLimits {
         connections: FEES_CONNECTIONS,

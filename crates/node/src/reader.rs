@@ -75,7 +75,13 @@ impl Reader {
 impl Reader {
     /// Brings what is known of ranges up to date.
     async fn look(&self) {
-        let remembered = RunState::load(&self.settings, &self.notes).unwrap_or_default();
+        let remembered = match RunState::load(&self.settings, &self.notes) {
+            Ok(remembered) => remembered,
+            Err(error) => {
+                tracing::debug!(chain = %self.settings.name, %error, "ranges are shown as they were");
+                return;
+            }
+        };
         let ranges = ranges_dto(&Ranges::of(&self.archive, &remembered).await);
         *self.ranges.lock().unwrap_or_else(PoisonError::into_inner) = Some(ranges);
     }

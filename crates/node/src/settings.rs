@@ -468,9 +468,9 @@ fn endpoint(raw: &RawEndpoint) -> Result<EndpointSettings> {
             settings
         }
     };
-    let scheme = settings.url.split("://").next().unwrap_or_default();
+    let url = &settings.url;
     ensure!(
-        matches!(scheme, "http" | "https"),
+        url.starts_with("http://") || url.starts_with("https://"),
         "rpcHttp: an endpoint begins with http:// or https://"
     );
     Ok(settings)

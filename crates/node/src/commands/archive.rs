@@ -60,10 +60,7 @@ async fn rebuild(settings: &Settings, asked: &RebuildState) -> Result<Exit> {
         print(chain, anchor, &report);
     }
     let open = !report.damaged.is_empty() || report.without_hashes.is_some();
-    Ok(match open {
-        true => Exit::NotWhole,
-        false => Exit::Done,
-    })
+    Ok(if open { Exit::NotWhole } else { Exit::Done })
 }
 
 /// Who says which blocks are right: an operator, and the source.

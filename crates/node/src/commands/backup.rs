@@ -155,8 +155,8 @@ fn is_lost(error: &anyhow::Error) -> bool {
 
 /// Whether an object is of an archive: there may be versions of its state and a note of its genesis.
 fn is_archived(name: &str) -> bool {
-    let folder = name.split('/').next().unwrap_or_default();
-    ["seg", "bat", "run", "pack", "cat"].contains(&folder)
+    let folders = ["seg/", "bat/", "run/", "pack/", "cat/"];
+    folders.iter().any(|folder| name.starts_with(folder))
 }
 
 /// Gives the directory its name, durably.

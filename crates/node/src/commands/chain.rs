@@ -68,9 +68,10 @@ fn level(probed: &[Probed]) -> Verification {
         oddity: Oddity::None,
     };
     let covered = all(|one| one.header.is_some_and(|form| form.covers_content()));
-    match covered {
-        true => checks.best(),
-        false => checks.best().min(Verification::Linked),
+    if covered {
+        checks.best()
+    } else {
+        checks.best().min(Verification::Linked)
     }
 }
 

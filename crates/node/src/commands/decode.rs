@@ -135,9 +135,10 @@ fn refusal(fault: &Fault, profile: &Profile, start: usize) -> anyhow::Error {
 impl DecodeAdfs {
     fn profile(&self) -> Profile {
         Profile {
-            header: match self.has_block_number {
-                true => HeaderForm::BlockNumber,
-                false => HeaderForm::Accumulators,
+            header: if self.has_block_number {
+                HeaderForm::BlockNumber
+            } else {
+                HeaderForm::Accumulators
             },
             lanes: match self.lane_policy {
                 Lanes::Reject => LanePolicy::Reject,

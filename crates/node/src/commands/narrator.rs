@@ -201,13 +201,11 @@ fn upgrade(log: &Log) -> Option<(String, String)> {
 
 /// An address that fits in a line.
 fn short(address: &[u8]) -> String {
-    let digits: String = address.iter().map(|byte| format!("{byte:02x}")).collect();
-    let (first, last) = (digits.get(..6), digits.get(digits.len() - 4..));
-    format!(
-        "0x{}…{}",
-        first.unwrap_or(&digits),
-        last.unwrap_or_default()
-    )
+    let digits = const_hex::encode_prefixed(address);
+    match (digits.get(..8), digits.get(digits.len() - 4..)) {
+        (Some(first), Some(last)) => format!("{first}…{last}"),
+        _ => digits,
+    }
 }
 
 /// So many of something, in words that fit the number.

@@ -35,12 +35,13 @@ pub(super) async fn reset(settings: &Settings, asked: &ResetProjection) -> Resul
         reason: &asked.reason,
     };
     let done = chronolith_projection::reset(&database, chain.chain_id, name, order).await?;
-    let line = match done.known {
-        true => format!(
+    let line = if done.known {
+        format!(
             "{}: no row of {name} is left; `chronolith run` makes all of them anew",
             chain.name
-        ),
-        false => format!("{}: nothing was known of {name}", chain.name),
+        )
+    } else {
+        format!("{}: nothing was known of {name}", chain.name)
     };
     let told = json!({ "chainId": chain.chain_id, "projection": name, "known": done.known });
     print_result(&asked.wanted, &told, &line)
@@ -48,14 +49,15 @@ pub(super) async fn reset(settings: &Settings, asked: &ResetProjection) -> Resul
 
 /// What became of the database, in a line.
 pub(super) fn line_of(chain: &ChainSettings, taken: &TakenBack) -> String {
-    match taken.safe_now < taken.safe_before {
-        true => format!(
+    if taken.safe_now < taken.safe_before {
+        format!(
             "{}: rows above {} are not final any more; {} blocks with rows were dropped",
             chain.name, taken.safe_now, taken.dropped_blocks
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "{}: all that is final in the database is in the archive",
             chain.name
-        ),
+        )
     }
 }

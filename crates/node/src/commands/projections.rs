@@ -121,10 +121,13 @@ fn print(outcome: &Outcome) {
             kind,
             released,
             ..
-        } => match released {
-            true => println!("{chain}: the {kind} lock is free"),
-            false => println!("{chain}: nobody held the {kind} lock"),
-        },
+        } => {
+            if *released {
+                println!("{chain}: the {kind} lock is free")
+            } else {
+                println!("{chain}: nobody held the {kind} lock")
+            }
+        }
         Outcome::CreatedPartitions { month, created } => {
             println!("{} partitions were made for {month}", created.len());
         }
@@ -148,10 +151,13 @@ fn print(outcome: &Outcome) {
             implementation,
             removed,
             ..
-        } => match removed {
-            true => println!("{chain}: nothing is said of {implementation} any more"),
-            false => println!("{chain}: nobody added {implementation}"),
-        },
+        } => {
+            if *removed {
+                println!("{chain}: nothing is said of {implementation} any more")
+            } else {
+                println!("{chain}: nobody added {implementation}")
+            }
+        }
     }
 }
 

@@ -103,12 +103,13 @@ pub(crate) async fn block_at(settings: &Settings, query: &BlockAtQuery) -> Resul
     let archive = open_reader(chain, &settings.place(chain)).await?;
     let Timestamp { seconds, nanos } = query.time;
     // Blocks have whole seconds: none is between two of them.
-    let (side, time) = match query.after {
-        true => (
+    let (side, time) = if query.after {
+        (
             TimeSide::AtOrAfter,
             seconds.saturating_add(u64::from(nanos > 0)),
-        ),
-        false => (TimeSide::AtOrBefore, seconds),
+        )
+    } else {
+        (TimeSide::AtOrBefore, seconds)
     };
     let Some(clock) = archive.block_at(time, side).await? else {
         bail!("there is no block before the first one");

@@ -33,24 +33,24 @@ struct Repaired {
 pub(crate) async fn repair(settings: &Settings, asked: &RepairRange) -> Result<Exit> {
     let chain = settings.chain(asked.wanted.chain.as_deref())?;
     let place = settings.place(chain);
-    let opened = match asked.dry_run {
-        true => open_reader(chain, &place)
+    let opened = if asked.dry_run {
+        open_reader(chain, &place)
             .await
-            .map(|archive| (archive, None)),
-        false => open_for_operator(chain, &place).await,
+            .map(|archive| (archive, None))
+    } else {
+        open_for_operator(chain, &place).await
     };
     let (archive, _lock) = opened.map_err(told_to_rebuild)?;
     let range = range_of(&archive, asked.from, asked.to)?;
-    let repaired = match asked.dry_run {
-        true => Repaired {
+    let repaired = if asked.dry_run {
+        Repaired {
             mended: Vec::new(),
             left: find(&archive, chain, range, asked).await?,
-        },
-        false => {
-            let repaired = mend_found(&archive, chain, range, asked).await;
-            archive.release().await?;
-            repaired?
         }
+    } else {
+        let repaired = mend_found(&archive, chain, range, asked).await;
+        archive.release().await?;
+        repaired?
     };
     print_repaired(chain, range, asked, &repaired)?;
     repaired.left.end()
@@ -62,12 +62,13 @@ fn told_to_rebuild(error: anyhow::Error) -> anyhow::Error {
         let cause = cause.downcast_ref::<ArchiveError>();
         cause.is_some_and(|error| error.kind() == ErrorKind::Corrupt)
     };
-    match error.chain().any(damaged) {
-        true => error.context(
+    if error.chain().any(damaged) {
+        error.context(
             "the list of what is archived is damaged and in no source: see `chronolith archive \
              rebuild-state --help`",
-        ),
-        false => error,
+        )
+    } else {
+        error
     }
 }
 
@@ -161,9 +162,10 @@ async fn mend_all(
             }
             continue;
         }
-        let done = match found.other.contains(&one.object.name) {
-            true => renew(filler, &one, &damaged).await,
-            false => mend(filler, &one, &damaged).await,
+        let done = if found.other.contains(&one.object.name) {
+            renew(filler, &one, &damaged).await
+        } else {
+            mend(filler, &one, &damaged).await
         };
         match done {
             Ok(()) => {

@@ -49,14 +49,13 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
     let mut tasks = JoinSet::new();
     let projectors = projecting::projectors(database.as_ref(), &chains).await?;
     for (chain, projector) in chains.iter().zip(&projectors) {
-        match until_caught_up {
-            true => tasks.spawn(catch_up_all(chain.clone(), projector.clone())),
-            false => {
-                let workers = settings.database.workers;
-                project(&mut tasks, chain, projector.as_ref(), workers);
-                let chain = chain.clone();
-                tasks.spawn(async move { follow(&chain).await })
-            }
+        if until_caught_up {
+            tasks.spawn(catch_up_all(chain.clone(), projector.clone()))
+        } else {
+            let workers = settings.database.workers;
+            project(&mut tasks, chain, projector.as_ref(), workers);
+            let chain = chain.clone();
+            tasks.spawn(async move { follow(&chain).await })
         };
     }
     let probe = Arc::new(Chains(chains.clone()));
@@ -272,15 +271,15 @@ async fn admit_all(chains: &[Chain]) -> Result<()> {
 
 /// A chain that settles on another one of the file looks at its head there.
 fn share_l1(chains: &mut [Chain]) {
-    for at in 0..chains.len() {
-        let l1 = chains.get(at).filter(|chain| chain.l1.is_none());
-        let id = l1.and_then(|chain| Some(chain.settings.l1.as_ref()?.chain_id));
-        let below = chains
-            .iter()
-            .find(|chain| Some(chain.settings.chain_id) == id);
-        let below = below.map(|below| (below.settings.clone(), below.source.clone()));
-        if let Some((chain, (below, source))) = chains.get_mut(at).zip(below) {
-            chain.share_l1(&below, source);
+    let followed = chains.iter();
+    let followed: Vec<_> = followed
+        .map(|chain| (chain.settings.clone(), chain.source.clone()))
+        .collect();
+    for chain in chains.iter_mut().filter(|chain| chain.l1.is_none()) {
+        let id = chain.settings.l1.as_ref().map(|l1| l1.chain_id);
+        let l1 = followed.iter().find(|(l1, _)| Some(l1.chain_id) == id);
+        if let Some((l1, source)) = l1 {
+            chain.share_l1(l1, source.clone());
         }
     }
 }

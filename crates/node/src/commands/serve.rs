@@ -19,9 +19,10 @@ pub(crate) async fn serve_archives(settings: &Settings, follow: bool) -> Result<
     let metrics = exporter::start(settings)?;
     let mut terminate = signal(SignalKind::terminate()).context("wait for signals")?;
     let serving = async {
-        match follow {
-            true => with_tails(settings, metrics).await,
-            false => archives_alone(settings, metrics).await,
+        if follow {
+            with_tails(settings, metrics).await
+        } else {
+            archives_alone(settings, metrics).await
         }
     };
     tokio::select! {

@@ -39,11 +39,8 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
     for chain in chosen(settings, wanted)? {
         let said = running.get(&chain.chain_id);
         let trouble = said.and_then(|said| said.get("trouble")?.as_str());
-        let dropped = said.and_then(|said| said.get("droppedRules"));
-        let dropped = dropped
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default();
+        let dropped = said.and_then(|said| said.get("droppedRules")?.as_array());
+        let dropped = dropped.map_or(&[][..], Vec::as_slice);
         let place = settings.place(chain);
         let archive = open_reader(chain, &place).await?;
         let report = archive.health();
@@ -78,27 +75,29 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
     Ok(Exit::Done)
 }
 
-/// What the node that runs on this data directory says of its chains, by their ids. Nothing where none runs, or
-/// none answers in time: the archive is shown all the same.
+/// What the node that runs on this data directory reports of its chains, by their ids. Nothing where none runs
+/// or answers in time: the archive is shown all the same.
 async fn running(settings: &Settings) -> BTreeMap<u64, Value> {
     let asked = async {
         let node = RunningNode::find(settings).await.ok()??;
         node.get("state").await.ok()
     };
     let state = tokio::time::timeout(ANSWER_WITHIN, asked).await;
-    let state = state.ok().flatten().unwrap_or_default();
-    let chains = state.get("chains").and_then(Value::as_array).into_iter();
-    let said = |chain: &Value| Some((chain.get("chain")?.as_u64()?, chain.clone()));
-    chains.flatten().filter_map(said).collect()
+    let Ok(Some(Value::Object(mut state))) = state else {
+        return BTreeMap::new();
+    };
+    let Some(Value::Array(chains)) = state.remove("chains") else {
+        return BTreeMap::new();
+    };
+    let by_id = |chain: Value| Some((chain.get("chain")?.as_u64()?, chain));
+    chains.into_iter().filter_map(by_id).collect()
 }
 
 /// A rule that the node holds no block to any more.
 fn print_dropped(dropped: &Value) {
     let text = |field: &str| dropped.get(field).and_then(Value::as_str).unwrap_or("?");
-    let block = dropped
-        .get("block")
-        .and_then(Value::as_u64)
-        .unwrap_or_default();
+    let block = dropped.get("block").and_then(Value::as_u64);
+    let block = block.map_or("?".to_owned(), |block| block.to_string());
     println!(
         "  DROPPED   rule {}: block {block} fails it on every endpoint ({}); blocks that fail it get a lower level until the next start",
         text("rule"),
@@ -226,9 +225,10 @@ fn allowed(chain: &ChainSettings) -> Proof {
     };
     let kept = |dataset| chain.datasets.contains(dataset);
     let hashes = kept(Dataset::TxHashes) || kept(Dataset::Transactions);
-    match hashes && checks.transactions_root {
-        true => Proof::of_logs(logs).with_transactions(),
-        false => Proof::of_logs(logs),
+    if hashes && checks.transactions_root {
+        Proof::of_logs(logs).with_transactions()
+    } else {
+        Proof::of_logs(logs)
     }
 }
 

@@ -124,9 +124,10 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
         found.blocks.extend(differing);
     }
     let whole = found.is_empty();
-    let root = match whole {
-        true => Some(archive.content_root(range).await?.to_string()),
-        false => None,
+    let root = if whole {
+        Some(archive.content_root(range).await?.to_string())
+    } else {
+        None
     };
     let covered = archive.kept(chain.datasets, &chain.scope);
     let within = covered.iter();
@@ -232,7 +233,7 @@ pub(super) async fn look(
         not_compared: None,
         failed: None,
     };
-    read_back(archive, chain, (range, &lacking), &mut found).await;
+    read_back(archive, chain, range, &lacking, &mut found).await;
     Ok(found)
 }
 
@@ -292,18 +293,23 @@ pub(super) async fn against_source(
     range: BlockRange,
     found: &mut Found,
 ) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let mut next = range.start;
+    let mut comparison = Comparison {
+        archive,
+        chain,
+        findings: Vec::new(),
+        less_proven: &mut found.less_proven,
+        next: range.start,
+    };
     let compared = async {
         let (source, reach) = open_to_compare(chain).await?;
         let end = reach.map_or(range.end, |reach| reach.saturating_add(1));
         let within = BlockRange::new(range.start, end.clamp(range.start, range.end));
-        let less_proven = &mut found.less_proven;
-        let outcome = (&mut findings, less_proven, &mut next);
-        compare((archive, chain), &*source, within, outcome).await?;
+        comparison.compare(&*source, within).await?;
         Ok(within.end)
     };
-    let (end, why) = match compared.await {
+    let compared = compared.await;
+    let Comparison { findings, next, .. } = comparison;
+    let (end, why) = match compared {
         Ok(end) => (
             end,
             "the lake ends before them, and core is not asked".to_owned(),
@@ -332,73 +338,75 @@ async fn open_to_compare(chain: &ChainSettings) -> Result<(Arc<dyn Source>, Opti
     Ok((lake, Some(newest.head.number)))
 }
 
-/// Fetches every block that is archived anew, proven as it was when it came, and compares it. What is found
-/// is kept where it ends early, and the first block that was not compared.
-async fn compare(
-    (archive, chain): (&Archive, &ChainSettings),
-    source: &dyn Source,
-    range: BlockRange,
-    (findings, less_proven, next): (&mut Vec<Finding>, &mut Vec<DamagedObject>, &mut u64),
-) -> Result<()> {
-    let want = want_of(chain);
-    let mut progress = Progress::of_command("comparing", &chain.name, Unit::Blocks);
-    let lacking = archive.missing(range, chain.datasets, &chain.scope);
-    let there = between(range, &lacking);
-    let all: u64 = there.iter().map(BlockRange::len).sum();
-    let mut done = 0;
-    for part in there.iter().flat_map(|part| parts(*part, STEP_BLOCKS)) {
-        *next = part.start;
-        for theirs in source.fetch(part, &want, None).await? {
-            let compared = difference(archive, chain, &theirs.block).await;
-            let difference = match compared {
-                Ok(None) => {
-                    note_less_proven((archive, chain), &theirs, less_proven);
-                    continue;
+/// A comparison with a source. What was found stays where it ends early.
+struct Comparison<'a> {
+    archive: &'a Archive,
+    chain: &'a ChainSettings,
+    findings: Vec<Finding>,
+    less_proven: &'a mut Vec<DamagedObject>,
+    /// The first block that was not compared.
+    next: u64,
+}
+
+impl Comparison<'_> {
+    /// Fetches every archived block again, proven as it was when it came, and compares it.
+    async fn compare(&mut self, source: &dyn Source, range: BlockRange) -> Result<()> {
+        let (archive, chain) = (self.archive, self.chain);
+        let want = want_of(chain);
+        let mut progress = Progress::of_command("comparing", &chain.name, Unit::Blocks);
+        let missing = archive.missing(range, chain.datasets, &chain.scope);
+        let there = between(range, &missing);
+        let all: u64 = there.iter().map(BlockRange::len).sum();
+        let mut done = 0;
+        for part in there.iter().flat_map(|part| parts(*part, STEP_BLOCKS)) {
+            self.next = part.start;
+            for theirs in source.fetch(part, &want, None).await? {
+                match difference(archive, chain, &theirs.block).await {
+                    Ok(None) => self.note_less_proven(&theirs),
+                    Ok(Some(difference)) => self.findings.push(Finding {
+                        block: theirs.block.clock.number,
+                        what: format!(
+                            "the source has {} (endpoint={})",
+                            described(difference),
+                            theirs.endpoint
+                        ),
+                        content_differs: difference != Difference::Block,
+                    }),
+                    // A damaged object is a finding already.
+                    Err(ArchiveError::Corrupt { .. }) => {}
+                    Err(error) => return Err(error.into()),
                 }
-                Ok(Some(difference)) => difference,
-                // A damaged object is a finding already.
-                Err(ArchiveError::Corrupt { .. }) => continue,
-                Err(error) => return Err(error.into()),
+            }
+            done += part.len();
+            progress.reach(done, all);
+        }
+        Ok(())
+    }
+
+    /// Notes the segments that prove less of a block than the source has just proven of the same content.
+    fn note_less_proven(&mut self, theirs: &Fetched) {
+        let (archive, chain) = (self.archive, self.chain);
+        let number = theirs.block.clock.number;
+        let is_noted = |one: &DamagedObject| one.object.range.contains(number);
+        if self.less_proven.last().is_some_and(is_noted) {
+            return;
+        }
+        for object in archive.segments_of(number) {
+            let ours = object.datasets == chain.datasets && object.scope == chain.scope;
+            let Some(level) = archive.level_of(&object, number).filter(|_| ours) else {
+                continue;
             };
-            let (what, endpoint) = (told(difference), &theirs.endpoint);
-            findings.push(Finding {
-                block: theirs.block.clock.number,
-                what: format!("the source has {what} (endpoint={endpoint})"),
-                content_differs: difference != Difference::Block,
-            });
-        }
-        done += part.len();
-        progress.reach(done, all);
-    }
-    Ok(())
-}
-
-/// Notes the segments that say less of a block than the source has just proven of the same content.
-fn note_less_proven(
-    (archive, chain): (&Archive, &ChainSettings),
-    theirs: &Fetched,
-    noted: &mut Vec<DamagedObject>,
-) {
-    let number = theirs.block.clock.number;
-    let is_noted = |one: &DamagedObject| one.object.range.contains(number);
-    if noted.last().is_some_and(is_noted) {
-        return;
-    }
-    for object in archive.segments_of(number) {
-        let ours = object.datasets == chain.datasets && object.scope == chain.scope;
-        let Some(level) = archive.level_of(&object, number).filter(|_| ours) else {
-            continue;
-        };
-        let mut kept = chain.datasets.iter();
-        if kept.any(|dataset| theirs.proof.of(dataset) > level.of(dataset)) {
-            let (was, is) = (levels(chain, level), levels(chain, theirs.proof));
-            let reason = format!("block {number} is at {was}, and the source proves {is}");
-            noted.push(DamagedObject { object, reason });
+            let mut kept = chain.datasets.iter();
+            if kept.any(|dataset| theirs.proof.of(dataset) > level.of(dataset)) {
+                let (was, is) = (levels(chain, level), levels(chain, theirs.proof));
+                let reason = format!("block {number} is at {was}, and the source proves {is}");
+                self.less_proven.push(DamagedObject { object, reason });
+            }
         }
     }
 }
 
-fn told(difference: Difference) -> &'static str {
+fn described(difference: Difference) -> &'static str {
     match difference {
         Difference::Block => "another block",
         Difference::Logs => "other logs",
@@ -413,7 +421,8 @@ fn told(difference: Difference) -> &'static str {
 async fn read_back(
     archive: &Archive,
     chain: &ChainSettings,
-    (range, lacking): (BlockRange, &[BlockRange]),
+    range: BlockRange,
+    lacking: &[BlockRange],
     found: &mut Found,
 ) {
     let clocks = archive.coverage(DatasetSet::CLOCK, None).into_iter();
@@ -433,9 +442,10 @@ async fn read_back(
     for number in there.iter().flat_map(|part| part.start..part.end) {
         let gap = lacking.partition_point(|gap| gap.end <= number);
         let in_gap = lacking.get(gap).is_some_and(|gap| gap.contains(number));
-        let block = match in_gap {
-            true => clock_alone(archive, number).await,
-            false => read(archive, chain, number).await,
+        let block = if in_gap {
+            clock_alone(archive, number).await
+        } else {
+            read(archive, chain, number).await
         };
         match block {
             Ok(block) => {
@@ -447,9 +457,10 @@ async fn read_back(
                     found.find(number, "does not link to the block before".to_owned());
                 }
                 found.logs += block.logs.len() as u64;
-                let recomputed = match in_gap {
-                    true => Ok(Recomputed::Right),
-                    false => recomputed_by_bytes(archive, chain, &block, proven(number)).await,
+                let recomputed = if in_gap {
+                    Ok(Recomputed::Right)
+                } else {
+                    recomputed_by_bytes(archive, chain, &block, proven(number)).await
                 };
                 match recomputed {
                     Ok(Recomputed::Right) => {}
@@ -491,8 +502,9 @@ async fn recomputed_by_bytes(
     block: &Block,
     proof: Proof,
 ) -> ArchiveResult<Recomputed> {
-    match chain.stellar.is_some() {
-        true => recomputed(archive, chain, block).await,
-        false => verify_evm::recomputed(archive, chain, block, proof).await,
+    if chain.stellar.is_some() {
+        recomputed(archive, chain, block).await
+    } else {
+        verify_evm::recomputed(archive, chain, block, proof).await
     }
 }

@@ -18,13 +18,13 @@ use chronolith_serve::{ApiError, ErrorCode};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use crate::commands::{check_numbers, fill_lacking};
 use crate::control::projection::ProjectionControl;
 use crate::control::queue;
 use crate::health_server::{Chains, ROOM};
+use crate::public_server::bind;
 use crate::running::RunningChain;
 use crate::settings::{Settings, Token};
 
@@ -183,9 +183,7 @@ impl Operator for AdminServer {
 
 /// Serves acts until dropped, and says in the data directory where.
 pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<RunningChain>>) -> Result<()> {
-    let asked = settings.admin_listen;
-    let listener = TcpListener::bind(asked).await;
-    let listener = listener.with_context(|| format!("cannot listen on {asked} (adminListen)"))?;
+    let listener = bind(settings.admin_listen, "adminListen").await?;
     let address = listener.local_addr()?;
     tracing::info!(listen = %address, "acts of operators");
     let _note = Note::write(&settings.data_dir, address)?;

@@ -107,9 +107,12 @@ mod tests {
             ("BATCH_SIZE", "0"),
             ("JOB_LEASE_TTL_MS", "5"),
         ] {
-            let variable = |name: &str| match name == odd {
-                true => Some(value.to_owned()),
-                false => without("")(name),
+            let variable = |name: &str| {
+                if name == odd {
+                    Some(value.to_owned())
+                } else {
+                    without("")(name)
+                }
             };
             let error = from_environment(path, &variable).unwrap_err().to_string();
             assert!(error.contains(&format!("{odd}: `{value}`")), "{error}");

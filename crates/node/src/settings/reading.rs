@@ -92,26 +92,22 @@ fn without_urls(message: &str) -> String {
 pub(super) fn expand(value: &mut Value, variable: &dyn Fn(&str) -> Option<String>) -> Result<()> {
     match value {
         Value::String(text) => {
-            while let Some(start) = text.find("${") {
-                let Some(len) = text.get(start..).and_then(|rest| rest.find('}')) else {
+            while let Some((before, rest)) = text.split_once("${") {
+                let Some((inside, after)) = rest.split_once('}') else {
                     bail!("`${{` without `}}`");
                 };
-                let inside = text
-                    .get(start + 2..start + len)
-                    .unwrap_or_default()
-                    .to_owned();
                 let (name, default) = match inside.split_once(":-") {
-                    Some((name, default)) => (name.to_owned(), Some(default.to_owned())),
+                    Some((name, default)) => (name, Some(default.to_owned())),
                     None => (inside, None),
                 };
-                let Some(found) = variable(&name).or(default) else {
+                let Some(value) = variable(name).or(default) else {
                     bail!("environment variable {name} is not set");
                 };
                 ensure!(
-                    !found.contains("${"),
+                    !value.contains("${"),
                     "environment variable {name} holds `${{`"
                 );
-                text.replace_range(start..=start + len, &found);
+                *text = format!("{before}{value}{after}");
             }
             Ok(())
         }

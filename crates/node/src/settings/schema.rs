@@ -23,7 +23,10 @@ fn add_spellings(schema: &mut Value) {
         Value::Array(all) => all.iter_mut().for_each(add_spellings),
         Value::Object(all) => {
             if let Some(Value::Object(properties)) = all.get_mut("properties") {
-                let spelled: Vec<_> = properties.iter().flat_map(spellings).collect();
+                let spelled: Vec<_> = properties
+                    .iter()
+                    .flat_map(|(name, field)| spellings(name, field))
+                    .collect();
                 properties.extend(spelled);
             }
             all.values_mut().for_each(add_spellings);
@@ -33,8 +36,8 @@ fn add_spellings(schema: &mut Value) {
 }
 
 /// The same field by its other names.
-fn spellings((name, field): (&String, &Value)) -> Map<String, Value> {
-    let others = OTHER_NAMES.iter().filter(|(first, _)| first == name);
+fn spellings(name: &str, field: &Value) -> Map<String, Value> {
+    let others = OTHER_NAMES.iter().filter(|(first, _)| *first == name);
     let others = others.flat_map(|(_, others)| others.iter().map(|other| (*other).to_owned()));
     let names = others
         .chain([snake_case(name)])

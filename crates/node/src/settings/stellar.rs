@@ -242,9 +242,10 @@ fn lake_url(url: &str, raw: &RawLake) -> Result<LakePlace> {
         _ => bail!("url: it begins with s3://, http:// or https://; a directory goes into dir"),
     }
     let of_environment = chronolith_follower::location::store_options();
-    let mut options: Vec<(String, String)> = match raw.anonymous {
-        true => vec![("aws_skip_signature".to_owned(), "true".to_owned())],
-        false => of_environment,
+    let mut options: Vec<(String, String)> = if raw.anonymous {
+        vec![("aws_skip_signature".to_owned(), "true".to_owned())]
+    } else {
+        of_environment
     };
     let mut put = |name: &str, value: &str| {
         options.retain(|(known, _)| known != name);
