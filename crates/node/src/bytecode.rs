@@ -1,4 +1,4 @@
-//! The code of implementations: looked at once each, for projections to compare it with what was named.
+//! The code of contracts and implementations: each is fetched once, and projections compare its hash.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use const_hex::encode_prefixed;
 
 use crate::running::RunningChain;
 
-/// How long to wait before a node that could not tell is asked again.
+/// The pause after an attempt that failed.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
-/// How long it may take, beside leases that have to be renewed.
+/// How long an attempt may take: leases have to be renewed meanwhile.
 const LOOK_WITHIN: Duration = Duration::from_secs(2);
 
-/// What was looked at already.
+/// What was checked already.
 #[derive(Default)]
 pub(crate) struct Codes {
     seen: BTreeSet<[u8; 20]>,
@@ -27,8 +27,8 @@ pub(crate) struct Codes {
     missing: Option<String>,
 }
 
-/// What to change where a contract of the settings has no code. None where all have some, or nobody can
-/// tell.
+/// What to change where a contract of the settings has no code. None where all have some, or the source does
+/// not know.
 ///
 /// # Errors
 /// The source cannot be asked.
@@ -60,7 +60,7 @@ impl Codes {
         let why = match looked {
             Ok(Ok(())) => return,
             Ok(Err(error)) => format!("{error:#}"),
-            Err(_) => "nobody answered in time".to_owned(),
+            Err(_) => "no answer in time".to_owned(),
         };
         tracing::warn!(chain = %chain.settings.name, %why, "code was not looked at");
         self.not_before = Some(Instant::now() + AGAIN_AFTER);
@@ -71,10 +71,10 @@ impl Codes {
         self.missing.as_deref()
     }
 
-    /// Looks at the code of implementations that are new, and writes its hash down.
+    /// Fetches the code of new implementations, and records its hash.
     ///
     /// # Errors
-    /// Somebody does not answer, or does not have the block of deployment yet.
+    /// Source or database do not answer, or the source does not have the block of deployment yet.
     pub(crate) async fn look(&mut self, projector: &Projector, chain: &RunningChain) -> Result<()> {
         if !self.contracts {
             let missing = missing_contract(chain).await;

@@ -29,7 +29,7 @@ pub(crate) struct Cli {
     /// Where archives are kept, over DATA_DIR and the settings file [default: ./data].
     #[arg(long, global = true)]
     pub(crate) data_dir: Option<PathBuf>,
-    /// The port where everybody is answered, over PORT and the settings file [default: 8080].
+    /// The port of the public API, over PORT and the settings file [default: 8080].
     #[arg(long, global = true)]
     pub(crate) port: Option<u16>,
     /// The port of health and metrics, over the settings file [default: 9464].
@@ -106,7 +106,7 @@ pub(crate) enum Command {
     Repair(RepairRange),
     /// Fetch history between two blocks, as far as the archive lacks it, several ranges at a time.
     ///
-    /// What is there already is not fetched. Interrupted, it goes on behind the last checkpoint when
+    /// What is there already is not fetched. Interrupted, it goes on after the last checkpoint when
     /// called again. Only final blocks are fetched. It ends well when every range between the two blocks
     /// is complete. A node that runs on the data directory is asked to fill in what lies below its newest
     /// archived block.
@@ -311,7 +311,7 @@ pub(crate) struct Wanted {
 /// A request of an operator, with its reason.
 #[derive(Debug, Args)]
 pub(crate) struct Reasoned {
-    /// Why, for those who look later; it is recorded.
+    /// Why; it is recorded.
     #[arg(long)]
     pub(crate) reason: String,
     /// Which chain.

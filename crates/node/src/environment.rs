@@ -1,6 +1,6 @@
-//! What is set outside the settings file: flag over environment over file over default.
+//! Settings outside the file: a flag wins over the environment, that over the file, that over the default.
 //!
-//! A variable that is empty counts as not set, since that is how many tools pass on one that is not.
+//! An empty variable counts as not set: many tools pass an unset one on as empty.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,13 +15,13 @@ pub(crate) const DATA_DIR: &str = "./data";
 /// Seconds that may lie between two looks for new blocks.
 pub(crate) const INTERVAL_SECONDS: std::ops::RangeInclusive<u64> = 1..=86_400;
 
-/// What flags and environment say over the settings file.
+/// Settings of flags and environment, which win over the file.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Overrides {
     pub(crate) data_dir: Option<PathBuf>,
-    /// The port where everybody is answered.
+    /// The port of the public API.
     pub(crate) port: Option<u16>,
-    /// The port where callers of the fee document are answered.
+    /// The port of the fee API.
     pub(crate) api_port: Option<u16>,
     /// The port of health and metrics.
     pub(crate) metrics_port: Option<u16>,

@@ -1,4 +1,4 @@
-//! The listener for operators, and what it shows of the chains.
+//! Health and metrics, and what they show of the chains.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,10 +23,10 @@ use crate::readiness::{Facts, why_not_ready};
 use crate::running::RunningChain;
 use crate::settings::{ChainSettings, Settings};
 
-/// Samples of histograms pile up until somebody tidies them.
+/// How often samples of histograms are merged: they pile up until then.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Operators and their programs are few.
+/// Connections: operators and their programs are few.
 pub(crate) const ROOM: ConnectionLimits = ConnectionLimits {
     connections: 64,
     per_peer: None,
@@ -62,7 +62,7 @@ pub(crate) fn health_of(chain: &RunningChain) -> ChainHealth {
     let failing = failing.next();
     let unanswered = status.unanswered(Instant::now());
     let unanswered = unanswered.filter(|_| failing.is_none());
-    // New blocks may come in time, and yet history be lacking, or a projection's.
+    // New blocks may come in time while history, or that of a projection, has gaps.
     let given_up = chain.projected.given_up();
     let trouble = unanswered.as_deref().or(status.error.as_deref());
     let trouble = trouble.or(status.gaps.as_deref());
@@ -123,12 +123,12 @@ fn dropped_rules(chain: &Chain) -> Vec<DroppedRuleHealth> {
     shown.collect()
 }
 
-/// Where files lie is nobody's business who looks from outside: it is in the log.
-pub(crate) fn without_paths(said: &str) -> String {
-    let mut parts = said.split(" (path=");
+/// A message without paths of files: clients must not see them, and the log has them.
+pub(crate) fn without_paths(message: &str) -> String {
+    let mut parts = message.split(" (path=");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |shown, part| {
-        shown + part.split_once(')').map_or("", |(_, behind)| behind)
+        shown + part.split_once(')').map_or("", |(_, after)| after)
     })
 }
 

@@ -56,7 +56,7 @@ fn filter(cli: &Cli, variable: &dyn Fn(&str) -> Option<String>) -> Result<EnvFil
     };
     let chosen = flag.or_else(|| of("RUST_LOG")).or_else(|| of("LOG_LEVEL"));
     let (name, text) = chosen.unwrap_or(("default", default.to_owned()));
-    // A word that is no level would count as the name of a module and silence everything else.
+    // A word that is not a level would count as the name of a module and silence everything else.
     let is_level = |part: &str| part.contains('=') || part.trim().parse::<LevelFilter>().is_ok();
     ensure!(
         name == "RUST_LOG" || text.split(',').all(is_level),

@@ -65,7 +65,7 @@ fn start(cli: Cli) -> Result<Exit> {
         .enable_all()
         .build()
         .context("start the runtime")?;
-    // Other commands are over before anybody would look at their spans.
+    // Other commands end too soon for their spans to be of use.
     let collector = match cli.command {
         Command::Run { .. } => variable(traces::ENDPOINT),
         _ => None,

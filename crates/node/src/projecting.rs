@@ -1,4 +1,4 @@
-//! Projections of the chains that are followed here: into PostgreSQL, beside everything else.
+//! Projections of the followed chains into PostgreSQL.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,18 +25,18 @@ use crate::public_server::Followed;
 use crate::running::RunningChain;
 use crate::settings::{ChainSettings, DatabaseSettings, Settings, Token};
 
-/// A lease must be renewed, and somebody else's look for new ranges noticed, at least so often.
+/// How often leases are renewed and new ranges of others are noticed, at least.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Without a good round for so long, the chain is left to another node, if there is one.
+/// Without a good round for this long, the chain is left to another node, if there is one.
 const STALE_AFTER: Duration = Duration::from_secs(60);
-/// How often is looked how projections do, and how long that may take.
+/// How often the state of projections is read, and how long that may take.
 const WATCH_EVERY: Duration = Duration::from_secs(2);
 const LOOK_WITHIN: Duration = Duration::from_secs(10);
 /// The pause after a first failure; it doubles with each that follows.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 
-/// How long locks may take to be given back at the end.
+/// How long the release of locks may take at the end.
 const RELEASE_WITHIN: Duration = Duration::from_secs(2);
 
 /// The database, where anything is projected.
@@ -57,7 +57,7 @@ pub(crate) fn database(settings: &Settings) -> Result<Option<Database>> {
     Ok(Some(Database::writer(&url.0, connections, KINDS)?))
 }
 
-/// The database for whoever asks; none where nothing is projected.
+/// The database for the API; none where nothing is projected.
 pub(crate) fn reader(settings: &Settings) -> Result<Option<Database>> {
     let DatabaseSettings { writer, reader, .. } = &settings.database;
     let projects = settings.chains.iter().any(has_any);
@@ -67,7 +67,7 @@ pub(crate) fn reader(settings: &Settings) -> Result<Option<Database>> {
     Ok(url.map(open).transpose()?)
 }
 
-/// The database for an operator's act, whatever is projected.
+/// The database for an operator, whatever is projected.
 pub(crate) fn database_of(settings: &Settings) -> Result<Database> {
     let url = settings.database.writer.as_ref();
     let url = url.context("there is no database: set PG_URL, or db.url in the settings file")?;
@@ -113,18 +113,18 @@ async fn check_contracts(chain: &RunningChain) -> Result<()> {
         Ok(None) => Ok(()),
         Ok(Some(why)) => bail!("chain {name}: {why}"),
         Err(error) => {
-            tracing::warn!(chain = %name, %error, "contract was not looked at");
+            tracing::warn!(chain = %name, %error, "the code of contracts was not checked");
             Ok(())
         }
     }
 }
 
-/// Gives back what this process holds, so that nobody has to wait.
+/// Releases what this process holds, so that others need not wait.
 pub(crate) async fn release(projectors: &[Option<Arc<Projector>>]) {
     join_all(projectors.iter().flatten().map(|one| release_one(one))).await;
 }
 
-/// Gives back what this process holds of a chain.
+/// Releases what this process holds of a chain.
 pub(crate) async fn release_one(projector: &Projector) {
     let release = async {
         projector.put_jobs_back().await?;
@@ -155,7 +155,7 @@ fn projector(database: &Database, chain: &Arc<RunningChain>) -> Result<Option<Ar
     Ok(Some(Arc::new(projector)))
 }
 
-/// Takes back whatever the database calls final and the archive, which was rewound, does not have.
+/// Takes back what is final in the database and missing in the archive after a rewind.
 pub(crate) async fn take_back(
     database: &Database,
     archive: &Archive,
@@ -199,7 +199,7 @@ pub(crate) async fn follow(projector: &Projector, chain: &RunningChain) {
     loop {
         moves.mark_unchanged();
         if is_stale(chain) {
-            // Somebody who hears of new blocks may do better.
+            // A node that receives new blocks may do better.
             if let Err(error) = projector.release(&mut following).await {
                 tracing::debug!(chain = %chain.settings.name, %error, "locks were not released");
             }
@@ -209,7 +209,7 @@ pub(crate) async fn follow(projector: &Projector, chain: &RunningChain) {
         match step(projector, chain, &mut following, &mut codes).await {
             Ok(round) => {
                 settle_trouble(chain);
-                tell_behind(chain, &mut behind, round.behind);
+                report_behind(chain, &mut behind, round.behind);
                 pause = PAUSE_FIRST;
                 if round.waiting {
                     tokio::time::sleep(LOOK_EVERY).await;
@@ -221,7 +221,7 @@ pub(crate) async fn follow(projector: &Projector, chain: &RunningChain) {
                 }
             }
             Err(error) => {
-                tell(chain, &error);
+                report(chain, &error);
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
@@ -229,7 +229,7 @@ pub(crate) async fn follow(projector: &Projector, chain: &RunningChain) {
     }
 }
 
-/// Whether nothing was heard of the chain for long.
+/// Whether the chain had no good round for long.
 fn is_stale(chain: &Chain) -> bool {
     let good = chain.status().last_success;
     let patience = STALE_AFTER.max(chain.settings.poll * 3);
@@ -250,7 +250,7 @@ async fn step(
     }
 }
 
-/// Shows how projections do, for ever.
+/// Reads the state of projections for ever.
 pub(crate) async fn watch(database: Option<&Database>, chains: &[Arc<RunningChain>]) {
     let Some(database) = database else {
         return std::future::pending().await;
@@ -342,7 +342,7 @@ pub(crate) async fn catch_up(projector: &Projector, chain: &RunningChain) -> Res
     Ok(())
 }
 
-/// Works until no job is left, also none that waits or is somebody else's.
+/// Works until no job is left, including those that wait or that others work on.
 pub(crate) async fn work_off(projector: &Projector) -> Result<()> {
     loop {
         while projector.work().await? {}
@@ -365,7 +365,7 @@ pub(crate) async fn work_off(projector: &Projector) -> Result<()> {
     }
 }
 
-fn tell(chain: &RunningChain, error: &Error) {
+fn report(chain: &RunningChain, error: &Error) {
     let said = error.to_string();
     let name = &chain.settings.name;
     if chain.projected.cannot_write(&said) {
@@ -375,9 +375,9 @@ fn tell(chain: &RunningChain, error: &Error) {
     }
 }
 
-/// Says, once, that the database calls more final than is known here.
-fn tell_behind(chain: &Chain, told: &mut Option<i64>, behind: Option<i64>) {
-    if let Some(through) = behind.filter(|_| told.is_none()) {
+/// Logs once that the database has more final blocks than are known here.
+fn report_behind(chain: &Chain, reported: &mut Option<i64>, behind: Option<i64>) {
+    if let Some(through) = behind.filter(|_| reported.is_none()) {
         let known = chain.archive.health().head.map(|head| head.number);
         tracing::warn!(
             chain = %chain.settings.name, known, through,
@@ -385,7 +385,7 @@ fn tell_behind(chain: &Chain, told: &mut Option<i64>, behind: Option<i64>) {
              there. If its archive was rewound, run `chronolith projection rewind`"
         );
     }
-    *told = behind;
+    *reported = behind;
 }
 
 fn settle_trouble(chain: &RunningChain) {

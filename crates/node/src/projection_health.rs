@@ -1,4 +1,4 @@
-//! What is known of a chain's projections: what the database last said, and since when it says nothing.
+//! Health of the projections of a chain: what the database last reported, and since when it does not answer.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use chronolith_projection::leases::LeaseReport;
 use chronolith_projection::{ChainState, ProjectionState};
 use chronolith_serve::health::{DatabaseState, ProjectionsHealth};
 
-/// What is known of the projections of a chain that is followed here.
+/// Health of the projections of a chain that is followed here.
 #[derive(Debug, Default)]
 pub(crate) struct ProjectionHealth(Mutex<Known>);
 
@@ -19,7 +19,7 @@ struct Known {
     writing: Option<Trouble>,
     /// Why the database could not be looked at, and since when.
     looking: Option<Trouble>,
-    /// What it said last, and when.
+    /// Its last report, and when.
     seen: Option<Seen>,
 }
 
@@ -32,7 +32,7 @@ struct Trouble {
 #[derive(Debug)]
 struct Seen {
     at: u64,
-    /// None while the chain is not written down there.
+    /// None while the chain is not registered there.
     chain: Option<ChainState>,
     locks: Vec<LeaseReport>,
 }
@@ -47,12 +47,12 @@ impl ProjectionHealth {
         self.lock().is_on = true;
     }
 
-    /// Nothing can be written; whether that is news.
+    /// Nothing can be written; returns whether that is new.
     pub(crate) fn cannot_write(&self, said: &str) -> bool {
         note(&mut self.lock().writing, said)
     }
 
-    /// Everything is written again; whether it was not.
+    /// Everything is written again; returns whether it was not before.
     pub(crate) fn writes(&self) -> bool {
         self.lock().writing.take().is_some()
     }
@@ -73,7 +73,7 @@ impl ProjectionHealth {
         });
     }
 
-    /// For whoever looks at the node; none where nothing is projected here.
+    /// For the health endpoint; none where nothing is projected here.
     pub(crate) fn health(&self) -> Option<ProjectionsHealth> {
         let known = self.lock();
         if !known.is_on {
@@ -106,7 +106,7 @@ impl ProjectionHealth {
         u32::try_from(version).ok()
     }
 
-    /// Why a projection waits for a person, where one does.
+    /// Why a projection waits for an operator, where one does.
     pub(crate) fn paused(&self) -> Option<String> {
         let known = self.lock();
         let mut all = known.chain()?.projections.iter();
@@ -114,7 +114,7 @@ impl ProjectionHealth {
         Some(paused_words(paused))
     }
 
-    /// What of history is lacking for good unless a person acts: jobs that were given up.
+    /// History that stays missing until an operator acts: jobs that failed permanently.
     pub(crate) fn given_up(&self) -> Option<String> {
         let known = self.lock();
         let mut all = known.chain()?.projections.iter();
@@ -125,7 +125,7 @@ impl ProjectionHealth {
         ))
     }
 
-    /// Why rows are not what they should be, where they are not.
+    /// Why projections are not ready, where they are not.
     pub(crate) fn not_ready(&self) -> Option<String> {
         if let Some(paused) = self.paused() {
             return Some(format!("projections: {paused}"));
@@ -143,7 +143,7 @@ impl Known {
     }
 }
 
-/// Notes what is wrong, from when it began; whether it is news.
+/// Notes a failure with its begin; returns whether it is new.
 fn note(known: &mut Option<Trouble>, said: &str) -> bool {
     match known {
         Some(trouble) if trouble.said == said => false,

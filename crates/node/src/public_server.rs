@@ -1,4 +1,4 @@
-//! The public listener, and what it shows of the chains that are followed here.
+//! The public API, and what it shows of the chains that this process follows.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ use crate::projecting;
 use crate::running::RunningChain;
 use crate::settings::{ChainSettings, Mode, Settings};
 
-/// Connections of callers of the fee document.
+/// Connections of the fee API.
 const FEES_CONNECTIONS: usize = 256;
 
-/// A round takes a while beside the pause between two: a head is as good as new for so long.
+/// A round takes a while beside the pause between two: a head counts as new for this long at least.
 const ROUND_AT_LEAST: Duration = Duration::from_secs(2);
 
 /// A chain that this process follows, for the API and for projections.
@@ -133,7 +133,7 @@ pub(crate) fn served(chain: &Arc<RunningChain>) -> Arc<ServedChain> {
     )
 }
 
-/// A chain as it is served, whoever follows it.
+/// A chain as it is served, followed here or not.
 pub(crate) fn served_as(
     settings: &ChainSettings,
     archive: &Archive,
@@ -169,7 +169,7 @@ fn family(settings: &ChainSettings) -> Family {
     })
 }
 
-/// Serves everybody until dropped.
+/// Serves the public API until dropped.
 pub(crate) async fn serve(
     settings: &Settings,
     chains: Vec<Arc<ServedChain>>,
@@ -198,7 +198,7 @@ pub(crate) async fn bind(address: SocketAddr, setting: &str) -> Result<TcpListen
     listener.with_context(|| format!("cannot listen on {address} ({setting})"))
 }
 
-/// Serves callers of the fee document until dropped.
+/// Serves the fee API until dropped.
 async fn serve_fees(address: SocketAddr, fees: Database) -> Result<()> {
     let listener = bind(address, "feesListen, API_PORT").await?;
     tracing::info!(listen = %listener.local_addr()?, "serving fees");
@@ -220,7 +220,7 @@ pub(crate) async fn serve_on(
 ) -> Result<()> {
     limits.connections = limits.connections.min(files_for_connections());
     let router = public_router(served, probe, limits, Arc::new(now));
-    // In a task of its own: whoever waits here may compute for long, and connections must not wait.
+    // In a task of its own: the caller may compute for long, and connections must not wait for it.
     let mut task = JoinSet::new();
     let room = ConnectionLimits {
         connections: limits.connections,

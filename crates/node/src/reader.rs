@@ -1,4 +1,4 @@
-//! A chain whose archive another process writes: it is read, and new states are taken as they come.
+//! A chain whose archive another process writes: this one reads it and takes new states as they come.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -108,7 +108,7 @@ impl Live for Reader {
         None
     }
 
-    /// Without a source nobody here knows.
+    /// Without a source this is not known.
     fn is_source_head(&self, _head: BlockRef) -> bool {
         false
     }

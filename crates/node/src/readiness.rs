@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// A chain stays ready for so many looks for new blocks without a good round, and at least so long.
+/// A chain stays ready for this many polls without a good round, and at least this long.
 const PATIENCE_POLLS: u32 = 3;
 const PATIENCE_MIN: Duration = Duration::from_secs(30);
 

@@ -65,7 +65,7 @@ pub(crate) const EXAMPLE: &str = r#"{
 }
 "#;
 
-/// Where anybody may read the datasets of known chains.
+/// The public Portal with the datasets of known chains.
 const PUBLIC_PORTAL: &str = "https://portal.sqd.dev/datasets";
 
 /// Everything that can be set.
@@ -74,14 +74,14 @@ pub(crate) struct Settings {
     pub(crate) data_dir: PathBuf,
     /// Where archives are, where that is not the data directory.
     pub(crate) remote: Option<Remote>,
-    /// Where everybody is answered, and what that may cost.
+    /// The address of the public API, and what requests may cost.
     pub(crate) listen: SocketAddr,
     pub(crate) limits: Limits,
-    /// Where callers of the fee document are answered, where fees are projected.
+    /// The address of the fee API, where fees are projected.
     pub(crate) fees_listen: SocketAddr,
     /// Where health and metrics are shown.
     pub(crate) metrics_listen: SocketAddr,
-    /// Where operators ask for acts, and what they must know where that is not this machine.
+    /// The address of the admin API, and its token where that is not this machine.
     pub(crate) admin_listen: SocketAddr,
     pub(crate) admin_token: Option<Token>,
     /// Where projections go.
@@ -116,7 +116,7 @@ impl DerefMut for ChainSettings {
 }
 
 impl Settings {
-    /// Reads a file, and puts over it what flags and environment say.
+    /// Reads a file, and applies flags and environment over it.
     pub(crate) fn load(path: &Path, overrides: &Overrides) -> Result<Self> {
         if let Some(value) = collector::from_environment(path, &variable)? {
             let mut settings = Self::from_value(value)?;
@@ -263,7 +263,7 @@ impl Settings {
     }
 }
 
-/// How much history is asked for at once.
+/// How much history is requested at once.
 fn backfill(raw: &RawBackfill) -> Result<RangeSettings> {
     let default = RangeSettings::default();
     let most = raw.max_range.unwrap_or(default.most);
@@ -292,7 +292,7 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
     if let Some(stellar) = &raw.stellar {
         return stellar::chain(&raw, stellar, shared);
     }
-    let (chain_id, name, known) = who(&raw)?;
+    let (chain_id, name, known) = identity(&raw)?;
     let endpoints = raw.rpc_http.iter().map(endpoint).collect::<Result<_>>()?;
     let plain = |url: &String| url.starts_with("ws://") || url.starts_with("wss://");
     ensure!(
@@ -354,8 +354,8 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
     })
 }
 
-/// A chain's id and name, and what is known of it by either.
-fn who(raw: &RawChain) -> Result<(u64, String, Option<&'static KnownChain>)> {
+/// The id and name of a chain, and what is known of it by either.
+fn identity(raw: &RawChain) -> Result<(u64, String, Option<&'static KnownChain>)> {
     let (chain_id, known) = match (raw.chain_id, raw.name.as_deref()) {
         (Some(id), _) => (id, CHAINS.iter().find(|known| known.chain_id == id)),
         (None, Some(name)) => {
@@ -375,8 +375,8 @@ fn who(raw: &RawChain) -> Result<(u64, String, Option<&'static KnownChain>)> {
     Ok((chain_id, name, known))
 }
 
-/// What blocks must be proven to, and what is checked. What the settings ask for is checked whatever
-/// the table says of the chain; otherwise everything that the chain allows is.
+/// The level that blocks must reach, and what is checked. A level of the settings is checked whatever the table
+/// of chains has; without one, everything that the chain allows is.
 fn proof(level: Option<RawVerification>, chain_id: u64) -> (Verification, Checks) {
     let known = checks_of(chain_id);
     let level = match level {

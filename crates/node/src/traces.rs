@@ -1,7 +1,7 @@
 //! Spans to a collector over OTLP/HTTP, as protobuf. Off unless the environment names one.
 //!
 //! What is followed and archived never waits for a collector: spans are queued up to a limit, sent by
-//! a thread of their own, and let go of when nobody takes them. A collector that is down is told once.
+//! a thread of their own, and dropped when no collector takes them. That a collector is down is logged once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
 /// Where a collector takes spans, below its address.
 const PATH: &str = "/v1/traces";
-/// Spans that wait to be sent; more are let go of.
+/// Spans that wait to be sent; more are dropped.
 const QUEUE_SPANS_MAX: usize = 16_384;
 const SEND_EVERY: Duration = Duration::from_secs(1);
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,7 +40,7 @@ impl Traces {
     /// Sends to this collector. Nothing is sent yet.
     ///
     /// # Errors
-    /// What is no address of the web; it is not shown, since it may carry a key.
+    /// Not a web address; it is not shown, since it may carry a key.
     pub(crate) fn start(endpoint: &str, runtime: &Handle) -> Result<Self> {
         let wrong = || anyhow!("{ENDPOINT}: not an address that begins with http:// or https://");
         let base = Url::parse(endpoint).map_err(|_| wrong())?;
@@ -117,7 +117,7 @@ impl HttpClient for Sender {
         });
         let sent: reqwest::Result<_> = sent.await?;
         let (status, body) = sent.map_err(|error| {
-            self.tell("it cannot be reached");
+            self.log_down("it cannot be reached");
             error.without_url()
         })?;
         if status.is_success() {
@@ -125,14 +125,14 @@ impl HttpClient for Sender {
                 tracing::info!(collector = %self.host, "spans are taken again");
             }
         } else {
-            self.tell(&format!("HTTP {}", status.as_u16()));
+            self.log_down(&format!("HTTP {}", status.as_u16()));
         }
         Ok(Response::builder().status(status).body(body)?)
     }
 }
 
 impl Sender {
-    fn tell(&self, reason: &str) {
+    fn log_down(&self, reason: &str) {
         if !self.is_down.swap(true, Ordering::Relaxed) {
             let collector = &self.host;
             tracing::warn!(%collector, reason, "spans are not taken; chains are followed on");

@@ -33,7 +33,7 @@ pub(crate) enum RangeCommand {
 pub(crate) struct RetryRange {
     /// Its number, as `chronolith state --ranges` shows it.
     pub(crate) id: u64,
-    /// Why, for those who look later; it is recorded.
+    /// Why; it is recorded.
     #[arg(long, default_value = "asked by an operator")]
     pub(crate) reason: String,
     /// Which chain.

@@ -153,7 +153,7 @@ async fn confirmed_anchor(source: &dyn Source, blobs: &dyn BlobStore) -> Result<
     let anchors = rebuild_anchors(blobs).await?;
     ensure!(
         !anchors.is_empty(),
-        "no segment can be read: restore a backup, or begin anew"
+        "no segment can be read: restore a backup, or start with an empty archive"
     );
     for anchor in anchors.into_iter().take(ANCHORS_MAX) {
         let clock = source.clock(anchor.number).await?;

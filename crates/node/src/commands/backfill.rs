@@ -88,7 +88,7 @@ fn bounded(chain: &ChainSettings, range: BlockRange) -> ChainSettings {
             core.last_ledger = u32::try_from(last).ok();
         }
         if let Some(lake) = &mut stellar.lake {
-            // Where nobody lists its objects: what lies below may never have been in it.
+            // For a lake that cannot be listed: what is below may never have been in it.
             lake.first_ledger = u32::try_from(range.start).unwrap_or(lake.first_ledger);
         }
     }
@@ -101,7 +101,7 @@ async fn fetch(settings: &Settings, chain: &ChainSettings, range: BlockRange) ->
     let place = settings.place(chain);
     let chain = open(bounded(chain, range), &place).await?;
     let fetched = async {
-        // First of all: whoever looks at a new archive sees what it is for, also where the rest fails.
+        // First, so that a new archive shows its purpose also where the rest fails.
         RunState::note(&chain.settings, place.notes())?;
         chain.admit().await.context("the source cannot be used")?;
         check_reachable(&chain, range)?;
@@ -118,7 +118,7 @@ async fn fetch(settings: &Settings, chain: &ChainSettings, range: BlockRange) ->
     fetched
 }
 
-/// Opens the chain for writing. Where others may write it, one that somebody else still writes is given up.
+/// Opens the chain for writing. In shared storage it does not wait long for another writer.
 async fn open(chain: ChainSettings, place: &ArchiveLocation) -> Result<Chain> {
     let patience = match place.directory() {
         Some(_) => Duration::MAX,
@@ -126,7 +126,7 @@ async fn open(chain: ChainSettings, place: &ArchiveLocation) -> Result<Chain> {
     };
     let opened = tokio::time::timeout(patience, Chain::open(chain.follow, place)).await;
     opened.unwrap_or_else(|_| {
-        bail!("another process writes {place}: stop the node that follows this chain first")
+        bail!("the archive in {place} is locked by another writer: stop the node that follows this chain first")
     })
 }
 
@@ -152,7 +152,7 @@ fn check_reachable(chain: &Chain, range: BlockRange) -> Result<()> {
     Ok(())
 }
 
-/// Nobody waits at a command for blocks that are yet to come.
+/// A command does not wait for blocks that are not final yet.
 async fn check_final(chain: &Chain, range: BlockRange) -> Result<()> {
     if chain.archive_next() >= range.end {
         return Ok(());
@@ -250,8 +250,8 @@ pub(crate) async fn fill_lacking(
     Ok(all)
 }
 
-/// Where a fill that is to end here can end: its last block is archived already, or the block behind it
-/// is, which names it as its parent. What links to nothing is nobody's word but the source's.
+/// Where a fill that is to end here can end: its last block is archived already, or the block after it is, which
+/// names it as its parent. A block that links to nothing would only be claimed by the source.
 pub(super) fn linked_end(archive: &Archive, end: u64) -> u64 {
     let covered = archive.coverage(DatasetSet::CLOCK, None);
     let mut at_or_behind = covered.iter().filter(|(range, _)| range.end >= end);

@@ -30,11 +30,11 @@ struct Act {
     chain_id: u64,
     blocks: u64,
     block_time_ms: u64,
-    /// A reorg instead of every so many-th block.
+    /// A reorg instead of every n-th block.
     reorg_every: u64,
     /// Blocks from upgrade to upgrade of a proxy; 0 for no proxy.
     upgrade_every: u64,
-    /// Fees in a thousand blocks; 0 for nobody who collects them.
+    /// Fees in a thousand blocks; 0 for none.
     fees: u32,
 }
 
@@ -77,7 +77,7 @@ struct Stage {
     rows: Option<Rows>,
 }
 
-/// Where everybody is answered, if nobody else is there.
+/// The port of the public API, if it is free.
 const PORT: u16 = 8_080;
 
 pub(crate) async fn demo(seconds: u64, data_dir: &Path) -> Result<Exit> {
@@ -297,7 +297,7 @@ fn command(config: &Path) -> String {
         (Some(found) == program.canonicalize().ok()).then_some("chronolith".to_owned())
     });
     let program = on_path.unwrap_or_else(|| quoted(&program));
-    // Whoever has set it has probably set it in the other terminal as well.
+    // It is probably set in the other terminal as well.
     let data_dir = match (std::env::var_os("DATA_DIR"), config.parent()) {
         (Some(_), Some(dir)) => format!("DATA_DIR={} ", quoted(dir)),
         _ => String::new(),

@@ -42,7 +42,7 @@ impl Rows {
         &self.server.url
     }
 
-    /// For whoever asks for fees.
+    /// For the fee API.
     pub(super) fn reader(&self) -> Result<Database> {
         Ok(Database::reader(&self.server.url, CONNECTIONS, KINDS)?)
     }

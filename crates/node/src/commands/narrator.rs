@@ -1,6 +1,6 @@
 //! Looks at chains while they are followed and says what is worth seeing, a line for each event.
 //!
-//! It sees what everybody can: the source's head, the blocks in memory and the archive.
+//! It sees what every client can: the source's head, the blocks in memory and the archive.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -180,7 +180,7 @@ fn replaced(
     now: &BTreeMap<u64, Hash32>,
     archived: u64,
 ) -> Option<(u64, u64)> {
-    // An empty memory is filled anew, whatever was in it.
+    // An empty memory is filled again, whatever was in it.
     if now.is_empty() {
         return None;
     }
@@ -208,7 +208,7 @@ fn short(address: &[u8]) -> String {
     }
 }
 
-/// So many of something, in words that fit the number.
+/// A count with its noun in singular or plural.
 fn counted(number: u64, one: &str) -> String {
     let more = if number == 1 { "" } else { "s" };
     format!("{} {one}{more}", grouped(number))

@@ -1,4 +1,4 @@
-//! Taking back what projections call final, and making one anew.
+//! `projection rewind` and `projection reset`.
 
 use anyhow::{Context as _, Result};
 use chronolith_follower::chain::open_reader;
@@ -47,7 +47,7 @@ pub(super) async fn reset(settings: &Settings, asked: &ResetProjection) -> Resul
     print_result(&asked.wanted, &told, &line)
 }
 
-/// What became of the database, in a line.
+/// The result in the database, in a line.
 pub(super) fn line_of(chain: &ChainSettings, taken: &TakenBack) -> String {
     if taken.safe_now < taken.safe_before {
         format!(

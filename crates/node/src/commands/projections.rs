@@ -125,7 +125,7 @@ fn print(outcome: &Outcome) {
             if *released {
                 println!("{chain}: the {kind} lock is free")
             } else {
-                println!("{chain}: nobody held the {kind} lock")
+                println!("{chain}: the {kind} lock was free already")
             }
         }
         Outcome::CreatedPartitions { month, created } => {
@@ -153,9 +153,9 @@ fn print(outcome: &Outcome) {
             ..
         } => {
             if *removed {
-                println!("{chain}: nothing is said of {implementation} any more")
+                println!("{chain}: {implementation} has no version any more")
             } else {
-                println!("{chain}: nobody added {implementation}")
+                println!("{chain}: {implementation} was not added here")
             }
         }
     }
@@ -235,7 +235,7 @@ fn print_gaps(gaps: &[Gap]) {
     }
     for gap in gaps {
         println!(
-            "chain {}, {}: nobody has blocks {} to {}; they are jobs now. Please report this",
+            "chain {}, {}: blocks {} to {} are missing; they are jobs now. Please report this",
             gap.chain_id, gap.projection, gap.from_block, gap.to_block
         );
     }

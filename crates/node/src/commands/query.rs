@@ -70,7 +70,7 @@ pub(crate) async fn logs(settings: &Settings, query: &LogsQuery) -> Result<Exit>
     Ok(Exit::Done)
 }
 
-/// How whoever emitted a log is written.
+/// How the emitter of a log is written.
 type Address = fn(&[u8]) -> String;
 
 /// How far a log is proven, where that is further than its block is: an event of Stellar that a hash covers.

@@ -1,4 +1,4 @@
-//! `chronolith repair`: what `verify` finds, made anew from the source.
+//! `chronolith repair`: rebuilds from the source what `verify` finds.
 
 use anyhow::Result;
 use chronolith_archive::{
@@ -40,7 +40,7 @@ pub(crate) async fn repair(settings: &Settings, asked: &RepairRange) -> Result<E
     } else {
         open_for_operator(chain, &place).await
     };
-    let (archive, _lock) = opened.map_err(told_to_rebuild)?;
+    let (archive, _lock) = opened.map_err(with_rebuild_hint)?;
     let range = range_of(&archive, asked.from, asked.to)?;
     let repaired = if asked.dry_run {
         Repaired {
@@ -56,8 +56,8 @@ pub(crate) async fn repair(settings: &Settings, asked: &RepairRange) -> Result<E
     repaired.left.end()
 }
 
-/// Which objects there are is in no source: a damaged state or catalog is made from the objects.
-fn told_to_rebuild(error: anyhow::Error) -> anyhow::Error {
+/// No source knows which objects there are: a damaged state or catalog is rebuilt from the objects.
+fn with_rebuild_hint(error: anyhow::Error) -> anyhow::Error {
     let damaged = |cause: &(dyn std::error::Error + 'static)| {
         let cause = cause.downcast_ref::<ArchiveError>();
         cause.is_some_and(|error| error.kind() == ErrorKind::Corrupt)
@@ -134,7 +134,7 @@ async fn mend_found(
     Ok(Repaired { mended, left })
 }
 
-/// Makes objects anew: segments first, since packs are compared with them and runs made from them.
+/// Rebuilds objects: segments first, since packs are compared with them and runs made from them.
 /// What cannot be mended is left as it is and returned with the reason.
 async fn mend_all(
     filler: &Filler<'_>,
@@ -190,7 +190,7 @@ fn audit(damaged: &DamagedObject) -> AuditEntry {
     }
 }
 
-/// Makes an object anew by itself, or with those around it where its content changes.
+/// Rebuilds an object by itself, or with those around it where its content changes.
 async fn mend(
     filler: &Filler<'_>,
     one: &DamagedObject,

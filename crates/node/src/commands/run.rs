@@ -156,8 +156,8 @@ fn project(
     }
 }
 
-/// Shows, where others could write the archives, that somebody lives. Ends when one was taken over:
-/// whoever did it writes now, and what this process would still take in could not be published.
+/// Renews the leases of archives in shared storage. Ends when one was taken over: another process writes it now,
+/// and this one could not publish any more.
 async fn keep_leases(settings: &Settings, chains: &[Arc<RunningChain>]) -> Result<()> {
     if settings.remote.is_none() {
         return std::future::pending().await;
@@ -313,8 +313,8 @@ async fn catch_up(chain: &Chain) -> Result<()> {
     }
 }
 
-/// Waits for all tasks, and tells why each failed that did; one that panicked ends the program, so that
-/// somebody starts it again.
+/// Waits for all tasks, and reports why each failed that did; one that panicked ends the program, so that
+/// its supervisor starts it again.
 async fn all_done(tasks: &mut JoinSet<Result<()>>) -> Result<()> {
     let mut failed = Vec::new();
     while let Some(done) = tasks.join_next().await {

@@ -108,7 +108,7 @@ async fn work_on(projector: &Projector, archive: &Archive, until_done: bool) -> 
                 pause = LOOK_EVERY;
                 tokio::time::sleep(LOOK_EVERY).await;
                 if let Err(error) = archive.refresh().await {
-                    tracing::warn!(chain = projector.chain(), %error, "the archive was not read anew");
+                    tracing::warn!(chain = projector.chain(), %error, "the archive was not refreshed");
                 }
             }
             Err(error) => {

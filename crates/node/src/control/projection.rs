@@ -364,7 +364,7 @@ fn explain(job: &JobReport) -> String {
     let how = match job.status.as_str() {
         "processing" => format!(
             "{} works on it (attempt {}); others may take it in {:.0} s",
-            job.locked_by.as_deref().unwrap_or("somebody"),
+            job.locked_by.as_deref().unwrap_or("a worker"),
             job.attempts,
             job.lock_seconds.unwrap_or(0.0).max(0.0)
         ),

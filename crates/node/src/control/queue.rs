@@ -39,7 +39,7 @@ pub(crate) fn gc_mode(dry_run: bool) -> GcMode {
 
 type Done = Result<Value, String>;
 
-/// What to do where a chain's task has ended and others keep the program running.
+/// What to do where the task of a chain has ended while others keep the program running.
 const NOT_FOLLOWED: &str =
     "the chain is not followed any more: stop the node, and run the command again";
 
@@ -113,8 +113,8 @@ fn head(archive: &Archive) -> Option<u64> {
     archive.health().head.map(|head| head.number)
 }
 
-/// Ends a halt. What a rebuild left undecided goes away only where an operator says so, and then also
-/// where there is no halt any more.
+/// Ends a halt. What a rebuild left undecided is dropped only at an operator's request, which may also come
+/// after the halt.
 pub(crate) async fn resume(
     archive: &Archive,
     chain: &str,
@@ -139,7 +139,7 @@ pub(crate) async fn resume(
     }
 }
 
-/// Lets go of the oldest blocks. Refused while the settings want them: they would be fetched again.
+/// Removes the oldest blocks. Refused while the settings include them: they would be fetched again.
 pub(crate) async fn prune(
     settings: &ChainSettings,
     archive: &Archive,

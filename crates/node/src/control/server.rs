@@ -1,4 +1,4 @@
-//! The listener for acts, and what is done for whoever asks there.
+//! The admin API of a running node, and its client for commands.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -28,14 +28,14 @@ use crate::public_server::bind;
 use crate::running::RunningChain;
 use crate::settings::{Settings, Token};
 
-/// The file in the data directory that says where a running node listens.
+/// The file in the data directory with the address of the running node.
 const ADDRESS_FILE: &str = "admin";
-/// How often a job is looked at.
+/// How often a command polls its job.
 const JOB_LOOK: Duration = Duration::from_millis(200);
-/// Jobs that are remembered.
+/// Jobs that are kept in the list.
 const JOBS_MAX: usize = 100;
 
-/// A long act.
+/// A long operation.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Job {
@@ -56,7 +56,7 @@ enum JobStatus {
     Failed,
 }
 
-/// What is known to the listener.
+/// State of the admin API.
 struct AdminServer {
     data_dir: PathBuf,
     chains: Chains,
@@ -140,7 +140,7 @@ fn refusal(code: ErrorCode, message: impl Into<String>) -> ApiError {
     ApiError::for_operator(code, message)
 }
 
-/// What operators did, the newest last.
+/// Operations that were performed, the newest last.
 pub(crate) fn audit_json(entries: &[AuditEntry]) -> Vec<Value> {
     let entry = |entry: &AuditEntry| json!({ "at": entry.at, "act": entry.act });
     entries.iter().map(entry).collect()
@@ -181,14 +181,14 @@ impl Operator for AdminServer {
     }
 }
 
-/// Serves acts until dropped, and says in the data directory where.
+/// Serves the admin API until dropped, and notes its address in the data directory.
 pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<RunningChain>>) -> Result<()> {
     let listener = bind(settings.admin_listen, "adminListen").await?;
     let address = listener.local_addr()?;
-    tracing::info!(listen = %address, "acts of operators");
+    tracing::info!(listen = %address, "admin API listening");
     let _note = Note::write(&settings.data_dir, address)?;
     let (begin, mut due) = mpsc::unbounded_channel();
-    let desk = Arc::new(AdminServer {
+    let server = Arc::new(AdminServer {
         data_dir: std::path::absolute(&settings.data_dir)?,
         chains: Chains(chains),
         jobs: Mutex::default(),
@@ -196,7 +196,7 @@ pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<RunningChain>>) -
         begin,
     });
     let token = settings.admin_token.as_ref().map(|token| token.0.as_str());
-    let router = admin_router(desk.clone(), token);
+    let router = admin_router(server.clone(), token);
     let jobs = async {
         let mut running = FuturesUnordered::new();
         loop {
@@ -204,13 +204,13 @@ pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<RunningChain>>) -
                 Some((id, chain, range)) = due.recv() => running.push(async move {
                     (id, fill(&chain, range).await)
                 }),
-                Some((id, done)) = running.next() => desk.end(id, done),
+                Some((id, done)) = running.next() => server.end(id, done),
                 else => return,
             }
         }
     };
     tokio::select! {
-        served = listen(listener, router, ROOM) => served.context("serve acts"),
+        served = listen(listener, router, ROOM) => served.context("serve the admin API"),
         () = jobs => Ok(()),
     }
 }
@@ -224,7 +224,7 @@ async fn fill(chain: &RunningChain, range: BlockRange) -> Result<u64> {
     fill_lacking(&filler, range, &|| chain.note_moved()).await
 }
 
-/// Where this node listens, for commands of the same data directory; gone with it.
+/// The file with the address of this node, for commands on the same data directory; removed with it.
 struct Note(PathBuf);
 
 impl Note {
@@ -238,21 +238,21 @@ impl Note {
 
 impl Drop for Note {
     fn drop(&mut self) {
-        // One that stays names nobody: whoever reads it finds out.
+        // A file that stays names an address where no node answers, which its reader finds out.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Asks the node that runs on this data directory; none where there is none to ask.
+/// Sends an operation to the node that runs on this data directory; none where none runs.
 pub(crate) async fn ask_running(
     settings: &Settings,
     name: &str,
     body: &impl Serialize,
 ) -> Result<Option<Value>> {
-    let Some(desk) = RunningNode::find(settings).await? else {
-        return Ok(None);
-    };
-    desk.post(name, body).await.map(Some)
+    match RunningNode::find(settings).await? {
+        Some(node) => node.post(name, body).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 /// A node that runs on the data directory of these settings.
@@ -263,7 +263,7 @@ pub(crate) struct RunningNode {
 }
 
 impl RunningNode {
-    /// The one that the data directory names, if it answers and says that it is that one.
+    /// The node that the data directory names, if it answers and is that one.
     pub(crate) async fn find(settings: &Settings) -> Result<Option<Self>> {
         let path = settings.data_dir.join(ADDRESS_FILE);
         let Ok(address) = std::fs::read_to_string(path) else {
@@ -288,25 +288,25 @@ impl RunningNode {
         Ok((theirs.map(Path::new) == Some(&ours)).then_some(node))
     }
 
-    /// Hands a backfill over and waits for its end; returns how many blocks were fetched. Whoever stops
-    /// waiting stops nothing.
+    /// Starts a backfill and waits for its end; returns how many blocks were fetched. A caller that stops
+    /// waiting does not stop it.
     pub(crate) async fn backfill(&self, chain_id: u64, range: BlockRange) -> Result<u64> {
-        let asked = Backfill {
+        let operation = Backfill {
             chain: chain_id.to_string(),
             from: range.start,
             to: range.end - 1,
         };
-        let begun = self.post("backfill", &asked).await?;
+        let begun = self.post("backfill", &operation).await?;
         let id = begun
             .pointer("/job/id")
             .cloned()
             .context("no job came back")?;
-        tracing::info!(chain = chain_id, job = %id, "the node that runs fetches it");
+        tracing::info!(chain = chain_id, job = %id, "the running node fetches it");
         loop {
             let all = self.get("jobs").await?;
             let jobs = all.get("jobs").and_then(Value::as_array).into_iter();
             let job = jobs.flatten().find(|job| job.get("id") == Some(&id));
-            let job = job.context("the node that runs forgot the job")?;
+            let job = job.context("the running node has dropped the job")?;
             match job.get("status").and_then(Value::as_str) {
                 Some("running") => tokio::time::sleep(JOB_LOOK).await,
                 Some("done") => {
@@ -315,7 +315,7 @@ impl RunningNode {
                 }
                 _ => {
                     let error = job.get("error").and_then(Value::as_str);
-                    anyhow::bail!("the node that runs failed: {}", error.unwrap_or("unknown"));
+                    anyhow::bail!("the running node failed: {}", error.unwrap_or("unknown"));
                 }
             }
         }
@@ -337,14 +337,14 @@ impl RunningNode {
             Some(token) => request.bearer_auth(&token.0),
             None => request,
         };
-        let answer = request.send().await.context("ask the node that runs")?;
+        let answer = request.send().await.context("ask the running node")?;
         let good = answer.status().is_success();
-        let text = answer.text().await.context("ask the node that runs")?;
-        let value: Value = serde_json::from_str(&text).context("the node that runs")?;
+        let text = answer.text().await.context("ask the running node")?;
+        let value: Value = serde_json::from_str(&text).context("the running node")?;
         if good {
             return Ok(value);
         }
         let message = value.pointer("/error/message").and_then(Value::as_str);
-        anyhow::bail!("the node that runs refused: {}", message.unwrap_or(&text))
+        anyhow::bail!("the running node refused: {}", message.unwrap_or(&text))
     }
 }

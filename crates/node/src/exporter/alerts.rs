@@ -1,5 +1,4 @@
-//! When people want to be told, as gauges: rules for alerts read their thresholds here, so that one file
-//! of rules serves chains that differ.
+//! Thresholds of alerts as gauges: the rules of alerts read them, so that one file of rules serves all chains.
 
 use metrics::gauge;
 

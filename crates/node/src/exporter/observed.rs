@@ -1,4 +1,4 @@
-//! What is known only when somebody asks: how chains and endpoints do at this instant.
+//! Gauges that are set when metrics are scraped: the state of chains and endpoints at that instant.
 
 use std::path::Path;
 use std::sync::Arc;

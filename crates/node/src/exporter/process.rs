@@ -40,7 +40,7 @@ pub(super) fn observe(data_dir: &Path) {
     }
 }
 
-/// The number behind a name in `/proc/self/status`.
+/// The number after a name in `/proc/self/status`.
 fn field(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()

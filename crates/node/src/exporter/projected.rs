@@ -1,4 +1,4 @@
-//! How projections do at this instant, out of the database.
+//! Gauges of projections, from the database.
 
 use chronolith_projection::leases::LeaseReport;
 use chronolith_projection::{ChainState, ProjectionState};

@@ -1,5 +1,4 @@
-//! When people want to be told about a chain. Nothing is done with these but showing them: rules for
-//! alerts compare with them.
+//! Thresholds of alerts. The program only exports them: the rules of alerts compare with them.
 
 use anyhow::{Result, ensure};
 
@@ -26,7 +25,7 @@ pub(crate) struct AlertSettings {
     pub(crate) out_of_order_wait_max_ms: u64,
 }
 
-/// What the service says for all of its chains, and each of them may say for itself.
+/// Thresholds of the service, which a chain may override.
 pub(super) fn of_service(raw: &RawSettings) -> Result<AlertSettings> {
     // Of two spellings the one that is named first in the documents counts.
     let items = raw.service.queue_max_items.or(raw.queue.max_items);
@@ -47,7 +46,7 @@ pub(super) fn of_service(raw: &RawSettings) -> Result<AlertSettings> {
     })
 }
 
-/// What a chain says over what the service does.
+/// Thresholds of a chain over those of the service.
 pub(super) fn of_chain(raw: Option<&RawAlerts>, service: AlertSettings) -> Result<AlertSettings> {
     let Some(raw) = raw else { return Ok(service) };
     let seconds = |name: &str, asked: Option<u64>, default: u64| {

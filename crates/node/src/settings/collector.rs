@@ -10,11 +10,11 @@ const REST: [&str; 3] = ["RPC_URL", "CONTRACT_ADDRESS", "START_POINT"];
 
 /// Blocks of a job where `BATCH_SIZE` is not set.
 const BATCH_SIZE: u64 = 100;
-/// How long a job is somebody's where `JOB_LEASE_TTL_MS` is not set, and the least that it may be.
+/// The lease of a job where `JOB_LEASE_TTL_MS` is not set, and the shortest that is allowed.
 const JOB_LEASE_TTL_MS: u64 = 120_000;
 const JOB_LEASE_TTL_MS_LEAST: u64 = 1_000;
 
-/// What the environment says, where there is no settings file and it names a chain.
+/// The settings of the environment, where there is no settings file and it names a chain.
 pub(super) fn from_environment(
     path: &Path,
     variable: &dyn Fn(&str) -> Option<String>,
@@ -25,7 +25,7 @@ pub(super) fn from_environment(
     let chain: u64 = chain
         .trim()
         .parse()
-        .with_context(|| format!("{CHAIN}: `{chain}` is no chain id"))?;
+        .with_context(|| format!("{CHAIN}: `{chain}` is not a chain id"))?;
     let [url, contract, start] = REST.map(|name| variable(name).ok_or(name));
     let (url, contract, start) = match (url, contract, start) {
         (Ok(url), Ok(contract), Ok(start)) => (url, contract, start),
@@ -39,13 +39,13 @@ pub(super) fn from_environment(
     let start: u64 = start
         .trim()
         .parse()
-        .with_context(|| format!("START_POINT: `{start}` is no number"))?;
+        .with_context(|| format!("START_POINT: `{start}` is not a number"))?;
     let number = |name: &str, default: u64, least: u64| {
         let Some(text) = variable(name) else {
             return Ok(default);
         };
         let number = text.trim().parse().ok().filter(|number| *number >= least);
-        number.with_context(|| format!("{name}: `{text}` is no number of {least} or more"))
+        number.with_context(|| format!("{name}: `{text}` is not a number of {least} or more"))
     };
     let batch = number("BATCH_SIZE", BATCH_SIZE, 1)?;
     let ttl = number("JOB_LEASE_TTL_MS", JOB_LEASE_TTL_MS, JOB_LEASE_TTL_MS_LEAST)?;

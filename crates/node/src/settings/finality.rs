@@ -7,7 +7,7 @@ use chronolith_source::KnownChain;
 use super::ChainSettings;
 use super::raw::{RawFinality, RawFinalityMode};
 
-/// What the file asks for, or what the chain is known for.
+/// The rule of the file, or the one that the chain is known for.
 pub(super) fn rule(raw: Option<&RawFinality>, known: Option<&KnownChain>) -> Result<Finality> {
     let default_depth = known.map_or(64, |known| known.confirmations);
     let Some(raw) = raw else {
@@ -36,7 +36,7 @@ pub(super) fn rule(raw: Option<&RawFinality>, known: Option<&KnownChain>) -> Res
     })
 }
 
-/// The chain below, where the rule needs it and it is another one.
+/// The L1, where the rule needs it and it is another chain.
 pub(super) fn l1(
     raw: Option<&RawFinality>,
     chain_id: u64,
@@ -71,8 +71,8 @@ pub(super) fn l1(
     }))
 }
 
-/// Finds for each chain that needs it whoever tells the head of the chain below: that chain itself,
-/// where it is followed too, else endpoints of its own.
+/// Finds the source of the L1 head for each chain that needs it: the L1 chain itself where it is followed too,
+/// else endpoints of its own.
 pub(super) fn settle(chains: &mut [ChainSettings]) -> Result<()> {
     let followed: Vec<u64> = chains.iter().map(|chain| chain.chain_id).collect();
     for (at, chain) in chains.iter_mut().enumerate() {

@@ -22,7 +22,7 @@ const CONNECTIONS: usize = 10;
 /// Jobs that this process works on at the same time, of each chain.
 const WORKERS: usize = 2;
 
-/// The shortest time that a job may be somebody's.
+/// The shortest lease of a job.
 const JOB_TTL_MIN: Duration = Duration::from_secs(1);
 
 /// The database of projections.
@@ -59,11 +59,11 @@ impl DatabaseSettings {
 pub(crate) struct FeesSettings {
     pub(crate) contracts: Vec<FeeContract>,
     pub(crate) job_blocks: Option<u64>,
-    /// How long a job is somebody's without a sign of life.
+    /// How long the lease of a job lasts without renewal.
     pub(crate) job_ttl: Option<Duration>,
 }
 
-/// The fee contracts that are asked for; those that everybody means where none are named.
+/// The fee contracts that are named; the known ones of the chain where none are.
 pub(super) fn fees(
     raw: Option<&RawFees>,
     chain_id: u64,

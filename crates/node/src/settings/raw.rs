@@ -33,7 +33,7 @@ pub(crate) struct RawSettings {
     /// Address of the listener of the fee document, where fees are projected [default: 0.0.0.0:9999].
     /// `API_PORT` sets its port.
     pub(crate) fees_listen: Option<String>,
-    /// What whoever asks at adminListen must know; needed where that is not this machine.
+    /// The token of requests at adminListen; needed where that is not this machine.
     pub(crate) admin_token: Option<String>,
     /// Memory for what queries read of archives, of all chains together, in MiB [default: 256].
     pub(crate) cache_mib: Option<u64>,
@@ -65,7 +65,7 @@ pub(crate) struct RawDatabase {
     pub(crate) url: Option<String>,
     /// Where it is read, if that is elsewhere. `PG_READONLY_URL` overrides it.
     pub(crate) readonly_url: Option<String>,
-    /// Connections at the most [default: 10].
+    /// Connections at most [default: 10].
     pub(crate) connections: Option<usize>,
     /// Jobs that are worked on at the same time, of each chain; 0 leaves them to `chronolith work`
     /// [default: 2].
@@ -100,7 +100,7 @@ pub(crate) struct RawFeesSettings {
     pub(crate) contracts: Vec<RawFeeContract>,
     /// Blocks of a job [default: 50000].
     pub(crate) job_blocks: Option<u64>,
-    /// Milliseconds that a job is somebody's without a sign of life [default: 120000].
+    /// Milliseconds that the lease of a job lasts without renewal [default: 120000].
     pub(crate) job_lease_ttl_ms: Option<u64>,
 }
 
@@ -222,7 +222,7 @@ pub(crate) struct RawVersion {
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawGuards {
-    /// Feeds of an update at the most [default: 10000].
+    /// Feeds of an update at most [default: 10000].
     pub(crate) feeds_length: Option<u32>,
     /// Lanes above 8191: reject, or mask as newer contracts do [default: reject].
     pub(crate) lane_policy: Option<RawLanePolicy>,
@@ -302,9 +302,9 @@ pub(crate) struct RawChain {
     pub(crate) topic_names: BTreeMap<String, String>,
     /// The version of updates before the first upgrade that is known [default: the only one].
     pub(crate) initial_version: Option<u32>,
-    /// Bytes of an update's calldata at the most [default: 131072].
+    /// Bytes of an update's calldata at most [default: 131072].
     pub(crate) max_calldata_bytes: Option<usize>,
-    /// When people want to be told.
+    /// When operators are alerted.
     pub(crate) alerts_config: Option<RawAlerts>,
     /// Memory for blocks that wait for finality, in MiB: a limit, not a reservation [default: 640].
     pub(crate) tail_mib: Option<u64>,
@@ -394,11 +394,11 @@ pub(crate) struct RawFinality {
     pub(crate) confirmations: Option<u64>,
     /// Blocks of the chain itself, in mode dual_source.
     pub(crate) l2_depth: Option<u64>,
-    /// How old a report of the chain below may be, in mode dual_source.
+    /// How old a report of the L1 may be, in mode dual_source.
     pub(crate) max_l1_delay_seconds: Option<u64>,
-    /// The chain below, where the chain is not known by name.
+    /// The L1, where the chain is not known by name.
     pub(crate) l1_chain_id: Option<u64>,
-    /// Who tells its head, where it is not among the chains.
+    /// Endpoints of the L1, where it is not among the chains.
     pub(crate) l1_rpc_http: Vec<RawEndpoint>,
 }
 
@@ -425,7 +425,7 @@ pub(crate) struct RawScope {
     pub(crate) topic0: Vec<String>,
 }
 
-/// When people want to be told.
+/// When operators are alerted.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawAlerts {

@@ -47,11 +47,11 @@ fn spellings(name: &str, field: &Value) -> Map<String, Value> {
 
 fn snake_case(name: &str) -> String {
     let mut text = String::with_capacity(name.len() + 4);
-    for sign in name.chars() {
-        if sign.is_ascii_uppercase() {
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() {
             text.push('_');
         }
-        text.push(sign.to_ascii_lowercase());
+        text.push(letter.to_ascii_lowercase());
     }
     text
 }

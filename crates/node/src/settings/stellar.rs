@@ -154,7 +154,7 @@ fn network(raw: &RawStellar) -> Result<(String, Network)> {
             Ok(((*name).to_owned(), Network::new(*phrase)))
         }
         (None, Some(name), Some(phrase)) => {
-            let plain = |sign: char| sign.is_ascii_alphanumeric() || "-_.".contains(sign);
+            let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
             ensure!(
                 !name.is_empty() && name.chars().all(plain),
                 "stellar.network: `{name}` is part of a path: letters, digits, `-`, `_` and `.`"
@@ -223,8 +223,8 @@ fn core(raw: &RawCore, network: &Network, mode: Mode) -> Result<CoreSettings> {
     })
 }
 
-/// A lake by its URL. Keys of S3 come from the environment, as those of archives do; a lake that anybody
-/// may read is read without them.
+/// A lake by its URL. Keys of S3 come from the environment, as those of archives do; a public lake is
+/// read without them.
 fn lake_url(url: &str, raw: &RawLake) -> Result<LakePlace> {
     let scheme = url.split_once("://").map(|(scheme, _)| scheme);
     match scheme {
