@@ -1,11 +1,12 @@
 //! Health of the projections of a chain: what the database last reported, and since when it does not answer.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use chronolith_follower::clock::now;
 use chronolith_projection::leases::LeaseReport;
 use chronolith_projection::{ChainState, ProjectionState};
-use chronolith_serve::health::{DatabaseState, ProjectionsHealth};
+use chronolith_serve::health::DatabaseState;
+use chronolith_serve::health::ProjectionsHealth;
+use parking_lot::Mutex;
+use parking_lot::MutexGuard;
 
 /// Health of the projections of a chain that is followed here.
 #[derive(Debug, Default)]
@@ -39,7 +40,7 @@ struct Seen {
 
 impl ProjectionHealth {
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Something is projected here.

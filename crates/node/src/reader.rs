@@ -1,7 +1,7 @@
 //! A chain whose archive another process writes: this one reads it and takes new states as they come.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -17,7 +17,9 @@ use chronolith_model::{BlockRef, Hash32, Proof};
 use chronolith_serve::chain::{
     ChainRanges, ChainStatus, EndpointHealth, Ingested, Reorg, ServedChain,
 };
-use chronolith_serve::health::{ChainHealth, Probe};
+use chronolith_serve::health::ChainHealth;
+use chronolith_serve::health::Probe;
+use parking_lot::Mutex;
 
 use crate::health_server::without_paths;
 use crate::public_server::{ranges_dto, served_as};
@@ -83,11 +85,11 @@ impl Reader {
             }
         };
         let ranges = ranges_dto(&Ranges::of(&self.archive, &remembered).await);
-        *self.ranges.lock().unwrap_or_else(PoisonError::into_inner) = Some(ranges);
+        *self.ranges.lock() = Some(ranges);
     }
 
     fn note(&self, trouble: Option<String>) {
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked = self.looked.lock();
         if trouble.is_none() {
             looked.good = Some(Instant::now());
         }
@@ -125,8 +127,7 @@ impl Live for Reader {
 impl ChainStatus for Reader {
     fn health(&self) -> ChainHealth {
         let report = self.archive.health();
-        let looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        let looked = looked.clone();
+        let looked = self.looked.lock().clone();
         let halt = match &report.health {
             Health::Halted(halt) => Some(halt.reason.clone()),
             _ => None,
@@ -166,8 +167,7 @@ impl ChainStatus for Reader {
     }
 
     fn ranges(&self) -> Option<ChainRanges> {
-        let ranges = self.ranges.lock().unwrap_or_else(PoisonError::into_inner);
-        ranges.clone()
+        self.ranges.lock().clone()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -16,7 +16,9 @@ use chronolith_serve::health::Probe as _;
 use chronolith_serve::http::listen;
 use chronolith_serve::{ApiError, ErrorCode};
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use serde::Serialize;
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -35,8 +37,16 @@ const JOB_LOOK: Duration = Duration::from_millis(200);
 /// Jobs that are kept in the list.
 const JOBS_MAX: usize = 100;
 
-/// A long operation.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum JobStatus {
+    Running,
+    Done,
+    Failed,
+}
+
+/// A backfill, as the API shows it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Job {
     id: usize,
@@ -48,12 +58,23 @@ struct Job {
     error: Option<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum JobStatus {
-    Running,
-    Done,
-    Failed,
+/// The answer to the request for a backfill.
+#[derive(Serialize, Deserialize)]
+struct Started {
+    job: Job,
+}
+
+/// All jobs that are kept.
+#[derive(Serialize, Deserialize)]
+struct Jobs {
+    jobs: Vec<Job>,
+}
+
+/// A job for the task that runs it.
+struct Fill {
+    id: usize,
+    chain: Arc<RunningChain>,
+    range: BlockRange,
 }
 
 /// State of the admin API.
@@ -62,27 +83,18 @@ struct AdminServer {
     chains: Chains,
     jobs: Mutex<Vec<Job>>,
     projections: ProjectionControl,
-    /// Jobs for the task that runs them.
-    begin: mpsc::UnboundedSender<(usize, Arc<RunningChain>, BlockRange)>,
+    begin: mpsc::UnboundedSender<Fill>,
 }
 
 impl AdminServer {
-    fn jobs(&self) -> MutexGuard<'_, Vec<Job>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn chain(&self, wanted: &str) -> Result<Arc<RunningChain>, ApiError> {
         let fits = |chain: &&Arc<RunningChain>| {
             let settings = &chain.settings;
             settings.name.eq_ignore_ascii_case(wanted) || settings.chain_id.to_string() == wanted
         };
         let found = self.chains.0.iter().find(fits).cloned();
-        found.ok_or_else(|| {
-            refusal(
-                ErrorCode::UnknownChain,
-                format!("no chain {wanted} is followed"),
-            )
-        })
+        let message = || format!("no chain {wanted} is followed");
+        found.ok_or_else(|| refusal(ErrorCode::UnknownChain, message()))
     }
 
     fn begin(&self, range: &Backfill) -> Result<Value, ApiError> {
@@ -93,7 +105,7 @@ impl AdminServer {
         }
         let possible = check_numbers(&chain.settings, range.from, range.to);
         possible.map_err(|error| refusal(ErrorCode::BadRange, error.to_string()))?;
-        let mut jobs = self.jobs();
+        let mut jobs = self.jobs.lock();
         let chain_id = chain.settings.chain_id;
         let runs = |job: &Job| job.chain_id == chain_id && job.status == JobStatus::Running;
         if jobs.iter().any(runs) {
@@ -114,18 +126,19 @@ impl AdminServer {
             filled_blocks: None,
             error: None,
         };
-        let answer = json!({ "job": job });
+        let answer = json!(Started { job: job.clone() });
         jobs.push(job);
         let over = jobs.len().saturating_sub(JOBS_MAX);
         jobs.drain(..over);
         let range = BlockRange::new(range.from, range.to.saturating_add(1));
         let stopping = |_| refusal(ErrorCode::Stopping, "the node is stopping".to_owned());
-        self.begin.send((id, chain, range)).map_err(stopping)?;
+        let fill = Fill { id, chain, range };
+        self.begin.send(fill).map_err(stopping)?;
         Ok(answer)
     }
 
     fn end(&self, id: usize, done: Result<u64>) {
-        let mut jobs = self.jobs();
+        let mut jobs = self.jobs.lock();
         let Some(job) = jobs.iter_mut().find(|job| job.id == id) else {
             return;
         };
@@ -160,7 +173,7 @@ impl Operator for AdminServer {
     }
 
     fn jobs(&self) -> Value {
-        json!({ "jobs": *AdminServer::jobs(self) })
+        json!({ "jobs": *self.jobs.lock() })
     }
 
     fn execute(&self, operation: Operation) -> OperationFuture<'_> {
@@ -201,7 +214,7 @@ pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<RunningChain>>) -
         let mut running = FuturesUnordered::new();
         loop {
             tokio::select! {
-                Some((id, chain, range)) = due.recv() => running.push(async move {
+                Some(Fill { id, chain, range }) = due.recv() => running.push(async move {
                     (id, fill(&chain, range).await)
                 }),
                 Some((id, done)) = running.next() => server.end(id, done),
@@ -296,26 +309,19 @@ impl RunningNode {
             from: range.start,
             to: range.end - 1,
         };
-        let begun = self.post("backfill", &operation).await?;
-        let id = begun
-            .pointer("/job/id")
-            .cloned()
-            .context("no job came back")?;
-        tracing::info!(chain = chain_id, job = %id, "the running node fetches it");
+        let started: Started = typed(self.post("backfill", &operation).await?)?;
+        let id = started.job.id;
+        tracing::info!(chain = chain_id, job = id, "the running node fetches it");
         loop {
-            let all = self.get("jobs").await?;
-            let jobs = all.get("jobs").and_then(Value::as_array).into_iter();
-            let job = jobs.flatten().find(|job| job.get("id") == Some(&id));
+            let Jobs { jobs } = typed(self.get("jobs").await?)?;
+            let job = jobs.into_iter().find(|job| job.id == id);
             let job = job.context("the running node has dropped the job")?;
-            match job.get("status").and_then(Value::as_str) {
-                Some("running") => tokio::time::sleep(JOB_LOOK).await,
-                Some("done") => {
-                    let filled = job.get("filledBlocks").and_then(Value::as_u64);
-                    return filled.context("no count came back");
-                }
-                _ => {
-                    let error = job.get("error").and_then(Value::as_str);
-                    anyhow::bail!("the running node failed: {}", error.unwrap_or("unknown"));
+            match job.status {
+                JobStatus::Running => tokio::time::sleep(JOB_LOOK).await,
+                JobStatus::Done => return job.filled_blocks.context("no count came back"),
+                JobStatus::Failed => {
+                    let error = job.error.as_deref().unwrap_or("unknown");
+                    anyhow::bail!("the running node failed: {error}")
                 }
             }
         }
@@ -347,4 +353,8 @@ impl RunningNode {
         let message = value.pointer("/error/message").and_then(Value::as_str);
         anyhow::bail!("the running node refused: {}", message.unwrap_or(&text))
     }
+}
+
+fn typed<T: DeserializeOwned>(answer: Value) -> Result<T> {
+    serde_json::from_value(answer).context("the running node")
 }
