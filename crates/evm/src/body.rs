@@ -14,7 +14,6 @@ use crate::tx::{ARBOS, Decoded, Shown, TxFields, arbitrum};
 const WITH_OTHERS: u8 = 0;
 const SHOWS_TIME: u32 = 1 << 31;
 
-/// Where a transaction stands.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Hash of its block.
@@ -43,7 +42,6 @@ impl std::error::Error for BodyError {}
 
 const MALFORMED: BodyError = BodyError("an archived transaction is malformed");
 
-/// An archived transaction.
 #[derive(Clone, Copy, Debug)]
 pub enum Body<'a> {
     /// As it came: nothing proves it.
@@ -175,7 +173,6 @@ impl<'a> Body<'a> {
     }
 }
 
-/// What a transaction does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Call<'a> {
     /// What it was sent with.

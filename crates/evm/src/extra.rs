@@ -4,7 +4,6 @@
 const FIELDS_MAX: usize = 64;
 /// Most bytes of all of them. Avalanche shows data of some hundred thousand.
 const BYTES_MAX: usize = 1 << 20;
-/// Longest name.
 const NAME_BYTES_MAX: usize = 128;
 /// Characters of hostile text that a message shows.
 const SHOWN_CHARS_MAX: usize = 64;

@@ -46,7 +46,6 @@ impl HeaderForm {
         Self::ZkSync,
     ];
 
-    /// Its name in messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -96,7 +95,6 @@ pub struct HeaderFields {
 pub struct ExtraFields(Vec<(String, Box<RawValue>)>);
 
 impl ExtraFields {
-    /// Their names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }

@@ -70,7 +70,6 @@ pub struct TxFields<'a> {
     pub(crate) others: Vec<(String, &'a RawValue)>,
 }
 
-/// What Celo adds.
 #[derive(Debug, Default)]
 pub(crate) struct CeloFields {
     pub(crate) fee_currency: Option<Address>,
@@ -80,7 +79,6 @@ pub(crate) struct CeloFields {
     pub(crate) is_ethereum: Option<bool>,
 }
 
-/// What Arbitrum adds.
 #[derive(Debug, Default)]
 pub(crate) struct ArbitrumFields {
     pub(crate) request_id: Option<B256>,
@@ -106,7 +104,6 @@ pub(crate) struct AccessItem {
     pub(crate) storage_keys: Vec<B256>,
 }
 
-/// One authorization of EIP-7702.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Authorization {

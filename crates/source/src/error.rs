@@ -6,10 +6,8 @@ use chronolith_model::{ErrorKind, Hash32};
 
 use crate::evm::Rule;
 
-/// A source's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -30,9 +28,7 @@ pub enum Error {
     )]
     WrongGenesis {
         endpoint: String,
-        /// The chain's first block.
         expected: Hash32,
-        /// The endpoint's first block.
         got: Hash32,
     },
     /// No answer, or one that is no answer: try again, or elsewhere.
@@ -68,7 +64,6 @@ pub enum Error {
     Inconsistent {
         endpoint: String,
         number: u64,
-        /// What does not hold.
         what: String,
     },
     /// A block does not follow a rule that its chain is held to. The endpoint is wrong, or the rule is.
@@ -86,11 +81,7 @@ pub enum Error {
     #[error(
         "block {number} may hold logs of the scope that are not shown (endpoint={endpoint}): it has no eth_getBlockReceipts and no other endpoint confirms it; add an endpoint with eth_getBlockReceipts to rpcHttp, or set verification to linked to take its word"
     )]
-    Unproven {
-        endpoint: String,
-        /// The first such block.
-        number: u64,
-    },
+    Unproven { endpoint: String, number: u64 },
     #[error("every endpoint failed, last: {0}")]
     Exhausted(Box<Error>),
 }

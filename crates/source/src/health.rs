@@ -14,7 +14,6 @@ use crate::meters::{Meters, Outcome};
 /// Longest text of an endpoint that is kept, shown and logged.
 const TEXT_BYTES_MAX: usize = 1_000;
 
-/// How an endpoint does.
 #[derive(Clone, Debug)]
 pub struct EndpointReport {
     /// Its host, without what may be a key.

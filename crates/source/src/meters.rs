@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, SharedString, counter, gauge, histogram};
 
-/// How a call ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     Success,

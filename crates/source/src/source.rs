@@ -22,10 +22,8 @@ pub struct Identity {
     pub genesis: Option<Hash32>,
 }
 
-/// Where a source stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Heads {
-    /// Its newest block.
     pub head: BlockRef,
     /// The newest block it calls final.
     pub finalized: Option<BlockRef>,
@@ -100,7 +98,6 @@ pub trait Source: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Which chain this is.
     async fn identity(&self) -> Result<Identity>;
 
     /// The first block that it has, where that may be another one than the chain's first.
@@ -119,7 +116,6 @@ pub trait Source: Send + Sync + std::fmt::Debug {
         }
     }
 
-    /// Where the chain stands.
     async fn heads(&self) -> Result<Heads>;
 
     /// The clock of a block as the chain is now; none where there is no such block yet.
@@ -243,7 +239,6 @@ pub trait Source: Send + Sync + std::fmt::Debug {
     /// Reports that a block from this endpoint contradicts other endpoints.
     fn report_bad(&self, endpoint: &str, block: BlockRef, what: &str);
 
-    /// How each endpoint does.
     fn endpoints(&self) -> Vec<EndpointReport>;
 
     /// Rules of verification that were dropped since the start: blocks that fail them are proven less.

@@ -25,14 +25,12 @@ const PROVEN: u8 = 8;
 /// a ledger may claim millions, each of which takes twenty times as much here as in the ledger.
 const EVENT_TOPICS_MAX: u32 = 1_024;
 
-/// When an event happened.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stage {
     /// Before any transaction was applied: the fee.
     BeforeAll,
     /// In an operation.
     Operation(u32),
-    /// After the transaction's operations.
     AfterTx,
     /// After all transactions: a refund.
     AfterAll,
@@ -190,7 +188,6 @@ impl<'a> EventParts<'a> {
 /// What of an event stands neither in its contract nor in its topics and value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventPlace {
-    /// When it happened.
     pub stage: Stage,
     /// Its number there: of its operation, of its transaction, or of the whole ledger.
     pub index: u32,
@@ -267,7 +264,6 @@ impl EventPlace {
         })
     }
 
-    /// The event's id.
     #[must_use]
     pub fn id(&self, ledger: u32) -> EventId {
         let own = self.tx_index.saturating_add(1);

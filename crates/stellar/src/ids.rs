@@ -9,21 +9,16 @@ const OPERATION_BITS: u32 = 12;
 /// A place in history as one number: ledger, transaction and operation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Toid {
-    /// Which ledger; 31 bits.
     pub ledger: u32,
     /// Which transaction, from 1 on in the order in which they were applied; 20 bits.
     pub tx: u32,
-    /// Which operation; 12 bits.
     pub operation: u32,
 }
 
 impl Toid {
-    /// The highest transaction.
     pub const TX_MAX: u32 = (1 << TX_BITS) - 1;
-    /// The highest operation.
     pub const OPERATION_MAX: u32 = (1 << OPERATION_BITS) - 1;
 
-    /// As one number.
     #[must_use]
     pub fn number(&self) -> u64 {
         let tx = self.tx & Self::TX_MAX;
@@ -46,7 +41,6 @@ impl Toid {
 /// The id of an event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct EventId {
-    /// Where it happened.
     pub place: Toid,
     pub index: u32,
 }

@@ -67,13 +67,11 @@ impl Ledger {
         Ok(Self { raw, ..walked })
     }
 
-    /// The bytes.
     #[must_use]
     pub fn raw(&self) -> &Bytes {
         &self.raw
     }
 
-    /// Its number.
     #[must_use]
     pub fn sequence(&self) -> u32 {
         self.header.sequence

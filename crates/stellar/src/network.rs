@@ -10,9 +10,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// The public network.
     pub const PUBNET: &'static str = "Public Global Stellar Network ; September 2015";
-    /// The test network.
     pub const TESTNET: &'static str = "Test SDF Network ; September 2015";
 
     /// The network with a passphrase.
@@ -23,7 +21,6 @@ impl Network {
         Self { passphrase, id }
     }
 
-    /// The passphrase.
     #[must_use]
     pub fn passphrase(&self) -> &str {
         &self.passphrase

@@ -33,11 +33,9 @@ pub struct TxParts {
 /// The events of a transaction as XDR.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct TxEvents {
-    /// Its own: TransactionEvent each.
     pub transaction: Vec<Bytes>,
     /// Those of each operation: ContractEvent each.
     pub operations: Vec<Vec<Bytes>>,
-    /// DiagnosticEvent each.
     pub diagnostic: Vec<Bytes>,
 }
 

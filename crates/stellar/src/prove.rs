@@ -21,7 +21,6 @@ pub struct Proven {
 }
 
 impl Proven {
-    /// The ledger.
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger

@@ -132,7 +132,6 @@ impl<'a> Reader<'a> {
         Ok(Span { start, end })
     }
 
-    /// That nothing is left.
     pub(crate) fn finish(&self) -> Result<(), Fault> {
         if self.rest.is_empty() {
             return Ok(());
@@ -155,7 +154,6 @@ pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// The same, appended.
 pub(crate) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);

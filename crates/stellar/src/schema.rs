@@ -18,14 +18,16 @@ const DEPTH_MAX: u32 = 1_000;
 /// What a value looks like.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Shape {
-    /// So many bytes.
     Fixed(u32),
-    /// A length and bytes.
     Bytes,
     /// The shapes at these places, one behind the other.
     Sequence(u32, u32),
     /// One of the shapes at these places, chosen by a number; the first is for `lowest`.
-    Union { lowest: i32, first: u32, end: u32 },
+    Union {
+        lowest: i32,
+        first: u32,
+        end: u32,
+    },
     /// A count, and so many of the shape at this place.
     Array(u32),
     /// A count, and so many pieces of so many bytes.
@@ -38,7 +40,6 @@ pub(crate) enum Shape {
     Named(u32),
 }
 
-/// All types.
 #[derive(Debug)]
 pub(crate) struct Schema {
     places: Vec<Shape>,
@@ -136,7 +137,6 @@ impl Schema {
         shape.expect("a shape points into the table that it was made with")
     }
 
-    /// Passes over one value.
     pub(crate) fn skip(&self, shape: Shape, reader: &mut Reader<'_>) -> Result<(), Fault> {
         self.pass(shape, reader, DEPTH_MAX)
     }

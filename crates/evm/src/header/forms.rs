@@ -245,7 +245,6 @@ fn string_of(mut bytes: &[u8]) -> Option<&[u8]> {
     (bytes.is_empty() && !item.is_list).then_some(item.payload)
 }
 
-/// A step in RLP.
 fn step_of(bytes: &[u8]) -> Option<u64> {
     let mut rest = bytes;
     let step = <u64 as alloy_rlp::Decodable>::decode(&mut rest).ok()?;

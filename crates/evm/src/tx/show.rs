@@ -246,7 +246,6 @@ fn layout(kind: u8, fields: usize) -> Option<&'static [Field]> {
     (layout.len() == fields).then_some(layout)
 }
 
-/// A transaction taken apart.
 pub(crate) struct Decoded<'a> {
     pub(crate) kind: u8,
     layout: &'static [Field],

@@ -10,7 +10,6 @@ use super::{Checks, Oddity};
 /// A chain that is known by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KnownChain {
-    /// Its name in settings.
     pub name: &'static str,
     pub title: &'static str,
     pub chain_id: u64,

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use alloy_primitives::B256;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 /// What was claimed during one fetch, and by which endpoints.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub(crate) struct Claims(Mutex<HashMap<B256, Vec<Arc<str>>>>);
 impl Claims {
     /// Notes that an endpoint calls a block empty.
     pub(super) fn note(&self, block: B256, endpoint: &Arc<str>) {
-        let mut claims = self.lock();
+        let mut claims = self.0.lock();
         let by = claims.entry(block).or_default();
         if !by.contains(endpoint) {
             by.push(endpoint.clone());
@@ -25,17 +25,13 @@ impl Claims {
 
     /// Whether another endpoint said so too.
     pub(super) fn by_another(&self, block: B256, endpoint: &str) -> bool {
-        let claims = self.lock();
+        let claims = self.0.lock();
         let by = claims.get(&block).into_iter().flatten();
         by.into_iter().any(|other| &**other != endpoint)
     }
 
     /// How many claims there are: where none is new, asking again changes nothing.
     pub(super) fn count(&self) -> usize {
-        self.lock().values().map(Vec::len).sum()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<B256, Vec<Arc<str>>>> {
-        self.0.lock()
+        self.0.lock().values().map(Vec::len).sum()
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chronolith_model::{BlockRange, BlockRef};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::choice::check_level;
@@ -36,25 +36,21 @@ struct Asked {
 
 impl Elsewhere {
     fn may_ask(&self) -> bool {
-        let until = self.lock().pause_until;
+        let until = self.0.lock().pause_until;
         until.is_none_or(|until| until <= Instant::now())
     }
 
     fn note_found(&self) {
-        *self.lock() = Asked::default();
+        *self.0.lock() = Asked::default();
     }
 
     fn note_in_vain(&self) {
-        let mut asked = self.lock();
+        let mut asked = self.0.lock();
         // After a pause one more range is enough to tell.
         asked.in_vain = (asked.in_vain + 1).min(IN_VAIN_MAX);
         if asked.in_vain == IN_VAIN_MAX {
             asked.pause_until = Some(Instant::now() + PAUSE);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Asked> {
-        self.0.lock()
     }
 }
 
@@ -128,7 +124,6 @@ impl EvmSource {
     }
 }
 
-/// The blocks that came.
 fn range_of(fetched: &[Fetched]) -> Option<BlockRange> {
     let first = fetched.first()?.block.clock.number;
     Some(BlockRange::new(first, first + fetched.len() as u64))

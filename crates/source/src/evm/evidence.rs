@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use chronolith_model::Hash32;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::fetch::GET_RECEIPTS;
@@ -118,15 +118,15 @@ impl Evidence {
 
     /// Notes a failure. Whether the rule is to be dropped, with these endpoints to be asked about it.
     pub(crate) fn note(&self, failure: &Failure<'_>, asked: &[Arc<str>]) -> bool {
-        let of_run = self.lock().note_run(failure, asked);
-        self.lock().note_block(failure);
+        let of_run = self.known.lock().note_run(failure, asked);
+        self.known.lock().note_block(failure);
         of_run || self.speaks_against((failure.number, failure.rule), asked)
     }
 
     /// Whether what these endpoints showed of one block speaks against the rule: all that showed it
     /// failed alike, and none is left that may yet show another one.
     pub(crate) fn speaks_against(&self, block: (u64, Rule), asked: &[Arc<str>]) -> bool {
-        let known = self.lock();
+        let known = self.known.lock();
         let Some(Failures { by_endpoint, .. }) = known.blocks.get(&block) else {
             return false;
         };
@@ -146,10 +146,6 @@ impl Evidence {
                 (false, 1) => lasts(LONE_WHILE),
                 (false, _) => true,
             }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock()
     }
 }
 

@@ -42,7 +42,6 @@ const FAILS_FAST: Duration = Duration::from_secs(2);
 /// The longest pause of an endpoint that is waited for: another one may be well.
 const USABLE_SOON: Duration = Duration::from_secs(2);
 
-/// Fetches from one endpoint.
 #[derive(Debug)]
 pub(crate) struct Fetcher<'a> {
     pub(crate) endpoint: &'a Arc<Endpoint>,

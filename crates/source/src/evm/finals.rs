@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use chronolith_model::BlockRef;
 use futures::FutureExt as _;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::opinions::OPINION_TIMEOUT;
@@ -29,7 +29,6 @@ const SILENT_WHILE: Duration = Duration::from_secs(60);
 /// When people are told that endpoints call different blocks final. Some chains finalize once in minutes.
 const TOLD_AFTER: Duration = Duration::from_secs(3_600);
 
-/// What endpoints called final.
 #[derive(Debug, Default)]
 pub(super) struct Finals(Mutex<Known>);
 
@@ -39,15 +38,8 @@ struct Known {
     confirmed: Option<[Option<BlockRef>; 2]>,
     /// The last word of each endpoint, and its time.
     heard: HashMap<Arc<str>, (Heads, Instant)>,
-    /// Since when endpoints differ.
     since: Option<Instant>,
     is_told: bool,
-}
-
-impl Finals {
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock()
-    }
 }
 
 impl Known {
@@ -116,7 +108,7 @@ impl EvmSource {
             return heads;
         }
         let said = [heads.finalized, heads.safe];
-        if self.finals.lock().confirmed == Some(said) {
+        if self.finals.0.lock().confirmed == Some(said) {
             return heads;
         }
         let is_asked = |endpoint: &&Arc<Endpoint>| endpoint.name != *from && endpoint.is_healthy();
@@ -125,7 +117,7 @@ impl EvmSource {
             futures::future::join_all(asked.map(|endpoint| self.standing_of(endpoint))).await;
         let heard = heard.into_iter().flatten().chain([(from.clone(), heads)]);
         let (heard, now) = (heard.collect(), Instant::now());
-        let mut finals = self.finals.lock();
+        let mut finals = self.finals.0.lock();
         let lowered = finals.lowered(heads, heard, now);
         if finals.is_to_tell(now) {
             let number = |block: Option<BlockRef>| block.map(|block| block.number);

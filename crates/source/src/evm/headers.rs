@@ -10,11 +10,9 @@ use super::wire::WireBlock;
 use crate::error::Result;
 use crate::source::Want;
 
-/// Headers of a range.
 #[derive(Debug)]
 pub(crate) struct Headers {
     pub(crate) headers: Vec<WireBlock>,
-    /// Whether each was hashed.
     pub(crate) hashed: bool,
     /// Whether the hash of each covers its bloom and its roots.
     pub(crate) covers: bool,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::{SinkExt as _, StreamExt as _};
 use metrics::Counter;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use reqwest::Url;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -67,20 +67,16 @@ impl HeadListener {
     }
 
     pub(crate) fn state(&self) -> Subscription {
-        match *self.down_since() {
+        match *self.down_since.lock() {
             _ if self.urls.is_empty() => Subscription::Off,
             Some(since) => Subscription::Connecting(since.elapsed()),
             None => Subscription::Connected,
         }
     }
 
-    fn down_since(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.down_since.lock()
-    }
-
     /// Notes that a connection ended, and tells whether heads were told over it.
     fn lost(&self) -> bool {
-        let mut since = self.down_since();
+        let mut since = self.down_since.lock();
         let was_there = since.is_none();
         // One that never began changes nothing: it goes on being down.
         since.get_or_insert_with(Instant::now);
@@ -114,7 +110,6 @@ impl HeadListener {
         std::future::pending().await
     }
 
-    /// Why a connection ended.
     async fn one_connection(&self, url: &str) -> Ended {
         let config = WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX));
         let connecting = connect_async_with_config(url, Some(config), false);
@@ -170,12 +165,11 @@ impl HeadListener {
     /// The answer to the subscription and every head after it wake the reader: heads may have come
     /// while there was no connection.
     fn wake(&self) {
-        *self.down_since() = None;
+        *self.down_since.lock() = None;
         self.heads.send_modify(|count| *count += 1);
     }
 }
 
-/// Why a connection ended.
 enum Ended {
     /// The endpoint does not tell of heads.
     Refused(String),
@@ -244,7 +238,6 @@ mod tests {
 
     use super::*;
 
-    /// Notes when it counts.
     struct Times(Mutex<Vec<Instant>>);
 
     impl CounterFn for Times {

@@ -62,7 +62,6 @@ const NO_METHOD: &[&str] = &[
     "unsupported",
 ];
 
-/// Reads an error.
 pub(crate) fn meaning(fault: &RpcFault) -> Meaning {
     let data = fault.data.as_ref().map_or("", |data| data.get());
     let text = format!("{} {data}", fault.message).to_lowercase();

@@ -98,7 +98,7 @@ impl EvmSource {
         let Some(expected) = self.expected_genesis() else {
             return Ok(());
         };
-        if self.lock_compared().contains(&endpoint.name) {
+        if self.compared.lock().contains(&endpoint.name) {
             return Ok(());
         }
         let Ok(got) = self.genesis_of(endpoint).await? else {
@@ -112,7 +112,7 @@ impl EvmSource {
                 got,
             });
         }
-        self.lock_compared().insert(endpoint.name.clone());
+        self.compared.lock().insert(endpoint.name.clone());
         Ok(())
     }
 
@@ -151,7 +151,7 @@ impl EvmSource {
         for (endpoint, got) in &heard {
             // With nobody on the chain, the caller says what is wrong, and all are asked again soon.
             if is_there && *got != expected {
-                self.lock_admitted().remove(&endpoint.name);
+                self.admitted.lock().remove(&endpoint.name);
                 let error = Error::WrongGenesis {
                     endpoint: endpoint.name.to_string(),
                     expected,
@@ -167,14 +167,14 @@ impl EvmSource {
     /// Those that do not answer are compared when they are asked next.
     async fn first_blocks(&self) -> Vec<(&Arc<Endpoint>, Option<Hash32>)> {
         let is_admitted =
-            |endpoint: &&Arc<Endpoint>| self.lock_admitted().contains_key(&endpoint.name);
+            |endpoint: &&Arc<Endpoint>| self.admitted.lock().contains_key(&endpoint.name);
         let asked = self.pool.endpoints().iter().filter(is_admitted);
         let asked = asked.map(|endpoint| async move {
             let heard = timeout(OPINION_TIMEOUT, self.genesis_of(endpoint)).await;
             match heard {
                 Ok(Ok(Ok(first))) => Some((endpoint, first)),
                 _ => {
-                    self.lock_admitted().remove(&endpoint.name);
+                    self.admitted.lock().remove(&endpoint.name);
                     None
                 }
             }

@@ -47,7 +47,6 @@ pub struct Recorded {
     pub receipts: Option<String>,
 }
 
-/// Asks one endpoint.
 #[derive(Debug)]
 pub struct Prober {
     endpoint: Arc<Endpoint>,

@@ -3,7 +3,7 @@
 //! Limits of endpoints are on blocks, on logs, or on both, and few say which. A refusal shrinks the
 //! limit that was nearer; answers let it grow back, the more slowly the more often that failed.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 /// Answers in a row after which a limit grows, at first and at last.
 const GROW_AFTER_FIRST: u32 = 4;
@@ -121,31 +121,35 @@ impl Spans {
 
     /// How many blocks to ask for the logs of.
     pub(crate) fn for_logs(&self) -> u64 {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let held = inner.found.blocks_of(inner.logs * MARGIN);
         inner.blocks.min(held.unwrap_or(u64::MAX))
     }
 
     /// How many blocks to ask for the receipts of.
     pub(crate) fn for_receipts(&self) -> u64 {
-        let blocks = self.lock().receipt_bytes.blocks_of(self.receipt_bytes);
+        let blocks = self
+            .inner
+            .lock()
+            .receipt_bytes
+            .blocks_of(self.receipt_bytes);
         blocks.unwrap_or(RECEIPTS_FIRST)
     }
 
     /// Whether anything was answered yet: before, it is a guess.
     pub(crate) fn is_known(&self) -> bool {
-        self.lock().found.a_block().is_some()
+        self.inner.lock().found.a_block().is_some()
     }
 
     /// Receipts of so many blocks came, of about so many bytes.
     pub(crate) fn received(&self, blocks: u64, bytes: usize) {
-        self.lock().receipt_bytes.add(blocks, bytes as f64);
+        self.inner.lock().receipt_bytes.add(blocks, bytes as f64);
     }
 
     /// A call for the logs of so many blocks was answered with so many.
     pub(crate) fn answered(&self, blocks: u64, logs: usize) {
         let asked = self.for_logs();
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.found.add(blocks, logs as f64);
         if blocks < asked {
             return;
@@ -174,7 +178,7 @@ impl Spans {
         let next = hint
             .filter(|hint| *hint < blocks && *hint > 0)
             .unwrap_or(halved);
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.good = 0;
         inner.grow_after = (inner.grow_after * 2).min(GROW_AFTER_MAX);
         let logs = |blocks: u64| inner.found.a_block().map(|logs| logs * blocks as f64);
@@ -185,10 +189,6 @@ impl Spans {
             _ => inner.blocks = inner.blocks.min(next.max(1)),
         }
         (next > 0).then_some(next)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock()
     }
 }
 

@@ -20,7 +20,6 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// All of them.
     pub const ALL: [Self; 4] = [
         Self::HeaderHash,
         Self::Bloom,

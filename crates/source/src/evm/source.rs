@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use chronolith_model::{BlockMeta, BlockRange, BlockRef, Dataset, Hash32, Scope, Verification};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::claims::Claims;
@@ -56,7 +56,6 @@ pub enum Strategy {
 pub struct EvmSettings {
     /// Its id; an endpoint with another is refused.
     pub chain_id: u64,
-    /// Endpoints, the preferred first.
     pub endpoints: Vec<EndpointSettings>,
     /// WebSocket URLs that tell of new heads; one is used at a time.
     pub heads: Vec<String>,
@@ -88,7 +87,6 @@ impl std::fmt::Debug for EvmSettings {
 /// Endpoints that serve the right chain, with the block that they were last seen to have.
 type Admitted = HashMap<Arc<str>, Option<BlockRef>>;
 
-/// Reads an EVM chain.
 #[derive(Debug)]
 pub struct EvmSource {
     pub(super) settings: EvmSettings,
@@ -99,11 +97,11 @@ pub struct EvmSource {
     recent: Recent,
     pub(super) evidence: Evidence,
     pub(super) elsewhere: Elsewhere,
-    admitted: Mutex<Admitted>,
+    pub(super) admitted: Mutex<Admitted>,
     /// The chain's first block, once it is known.
     pub(super) genesis: OnceLock<Hash32>,
     /// Endpoints whose first block is not another one.
-    compared: Mutex<HashSet<Arc<str>>>,
+    pub(super) compared: Mutex<HashSet<Arc<str>>>,
     pub(super) downgrades: Downgrades,
     pub(super) archived: AtomicU64,
     pub(super) finals: Finals,
@@ -155,7 +153,7 @@ impl EvmSource {
             match self.chain_id_of(endpoint).await {
                 Ok(id) if id == self.settings.chain_id => {
                     reached = true;
-                    let mut admitted = self.lock_admitted();
+                    let mut admitted = self.admitted.lock();
                     admitted.entry(endpoint.name.clone()).or_default();
                 }
                 Ok(got) => {
@@ -200,14 +198,14 @@ impl EvmSource {
         endpoint: &Arc<Endpoint>,
         anchor: Option<BlockRef>,
     ) -> Result<()> {
-        let known = self.lock_admitted().get(&endpoint.name).copied();
+        let known = self.admitted.lock().get(&endpoint.name).copied();
         if known.is_none() {
             let got = self.chain_id_of(endpoint).await?;
             if got != self.settings.chain_id {
                 return Err(self.wrong_chain(endpoint, got));
             }
             self.compare_genesis(endpoint).await?;
-            self.lock_admitted().insert(endpoint.name.clone(), None);
+            self.admitted.lock().insert(endpoint.name.clone(), None);
         }
         let Some(anchor) = anchor.filter(|anchor| known != Some(Some(*anchor))) else {
             return Ok(());
@@ -219,17 +217,10 @@ impl EvmSource {
             let reason = format!("it has another block {number} than the one that is asked about");
             return Err(endpoint.unavailable(reason));
         }
-        self.lock_admitted()
+        self.admitted
+            .lock()
             .insert(endpoint.name.clone(), Some(anchor));
         Ok(())
-    }
-
-    pub(super) fn lock_compared(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
-        self.compared.lock()
-    }
-
-    pub(super) fn lock_admitted(&self) -> MutexGuard<'_, Admitted> {
-        self.admitted.lock()
     }
 
     /// Asks one endpoint after the other until one answers; with an anchor, only those that have it.
@@ -411,7 +402,7 @@ impl EvmSource {
                 }
             }
             _ => {
-                self.lock_admitted().remove(&endpoint.name);
+                self.admitted.lock().remove(&endpoint.name);
                 endpoint.failed(error);
             }
         }
@@ -421,7 +412,7 @@ impl EvmSource {
 #[async_trait]
 impl Source for EvmSource {
     async fn identity(&self) -> Result<Identity> {
-        if self.lock_admitted().is_empty() {
+        if self.admitted.lock().is_empty() {
             self.check_chain().await?;
         }
         let genesis = self.agreed_genesis().await?;

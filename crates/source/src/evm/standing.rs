@@ -37,7 +37,6 @@ impl Tags {
         finalized: false,
         safe: false,
     };
-    /// All that there are.
     pub const ALL: Self = Self {
         finalized: true,
         safe: true,

@@ -228,7 +228,6 @@ impl<'de> Visitor<'de> for TxHashVisitor {
     }
 }
 
-/// A receipt.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WireReceipt {
@@ -266,7 +265,6 @@ impl WireReceipt {
     }
 }
 
-/// A log.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WireLog {

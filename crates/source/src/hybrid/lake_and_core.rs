@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chronolith_model::{BlockMeta, BlockRange, BlockRef};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -29,7 +29,6 @@ pub struct LakeAndCore {
     core: CoreSource,
     /// The newest ledger of the lake, when it was last looked at.
     lake_head: Mutex<Option<BlockRef>>,
-    /// When that was.
     looked: Mutex<Option<Instant>>,
     /// The ledger that comes next, by whoever takes them; 0 where nobody says.
     next: AtomicU64,
@@ -58,9 +57,9 @@ impl LakeAndCore {
     }
 
     async fn look_at_lake(&self) -> Result<BlockRef> {
-        *self.looked() = Some(Instant::now());
+        *self.looked.lock() = Some(Instant::now());
         let head = self.lake.head().await?;
-        *self.known() = Some(head);
+        *self.lake_head.lock() = Some(head);
         Ok(head)
     }
 
@@ -68,26 +67,20 @@ impl LakeAndCore {
     /// slowly would keep one waiting for what closes now.
     async fn lake_head(&self, next: u64) -> Result<BlockRef> {
         let core_goes_on = !self.core_is_late.load(Ordering::Relaxed);
-        let looked = *self.looked();
+        let looked = *self.looked.lock();
         let is_fresh = looked.is_some_and(|looked| looked.elapsed() < LAKE_EVERY);
-        let known = self.known().filter(|head| next > head.number);
+        let known = self.lake_head.lock().filter(|head| next > head.number);
         match known.filter(|_| core_goes_on && is_fresh) {
             Some(head) => Ok(head),
             None => self.look_at_lake().await,
         }
     }
 
-    fn looked(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.looked.lock()
-    }
-
-    fn known(&self) -> MutexGuard<'_, Option<BlockRef>> {
-        self.lake_head.lock()
-    }
-
     /// Whether a ledger lies behind everything that the lake is known to have.
     fn is_behind_lake(&self, number: u64) -> bool {
-        self.known().is_some_and(|head| number > head.number)
+        self.lake_head
+            .lock()
+            .is_some_and(|head| number > head.number)
     }
 
     /// What the lake and core say of the next ledger.
@@ -103,7 +96,7 @@ impl LakeAndCore {
         let newest = self.core.follow(next).await;
         let late = !matches!(newest, Ok(Some(_)));
         self.core_is_late.store(late, Ordering::Relaxed);
-        match (newest, *self.known()) {
+        match (newest, *self.lake_head.lock()) {
             (Ok(Some(head)), Some(lake)) if head.number < lake.number => Ok(lake),
             (Ok(Some(head)), _) => Ok(head),
             // Until core has caught up, the chain stands where the lake ends.
@@ -115,7 +108,7 @@ impl LakeAndCore {
 
     /// The first ledger behind the lake must name its last.
     fn check_seam(&self, fetched: &[Fetched]) -> Result<()> {
-        let (Some(first), Some(last)) = (fetched.first(), *self.known()) else {
+        let (Some(first), Some(last)) = (fetched.first(), *self.lake_head.lock()) else {
             return Ok(());
         };
         let clock = first.block.clock;
@@ -161,7 +154,7 @@ impl Source for LakeAndCore {
         want: &Want,
         anchor: Option<BlockRef>,
     ) -> Result<Vec<Fetched>> {
-        if self.known().is_none() {
+        if self.lake_head.lock().is_none() {
             self.look_at_lake().await?;
         }
         let next = self.next.load(Ordering::Relaxed);
@@ -175,7 +168,10 @@ impl Source for LakeAndCore {
             self.check_seam(&fetched)?;
             return Ok(fetched);
         }
-        let end = self.known().map_or(range.end, |head| head.number + 1);
+        let end = self
+            .lake_head
+            .lock()
+            .map_or(range.end, |head| head.number + 1);
         let of_lake = BlockRange::new(range.start, range.end.min(end));
         self.lake.fetch_some(of_lake, want, anchor).await
     }
@@ -211,7 +207,7 @@ impl Source for LakeAndCore {
     /// Core hands ledgers on in order, so that two fetches from it would pass each other: as long as
     /// nobody knows where the lake ends there is one.
     fn plan_at(&self, start: u64, want: &Want) -> Plan {
-        match *self.known() {
+        match *self.lake_head.lock() {
             Some(lake) if start > lake.number => self.core.plan(want),
             Some(_) => self.lake.plan(want),
             None => Plan {

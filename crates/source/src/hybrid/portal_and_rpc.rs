@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chronolith_model::{BlockMeta, BlockRange, BlockRef, Dataset, DatasetSet, Proof, Scope};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::Instant;
 
@@ -202,12 +202,8 @@ impl JointSource {
     }
 
     fn is_paused(&self) -> bool {
-        let until = *self.pause();
+        let until = *self.paused_until.lock();
         until.is_some_and(|until| until > Instant::now())
-    }
-
-    fn pause(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.paused_until.lock()
     }
 }
 
@@ -262,7 +258,7 @@ impl Source for JointSource {
                 Err(error) => {
                     let pause_seconds = PAUSE.as_secs();
                     tracing::warn!(%error, pause_seconds, "the portal failed: history comes from the endpoints");
-                    *self.pause() = Some(Instant::now() + PAUSE);
+                    *self.paused_until.lock() = Some(Instant::now() + PAUSE);
                 }
             }
         }
@@ -275,7 +271,7 @@ impl Source for JointSource {
 
     fn report_bad(&self, endpoint: &str, block: BlockRef, what: &str) {
         if endpoint == self.portal.name() {
-            *self.pause() = Some(Instant::now() + PAUSE);
+            *self.paused_until.lock() = Some(Instant::now() + PAUSE);
         }
         self.portal.report_bad(endpoint, block, what);
         self.endpoints.report_bad(endpoint, block, what);

@@ -40,7 +40,6 @@ pub(crate) const NO_ANSWER: &str = "no JSON-RPC answer";
 /// What an endpoint that takes no more than one call in a request is noted to lack.
 const BATCH: &str = "batch";
 
-/// An endpoint.
 pub(crate) struct Endpoint {
     pub(crate) name: Arc<str>,
     pub(crate) chain_id: u64,
@@ -122,7 +121,6 @@ impl Endpoint {
         sent
     }
 
-    /// Sends one call.
     pub(crate) async fn send_one<T: DeserializeOwned>(&self, call: Call) -> Result<Answer<T>> {
         let mut answers = self.send(&[call]).await?;
         Ok(answers

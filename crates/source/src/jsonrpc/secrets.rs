@@ -61,7 +61,6 @@ impl Secrets {
         Self(parts)
     }
 
-    /// The text without them.
     pub(crate) fn hide(&self, text: &str) -> String {
         let hide = |text: String, part: &String| {
             if text.contains(part.as_str()) {

@@ -3,7 +3,6 @@
 /// How an endpoint may be used.
 #[derive(Clone)]
 pub struct EndpointSettings {
-    /// Where it is.
     pub url: String,
     /// Requests that may be in flight.
     pub in_flight: usize,

@@ -373,7 +373,6 @@ impl Client {
             .unavailable(format!("the chain changed below block {from}{now}"))
     }
 
-    /// A small answer.
     async fn read(&self, mut response: Response) -> std::result::Result<Vec<u8>, Failure> {
         let mut bytes = Vec::new();
         let began = Instant::now();

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use reqwest::Url;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -67,17 +67,15 @@ impl Limit {
 
     /// Starts no request before this time.
     pub(super) fn pause(&self, until: Instant) {
-        let mut pause = self.lock();
+        let mut pause = self.pause_until.lock();
         *pause = pause.max(Some(until));
     }
 
     /// The end of the pause, where there is one now.
     pub(super) fn pause_until(&self) -> Option<Instant> {
-        self.lock().filter(|until| *until > Instant::now())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.pause_until.lock()
+        self.pause_until
+            .lock()
+            .filter(|until| *until > Instant::now())
     }
 }
 

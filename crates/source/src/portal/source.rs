@@ -112,7 +112,6 @@ impl PortalSource {
         })
     }
 
-    /// What it is called.
     pub(crate) fn name(&self) -> &str {
         &self.client.name
     }

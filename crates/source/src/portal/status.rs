@@ -5,7 +5,6 @@ use serde::Deserialize;
 /// Characters of a refusal that are passed on.
 const TEXT_CHARS_MAX: usize = 300;
 
-/// What a status means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Meaning {
     /// An answer, or the beginning of one.
@@ -24,7 +23,6 @@ pub(crate) enum Meaning {
     Trouble,
 }
 
-/// What a status means.
 pub(crate) fn meaning(status: u16) -> Meaning {
     match status {
         200 => Meaning::Answer,

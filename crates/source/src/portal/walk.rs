@@ -66,7 +66,6 @@ impl<'a> Walk<'a> {
         self.fetched.last().map(|last| last.block.clock.hash)
     }
 
-    /// A new stream begins.
     pub(crate) fn begin(&mut self) {
         self.before = self.fetched.len();
     }
@@ -85,7 +84,6 @@ impl<'a> Walk<'a> {
         self.fetched
     }
 
-    /// Takes the next line.
     pub(crate) fn take(&mut self, text: &[u8]) -> Result<(), Failure> {
         let line: Line = serde_json::from_slice(text).map_err(|error| {
             let reason = format!("a line is no block: {error}");

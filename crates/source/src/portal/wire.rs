@@ -27,7 +27,6 @@ pub(crate) struct LineHeader {
     pub(crate) logs_bloom: Option<Box<Bloom>>,
 }
 
-/// A log.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LineLog {
@@ -46,7 +45,6 @@ impl LineLog {
     }
 }
 
-/// A transaction.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LineTx {

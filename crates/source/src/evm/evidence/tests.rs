@@ -153,7 +153,7 @@ async fn failures_are_kept_of_so_many_blocks() {
         wait(1).await;
         // Asked again, it stays.
         evidence.note(&failure(one, 0, A), &both);
-        assert!(evidence.lock().blocks.len() <= BLOCKS_MAX);
+        assert!(evidence.known.lock().blocks.len() <= BLOCKS_MAX);
     }
     assert!(evidence.note(&failure(two, 0, A), &both));
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use chronolith_model::{BlockRange, BlockRef};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -20,7 +20,6 @@ const TAKEN_BYTES_MAX: u64 = 32 << 20;
 /// The first ledger may take so many times longer: core fetches the state of the network before.
 const BEGIN_FACTOR: u32 = 6;
 
-/// How it ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     /// All that was asked for came.
@@ -35,7 +34,6 @@ pub(crate) enum End {
     Network(String),
 }
 
-/// The buffer.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     inner: Mutex<Inner>,
@@ -67,7 +65,6 @@ struct Inner {
 }
 
 impl Buffer {
-    /// From this ledger on.
     pub(crate) fn new(from: u64, hints: watch::Sender<u64>) -> Self {
         Self {
             inner: Mutex::new(Inner {
@@ -90,7 +87,7 @@ impl Buffer {
 
     /// Adds the next ledger once there is room. False where nobody wants it any more.
     pub(crate) fn push(&self, fetched: Fetched, bytes: u64) -> bool {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         while inner.is_full() && !inner.stopped {
             inner.held_back = true;
             self.room.wait(&mut inner);
@@ -109,60 +106,57 @@ impl Buffer {
         true
     }
 
-    /// Nothing more comes.
     pub(crate) fn end(&self, end: End) {
-        self.inner().end.get_or_insert(end);
+        self.inner.lock().end.get_or_insert(end);
         self.came.notify_waiters();
         self.hints.send_modify(|count| *count += 1);
     }
 
-    /// Nobody wants any more.
     pub(crate) fn stop(&self) {
-        self.inner().stopped = true;
+        self.inner.lock().stopped = true;
         self.room.notify_all();
         self.came.notify_waiters();
     }
 
     /// Waits for so long, or until nobody wants any more; whether that is so.
     pub(crate) fn pause(&self, for_long: Duration) -> bool {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         self.room
             .wait_while_for(&mut inner, |inner| !inner.stopped, for_long);
         inner.stopped
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        self.inner().stopped
+        self.inner.lock().stopped
     }
 
     /// The newest ledger that came.
     pub(crate) fn newest(&self) -> Option<BlockRef> {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         let last = inner.ledgers.back();
         last.map(|(one, _)| one.block.clock.block_ref())
     }
 
     /// Whether there is no room, or was none since this was last asked: core has more than is taken.
     pub(crate) fn was_full(&self) -> bool {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         std::mem::take(&mut inner.held_back) || inner.is_full()
     }
 
-    /// Whether nothing more comes.
     pub(crate) fn is_over(&self) -> bool {
-        self.inner().end.is_some()
+        self.inner.lock().end.is_some()
     }
 
     /// A ledger that is here.
     pub(crate) fn get(&self, number: u64) -> Option<Fetched> {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         let at = inner.place_of(number)?;
         inner.ledgers.get(at).map(|(one, _)| one.clone())
     }
 
     /// How it ended, where nothing of it is left to take.
     pub(crate) fn ended(&self) -> Option<End> {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         let all_taken = inner.ledgers.len() == inner.taken;
         inner.end.clone().filter(|_| all_taken)
     }
@@ -170,7 +164,7 @@ impl Buffer {
     /// Whether a ledger is here or will come without asking for anything else: no more than so many
     /// before it are passed over.
     pub(crate) fn reaches(&self, number: u64, pass_over: u64) -> bool {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         let lies_ahead = number >= inner.next && number - inner.next <= pass_over;
         inner.place_of(number).is_some() || (lies_ahead && inner.end.is_none())
     }
@@ -186,10 +180,10 @@ impl Buffer {
             let came = self.came.notified();
             let deadline = match self.try_take(range) {
                 Ok(taken) => return Some(taken),
-                Err(()) => self.inner().deadline(patience),
+                Err(()) => self.inner.lock().deadline(patience),
             };
             let in_time = tokio::time::timeout_at(deadline, came).await;
-            if in_time.is_err() && self.inner().deadline(patience) <= Instant::now() {
+            if in_time.is_err() && self.inner.lock().deadline(patience) <= Instant::now() {
                 return None;
             }
         }
@@ -197,19 +191,19 @@ impl Buffer {
 
     /// How long the next ledger may take, where another one may take so long.
     pub(crate) fn wait_max(&self, patience: Duration) -> Duration {
-        self.inner().wait_max(patience)
+        self.inner.lock().wait_max(patience)
     }
 
     /// Whether all that came was taken, and nothing came since for so long.
     pub(crate) fn is_silent(&self, patience: Duration) -> bool {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         let waits = inner.ledgers.len() == inner.taken && inner.end.is_none();
         waits && inner.deadline(patience) <= Instant::now()
     }
 
     /// What is there now, where something is.
     fn try_take(&self, range: BlockRange) -> Result<Result<Vec<Fetched>, End>, ()> {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         // Whoever asks for a ledger does not want those before it; that makes room.
         while inner.taken < inner.ledgers.len() && inner.first_waiting() < range.start {
             inner.pass();
@@ -231,10 +225,6 @@ impl Buffer {
         }
         self.room.notify_all();
         Ok(Ok(found))
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock()
     }
 }
 
@@ -393,7 +383,7 @@ mod tests {
         assert!(buffer.was_full(), "there is no room");
         let pushing = buffer.clone();
         let thread = std::thread::spawn(move || pushing.push(ledger(22), 1));
-        while !buffer.inner().held_back {
+        while !buffer.inner.lock().held_back {
             std::thread::yield_now();
         }
         buffer.take(BlockRange::new(2, 22), PATIENCE).await;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
@@ -26,7 +26,6 @@ const STATE_SYNCED: &str = "LM_SYNCED_STATE";
 /// How long core may take to end by itself once it was asked to: it closes its database in that time.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How core is called.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) binary: PathBuf,
@@ -50,7 +49,6 @@ struct Inner {
     said: Arc<Mutex<Said>>,
 }
 
-/// What it printed.
 #[derive(Default, Debug)]
 struct Said {
     last: String,
@@ -73,7 +71,7 @@ impl Process {
         words: &[String],
         output: Output,
     ) -> Result<Option<JoinHandle<String>>, String> {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         if inner.closed {
             return Err("it was stopped".to_owned());
         }
@@ -117,7 +115,7 @@ impl Process {
 
     /// How it ended, where it has.
     pub(crate) fn ended(&self) -> Option<ExitStatus> {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let child = inner.child.as_mut()?;
         // It is reaped under the lock, so that nobody signals another one under its number.
         child.try_wait().ok().flatten()
@@ -131,7 +129,7 @@ impl Process {
 
     fn end_within(&self, patience: Duration) {
         // Nobody else can signal it from here on, so that its number is its own until it is reaped below.
-        let child = self.inner().child.take();
+        let child = self.inner.lock().child.take();
         let Some(mut child) = child else {
             return;
         };
@@ -152,7 +150,7 @@ impl Process {
 
     /// Asks it to end, and lets none be started any more. Does not wait: whoever runs it does.
     pub(crate) fn close(&self) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         inner.closed = true;
         if let Some(child) = inner.child.as_mut()
             && child.try_wait().is_ok_and(|ended| ended.is_none())
@@ -163,8 +161,8 @@ impl Process {
 
     /// What went wrong, with what it printed last.
     pub(crate) fn last_words(&self, what: &str) -> String {
-        let said = self.inner().said.clone();
-        match heard(&said).last.as_str() {
+        let said = self.inner.lock().said.clone();
+        match said.lock().last.as_str() {
             "" => what.to_owned(),
             last => format!("{what}; it said: {last}"),
         }
@@ -172,12 +170,8 @@ impl Process {
 
     /// Whether it says that it is behind the network; false where it says nothing of it.
     pub(crate) fn is_catching_up(&self) -> bool {
-        let said = self.inner().said.clone();
-        heard(&said).catching_up
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock()
+        let said = self.inner.lock().said.clone();
+        said.lock().catching_up
     }
 }
 
@@ -206,15 +200,11 @@ fn log(from: impl Read + Send + 'static, quiet: Quiet, said: Arc<Mutex<Said>>) {
                 continue;
             }
             tracing::debug!(core = %text, "core says");
-            let mut said = heard(&said);
+            let mut said = said.lock();
             said.catching_up = is_catching_up(&text).unwrap_or(said.catching_up);
             said.last = text;
         }
     });
-}
-
-fn heard(said: &Mutex<Said>) -> MutexGuard<'_, Said> {
-    said.lock()
 }
 
 /// Whether a line says that core is behind the network now; none where it does not speak of it.

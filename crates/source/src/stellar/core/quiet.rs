@@ -14,7 +14,6 @@ const WORDS: [&str; 5] = ["SEED", "PASS", "SECRET", "TOKEN", "DATABASE"];
 /// What looks like it, and is for everybody.
 const PUBLIC: [&str; 1] = ["NETWORK_PASSPHRASE"];
 
-/// Secrets of core's settings.
 #[derive(Clone, Default)]
 pub(crate) struct Quiet(Vec<String>);
 
@@ -50,7 +49,6 @@ impl Quiet {
         Self(values)
     }
 
-    /// A line without them.
     pub(crate) fn hide(&self, line: &str) -> String {
         let line: String = line.trim_end().chars().take(LINE_CHARS_MAX).collect();
         let line = self

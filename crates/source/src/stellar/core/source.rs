@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chronolith_model::{BlockMeta, BlockRange, BlockRef};
 use chronolith_stellar::Network;
-use tokio::sync::{Mutex, MutexGuard, watch};
+use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
 use super::buffer::{Buffer, End};
@@ -171,7 +171,7 @@ impl CoreSource {
     }
 
     /// The ledgers of a core that comes to the first of a task: the one that runs, or a new one.
-    fn ensure(&self, state: &mut MutexGuard<'_, State>, task: Task) -> Result<Arc<Buffer>> {
+    fn ensure(&self, state: &mut State, task: Task) -> Result<Arc<Buffer>> {
         if let Some(running) = &state.running {
             let buffer = running.buffer.clone();
             if running.task.serves(task) && buffer.reaches(u64::from(task.from()), PASS_OVER) {
@@ -190,7 +190,7 @@ impl CoreSource {
         self.start(state, task)
     }
 
-    fn start(&self, state: &mut MutexGuard<'_, State>, task: Task) -> Result<Arc<Buffer>> {
+    fn start(&self, state: &mut State, task: Task) -> Result<Arc<Buffer>> {
         if state.lock.is_none() {
             state.lock = Some(self.lock()?);
         }
@@ -224,12 +224,12 @@ impl CoreSource {
         }
     }
 
-    fn stop(&self, state: &mut MutexGuard<'_, State>) {
+    fn stop(&self, state: &mut State) {
         state.ending = state.running.take().and_then(Running::stop);
     }
 
     /// Notes why core ended, and when it may be started again.
-    fn failed(&self, state: &mut MutexGuard<'_, State>, end: End) -> Error {
+    fn failed(&self, state: &mut State, end: End) -> Error {
         self.stop(state);
         let pause = state.backoff.next();
         let times = state.backoff.attempts();
@@ -250,7 +250,7 @@ impl CoreSource {
         error
     }
 
-    fn silent(&self, state: &mut MutexGuard<'_, State>) -> Error {
+    fn silent(&self, state: &mut State) -> Error {
         let running = state.running.as_ref();
         let end = running.map_or(End::Done, |running| running.silence(self.patience));
         self.failed(state, end)

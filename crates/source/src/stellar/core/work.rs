@@ -65,7 +65,6 @@ pub(crate) struct Running {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a task needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) call: Call,
@@ -275,7 +274,6 @@ impl Worker {
         }
     }
 
-    /// Why the pipe ended.
     fn ended_early(&self) -> End {
         for _ in 0..END_TICKS {
             if let Some(ended) = self.process.ended() {

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use super::keys::Layout;
 use super::objects::{Failure, Newest, Objects, fits};
 
-/// A directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Directory(pub(crate) PathBuf);
 

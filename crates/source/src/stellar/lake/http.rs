@@ -19,7 +19,6 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// round of history must not begin anew for it.
 const PAUSES_MS: [u64; 3] = [200, 1_000, 3_000];
 
-/// A web server.
 pub(crate) struct Http {
     base: Url,
     client: Client,

@@ -52,13 +52,11 @@ impl Layout {
         })
     }
 
-    /// Ledgers of an object.
     #[must_use]
     pub fn ledgers_per_batch(&self) -> u32 {
         self.ledgers_per_batch
     }
 
-    /// Objects of a partition.
     #[must_use]
     pub fn batches_per_partition(&self) -> u32 {
         self.batches_per_partition
@@ -74,7 +72,6 @@ impl Layout {
         Self::piece_of(ledger, u64::from(self.ledgers_per_batch))
     }
 
-    /// The object behind one.
     pub(crate) fn next(self, batch: Batch) -> Option<Batch> {
         Some(self.batch_of(batch.end.checked_add(1)?))
     }

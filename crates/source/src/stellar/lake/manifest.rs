@@ -6,7 +6,6 @@ use serde::Deserialize;
 use super::keys::Layout;
 use crate::error::{Error, Result};
 
-/// Where it is.
 pub(crate) const KEY: &str = ".config.json";
 
 /// It is a few lines.

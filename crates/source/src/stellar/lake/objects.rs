@@ -9,7 +9,6 @@ use super::keys::Layout;
 /// than one hundredth of that.
 pub(crate) const OBJECT_BYTES_MAX: u64 = 128 << 20;
 
-/// Why nothing came.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Failure {
     /// It may come another time.
@@ -34,7 +33,6 @@ impl std::fmt::Display for Failure {
 pub(crate) enum Newest {
     /// Nobody lists anything there: it has to be looked for.
     Unlisted,
-    /// There is no object.
     Nothing,
     Key(String),
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chronolith_model::BlockRef;
 use chronolith_stellar::Network;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use tokio::time::Instant;
@@ -170,13 +170,13 @@ impl Reader {
                 .unavailable(format!("there is no object in it ({layout})"))
         };
         let newest = newest.ok_or_else(empty)?;
-        *self.newest() = Some(newest);
+        *self.newest.lock() = Some(newest);
         Ok(newest)
     }
 
     /// Looks for the newest object, from the last that was found.
     async fn search(&self) -> Result<Batch> {
-        let known = *self.newest();
+        let known = *self.newest.lock();
         let first = known.unwrap_or_else(|| self.layout.batch_of(self.first_ledger));
         if known.is_none() && !self.has(first).await? {
             let (key, ledger) = (self.key(first), self.first_ledger);
@@ -360,10 +360,6 @@ impl Reader {
             *looked = Some(Instant::now());
         }
         is_due
-    }
-
-    fn newest(&self) -> MutexGuard<'_, Option<Batch>> {
-        self.newest.lock()
     }
 }
 

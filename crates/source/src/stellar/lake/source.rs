@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use chronolith_model::{BlockMeta, BlockRange, BlockRef, Hash32};
 use chronolith_stellar::Network;
 use futures::stream::{self, StreamExt as _};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::keys::{Batch, FIRST_LEDGER, Layout};
@@ -18,10 +18,8 @@ use crate::source::{EndpointBlock, Fetched, Heads, Identity, Plan, Source, Want}
 
 /// Objects of one fetch that are on their way together: one comes while another is proven.
 const AHEAD: usize = 2;
-/// Ledgers of one fetch.
 const LEDGERS_MAX: u64 = 256;
 
-/// Where a lake is.
 #[derive(Clone)]
 pub enum LakePlace {
     /// A directory of this machine.
@@ -30,7 +28,6 @@ pub enum LakePlace {
     Http(String),
     /// A bucket and a prefix, such as `s3://bucket/prefix`, with options of `object_store`.
     S3 {
-        /// Where it is.
         url: String,
         options: Vec<(String, String)>,
     },
@@ -50,7 +47,6 @@ impl std::fmt::Debug for LakePlace {
 /// A lake and how it may be used.
 #[derive(Clone, Debug)]
 pub struct LakeSettings {
-    /// Where it is.
     pub place: LakePlace,
     /// How it is laid out, where it does not say itself.
     pub layout: Option<Layout>,
@@ -107,7 +103,7 @@ impl LakeSource {
 
     /// Whether the lake is on the chain of a block, as far as it reaches.
     async fn has_anchor(&self, anchor: BlockRef) -> Result<()> {
-        if *self.anchor() == Some(anchor) {
+        if *self.anchor.lock() == Some(anchor) {
             return Ok(());
         }
         let there = self.clock(anchor.number).await?;
@@ -115,7 +111,7 @@ impl LakeSource {
             let what = format!("it has another ledger {}", anchor.number);
             return Err(self.objects.health.unavailable(what));
         }
-        *self.anchor() = Some(anchor);
+        *self.anchor.lock() = Some(anchor);
         Ok(())
     }
 
@@ -178,10 +174,6 @@ impl LakeSource {
             });
         }
         Ok(())
-    }
-
-    fn anchor(&self) -> MutexGuard<'_, Option<BlockRef>> {
-        self.anchor.lock()
     }
 
     /// The hash of ledger 1, where ledger 2 is there to name it.
