@@ -1,5 +1,6 @@
 //! EVM chains over JSON-RPC.
 
+mod agreement;
 pub(crate) mod bloom;
 pub(crate) mod chains;
 mod choice;
@@ -14,13 +15,12 @@ mod heads;
 mod hint;
 mod named;
 mod oddity;
-mod opinions;
 mod probe;
 mod ranges;
+mod reader;
 mod receipts;
 mod recent;
 mod rules;
-mod standing;
 mod strength;
 mod verify;
 mod wire;
@@ -31,8 +31,8 @@ pub(crate) use headers::Headers;
 pub use oddity::Oddity;
 pub use probe::{Probed, Prober, Recorded};
 pub use ranges::RangeSettings;
+pub use reader::Tags;
 pub use rules::{Checks, Rule};
 pub use source::{EvmSettings, EvmSource, Strategy};
-pub use standing::Tags;
 pub(crate) use verify::is_empty;
 pub(crate) use wire::WireBlock;

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use chronolith_model::{Dataset, Verification};
 
 use super::fetch::{Fetcher, GET_LOGS, GET_RECEIPTS, scope_params};
-use super::standing::INVALID_PARAMS;
+use super::reader::INVALID_PARAMS;
 use super::wire::{WireBlock, WireLog};
 use crate::error::Result;
 use crate::jsonrpc::call::Call;

@@ -81,7 +81,7 @@ impl EvmSource {
             match self.at_endpoint(endpoint, range, want, anchor).await {
                 Ok(other) if proves_more(&other, &first) => {
                     self.elsewhere.note_found();
-                    self.blame_first(&first, &other);
+                    self.report_first(&first, &other);
                     return other;
                 }
                 Ok(_) => {}
@@ -110,7 +110,7 @@ impl EvmSource {
 
     /// What is under one hash is one content: where another endpoint proves its own, the first one's is
     /// something else.
-    fn blame_first(&self, first: &[Fetched], other: &[Fetched]) {
+    fn report_first(&self, first: &[Fetched], other: &[Fetched]) {
         let mut both = first.iter().zip(other);
         let Some((wrong, right)) = both.find(|(first, other)| other.proof.exceeds(first.proof))
         else {

@@ -14,9 +14,9 @@ use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::opinions::OPINION_TIMEOUT;
+use super::agreement::ENDPOINT_TIMEOUT;
+use super::reader::{Reader, Tags};
 use super::source::EvmSource;
-use super::standing::{Reader, Tags};
 use crate::error::Result;
 use crate::jsonrpc::endpoint::Endpoint;
 use crate::source::Heads;
@@ -114,7 +114,7 @@ impl EvmSource {
         let is_asked = |endpoint: &&Arc<Endpoint>| endpoint.name != *from && endpoint.is_healthy();
         let asked = endpoints.iter().filter(is_asked);
         let heard =
-            futures::future::join_all(asked.map(|endpoint| self.standing_of(endpoint))).await;
+            futures::future::join_all(asked.map(|endpoint| self.heads_in_time(endpoint))).await;
         let heard = heard.into_iter().flatten().chain([(from.clone(), heads)]);
         let (heard, now) = (heard.collect(), Instant::now());
         let mut finals = self.finals.0.lock();
@@ -135,7 +135,7 @@ impl EvmSource {
     }
 
     /// Where another endpoint stands; none where it does not tell in time.
-    async fn standing_of(&self, endpoint: &Arc<Endpoint>) -> Option<(Arc<str>, Heads)> {
+    async fn heads_in_time(&self, endpoint: &Arc<Endpoint>) -> Option<(Arc<str>, Heads)> {
         let asked = async {
             self.admit(endpoint, None).await?;
             let verifier = &self.verifier;
@@ -144,7 +144,7 @@ impl EvmSource {
                 .await
         };
         let slow = |_| Err(endpoint.unavailable("no answer in time"));
-        match timeout(OPINION_TIMEOUT, asked).await.unwrap_or_else(slow) {
+        match timeout(ENDPOINT_TIMEOUT, asked).await.unwrap_or_else(slow) {
             Ok((heads, _)) => Some((endpoint.name.clone(), heads)),
             Err(error) => {
                 self.note(endpoint, &error);

@@ -18,9 +18,9 @@ use super::fetch::{Fetcher, GET_RECEIPTS, clock_of};
 use super::finals::Finals;
 use super::heads::HeadListener;
 use super::ranges::{RangeSettings, Spans};
+use super::reader::{Reader, Tags};
 use super::recent::{Recent, Whole};
 use super::rules::{Checks, Rule};
-use super::standing::{Reader, Tags};
 use super::strength::Downgrades;
 use super::verify::Verifier;
 use super::wire::{WireBlock, hex, parse_quantity};
@@ -444,7 +444,7 @@ impl Source for EvmSource {
     }
 
     async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {
-        let ask = async |endpoint: &Arc<Endpoint>| self.opinion(endpoint, number).await.ok()?;
+        let ask = async |endpoint: &Arc<Endpoint>| self.block_at(endpoint, number).await.ok()?;
         let asked = self.pool.endpoints().iter().map(ask);
         let heard = futures::future::join_all(asked).await;
         heard.into_iter().flatten().collect()
@@ -455,7 +455,7 @@ impl Source for EvmSource {
         number: u64,
         also: &[Arc<str>],
     ) -> Vec<EndpointBlock> {
-        self.opinions_of(number, also).await
+        self.blocks_at_healthy(number, also).await
     }
 
     async fn syncing(&self, endpoint: &str) -> Result<bool> {

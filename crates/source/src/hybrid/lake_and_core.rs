@@ -77,7 +77,7 @@ impl LakeAndCore {
     }
 
     /// Whether a ledger lies behind everything that the lake is known to have.
-    fn is_behind_lake(&self, number: u64) -> bool {
+    fn is_after_lake(&self, number: u64) -> bool {
         self.lake_head
             .lock()
             .is_some_and(|head| number > head.number)
@@ -90,7 +90,7 @@ impl LakeAndCore {
         match lake {
             Ok(head) if next <= head.number => return Ok(head),
             // Core is needed for what is wanted, whatever becomes of the lake.
-            Err(error) if !self.is_behind_lake(next) => return Err(error),
+            Err(error) if !self.is_after_lake(next) => return Err(error),
             _ => {}
         }
         let newest = self.core.follow(next).await;
@@ -143,9 +143,9 @@ impl Source for LakeAndCore {
     }
 
     async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {
-        let mut opinions = self.lake.block_at_each_endpoint(number).await;
-        opinions.extend(self.core.block_at_each_endpoint(number).await);
-        opinions
+        let mut blocks = self.lake.block_at_each_endpoint(number).await;
+        blocks.extend(self.core.block_at_each_endpoint(number).await);
+        blocks
     }
 
     async fn fetch_some(
@@ -158,12 +158,12 @@ impl Source for LakeAndCore {
             self.look_at_lake().await?;
         }
         let next = self.next.load(Ordering::Relaxed);
-        if self.is_behind_lake(range.start) && range.start < next {
+        if self.is_after_lake(range.start) && range.start < next {
             // Core has passed it, and would have to begin anew if the lake had not come to it meanwhile.
             // Where the lake cannot tell, it has noted why.
             let _looked = self.look_at_lake().await;
         }
-        if self.is_behind_lake(range.start) {
+        if self.is_after_lake(range.start) {
             let fetched = self.core.fetch_some(range, want, anchor).await?;
             self.check_seam(&fetched)?;
             return Ok(fetched);

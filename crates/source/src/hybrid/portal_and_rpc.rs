@@ -226,9 +226,9 @@ impl Source for JointSource {
     }
 
     async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {
-        let mut opinions = self.endpoints.block_at_each_endpoint(number).await;
-        opinions.extend(self.portal.block_at_each_endpoint(number).await);
-        opinions
+        let mut blocks = self.endpoints.block_at_each_endpoint(number).await;
+        blocks.extend(self.portal.block_at_each_endpoint(number).await);
+        blocks
     }
 
     async fn syncing(&self, endpoint: &str) -> Result<bool> {

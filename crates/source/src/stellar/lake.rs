@@ -9,8 +9,8 @@ pub(crate) mod open;
 mod reader;
 #[cfg(feature = "s3")]
 mod s3;
+mod search;
 mod source;
-mod tip;
 
 pub(crate) use keys::FIRST_LEDGER;
 pub use keys::Layout;

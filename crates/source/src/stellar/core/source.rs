@@ -347,11 +347,11 @@ impl Source for CoreSource {
 
     async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {
         let clock = self.clock(number).await.ok().flatten();
-        let opinion = |clock: BlockMeta| EndpointBlock {
+        let block = |clock: BlockMeta| EndpointBlock {
             endpoint: self.health.name.clone(),
             block: clock.block_ref(),
         };
-        clock.map(opinion).into_iter().collect()
+        clock.map(block).into_iter().collect()
     }
 
     /// On the chain that the network agrees on, whatever the anchor is.

@@ -18,8 +18,8 @@ use super::keys::{Batch, EXTENSIONS, FIRST_LEDGER, Layout};
 use super::manifest;
 use super::objects::{Failure, Newest, OBJECT_BYTES_MAX, Objects};
 use super::open::{Opened, Wrong, open};
+use super::search::Search;
 use super::source::{LakePlace, LakeSettings};
-use super::tip::Search;
 use crate::error::{Error, Result};
 use crate::health::Health;
 
@@ -186,7 +186,7 @@ impl Reader {
             )));
         }
         let last = self.search_from(first).await?;
-        match self.behind_hole(&last).await? {
+        match self.after_hole(&last).await? {
             // Whoever asks for what is missing is told.
             Some(there) => Ok(self.search_from(there).await?.last()),
             None => Ok(last.last()),
@@ -204,11 +204,11 @@ impl Reader {
 
     /// An object behind a hole at the end of what was found, if there is one. That takes requests, and
     /// hardly any lake has a hole: it is looked for at first, and then seldom.
-    async fn behind_hole(&self, last: &Search) -> Result<Option<Batch>> {
+    async fn after_hole(&self, last: &Search) -> Result<Option<Batch>> {
         if !self.is_look_ahead_due() {
             return Ok(None);
         }
-        for batch in last.behind_hole() {
+        for batch in last.after_hole() {
             if self.has(batch).await? {
                 let (missing, there) = (self.layout.next(last.last()), self.key(batch));
                 let missing = missing.map(|batch| self.key(batch)).unwrap_or_default();

@@ -239,11 +239,11 @@ impl Source for LakeSource {
 
     async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {
         let clock = self.clock(number).await.ok().flatten();
-        let opinion = |clock: BlockMeta| EndpointBlock {
+        let block = |clock: BlockMeta| EndpointBlock {
             endpoint: self.objects.health.name.clone(),
             block: clock.block_ref(),
         };
-        clock.map(opinion).into_iter().collect()
+        clock.map(block).into_iter().collect()
     }
 
     async fn fetch_some(

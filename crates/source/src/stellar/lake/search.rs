@@ -54,7 +54,7 @@ impl Search {
     }
 
     /// Objects that are there if the last is followed by a hole, and not if the lake ends with it.
-    pub(crate) fn behind_hole(&self) -> impl Iterator<Item = Batch> {
+    pub(crate) fn after_hole(&self) -> impl Iterator<Item = Batch> {
         let highest = u32::MAX / self.layout.ledgers_per_batch();
         let ahead = AHEAD.into_iter().map(|step| self.there.checked_add(step));
         let ahead = ahead.flatten().filter(move |number| *number <= highest);
@@ -103,7 +103,7 @@ mod tests {
         let behind = |ledgers_per_batch: u32, last: u32| {
             let layout = Layout::new(ledgers_per_batch, 1).unwrap();
             let search = Search::from(layout, layout.batch_of(last));
-            let starts = search.behind_hole().map(|batch| batch.start);
+            let starts = search.after_hole().map(|batch| batch.start);
             starts.collect::<Vec<_>>()
         };
         assert_eq!(behind(1, 100), [102, 103, 105, 109, 117, 133]);

@@ -12,9 +12,9 @@ use futures::FutureExt as _;
 use tokio::time::timeout;
 
 use super::fetch::clock_of;
+use super::reader::{Reader, block_call};
 use super::rules::Checks;
 use super::source::EvmSource;
-use super::standing::{Reader, block_call};
 use super::verify::Verifier;
 use super::wire::{WireBlock, hex};
 use crate::error::{Error, Result};
@@ -24,12 +24,16 @@ use crate::jsonrpc::reply::Answer;
 use crate::source::{EndpointBlock, Heads};
 
 /// How long an endpoint may take to say which block it has: the others wait for it.
-pub(super) const OPINION_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl EvmSource {
     /// What the endpoints that are well, and these, have at a height. One that is down, slow or
     /// behind is left out. Nothing is asked where there is no second endpoint.
-    pub(super) async fn opinions_of(&self, number: u64, also: &[Arc<str>]) -> Vec<EndpointBlock> {
+    pub(super) async fn blocks_at_healthy(
+        &self,
+        number: u64,
+        also: &[Arc<str>],
+    ) -> Vec<EndpointBlock> {
         let endpoints = self.pool.endpoints();
         if endpoints.len() < 2 {
             return Vec::new();
@@ -38,10 +42,10 @@ impl EvmSource {
             |endpoint: &&Arc<Endpoint>| endpoint.is_healthy() || also.contains(&endpoint.name);
         let asked = endpoints.iter().filter(is_asked);
         let asked = asked.map(|endpoint| async move {
-            let heard = timeout(OPINION_TIMEOUT, self.opinion(endpoint, number)).await;
+            let heard = timeout(ENDPOINT_TIMEOUT, self.block_at(endpoint, number)).await;
             let slow = |_| Err(endpoint.unavailable("no answer in time"));
             match heard.unwrap_or_else(slow) {
-                Ok(opinion) => opinion,
+                Ok(block) => block,
                 Err(error) => {
                     self.note(endpoint, &error);
                     None
@@ -60,7 +64,7 @@ impl EvmSource {
                 self.admit(endpoint, None).await?;
                 self.heads_of(endpoint).await
             };
-            match timeout(OPINION_TIMEOUT, asked).await {
+            match timeout(ENDPOINT_TIMEOUT, asked).await {
                 Ok(Ok(heads)) if heads.head.number >= number => return Some(heads),
                 Ok(Err(error)) => self.note(endpoint, &error),
                 Ok(Ok(_)) | Err(_) => {}
@@ -70,7 +74,7 @@ impl EvmSource {
     }
 
     /// The block that one endpoint has at a height; none where it has none there.
-    pub(super) async fn opinion(
+    pub(super) async fn block_at(
         &self,
         endpoint: &Arc<Endpoint>,
         number: u64,
@@ -170,7 +174,7 @@ impl EvmSource {
             |endpoint: &&Arc<Endpoint>| self.admitted.lock().contains_key(&endpoint.name);
         let asked = self.pool.endpoints().iter().filter(is_admitted);
         let asked = asked.map(|endpoint| async move {
-            let heard = timeout(OPINION_TIMEOUT, self.genesis_of(endpoint)).await;
+            let heard = timeout(ENDPOINT_TIMEOUT, self.genesis_of(endpoint)).await;
             match heard {
                 Ok(Ok(Ok(first))) => Some((endpoint, first)),
                 _ => {
