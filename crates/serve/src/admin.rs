@@ -218,7 +218,7 @@ fn method_not_allowed(request: &Request, allowed: &str) -> ApiError {
         .unwrap_or_else(|| error(ErrorCode::MethodNotAllowed, message))
 }
 
-/// A path of the admin API that is no operation.
+/// A path of the admin API that is not an operation.
 async fn unknown(State(context): State<Context>, request: Request) -> ApiError {
     if request.method() != Method::GET
         && let Err(error) = check_json(request.headers())
@@ -247,8 +247,8 @@ fn json(value: &Value) -> Response {
 
 /// Refuses a request without the token; without a token in the settings, one from a web page.
 async fn authorize(State(context): State<Context>, request: Request, next: Next) -> Response {
-    let given = request.headers().get(header::AUTHORIZATION);
-    let given = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+    let authorization = request.headers().get(header::AUTHORIZATION);
+    let given = authorization.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
     match &context.token {
         Some(token) if given.is_none_or(|given| !is_same(given, token.as_bytes())) => error(
             ErrorCode::Unauthorized,
@@ -355,7 +355,7 @@ mod tests {
         }
     }
 
-    async fn ask(method: &Method, path: &str, body: &str) -> String {
+    async fn request(method: &Method, path: &str, body: &str) -> String {
         let request = format!(
             "{method} /admin/v1/{path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\
              content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
@@ -416,7 +416,7 @@ mod tests {
             ),
             (Method::POST, "jobs/audit", r#""x""#, 400, "invalid type"),
         ] {
-            let answer = ask(&method, path, body).await;
+            let answer = request(&method, path, body).await;
             let head = format!("HTTP/1.1 {status}");
             assert!(answer.starts_with(&head), "{method} {path}: {answer}");
             assert!(answer.contains(message), "{method} {path}: {answer}");

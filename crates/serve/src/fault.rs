@@ -12,7 +12,7 @@ pub(crate) enum Fault {
     #[error("{} are not kept for this chain: add `{}` to its datasets", what(*.0), .0.name())]
     NotKept(Dataset),
     /// Tail and archive did not join to one chain within the time for it.
-    #[error("the chain is being reorganized: ask again")]
+    #[error("the chain is being reorganized: retry")]
     Unsettled,
     #[error("no block is indexed yet: retry when the node has caught up")]
     Empty,

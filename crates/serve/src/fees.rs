@@ -1,9 +1,9 @@
-//! `/fees`: events of fee contracts out of the database, as the fee document asks and as lists with
+//! `/fees`: events of fee contracts from the database, as the fee document specifies and as lists with
 //! filters.
 //!
-//! A request that only has what the fee document knows is answered exactly as it says. One that names an
-//! integrator by its address, or uses any of the other filters, gets a list with a cursor and with what
-//! the answer is whole of. Errors have the document's body in both: `{"error": "…"}`.
+//! A request with the parameters of the fee document alone is answered exactly as it specifies. One that
+//! names an integrator by address, or has any other filter, gets a list with a cursor and its coverage.
+//! Errors have the body of the document in both: `{"error": "…"}`.
 
 mod cursor;
 mod dto;
@@ -29,10 +29,10 @@ use crate::error::ApiError;
 use crate::http::context::Context;
 use crate::metrics;
 
-/// How long an answer may take, connecting to the database and all its statements together.
+/// How long an answer may take, with connecting to the database and all statements.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why there are no fees.
+/// The error of a request for fees.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct FeesError {
     status: StatusCode,
@@ -49,12 +49,12 @@ impl FeesError {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// The document's words for everything that should not have happened.
+    /// The document's message for any failure of the server.
     fn internal() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal server error")
     }
 
-    fn late() -> Self {
+    fn timeout() -> Self {
         let message = "the database does not answer in time: retry, or request less";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }
@@ -72,27 +72,27 @@ impl From<ApiError> for FeesError {
     }
 }
 
-/// What the database says goes to the log: it may name what is nobody's business.
+/// Errors of the database are logged: they may name what clients must not see.
 impl From<Error> for FeesError {
     fn from(error: Error) -> Self {
         match error.kind() {
             ErrorKind::Invalid => Self::bad(error.to_string()),
             ErrorKind::Unavailable => {
-                tracing::warn!(%error, "fees could not be read");
-                Self::late()
+                tracing::warn!(%error, "cannot read fees");
+                Self::timeout()
             }
             _ => {
-                tracing::error!(%error, "fees could not be read");
+                tracing::error!(%error, "cannot read fees");
                 Self::internal()
             }
         }
     }
 }
 
-/// The listener of the fee document: `/` and `/fees`, and nothing that the document does not know.
+/// The router of the fee document: `/` and `/fees`, and nothing else.
 pub fn fees_router(database: Option<Database>) -> Router {
     let fees = |State(database): State<Option<Database>>, RawQuery(query): RawQuery| async move {
-        let database = present(database.as_ref())?;
+        let database = require(database.as_ref())?;
         legacy::answer(database, &request::pairs(query.as_deref())).await
     };
     Router::new()
@@ -104,11 +104,11 @@ pub fn fees_router(database: Option<Database>) -> Router {
         .layer(catch_panics())
 }
 
-/// The places on the public listener.
+/// The routes on the public listener.
 pub(crate) fn routes() -> [(&'static str, MethodRouter<Context>); 2] {
     [
-        ("/fees", route(get(show))),
-        ("/fees/totals", route(get(totals))),
+        ("/fees", route(get(get_fees))),
+        ("/fees/totals", route(get(get_totals))),
     ]
 }
 
@@ -116,35 +116,35 @@ fn route(answer: MethodRouter<Context>) -> MethodRouter<Context> {
     answer.fallback(method_not_allowed).layer(catch_panics())
 }
 
-async fn show(
+async fn get_fees(
     State(context): State<Context>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, FeesError> {
-    let database = present(context.served.fees())?;
+    let database = require(context.served.fees())?;
     let pairs = request::pairs(query.as_deref());
-    if !request::is_new(&pairs) {
+    if !request::is_list(&pairs) {
         let page = legacy::answer(database, &pairs).await?;
         return Ok(page.into_response());
     }
-    let request = request::read(query.as_deref())?;
+    let request = request::parse(query.as_deref())?;
     let list = with_timeout(fees::list(database, &request)).await?;
-    dto::list(&request, &list)
+    dto::respond(&request, &list, dto::event)
 }
 
-async fn totals(
+async fn get_totals(
     State(context): State<Context>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, FeesError> {
-    let database = present(context.served.fees())?;
-    let request = request::read(query.as_deref())?;
+    let database = require(context.served.fees())?;
+    let request = request::parse(query.as_deref())?;
     let list = with_timeout(fees::totals(database, &request)).await?;
-    dto::totals(&request, &list)
+    dto::respond(&request, &list, dto::total)
 }
 
-fn present(database: Option<&Database>) -> Result<&Database, FeesError> {
-    let how = "no fees are served here: name a database (PG_URL, or PG_READONLY_URL for reading) and a \
-        chain with a projection of fees in the settings";
-    database.ok_or_else(|| FeesError::new(StatusCode::NOT_FOUND, how))
+fn require(database: Option<&Database>) -> Result<&Database, FeesError> {
+    let message = "no fees are served here: configure a database (PG_URL, or PG_READONLY_URL for reading) \
+        and a chain with a projection of fees";
+    database.ok_or_else(|| FeesError::new(StatusCode::NOT_FOUND, message))
 }
 
 async fn with_timeout<T>(
@@ -153,8 +153,8 @@ async fn with_timeout<T>(
     match tokio::time::timeout(TIMEOUT, read).await {
         Ok(read) => Ok(read?),
         Err(_) => {
-            tracing::warn!(limit = ?TIMEOUT, "fees took too long to read");
-            Err(FeesError::late())
+            tracing::warn!(limit = ?TIMEOUT, "reading fees timed out");
+            Err(FeesError::timeout())
         }
     }
 }
@@ -168,7 +168,7 @@ async fn method_not_allowed() -> FeesError {
     FeesError::new(StatusCode::METHOD_NOT_ALLOWED, message)
 }
 
-/// A bug is told in the document's words too.
+/// A panic has the document's message too.
 fn catch_panics() -> CatchPanicLayer<fn(Box<dyn Any + Send>) -> Response> {
     let panicked = |_: Box<dyn Any + Send>| {
         metrics::panicked();

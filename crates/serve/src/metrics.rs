@@ -29,8 +29,8 @@ pub(crate) struct Meters(Arc<HashMap<(u64, &'static str), Handles>>);
 
 struct Handles {
     seconds: Histogram,
-    good: Counter,
-    bad: Counter,
+    success: Counter,
+    error: Counter,
 }
 
 impl Meters {
@@ -50,19 +50,19 @@ impl Meters {
     }
 
     pub(crate) fn call(&self, chain: u64, method: &str, succeeded: bool, took: Duration) {
-        let mut all = METHODS.iter().chain(&stellar::METHODS);
-        let known = all.find(|known| known.name == method);
-        let known = known.and_then(|known| self.0.get(&(chain, known.name)));
-        let Some(handles) = known.or_else(|| self.0.get(&(chain, UNKNOWN))) else {
-            return;
-        };
+        let mut methods = METHODS.iter().chain(&stellar::METHODS);
+        let label = methods
+            .find(|known| known.name == method)
+            .map(|known| known.name);
+        let known = label.and_then(|label| self.0.get(&(chain, label)));
+        let handles = known.or_else(|| self.0.get(&(chain, UNKNOWN)));
+        let handles = handles.expect("every served chain has a handle for unknown methods");
         handles.seconds.record(took.as_secs_f64());
-        let outcome = if succeeded {
-            &handles.good
+        if succeeded {
+            handles.success.increment(1);
         } else {
-            &handles.bad
-        };
-        outcome.increment(1);
+            handles.error.increment(1);
+        }
     }
 }
 
@@ -72,8 +72,8 @@ impl Handles {
         let counted = |outcome: &'static str| counter!("chronolith_served_calls_total", "chain" => chain.clone(), "method" => method, "outcome" => outcome);
         Self {
             seconds: histogram!("chronolith_rpc_seconds", "chain" => chain.clone(), "method" => method),
-            good: counted("success"),
-            bad: counted("error"),
+            success: counted("success"),
+            error: counted("error"),
         }
     }
 }

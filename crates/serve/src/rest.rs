@@ -36,29 +36,31 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathPar
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let read = Path::from_request_parts(parts, state).await;
-        read.map(|Path(at)| Self(at)).map_err(|rejection| {
-            let name = match &rejection {
-                PathRejection::FailedToDeserializePathParams(error) => match error.kind() {
-                    ErrorKind::InvalidUtf8InPathParam { key } => key.as_str(),
-                    _ => "",
-                },
+        let rejection = match Path::from_request_parts(parts, state).await {
+            Ok(Path(params)) => return Ok(Self(params)),
+            Err(rejection) => rejection,
+        };
+        let name = match &rejection {
+            PathRejection::FailedToDeserializePathParams(error) => match error.kind() {
+                ErrorKind::InvalidUtf8InPathParam { key } => key.as_str(),
                 _ => "",
-            };
-            let shown = char::REPLACEMENT_CHARACTER;
-            match name {
-                "chainId" => no_chain(&shown.to_string()),
-                "direction" => ApiError::new(
-                    ErrorCode::InvalidDirection,
-                    format!("invalid direction: {shown}"),
-                ),
-                "time" => ApiError::new(
-                    ErrorCode::InvalidTimestamp,
-                    format!("invalid timestamp: {shown}"),
-                ),
-                _ => ApiError::new(ErrorCode::InvalidPath, rejection.body_text()),
-            }
-        })
+            },
+            _ => "",
+        };
+        let value = char::REPLACEMENT_CHARACTER;
+        let (code, message) = match name {
+            "chainId" => return Err(no_chain(&value.to_string())),
+            "direction" => (
+                ErrorCode::InvalidDirection,
+                format!("invalid direction: {value}"),
+            ),
+            "time" => (
+                ErrorCode::InvalidTimestamp,
+                format!("invalid timestamp: {value}"),
+            ),
+            _ => (ErrorCode::InvalidPath, rejection.body_text()),
+        };
+        Err(ApiError::new(code, message))
     }
 }
 

@@ -23,8 +23,8 @@ impl Timestamp {
     /// The distance to a block's time, in nanoseconds.
     fn distance(&self, timestamp: u64) -> u128 {
         const SECOND: u128 = 1_000_000_000;
-        let wanted = u128::from(self.seconds) * SECOND + u128::from(self.nanos);
-        wanted.abs_diff(u128::from(timestamp) * SECOND)
+        let own = u128::from(self.seconds) * SECOND + u128::from(self.nanos);
+        own.abs_diff(u128::from(timestamp) * SECOND)
     }
 }
 
@@ -163,8 +163,8 @@ impl View<'_> {
     /// The last block before the first one whose time is after this one. Where times do not fall, it is
     /// the last block whose time is not after this one; where they do, later blocks change nothing.
     async fn last_through(&self, time: u64) -> Result<BlockAtTime, TimeLookupError> {
-        let archived = self.archive.as_ref();
-        let archived = archived.and_then(|archive| Some((archive, archive.head()?)));
+        let archive = self.archive.as_ref();
+        let archived = archive.and_then(|archive| Some((archive, archive.head()?)));
         if let Some((archive, _)) = archived
             && archive
                 .latest_timestamp()
@@ -254,8 +254,10 @@ impl View<'_> {
         if !self.is_at_source_head() {
             return Err(TimeLookupError::NotIndexedYet);
         }
-        let clock = self.clock(head.number).await?;
-        let clock = clock.ok_or(TimeLookupError::NotIndexedYet)?;
+        let clock = self
+            .clock(head.number)
+            .await?
+            .ok_or(TimeLookupError::NotIndexedYet)?;
         Ok(BlockAtTime {
             clock,
             settled: false,

@@ -1,13 +1,13 @@
-//! Operations: what an operator requests of a running node. The command line builds them, HTTP carries
-//! them, the node executes them; each is one type. What `clap` shows of an operation on projections is
-//! said here too: its fields are the flags of its command.
+//! Operations that an operator requests of a running node. The command line builds them, HTTP carries them,
+//! the node executes them; each is one type. The fields of an operation on projections are also the flags of
+//! its command: what `clap` shows of them is here too.
 
 use clap::Args;
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What an operator may request.
+/// An operation on a running node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Operation {
     Backfill(Backfill),
@@ -42,7 +42,7 @@ impl ChainOperation {
     ///
     /// # Errors
     ///
-    /// Where an operation needs a reason and has none.
+    /// The operation needs a reason and has none.
     pub fn recorded_reason(&self) -> Result<String, String> {
         match self {
             Self::Gc(_) => Ok(String::new()),
@@ -58,11 +58,11 @@ impl ChainOperation {
 ///
 /// # Errors
 ///
-/// Where the reason is empty.
+/// The reason is empty.
 pub fn signed(reason: &str, by: Option<&str>) -> Result<String, String> {
     let (reason, by) = (reason.trim(), by.map(str::trim));
     if reason.is_empty() {
-        return Err("the reason is empty: say why, it is recorded for those who look later".into());
+        return Err("the reason is empty: it is recorded in the audit log".into());
     }
     Ok(match by.filter(|by| !by.is_empty()) {
         Some(by) => format!("{reason} (by {by})"),
@@ -70,7 +70,7 @@ pub fn signed(reason: &str, by: Option<&str>) -> Result<String, String> {
     })
 }
 
-/// Fetches what coverage lacks in a range.
+/// Fetches the missing blocks of a range.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Backfill {
@@ -122,7 +122,7 @@ pub struct Prune {
     pub by: Option<String>,
 }
 
-/// Removes objects that nothing names.
+/// Removes objects that nothing references.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Gc {
@@ -133,7 +133,7 @@ pub struct Gc {
     pub dry_run: bool,
 }
 
-/// Retries the transition of a range that failed.
+/// Retries the finalization of a range that failed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetryRange {
@@ -310,21 +310,21 @@ fn optional_name<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D
         Value::Null => Ok(None),
         Value::String(name) => Ok(Some(name)),
         Value::Number(id) => Ok(Some(id.to_string())),
-        _ => Err(D::Error::custom("chain: give its name or its id")),
+        _ => Err(D::Error::custom("chain: must be its name or its id")),
     }
 }
 
 fn name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    let missing = || D::Error::custom("chain: give its name or its id");
+    let missing = || D::Error::custom("chain: must be its name or its id");
     optional_name(from)?.ok_or_else(missing)
 }
 
-/// In a query everything is text.
+/// A number, which is text in a query string.
 fn number<'de, D: Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
     let value = Value::deserialize(from)?;
     let number = match &value {
         Value::String(text) => text.parse().ok(),
         other => other.as_i64(),
     };
-    number.ok_or_else(|| D::Error::custom("id: give the number of a job"))
+    number.ok_or_else(|| D::Error::custom("id: must be the number of a job"))
 }

@@ -1,25 +1,25 @@
-//! Cursors of lists as text, for URLs too. They name what stands in the database, so that they outlive
-//! restarts and whatever is written meanwhile.
+//! Cursors of lists as text, also for URLs. They name rows of the database, so that they stay valid after
+//! restarts and writes.
 
 use chronolith_model::Hash32;
 use chronolith_projection_fees::{Address, FeePosition, TotalPosition, event_named};
 
-/// A position that can be given to callers and read back.
+/// A position that clients get and send back.
 pub(super) trait CursorText: Sized {
-    fn show(&self) -> String;
-    /// Reads what [`AsText::show`] made, and nothing else.
-    fn read(text: &str) -> Option<Self>;
+    fn encode(&self) -> String;
+    /// Parses what [`CursorText::encode`] wrote, and nothing else.
+    fn parse(text: &str) -> Option<Self>;
     fn chain(&self) -> u64;
 }
 
-/// Longer than any cursor: what is longer is not looked at.
+/// No cursor is longer: a longer text is not parsed.
 const LENGTH_MAX: usize = 256;
-/// In the place of an integrator, where there is none.
-const NOBODY: &str = "none";
+/// Instead of an integrator, where there is none.
+const NO_INTEGRATOR: &str = "none";
 
 /// `chain-block-log-position-hash`
 impl CursorText for FeePosition {
-    fn show(&self) -> String {
+    fn encode(&self) -> String {
         let hash = const_hex::encode(self.block_hash.as_bytes());
         let (chain, block) = (self.chain, self.block);
         format!(
@@ -28,7 +28,7 @@ impl CursorText for FeePosition {
         )
     }
 
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let [chain, block, log_index, position, hash] = parts(text)?;
         let mut bytes = [0; 32];
         const_hex::decode_to_slice(hash, &mut bytes).ok()?;
@@ -39,8 +39,8 @@ impl CursorText for FeePosition {
             position: position.parse().ok()?,
             block_hash: Hash32(bytes),
         };
-        // One spelling each.
-        (at.show() == text).then_some(at)
+        // Each has one spelling.
+        (at.encode() == text).then_some(at)
     }
 
     fn chain(&self) -> u64 {
@@ -50,17 +50,20 @@ impl CursorText for FeePosition {
 
 /// `chain-day-integrator-token-event`
 impl CursorText for TotalPosition {
-    fn show(&self) -> String {
-        let who = self.integrator.map(const_hex::encode);
-        let who = who.unwrap_or_else(|| NOBODY.to_owned());
+    fn encode(&self) -> String {
+        let integrator = self.integrator.map(const_hex::encode);
+        let integrator = integrator.as_deref().unwrap_or(NO_INTEGRATOR);
         let token = const_hex::encode(self.token);
-        format!("{}-{}-{who}-{token}-{}", self.chain, self.day, self.event)
+        format!(
+            "{}-{}-{integrator}-{token}-{}",
+            self.chain, self.day, self.event
+        )
     }
 
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let [chain, day, integrator, token, event] = parts(text)?;
         let integrator = match integrator {
-            NOBODY => None,
+            NO_INTEGRATOR => None,
             some => Some(address(some)?),
         };
         let at = Self {
@@ -70,7 +73,7 @@ impl CursorText for TotalPosition {
             token: address(token)?,
             event: event_named(event)?,
         };
-        (at.show() == text).then_some(at)
+        (at.encode() == text).then_some(at)
     }
 
     fn chain(&self) -> u64 {
@@ -79,9 +82,11 @@ impl CursorText for TotalPosition {
 }
 
 fn parts(text: &str) -> Option<[&str; 5]> {
-    let parts = text.split('-').take(6).collect::<Vec<_>>();
-    let parts = parts.try_into().ok();
-    parts.filter(|_| text.len() <= LENGTH_MAX)
+    if text.len() > LENGTH_MAX {
+        return None;
+    }
+    let parts: Vec<&str> = text.split('-').collect();
+    parts.try_into().ok()
 }
 
 fn address(text: &str) -> Option<Address> {
@@ -103,7 +108,7 @@ mod tests {
             position: 1,
             block_hash: Hash32([0xab; 32]),
         };
-        assert_eq!(FeePosition::read(&event.show()), Some(event));
+        assert_eq!(FeePosition::parse(&event.encode()), Some(event));
         for integrator in [None, Some([0x11; 20])] {
             let total = TotalPosition {
                 chain: 1,
@@ -112,16 +117,16 @@ mod tests {
                 token: [0; 20],
                 event: "FeesWithdrawn",
             };
-            assert_eq!(TotalPosition::read(&total.show()), Some(total));
-            assert_eq!(FeePosition::read(&total.show()), None);
-            let other = total.show().replace("FeesWithdrawn", "Transfer");
-            assert_eq!(TotalPosition::read(&other), None);
+            assert_eq!(TotalPosition::parse(&total.encode()), Some(total));
+            assert_eq!(FeePosition::parse(&total.encode()), None);
+            let other = total.encode().replace("FeesWithdrawn", "Transfer");
+            assert_eq!(TotalPosition::parse(&other), None);
         }
-        let text = event.show();
+        let text = event.encode();
         let (longer, upper) = (format!("{text}-1"), text.to_uppercase());
         let signed = format!("+{text}");
         for bad in ["", "1", "1-2-3-4-5", "----", &longer, &upper, &signed] {
-            assert_eq!(FeePosition::read(bad), None, "{bad}");
+            assert_eq!(FeePosition::parse(bad), None, "{bad}");
         }
     }
 }

@@ -4,9 +4,14 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use chrono::{Days, NaiveDate};
-use chronolith_projection_fees::{
-    Address, FeeAsked, FeeCoverage, FeeList, FeePosition, FeeRow, FeeTotal, TotalPosition,
-};
+use chronolith_projection_fees::Address;
+use chronolith_projection_fees::FeeAsked;
+use chronolith_projection_fees::FeeCoverage;
+use chronolith_projection_fees::FeeList;
+use chronolith_projection_fees::FeePosition;
+use chronolith_projection_fees::FeeRow;
+use chronolith_projection_fees::FeeTotal;
+use chronolith_projection_fees::TotalPosition;
 use serde::Serialize;
 
 use super::FeesError;
@@ -33,7 +38,7 @@ struct Coverage {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Event {
+pub(super) struct Event {
     chain_id: u64,
     block_number: u64,
     block_hash: String,
@@ -54,7 +59,7 @@ struct Event {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Total {
+pub(super) struct Total {
     chain_id: u64,
     day: String,
     integrator: Option<String>,
@@ -66,23 +71,8 @@ struct Total {
     amount: Option<String>,
 }
 
-pub(super) fn list(
-    request: &FeeAsked<FeePosition>,
-    list: &FeeList<FeeRow, FeePosition>,
-) -> Result<Response, FeesError> {
-    respond(request, list, event)
-}
-
-pub(super) fn totals(
-    request: &FeeAsked<TotalPosition>,
-    list: &FeeList<FeeTotal, TotalPosition>,
-) -> Result<Response, FeesError> {
-    respond(request, list, total)
-}
-
-/// A chain of which nothing is known has no events that could be told: an empty list would say that
-/// there are none.
-fn respond<Item, Position: CursorText, Dto: Serialize>(
+/// An error for a chain without a projection: an empty list would mean that it has no events.
+pub(super) fn respond<Item, Position: CursorText, Dto: Serialize>(
     request: &FeeAsked<Position>,
     list: &FeeList<Item, Position>,
     show: impl Fn(&Item) -> Dto,
@@ -93,7 +83,7 @@ fn respond<Item, Position: CursorText, Dto: Serialize>(
     }
     let answer = Answer {
         data: list.items.iter().map(show).collect(),
-        next: list.next.as_ref().map(CursorText::show),
+        next: list.next.as_ref().map(CursorText::encode),
         coverage: list.coverage.iter().map(coverage).collect(),
     };
     Ok(Json(answer).into_response())
@@ -111,7 +101,7 @@ fn coverage(of: &FeeCoverage) -> Coverage {
     }
 }
 
-fn event(row: &FeeRow) -> Event {
+pub(super) fn event(row: &FeeRow) -> Event {
     Event {
         chain_id: row.at.chain,
         block_number: row.at.block,
@@ -132,7 +122,7 @@ fn event(row: &FeeRow) -> Event {
     }
 }
 
-fn total(sums: &FeeTotal) -> Total {
+pub(super) fn total(sums: &FeeTotal) -> Total {
     let day = NaiveDate::default().checked_add_days(Days::new(sums.of.day));
     Total {
         chain_id: sums.of.chain,
@@ -147,7 +137,7 @@ fn total(sums: &FeeTotal) -> Total {
     }
 }
 
-/// With the capitals of EIP-55.
+/// With the checksum of EIP-55.
 pub(super) fn address(bytes: Address) -> String {
     alloy_primitives::Address::from(bytes).to_checksum(None)
 }

@@ -1,8 +1,7 @@
 //! `/fees` as the fee document has it, where `integrator` is the id of a chain.
 //!
-//! Numbers are read as the callers of that document are used to: what JavaScript's `Number` makes of the
-//! text. Only where the old answer was a fault it is another one here: a page or a limit that is no whole
-//! number counts as no number at all.
+//! Numbers are parsed as clients of that document expect: as JavaScript's `Number` does. Only where the old
+//! answer was an error it differs: a page or a limit that is not an integer counts as absent.
 
 use axum::Json;
 use chrono::{DateTime, SecondsFormat};
@@ -19,10 +18,10 @@ const LIMIT_MAX: u32 = 100;
 /// Above this, JavaScript's numbers are not exact.
 const SAFE_INTEGER_MAX: f64 = 9_007_199_254_740_991.0;
 
-/// What is asked for.
+/// The parameters of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct PageRequest {
-    /// None where the number can be no chain's.
+    /// None where the number cannot be the id of a chain.
     chain: Option<u64>,
     page: u64,
     limit: u32,
@@ -57,9 +56,9 @@ struct Pagination {
     total_pages: u64,
 }
 
-/// Answers as the document does: whatever goes wrong behind a request that can be read is a 500.
+/// Answers as the document does: any failure after a valid request is a 500.
 pub(super) async fn answer(database: &Database, pairs: &Pairs) -> Result<Json<Page>, FeesError> {
-    let request = read(pairs)?;
+    let request = parse(pairs)?;
     let (rows, total) = match request.chain {
         None => (Vec::new(), 0),
         Some(chain) => {
@@ -71,7 +70,7 @@ pub(super) async fn answer(database: &Database, pairs: &Pairs) -> Result<Json<Pa
         }
     };
     Ok(Json(Page {
-        data: rows.into_iter().map(collected).collect(),
+        data: rows.into_iter().map(collected).collect::<Result<_, _>>()?,
         pagination: Pagination {
             page: request.page,
             limit: request.limit,
@@ -81,23 +80,36 @@ pub(super) async fn answer(database: &Database, pairs: &Pairs) -> Result<Json<Pa
     }))
 }
 
-fn collected(row: fees::FeeRow) -> Collected {
-    let created = DateTime::from_timestamp_millis(row.created_ms).unwrap_or_default();
-    Collected {
+/// A row of the event FeesCollected, which has an integrator and both fees.
+fn collected(row: fees::FeeRow) -> Result<Collected, FeesError> {
+    let created = DateTime::from_timestamp_millis(row.created_ms);
+    let (Some(created), Some(integrator), Some(integrator_fee), Some(lifi_fee)) =
+        (created, row.integrator, row.integrator_fee, row.lifi_fee)
+    else {
+        let (block, log_index) = (row.at.block, row.at.log_index);
+        tracing::error!(
+            chain = row.at.chain,
+            block,
+            log_index,
+            "a fee event is incomplete"
+        );
+        return Err(FeesError::internal());
+    };
+    Ok(Collected {
         chain_id: row.at.chain,
         transaction_hash: row.tx_hash.to_string(),
         log_index: row.at.log_index,
         block_number: row.at.block,
         token: dto::address(row.token),
-        event_integrator: dto::address(row.integrator.unwrap_or_default()),
-        integrator_fee: row.integrator_fee.unwrap_or_default(),
-        lifi_fee: row.lifi_fee.unwrap_or_default(),
+        event_integrator: dto::address(integrator),
+        integrator_fee,
+        lifi_fee,
         created_at: created.to_rfc3339_opts(SecondsFormat::Millis, true),
-    }
+    })
 }
 
-fn read(pairs: &Pairs) -> Result<PageRequest, FeesError> {
-    // What is missing, empty or given as a list is no text, and means the default.
+fn parse(pairs: &Pairs) -> Result<PageRequest, FeesError> {
+    // An absent or empty value, and a list, mean the default.
     let chain = match one_text(pairs, "integrator").filter(|text| !text.is_empty()) {
         None => Some(CHAIN),
         Some(text) => {
@@ -124,9 +136,9 @@ fn integer(value: f64) -> Option<i64> {
     is_whole.then_some(value as i64)
 }
 
-/// What JavaScript's `Number` makes of a text; none where that is `NaN`.
+/// The value of JavaScript's `Number` for a text; none where that is `NaN`.
 fn number(text: &str) -> Option<f64> {
-    let text = text.trim_matches(|sign: char| sign.is_whitespace() || sign == '\u{feff}');
+    let text = text.trim_matches(|char: char| char.is_whitespace() || char == '\u{feff}');
     if text.is_empty() {
         return Some(0.0);
     }
@@ -144,10 +156,10 @@ fn number(text: &str) -> Option<f64> {
         "-Infinity" => return Some(f64::NEG_INFINITY),
         _ => {}
     }
-    // Rust knows words for numbers that JavaScript does not.
+    // Rust parses words for numbers that JavaScript does not.
     let is_plain = text
         .bytes()
-        .all(|sign| sign.is_ascii_digit() || b"+-.eE".contains(&sign));
+        .all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
     text.parse().ok().filter(|_| is_plain)
 }
 
@@ -197,7 +209,7 @@ mod tests {
     #[test]
     fn pages_and_limits_are_clamped() {
         let of = |query: &str| {
-            let request = read(&pairs(Some(query))).unwrap();
+            let request = parse(&pairs(Some(query))).unwrap();
             (request.page, request.limit)
         };
         for (query, expected) in [

@@ -1,5 +1,5 @@
-//! What is asked for in a query string, strictly: a parameter that is not known, or that cannot be read,
-//! is refused and never passed over.
+//! The parameters of lists, strictly: one that is unknown, or that cannot be parsed, is refused and never
+//! ignored.
 
 use chronolith_model::Order;
 use chronolith_projection_fees::{FeeAsked, FeeFilter, FeeStatus, event_named};
@@ -11,7 +11,7 @@ use crate::rest::parameters;
 use crate::rpc::Fixed;
 use crate::times::parse_time;
 
-/// Items in an answer that asked for no number, and the most.
+/// Items of an answer without the parameter `limit`, and the maximum.
 const LIMIT: usize = 100;
 const LIMIT_MAX: usize = 1_000;
 
@@ -29,21 +29,21 @@ const PARAMETERS: [&str; 12] = [
     "order",
     "cursor",
 ];
-/// Those that the fee document knows too. All others ask for a list.
-const COMPATIBLE: [&str; 2] = ["integrator", "limit"];
-/// What begins with 0x and has more digits than any chain's id is meant as an address.
+/// Those that the fee document has too. Any other requests a list.
+const LEGACY: [&str; 2] = ["integrator", "limit"];
+/// A value of 0x and more digits than any chain id is an address.
 const ID_DIGITS: usize = 16;
 
-/// Names and values, in their order.
+/// Names and values, in order.
 pub(super) type Pairs = Vec<(String, String)>;
 
-/// A query string as it is, whatever is in it.
+/// A query string, unchecked.
 pub(super) fn pairs(query: Option<&str>) -> Pairs {
-    let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    let pairs = form_urlencoded::parse(query.unwrap_or("").as_bytes());
     pairs.into_owned().collect()
 }
 
-/// The value of a parameter that is given once, and not as a list: `name[]` and the like are lists.
+/// The value of a parameter that is given once and is not a list, such as `name[]`.
 pub(super) fn one_text<'a>(pairs: &'a Pairs, name: &str) -> Option<&'a str> {
     let mut given = pairs.iter().filter(|(given, _)| stem(given) == name);
     let (first, value) = given.next()?;
@@ -51,22 +51,22 @@ pub(super) fn one_text<'a>(pairs: &'a Pairs, name: &str) -> Option<&'a str> {
 }
 
 fn stem(name: &str) -> &str {
-    name.split('[').next().unwrap_or_default()
+    name.split_once('[').map_or(name, |(stem, _)| stem)
 }
 
-/// Whether a list is asked for, and not a page of the fee document.
-pub(super) fn is_new(pairs: &Pairs) -> bool {
-    let asks = |name: &str| PARAMETERS.contains(&name) && !COMPATIBLE.contains(&name);
+/// Whether the request is for a list, and not for a page of the fee document.
+pub(super) fn is_list(pairs: &Pairs) -> bool {
+    let is_filter = |name: &str| PARAMETERS.contains(&name) && !LEGACY.contains(&name);
     let is_address = |text: &str| {
         let digits = text.strip_prefix("0x");
         digits.is_some_and(|digits| digits.len() > ID_DIGITS)
     };
-    pairs.iter().any(|(name, _)| asks(stem(name)))
+    pairs.iter().any(|(name, _)| is_filter(stem(name)))
         || one_text(pairs, "integrator").is_some_and(is_address)
 }
 
-/// Reads everything that may be asked of a list.
-pub(super) fn read<Position: CursorText>(
+/// Parses the parameters of a list.
+pub(super) fn parse<Position: CursorText>(
     query: Option<&str>,
 ) -> Result<FeeAsked<Position>, FeesError> {
     let mut request = FeeAsked {
@@ -81,8 +81,8 @@ pub(super) fn read<Position: CursorText>(
             "limit" => request.limit = limit(&value).map_err(refused)?,
             "order" => request.order = order(&value).map_err(refused)?,
             "cursor" => {
-                let message = || refused("it is not one that was given here".to_owned());
-                request.after = Some(Position::read(&value).ok_or_else(message)?);
+                let message = || refused("it is not a cursor of this API".to_owned());
+                request.after = Some(Position::parse(&value).ok_or_else(message)?);
             }
             _ => narrow(&mut request.filter, &name, &value).map_err(refused)?,
         }
@@ -91,7 +91,7 @@ pub(super) fn read<Position: CursorText>(
     if let (Some(chain), Some(after)) = of
         && after.chain() != chain
     {
-        let message = "cursor: it is of another chain than `chainId`";
+        let message = "cursor: it belongs to another chain than `chainId`";
         return Err(FeesError::bad(message));
     }
     Ok(request)
@@ -114,16 +114,16 @@ fn narrow(filter: &mut FeeFilter, name: &str, value: &str) -> Result<(), String>
             let names = "want pending, confirmed or dropped";
             filter.status = Some(FeeStatus::parse(value).ok_or(names)?);
         }
-        _ => return Err("there is no such filter".to_owned()),
+        _ => return Err("unknown filter".to_owned()),
     }
     Ok(())
 }
 
-/// Whoever mixes both meanings of the word is told.
+/// The fee document calls a chain an integrator: the error names the other parameter.
 fn integrator(value: &str) -> Result<[u8; 20], String> {
     let read = Fixed::<20>::parse(value);
     read.map(|address| address.0)
-        .map_err(|message| format!("{message}; a chain beside other filters is `chainId`"))
+        .map_err(|message| format!("{message}; with other filters a chain is `chainId`"))
 }
 
 fn number(value: &str) -> Result<u64, String> {
@@ -132,7 +132,7 @@ fn number(value: &str) -> Result<u64, String> {
     number.ok_or_else(|| "want a decimal number of at most 64 bits".to_owned())
 }
 
-/// Blocks have whole seconds: those from a fraction on, and those before it, are the same as at the next.
+/// Blocks have whole seconds: a fraction is rounded up.
 fn time(value: &str) -> Result<u64, String> {
     let message = "want seconds, milliseconds or ISO 8601";
     let time = parse_time(value).ok_or(message)?;
@@ -141,8 +141,9 @@ fn time(value: &str) -> Result<u64, String> {
 
 fn limit(value: &str) -> Result<usize, String> {
     let limit = value.parse().ok();
-    let limit = limit.filter(|limit| (1..=LIMIT_MAX).contains(limit));
-    limit.ok_or_else(|| format!("want a number from 1 to {LIMIT_MAX}"))
+    limit
+        .filter(|limit| (1..=LIMIT_MAX).contains(limit))
+        .ok_or_else(|| format!("want a number from 1 to {LIMIT_MAX}"))
 }
 
 fn order(value: &str) -> Result<Order, String> {
@@ -160,9 +161,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_fee_document_knows_is_answered_as_it_says_and_all_else_is_a_list() {
+    fn only_parameters_of_the_fee_document_request_a_page() {
         let address = "integrator=0x1111111111111111111111111111111111111111";
-        for (query, is_list) in [
+        for (query, expected) in [
             ("", false),
             ("integrator", false),
             ("integrator=137&page=2&limit=5", false),
@@ -179,12 +180,12 @@ mod tests {
             ("token=", true),
             ("integrator=137&order=asc", true),
         ] {
-            assert_eq!(is_new(&pairs(Some(query))), is_list, "{query}");
+            assert_eq!(is_list(&pairs(Some(query))), expected, "{query}");
         }
     }
 
     #[test]
-    fn what_may_be_asked_is_described() {
+    fn all_parameters_are_described() {
         let description: serde_json::Value = serde_json::from_str(crate::OPENAPI).unwrap();
         for (path, more) in [("/fees", &["page"][..]), ("/fees/totals", &[])] {
             let described = description["paths"][path]["get"]["parameters"].as_array();
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_by_its_name() {
+    fn an_invalid_parameter_is_refused_by_its_name() {
         for (query, message) in [
             ("page=2&chainId=1", "unknown parameter `page`"),
             ("chainid=1", "unknown parameter `chainid`"),
@@ -227,7 +228,7 @@ mod tests {
             ),
             (
                 "integrator=137&order=asc",
-                "a chain beside other filters is `chainId`",
+                "with other filters a chain is `chainId`",
             ),
             ("token=0x12", "token: hex string with 2 digits"),
             ("event=Transfer", "event: want FeesCollected"),
@@ -237,9 +238,9 @@ mod tests {
             ("order=newest", "order: want asc or desc"),
             ("limit=0", "limit: want a number from 1 to 1000"),
             ("limit=1001", "limit: want a number from 1 to 1000"),
-            ("cursor=1-2-3", "cursor: it is not one that was given here"),
+            ("cursor=1-2-3", "cursor: it is not a cursor of this API"),
         ] {
-            let error = read::<FeePosition>(Some(query)).unwrap_err();
+            let error = parse::<FeePosition>(Some(query)).unwrap_err();
             assert_eq!(error.status, 400, "{query}");
             assert!(
                 error.message.contains(message),

@@ -18,7 +18,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Up to this a body is one buffer.
 const WHOLE_BYTES_MAX: usize = 256 << 10;
 
-/// MemoryReservation for what stands before the logs of an answer, which arrives in small parts.
+/// Space for the text before the logs of an answer, which is written in small parts.
 const TEXT_BYTES: usize = 64;
 
 /// How a list of logs is written.
@@ -203,16 +203,16 @@ impl ResponseBody {
                     self.parts.pop_front();
                 }
                 Some(Part::Long(rest)) => {
-                    let room = (least - out.len()).min(rest.len());
-                    out.extend_from_slice(&rest.split_to(room));
+                    let bytes = (least - out.len()).min(rest.len());
+                    out.extend_from_slice(&rest.split_to(bytes));
                     if rest.is_empty() {
                         self.parts.pop_front();
                     }
                 }
                 Some(Part::Base64(rest)) => {
                     // Three bytes are four characters: only the end may be cut elsewhere.
-                    let room = (least - out.len()).div_ceil(4).saturating_mul(3);
-                    base64(&mut out, &rest.split_to(room.min(rest.len())));
+                    let bytes = (least - out.len()).div_ceil(4).saturating_mul(3);
+                    base64(&mut out, &rest.split_to(bytes.min(rest.len())));
                     if rest.is_empty() {
                         self.parts.pop_front();
                     }

@@ -116,8 +116,8 @@ mod tests {
         let failed = fetch(router.clone(), "GET /health").await;
         assert!(failed.starts_with("HTTP/1.1 500"), "{failed}");
         assert!(!failed.contains("secret"), "{failed}");
-        let shown = fetch(router, "GET /metrics").await;
-        assert!(shown.starts_with("HTTP/1.1 200"), "{shown}");
+        let metrics = fetch(router, "GET /metrics").await;
+        assert!(metrics.starts_with("HTTP/1.1 200"), "{metrics}");
     }
 
     #[tokio::test]

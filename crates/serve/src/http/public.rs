@@ -160,8 +160,8 @@ mod tests {
         let answer = fetch_path(&format!("OPTIONS {place}")).await;
         let allow = answer.lines().find_map(|line| line.strip_prefix("allow: "));
         let methods = allow.unwrap_or_default().split(',');
-        let spoken = methods.filter(|method| *method != "HEAD");
-        spoken.map(str::to_lowercase).collect()
+        let methods = methods.filter(|method| *method != "HEAD");
+        methods.map(str::to_lowercase).collect()
     }
 
     /// Scripts, styles and images belong to their pages.
@@ -243,8 +243,8 @@ mod tests {
             .flat_map(|codes| codes.as_array().unwrap());
         let codes = codes.map(|code| code.to_string().replace('"', ""));
         let names = method_names().map(str::to_owned).chain(codes);
-        let lacking: Vec<String> = names.filter(|name| !document.contains(name)).collect();
-        assert_eq!(lacking, Vec::<String>::new());
+        let missing: Vec<String> = names.filter(|name| !document.contains(name)).collect();
+        assert_eq!(missing, Vec::<String>::new());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use chronolith_archive::Pinned;
-use chronolith_model::{BlockRef, DatasetSet};
+use chronolith_model::{BlockRef, DatasetSet, Proof};
 use serde_json::{Value, json};
 
 use crate::chain::{Reorg, ServedChain};
@@ -33,13 +33,13 @@ async fn about(chain: &ServedChain) -> Value {
     let view = View::take(chain).await;
     let (mut head, mut finalized, mut coverage) = (None, None, Vec::new());
     if let Ok(view) = &view {
-        // They need no read of the archive: one that cannot be read does not look empty.
+        // They need no read of the archive: one that cannot be read does not seem empty.
         head = view.head().zip(view.head_timestamp());
         let archived = view.archive.as_ref().and_then(Pinned::head_timestamp);
         finalized = view.finalized_head().zip(archived);
         coverage = intervals(view);
     }
-    // Without a view the chain looks empty: then the error says why.
+    // Without a view the chain seems empty: the error explains it.
     let view_error = view.err().map(|fault| fault.to_string());
     let trouble = health.trouble.clone().or(view_error);
     json!({
@@ -92,8 +92,6 @@ fn reorg(reorg: Reorg) -> Value {
 fn intervals(view: &View<'_>) -> Vec<Value> {
     let archive = view.archive.iter();
     let covered = archive.flat_map(|archive: &Pinned| archive.coverage(DatasetSet::CLOCK, None));
-    let covered = covered.take(INTERVALS_MAX);
-    covered
-        .map(|(range, proof)| interval_json(range, proof.logs()))
-        .collect()
+    let json = |(range, proof): (_, Proof)| interval_json(range, proof.logs());
+    covered.take(INTERVALS_MAX).map(json).collect()
 }

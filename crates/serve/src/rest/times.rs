@@ -146,7 +146,7 @@ async fn look_up(chain: &ServedChain, lookup: &TimeLookup) -> Result<Value, ApiE
             chain.archive.refresh().await?;
             look_once(chain, lookup).await?
         }
-        looked => looked,
+        answered => answered,
     };
     answer
         .map(|found| found_json(&view, &found))

@@ -168,9 +168,9 @@ async fn range_of(
                 "invalid argument 0: cannot specify both BlockHash and FromBlock/ToBlock, choose one or the other",
             ));
         }
-        let found = view.find_block(&hash.into()).await?;
-        let found = found.ok_or_else(ApiError::unknown_block)?;
-        return Ok(BlockRange::one(found.number));
+        let block = view.find_block(&hash.into()).await?;
+        let number = block.ok_or_else(ApiError::unknown_block)?.number;
+        return Ok(BlockRange::one(number));
     }
     range_between(context, view, request.from_block, request.to_block)
 }

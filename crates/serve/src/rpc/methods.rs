@@ -114,8 +114,8 @@ pub(super) async fn answer(
     request: &Request<'_>,
 ) -> Result<Answer, ApiError> {
     let Some(method) = METHODS.iter().find(|method| method.name == request.method) else {
-        let shown: String = request.method.chars().take(80).collect();
-        let message = format!("the method {shown} does not exist/is not available");
+        let name: String = request.method.chars().take(80).collect();
+        let message = format!("the method {name} does not exist/is not available");
         return Err(ApiError::new(ErrorCode::MethodNotFound, message));
     };
     if method.arity == 0 {

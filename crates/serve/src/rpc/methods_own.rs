@@ -16,9 +16,8 @@ use crate::view::View;
 
 /// `false`, or the progress of a node that has not caught up.
 pub(super) fn syncing(view: &View<'_>) -> Answer {
-    let (head, source) = (view.head(), view.chain.live.source_head());
-    let head = head.map_or(0, |head| head.number);
-    match source {
+    let head = view.head().map_or(0, |head| head.number);
+    match view.chain.live.source_head() {
         Some(source) if source > head.saturating_add(1) => Answer::json(&json!({
             "startingBlock": format!("0x{:x}", view.first().unwrap_or(0)),
             "currentBlock": format!("0x{head:x}"),
@@ -31,11 +30,11 @@ pub(super) fn syncing(view: &View<'_>) -> Answer {
 pub(super) fn capabilities(view: &View<'_>) -> Result<Answer, ApiError> {
     let head = view.known_head()?;
     let capability = |datasets: &[Dataset]| {
-        let wanted = DatasetSet::of(datasets);
-        if !view.chain.datasets.covers(wanted) {
+        let datasets = DatasetSet::of(datasets);
+        if !view.chain.datasets.covers(datasets) {
             return json!({ "disabled": true });
         }
-        match oldest(view, wanted) {
+        match oldest(view, datasets) {
             Some(oldest) => json!({ "disabled": false, "oldestBlock": format!("0x{oldest:x}") }),
             None => json!({ "disabled": true }),
         }

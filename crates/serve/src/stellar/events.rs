@@ -64,8 +64,8 @@ impl EventsQuery {
             None => None,
         };
         let limit = params.limit().map_err(ApiError::params)?;
-        let filters = Filters::read(params.filters.as_deref().unwrap_or(&[]));
-        let filters = filters.map_err(ApiError::params)?;
+        let filters = params.filters.as_deref().unwrap_or(&[]);
+        let filters = Filters::read(filters).map_err(ApiError::params)?;
         let start = after.map_or(u64::from(from), |after| after.place.ledger.into());
         if start == 0 || start > bounds.latest {
             return Err(ApiError::new(ErrorCode::InvalidRequest, outside(bounds)));

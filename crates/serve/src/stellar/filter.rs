@@ -94,8 +94,8 @@ impl Filter {
     fn read(params: &EventFilterParams) -> Result<Self, String> {
         let contracts = params.contract_ids.as_deref().unwrap_or(&[]);
         let topics = params.topics.as_deref().unwrap_or(&[]);
-        let kinds = kinds_of(params.kinds.as_deref().unwrap_or(""));
-        let kinds = kinds.map_err(|error| format!("filter type invalid: {error}"))?;
+        let kinds = kinds_of(params.kinds.as_deref().unwrap_or(""))
+            .map_err(|error| format!("filter type invalid: {error}"))?;
         if contracts.len() > CONTRACTS_MAX {
             return Err(format!("maximum {CONTRACTS_MAX} contract IDs per filter"));
         }
@@ -116,8 +116,7 @@ impl Filter {
         let mut patterns = Vec::new();
         for (at, segments) in topics.iter().enumerate() {
             let pattern = Pattern::read(segments.as_deref().unwrap_or(&[]));
-            let pattern = pattern.map_err(|error| format!("topic {} invalid: {error}", at + 1))?;
-            patterns.push(pattern);
+            patterns.push(pattern.map_err(|error| format!("topic {} invalid: {error}", at + 1))?);
         }
         if patterns.is_empty() {
             patterns.push(Pattern::ALL);

@@ -87,13 +87,13 @@ impl<'a> Scan<'a> {
         through.min().unwrap_or(self.params.range.end)
     }
 
-    /// Continues the queries that lag behind; returns the events of the ledgers that are complete now, in order.
+    /// Continues the queries that are least far; returns the events of the ledgers that are complete now, in order.
     pub(super) async fn step(&mut self) -> Result<Vec<Event>, Fault> {
         let (context, view, range) = (self.context, self.view, self.params.range);
         let least = self.through();
-        let slow = self.scans.iter_mut();
-        let slow = slow.filter(|scan| scan.through == least && least < range.end);
-        let pages = slow.map(|scan| scan.step(context, view, range));
+        let scans = self.scans.iter_mut();
+        let slowest = scans.filter(|scan| scan.through == least && least < range.end);
+        let pages = slowest.map(|scan| scan.step(context, view, range));
         for (records, held) in try_join_all(pages).await? {
             self.held.extend(held);
             for record in records {
