@@ -61,6 +61,10 @@ fn exit_on_broken_pipe() {
 }
 
 fn start(cli: Cli) -> Result<Exit> {
+    #[cfg(feature = "crash")]
+    if let Some(steps) = variable("CHRONOLITH_CRASH_AFTER_STEPS") {
+        chronolith_store::crash::after_steps(steps.parse().context("count steps")?);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

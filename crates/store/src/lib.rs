@@ -28,6 +28,11 @@ mod lease;
 mod name;
 mod nonce;
 
+#[cfg(feature = "crash")]
+pub mod crash;
+#[cfg(not(feature = "crash"))]
+mod crash;
+
 #[cfg(feature = "contract")]
 pub mod contract;
 #[cfg(any(feature = "contract", feature = "private-postgres"))]

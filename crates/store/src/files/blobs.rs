@@ -16,7 +16,7 @@ use super::walk::Walk;
 use super::writer::{FileWriter, TmpFile};
 use crate::name::check_name;
 use crate::nonce::Nonces;
-use crate::{BlobInfo, BlobStore, BlobWriter, Error, Result};
+use crate::{BlobInfo, BlobStore, BlobWriter, Error, Result, crash};
 
 /// Objects as files below a directory. Clones share the open files.
 ///
@@ -201,6 +201,7 @@ impl BlobStore for FileBlobs {
         blocking(move || {
             let path = inner.blobs.join(&name);
             let removed = fs::remove_file(&path);
+            crash::step();
             inner.handles.forget(&name);
             match removed {
                 Err(error) if !is_absent(&error) => Err(failed("delete object", &path, error)),

@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use super::disk::{blocking, create_directories, failed, sync_directory};
 use super::reserve;
-use crate::{Error, MetaStore, Result, Version, Versioned};
+use crate::{Error, MetaStore, Result, Version, Versioned, crash};
 
 /// How often a watcher looks at the file.
 const WATCH_INTERVAL: Duration = Duration::from_millis(50);
@@ -253,6 +253,7 @@ impl Inner {
         }
         written.map_err(|error| failed("write record", &tmp, error))?;
         *settled = Settled::No;
+        crash::step();
         let path = self.path();
         fs::rename(&tmp, &path).map_err(|error| failed("replace record", &path, error))?;
         if let Err(error) = self.keep(record) {
@@ -260,6 +261,7 @@ impl Inner {
             tracing::warn!(%error, path = %path.display(), "no second copy of the record was kept");
         }
         self.sync(writing)?;
+        crash::step();
         *settled = Settled::Yes;
         if !is_full {
             reserve::make(&self.directory);

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::blobs::Inner;
 use super::disk::{blocking, failed, place_taken, sync_directory};
 use crate::name::check_len;
-use crate::{BlobWriter, Error, Result};
+use crate::{BlobWriter, Error, Result, crash};
 
 /// Bytes gathered before they are handed to a blocking thread.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -47,8 +47,10 @@ impl TmpFile {
     pub(super) fn put_in_place(mut self, target: &Path) -> Result<()> {
         let synced = self.file.sync_all();
         synced.map_err(|error| failed("sync object", &self.path, error))?;
+        crash::step();
         fs::rename(&self.path, target).map_err(|error| place_taken(target, error))?;
         self.in_place = true;
+        crash::step();
         target.parent().map_or(Ok(()), sync_directory)
     }
 }
