@@ -125,6 +125,16 @@ impl Chain {
             Some(stellar) => stellar::open_at_once(stellar)?,
             None => Some(evm_source(&settings)?),
         };
+        Self::open_from(settings, place, source).await
+    }
+
+    /// The same from this source; without one, from that of a Stellar network, which is opened when it is
+    /// needed.
+    pub async fn open_from(
+        settings: FollowSettings,
+        place: &ArchivePlace,
+        source: Option<Arc<dyn Source>>,
+    ) -> Result<Self> {
         let (archive, lock) = open_writer(&settings, place).await?;
         let ran = RunState::load(&settings, place.notes())?.with(&settings);
         let is_empty = archive.health().head.is_none();
@@ -168,6 +178,15 @@ impl Chain {
             // It requests each endpoint's chain id before the first block.
             None => evm_source(&settings)?,
         };
+        Self::open_beside_from(settings, place, source).await
+    }
+
+    /// The same from this source.
+    pub async fn open_beside_from(
+        settings: FollowSettings,
+        place: &ArchivePlace,
+        source: Arc<dyn Source>,
+    ) -> Result<Self> {
         let archive = open_reader(&settings, place).await?;
         let ran = RunState::load(&settings, place.notes())?;
         let mut chain = Self::with(settings, archive, source, true)?;

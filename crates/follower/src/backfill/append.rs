@@ -1,12 +1,13 @@
 //! Final history: fetched many ranges at a time, archived in order.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chronolith_archive::{Error as ArchiveError, IngestOutcome, Provenance};
 use chronolith_finality::TailBlock;
 use chronolith_model::{Block, BlockRange, Payload};
 use chronolith_source::{Fetched, Source};
+use tokio::time::Instant;
 
 use crate::backfill::prefetch::Fetches;
 use crate::chain::Chain;
