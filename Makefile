@@ -12,7 +12,7 @@ SCOPE := --workspace --all-features --locked
 SHARED := ../shared
 PERF_ARGS ?= --blocks 40000 --logs-per-block 250
 
-.PHONY: help test check fmt clippy doc tidy bench bench-follow bench-serve bench-projection bench-history demo demo-archive test-s3 test-api test-clients test-ops soak test-fixtures torture fuzz deny advisories
+.PHONY: help test test-core check fmt clippy doc tidy bench bench-follow bench-serve bench-projection bench-history demo demo-archive test-s3 test-api test-clients test-ops soak test-fixtures torture fuzz deny advisories
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,10 @@ help: ## list the targets
 test: ## run every test, after checking or installing what they need
 	@scripts/need cargo cc postgres anvil hardhat chromium
 	@scripts/phase "tests" scripts/test
+
+test-core: ## tests of the library crates that need cargo and a C compiler only, for the edit loop
+	@scripts/need cargo cc
+	@scripts/phase "core tests" scripts/test --core
 
 check: ## everything that must hold before a change lands: fmt, clippy, doc, tidy, deny, test
 	@scripts/need cargo lints cc postgres anvil hardhat chromium
