@@ -1,4 +1,4 @@
-//! A process that ingests, merges and collects garbage in a directory is killed at random moments.
+//! A process that ingests, merges and collects garbage in a directory is killed at steps of its writes.
 //! After each kill the lock is free, every block that was acknowledged is there, and every log is as
 //! it went in. All the while a reader in this process asks the directory, and sees no error and no
 //! shorter answer.
@@ -18,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chronolith_archive::{Archive, GcMode, IngestOutcome, Provenance, Settings};
 use chronolith_model::{Block, BlockRange, Dataset, DatasetSet, LogFilter};
@@ -32,14 +32,14 @@ use tokio::sync::Notify;
 const DIRECTORY: &str = "CHRONOLITH_TEST_KILLED_DIRECTORY";
 const LIFE: &str = "CHRONOLITH_TEST_KILLED_LIFE";
 const SEED: u64 = 51;
-/// At least so many kills, and on until each of what they must hit was hit.
+const STEPS: &str = "CHRONOLITH_TEST_KILLED_STEPS";
 const KILLS: u64 = 16;
-const KILLS_MAX: u64 = 60;
 const KILLS_WITHIN_A_WRITE: u64 = 2;
-/// How long garbage stays for readers in other processes; some lives are longer, most shorter.
+/// How long garbage stays for readers in other processes: no reader here is slower than a life.
 const GRACE: Duration = Duration::from_secs(1);
-const LIFE_MS: std::ops::Range<u64> = 30..900;
-const LONG_LIFE_MS: std::ops::Range<u64> = 1_800..2_400;
+/// How many steps of writes a life has. Some have many, and go on until garbage was removed.
+const LIFE_STEPS: std::ops::Range<u64> = 1..250;
+const LONG_LIFE_STEPS: std::ops::Range<u64> = 1..60;
 const LONG_LIFE_EVERY: u64 = 5;
 /// The reader asks for so many blocks at once.
 const WINDOW: u64 = 200;
@@ -74,7 +74,10 @@ fn say(what: &str, number: u64) {
 }
 
 /// What the killed process does: ingest, merge and collect, all at the same time.
-async fn write_forever(directory: &Path, life: u64) {
+async fn write_forever(directory: &Path, life: u64, steps: u64) {
+    if life % LONG_LIFE_EVERY != LONG_LIFE_EVERY - 1 {
+        chronolith_store::crash::after_steps(steps);
+    }
     let archive = open_writer(directory).await;
     let chain = tiny_chain(SEED);
     let (merge, sweep) = (Notify::new(), Notify::new());
@@ -106,6 +109,10 @@ async fn write_forever(directory: &Path, life: u64) {
             sweep.notified().await;
             let report = archive.collect_garbage(GcMode::Remove).await.unwrap();
             say("removed", report.removed);
+            // A long life has collected something; its steps count from there.
+            if report.removed > 0 && life % LONG_LIFE_EVERY == LONG_LIFE_EVERY - 1 {
+                chronolith_store::crash::after_steps(steps);
+            }
         }
     };
     let _: ((), (), ()) = futures::join!(ingest, maintain, collect);
@@ -116,7 +123,8 @@ async fn write_forever(directory: &Path, life: u64) {
 async fn writer_process() {
     if let Some(directory) = std::env::var_os(DIRECTORY) {
         let life = std::env::var(LIFE).unwrap().parse().unwrap();
-        write_forever(Path::new(&directory), life).await;
+        let steps = std::env::var(STEPS).unwrap().parse().unwrap();
+        write_forever(Path::new(&directory), life, steps).await;
     }
 }
 
@@ -156,12 +164,13 @@ struct Writer {
 }
 
 impl Writer {
-    fn start(directory: &Path, life: u64, said: &Arc<Said>) -> Self {
+    fn start(directory: &Path, (life, steps): (u64, u64), said: &Arc<Said>) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "writer_process", "--nocapture"]);
         command
             .env(DIRECTORY, directory)
-            .env(LIFE, life.to_string());
+            .env(LIFE, life.to_string())
+            .env(STEPS, steps.to_string());
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let out = BufReader::new(process.stdout.take().unwrap());
         let said = said.clone();
@@ -176,15 +185,19 @@ impl Writer {
         }
     }
 
-    fn assert_alive(&mut self) {
+    /// Whether it has not come to its last step. It ends in no other way.
+    fn is_alive(&mut self) -> bool {
         let ended = self.process.try_wait().unwrap();
-        assert_eq!(ended, None, "the writer ended by itself");
+        let code = ended.and_then(|status| status.code());
+        assert_eq!(code, None, "the writer ended by itself");
+        ended.is_none()
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.process.kill().unwrap();
+        // It may have ended by now.
+        let _ = self.process.kill();
         self.process.wait().unwrap();
         // All that it said before it died counts.
         if let Some(hearing) = self.hearing.take() {
@@ -287,36 +300,30 @@ async fn a_killed_writer_loses_nothing_that_it_acknowledged() {
         head: None,
         answers: 0,
     };
-    let (mut kills, mut cut_short) = (0, 0);
-    let began = Instant::now();
-    while kills < KILLS || cut_short < KILLS_WITHIN_A_WRITE {
-        assert!(
-            kills < KILLS_MAX,
-            "too few kills hit a write: this proved nothing"
-        );
-        let long = kills % LONG_LIFE_EVERY == LONG_LIFE_EVERY - 1;
-        let life_ms = moments.random_range(if long { LONG_LIFE_MS } else { LIFE_MS });
-        let end = Instant::now() + Duration::from_millis(life_ms);
-        let mut writer = Writer::start(root.path(), kills, &said);
-        while Instant::now() < end {
-            writer.assert_alive();
+    let mut cut_short = 0;
+    for life in 0..KILLS {
+        let long = life % LONG_LIFE_EVERY == LONG_LIFE_EVERY - 1;
+        let steps = moments.random_range(if long { LONG_LIFE_STEPS } else { LIFE_STEPS });
+        let mut writer = Writer::start(root.path(), (life, steps), &said);
+        while writer.is_alive() {
             witness.ask(&said).await;
         }
         drop(writer);
         cut_short += u64::from(leftovers(root.path()) > 0);
         witness.check_killed(root.path(), &said).await;
-        kills += 1;
     }
+    assert!(
+        cut_short >= KILLS_WITHIN_A_WRITE,
+        "too few kills hit a write: this proved nothing"
+    );
     let (maintained, removed) = (
         said.maintained.load(Ordering::SeqCst),
         said.removed.load(Ordering::SeqCst),
     );
     println!(
-        "{kills} kills, {cut_short} within a write of an object, in {:?}; head {:?}, {maintained} \
-         steps of maintenance, {removed} objects removed, {} answers",
-        began.elapsed(),
-        witness.head,
-        witness.answers
+        "{KILLS} kills, {cut_short} within a write of an object; head {:?}, {maintained} steps of \
+         maintenance, {removed} objects removed, {} answers",
+        witness.head, witness.answers
     );
     assert!(maintained > 0 && removed > 0 && witness.answers > 0);
 }
