@@ -132,7 +132,7 @@ impl Chain {
     /// needed.
     pub async fn open_from(
         settings: FollowSettings,
-        place: &ArchivePlace,
+        place: &ArchiveLocation,
         source: Option<Arc<dyn Source>>,
     ) -> Result<Self> {
         let (archive, lock) = open_writer(&settings, place).await?;
@@ -178,13 +178,13 @@ impl Chain {
             // It requests each endpoint's chain id before the first block.
             None => evm_source(&settings)?,
         };
-        Self::open_beside_from(settings, place, source).await
+        Self::open_replica_from(settings, place, source).await
     }
 
     /// The same from this source.
-    pub async fn open_beside_from(
+    pub async fn open_replica_from(
         settings: FollowSettings,
-        place: &ArchivePlace,
+        place: &ArchiveLocation,
         source: Arc<dyn Source>,
     ) -> Result<Self> {
         let archive = open_reader(&settings, place).await?;

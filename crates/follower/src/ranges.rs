@@ -64,7 +64,8 @@ impl Ranges {
                 format!("its transition goes on while a node runs, and {list} shows how far it is")
             }
             RangeState::Pending | RangeState::Ingesting => {
-                "its missing blocks are fetched by `chronolith run` or `chronolith backfill`".to_owned()
+                "its missing blocks are fetched by `chronolith run` or `chronolith backfill`"
+                    .to_owned()
             }
         };
         let state = range.state.name();

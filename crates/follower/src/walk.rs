@@ -154,7 +154,7 @@ async fn offer_all(chain: &Chain, heads: &Heads, fetched: Vec<Fetched>) -> Resul
             syncing: is_deep_reorg(chain, &one) && is_syncing(chain, &one, &mut syncing).await?,
         };
         let number = one.block.clock.number;
-        let Offered::Kept { one, why } = offer(chain, &shown_by, one)? else {
+        let Some(Returned { one, why }) = offer(chain, &shown_by, one)? else {
             chain.note_there(number);
             continue;
         };
@@ -220,14 +220,10 @@ async fn is_syncing(
     Ok(syncing)
 }
 
-/// What became of a block that was offered.
-enum Offered {
-    Taken,
-    /// The block comes back with the reason.
-    Kept {
-        one: Fetched,
-        why: NotTaken,
-    },
+/// A block that was not taken comes back with the reason.
+struct Returned {
+    one: Fetched,
+    why: NotTaken,
 }
 
 enum NotTaken {
@@ -239,8 +235,13 @@ enum NotTaken {
     Violation,
 }
 
-fn offer(chain: &Chain, shown_by: &Endpoint, one: Fetched) -> Result<Offered, FollowError> {
-    let kept = |one: Fetched, why: NotTaken| Ok(Offered::Kept { one, why });
+/// Offers a block to tracker and tail; none where they took it.
+fn offer(
+    chain: &Chain,
+    shown_by: &Endpoint,
+    one: Fetched,
+) -> Result<Option<Returned>, FollowError> {
+    let returned = |one: Fetched, why: NotTaken| Ok(Some(Returned { one, why }));
     let mut window = chain.window();
     let window = &mut *window;
     let clock = &one.block.clock;
@@ -252,7 +253,7 @@ fn offer(chain: &Chain, shown_by: &Endpoint, one: Fetched) -> Result<Offered, Fo
             "the blocks that wait for finality fill the memory for them: no new block is accepted until \
              some are final; raise tailMib if this lasts (blocks={blocks}, tailMib={mib})"
         );
-        return kept(one, NotTaken::NoRoom(why));
+        return returned(one, NotTaken::NoRoom(why));
     }
     let depth = window.tracker.reorg_depth(clock.number);
     let known = window.tracker.hash_at(clock.number);
@@ -264,24 +265,24 @@ fn offer(chain: &Chain, shown_by: &Endpoint, one: Fetched) -> Result<Offered, Fo
         Ok(steps) => steps,
         Err(Fault::ParentUnknown { ask, hash }) => {
             let (number, hash) = (ask, Some(hash));
-            return kept(one, NotTaken::Before { number, hash });
+            return returned(one, NotTaken::Before { number, hash });
         }
         Err(Fault::Gap { expected, .. }) => {
             let (number, hash) = (expected, None);
-            return kept(one, NotTaken::Before { number, hash });
+            return returned(one, NotTaken::Before { number, hash });
         }
         Err(Fault::FinalityViolation { .. } | Fault::Below { .. }) => {
-            return kept(one, NotTaken::Violation);
+            return returned(one, NotTaken::Violation);
         }
         Err(fault @ Fault::WindowFull { .. }) => {
-            return kept(one, NotTaken::NoRoom(fault.to_string()));
+            return returned(one, NotTaken::NoRoom(fault.to_string()));
         }
     };
     let done = follow(chain, window, steps, one);
     // Depth alone may make something final with each block.
     window.tracker.observe(&Observation::at(now()));
     chain.note_moved();
-    done.map(|()| Offered::Taken)
+    done.map(|()| None)
 }
 
 /// Brings the tail to where the tracker is.

@@ -39,7 +39,7 @@ async fn final_blocks_are_archived_and_the_tail_holds_the_others() {
     })
     .await;
     assert_archived(&chain.archive, &node, BlockRange::new(0, 601)).await;
-    assert!(chain.status().trouble.is_none());
+    assert!(chain.status().error.is_none());
     // What history brought was fetched once; where it ends, one block vouches for it.
     let mut fetched = source.fetched();
     fetched.retain(|number| *number < 590);
@@ -114,7 +114,7 @@ async fn a_replaced_final_block_halts_and_a_restart_does_not_end_that() {
             }
             let is_halted = || halted(chain.archive.health().health);
             wait("the halt", is_halted).await;
-            wait("the word of it", || chain.status().trouble.is_some()).await;
+            wait("the word of it", || chain.status().error.is_some()).await;
         })
         .await;
         assert_eq!(archived(&chain), Some(55));
@@ -159,16 +159,16 @@ async fn gaps_below_the_head_are_filled_beside_new_blocks() {
     ground.settings.start_block = 400;
     let chain = ground.open(&source).await;
     following(&chain, until_archived(&chain, 695)).await;
-    assert_eq!(chain.lacking_below(696), []);
+    assert_eq!(chain.missing_below(696), []);
     drop(chain);
     ground.settings.start_block = 10;
     let chain = ground.open(&source).await;
     let missing = BlockRange::new(10, 400);
-    assert_eq!(chain.lacking_below(696), [missing]);
+    assert_eq!(chain.missing_below(696), [missing]);
     following(&chain, async {
         node.mine(20);
         until_archived(&chain, 715).await;
-        let is_whole = || chain.lacking_below(716).is_empty();
+        let is_whole = || chain.missing_below(716).is_empty();
         wait("the gap", is_whole).await;
     })
     .await;
@@ -221,7 +221,7 @@ async fn a_second_endpoint_stands_in_for_the_first() {
         // Nobody answers: it is told, and goes on when somebody does.
         source.set_down(1, true);
         node.mine(10);
-        wait("the trouble", || chain.status().trouble.is_some()).await;
+        wait("the trouble", || chain.status().error.is_some()).await;
         tokio::time::sleep(Duration::from_secs(3_600)).await;
         assert_eq!(archived(&chain), Some(65));
         source.set_down(1, false);

@@ -27,7 +27,7 @@ async fn a_replica_shows_new_states_within_a_second_and_its_own_tail() {
     let (ground, source) = (Ground::new(Finality::Depth(5)), MemorySource::new(&[&node]));
     let writer = ground.open(&source).await;
     following(&writer, until_archived(&writer, 95)).await;
-    let reader = ground.open_beside(&source).await;
+    let reader = ground.open_replica(&source).await;
     let changes = async {
         wait("the reader's tail", || {
             reader.tail().head() == Some(node.head())
@@ -51,7 +51,7 @@ async fn a_replica_shows_new_states_within_a_second_and_its_own_tail() {
             () = changes => {}
         }
     };
-    following(&writer, reading).await;
+    Box::pin(following(&writer, reading)).await;
     let end = node.head().number - 4;
     assert_archived(&reader.archive, &node, BlockRange::new(0, end)).await;
     // The reader wrote nothing, and goes on where the writer ends.

@@ -28,7 +28,7 @@ mod verify_stellar;
 mod work;
 
 pub(crate) use archive::archive;
-pub(crate) use backfill::{backfill, check_numbers, fill_lacking};
+pub(crate) use backfill::{backfill, check_numbers, fill_missing};
 pub(crate) use backup::{backup, restore};
 pub(crate) use chain::chain;
 pub(crate) use config::config;

@@ -148,7 +148,8 @@ impl Settings {
         if let Some(port) = overrides.metrics_port {
             self.metrics_listen.set_port(port);
         }
-        let places: Vec<ArchivePlace> = self.chains.iter().map(|chain| self.place(chain)).collect();
+        let places: Vec<ArchiveLocation> =
+            self.chains.iter().map(|chain| self.place(chain)).collect();
         for (chain, place) in self.chains.iter_mut().zip(places) {
             if let Some(stellar) = &mut chain.stellar {
                 stellar.place_core(place.notes());

@@ -288,7 +288,10 @@ async fn a_provider_that_is_down_at_the_start_stops_no_chain() {
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok());
     let logged = |line: &Value| {
-        line["level"] == "ERROR" && line["fields"]["error"].to_string().contains("another chain")
+        line["level"] == "ERROR"
+            && line["fields"]["error"]
+                .to_string()
+                .contains("another chain")
     };
     assert!(lines.any(|line: Value| logged(&line)), "{log}");
     wrong.shutdown().await.unwrap();

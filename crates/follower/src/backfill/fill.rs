@@ -83,7 +83,7 @@ impl Filler<'_> {
             want: &want,
             anchor,
             begin: &|step| self.archive.fill(step),
-            checkpoints: Some(&self.chain.plan),
+            checkpoints: Some(&self.chain.ranges),
         };
         while let Err(Stopped { at, error }) = self.run(&job, filling).await {
             let FollowError::Archive(ArchiveError::OtherContent { archived, .. }) = error else {

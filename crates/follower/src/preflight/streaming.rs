@@ -262,7 +262,11 @@ mod tests {
             missing: &[BlockRange::new(12_000_000, 12_000_001)],
         };
         let all = ranges(&[Transitioning, Transitioning, Transitioning, Ingesting]);
-        assert_eq!(one_missing.incomplete(&all).len(), 1, "one block is missing");
+        assert_eq!(
+            one_missing.incomplete(&all).len(),
+            1,
+            "one block is missing"
+        );
         let all = ranges(&[Complete, Complete, Failed]);
         assert_eq!(bad(&all, 30_000_001, 30_000_001), [2], "the newest one too");
         // A whole range came meanwhile.

@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use chronolith_archive::Archive;
 use chronolith_follower::chain::Chain;
 use chronolith_follower::ingest;
-use chronolith_follower::location::ArchivePlace;
+use chronolith_follower::location::ArchiveLocation;
 use chronolith_follower::settings::{Finality, FollowSettings};
 use chronolith_model::{BlockMeta, BlockRange, BlockRef, Dataset, DatasetSet, LogFilter, Proof};
 use chronolith_sim::evm::{EvmNode, EvmSpec};
@@ -226,8 +226,8 @@ impl Source for MemorySource {
             name: name(at).to_string(),
             requests: 0,
             failures: 0,
-            lies: 0,
-            cooling: down.contains(&at),
+            inconsistencies: 0,
+            backing_off: down.contains(&at),
             last_error: down.contains(&at).then(|| "down".to_owned()),
         };
         (0..self.0.nodes.lock().unwrap().len())
@@ -258,7 +258,7 @@ impl Ground {
         Self { dir, settings }
     }
 
-    pub fn place(&self) -> ArchivePlace {
+    pub fn place(&self) -> ArchiveLocation {
         place(self.dir.path())
     }
 
@@ -281,16 +281,16 @@ impl Ground {
     }
 
     /// Opens it beside whoever writes it.
-    pub async fn open_beside(&self, source: &MemorySource) -> Chain {
+    pub async fn open_replica(&self, source: &MemorySource) -> Chain {
         let source = Arc::new(source.clone());
         let place = self.place();
-        let opened = Chain::open_beside_from(self.settings.clone(), &place, source);
+        let opened = Chain::open_replica_from(self.settings.clone(), &place, source);
         opened.await.unwrap()
     }
 }
 
-fn place(dir: &Path) -> ArchivePlace {
-    ArchivePlace::Directory(dir.join("archive"))
+fn place(dir: &Path) -> ArchiveLocation {
+    ArchiveLocation::Directory(dir.join("archive"))
 }
 
 pub fn node(seed: u64, blocks: u64) -> EvmNode {

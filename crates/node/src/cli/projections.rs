@@ -1,6 +1,6 @@
 //! The command line of projections.
 
-use chronolith_serve::operation::{
+use chronolith_serve::admin::operation::{
     ImplementationOf, LockOf, OfChain, OfProjection, OneJob, PartitionsOf, ProjectionOperation,
     PrunePartitions, Replay, SomeJob, VersionOf,
 };

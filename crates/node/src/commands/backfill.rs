@@ -106,7 +106,7 @@ async fn fetch(settings: &Settings, chain: &ChainSettings, range: BlockRange) ->
         chain.admit().await.context("the source cannot be used")?;
         check_reachable(&chain, range)?;
         check_final(&chain, range).await?;
-        check_linked(&chain.archive, &lacking_below_head(&chain, range))?;
+        check_linked(&chain.archive, &missing_below_head(&chain, range))?;
         let count = |gaps: Vec<BlockRange>| gaps.iter().map(BlockRange::len).sum::<u64>();
         let before = count(chain.missing_below(range.end));
         let work = Box::pin(bounded::run(&chain, OnFatal::Exit));
@@ -199,7 +199,7 @@ async fn wait_for_core(chain: &Chain) -> Result<()> {
     }
 }
 
-fn lacking_below_head(chain: &Chain, range: BlockRange) -> Vec<BlockRange> {
+fn missing_below_head(chain: &Chain, range: BlockRange) -> Vec<BlockRange> {
     match chain.archive.health().head {
         Some(head) => chain.missing_below(range.end.min(head.number + 1)),
         None => Vec::new(),
@@ -225,7 +225,7 @@ fn check_linked(archive: &Archive, lacking: &[BlockRange]) -> Result<()> {
 
 /// Fetches what the archive lacks in a range below its head, and returns how many blocks that was.
 /// Whatever ends it early, what was published stays, and the next call goes on from there.
-pub(crate) async fn fill_lacking(
+pub(crate) async fn fill_missing(
     filler: &Filler<'_>,
     range: BlockRange,
     moved: &(dyn Fn() + Send + Sync),

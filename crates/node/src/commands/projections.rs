@@ -1,11 +1,11 @@
 //! Operations on projections by command: `db`, `projection`, `jobs`, `locks`, `partitions`, `versions`.
 
 use anyhow::{Context as _, Result};
-use chronolith_projection::adfs::KnownVersion;
 use chronolith_projection::jobs::{Gap, JobReport};
 use chronolith_projection::leases::LeaseReport;
 use chronolith_projection::{ChainState, Passwords, partitions, set_up};
-use chronolith_serve::operation::ProjectionOperation;
+use chronolith_projection_adfs::KnownVersion;
+use chronolith_serve::admin::operation::ProjectionOperation;
 
 use super::output::print_json;
 use super::projection_reset;

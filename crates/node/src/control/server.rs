@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::commands::{check_numbers, fill_lacking};
+use crate::commands::{check_numbers, fill_missing};
 use crate::control::projection::ProjectionControl;
 use crate::control::queue;
 use crate::health_server::{Chains, ROOM};
@@ -234,7 +234,7 @@ async fn fill(chain: &RunningChain, range: BlockRange) -> Result<u64> {
         archive: &chain.archive,
         source: &chain.source,
     };
-    fill_lacking(&filler, range, &|| chain.note_moved()).await
+    fill_missing(&filler, range, &|| chain.note_moved()).await
 }
 
 /// The file with the address of this node, for commands on the same data directory; removed with it.

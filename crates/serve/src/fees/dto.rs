@@ -8,10 +8,8 @@ use chronolith_projection_fees::Address;
 use chronolith_projection_fees::FeeAsked;
 use chronolith_projection_fees::FeeCoverage;
 use chronolith_projection_fees::FeeList;
-use chronolith_projection_fees::FeePosition;
 use chronolith_projection_fees::FeeRow;
 use chronolith_projection_fees::FeeTotal;
-use chronolith_projection_fees::TotalPosition;
 use serde::Serialize;
 
 use super::FeesError;

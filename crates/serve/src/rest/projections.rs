@@ -146,8 +146,9 @@ fn about(context: &Context, chain: &ChainOverview) -> Option<Value> {
         .map(|(head, seen)| head.saturating_sub(seen));
     let overview = serde_json::to_value(redacted(chain.clone()));
     let mut overview = overview.expect("an overview serializes");
-    overview["sourceHead"] = json!(source_head);
-    overview["headLagBlocks"] = json!(lag);
+    let fields = overview.as_object_mut().expect("an overview is an object");
+    fields.insert("sourceHead".to_owned(), json!(source_head));
+    fields.insert("headLagBlocks".to_owned(), json!(lag));
     Some(overview)
 }
 
