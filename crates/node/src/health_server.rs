@@ -64,15 +64,15 @@ pub(crate) fn health_of(chain: &RunningChain) -> ChainHealth {
     let unanswered = unanswered.filter(|_| failing.is_none());
     // New blocks may come in time while history, or that of a projection, has gaps.
     let given_up = chain.projected.given_up();
-    let trouble = unanswered.as_deref().or(status.error.as_deref());
-    let trouble = trouble.or(status.gaps.as_deref());
-    let trouble = trouble.or(given_up.as_deref()).map(without_paths);
+    let error = unanswered.as_deref().or(status.error.as_deref());
+    let error = error.or(status.gaps.as_deref());
+    let error = error.or(given_up.as_deref()).map(without_paths);
     let since_good = status.last_success.map(|at| at.elapsed());
     let not_ready_reason = why_not_ready(&Facts {
         halt: halt.as_deref(),
         since_good,
         poll: chain.settings.poll,
-        trouble: trouble.as_deref().or(failing),
+        error: error.as_deref().or(failing),
     });
     let not_ready_reason = not_ready_reason.or_else(|| chain.projected.not_ready());
     let halted = halt.is_some();
@@ -98,10 +98,10 @@ pub(crate) fn health_of(chain: &RunningChain) -> ChainHealth {
         paused: paused_reason.is_some(),
         halted,
         paused_reason,
-        trouble,
+        error,
         dropped_rules: dropped_rules(chain),
         not_ready_reason,
-        last_good_round_seconds: since_good.map(|since| since.as_secs()),
+        last_success_seconds: since_good.map(|since| since.as_secs()),
         last_seen_block: seen,
         last_safe_block: finalized,
         last_backfill_block: report.head.map(|head| head.number),

@@ -208,7 +208,7 @@ pub(crate) async fn follow(projector: &Projector, chain: &RunningChain) {
         }
         match step(projector, chain, &mut following, &mut codes).await {
             Ok(round) => {
-                settle_trouble(chain);
+                settle_error(chain);
                 report_behind(chain, &mut behind, round.behind);
                 pause = PAUSE_FIRST;
                 if round.waiting {
@@ -371,7 +371,7 @@ fn report(chain: &RunningChain, error: &Error) {
     if chain.projected.cannot_write(&said) {
         tracing::warn!(chain = %name, %said, "projections stand still, everything else goes on");
     } else {
-        tracing::debug!(chain = %name, %said, "projections are still in trouble")
+        tracing::debug!(chain = %name, %said, "projections still failing")
     }
 }
 
@@ -388,7 +388,7 @@ fn report_behind(chain: &Chain, reported: &mut Option<i64>, behind: Option<i64>)
     *reported = behind;
 }
 
-fn settle_trouble(chain: &RunningChain) {
+fn settle_error(chain: &RunningChain) {
     if chain.projected.writes() {
         tracing::info!(chain = %chain.settings.name, "projections go on");
     }

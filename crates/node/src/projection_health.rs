@@ -17,15 +17,15 @@ struct Known {
     /// Whether anything is projected here.
     is_on: bool,
     /// Why nothing is written, and since when.
-    writing: Option<Trouble>,
+    writing: Option<Outage>,
     /// Why the database could not be looked at, and since when.
-    looking: Option<Trouble>,
+    looking: Option<Outage>,
     /// Its last report, and when.
     seen: Option<Seen>,
 }
 
 #[derive(Clone, Debug)]
-struct Trouble {
+struct Outage {
     said: String,
     since: u64,
 }
@@ -82,16 +82,16 @@ impl ProjectionHealth {
         }
         let (seen, chain) = (known.seen.as_ref(), known.chain());
         let since = [&known.writing, &known.looking];
-        let since = since.into_iter().flatten().map(|trouble| trouble.since);
-        let trouble = known.writing.as_ref().or(known.looking.as_ref());
+        let since = since.into_iter().flatten().map(|outage| outage.since);
+        let outage = known.writing.as_ref().or(known.looking.as_ref());
         Some(ProjectionsHealth {
             database: match (&known.looking, seen) {
                 (Some(_), _) => DatabaseState::Unavailable,
                 (None, Some(_)) => DatabaseState::Ok,
                 (None, None) => DatabaseState::Unknown,
             },
-            trouble: trouble.map(|trouble| trouble.said.clone()),
-            trouble_since: since.min(),
+            error: outage.map(|outage| outage.said.clone()),
+            error_since: since.min(),
             looked_at: seen.map(|seen| seen.at),
             last_seen_block: chain.and_then(|chain| chain.last_seen_block),
             last_safe_block: chain.and_then(|chain| chain.last_safe_block),
@@ -132,9 +132,9 @@ impl ProjectionHealth {
             return Some(format!("projections: {paused}"));
         }
         let known = self.lock();
-        let trouble = known.writing.as_ref().or(known.looking.as_ref())?;
-        let seconds = now().saturating_sub(trouble.since);
-        Some(format!("projections: for {seconds} s: {}", trouble.said))
+        let outage = known.writing.as_ref().or(known.looking.as_ref())?;
+        let seconds = now().saturating_sub(outage.since);
+        Some(format!("projections: for {seconds} s: {}", outage.said))
     }
 }
 
@@ -145,16 +145,16 @@ impl Known {
 }
 
 /// Notes a failure with its begin; returns whether it is new.
-fn note(known: &mut Option<Trouble>, said: &str) -> bool {
+fn note(known: &mut Option<Outage>, said: &str) -> bool {
     match known {
-        Some(trouble) if trouble.said == said => false,
-        Some(trouble) => {
-            said.clone_into(&mut trouble.said);
+        Some(outage) if outage.said == said => false,
+        Some(outage) => {
+            said.clone_into(&mut outage.said);
             true
         }
         None => {
             let (said, since) = (said.to_owned(), now());
-            *known = Some(Trouble { said, since });
+            *known = Some(Outage { said, since });
             true
         }
     }
@@ -171,13 +171,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trouble_is_told_from_when_it_began() {
+    fn an_outage_is_reported_from_when_it_began() {
         let watched = ProjectionHealth::default();
         assert!(watched.health().is_none(), "nothing is projected here");
         watched.begin();
         let health = watched.health().unwrap();
         assert_eq!(
-            (health.database, health.trouble_since),
+            (health.database, health.error_since),
             (DatabaseState::Unknown, None)
         );
         assert!(watched.cannot_write("gone"));
@@ -187,10 +187,10 @@ mod tests {
         watched.cannot_look("no connection");
         let health = watched.health().unwrap();
         assert_eq!(
-            (health.database, health.trouble.as_deref()),
+            (health.database, health.error.as_deref()),
             (DatabaseState::Unavailable, Some("still gone"))
         );
-        assert_eq!(health.trouble_since, Some(7));
+        assert_eq!(health.error_since, Some(7));
         let reason = watched.not_ready().unwrap();
         assert!(reason.contains("still gone"), "{reason}");
         assert!(watched.writes());

@@ -40,7 +40,7 @@ pub(crate) struct Reader {
 #[derive(Clone, Default)]
 struct Looked {
     good: Option<Instant>,
-    trouble: Option<String>,
+    error: Option<String>,
 }
 
 impl Reader {
@@ -48,7 +48,7 @@ impl Reader {
         let archive = open_reader(&settings, place).await?;
         let looked = Looked {
             good: Some(Instant::now()),
-            trouble: None,
+            error: None,
         };
         Ok(Self {
             settings,
@@ -88,13 +88,13 @@ impl Reader {
         *self.ranges.lock() = Some(ranges);
     }
 
-    fn note(&self, trouble: Option<String>) {
+    fn note(&self, error: Option<String>) {
         let mut looked = self.looked.lock();
-        if trouble.is_none() {
+        if error.is_none() {
             looked.good = Some(Instant::now());
         }
-        let known = std::mem::replace(&mut looked.trouble, trouble.clone());
-        if let Some(said) = trouble.filter(|said| known.as_ref() != Some(said)) {
+        let known = std::mem::replace(&mut looked.error, error.clone());
+        if let Some(said) = error.filter(|said| known.as_ref() != Some(said)) {
             let name = &self.settings.name;
             tracing::warn!(chain = %name, %said, "no newer state can be read, serving the last one");
         }
@@ -132,7 +132,7 @@ impl ChainStatus for Reader {
             Health::Halted(halt) => Some(halt.reason.clone()),
             _ => None,
         };
-        let trouble = looked.trouble.as_deref().map(without_paths);
+        let error = looked.error.as_deref().map(without_paths);
         let since_good = looked.good.map(|at| at.elapsed());
         let head = report.head.map(|head| head.number);
         ChainHealth {
@@ -143,11 +143,11 @@ impl ChainStatus for Reader {
                 halt: None,
                 since_good,
                 poll: REFRESH_EVERY,
-                trouble: trouble.as_deref(),
+                error: error.as_deref(),
             }),
             paused_reason: halt,
-            trouble,
-            last_good_round_seconds: since_good.map(|since| since.as_secs()),
+            error,
+            last_success_seconds: since_good.map(|since| since.as_secs()),
             last_safe_block: head,
             last_backfill_block: head,
             ..ChainHealth::new(self.settings.chain_id, &self.settings.name)

@@ -17,7 +17,7 @@ pub(crate) struct Facts<'a> {
     /// How often the chain is looked at.
     pub(crate) poll: Duration,
     /// What went wrong last.
-    pub(crate) trouble: Option<&'a str>,
+    pub(crate) error: Option<&'a str>,
 }
 
 /// Why the chain is not ready; none where it is.
@@ -32,8 +32,8 @@ pub(crate) fn why_not_ready(facts: &Facts<'_>) -> Option<String> {
         }
         Some(_) => return None,
     };
-    Some(match facts.trouble {
-        Some(trouble) => format!("{what}: {trouble}"),
+    Some(match facts.error {
+        Some(error) => format!("{what}: {error}"),
         None => format!("{what}: catching up"),
     })
 }
@@ -63,7 +63,7 @@ mod tests {
                 halt,
                 since_good: since_good.map(seconds),
                 poll: seconds(poll),
-                trouble: Some("it broke"),
+                error: Some("it broke"),
             });
             let as_expected = match (&reason, expected) {
                 (Some(reason), Some(expected)) => reason.contains(expected),
@@ -79,7 +79,7 @@ mod tests {
             halt: None,
             since_good: None,
             poll: PATIENCE_MIN,
-            trouble: None,
+            error: None,
         });
         assert!(reason.is_some_and(|reason| reason.ends_with("catching up")));
     }

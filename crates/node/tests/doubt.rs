@@ -99,7 +99,9 @@ impl Pair {
         let (_, metrics) = self.bench.operations("/metrics").await;
         let name = self._servers[0].url();
         let name = name.trim_start_matches("http://").trim_end_matches('/');
-        let of = |line: &&str| line.starts_with("chronolith_endpoint_lies") && line.contains(name);
+        let of = |line: &&str| {
+            line.starts_with("chronolith_endpoint_inconsistencies") && line.contains(name)
+        };
         let line = metrics.lines().find(of).unwrap_or_default();
         line.rsplit(' ')
             .next()

@@ -138,7 +138,7 @@ impl Layers {
 
     async fn assert_silent(&self, why: &str) {
         let silent = |chain: &Value| {
-            let trouble = chain["trouble"].as_str().unwrap_or_default();
+            let trouble = chain["error"].as_str().unwrap_or_default();
             trouble.contains(SILENT) && trouble.contains(why)
         };
         self.health("the silence of L1", silent).await;
@@ -208,7 +208,7 @@ async fn a_full_tail_drains_as_l1_confirms_blocks() {
         layers.bench.log().contains("health and metrics")
     });
     let full = |chain: &Value| {
-        let trouble = chain["trouble"].as_str().unwrap_or_default();
+        let trouble = chain["error"].as_str().unwrap_or_default();
         trouble.contains("raise tailMib")
     };
     layers.health("a full tail", full).await;

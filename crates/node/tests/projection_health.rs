@@ -131,14 +131,14 @@ async fn a_database_that_is_away_is_told_with_since_when() {
     let health = setup.bench.until_health("fees", well).await;
     let projections = &health["chains"][0]["projections"];
     assert_eq!(projections["database"], "ok");
-    assert_eq!(projections["troubleSince"], Value::Null);
+    assert_eq!(projections["errorSince"], Value::Null);
     let before = projections["lookedAt"].as_u64().unwrap();
     setup.database.kill().unwrap();
     let away = |code: u16, health: &Value| {
         code == 503 && health["chains"][0]["projections"]["database"] == "unavailable"
     };
     let first = setup.bench.until_health("its absence", away).await;
-    let since = first["chains"][0]["projections"]["troubleSince"]
+    let since = first["chains"][0]["projections"]["errorSince"]
         .as_u64()
         .unwrap();
     assert!(since >= before, "{since} {before}");
@@ -154,7 +154,7 @@ async fn a_database_that_is_away_is_told_with_since_when() {
         })
         .await;
     let projections = &later["chains"][0]["projections"];
-    assert_eq!(projections["troubleSince"].as_u64(), Some(since));
+    assert_eq!(projections["errorSince"].as_u64(), Some(since));
     assert!(projections["lookedAt"].as_u64().unwrap() <= since + 2);
     assert_eq!(of(&later, "fees")["completeThrough"], 25);
     setup.database.restart().unwrap();
@@ -162,7 +162,7 @@ async fn a_database_that_is_away_is_told_with_since_when() {
         code == 200 && of(health, "fees")["completeThrough"] == head - 5
     };
     let health = setup.bench.until_health("its return", again).await;
-    assert_eq!(health["chains"][0]["projections"]["trouble"], Value::Null);
+    assert_eq!(health["chains"][0]["projections"]["error"], Value::Null);
     running.stop();
 }
 
@@ -174,12 +174,12 @@ async fn a_job_that_was_given_up_is_told() {
     setup.bench.public();
     let whole = |_: u16, health: &Value| of(health, "fees")["completeThrough"] == 25;
     let health = setup.bench.until_health("fees", whole).await;
-    assert_eq!(health["chains"][0]["trouble"], Value::Null);
+    assert_eq!(health["chains"][0]["error"], Value::Null);
     let dead = "INSERT INTO jobs (chain_id, projection, from_block, to_block, next_block, status) \
         VALUES (31337, 'fees', 3, 7, 3, 'dead') RETURNING projection";
     assert_eq!(setup.column(dead).await, ["fees"]);
     let told = |_: u16, health: &Value| {
-        let trouble = health["chains"][0]["trouble"].as_str().unwrap_or_default();
+        let trouble = health["chains"][0]["error"].as_str().unwrap_or_default();
         trouble.contains("fees: 1 jobs were given up") && trouble.contains("chronolith jobs retry")
     };
     setup.bench.until_health("the job", told).await;
@@ -202,7 +202,7 @@ async fn a_database_that_is_made_anew_is_filled_again() {
     }
     setup.column("CREATE SCHEMA public").await;
     let lost = |_: u16, health: &Value| {
-        let trouble = health["chains"][0]["projections"]["trouble"].as_str();
+        let trouble = health["chains"][0]["projections"]["error"].as_str();
         trouble.is_some_and(|said| said.contains("run `chronolith db init`"))
     };
     setup.bench.until_health("what to do", lost).await;
@@ -244,7 +244,7 @@ async fn a_standby_on_another_chain_is_told() {
     let waiting = waits.start_with(&["run"], &url);
     waits.public();
     let told = |code: u16, health: &Value| {
-        let trouble = health["chains"][0]["projections"]["trouble"].as_str();
+        let trouble = health["chains"][0]["projections"]["error"].as_str();
         code == 503 && trouble.is_some_and(|said| said.contains("it is of another chain"))
     };
     waits.until_health("the standby", told).await;

@@ -93,14 +93,14 @@ async fn a_round_that_fails_is_told_and_the_chain_stays_ready() {
     bench
         .until_health("the failed round", |code, health| {
             assert_eq!(code, 200, "{health}");
-            health["chains"][0]["trouble"].is_string()
+            health["chains"][0]["error"].is_string()
         })
         .await;
     faults.clear();
     bench
         .until_health("the recovery", |code, health| {
             assert_eq!(code, 200, "{health}");
-            health["chains"][0]["trouble"].is_null()
+            health["chains"][0]["error"].is_null()
         })
         .await;
     running.stop();
@@ -134,7 +134,10 @@ async fn a_chain_without_a_good_round_for_long_is_not_ready_and_says_why() {
         "{reason}"
     );
     assert!(reason.contains("HTTP 500"), "{reason}");
-    assert!(chain["lastGoodRoundSeconds"].as_u64().unwrap() >= 30);
+    assert!(chain["lastSuccessSeconds"].as_u64().unwrap() >= 30);
+    // Old names, for one release.
+    assert_eq!(chain["lastGoodRoundSeconds"], chain["lastSuccessSeconds"]);
+    assert_eq!(chain["trouble"], chain["error"]);
     // What is archived is served on, and the process lives.
     let (code, _) = bench.operations("/health/live").await;
     assert_eq!(code, 200);
@@ -169,7 +172,7 @@ async fn a_source_that_hangs_is_told_long_before_it_times_out() {
     let began = Instant::now();
     let hangs = |_: u16, health: &Value| {
         let chain = &health["chains"][0];
-        let trouble = chain["trouble"].as_str().unwrap_or_default();
+        let trouble = chain["error"].as_str().unwrap_or_default();
         chain["rpc"]["http"] == "down" && trouble.contains("the source has not answered for")
     };
     bench.until_health("the question that waits", hangs).await;

@@ -91,7 +91,7 @@ const ALL: BlockRange = BlockRange { start: 0, end: 296 };
 async fn every_sort_of_damage_is_named_repaired_and_gone() {
     let (bench, node, _server) = archived(31).await;
     assert_eq!(
-        bench.json(&["repair", "--json"])["mended"],
+        bench.json(&["repair", "--json"])["repaired"],
         Value::Array(Vec::new())
     );
     let mut tried = 0;
@@ -124,8 +124,12 @@ async fn every_sort_of_damage_is_named_repaired_and_gone() {
             let dry: Value = serde_json::from_slice(&dry.stdout).unwrap();
             assert_eq!(dry["objects"], found["objects"]);
             let repaired = bench.json(&["repair", "--json"]);
-            assert_eq!(repaired["mended"][0]["object"], name.as_str(), "{repaired}");
-            assert_eq!(repaired["mended"].as_array().unwrap().len(), 1);
+            assert_eq!(
+                repaired["repaired"][0]["object"],
+                name.as_str(),
+                "{repaired}"
+            );
+            assert_eq!(repaired["repaired"].as_array().unwrap().len(), 1);
             assert_eq!(repaired["objects"], Value::Array(Vec::new()));
             let after = bench.json(&["verify", "--json", "--against-source"]);
             assert!(after["contentRoot"].is_string());
@@ -191,9 +195,9 @@ async fn a_source_of_another_chain_repairs_nothing() {
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(3), "{said}");
     let told: Value = serde_json::from_slice(&refused.stdout).unwrap();
-    assert_eq!(told["mended"], Value::Array(Vec::new()));
+    assert_eq!(told["repaired"], Value::Array(Vec::new()));
     let what = told["objects"][0]["what"].as_str().unwrap();
-    assert!(what.contains("not mended"), "{told}");
+    assert!(what.contains("not repaired"), "{told}");
     std::fs::write(&bench.config, text).unwrap();
     bench.say(&["repair"]);
     assert_whole(&bench, &node, ALL).await;
@@ -213,7 +217,7 @@ async fn a_halted_archive_whose_head_was_replaced_is_repaired() {
         std::fs::remove_file(lost).unwrap();
     }
     let told = bench.json(&["repair", "--json"]);
-    assert!(!told["mended"].as_array().unwrap().is_empty(), "{told}");
+    assert!(!told["repaired"].as_array().unwrap().is_empty(), "{told}");
     assert!(bench.json(&["state", "--json"])[0]["halted"].is_string());
     assert_whole(&bench, &node, BlockRange::new(0, 200)).await;
 }
@@ -250,12 +254,12 @@ async fn other_content_is_replaced_where_it_is_proven_further() {
     let refused = bench.output(&words);
     assert_eq!(refused.status.code(), Some(3));
     let told: Value = serde_json::from_slice(&refused.stdout).unwrap();
-    assert_eq!(told["mended"], Value::Array(Vec::new()));
+    assert_eq!(told["repaired"], Value::Array(Vec::new()));
     let what = told["objects"][0]["what"].as_str().unwrap();
     assert!(what.contains("the source has other logs"), "{told}");
     bench.change(r#""verification": "linked""#, r#""verification": "roots""#);
     let told = bench.json(&words);
-    assert!(!told["mended"].as_array().unwrap().is_empty(), "{told}");
+    assert!(!told["repaired"].as_array().unwrap().is_empty(), "{told}");
     assert_equals(&bench, &node, BlockRange::new(0, 146));
     let level = bench.json(&["verify", "--json", "--against-source"])["level"].clone();
     assert_eq!(level, "roots");
@@ -386,7 +390,7 @@ async fn unproven_bodies_are_not_called_proven_by_a_repair() {
     assert_eq!(count_proven(&bench, &kept).await.0, 0);
     std::fs::remove_file(objects(&bench, "bat").remove(0)).unwrap();
     let told = bench.json(&["repair", "--json"]);
-    assert_eq!(told["mended"].as_array().unwrap().len(), 1, "{told}");
+    assert_eq!(told["repaired"].as_array().unwrap().len(), 1, "{told}");
     count_proven(&bench, &kept).await;
     bench.say(&["verify"]);
     // Only a comparison with the source replaces what was published, segments and packs together.
@@ -417,12 +421,12 @@ async fn levels_of_old_blocks_are_raised() {
     let before = bench.json(&["verify", "--json", "--against-source"]);
     assert_eq!(before["level"], "claimed");
     let told = bench.json(&["repair", "--json", "--against-source"]);
-    assert!(!told["mended"].as_array().unwrap().is_empty(), "{told}");
+    assert!(!told["repaired"].as_array().unwrap().is_empty(), "{told}");
     let after = bench.json(&["verify", "--json"]);
     assert_eq!(after["level"], "roots");
     assert_eq!(after["contentRoot"], before["contentRoot"]);
     let again = bench.json(&["repair", "--json", "--against-source"]);
-    assert!(again["mended"].as_array().unwrap().is_empty(), "{again}");
+    assert!(again["repaired"].as_array().unwrap().is_empty(), "{again}");
 }
 
 /// Where nothing but the times of blocks is kept, all of it is verified and repaired as well.

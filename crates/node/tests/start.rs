@@ -252,18 +252,18 @@ async fn a_provider_that_is_down_at_the_start_stops_no_chain() {
     let health = bench
         .until_health("the chain whose provider is there", |_, health| {
             health_of(health, 31_337)["lastBackfillBlock"] == 45
-                && health_of(health, 31_338)["trouble"].is_string()
+                && health_of(health, 31_338)["error"].is_string()
         })
         .await;
     let waits = health_of(&health, 31_338);
     let said = |field: &str, what: &str| waits[field].as_str().unwrap().contains(what);
-    assert!(said("trouble", "cannot connect"), "{waits}");
+    assert!(said("error", "cannot connect"), "{waits}");
     assert!(said("notReadyReason", "since the start"), "{waits}");
     assert_eq!(waits["lastBackfillBlock"], 35);
     let states = bench.json(&["state", "--json"]);
-    let trouble = state_of(&states, 31_338)["trouble"].as_str();
+    let trouble = state_of(&states, 31_338)["error"].as_str();
     assert!(trouble.unwrap().contains("cannot connect"), "{states}");
-    assert!(state_of(&states, 31_337)["trouble"].is_null(), "{states}");
+    assert!(state_of(&states, 31_337)["error"].is_null(), "{states}");
     // What is archived is served.
     let ask = json!({ "jsonrpc": "2.0", "id": 1, "method": "eth_getBlockByNumber", "params": ["0x14", false] });
     let request = reqwest::Client::new().post(format!("{}/31338", bench.public()));
@@ -277,7 +277,7 @@ async fn a_provider_that_is_down_at_the_start_stops_no_chain() {
     spare.shutdown().await.unwrap();
     let wrong = serve_again(at, &other).await;
     let refused = |_, health: &Value| {
-        let trouble = health_of(health, 31_338)["trouble"].as_str();
+        let trouble = health_of(health, 31_338)["error"].as_str();
         trouble.is_some_and(|said| said.contains("another chain"))
     };
     bench
@@ -340,11 +340,11 @@ async fn a_dataset_that_cannot_be_used_stops_no_other_chain() {
     let running = start(&bench, 1);
     let health = bench
         .until_health("the other chain", |_, health| {
-            let said = |id| health_of(health, id)["trouble"].is_string();
+            let said = |id| health_of(health, id)["error"].is_string();
             health_of(health, 31_337)["lastBackfillBlock"] == 35 && said(31_338) && said(31_339)
         })
         .await;
-    let trouble = |id| health_of(&health, id)["trouble"].as_str().unwrap();
+    let trouble = |id| health_of(&health, id)["error"].as_str().unwrap();
     assert!(trouble(31_338).contains("set startBlock to 7"), "{health}");
     assert!(
         trouble(31_339).contains("does not know the dataset"),
@@ -360,7 +360,7 @@ async fn a_dataset_that_cannot_be_used_stops_no_other_chain() {
     bench
         .until_health("the dataset that begins later", |_, health| {
             let chain = health_of(health, 31_338);
-            chain["trouble"].is_null() && chain["lastSeenBlock"] == 40 && chain["queueDepth"] == 34
+            chain["error"].is_null() && chain["lastSeenBlock"] == 40 && chain["queueDepth"] == 34
         })
         .await;
     running.stop();

@@ -26,13 +26,13 @@ pub struct ChainHealth {
     pub halted: bool,
     pub paused_reason: Option<String>,
     /// The current error.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
     /// Verification rules that were dropped since the start, because a block failed them on every endpoint.
     pub dropped_rules: Vec<DroppedRuleHealth>,
     /// None where it is ready.
     pub not_ready_reason: Option<String>,
     /// Seconds since the last successful sync cycle; none before the first.
-    pub last_good_round_seconds: Option<u64>,
+    pub last_success_seconds: Option<u64>,
     /// The source's newest block.
     pub last_seen_block: Option<u64>,
     /// The newest final block.
@@ -65,9 +65,9 @@ pub struct DroppedRuleHealth {
 pub struct ProjectionsHealth {
     pub database: DatabaseState,
     /// Why the database cannot be written or read.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
     /// Since when, in seconds since 1970.
-    pub trouble_since: Option<u64>,
+    pub error_since: Option<u64>,
     /// When the following was read, in seconds since 1970.
     pub looked_at: Option<u64>,
     pub last_seen_block: Option<i64>,
@@ -144,10 +144,10 @@ impl ChainHealth {
             paused: false,
             halted: false,
             paused_reason: None,
-            trouble: None,
+            error: None,
             dropped_rules: Vec::new(),
             not_ready_reason: None,
-            last_good_round_seconds: None,
+            last_success_seconds: None,
             last_seen_block: None,
             last_safe_block: None,
             last_backfill_block: None,
@@ -168,11 +168,11 @@ impl ChainHealth {
     #[must_use]
     pub(crate) fn redacted(mut self) -> Self {
         if let Some(projections) = &mut self.projections {
-            if let Some(message) = projections.trouble.take() {
+            if let Some(message) = projections.error.take() {
                 let hidden = "the database has an error: see the log";
                 let reason = self.not_ready_reason.take();
                 self.not_ready_reason = reason.map(|reason| reason.replace(&message, hidden));
-                projections.trouble = Some(hidden.to_owned());
+                projections.error = Some(hidden.to_owned());
             }
             for lock in &mut projections.locks {
                 lock.holder = lock.holder.take().map(without_host);

@@ -20,6 +20,7 @@ mod fees;
 mod logs;
 mod metrics;
 mod names;
+mod renamed;
 mod rest;
 mod rpc;
 mod stellar;

@@ -109,7 +109,7 @@ pub(crate) enum VersionsCommand {
     Add(CliRequest<VersionOf>),
     /// Take back what was said of an implementation that never was in force.
     ///
-    /// Rows are made of one that was: `projection reset` has them made anew.
+    /// Rows are made of one that was: `projection reset` rebuilds them.
     Remove(CliRequest<ImplementationOf>),
 }
 
@@ -128,7 +128,7 @@ pub(crate) enum ProjectionCommand {
     /// archive is right. Rows of blocks that it does not have stay and are dropped, until the chain has
     /// their blocks again.
     Rewind(Reasoned),
-    /// Remove all rows of a projection and have them made anew, with other settings than before.
+    /// Remove all rows of a projection and rebuild them, with other settings than before.
     ///
     /// The node must not run. Nothing of the archive is touched, so every row can be made again.
     Reset(ResetProjection),

@@ -218,7 +218,7 @@ fn print(chain: &ChainSettings, anchor: BlockRef, report: &RebuildReport) {
     }
     let (from, to) = ends(report.covered);
     println!(
-        "  decided   blocks {from} to {to}, in {} segments, {runs} runs ({} made anew), {packs} packs",
+        "  decided   blocks {from} to {to}, in {} segments, {runs} runs ({} rebuilt), {packs} packs",
         report.segments, report.runs_made
     );
     for (from, to) in report.islands.iter().map(|range| ends(*range)) {

@@ -25,7 +25,7 @@ use crate::settings::{ChainSettings, Settings};
 
 /// What a repair did.
 struct Repaired {
-    mended: Vec<DamagedObject>,
+    repaired: Vec<DamagedObject>,
     /// What is still not whole, with the reason.
     left: Found,
 }
@@ -44,7 +44,7 @@ pub(crate) async fn repair(settings: &Settings, asked: &RepairRange) -> Result<E
     let range = range_of(&archive, asked.from, asked.to)?;
     let repaired = if asked.dry_run {
         Repaired {
-            mended: Vec::new(),
+            repaired: Vec::new(),
             left: find(&archive, chain, range, asked).await?,
         }
     } else {
@@ -107,9 +107,9 @@ async fn mend_found(
 ) -> Result<Repaired> {
     let found = find(archive, chain, range, asked).await?;
     if found.objects.is_empty() && found.less_proven.is_empty() {
-        let mended = Vec::new();
+        let repaired = Vec::new();
         return Ok(Repaired {
-            mended,
+            repaired,
             left: found,
         });
     }
@@ -119,7 +119,7 @@ async fn mend_found(
         archive,
         source: &source,
     };
-    let (mended, failed) = mend_all(&filler, found).await?;
+    let (repaired, failed) = repair_all(&filler, found).await?;
     settle(archive, now).await?;
     // Nothing is called whole that was not read.
     let mut left = find(archive, chain, range, asked).await?;
@@ -131,12 +131,12 @@ async fn mend_found(
             damaged.reason.clone_from(&why.reason);
         }
     }
-    Ok(Repaired { mended, left })
+    Ok(Repaired { repaired, left })
 }
 
 /// Rebuilds objects: segments first, since packs are compared with them and runs made from them.
-/// What cannot be mended is left as it is and returned with the reason.
-async fn mend_all(
+/// What cannot be repaired is left as it is and returned with the reason.
+async fn repair_all(
     filler: &Filler<'_>,
     found: Found,
 ) -> Result<(Vec<DamagedObject>, Vec<DamagedObject>)> {
@@ -153,34 +153,34 @@ async fn mend_all(
         ObjectSort::Pack => 1,
         ObjectSort::Run => 2,
     });
-    let (mut mended, mut failed) = (Vec::new(), Vec::new());
+    let (mut repaired, mut failed) = (Vec::new(), Vec::new());
     for one in all {
         if !filler.archive.names(&one.object) {
-            // A mended segment may have made a run needless; all else was replaced with its neighbours.
+            // A repaired segment may have made a run needless; all else was replaced with its neighbours.
             if one.object.sort != ObjectSort::Run {
-                mended.push(one);
+                repaired.push(one);
             }
             continue;
         }
         let done = if found.other.contains(&one.object.name) {
             renew(filler, &one, &damaged).await
         } else {
-            mend(filler, &one, &damaged).await
+            repair_one(filler, &one, &damaged).await
         };
         match done {
             Ok(()) => {
                 let object = &one.object.name;
-                tracing::info!(chain = %filler.chain.name, %object, "made anew");
-                mended.push(one);
+                tracing::info!(chain = %filler.chain.name, %object, "rebuilt");
+                repaired.push(one);
             }
-            Err(trouble) => {
-                let reason = format!("{}; not mended: {trouble}", one.reason);
-                tracing::warn!(chain = %filler.chain.name, object = %one.object.name, %trouble, "not mended");
+            Err(error) => {
+                let reason = format!("{}; not repaired: {error}", one.reason);
+                tracing::warn!(chain = %filler.chain.name, object = %one.object.name, %error, "not repaired");
                 failed.push(DamagedObject { reason, ..one });
             }
         }
     }
-    Ok((mended, failed))
+    Ok((repaired, failed))
 }
 
 fn audit(damaged: &DamagedObject) -> AuditEntry {
@@ -191,7 +191,7 @@ fn audit(damaged: &DamagedObject) -> AuditEntry {
 }
 
 /// Rebuilds an object by itself, or with those around it where its content changes.
-async fn mend(
+async fn repair_one(
     filler: &Filler<'_>,
     one: &DamagedObject,
     damaged: &[StoredObject],
@@ -260,14 +260,16 @@ fn print_repaired(
     repaired: &Repaired,
 ) -> Result<()> {
     let (from, to) = (range.start, range.end - 1);
-    let Repaired { mended, left } = repaired;
+    let Repaired { repaired, left } = repaired;
     if asked.wanted.json {
         let answer = json!({
             "chainId": chain.chain_id,
             "from": from,
             "to": to,
             "dryRun": asked.dry_run,
-            "mended": mended.iter().map(object_json).collect::<Vec<_>>(),
+            "repaired": repaired.iter().map(object_json).collect::<Vec<_>>(),
+            // Its name before, for one release.
+            "mended": repaired.iter().map(object_json).collect::<Vec<_>>(),
             "findings": left.blocks.iter().map(finding_json).collect::<Vec<_>>(),
             "objects": left.objects.iter().map(object_json).collect::<Vec<_>>(),
             "notCompared": not_compared_json(left),
@@ -275,16 +277,16 @@ fn print_repaired(
         print_json(&answer)?;
         return Ok(());
     }
-    for DamagedObject { object, reason } in mended {
+    for DamagedObject { object, reason } in repaired {
         let (from, to) = (object.range.start, object.range.end - 1);
         println!(
-            "  made anew: {} (blocks {from} to {to}), was: {reason}",
+            "  rebuilt: {} (blocks {from} to {to}), was: {reason}",
             object.name
         );
     }
-    let (mended, count) = (mended.len(), left.objects.len() + left.blocks.len());
+    let (repaired, count) = (repaired.len(), left.objects.len() + left.blocks.len());
     match (left.is_empty(), asked.dry_run) {
-        (true, _) => println!("blocks {from} to {to} are whole; {mended} objects were made anew"),
+        (true, _) => println!("blocks {from} to {to} are whole; {repaired} objects were rebuilt"),
         (false, true) => println!("blocks {from} to {to} are not whole, {count} findings:"),
         (false, false) => println!("blocks {from} to {to} are still not whole, {count} findings:"),
     }

@@ -247,18 +247,18 @@ async fn admit_all(chains: &[Chain]) -> Result<()> {
     let asked = join_all(admitted.map(|one| tokio::time::timeout(ADMIT_WITHIN, one))).await;
     let mut refused = Vec::new();
     for (chain, asked) in chains.iter().zip(asked) {
-        let trouble = match asked {
+        let error = match asked {
             Ok(Ok(())) => continue,
-            Ok(Err(trouble)) => trouble,
+            Ok(Err(error)) => error,
             Err(_) => FollowError::Unsettled(format!(
                 "the source did not answer within {} s of the start",
                 ADMIT_WITHIN.as_secs()
             )),
         };
-        if trouble.kind() == ErrorKind::Invalid {
-            refused.push(format!("{}: {trouble}", named(&chain.settings)));
+        if error.kind() == ErrorKind::Invalid {
+            refused.push(format!("{}: {error}", named(&chain.settings)));
         }
-        ingest::report(chain, &trouble);
+        ingest::report(chain, &error);
     }
     match refused.as_slice() {
         [only] if chains.len() == 1 => bail!("{only}"),
@@ -302,11 +302,11 @@ async fn catch_up(chain: &Chain) -> Result<()> {
         };
         match done {
             Ok(()) => return Ok(()),
-            Err(trouble) if ingest::is_fatal(chain, &trouble) => {
-                bail!("chain {}: {trouble}", chain.settings.name);
+            Err(error) if ingest::is_fatal(chain, &error) => {
+                bail!("chain {}: {error}", chain.settings.name);
             }
-            Err(trouble) => {
-                tracing::warn!(chain = %chain.settings.name, %trouble, "trying again");
+            Err(error) => {
+                tracing::warn!(chain = %chain.settings.name, %error, "trying again");
             }
         }
         tokio::time::sleep(chain.settings.poll).await;

@@ -38,7 +38,7 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
     let running = running(settings).await;
     for chain in chosen(settings, wanted)? {
         let said = running.get(&chain.chain_id);
-        let trouble = said.and_then(|said| said.get("trouble")?.as_str());
+        let error = said.and_then(|said| said.get("error")?.as_str());
         let dropped = said.and_then(|said| said.get("droppedRules")?.as_array());
         let dropped = dropped.map_or(&[][..], Vec::as_slice);
         let place = settings.place(chain);
@@ -49,7 +49,9 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
         if wanted.json {
             let mut shown = as_json(chain, &report, &covered);
             if let Some(shown) = shown.as_object_mut() {
-                shown.insert("trouble".to_owned(), json!(trouble));
+                shown.insert("error".to_owned(), json!(error));
+                // Its name before, for one release.
+                shown.insert("trouble".to_owned(), json!(error));
                 shown.insert("droppedRules".to_owned(), json!(dropped));
                 shown.insert("held".to_owned(), json!(held));
                 shown.insert("trusts".to_owned(), json!(trusts(chain)));
@@ -57,8 +59,8 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
             all.push(shown);
         } else {
             print(chain, &report, &covered);
-            if let Some(trouble) = trouble {
-                println!("  trouble   {trouble}");
+            if let Some(error) = error {
+                println!("  error     {error}");
             }
             dropped.iter().for_each(print_dropped);
             if let Some(held) = held {

@@ -43,8 +43,16 @@ fn of_health(health: &ChainHealth) {
     of("chronolith_tail_blocks").set(health.queue_depth as f64);
     of("chronolith_halted").set(flag(health.halted));
     of("chronolith_ready").set(flag(health.is_ready()));
-    of("chronolith_in_trouble").set(flag(health.trouble.is_some()));
-    of("chronolith_last_good_round_age_seconds").set(number(health.last_good_round_seconds));
+    // Renamed metrics keep their old names for one release.
+    for name in ["chronolith_degraded", "chronolith_in_trouble"] {
+        of(name).set(flag(health.error.is_some()));
+    }
+    for name in [
+        "chronolith_last_success_age_seconds",
+        "chronolith_last_good_round_age_seconds",
+    ] {
+        of(name).set(number(health.last_success_seconds));
+    }
     if health.rpc.ws != ConnectionState::Off {
         of("chronolith_head_subscription_up").set(flag(health.rpc.ws == ConnectionState::Healthy));
     }
@@ -107,7 +115,12 @@ fn of_endpoints(chain: &Chain) {
         };
         counted("chronolith_endpoint_requests_total").absolute(endpoint.requests);
         counted("chronolith_endpoint_failures_total").absolute(endpoint.failures);
-        counted("chronolith_endpoint_lies_total").absolute(endpoint.inconsistencies);
+        for name in [
+            "chronolith_endpoint_inconsistencies_total",
+            "chronolith_endpoint_lies_total",
+        ] {
+            counted(name).absolute(endpoint.inconsistencies);
+        }
         let up = f64::from(u8::from(!endpoint.backing_off));
         let (chain, name) = (id.clone(), endpoint.name);
         gauge!("chronolith_endpoint_up", "chain" => chain, "endpoint" => name).set(up);

@@ -56,8 +56,8 @@ export function stateOf(chain) {
   if (!chain.ready) {
     return { word: "not ready", tone: "warn", why: reasons(chain), advice: TRIED_AGAIN, commands: [] };
   }
-  if (chain.trouble) {
-    return { word: "in trouble", tone: "warn", why: reasons(chain), advice: TRIED_AGAIN, commands: [] };
+  if (chain.error) {
+    return { word: "failing", tone: "warn", why: reasons(chain), advice: TRIED_AGAIN, commands: [] };
   }
   return { word: "ready", tone: "good", why: "", advice: "", commands: [] };
 }
@@ -74,7 +74,7 @@ function projectionsState(chain) {
 
 /** The same reason may be told by several fields; the longest has it all. */
 function reasons(chain) {
-  const all = [chain.notReadyReason, chain.pausedReason, chain.trouble].filter(Boolean);
+  const all = [chain.notReadyReason, chain.pausedReason, chain.error].filter(Boolean);
   const told = all.filter(
     (each, at) =>
       !all.some((other, place) => place !== at && other.includes(each) && (other !== each || place < at)),

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::health::{ChainHealth, Probe};
 use crate::http::panics;
+use crate::renamed::with_old_names;
 
 /// Prints all metrics as text.
 pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
@@ -64,6 +65,11 @@ fn health_response(chains: Vec<ChainHealth>) -> Response {
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "degraded")
     };
+    let chains = chains.into_iter().map(|chain| {
+        let chain = serde_json::to_value(chain);
+        with_old_names(chain.expect("the health of a chain serializes"))
+    });
+    let chains: Vec<_> = chains.collect();
     json_of(code, &json!({ "status": status, "chains": chains }))
 }
 
@@ -88,7 +94,7 @@ mod tests {
     fn chain() -> ChainHealth {
         ChainHealth {
             queue_depth: 3,
-            last_good_round_seconds: Some(1),
+            last_success_seconds: Some(1),
             last_seen_block: Some(10),
             last_safe_block: Some(7),
             last_backfill_block: Some(7),
@@ -129,8 +135,8 @@ mod tests {
             not_ready_reason: Some("halted: a finalized block was replaced".to_owned()),
             ..chain()
         };
-        let troubled = ChainHealth {
-            trouble: Some("no answer".to_owned()),
+        let failing = ChainHealth {
+            error: Some("no answer".to_owned()),
             ..chain()
         };
         let starting = ChainHealth {
@@ -147,7 +153,7 @@ mod tests {
                 "503",
                 "a finalized block was replaced",
             ),
-            (vec![troubled], "/health/ready", "200", "no answer"),
+            (vec![failing], "/health/ready", "200", "no answer"),
             (
                 vec![starting.clone()],
                 "/health/ready",

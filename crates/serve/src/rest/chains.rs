@@ -70,7 +70,7 @@ pub(crate) async fn status(State(context): State<Context>) -> Json<Value> {
         let view = View::take(chain).await;
         let head = view.as_ref().ok().and_then(|view| view.head());
         let (indexed, source) = (head.map(|head| head.number), chain.live.source_head());
-        let since = chain.live.health().last_good_round_seconds;
+        let since = chain.live.health().last_success_seconds;
         let updated = since.map(|since| (context.clock)().saturating_sub(since));
         // Without a view the progress is unknown, which is not zero.
         let known = source.zip(view.as_ref().ok());

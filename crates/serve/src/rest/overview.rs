@@ -41,7 +41,7 @@ async fn about(chain: &ServedChain) -> Value {
     }
     // Without a view the chain seems empty: the error explains it.
     let view_error = view.err().map(|fault| fault.to_string());
-    let trouble = health.trouble.clone().or(view_error);
+    let error = health.error.clone().or(view_error);
     json!({
         "chainId": chain.id,
         "name": chain.name,
@@ -54,7 +54,9 @@ async fn about(chain: &ServedChain) -> Value {
         "notReadyReason": health.not_ready_reason,
         "paused": health.paused,
         "pausedReason": health.paused_reason,
-        "trouble": trouble,
+        "error": error,
+        // Its name before.
+        "trouble": error,
         "finality": chain.finality,
         "datasets": dataset_names(chain.datasets),
         "scope": scope_text(&chain.scope),
