@@ -12,7 +12,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A request or a setting that makes no sense.
+    /// A request or a setting that is invalid.
     #[error("invalid request: {0}")]
     Invalid(String),
     /// The next block to ingest is another one.

@@ -97,7 +97,7 @@ impl<'a> Body<'a> {
     /// a retryable of Arbitrum has neither in its bytes.
     ///
     /// # Errors
-    /// Where the bytes are no transaction.
+    /// Where the bytes are not a transaction.
     pub fn call(&self) -> Result<Option<Call<'a>>, BodyError> {
         let Self::Bytes { bytes, .. } = self else {
             return Ok(None);
@@ -127,7 +127,7 @@ impl<'a> Body<'a> {
     /// Writes it as nodes show it.
     ///
     /// # Errors
-    /// Where the bytes are no transaction.
+    /// Where the bytes are not a transaction.
     pub fn write_json(&self, place: &Place, out: &mut Vec<u8>) -> Result<(), BodyError> {
         let (bytes, others, shows_time) = match self {
             Self::Json(json) => {

@@ -1,4 +1,4 @@
-//! Fields that are nobody's, as they came: no more than any chain has, whatever an answer holds.
+//! Fields of no known form, as they came: no more than any chain has, whatever an answer holds.
 
 /// Most of them in one header or transaction. Chains have up to ten.
 const FIELDS_MAX: usize = 64;
@@ -8,7 +8,7 @@ const NAME_BYTES_MAX: usize = 128;
 /// Characters of hostile text that a message shows.
 const SHOWN_CHARS_MAX: usize = 64;
 
-/// Counts fields that are nobody's.
+/// Counts fields of no known form.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     fields: usize,

@@ -20,7 +20,7 @@ use forms::Encoded;
 pub enum HeaderForm {
     /// Ethereum's fields, as far as the header has them.
     Ethereum,
-    /// Ethereum's with the proposer's key behind them.
+    /// Ethereum's with the proposer's key after them.
     Berachain,
     /// A step and a seal in place of mix hash and nonce (Gnosis before the merge, POA).
     Aura,

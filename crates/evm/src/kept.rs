@@ -1,4 +1,4 @@
-//! What the archived bytes of a block still prove, without asking anybody.
+//! What the archived bytes of a block still prove, without any endpoint.
 
 use alloy_consensus::Header;
 use alloy_primitives::{Address, B256, Bloom, keccak256};

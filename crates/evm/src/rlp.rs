@@ -11,7 +11,7 @@ pub(crate) fn list(put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// A list of these encoded fields, behind what is there.
+/// Appends a list of these encoded fields.
 pub(crate) fn put_list(fields: &[u8], out: &mut Vec<u8>) {
     let header = Header {
         list: true,

@@ -1,6 +1,6 @@
 //! When the safe tag began to cover what, in heights of L1.
 //!
-//! Every doubt makes an inclusion later, never earlier: cover that was taken back begins anew, and
+//! Every doubt makes an inclusion later, never earlier: cover that was taken back starts again, and
 //! an inclusion that is forgotten is counted to the next one. The history is in memory only; after a
 //! restart the confirmations are waited for once more.
 

@@ -75,7 +75,7 @@ pub enum Stall {
         /// How old that may be.
         max_delay_seconds: u64,
     },
-    /// What was reported as final or safe is not on our chain. It mends itself when the walk has
+    /// What was reported as final or safe is not on our chain. It repairs itself when the walk has
     /// found the fork.
     #[error(
         "a reported block is not on our chain (block={}, ours={}, reported={reported})",

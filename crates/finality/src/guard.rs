@@ -2,7 +2,7 @@
 //!
 //! An endpoint that fell behind or is syncing serves old blocks, and a pool that switches to it
 //! looks like a chain that rolled back hundreds of blocks. Shallow reorgs pass: they are normal, and
-//! a mistake is mended by the next block.
+//! a mistake is repaired by the next block.
 
 /// What is known of the endpoint that shows a reorg.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -152,7 +152,7 @@ impl TailSnapshot {
     }
 
     /// The block that holds a transaction, and the transaction's position in it, by any of its hashes. Newest blocks are
-    /// looked at first: they are asked for most.
+    /// looked at first: they are requested most.
     #[must_use]
     pub fn find_tx(&self, hash: &Hash32) -> Option<(&Arc<Block>, u32)> {
         let newest_first = self.slots.iter().rev();

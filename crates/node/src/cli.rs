@@ -98,7 +98,7 @@ pub(crate) enum Command {
     },
     /// Prove that the archive is whole: coverage, links, checksums of every block and object.
     Verify(VerifyRange),
-    /// Make anew what `verify` finds damaged or gone: fetched from the source, proven, and replaced.
+    /// Rebuild what `verify` finds damaged or gone: fetched from the source, proven, and replaced.
     ///
     /// No published block changes: what replaces a damaged object has the same block hashes, is proven
     /// no less, and has the same content or is proven further. A node that follows the chain must be
@@ -280,7 +280,7 @@ pub(crate) enum ArchiveCommand {
     RebuildState(RebuildState),
     /// Check the format of every object.
     ///
-    /// Older ones are read as they are and written anew when they are merged, so nothing has to be brought
+    /// Older ones are read as they are and written again when they are merged, so nothing has to be brought
     /// up to date. One that only a newer program can read is refused.
     Upgrade(Wanted),
 }

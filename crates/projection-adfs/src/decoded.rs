@@ -145,7 +145,7 @@ impl Decoded {
         })
     }
 
-    /// The newest value of each feed: the last in the calldata, since ring indexes begin anew after 8191.
+    /// The newest value of each feed: the last in the calldata, since ring indexes start again after 8191.
     #[must_use]
     pub fn newest_feeds(&self) -> Vec<&Feed> {
         last_of_each(&self.feeds, |feed| {

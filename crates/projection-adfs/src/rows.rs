@@ -271,7 +271,7 @@ pub(crate) fn put_transaction(
     put_input(rows, place, &updates, input);
 }
 
-/// The updates in a transaction with so many events, or why none of them can be projected.
+/// The updates in a transaction with this many events, or why none of them can be projected.
 fn calls_of(
     place: Place,
     events: usize,

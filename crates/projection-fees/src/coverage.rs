@@ -19,7 +19,7 @@ pub struct FeeCoverage {
     pub seen_block: Option<u64>,
     /// Logs that look like an event and could not be read as one.
     pub quarantined: u64,
-    /// Why nothing is projected until somebody acts.
+    /// Why nothing is projected until an operator acts.
     pub paused: Option<String>,
 }
 

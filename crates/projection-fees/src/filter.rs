@@ -1,4 +1,4 @@
-//! Which fee events are asked for, and the same as a condition. Every value is bound; the text of a
+//! Which fee events are requested, and the same as a condition. Every value is bound; the text of a
 //! statement is made of our own words alone.
 
 use chronolith_projection::{Result, chain_id};
@@ -46,7 +46,7 @@ pub fn event_named(name: &str) -> Option<&'static str> {
     known.map(|(name, _)| *name)
 }
 
-/// Which events are asked for. What is none is not looked at.
+/// Which events are requested. What is none is not looked at.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FeeFilter {
     pub chain: Option<u64>,

@@ -1,7 +1,7 @@
 //! Events of one token, in order. Often the first ones are near where it is looked for them, and else
 //! they may be anywhere: all rows of a chain in order would be read for a token that hardly anybody uses.
 //!
-//! So a bounded part is read in order, and only if that is not enough the index of tokens is asked for
+//! So a bounded part is read in order, and only if that is not enough the index of tokens is requested
 //! the rest. That one knows small stretches of the table that may have a token: it costs nothing to keep,
 //! and it has no order.
 
@@ -20,7 +20,7 @@ const NEAR_EVENTS: i64 = 100_000;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
     All,
-    /// Those through this block, in the order that is asked for.
+    /// Those through this block, in the order that is requested.
     Near(i64),
     /// Those behind it.
     Far(i64),

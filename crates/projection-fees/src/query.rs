@@ -65,10 +65,10 @@ pub struct FeeAsked<Position> {
     pub after: Option<Position>,
 }
 
-/// A part of what was asked for.
+/// A part of what was requested.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FeeList<Item, Position> {
-    /// In the order that was asked for.
+    /// In the order that was requested.
     pub items: Vec<Item>,
     /// Where the next part begins; none where there is none.
     pub next: Option<Position>,

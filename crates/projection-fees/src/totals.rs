@@ -52,7 +52,7 @@ struct Left {
     until: u64,
 }
 
-/// Sums by filter: by day in the order that is asked for, in each chain.
+/// Sums by filter: by day in the order that is requested, in each chain.
 ///
 /// # Errors
 /// The database does not answer, or the chain's id is larger than it can hold.

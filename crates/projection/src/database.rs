@@ -113,7 +113,7 @@ impl Database {
     }
 
     /// Lets go of connections that nobody uses. What they keep, such as tables that rows are staged in, is of
-    /// the tables that were there when it was made, and those may have been made anew.
+    /// the tables that were there when it was made, and those may have been rebuilt.
     pub(crate) fn reconnect(&self) {
         self.pool.retain(|_, _| false);
     }

@@ -20,7 +20,7 @@ pub enum Error {
     /// The database refuses a statement, and will refuse it again.
     #[error("the database refuses: {context}: {reason}")]
     Refused { context: String, reason: String },
-    /// A setting that makes no sense.
+    /// A setting that is invalid.
     #[error("{0}")]
     Invalid(String),
     /// The tables are of another version than this program's.
@@ -81,7 +81,7 @@ impl Error {
             Some(refused) => {
                 let reason = format!("{} ({})", refused.message(), refused.code().code());
                 // A partition that was removed meanwhile is made again; a row that breaks a rule is not
-                // mended by trying it again.
+                // repaired by trying it again.
                 let homeless = refused.message().starts_with("no partition of relation");
                 match is_passing(refused.code()) || homeless {
                     true => Self::Unavailable { context, reason },

@@ -68,7 +68,7 @@ struct Held {
 /// What a round did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Round {
-    /// Whether somebody else writes this chain, or knows more of it.
+    /// Whether another process writes this chain, or knows more of it.
     pub waiting: bool,
     /// The block through which everything is confirmed, where it is above everything known here.
     pub behind: Option<i64>,
@@ -87,10 +87,10 @@ impl Projector {
     pub async fn follow(&self, following: &mut Following) -> Result<Round> {
         let done = self.follow_once(following).await;
         if let Err(error) = &done {
-            // Whatever was committed without our knowing it, or was not: the database is read anew.
+            // Whatever was committed without our knowing it, or was not: the database is read again.
             self.partitions.forget();
             // What is projected is written down again: it may have been reset, or the database may be
-            // another one by now, made anew under the same address.
+            // another one by now, rebuilt under the same address.
             self.forget_registered();
             self.database.reconnect();
             let held = following.held.take();
@@ -192,7 +192,7 @@ impl Projector {
         Ok(round)
     }
 
-    /// What is final in the database, where it is above everything known here: somebody else knows
+    /// What is final in the database, where it is above everything known here: another process knows
     /// more, or the archive was rewound.
     async fn behind(&self, following: &Following, view: &ChainView) -> Result<Option<i64>> {
         let head = view.head().map_or(-1, |head| head.number as i64);
@@ -215,7 +215,7 @@ impl Projector {
         }
     }
 
-    /// Takes the leases, or shows that whoever holds them lives. None where somebody else does.
+    /// Takes the leases, or shows that whoever holds them lives. None where another process does.
     async fn hold(&self, following: &mut Following) -> Result<Option<(Lease, Lease)>> {
         if let Some(held) = &mut following.held {
             if held.renewed.elapsed() >= RENEW_EVERY {

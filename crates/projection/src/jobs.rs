@@ -16,9 +16,9 @@ use crate::database::Database;
 use crate::error::{Error, Result, Tried as _};
 use crate::leases::audit;
 
-/// After so many attempts somebody has to look.
+/// After this many attempts somebody has to look.
 pub const ATTEMPTS_MAX: i32 = 10;
-/// So many jobs may be asked for at once.
+/// So many jobs may be requested at once.
 const JOBS_AT_ONCE_MAX: i64 = 100_000;
 /// So many jobs are listed.
 const LISTED_MAX: i64 = 10_000;
@@ -98,7 +98,7 @@ pub(crate) async fn claim_again(
     Ok(again.tried("take a job again")?.map(|row| Job::of(&row)))
 }
 
-/// The first block that nobody was asked to project yet; none where the projection stands still.
+/// The first block that nobody was asked to project yet; none where the projection is paused.
 pub(crate) async fn next_block(
     database: &Database,
     (chain, projection): Of<'_>,
@@ -401,7 +401,7 @@ pub async fn find(database: &Database, id: i64) -> Result<Option<JobReport>> {
     Ok(row.tried("find a job")?.as_ref().map(report))
 }
 
-/// Lets jobs that failed or were given up be tried anew, at once and with all their attempts: one of
+/// Lets jobs that failed or were given up be tried again, at once and with all their attempts: one of
 /// them, or all. Audited. Returns how many.
 ///
 /// # Errors

@@ -64,7 +64,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Takes a lease that nobody holds, or nobody renews. None where somebody else does.
+    /// Takes a lease that nobody holds, or nobody renews. None where another process does.
     pub(crate) async fn take(
         database: &Database,
         chain: i64,

@@ -16,7 +16,7 @@ use crate::partitions::chain_partition;
 use crate::rows::TableRole;
 use crate::state::{self, ChainState, ProjectionState, snapshot};
 
-/// Jobs of a projection that are shown: those in trouble first.
+/// Jobs of a projection that are shown: those failing first.
 const JOBS_SHOWN: i64 = 12;
 
 /// How long one statement may take.
@@ -53,7 +53,7 @@ pub struct ProjectionOverview {
     pub state: ProjectionState,
     /// About how many events it has, as far as the server's statistics know.
     pub events_about: Option<i64>,
-    /// Some of its jobs, those in trouble first.
+    /// Some of its jobs, those failing first.
     pub some_jobs: Vec<JobBrief>,
 }
 

@@ -143,7 +143,7 @@ impl Projector {
         Ok(())
     }
 
-    /// Writes down a projection. One that makes more of the same chain than before begins anew: rows that
+    /// Writes down a projection. One that makes more of the same chain than before starts again: rows that
     /// are there stay. One that makes other rows is refused.
     async fn register_one(
         &self,
@@ -264,7 +264,7 @@ impl Projector {
         Ok(())
     }
 
-    /// Lets a projection stand still until somebody acts.
+    /// Lets a projection stand still until an operator acts.
     pub(crate) async fn pause(&self, projection: &str, pause: &Pause) -> Result<()> {
         const PAUSE: &str = "UPDATE projections SET paused_at = now(), paused_reason = $3, \
             paused_detail = $4 WHERE chain_id = $1 AND projection = $2 AND paused_at IS NULL";

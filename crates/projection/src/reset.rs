@@ -1,4 +1,4 @@
-//! Making a projection of a chain anew: every row goes, and is made again with other settings.
+//! Making a projection of a chain again: every row goes, and is made again with other settings.
 
 use deadpool_postgres::Transaction;
 use serde::Serialize;
@@ -21,7 +21,7 @@ pub struct Reset {
 }
 
 /// Removes every row of a projection of a chain, and forgets its settings and how far it is. It begins
-/// anew when it is started. Recorded.
+/// again when it is started. Recorded.
 ///
 /// # Errors
 /// Somebody writes the chain, there is no such projection, or the database does not answer.

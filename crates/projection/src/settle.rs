@@ -148,7 +148,7 @@ impl Projector {
         Ok((settled, confirmed_rows, dropped_rows))
     }
 
-    /// The last safe block. With a lock, nobody else moves or stands on it until the transaction ends.
+    /// The last safe block. With a lock, nothing else moves or stands on it until the transaction ends.
     async fn safe(&self, tx: &Transaction<'_>, lock: &str) -> Result<(i64, Option<Vec<u8>>)> {
         let safe = format!(
             "SELECT last_safe_block, last_safe_hash FROM processing_state WHERE chain_id = $1 {lock}"

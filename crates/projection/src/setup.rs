@@ -139,7 +139,7 @@ async fn prepare(client: &mut Client, passwords: &Passwords) -> Result<SetUp> {
     })
 }
 
-/// Makes a role where there is none, and says whether it did. A password that is given is set anew.
+/// Makes a role where there is none, and says whether it did. A password that is given is set again.
 async fn make_role(client: &Client, role: &str, password: Option<&str>) -> Result<bool> {
     let known = "SELECT 1 FROM pg_roles WHERE rolname = $1";
     let known = client.query_opt(known, &[&role]).await;

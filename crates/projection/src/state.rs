@@ -145,7 +145,7 @@ async fn projections(
     kinds: Kinds,
     chain: Option<i64>,
 ) -> Result<BTreeMap<i64, Vec<ProjectionState>>> {
-    // Whoever sends nonsense must not make it dear to look: beyond so many logs nobody counts. In the order
+    // Whoever sends nonsense must not make it dear to look: beyond this many logs nobody counts. In the order
     // of its key the table is not read whole for a projection that has none.
     const PROJECTIONS: &str = "SELECT p.chain_id, p.projection, p.start_block, p.next_block, \
         r.to_block, c.complete_through, \
@@ -222,7 +222,7 @@ fn remedy(chain: i64, state: &ProjectionState, kinds: Kinds) -> Option<String> {
     }
 }
 
-/// Lets a projection that stands still go on. Audited. False where it did not.
+/// Lets a projection that is paused go on. Audited. False where it did not.
 ///
 /// # Errors
 /// The database does not answer.

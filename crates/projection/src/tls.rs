@@ -61,7 +61,7 @@ impl Target {
     }
 }
 
-/// What is asked for in a URL and not known to the driver.
+/// What is requested in a URL and not known to the driver.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Asked {
     root: Option<PathBuf>,

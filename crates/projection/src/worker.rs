@@ -251,7 +251,7 @@ impl Projector {
         let blocks = rows.blocks.iter().map(|one| one.hash.as_bytes().to_vec());
         let blocks: Vec<Vec<u8>> = blocks.collect();
         let staged = copying::stage(&tx, self.database.kinds(), rows).await?;
-        // From here on nobody else may take the job until this ends.
+        // From here on nothing else may take the job until this ends.
         jobs::hold(&tx, job).await?;
         let mut written = 0;
         if !blocks.is_empty() {

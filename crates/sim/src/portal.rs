@@ -1,7 +1,7 @@
 //! A simulated Portal: the chain of an [`EvmNode`](crate::evm::EvmNode) as a dataset of SQD Portal.
 //!
 //! It answers the heads and both streams as Portal does: compressed, with nothing but the fields
-//! that were asked for, and ending wherever it likes. Of the filters it knows those of logs and the
+//! that were requested, and ending wherever it likes. Of the filters it knows those of logs and the
 //! one for all transactions; of the fields those that a node keeps of a block. Whatever it does not
 //! know it refuses, as Portal does.
 

@@ -11,14 +11,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A setting that makes no sense.
+    /// A setting that is invalid.
     #[error("invalid source: {0}")]
     Invalid(String),
     /// The endpoint serves another chain.
     #[error("wrong chain (endpoint={endpoint}, expected={expected}, got={got})")]
     WrongChain {
         endpoint: String,
-        /// The chain that was asked for.
+        /// The chain that was requested.
         expected: u64,
         got: u64,
     },
@@ -31,7 +31,7 @@ pub enum Error {
         expected: Hash32,
         got: Hash32,
     },
-    /// No answer, or one that is no answer: try again, or elsewhere.
+    /// No answer, or not a valid one: try again, or elsewhere.
     #[error("no answer (endpoint={endpoint}): {reason}")]
     Unavailable {
         endpoint: String,
@@ -39,7 +39,7 @@ pub enum Error {
         /// How long it asked us to wait.
         retry_after: Option<Duration>,
     },
-    /// No answer, and none will come before somebody else acts. One who runs for long may try again.
+    /// No answer, and none will come before an operator acts. A process that runs for long may try again.
     #[error("no answer (endpoint={endpoint}): {reason}")]
     Stuck { endpoint: String, reason: String },
     /// The endpoint does not have the method.
@@ -59,7 +59,7 @@ pub enum Error {
     /// The block is not there: it was replaced, or the head went back.
     #[error("block {number} is not there (endpoint={endpoint})")]
     Missing { endpoint: String, number: u64 },
-    /// What the endpoint said contradicts itself.
+    /// The answers of the endpoint contradict each other.
     #[error("endpoint contradicts itself (endpoint={endpoint}, block={number}): {what}")]
     Inconsistent {
         endpoint: String,

@@ -2,7 +2,7 @@
 //!
 //! A source claims blocks; a claim is checked as far as the chain allows before it is handed on, and
 //! how far that was comes with it. An endpoint that is down, slow or wrong is passed over for the
-//! next; one that lied is named. Nothing here decides what is final or keeps anything.
+//! next; one that contradicts itself or others is named. Nothing here decides what is final or keeps anything.
 
 mod backoff;
 mod error;

@@ -1,7 +1,7 @@
-//! EVM chains from SQD Portal: one dataset of ready-made blocks behind a stream of JSON lines.
+//! EVM chains from SQD Portal: one dataset of ready-made blocks as a stream of JSON lines.
 //!
 //! A stream may end anywhere and does not say so. What counts is the last whole line; the rest is
-//! asked for again, until the range is complete.
+//! requested again, until the range is complete.
 
 pub(crate) mod check;
 mod client;

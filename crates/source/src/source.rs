@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::error::{Error, Result};
 use crate::health::EndpointReport;
 
-/// How often a fetch begins anew because the chain changed under it.
+/// How often a fetch starts again because the chain changed meanwhile.
 const RESTARTS_MAX: u32 = 5;
 
 /// Which chain a source serves.
@@ -61,15 +61,15 @@ pub struct Fetched {
     pub endpoint: Arc<str>,
 }
 
-/// What one endpoint says of a block.
+/// The block of one endpoint at a height.
 #[derive(Clone, Debug)]
 pub struct EndpointBlock {
     pub endpoint: Arc<str>,
-    /// The block that it has at the height that was asked for.
+    /// The block that it has at the requested height.
     pub block: BlockRef,
 }
 
-/// A rule of verification that is not held to any more, because a block failed it on every endpoint.
+/// A verification rule that is not applied any more, because a block failed it on every endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DroppedRule {
     /// Its name, as in the metric.
@@ -247,7 +247,7 @@ pub trait Source: Send + Sync + std::fmt::Debug {
             .map_or_else(Vec::new, |inner| inner.dropped_rules())
     }
 
-    /// How history is best asked for now; it changes with what is learned.
+    /// How to request history now; it changes with what is learned.
     fn plan(&self, want: &Want) -> Plan;
 
     /// The same for blocks from this one on, for sources that have some of them elsewhere.
@@ -256,10 +256,10 @@ pub trait Source: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// How history is best asked for.
+/// How to request history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// Blocks to ask for at once: they are held together.
+    /// Blocks of one fetch: they are held in memory together.
     pub blocks: u64,
     /// How many such fetches may usefully run at the same time.
     pub at_once: usize,

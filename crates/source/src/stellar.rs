@@ -1,7 +1,7 @@
 //! Stellar networks: ledgers from a data lake, from a captive core, or from one after the other.
 //!
-//! A ledger is final when it closes, and proves itself: whoever has its passphrase and the hash of the
-//! ledger behind it needs to believe nobody.
+//! A ledger is final when it closes, and proves itself: with its passphrase and the hash of the
+//! ledger before it, no source has to be trusted.
 
 mod core;
 mod lake;

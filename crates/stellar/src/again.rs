@@ -23,7 +23,7 @@ pub fn prove_kept(skeleton: &[u8], bodies: &[Bytes], network: &Network) -> Resul
 /// events.
 ///
 /// # Errors
-/// `Parts` where a log is no event of ours.
+/// `Parts` where a log is not an event.
 pub fn without_proofs(logs: &[Log]) -> Result<Vec<Log>, Fault> {
     let unmarked = |log: &Log| {
         let topics: Vec<&[u8]> = log.topics().collect();

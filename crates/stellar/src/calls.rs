@@ -26,7 +26,7 @@ pub(crate) struct TxCall {
     pub(crate) events: EventSpans,
     /// The operation whose events fit the hash in its result.
     pub(crate) covered: Option<u32>,
-    /// Whether its result has the hash of other events: core was told to rewrite those of old protocols.
+    /// Whether its result has the hash of other events: core was configured to rewrite those of old protocols.
     pub(crate) rewritten: bool,
 }
 

@@ -21,8 +21,8 @@ use crate::schema::WIRE;
 const SUCCESSFUL: u8 = 4;
 const PROVEN: u8 = 8;
 
-/// No contract leaves more than four topics, and no event of the network itself many more. Whoever writes
-/// a ledger may claim millions, each of which takes twenty times as much here as in the ledger.
+/// No contract leaves more than four topics, and no event of the network itself many more. A hostile
+/// ledger may claim millions, each of which takes twenty times as much here as in the ledger.
 const EVENT_TOPICS_MAX: u32 = 1_024;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -196,7 +196,7 @@ pub struct EventPlace {
     pub proven: bool,
     /// The position of its transaction, from 0 on.
     pub tx_index: u32,
-    /// Topics behind the first four.
+    /// Topics after the first four.
     pub more_topics: Vec<Bytes>,
 }
 
@@ -234,7 +234,7 @@ impl EventPlace {
     /// # Errors
     /// `Parts` where it is none of ours.
     pub fn read(log: &Log) -> Result<Self, Fault> {
-        let wrong = || Fault::Parts("a log that is no event");
+        let wrong = || Fault::Parts("a log that is not an event");
         let (&flags, mut rest) = log.suffix().split_first().ok_or_else(wrong)?;
         let number = |rest: &mut &[u8]| {
             let number = take_varint(rest).and_then(|number| u32::try_from(number).ok());
@@ -250,9 +250,9 @@ impl EventPlace {
         let mut more_topics = Vec::new();
         while !rest.is_empty() {
             let len = number(&mut rest)? as usize;
-            let (topic, behind) = rest.split_at_checked(len).ok_or_else(wrong)?;
+            let (topic, after) = rest.split_at_checked(len).ok_or_else(wrong)?;
             more_topics.push(Bytes::copy_from_slice(topic));
-            rest = behind;
+            rest = after;
         }
         Ok(Self {
             stage,
@@ -287,11 +287,11 @@ impl EventPlace {
 pub(crate) fn unproven(log: &Log) -> Result<Vec<u8>, Fault> {
     let mut suffix = log.suffix().to_vec();
     let flags = suffix.first_mut();
-    *flags.ok_or(Fault::Parts("a log that is no event"))? &= !PROVEN;
+    *flags.ok_or(Fault::Parts("a log that is not an event"))? &= !PROVEN;
     Ok(suffix)
 }
 
-/// The topics of an event that a log has room for, and those behind them.
+/// The topics of an event that a log has room for, and those after them.
 pub(crate) fn split_topics<'a, 'b>(topics: &'b [&'a [u8]]) -> (&'b [&'a [u8]], Vec<Bytes>) {
     let (seen, more) = topics.split_at(topics.len().min(TOPICS_MAX));
     let more = more.iter().map(|topic| Bytes::copy_from_slice(topic));

@@ -65,7 +65,7 @@ impl fmt::Display for EventId {
     }
 }
 
-/// A text is no id of an event.
+/// A text that is not the id of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("not the id of an event: two numbers with a dash between them are")]
 pub struct NoEventId;

@@ -119,11 +119,11 @@ impl Ledger {
     }
 
     /// The parts that the ledger's own hashes vouch for: header, set, and the results of transactions. Results
-    /// vouch for the events of contract calls in turn. What else a transaction left behind is the word of
-    /// whoever wrote the ledger down.
+    /// vouch for the events of contract calls in turn. No hash covers what else was
+    /// recorded of a transaction.
     pub fn hashed(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
         let header = &self.header;
-        // The hash in front of the header and what comes behind it are not hashed themselves, but the
+        // The hash in front of the header and what comes after it are not hashed themselves, but the
         // hash must fit.
         let entry = Span {
             start: header.entry.start,

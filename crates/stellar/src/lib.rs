@@ -1,7 +1,7 @@
 //! Stellar's bytes: ledgers walked without copying, proven, taken apart and put together again.
 //!
-//! Everything here is a pure function of bytes. Whoever fetches ledgers, keeps them or answers from them
-//! uses it; nothing here waits, reads or writes.
+//! Everything here is a pure function of bytes. Code that fetches ledgers, keeps them or answers
+//! from them uses it; nothing here waits, reads or writes.
 //!
 //! ```text
 //!  bytes ─► walk ─► Ledger ─► prove ─► Proven ─► block: clock, transactions, events as logs,

@@ -10,7 +10,7 @@ use crate::network::Network;
 use crate::reader::Span;
 
 /// A ledger whose hashes all fit, with its envelopes paired with their results. That it follows the
-/// ledger before is left to whoever has both.
+/// ledger before is left to the caller, which has both.
 #[derive(Clone, Debug)]
 pub struct Proven {
     pub(crate) ledger: Ledger,

@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A length, so many bytes, and what pads them to four.
+    /// A length, that many bytes, and their padding to four.
     #[inline]
     pub(crate) fn skip_bytes(&mut self) -> Result<(), Fault> {
         let len = self.u32()? as usize;
@@ -136,7 +136,7 @@ impl<'a> Reader<'a> {
         if self.rest.is_empty() {
             return Ok(());
         }
-        Err(self.fault("bytes behind the end"))
+        Err(self.fault("bytes after the end"))
     }
 }
 

@@ -20,7 +20,7 @@ const DEPTH_MAX: u32 = 1_000;
 pub(crate) enum Shape {
     Fixed(u32),
     Bytes,
-    /// The shapes at these places, one behind the other.
+    /// The shapes at these places, one after the other.
     Sequence(u32, u32),
     /// One of the shapes at these places, chosen by a number; the first is for `lowest`.
     Union {
@@ -28,9 +28,9 @@ pub(crate) enum Shape {
         first: u32,
         end: u32,
     },
-    /// A count, and so many of the shape at this place.
+    /// A count, and that many of the shape at this place.
     Array(u32),
-    /// A count, and so many pieces of so many bytes.
+    /// A count, and that many pieces of this many bytes.
     Pieces(u32),
     /// The shape at this place, or nothing.
     Optional(u32),
@@ -49,7 +49,7 @@ pub(crate) struct Schema {
 /// The types that are passed over by name.
 macro_rules! types {
     ($($field:ident = $name:literal),* $(,)?) => {
-        /// Types that are asked for by name.
+        /// Types that are requested by name.
         #[derive(Debug)]
         pub(crate) struct Types { $(pub(crate) $field: Shape),* }
         impl Types {
@@ -90,7 +90,7 @@ types! {
     value = "SCVal",
 }
 
-/// The table, and the types in it that are asked for.
+/// The table, and the types in it that are requested.
 pub(crate) static WIRE: LazyLock<(Schema, Types)> = LazyLock::new(|| {
     let schema = Schema::read(TEXT);
     let types = Types::of(&schema);

@@ -1,7 +1,7 @@
 //! A ledger taken apart, so that one transaction can be read without the others, and put together again.
 //!
 //! The bytes of a transaction lie in two places of a ledger: its envelope in the set, what was recorded of
-//! it behind the set. Its body holds both, one behind the other; the skeleton holds everything else, and
+//! it after the set. Its body holds both, one after the other; the skeleton holds everything else, and
 //! where the bodies go.
 //!
 //! ```text
@@ -88,7 +88,7 @@ fn skeleton(proven: &Proven, form: u8) -> Vec<u8> {
     out
 }
 
-/// Bits that a position among so many takes.
+/// Bits that a position among this many takes.
 fn order_bits(count: usize) -> u32 {
     usize::BITS - count.saturating_sub(1).leading_zeros()
 }
@@ -240,7 +240,7 @@ fn split_body(body: &[u8], form: u8) -> Result<(&[u8], &[u8]), Fault> {
 /// The header in a skeleton: XDR of a LedgerHeaderHistoryEntry.
 ///
 /// # Errors
-/// `Parts` where it is no skeleton.
+/// `Parts` where it is not a skeleton.
 pub fn skeleton_header(skeleton: &Bytes) -> Result<Bytes, Fault> {
     let read = Skeleton::parse(skeleton)?;
     let (start, len) = read.header;
@@ -253,7 +253,7 @@ pub fn skeleton_header(skeleton: &Bytes) -> Result<Bytes, Fault> {
 /// How many transactions the ledger of a skeleton has.
 ///
 /// # Errors
-/// `Parts` where it is no skeleton.
+/// `Parts` where it is not a skeleton.
 pub fn skeleton_count(skeleton: &[u8]) -> Result<usize, Fault> {
     Skeleton::parse(skeleton).map(|read| read.order.len())
 }

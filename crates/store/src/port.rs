@@ -74,7 +74,7 @@ pub trait BlobStore: Debug + Send + Sync {
     /// [`Error::Corrupt`](crate::Error::Corrupt), never a shorter answer.
     async fn range(&self, name: &str, range: Range<u64>) -> Result<Bytes>;
 
-    /// Several parts of one object, all asked for at once.
+    /// Several parts of one object, all requested at once.
     async fn ranges(&self, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
 
     /// Objects whose names begin with `prefix` and sort after `after`, in order of their names,

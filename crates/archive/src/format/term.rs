@@ -3,7 +3,7 @@
 //!
 //! The hash is keyed. Its leading bits choose a page of the term dictionary, and a contract that emits logs
 //! chooses topics: with a hash that anyone can compute, a few thousand tries a topic are enough to
-//! crowd all of them into the page of a topic that is asked for often. SipHash with a key that only
+//! crowd all of them into the page of a topic that is requested often. SipHash with a key that only
 //! the archive has is made against exactly this. Segments of format version 2 and before have no
 //! key, and keep the hash they were written with.
 

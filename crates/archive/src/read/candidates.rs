@@ -170,7 +170,7 @@ impl Candidates {
         }
     }
 
-    /// When the transaction hashes of candidates are best asked for.
+    /// When the transaction hashes of candidates are best requested.
     pub(crate) fn hashes(&self) -> Hashes {
         if self.unsure {
             Hashes::Afterwards

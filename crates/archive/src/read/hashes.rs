@@ -1,7 +1,7 @@
 //! Blocks and transactions by hash.
 //!
 //! A hash leads to the blocks that may hold it: one page of each table is looked at. What is in
-//! memory is looked at first; all other pages are asked for at once. The block's own list decides.
+//! memory is looked at first; all other pages are requested at once. The block's own list decides.
 
 use chronolith_model::{BlockMeta, Hash32, Tx};
 

@@ -25,7 +25,7 @@ const ROWS_AHEAD_MAX: usize = 1024;
 /// The answer to a log query.
 #[derive(Clone, Debug)]
 pub struct LogPage {
-    /// The logs, in the order asked for.
+    /// The logs, in the order requested.
     pub logs: Vec<LogRecord>,
     /// Whether there are more after the last one.
     pub has_more: bool,
@@ -363,7 +363,7 @@ impl Run<'_> {
     }
 
     /// Whether the answer is full before the log at this place, which is counted if it is not:
-    /// the end of a page, or an error where all logs were asked for.
+    /// the end of a page, or an error where all logs were requested.
     fn is_full(&mut self, at: usize) -> Result<bool> {
         let Some(next) = self.logs.get(at) else {
             return Ok(true);

@@ -39,7 +39,7 @@ impl LogRecord {
     }
 }
 
-/// When hashes of transactions and blocks are asked for.
+/// When hashes of transactions and blocks are requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hashes {
     /// Together with the frames: nearly all rows are wanted.
@@ -55,7 +55,7 @@ struct HashBlocks {
 }
 
 impl HashBlocks {
-    /// A hash by its ordinal. `near` is where the last one was found: neighbours are asked for
+    /// A hash by its ordinal. `near` is where the last one was found: neighbours are requested
     /// one after the other.
     fn get(&self, ordinal: u64, near: &mut usize) -> Option<Hash32> {
         let number = ordinal / HASHES_PER_BLOCK;
@@ -94,7 +94,7 @@ impl Objects {
     }
 
     /// Appends the rows with these ids, given rising or falling, that `keep` lets through. Frames
-    /// and hashes are asked for together.
+    /// and hashes are requested together.
     pub(crate) async fn records(
         &self,
         segment: &OpenSegment,
@@ -109,7 +109,7 @@ impl Objects {
         let mut numbers: Vec<u32> = groups.iter().map(|group| group.frame).collect();
         numbers.sort_unstable();
         // The tables tell where each frame's transactions begin and which block a row is of, so
-        // hashes can be asked for before the frame is unpacked.
+        // hashes can be requested before the frame is unpacked.
         let guess = |group: &FrameGroup<'_>| {
             let first = tables
                 .frames

@@ -24,9 +24,9 @@ pub(crate) struct Snapshot {
     pub(crate) runs: RunSet,
     /// Blocks of the widest segment: how far to the left of a block its segments can begin.
     widest: u64,
-    /// What [`Self::clock_runs`] gives, once it was asked for.
+    /// What [`Self::clock_runs`] gives, once it was requested.
     clock_runs: OnceLock<Vec<ClockRun>>,
-    /// The blocks of which packs hold each dataset that lies in packs, once it was asked for.
+    /// The blocks of which packs hold each dataset that lies in packs, once it was requested.
     packed: [OnceLock<Vec<BlockRange>>; PACKED.len()],
     /// The first merged segment whose hashes no run holds, or the first range that failed on hashes.
     without_hashes: Option<BlockRange>,

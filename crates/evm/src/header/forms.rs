@@ -27,7 +27,7 @@ struct Fields {
     covers: Vec<&'static str>,
     /// Whether a field that may be absent was absent.
     ended: bool,
-    /// Whether one came behind it.
+    /// Whether one came after it.
     torn: bool,
 }
 
@@ -124,7 +124,7 @@ impl HeaderFields {
         }
     }
 
-    /// The key stands behind the last field, whichever that is. Its length keeps it apart from all others.
+    /// The key comes after the last field, whichever that is. Its length keeps it apart from all others.
     fn berachain(&self) -> Option<Encoded> {
         let key: Bytes = self.extra.get("parentProposerPubkey")?;
         let mut out = self.ethereum();

@@ -1,7 +1,7 @@
 //! The chain's first block, kept with its archive: an archive is of one chain for ever.
 //!
 //! A chain id does not tell chains apart. Private chains share theirs, and a chain that was begun
-//! anew keeps it. The hash of block 0 does, so it is written down once and compared at every start: in
+//! again keeps it. The hash of block 0 does, so it is written down once and compared at every start: in
 //! the file `genesis` of the archive's directory, or in the object `genesis` below the archive's prefix
 //! of an object store, so that every machine that shares the archive compares with the same hash.
 

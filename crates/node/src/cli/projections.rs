@@ -66,7 +66,7 @@ pub(crate) enum DbCommand {
 pub(crate) enum JobsCommand {
     /// Show the ranges that are on their way, that failed, or that were given up.
     List(CliRequest<OfChain>),
-    /// Let a job that failed or was given up be tried anew, or all of them.
+    /// Let a job that failed or was given up be tried again, or all of them.
     Retry(CliRequest<SomeJob>),
     /// Say what is known of a job, and what to do about it.
     Explain(CliRequest<OneJob>),
@@ -116,9 +116,9 @@ pub(crate) enum VersionsCommand {
 /// What to do with a projection.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProjectionCommand {
-    /// Show how far each projection is, what is missing, and why one stands still.
+    /// Show how far each projection is, what is missing, and why one is paused.
     State(CliRequest<OfChain>),
-    /// Let a projection that stands still go on.
+    /// Let a projection that is paused go on.
     Resume(CliRequest<OfProjection>),
     /// Project a range again. Rows that are there stay as they are.
     Replay(CliRequest<Replay>),

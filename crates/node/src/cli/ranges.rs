@@ -23,7 +23,7 @@ pub(crate) struct StateQuery {
 pub(crate) enum RangeCommand {
     /// Try the transition of a range again that is FAILED.
     ///
-    /// Mend what its cause names first: `chronolith repair` fetches damaged objects anew. Where a node
+    /// Repair what its cause names first: `chronolith repair` fetches damaged objects again. Where a node
     /// runs on the data directory it goes on by itself; else the transition is done here.
     Retry(RetryRange),
 }

@@ -131,7 +131,7 @@ async fn open(chain: ChainSettings, place: &ArchiveLocation) -> Result<Chain> {
 }
 
 /// Refuses blocks that lie above the next one that the archive takes: all blocks between would have to be fetched
-/// too, which may be very many more than were asked for.
+/// too, which may be very many more than were requested.
 fn check_reachable(chain: &Chain, range: BlockRange) -> Result<()> {
     let Some(head) = chain.archive.health().head else {
         return Ok(());

@@ -127,7 +127,7 @@ pub(crate) async fn block_at(settings: &Settings, query: &BlockAtQuery) -> Resul
     Ok(Exit::Done)
 }
 
-/// The blocks asked for, or all from the first archived one to the head: what is missing in between is
+/// The blocks requested, or all from the first archived one to the head: what is missing in between is
 /// for the caller to find, not to be passed over.
 pub(super) fn range_of(
     archive: &Archive,

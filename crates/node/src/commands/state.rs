@@ -107,7 +107,7 @@ fn print_dropped(dropped: &Value) {
     );
 }
 
-/// The chain that was asked for, or all of them.
+/// The chain that was requested, or all of them.
 pub(super) fn chosen<'a>(
     settings: &'a Settings,
     wanted: &Wanted,
@@ -212,7 +212,7 @@ fn downgraded(chain: &ChainSettings, proof: Proof) -> Vec<String> {
     told.collect()
 }
 
-/// How far the chain and the settings allow to prove blocks. Logs of a narrow scope are asked for one by one.
+/// How far the chain and the settings allow to prove blocks. Logs of a narrow scope are requested one by one.
 fn allowed(chain: &ChainSettings) -> Proof {
     let checks = chain.checks;
     let whole = chain.datasets.contains(Dataset::Logs) && chain.scope == Scope::All;

@@ -269,7 +269,7 @@ fn between(range: BlockRange, gaps: &[BlockRange]) -> Vec<BlockRange> {
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// A block as far as it is kept: without its logs, only its clock can be asked for.
+/// A block as far as it is kept: without its logs, only its clock can be requested.
 async fn read(archive: &Archive, chain: &ChainSettings, number: u64) -> ArchiveResult<Block> {
     if chain.datasets.contains(Dataset::Logs) {
         return archive.block(number).await;

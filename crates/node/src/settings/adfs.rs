@@ -103,7 +103,7 @@ pub(super) fn contract(raw: &RawChain, shared: &Versions) -> Result<Option<AdfsS
          \"topicNames\": {{ \"1\": \"DataFeedsUpdated(uint256)\" }}, and a profile of it in versions"
     );
     // A chain need not have every version. An upgrade to one whose event it does not name is to an
-    // implementation that is not known here: the projection stands still and says so.
+    // implementation that is not known here: the projection is paused and says so.
     let here = |number: &u32| versions.contains_key(number);
     let implementations = shared.implementations.iter();
     let implementations: BTreeMap<[u8; 20], u32> = implementations

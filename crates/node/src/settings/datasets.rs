@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use chronolith_model::{Dataset, DatasetSet};
 use chronolith_source::portal::PortalSettings;
 
-/// What is asked for, or what the source tells all of.
+/// What is requested, or what the source tells all of.
 pub(super) fn datasets(
     names: Option<&[String]>,
     portal: Option<&PortalSettings>,

@@ -447,7 +447,7 @@ pub(crate) struct RawAlerts {
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RawBackfill {
-    /// Blocks that are asked for at first.
+    /// Blocks that are requested at first.
     pub(crate) initial_range: Option<u64>,
     /// The fewest.
     pub(crate) min_range: Option<u64>,

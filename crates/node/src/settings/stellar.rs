@@ -78,7 +78,7 @@ pub(super) fn chain(
         l1: None,
         datasets: kept(raw.datasets.as_deref())?,
         scope: Scope::All,
-        // No hash covers every event, so that no more can be asked for. Logs say for themselves.
+        // No hash covers every event, so that no more can be requested. Logs say for themselves.
         level: Verification::Linked,
         checks: Checks::ALL,
         strategy: Strategy::Receipts,
@@ -264,7 +264,7 @@ fn lake_url(url: &str, raw: &RawLake) -> Result<LakePlace> {
     Ok(LakePlace::S3 { url, options })
 }
 
-/// Everything that a ledger is put together from again, or what is asked for.
+/// Everything that a ledger is put together from again, or what is requested.
 fn kept(names: Option<&[String]>) -> Result<DatasetSet> {
     let Some(names) = names else {
         return Ok(DatasetSet::of(&[

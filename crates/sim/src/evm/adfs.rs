@@ -21,9 +21,9 @@ pub const UPDATED_TOPIC: [u8; 32] =
 pub const UPDATED_2_TOPIC: [u8; 32] =
     hex!("18c59a580901679ceb4ee20344521bd114ce1554efea9c4a9d3cabfb0431c0cc");
 
-/// An update is in one of so many blocks, and which one depends on the fork.
+/// An update is in one of this many blocks, and which one depends on the fork.
 const GROUP_BLOCKS: u64 = 3;
-/// Different feeds, and how many of them an update has at the most.
+/// Different feeds, and how many of them an update has at most.
 const FEEDS: u64 = 40;
 const FEEDS_MAX: u64 = 3;
 /// Places of a ring.

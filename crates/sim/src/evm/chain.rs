@@ -77,9 +77,9 @@ pub struct EvmSpec {
     pub era: Era,
     /// Headers have blooms without a bit, whatever the block logs.
     pub blooms_unfilled: bool,
-    /// One contract is a proxy that is upgraded every so many blocks; 0 for no such contract.
+    /// One contract is a proxy that is upgraded every this many blocks; 0 for no such contract.
     pub upgrade_every: u64,
-    /// Every so many blocks have logs of no transaction, under the block's own hash, as on Celo's old chain;
+    /// Every this many blocks have logs of no transaction, under the block's own hash, as on Celo's old chain;
     /// 0 for none.
     pub own_logs_every: u64,
     /// One contract collects fees and tells of them.

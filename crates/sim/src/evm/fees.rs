@@ -134,7 +134,7 @@ pub(super) struct Place {
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Collected(Fee),
-    /// The same event, from somebody else.
+    /// The same event, from another process.
     Impostor(Fee),
     Withdrawn(Fee),
     LifiWithdrawn(Fee),
@@ -305,7 +305,7 @@ mod tests {
         }
     }
 
-    /// Sparse, dense, and far more than one a block: the mean is what was asked for.
+    /// Sparse, dense, and far more than one a block: the mean is what was requested.
     #[test]
     fn a_thousand_blocks_have_about_as_many_as_was_asked_for() {
         for rate in [0_u32, 120, 904, 1_000, 100_000] {

@@ -23,7 +23,7 @@ impl RpcError {
     }
 }
 
-/// A refused `eth_getLogs`: the blocks asked for, both included, and the limit that was hit.
+/// A refused `eth_getLogs`: the blocks requested, both included, and the limit that was hit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused {
     pub(super) from: u64,

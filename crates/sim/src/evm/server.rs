@@ -61,7 +61,7 @@ pub struct RpcOptions {
     pub max_results: Option<u64>,
     /// Most calls of a batch; 1,000 unless told.
     pub max_batch: Option<usize>,
-    /// Whether every request is kept, to be sent again by somebody else.
+    /// Whether every request is kept, to be sent again by another process.
     pub keeps_requests: bool,
     /// Methods that it does not have.
     pub missing_methods: Vec<MissingMethod>,

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::Operation;
 
-/// What was asked for, whether or not it succeeded.
+/// What was requested, whether or not it succeeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IoCount {
     pub calls: u64,
@@ -69,7 +69,7 @@ impl CountingBlobs {
         count.copied().unwrap_or_default()
     }
 
-    /// Everything since the start or the last [`CountingBlobs::take`], which begins anew.
+    /// Everything since the start or the last [`CountingBlobs::take`], which starts again.
     pub fn take(&self) -> BTreeMap<(Operation, String), IoCount> {
         std::mem::take(&mut lock(&self.counts))
     }

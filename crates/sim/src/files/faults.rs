@@ -18,7 +18,7 @@ pub enum FileFault {
     Half,
     /// One byte in the middle is another.
     WrongByte,
-    /// The answer begins only after so long.
+    /// The answer begins only after this long.
     Slow(Duration),
 }
 
@@ -38,7 +38,7 @@ struct Planned {
 }
 
 impl FileFaults {
-    /// Lets this go wrong with the next so many requests for a file whose path contains `name`; an
+    /// Lets this go wrong with the next this many requests for a file whose path contains `name`; an
     /// empty name is every file. The oldest that fits is taken first.
     pub fn plan(&self, fault: FileFault, name: &str, times: u32) {
         self.planned().push(Planned {

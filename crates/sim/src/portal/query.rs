@@ -101,7 +101,7 @@ impl Query {
         Ok(query)
     }
 
-    /// Whether only headers are asked for, and none of what their content decides.
+    /// Whether only headers are requested, and none of what their content decides.
     pub(super) fn is_clock(&self) -> bool {
         self.logs.is_empty() && self.transactions.is_empty() && !self.fields.block.logs_bloom
     }

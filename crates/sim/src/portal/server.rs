@@ -46,7 +46,7 @@ pub enum PortalEncoding {
 pub struct PortalOptions {
     /// Its first block.
     pub start_block: u64,
-    /// Most blocks of one answer; none for as many as were asked for.
+    /// Most blocks of one answer; none for as many as were requested.
     pub blocks_max: Option<u64>,
     pub encoding: PortalEncoding,
     /// How long every answer takes at least to begin.
@@ -310,7 +310,7 @@ impl Shared {
         lower.first().map_or(finalized, |clock| clock.block_ref())
     }
 
-    /// Too many requests, or a status that is injected, unless it makes no sense here.
+    /// Too many requests, or a status that is injected, unless it is invalid here.
     fn refused(&self, never: &[u16]) -> Option<Response> {
         let (status, retry_after) = if self.limiter.admits(1) {
             match self.options.faults.draw_status(never)? {

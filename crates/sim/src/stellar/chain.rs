@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::made::Made;
 use super::{ledger, sha256};
 
-/// Ledgers that are kept as they were made. All others are made again when they are asked for.
+/// Ledgers that are kept as they were made. All others are made again when they are requested.
 const KEPT_MAX: usize = 32;
 /// When the ledger before the first one closed, unless that is set.
 const GENESIS_TIME: u64 = 1_443_640_000;

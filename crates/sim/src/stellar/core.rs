@@ -18,7 +18,7 @@ pub use state::CoreState;
 
 /// The ledger of a new database.
 pub const GENESIS_LEDGER: u32 = 1;
-/// Core takes state from history every so many ledgers, and replays from there.
+/// Core takes state from history every this many ledgers, and replays from there.
 const CHECKPOINT_LEDGERS: u32 = 64;
 /// Set in the length of every frame: nothing of it is in another one.
 const LAST_FRAGMENT: u32 = 1 << 31;

@@ -107,7 +107,7 @@ impl Numbering {
     }
 
     /// The events of the transaction at this position. Events before and after all transactions are
-    /// counted through the ledger, the others anew in each operation or transaction.
+    /// counted through the ledger, the others again in each operation or transaction.
     pub(super) fn events(
         &mut self,
         tx_position: u32,

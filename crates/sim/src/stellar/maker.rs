@@ -4,7 +4,7 @@
 //! them. So a type only says which parts it has (`fields!`, `variants!`), and the parts are made by
 //! their own types. Nesting is bounded: deep inside, lists are empty and options are absent.
 //!
-//! Ledgers say that they are of protocol 23 at the most, so types have no way that came later: a client of that
+//! Ledgers say that they are of protocol 23 at most, so types have no way that came later: a client of that
 //! protocol reads everything that is made here.
 
 use stellar_xdr::{

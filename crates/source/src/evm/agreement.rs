@@ -1,5 +1,4 @@
-//! What several endpoints say of one block: of the chain's first one, and of one that is about to be
-//! archived.
+//! Whether endpoints agree on a block: on the chain's first one, and on one that is about to be archived.
 //!
 //! A hash that fits its header says that a block is whole, not that it is the chain's. Only a second
 //! endpoint can say that.
@@ -23,12 +22,12 @@ use crate::jsonrpc::endpoint::Endpoint;
 use crate::jsonrpc::reply::Answer;
 use crate::source::{EndpointBlock, Heads};
 
-/// How long an endpoint may take to say which block it has: the others wait for it.
+/// How long an endpoint may take to answer which block it has: the others wait for it.
 pub(super) const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl EvmSource {
-    /// What the endpoints that are well, and these, have at a height. One that is down, slow or
-    /// behind is left out. Nothing is asked where there is no second endpoint.
+    /// The block that healthy endpoints, and these, have at a height. One that is down, slow or behind is
+    /// left out. Nothing is requested where there is no second endpoint.
     pub(super) async fn blocks_at_healthy(
         &self,
         number: u64,
@@ -56,7 +55,7 @@ impl EvmSource {
         heard.into_iter().flatten().collect()
     }
 
-    /// The heads of the first endpoint that is well and reaches this block.
+    /// The heads of the first healthy endpoint that reaches this block.
     pub(super) async fn heads_from(&self, number: u64) -> Option<Heads> {
         let endpoints = self.pool.endpoints().iter();
         for endpoint in endpoints.filter(|one| one.is_healthy()) {
@@ -153,7 +152,7 @@ impl EvmSource {
         };
         let is_there = heard.iter().any(|(_, got)| *got == expected);
         for (endpoint, got) in &heard {
-            // With nobody on the chain, the caller says what is wrong, and all are asked again soon.
+            // With no endpoint on the chain, the caller reports it, and all are tried again soon.
             if is_there && *got != expected {
                 self.admitted.lock().remove(&endpoint.name);
                 let error = Error::WrongGenesis {

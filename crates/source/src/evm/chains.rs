@@ -17,7 +17,7 @@ pub struct KnownChain {
     pub portal: &'static str,
     /// Time of its first block.
     pub genesis_timestamp: u64,
-    /// Blocks behind the head that are final where the chain has no tag for it.
+    /// Blocks below the head that are final where the chain has no tag for it.
     pub confirmations: u64,
     /// Whether its `finalized` tag is what its users call final.
     pub finalized_tag: bool,
@@ -89,7 +89,7 @@ const NOTHING: Checks = Checks::NONE;
 /// All of them, by id.
 ///
 /// The checks are what the chain's own headers, receipts and transactions allow. One that turns out not
-/// to hold is dropped while the program runs, and the level falls: a chain does not stand still over it.
+/// to hold is dropped while the program runs, and the level falls: the chain is not halted for it.
 #[rustfmt::skip]
 pub const CHAINS: &[KnownChain] = &[
     chain(("ethereum", "Ethereum", 1, "ethereum-mainnet", 1_438_269_988, 64, true, ROOTS, 0)),

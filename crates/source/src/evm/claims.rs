@@ -23,7 +23,7 @@ impl Claims {
         }
     }
 
-    /// Whether another endpoint said so too.
+    /// Whether another endpoint claimed the same.
     pub(super) fn by_another(&self, block: B256, endpoint: &str) -> bool {
         let claims = self.0.lock();
         let by = claims.get(&block).into_iter().flatten();

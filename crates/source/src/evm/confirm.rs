@@ -99,7 +99,7 @@ impl Fetcher<'_> {
     }
 }
 
-/// Some call a block that they do not have an invalid parameter: that is no refusal of hashes.
+/// Some call a block that they do not have an invalid parameter: that is not a refusal of hashes.
 fn takes_no_hashes(fault: &RpcFault) -> bool {
     let text = fault.message.to_lowercase();
     let unknown = ["unknown block", "not found", "block not available"];

@@ -19,7 +19,7 @@ use crate::source::{Fetched, Want};
 
 /// How many other endpoints are asked for a range.
 const ASKED_MAX: usize = 3;
-/// How many ranges in a row are asked for in vain before nothing more is asked for a while: on a chain with
+/// How many ranges in a row are requested in vain before nothing more is asked for a while: on a chain with
 /// other rules no endpoint can prove more.
 const IN_VAIN_MAX: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(600);
@@ -145,7 +145,7 @@ fn proves_more(other: &[Fetched], first: &[Fetched]) -> bool {
 mod tests {
     use super::*;
 
-    /// On a chain with other rules every block would be asked for at every endpoint, for ever.
+    /// On a chain with other rules every block would be requested at every endpoint, for ever.
     #[tokio::test(start_paused = true)]
     async fn asking_in_vain_ends_for_a_while() {
         let elsewhere = Elsewhere::default();

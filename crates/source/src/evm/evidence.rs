@@ -1,9 +1,9 @@
 //! Whether a rule that a block does not follow is wrong, or the endpoint that showed the block.
 //!
 //! A rule that fails for the same block in the same way on every endpoint is evidence against the rule.
-//! One endpoint alone is asked several times, over a while: it may have been a bad moment. Heads move on
-//! before they are asked for again, so many blocks that fail while none follows the rule count as well.
-//! Endpoints that cannot be asked hold nothing up, and those that say nothing only for a while.
+//! A single endpoint is tried several times, over a while: it may have been a bad moment. Heads move on
+//! before they are requested again, so several blocks that fail while none follows the rule count as well.
+//! Endpoints that cannot show the block are not waited for, and those that do not answer only for a while.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -177,7 +177,7 @@ impl Known {
         shown.tries += 1;
     }
 
-    /// Whether so many blocks failed in a row, at every endpoint that may be asked, that it does not
+    /// Whether enough blocks failed in a row, at every endpoint that may show them, that it does not
     /// matter that no block was shown twice.
     fn note_run(&mut self, failure: &Failure<'_>, asked: &[Arc<str>]) -> bool {
         let begin = || Run {

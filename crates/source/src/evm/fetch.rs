@@ -1,4 +1,4 @@
-//! Ranges of blocks from one endpoint: what to ask for, and blocks from the answers.
+//! Ranges of blocks from one endpoint: requests, and blocks from the answers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ const CALL_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::
 /// How often a request that failed at once is sent again to the same endpoint.
 const REQUEST_RETRIES: u32 = 3;
 const FAILS_FAST: Duration = Duration::from_secs(2);
-/// The longest pause of an endpoint that is waited for: another one may be well.
+/// The longest pause of an endpoint that is waited for: another one may be healthy.
 const USABLE_SOON: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub(crate) struct Fetcher<'a> {
     pub(crate) spans: &'a Spans,
     /// A block above the range that the endpoint has; none for the tail.
     pub(crate) anchor: Option<BlockRef>,
-    /// What endpoints said of blocks that their bloom does not clear.
+    /// What endpoints claimed of blocks that their bloom does not clear.
     pub(crate) claims: &'a Claims,
 }
 
@@ -149,7 +149,7 @@ impl Fetcher<'_> {
         Ok(fetched)
     }
 
-    /// The chain may have changed between two calls: no lie, but no answer either.
+    /// The chain may have changed between two calls: the endpoint need not be wrong, but it is not an answer.
     pub(super) fn moved(&self, number: u64) -> Error {
         let reason = format!("two answers about block {number} are of different blocks");
         self.endpoint.unavailable(reason)
@@ -255,21 +255,21 @@ impl Fetcher<'_> {
         self.made(block, kept, proof)
     }
 
-    /// Whether a log is wanted. An endpoint is asked for more where a scope has several entries.
+    /// Whether a log is wanted. More are requested where a scope has several entries.
     pub(super) fn keeps(&self, log: &WireLog) -> bool {
         let topic0 = log.topics.first().map(|topic| topic.as_slice());
         self.want.datasets.contains(Dataset::Logs)
             && self.want.scope.admits(log.address.as_slice(), topic0)
     }
 
-    /// Whether all logs of each block are asked for.
+    /// Whether all logs of each block are requested.
     fn has_all_logs(&self) -> bool {
         self.want.scope == Scope::All && self.want.datasets.contains(Dataset::Logs)
     }
 
     /// Whether no log came of a block whose bloom allows one of the scope: a node that is behind
-    /// answers for the blocks it has and leaves out the others without a word, and one that lies
-    /// leaves out all.
+    /// answers for the blocks it has and leaves out the others silently, and a dishonest one leaves out
+    /// all.
     pub(super) fn is_suspicious(&self, block: &WireBlock) -> bool {
         self.want.scope != Scope::All
             && self.want.datasets.contains(Dataset::Logs)
@@ -337,7 +337,7 @@ impl Fetcher<'_> {
             let began = Instant::now();
             let more = match self.ask_once(some).await {
                 // One request of a hundred that fails must not cost the others. An endpoint that
-                // is slow to fail, or says when to come back, is left to whoever knows a better one.
+                // is slow to fail, or says when to come back, is left to the caller, which may know a better one.
                 Err(Error::Unavailable {
                     retry_after: None, ..
                 }) if failures < REQUEST_RETRIES
@@ -366,21 +366,21 @@ impl Fetcher<'_> {
         Ok(answers)
     }
 
-    /// A pause may be long for what another request met: a lie, or a wish to be left alone.
+    /// A pause may be long because of another request: a contradiction, or a `Retry-After`.
     fn is_usable_soon(&self) -> bool {
         let until = self.endpoint.usable_at();
         until.is_none_or(|until| until.duration_since(Instant::now()) < USABLE_SOON)
     }
 
     /// Sends calls in one request. Those that fail for no reason of their own are sent again: one
-    /// bad answer in a batch is no reason to ask for all of it once more.
+    /// bad answer in a batch is not a reason to request all of it again.
     async fn ask_once<T: DeserializeOwned>(&self, calls: &[Call]) -> Result<Vec<Answer<T>>> {
         let mut answers: Vec<Answer<T>> = self.endpoint.send(calls).await?;
         if calls.len() > 1 && no_batches(&answers) {
             return Ok(answers);
         }
         let has_failed = |answer: &Answer<T>| match answer {
-            // Behind one URL there are many nodes, and some are a block behind the others.
+            // One URL may be many nodes, and some are a block behind the others.
             Ok(found) => found.is_none(),
             Err(fault) => meaning(fault) == Meaning::Trouble,
         };

@@ -1,8 +1,8 @@
-//! Which blocks are final by every endpoint that is well.
+//! Which blocks are final by every healthy endpoint.
 //!
-//! A tag is one endpoint's word. A proxy that answers `finalized` with its newest block would have the
+//! A tag is the claim of one endpoint. A proxy that answers `finalized` with its newest block would have the
 //! tip archived, and the next reorg would halt the chain. So the others are asked for their tags too, and
-//! the lowest of each counts. An endpoint that knows no tag, is down or is far behind has no say.
+//! the lowest of each counts. An endpoint that knows no tag, is down or is far behind does not count.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use crate::source::Heads;
 
 /// An endpoint whose newest block is further below another's is behind.
 const BEHIND_BLOCKS: u64 = 100;
-/// How long the word of an endpoint that does not answer counts: longer than any pause after a failure,
+/// How long the tags of an endpoint that does not answer count: longer than any pause after a failure,
 /// so that no other one need only wait for it.
 const SILENT_WHILE: Duration = Duration::from_secs(60);
-/// When people are told that endpoints call different blocks final. Some chains finalize once in minutes.
-const TOLD_AFTER: Duration = Duration::from_secs(3_600);
+/// When it is logged that endpoints call different blocks final. Some chains finalize once in minutes.
+const WARN_AFTER: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, Default)]
 pub(super) struct Finals(Mutex<Known>);
@@ -36,18 +36,18 @@ pub(super) struct Finals(Mutex<Known>);
 struct Known {
     /// The tags that no endpoint had lower ones for.
     confirmed: Option<[Option<BlockRef>; 2]>,
-    /// The last word of each endpoint, and its time.
+    /// The last tags of each endpoint, and when they came.
     heard: HashMap<Arc<str>, (Heads, Instant)>,
     since: Option<Instant>,
-    is_told: bool,
+    has_warned: bool,
 }
 
 impl Known {
-    /// These heads with the lowest tags of all that have a say.
+    /// These heads with the lowest tags of all that count.
     fn lowered(&mut self, heads: Heads, heard: Vec<(Arc<str>, Heads)>, now: Instant) -> Heads {
         let heard = heard.into_iter();
         self.heard
-            .extend(heard.map(|(name, said)| (name, (said, now))));
+            .extend(heard.map(|(name, heads)| (name, (heads, now))));
         let counts = |said: Instant| now.duration_since(said) < SILENT_WHILE;
         self.heard.retain(|_, (_, said)| counts(*said));
         let is_near = |said: &&Heads| said.head.number + BEHIND_BLOCKS >= heads.head.number;
@@ -65,27 +65,27 @@ impl Known {
         };
         if lowered == heads {
             self.confirmed = Some([heads.finalized, heads.safe]);
-            (self.since, self.is_told) = (None, false);
+            (self.since, self.has_warned) = (None, false);
         } else {
             self.since.get_or_insert(now);
         }
         lowered
     }
 
-    /// Whether it is time to tell that endpoints differ; once.
-    fn is_to_tell(&mut self, now: Instant) -> bool {
-        let lasts = |since: Instant| now.duration_since(since) >= TOLD_AFTER;
-        let is_due = !self.is_told && self.since.is_some_and(lasts);
-        self.is_told |= is_due;
+    /// Whether it is time to warn that endpoints differ; once.
+    fn is_to_warn(&mut self, now: Instant) -> bool {
+        let lasts = |since: Instant| now.duration_since(since) >= WARN_AFTER;
+        let is_due = !self.has_warned && self.since.is_some_and(lasts);
+        self.has_warned |= is_due;
         is_due
     }
 }
 
 impl EvmSource {
-    /// Where the chain stands: the newest block of one endpoint, and what all call final.
+    /// The newest block of one endpoint, and what all call final.
     ///
     /// # Errors
-    /// `Exhausted` where no endpoint tells.
+    /// `Exhausted` where no endpoint answers.
     pub(super) async fn agreed_heads(&self) -> Result<Heads> {
         let (name, mut heads) = self
             .ask_any(None, |source, endpoint| {
@@ -119,7 +119,7 @@ impl EvmSource {
         let (heard, now) = (heard.collect(), Instant::now());
         let mut finals = self.finals.0.lock();
         let lowered = finals.lowered(heads, heard, now);
-        if finals.is_to_tell(now) {
+        if finals.is_to_warn(now) {
             let number = |block: Option<BlockRef>| block.map(|block| block.number);
             tracing::warn!(
                 chain = self.settings.chain_id,
@@ -134,7 +134,7 @@ impl EvmSource {
         lowered
     }
 
-    /// Where another endpoint stands; none where it does not tell in time.
+    /// The heads of another endpoint; none where it does not answer in time.
     async fn heads_in_time(&self, endpoint: &Arc<Endpoint>) -> Option<(Arc<str>, Heads)> {
         let asked = async {
             self.admit(endpoint, None).await?;
@@ -204,12 +204,12 @@ mod tests {
         tokio::time::advance(SILENT_WHILE / 2).await;
         let lowered = known.lowered(tip, Vec::new(), Instant::now());
         assert_eq!(lowered.finalized, Some(block(936)), "silent for a moment");
-        assert!(!known.is_to_tell(Instant::now()));
-        let later = Instant::now() + TOLD_AFTER;
-        assert!(known.is_to_tell(later) && !known.is_to_tell(later));
+        assert!(!known.is_to_warn(Instant::now()));
+        let later = Instant::now() + WARN_AFTER;
+        assert!(known.is_to_warn(later) && !known.is_to_warn(later));
         tokio::time::advance(SILENT_WHILE).await;
         let lowered = known.lowered(tip, Vec::new(), Instant::now());
         assert_eq!(lowered, tip, "it is down and holds nothing up");
-        assert!(!known.is_to_tell(later));
+        assert!(!known.is_to_warn(later));
     }
 }

@@ -29,7 +29,7 @@ const SUBSCRIBE: &str =
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an endpoint may take to answer the subscription.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
-/// After this much silence we ask whether anybody is there, after twice as much we connect anew.
+/// After this much silence a ping is sent, after twice as much we connect again.
 const SILENCE: Duration = Duration::from_secs(30);
 const RECONNECT: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30));
 /// A head is a few kilobytes.
@@ -39,7 +39,7 @@ const MESSAGE_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct HeadListener {
     urls: Vec<String>,
     heads: watch::Sender<u64>,
-    /// Since when no head can be told; none while they are.
+    /// Since when heads are not announced; none while they are.
     down_since: Mutex<Option<Instant>>,
     reconnects: Counter,
 }
@@ -74,7 +74,7 @@ impl HeadListener {
         }
     }
 
-    /// Notes that a connection ended, and tells whether heads were told over it.
+    /// Notes that a connection ended; returns whether it had announced heads.
     fn lost(&self) -> bool {
         let mut since = self.down_since.lock();
         let was_there = since.is_none();
@@ -83,8 +83,7 @@ impl HeadListener {
         was_there
     }
 
-    /// Listens for ever. A connection that ends, and one that never told of heads, is followed by the
-    /// next endpoint.
+    /// Listens for ever. After a connection that ended or never announced a head comes the next endpoint.
     pub(crate) async fn listen(&self) {
         let mut backoff = RECONNECT;
         for url in self.urls.iter().cycle() {
@@ -98,7 +97,7 @@ impl HeadListener {
                 Ended::Refused(reason) => {
                     tracing::warn!(%endpoint, %reason, "head subscription refused, trying the next endpoint");
                 }
-                // The error's text may hold the URL with its key: only its kind is told.
+                // The error's text may hold the URL with its key: only its kind is logged.
                 Ended::Lost(error) => {
                     let closed =
                         matches!(error, WsError::ConnectionClosed | WsError::AlreadyClosed);
@@ -129,7 +128,7 @@ impl HeadListener {
                 return Ended::Refused(reason);
             }
             Ok(Err(ended)) => return ended,
-            // Pings may be answered all the while: that is no subscription.
+            // Pings may be answered all the while: that is not a subscription.
             Err(_) => return Ended::Refused("no answer to eth_subscribe".to_owned()),
         }
         self.hear(&mut socket).await
@@ -171,7 +170,7 @@ impl HeadListener {
 }
 
 enum Ended {
-    /// The endpoint does not tell of heads.
+    /// The endpoint does not announce heads.
     Refused(String),
     Lost(WsError),
 }

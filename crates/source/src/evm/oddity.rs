@@ -18,7 +18,7 @@ pub enum Oddity {
         /// The block of that fork; the largest number where it is not known.
         rooted_from: u64,
     },
-    /// Celo's block receipt: logs of system calls under the block's own hash, behind the last
+    /// Celo's block receipt: logs of system calls under the block's own hash, after the last
     /// transaction.
     BlockReceipt,
 }
@@ -44,7 +44,7 @@ impl Oddity {
         self.may_hide(number).then(named)
     }
 
-    /// The transaction that logs of the block itself name, behind so many transactions.
+    /// The transaction that logs of the block itself name, after this many transactions.
     pub(crate) fn of_block(self, transactions: usize, block: B256) -> Option<(u32, B256)> {
         let index = u32::try_from(transactions).ok()?;
         (self == Self::BlockReceipt).then_some((index, block))

@@ -13,17 +13,17 @@ const LOGS_MAX: f64 = 10_000.0;
 /// About what a log takes on its way, and the least worth asking for at once.
 const LOG_BYTES: f64 = 800.0;
 const LOGS_LEAST: f64 = 500.0;
-/// How much of the limit on logs is asked for: blocks differ.
+/// How much of the limit on logs is requested: blocks differ.
 const MARGIN: f64 = 0.95;
 /// How much of what was known before the last answer counts.
 const MEMORY: f64 = 0.8;
-/// Blocks whose receipts are asked for before it is known how heavy they are.
+/// Blocks whose receipts are requested before it is known how heavy they are.
 const RECEIPTS_FIRST: u64 = 25;
 /// Bytes of receipts worth asking for at once, at most and at least.
 const RECEIPT_BYTES: f64 = 8e6;
 const RECEIPT_BYTES_LEAST: f64 = 250e3;
 
-/// How much history is asked for at once.
+/// How much history is requested at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RangeSettings {
     /// Blocks that one call for logs spans at first.
@@ -85,7 +85,7 @@ impl Density {
         (self.blocks > 0.0).then(|| self.amount / self.blocks)
     }
 
-    /// Blocks that hold about so much; none as long as nothing is known.
+    /// Blocks that hold about this much; none as long as nothing is known.
     fn blocks_of(&self, amount: f64) -> Option<u64> {
         let blocks = amount / self.a_block()?;
         Some(
@@ -100,7 +100,7 @@ impl Density {
 }
 
 impl Spans {
-    /// For an endpoint that is asked for so many parts at the same time.
+    /// For an endpoint that gets this many requests for parts at the same time.
     pub(crate) fn new(settings: RangeSettings, parts: usize) -> Self {
         let part_bytes = settings.hold_bytes as f64 / parts.max(1) as f64;
         let logs_max = (part_bytes / LOG_BYTES).clamp(LOGS_LEAST, LOGS_MAX);
@@ -141,12 +141,12 @@ impl Spans {
         self.inner.lock().found.a_block().is_some()
     }
 
-    /// Receipts of so many blocks came, of about so many bytes.
+    /// Receipts of this many blocks came, of about this many bytes.
     pub(crate) fn received(&self, blocks: u64, bytes: usize) {
         self.inner.lock().receipt_bytes.add(blocks, bytes as f64);
     }
 
-    /// A call for the logs of so many blocks was answered with so many.
+    /// A call for the logs of this many blocks was answered with this many logs.
     pub(crate) fn answered(&self, blocks: u64, logs: usize) {
         let asked = self.for_logs();
         let mut inner = self.inner.lock();
@@ -165,7 +165,7 @@ impl Spans {
         }
     }
 
-    /// A call for so many blocks was refused, perhaps with the number that would work. Returns how
+    /// A call for this many blocks was refused, perhaps with the number that would work. Returns how
     /// many to try next: always fewer, so that a hint that repeats what failed cannot loop; none
     /// where a single block was refused.
     pub(crate) fn refused(&self, blocks: u64, hint: Option<u64>) -> Option<u64> {
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(spans.for_logs(), 5);
     }
 
-    /// Requests that are needed for these blocks, where each has so many logs, under both limits.
+    /// Requests that are needed for these blocks, where each has this many logs, under both limits.
     fn requests(blocks: u64, logs_a_block: u64, (blocks_max, logs_max): (u64, u64)) -> u64 {
         let spans = Spans::new(RangeSettings::default(), 8);
         let (mut at, mut sent) = (0, 0);

@@ -1,6 +1,6 @@
-//! Where one endpoint stands: single headers, and its newest block with the tags that a rule needs.
+//! Headers from one endpoint: single ones, and its newest block with the tags that a rule needs.
 //!
-//! Heads are asked for in one request. Those of different endpoints do not go together, and neither
+//! Heads are requested in one request. Those of different endpoints do not go together, and neither
 //! do those that contradict each other: an endpoint may be many nodes behind one URL.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::jsonrpc::endpoint::{Endpoint, NO_ANSWER};
 use crate::jsonrpc::reply::Answer;
 use crate::source::Heads;
 
-/// How JSON-RPC says that a parameter makes no sense: said of a tag, the node does not know it.
+/// The JSON-RPC error code of an invalid parameter: for a tag, the node does not know it.
 pub(super) const INVALID_PARAMS: i64 = -32_602;
 
 /// Which tags are asked for beside the newest block.
@@ -67,7 +67,7 @@ impl Reader<'_> {
         self.read(tag, self.endpoint.send_one(block_call(tag)).await?)
     }
 
-    /// Where the endpoint stands, with the header of its newest block.
+    /// The heads of the endpoint, with the header of its newest block.
     pub(crate) async fn heads(&self, tags: Tags) -> Result<(Heads, WireBlock)> {
         let names = tags.names();
         if names.len() > 1
@@ -87,7 +87,7 @@ impl Reader<'_> {
         self.heads_from(tags, blocks)
     }
 
-    /// Whether the endpoint says that it is syncing. One that does not know the question is not.
+    /// Whether the endpoint reports that it is syncing. One without the method is not.
     pub(crate) async fn syncing(&self) -> Result<bool> {
         let call = Call {
             method: "eth_syncing",
@@ -100,7 +100,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The code at an address; none where the endpoint does not know the question.
+    /// The code at an address; none where the endpoint does not have the method.
     pub(crate) async fn code(&self, address: [u8; 20]) -> Result<Option<Vec<u8>>> {
         let call = Call {
             method: "eth_getCode",
@@ -118,7 +118,7 @@ impl Reader<'_> {
         let calls: Vec<Call> = names.iter().map(|name| block_call(name)).collect();
         let answers: Vec<Answer<WireBlock>> = match self.endpoint.send(&calls).await {
             Ok(answers) => answers,
-            // A page of somebody in between says nothing about batches: the next one is tried again.
+            // A page of a proxy says nothing about batches: the next one is tried again.
             Err(Error::Unavailable { reason, .. }) if reason.starts_with(NO_ANSWER) => {
                 return Ok(None);
             }

@@ -1,4 +1,4 @@
-//! An EVM chain behind JSON-RPC endpoints.
+//! An EVM chain read from JSON-RPC endpoints.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,7 +42,7 @@ const UNWEIGHED_BLOCKS_MAX: u64 = 2_000;
 /// Requests for headers that one part of history takes.
 const PART_REQUESTS_MAX: u64 = 20;
 
-/// How logs are asked for.
+/// How logs are requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Strategy {
     /// One call for the receipts of each block: they can be proven.
@@ -57,15 +57,15 @@ pub struct EvmSettings {
     /// Its id; an endpoint with another is refused.
     pub chain_id: u64,
     pub endpoints: Vec<EndpointSettings>,
-    /// WebSocket URLs that tell of new heads; one is used at a time.
+    /// WebSocket URLs that announce new heads; one is used at a time.
     pub heads: Vec<String>,
     /// Which tags the heads are asked for with: each is a call more.
     pub tags: Tags,
-    /// How logs are asked for, where the endpoint can.
+    /// How logs are requested, where the endpoint can.
     pub strategy: Strategy,
     /// What the chain lets us prove.
     pub checks: Checks,
-    /// How much history is asked for at once.
+    /// How much history is requested at once.
     pub ranges: RangeSettings,
 }
 
@@ -108,10 +108,10 @@ pub struct EvmSource {
 }
 
 impl EvmSource {
-    /// Over these endpoints. Nothing is asked yet.
+    /// Over these endpoints. Nothing is requested yet.
     ///
     /// # Errors
-    /// `Invalid` without endpoints, or with one that is no URL.
+    /// `Invalid` without endpoints, or with one that is not a valid URL.
     pub fn new(settings: EvmSettings) -> Result<Self> {
         let pool = Pool::new(settings.chain_id, settings.endpoints.clone())?;
         let span = |endpoint: &Arc<Endpoint>| {
@@ -214,7 +214,7 @@ impl EvmSource {
         let there = there.map(|block| clock_of(&block).block_ref());
         if there != Some(anchor) {
             let number = anchor.number;
-            let reason = format!("it has another block {number} than the one that is asked about");
+            let reason = format!("it has another block {number} than the anchor");
             return Err(endpoint.unavailable(reason));
         }
         self.admitted
@@ -266,7 +266,7 @@ impl EvmSource {
         Reader { endpoint, verifier }.header(tag).await
     }
 
-    /// All heads of one endpoint. The newest header is kept for whoever fetches that block next.
+    /// All heads of one endpoint. The newest header is kept for the fetch of that block.
     pub(super) async fn heads_of(&self, endpoint: &Arc<Endpoint>) -> Result<Heads> {
         let verifier = &self.verifier;
         let reader = Reader { endpoint, verifier };
@@ -275,10 +275,10 @@ impl EvmSource {
         Ok(heads)
     }
 
-    /// Which way an endpoint is asked for this.
+    /// How this is requested from an endpoint.
     pub(super) fn strategy(&self, endpoint: &Endpoint, want: &Want) -> Strategy {
         let logs = want.datasets.contains(Dataset::Logs);
-        // A narrow scope is asked for by its logs, unless more is demanded than those can prove.
+        // A narrow scope is requested by its logs, unless more is demanded than those can prove.
         let narrow = want.scope != Scope::All && want.proof.logs() <= Verification::Linked;
         match self.settings.strategy {
             Strategy::Receipts if logs && !narrow && endpoint.has(GET_RECEIPTS) => {
@@ -532,7 +532,7 @@ impl Source for EvmSource {
     }
 }
 
-/// Parts of history that keep so many requests in flight, where each is two.
+/// Parts of history that keep this many requests in flight, where each is two.
 fn parts_at_once(in_flight: usize) -> usize {
     in_flight.div_ceil(2) + 1
 }

@@ -1,4 +1,4 @@
-//! Which endpoints can show what the chain's profile allows, and what is said when none can.
+//! Which endpoints can show what the chain's profile allows, and what is logged when none can.
 //!
 //! Only receipts prove a block's logs, and that a block which its bloom does not clear has none of a
 //! narrow scope. An endpoint without `eth_getBlockReceipts` is not asked while another one has it: by
@@ -16,7 +16,7 @@ use crate::jsonrpc::endpoint::Endpoint;
 use crate::meters;
 use crate::source::{Fetched, Want};
 
-/// What is told of blocks that are proven less far than the chain allows.
+/// Reports blocks that are proven less far than the chain allows.
 #[derive(Debug)]
 pub(super) struct Downgrades {
     is_on: AtomicBool,

@@ -51,7 +51,7 @@ impl Verifier {
         }
     }
 
-    /// The same, for blocks that are asked for together: it tells which rules they failed.
+    /// The same, for blocks that are requested together: it tells which rules they failed.
     pub(crate) fn of_one_fetch(&self) -> Self {
         Self {
             checks: self.checks,
@@ -315,7 +315,7 @@ impl Verifier {
                     return self.fails(Rule::TransactionsRoot, what, &[*hash, *named]);
                 }
                 EncodedTx::Unknown(why) => {
-                    // Why it cannot be read may be told by where it stands in an answer.
+                    // Why it cannot be read may contain its position in the answer.
                     let computed = [B256::ZERO, *named];
                     return self.fails(Rule::TransactionsRoot, why.clone(), &computed);
                 }

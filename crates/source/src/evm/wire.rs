@@ -158,7 +158,7 @@ impl<'de, const KEPT: bool> Deserialize<'de> for WholeBlock<KEPT> {
         let mut block = WireBlock::new(fields.header);
         let mut txs = Vec::with_capacity(fields.transactions.len());
         for body in &fields.transactions {
-            // Some endpoints show hashes whatever is asked for. A hash is no body: it could not be read again.
+            // Some endpoints show hashes whatever is requested. A hash is not a body: it could not be read again.
             if !body.get().starts_with('{') {
                 return Err(D::Error::custom("a transaction is not whole"));
             }

@@ -1,8 +1,8 @@
 //! A lake for history, and a core for what closes now.
 //!
 //! The lake has everything up to a while ago, many ledgers at a time; core has what follows, one by one. A
-//! ledger comes from the lake as long as the lake has it. Core is started when somebody wants one that it
-//! has not, from that very ledger on, so that there is no gap; and the first ledger of core must name the
+//! ledger comes from the lake as long as the lake has it. Core is started when a ledger is requested that
+//! the lake does not have, from that very ledger on, so that there is no gap; and the first ledger of core must name the
 //! last of the lake.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,14 +30,14 @@ pub struct LakeAndCore {
     /// The newest ledger of the lake, when it was last looked at.
     lake_head: Mutex<Option<BlockRef>>,
     looked: Mutex<Option<Instant>>,
-    /// The ledger that comes next, by whoever takes them; 0 where nobody says.
+    /// The ledger that the caller needs next; 0 where it did not announce one.
     next: AtomicU64,
-    /// Whether core has not said yet what lies behind the lake.
+    /// Whether core has not reported yet what follows the lake.
     core_is_late: AtomicBool,
 }
 
 impl LakeAndCore {
-    /// Over both. Nothing is asked yet.
+    /// Over both. Nothing is requested yet.
     #[must_use]
     pub fn new(lake: LakeSource, core: CoreSource) -> Self {
         Self {
@@ -76,14 +76,14 @@ impl LakeAndCore {
         }
     }
 
-    /// Whether a ledger lies behind everything that the lake is known to have.
+    /// Whether a ledger comes after everything that the lake is known to have.
     fn is_after_lake(&self, number: u64) -> bool {
         self.lake_head
             .lock()
             .is_some_and(|head| number > head.number)
     }
 
-    /// What the lake and core say of the next ledger.
+    /// The newest ledger of the lake and of core.
     async fn newest(&self, next: u64) -> Result<BlockRef> {
         let lake = self.lake_head(next).await;
         self.core_is_late.store(true, Ordering::Relaxed);
@@ -99,14 +99,14 @@ impl LakeAndCore {
         match (newest, *self.lake_head.lock()) {
             (Ok(Some(head)), Some(lake)) if head.number < lake.number => Ok(lake),
             (Ok(Some(head)), _) => Ok(head),
-            // Until core has caught up, the chain stands where the lake ends.
+            // Until core has caught up, the head is where the lake ends.
             (Ok(None), Some(lake)) => Ok(lake),
             (Ok(None), None) => lake,
             (Err(error), _) => Err(error),
         }
     }
 
-    /// The first ledger behind the lake must name its last.
+    /// The first ledger after the lake must name its last.
     fn check_seam(&self, fetched: &[Fetched]) -> Result<()> {
         let (Some(first), Some(last)) = (fetched.first(), *self.lake_head.lock()) else {
             return Ok(());
@@ -159,7 +159,7 @@ impl Source for LakeAndCore {
         }
         let next = self.next.load(Ordering::Relaxed);
         if self.is_after_lake(range.start) && range.start < next {
-            // Core has passed it, and would have to begin anew if the lake had not come to it meanwhile.
+            // Core has passed it, and would have to start again if the lake did not have it by now.
             // Where the lake cannot tell, it has noted why.
             let _looked = self.look_at_lake().await;
         }
@@ -205,7 +205,7 @@ impl Source for LakeAndCore {
     }
 
     /// Core hands ledgers on in order, so that two fetches from it would pass each other: as long as
-    /// nobody knows where the lake ends there is one.
+    /// the end of the lake is not known there is one.
     fn plan_at(&self, start: u64, want: &Want) -> Plan {
         match *self.lake_head.lock() {
             Some(lake) if start > lake.number => self.core.plan(want),

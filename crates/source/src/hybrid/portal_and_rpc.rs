@@ -23,10 +23,10 @@ use crate::source::{EndpointBlock, Fetched, Heads, Identity, Plan, Source, Want}
 /// How long a Portal that failed or contradicted is passed over.
 const PAUSE: Duration = Duration::from_secs(300);
 
-/// How long a Portal may bring nothing before the endpoints are asked.
+/// How long a Portal may bring nothing before the endpoints are used.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Blocks of one fetch from a Portal that the endpoints are asked for once more because their bloom
+/// Blocks of one fetch from a Portal that the endpoints are requested once more because their bloom
 /// does not clear them.
 const OPEN_BLOCKS_MAX: usize = 100;
 
@@ -35,7 +35,7 @@ const OPEN_BLOCKS_MAX: usize = 100;
 pub struct JointSource {
     portal: PortalSource,
     endpoints: EvmSource,
-    /// Held while it is asked for, so that fetches that run together ask once.
+    /// Held while it is requested, so that fetches that run together ask once.
     agreement: AsyncMutex<Option<Agreement>>,
     paused_until: Mutex<Option<Instant>>,
 }
@@ -48,7 +48,7 @@ struct Agreement {
 }
 
 impl JointSource {
-    /// Over both. Nothing is asked yet.
+    /// Over both. Nothing is requested yet.
     #[must_use]
     pub fn new(portal: PortalSource, endpoints: EvmSource) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl JointSource {
         }
     }
 
-    /// What the Portal delivers, as long as it brings anything: it may wish to be left alone for
+    /// What the Portal delivers, as long as it brings anything: it may ask for a pause that is
     /// longer than history can wait.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl JointSource {
                 return Ok(None);
             }
         };
-        // Blooms of busy chains clear little: then the Portal is no shorter way.
+        // Blooms of busy chains clear little: then the Portal saves nothing.
         let is_enough = |one: &Fetched| one.proof.covers(want.proof);
         if open.len() > OPEN_BLOCKS_MAX || !fetched.iter().all(is_enough) {
             return Ok(None);
@@ -160,7 +160,7 @@ impl JointSource {
     /// where the Portal is on another fork, which is then named and passed over.
     async fn agreed(&self, anchor: BlockRef) -> Result<Option<BlockRef>> {
         let mut agreement = self.agreement.lock().await;
-        // Whoever asked before may have found out that it fails.
+        // A fetch that waited before this one may have found out that it fails.
         if self.is_paused() {
             return Ok(None);
         }
@@ -244,7 +244,7 @@ impl Source for JointSource {
         want: &Want,
         anchor: Option<BlockRef>,
     ) -> Result<Vec<Fetched>> {
-        // Without an anchor it is the tail that is asked for.
+        // Without an anchor the tail is requested.
         if let Some(anchor) = anchor
             && self.is_for_portal(want)
         {
@@ -299,7 +299,7 @@ impl Source for JointSource {
     }
 }
 
-/// The same on a source's word: what it delivers is proven afterwards.
+/// The same without proof: what the Portal delivers is proven afterwards.
 fn unproven(want: &Want) -> Want {
     Want {
         proof: Proof::CLAIMED,

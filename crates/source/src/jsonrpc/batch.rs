@@ -17,7 +17,7 @@ impl Batches {
         configured.checked_shr(self.halvings).unwrap_or(0).max(1)
     }
 
-    /// Notes that so many calls were too much. The rest of a range may be a little more than half a
+    /// Notes that this many calls were too many. The rest of a range may be a little more than half a
     /// batch: half of that rest would be less than what the endpoint takes.
     pub(crate) fn refused(&mut self, configured: usize, calls: usize) {
         while self.size(configured) >= calls.max(2) {

@@ -1,4 +1,4 @@
-//! One JSON-RPC endpoint: how it is asked, and how it has done so far.
+//! One JSON-RPC endpoint: its requests, its health, and what it can do.
 //!
 //! An endpoint is called by the end of its host in logs and errors: a URL may carry a key.
 
@@ -30,11 +30,11 @@ mod exchange;
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long an endpoint that contradicted itself is suspended.
 const BAD_SUSPENSION: Duration = Duration::from_secs(300);
-/// What an endpoint lacks is asked for again after so long: one node of many behind an address may have
-/// said so, or one that was updated since.
+/// A method that an endpoint does not have is tried again after this time: one of many nodes at an address
+/// may have refused it, or one that was updated since.
 const LACKS_FOR: Duration = Duration::from_secs(600);
 
-/// How the reason begins where something was answered, but nothing that answers the calls.
+/// How the reason begins where the answer is not a JSON-RPC answer to the calls.
 pub(crate) const NO_ANSWER: &str = "no JSON-RPC answer";
 
 /// What an endpoint that takes no more than one call in a request is noted to lack.
@@ -71,7 +71,7 @@ impl Endpoint {
         taken: &[Arc<Self>],
     ) -> Result<Self> {
         let url = Url::parse(&settings.url)
-            .map_err(|error| Error::Invalid(format!("endpoint is no URL: {error}")))?;
+            .map_err(|error| Error::Invalid(format!("endpoint is not a valid URL: {error}")))?;
         let host = name_of(&url);
         let is_taken = |name: &str| taken.iter().any(|other| *other.name == *name);
         let mut name = host.clone();

@@ -1,4 +1,4 @@
-//! Endpoints in order of preference: the first that is well is asked, the next one if it fails.
+//! Endpoints in order of preference: the first healthy one is used, the next one if it fails.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +19,9 @@ const AGAIN_AFTER: Duration = Duration::from_millis(250);
 /// Endpoints that are passed over in one search for an answer.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct PassedOver<'a> {
-    /// They failed: asked last.
+    /// They failed: used last.
     pub(crate) failed: &'a [Arc<str>],
-    /// They cannot answer: not asked.
+    /// They cannot answer: not used.
     pub(crate) unfit: &'a [Arc<str>],
 }
 
@@ -59,8 +59,8 @@ impl Pool {
         let fit = |endpoint: &&Arc<Endpoint>| !passed.unfit.contains(&endpoint.name);
         let has_failed = |endpoint: &Arc<Endpoint>| passed.failed.contains(&endpoint.name);
         let fit = || self.endpoints.iter().filter(fit);
-        let well = fit().find(|one| one.is_healthy() && !has_failed(one));
-        well.map(|endpoint| (endpoint, None)).or_else(|| {
+        let healthy = fit().find(|one| one.is_healthy() && !has_failed(one));
+        healthy.map(|endpoint| (endpoint, None)).or_else(|| {
             let soonest = Instant::now() + AGAIN_AFTER;
             let usable = fit().map(|one| {
                 if has_failed(one) {
@@ -73,7 +73,7 @@ impl Pool {
         })
     }
 
-    /// An endpoint to work with, once it is well.
+    /// An endpoint to use, once it is usable.
     pub(crate) async fn endpoint(&self, passed: &PassedOver<'_>) -> Result<Arc<Endpoint>> {
         let Some((endpoint, until)) = self.choose(passed) else {
             return Err(Error::Invalid("no endpoint is left to ask".to_owned()));

@@ -179,7 +179,7 @@ mod tests {
         let flood = format!("[{}{{}}]", "{},".repeat(100_000));
         let error = parse::<u64>(flood.as_bytes(), 2).unwrap_err();
         assert!(error.contains("more answers than calls"), "{error}");
-        // Nothing is no answer, and null is one.
+        // Nothing is not an answer, and null is one.
         assert_eq!(texts(r#"{"id":0}"#, 1), None);
         assert_eq!(texts(r#"[{"id":0,"result":1},{"id":1}]"#, 2), None);
         assert_eq!(texts(r#"{"id":0,"result":null}"#, 1).unwrap(), ["null"]);

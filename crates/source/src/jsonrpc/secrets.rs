@@ -1,20 +1,20 @@
 //! What of a URL may be a key, and texts without it: providers repeat in errors what they were asked
-//! with. And what an endpoint is called, which anybody may see.
+//! with. And the public name of an endpoint.
 
 use reqwest::Url;
 
-/// What stands in place of a secret.
+/// Printed in place of a secret.
 const HIDDEN: &str = "[hidden]";
-/// Shorter parts are no keys, and occur in any text.
+/// Shorter parts are not keys, and occur in any text.
 const PART_CHARS_MIN: usize = 4;
 
 /// Shorter parts of a host are words.
 const LABEL_CHARS_MIN: usize = 8;
-/// Names below these are given on one's own network, and are no provider's.
+/// Names below these belong to a private network, not to a provider.
 const OWN_NETWORKS: [&str; 4] = ["internal", "lan", "local", "localhost"];
 
 /// What an endpoint is called: its host, and the port where it has one of its own. Providers put keys also
-/// in the first labels of a host, so that only the last two are told.
+/// in the first labels of a host, so that only the last two are shown.
 pub(crate) fn name_of(url: &Url) -> String {
     let name = match hidden_labels(url) {
         Some((_, shown)) => format!("…{shown}"),
@@ -39,7 +39,7 @@ fn hidden_labels(url: &Url) -> Option<(&str, &str)> {
         .map(|(hidden, shown)| (hidden, shown.trim_matches('.')))
 }
 
-/// Parts of a URL that must not be told, the longest first.
+/// Parts of a URL that must not be shown, the longest first.
 pub(crate) struct Secrets(Vec<String>);
 
 impl Secrets {

@@ -1,4 +1,4 @@
-//! Limits of one endpoint: requests in flight, and requests in a stretch of time.
+//! Limits of one endpoint: requests in flight, and requests in a window of time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(crate) struct Throttle {
     in_flight: Semaphore,
-    /// No more than so many requests start in any stretch of this length; no limit where it is
+    /// No more than `most` requests start in any window of this length; no limit where it is
     /// zero.
     window: Duration,
     most: usize,
@@ -30,7 +30,7 @@ impl Throttle {
         Self::windowed(in_flight, 1, interval)
     }
 
-    /// At most so many requests in any stretch of this length, in a burst or spread out.
+    /// At most this many requests in any window of this length, in a burst or spread out.
     pub(crate) fn windowed(in_flight: usize, most: usize, window: Duration) -> Self {
         Self {
             in_flight: Semaphore::new(in_flight.max(1)),

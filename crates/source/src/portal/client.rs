@@ -1,4 +1,4 @@
-//! How Portal is asked, what its statuses mean, and how it has done so far.
+//! Requests to Portal, what its statuses mean, and its health.
 //!
 //! Portal is called by the end of its host in logs and errors: a URL may carry a key.
 
@@ -28,9 +28,9 @@ use crate::jsonrpc::secrets::{Secrets, name_of};
 use crate::meters::Outcome;
 use crate::spans::{rpc_span, verify_span};
 
-/// Pauses before a request is sent again; after the last the caller is told.
+/// Pauses before a request is sent again; after the last the caller gets the error.
 const PAUSES_MS: [u64; 6] = [10, 100, 500, 2_000, 10_000, 20_000];
-/// An answer that is no stream is refused above this length.
+/// An answer that is not a stream is refused above this length.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// The stream of blocks that cannot be replaced.
 pub(crate) const FINALIZED_STREAM: &str = "finalized-stream";
@@ -46,7 +46,7 @@ pub(crate) enum Failure {
     Busy(Error),
     /// It will not work the next time either.
     Final(Error),
-    /// Nothing failed: whoever takes lines has as many as it holds.
+    /// Nothing failed: the taker of lines has as many as it holds.
     Enough,
 }
 
@@ -79,16 +79,16 @@ impl std::fmt::Debug for Client {
 impl Client {
     pub(crate) fn new(settings: &PortalSettings) -> Result<Self> {
         let invalid = |what: String| Error::Invalid(format!("Portal: {what}"));
-        let base =
-            Url::parse(&settings.url).map_err(|error| invalid(format!("no URL: {error}")))?;
+        let base = Url::parse(&settings.url)
+            .map_err(|error| invalid(format!("not a valid URL: {error}")))?;
         if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
-            return Err(invalid("the URL is not of the web".to_owned()));
+            return Err(invalid("the URL is not HTTP or HTTPS".to_owned()));
         }
         // Gzip and zstd are offered and undone by the features that the package is built with.
         let http = crate::http::client(settings.idle_timeout)
             .build()
             .map_err(|error| invalid(format!("HTTP client: {error}")))?;
-        // No endpoint is called so: who is blamed for what goes by the name.
+        // No endpoint has such a name: reports go by the name.
         let health = Health::new(&format!("Portal {}", name_of(&base)), settings.chain_id);
         Ok(Self {
             name: health.name.clone(),
@@ -111,7 +111,7 @@ impl Client {
         self.steps.load(Ordering::Relaxed)
     }
 
-    /// A small answer, parsed. Trouble is ridden out.
+    /// A small answer, parsed. Failures are retried.
     pub(crate) async fn get<T: for<'de> Deserialize<'de>>(&self, path: &str) -> Result<T> {
         let mut tries = 0;
         loop {
@@ -168,7 +168,7 @@ impl Client {
     }
 
     /// Sends a request for a stream that begins with block `from`; every whole line goes to `take`
-    /// as it comes, until that has enough. The stream may end anywhere, also where all is well.
+    /// as it comes, until that has enough. The stream may end anywhere, also without a failure.
     pub(crate) async fn stream(
         &self,
         path: &str,
@@ -237,7 +237,7 @@ impl Client {
                     )
                 }
             })?;
-            // Pieces without a line are no progress, unless they are a long line's.
+            // Pieces without a line are not progress, unless they are a long line's.
             let elapsed = last.elapsed();
             if elapsed > self.idle_timeout && is_too_slow(elapsed, lines.rest().len()) {
                 let reason = "the stream is too slow".to_owned();
@@ -270,7 +270,7 @@ impl Client {
         let asked = error.retry_after().map(|asked| asked.min(RETRY_AFTER_MAX));
         let until = Instant::now() + asked.or(pause).unwrap_or(Duration::ZERO);
         if busy {
-            // Also after the last try: the wish holds for whoever asks next.
+            // Also after the last try: the pause holds for the next request.
             self.limit.pause(until);
         }
         if pause.is_none() {
@@ -400,7 +400,7 @@ impl Client {
 
     fn url(&self, path: &str) -> Url {
         let mut url = self.base.clone();
-        // Such a URL has segments: it was checked to be one of the web.
+        // Such a URL has segments: it was checked to be HTTP.
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().push(path);
         }

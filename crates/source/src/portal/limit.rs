@@ -1,4 +1,4 @@
-//! How often a Portal may be asked, over all of its datasets that this process reads.
+//! How many requests a Portal may get, over all of its datasets that this process reads.
 //!
 //! A Portal counts the requests of a client, whichever dataset they are for. Sources of one Portal
 //! therefore share one limit, and the pause that the Portal asks for holds for all of them.
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::jsonrpc::throttle::Throttle;
 
-/// The stretch of time in which a Portal counts requests.
+/// The window of time in which a Portal counts requests.
 const RATE_WINDOW: Duration = Duration::from_secs(10);
 
 /// Limits of Portals, by where they are and what they allow.
@@ -31,7 +31,7 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    /// The limit of the Portal at this address: so many requests in ten seconds, 0 for any number.
+    /// The limit of the Portal at this address: this many requests in ten seconds, 0 for any number.
     pub(super) fn of(base: &Url, requests_per_10s: u32) -> Arc<Self> {
         let key = (base.origin().ascii_serialization(), requests_per_10s);
         let mut shared = SHARED.lock();

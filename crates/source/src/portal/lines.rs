@@ -5,7 +5,7 @@
 pub(crate) enum Stop<E> {
     /// A line is longer than allowed.
     TooLong,
-    /// Whoever takes them has had enough.
+    /// The taker of lines has enough.
     Taker(E),
 }
 

@@ -1,4 +1,4 @@
-//! An EVM chain behind one dataset of Portal.
+//! An EVM chain read from one dataset of Portal.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ const CLOCK_RANGES: usize = 2;
 pub struct PortalSettings {
     /// Where the dataset is, its name included.
     pub url: String,
-    /// Id of its chain. Portal does not tell, so that nobody checks it here.
+    /// Id of its chain. Portal does not report it, so that it is not checked here.
     pub chain_id: u64,
     /// Requests in any ten seconds to this Portal, over all its datasets; 0 for no limit.
     pub requests_per_10s: u32,
@@ -71,7 +71,7 @@ impl PortalSettings {
             chain_id,
             requests_per_10s: 20,
             in_flight: 4,
-            // Portal itself waits up to 60 seconds for those behind it.
+            // Portal itself waits up to 60 seconds for its workers.
             idle_timeout: Duration::from_secs(90),
             line_bytes_max: 64 << 20,
             checks: Checks::ALL,
@@ -97,10 +97,10 @@ pub struct PortalSource {
 }
 
 impl PortalSource {
-    /// Over this dataset. Nothing is asked yet.
+    /// Over this dataset. Nothing is requested yet.
     ///
     /// # Errors
-    /// `Invalid` where the address is no URL of the web.
+    /// `Invalid` where the address is not an HTTP URL.
     pub fn new(settings: PortalSettings) -> Result<Self> {
         Ok(Self {
             chain_id: settings.chain_id,

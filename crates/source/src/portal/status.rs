@@ -1,4 +1,4 @@
-//! What the statuses of Portal mean for whoever asked.
+//! What the statuses of Portal mean for a request.
 
 use serde::Deserialize;
 
@@ -17,7 +17,7 @@ pub(crate) enum Meaning {
     NoDataset,
     /// The block that was asked to be continued is not part of the chain.
     Conflict,
-    /// Too many requests, ours or others': nobody should ask for a while.
+    /// Too many requests, ours or others': none should be sent for a while.
     Busy,
     /// Something failed on the way.
     Trouble,

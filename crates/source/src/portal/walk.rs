@@ -1,6 +1,6 @@
 //! Blocks from lines: each follows the one before it, none is left out, none comes twice.
 //!
-//! Nothing here waits or asks. A walk survives the end of a stream and goes on with the next one.
+//! Nothing here waits or sends. A walk survives the end of a stream and goes on with the next one.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::source::{Fetched, Want};
 
 /// Blocks for which there is room from the start.
 const ROOM_MAX: u64 = 1 << 16;
-/// Logs that are worth holding: a walk that has so many goes no further.
+/// Logs that are worth holding: a walk that has this many goes no further.
 const LOGS_MAX: usize = 50_000;
 
 /// Why a block is refused.
@@ -86,7 +86,7 @@ impl<'a> Walk<'a> {
 
     pub(crate) fn take(&mut self, text: &[u8]) -> Result<(), Failure> {
         let line: Line = serde_json::from_slice(text).map_err(|error| {
-            let reason = format!("a line is no block: {error}");
+            let reason = format!("a line is not a block: {error}");
             Failure::Again(self.unavailable(reason))
         })?;
         self.check_place(&line)?;
@@ -116,7 +116,7 @@ impl<'a> Walk<'a> {
             let what = "its parent is not the block before it";
             return Err(self.inconsistent(number, what));
         }
-        // Not a lie: the chain may have changed between two streams.
+        // Portal need not be wrong: the chain may have changed between two streams.
         let reason = format!("the chain changed: block {number} does not follow what came before");
         Err(Failure::Final(self.unavailable(reason)))
     }
@@ -176,7 +176,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Only where all logs were asked for can it be told whether one is missing.
+    /// Only where all logs were requested does a gap show that one is missing.
     fn check_logs(&self, logs: &[LineLog], header: &LineHeader) -> Result<(), Refusal> {
         let all = self.rules.want.scope == Scope::All;
         let mut due = 0;
@@ -396,7 +396,7 @@ mod tests {
         }
     }
 
-    /// Walks one line whose bloom is asked for, with the rules of a chain.
+    /// Walks one line whose bloom is requested, with the rules of a chain.
     fn walk_odd(chain: u64, number: u64, line: &Value) -> Result<Vec<Fetched>, Failure> {
         let rules = Rules {
             want: &want(&[Dataset::Logs, Dataset::TxHashes]),

@@ -50,7 +50,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The names in one directory that may hold what is asked for, sorted, directories with a
+    /// The names in one directory that may hold what is requested, sorted, directories with a
     /// slash at their end.
     fn entries(&self, directory: &Path, base: &str) -> Result<Vec<String>> {
         let fail = |error| failed("list objects", directory, error);

@@ -14,7 +14,7 @@ use super::{failed, key};
 use crate::name::{check_name, check_range};
 use crate::{BlobInfo, BlobStore, BlobWriter, Error, Result};
 
-/// Ranges closer than this are asked for as one: about what a request's latency is worth.
+/// Ranges closer than this are requested as one: about what a request's latency is worth.
 const COALESCE_BYTES: u64 = 128 << 10;
 
 /// Objects below a prefix of an object store.

@@ -41,7 +41,7 @@ impl CoreState {
     /// What is remembered in this directory; none where nothing is.
     ///
     /// # Errors
-    /// When the file cannot be read or makes no sense.
+    /// When the file cannot be read or is invalid.
     pub fn load(directory: &Path) -> io::Result<Option<Self>> {
         match std::fs::read(directory.join(NAME)) {
             Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),

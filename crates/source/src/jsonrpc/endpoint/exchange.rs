@@ -49,9 +49,8 @@ impl Endpoint {
 
     async fn read(&self, mut response: Response) -> Result<Vec<u8>> {
         let most = self.settings.answer_bytes_max;
-        // What it says of its length is believed only so far.
-        let said = response.content_length().unwrap_or(0).min(READ_AHEAD_MAX);
-        let mut bytes = Vec::with_capacity(said as usize);
+        let reserve = response.content_length().unwrap_or(0).min(READ_AHEAD_MAX);
+        let mut bytes = Vec::with_capacity(reserve as usize);
         let began = Instant::now();
         while let Some(part) = response.chunk().await.map_err(|error| self.down(&error))? {
             if bytes.len() as u64 + part.len() as u64 > most {

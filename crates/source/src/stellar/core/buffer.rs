@@ -1,5 +1,5 @@
-//! Proven ledgers between core's pipe and whoever takes them: no more than a few wait, and core waits for
-//! room. Those that were taken last can be asked for again.
+//! Proven ledgers between core's pipe and the fetches that take them: no more than a few wait, and core waits for
+//! room. Those that were taken last can be requested again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const BYTES_MAX: u64 = 10 << 20;
 /// Ledgers that were taken and are kept for a while, and their bytes.
 const TAKEN_MAX: usize = 64;
 const TAKEN_BYTES_MAX: u64 = 32 << 20;
-/// The first ledger may take so many times longer: core fetches the state of the network before.
+/// How many times longer the first ledger may take: core fetches the state of the network before.
 const BEGIN_FACTOR: u32 = 6;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,15 +39,15 @@ pub(crate) struct Buffer {
     inner: Mutex<Inner>,
     /// Tells the reader of the pipe of room.
     room: Condvar,
-    /// Tells whoever takes that something came.
+    /// Wakes fetches when something came.
     came: Notify,
-    /// Counts ledgers, for whoever wants to know of new ones.
+    /// Counts ledgers, as a hint that there are new ones.
     hints: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    /// Ledgers without a gap: those that were taken, and behind them those that wait.
+    /// Ledgers without a gap: those that were taken, and after them those that wait.
     ledgers: VecDeque<(Fetched, u64)>,
     taken: usize,
     taken_bytes: u64,
@@ -55,10 +55,10 @@ struct Inner {
     /// The ledger that comes next.
     next: u64,
     end: Option<End>,
-    /// Whether nobody wants any more.
+    /// Whether no more are wanted.
     stopped: bool,
     has_begun: bool,
-    /// Whether one had to wait for room, since somebody last looked.
+    /// Whether one had to wait for room, since it was last checked.
     held_back: bool,
     /// When something last came, or made room for more.
     came_at: Instant,
@@ -85,7 +85,7 @@ impl Buffer {
         }
     }
 
-    /// Adds the next ledger once there is room. False where nobody wants it any more.
+    /// Adds the next ledger once there is room. False where no more are wanted.
     pub(crate) fn push(&self, fetched: Fetched, bytes: u64) -> bool {
         let mut inner = self.inner.lock();
         while inner.is_full() && !inner.stopped {
@@ -118,7 +118,7 @@ impl Buffer {
         self.came.notify_waiters();
     }
 
-    /// Waits for so long, or until nobody wants any more; whether that is so.
+    /// Waits this long, or until no more are wanted; returns whether that is so.
     pub(crate) fn pause(&self, for_long: Duration) -> bool {
         let mut inner = self.inner.lock();
         self.room
@@ -170,7 +170,7 @@ impl Buffer {
     }
 
     /// The ledgers of a range that are here, at least its first; those before it are passed over. The end
-    /// where none comes any more, nothing where none came for so long.
+    /// where none comes any more, nothing where none came for this long.
     pub(crate) async fn take(
         &self,
         range: BlockRange,
@@ -194,7 +194,7 @@ impl Buffer {
         self.inner.lock().wait_max(patience)
     }
 
-    /// Whether all that came was taken, and nothing came since for so long.
+    /// Whether all that came was taken, and nothing came for this long since.
     pub(crate) fn is_silent(&self, patience: Duration) -> bool {
         let inner = self.inner.lock();
         let waits = inner.ledgers.len() == inner.taken && inner.end.is_none();
@@ -204,7 +204,7 @@ impl Buffer {
     /// What is there now, where something is.
     fn try_take(&self, range: BlockRange) -> Result<Result<Vec<Fetched>, End>, ()> {
         let mut inner = self.inner.lock();
-        // Whoever asks for a ledger does not want those before it; that makes room.
+        // A fetch of a ledger does not want those before it; that makes room.
         while inner.taken < inner.ledgers.len() && inner.first_waiting() < range.start {
             inner.pass();
         }
@@ -219,8 +219,8 @@ impl Buffer {
         let wanted = (range.len() as usize).min(inner.ledgers.len() - from);
         let found = inner.ledgers.range(from..from + wanted);
         let found: Vec<Fetched> = found.map(|(one, _)| one.clone()).collect();
-        let behind = range.start + found.len() as u64;
-        while inner.taken < inner.ledgers.len() && inner.first_waiting() < behind {
+        let after = range.start + found.len() as u64;
+        while inner.taken < inner.ledgers.len() && inner.first_waiting() < after {
             inner.pass();
         }
         self.room.notify_all();

@@ -1,7 +1,7 @@
-//! What must stand in core's settings file, and what should.
+//! What core's settings file must contain, and what it should.
 //!
 //! The file is made for other programs, which add lines of their own. Core is called with it as it is, so that
-//! what is missing must be said before core runs for hours and keeps nothing.
+//! what is missing must be reported before core runs for hours and keeps nothing.
 
 use chronolith_stellar::Network;
 
@@ -72,7 +72,7 @@ fn value_of(settings: &str, name: &str) -> Option<String> {
     values.last()
 }
 
-/// A value without quotes and without the comment behind it.
+/// A value without quotes and without the comment after it.
 fn bare(value: &str) -> String {
     let quote = value
         .chars()

@@ -6,12 +6,12 @@ use bytes::Bytes;
 
 /// Marks the last piece of a record. Core writes each ledger in one piece.
 const LAST_PIECE: u32 = 1 << 31;
-/// A ledger may take so many bytes.
+/// The most bytes of a ledger.
 const LEDGER_BYTES_MAX: u32 = 128 << 20;
 /// Room made for a ledger before it comes.
 const READ_AHEAD_MAX: u32 = 8 << 20;
 
-/// The next ledger; none where the pipe ended behind one.
+/// The next ledger; none where the pipe ended after one.
 ///
 /// # Errors
 /// What is wrong with what came: it cannot be read on from there.
@@ -23,7 +23,7 @@ pub(crate) fn read_frame(pipe: &mut impl Read) -> Result<Option<Bytes>, String> 
     let word = u32::from_be_bytes(word);
     let len = word & !LAST_PIECE;
     if word & LAST_PIECE == 0 {
-        return Err("what came through the pipe is no ledger in one piece".to_owned());
+        return Err("what came through the pipe is not a ledger in one piece".to_owned());
     }
     if len == 0 || len > LEDGER_BYTES_MAX {
         return Err(format!(

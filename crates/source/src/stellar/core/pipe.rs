@@ -1,4 +1,4 @@
-//! The pipe that core writes ledgers into. It has a name, so that core can be told of it.
+//! The pipe that core writes ledgers into. It has a name, which is passed to core.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
 
-/// How long is waited for bytes before it is looked whether anybody still writes.
+/// How long to wait for bytes before a check whether core still writes.
 const TICK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
@@ -21,7 +21,7 @@ const NOW: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// What is on its way between core and whoever takes ledgers, for those who do not read the pipe.
+/// What is in flight between core and the reader of ledgers, for code that does not read the pipe.
 #[derive(Default, Debug)]
 pub(crate) struct Flow {
     file: Mutex<Option<File>>,
@@ -32,7 +32,7 @@ pub(crate) struct Flow {
 impl Flow {
     /// Whether nothing is: no bytes in the pipe, and none of a ledger that is still being proven.
     pub(crate) fn is_dry(&self) -> bool {
-        // In this order: whoever reads is busy before the bytes are gone.
+        // In this order: the reader is busy before the bytes are gone.
         !self.holds_bytes() && !self.busy.load(Ordering::SeqCst)
     }
 
@@ -42,7 +42,7 @@ impl Flow {
             return false;
         };
         let mut asked = [PollFd::new(file, PollFlags::IN)];
-        // Whoever reads tells what is wrong with the pipe.
+        // The reader reports what is wrong with the pipe.
         let polled = poll(&mut asked, Some(&NOW));
         let [answered] = asked;
         polled.is_ok() && answered.revents().contains(PollFlags::IN)
@@ -53,12 +53,12 @@ impl Flow {
 pub(crate) struct Pipe<'a> {
     file: File,
     flow: &'a Flow,
-    /// Whether nobody writes any more, or nobody wants to read.
+    /// Whether core does not write any more, or no ledger is wanted.
     is_over: &'a dyn Fn() -> bool,
 }
 
 impl<'a> Pipe<'a> {
-    /// Makes the pipe anew and opens it; core may open its end at any time.
+    /// Creates the pipe again and opens it; core may open its end at any time.
     pub(crate) fn make(
         path: &Path,
         flow: &'a Flow,
@@ -88,7 +88,7 @@ impl<'a> Pipe<'a> {
 }
 
 impl Drop for Pipe<'_> {
-    /// Nobody reads any more: core must not wait for room in it while it ends.
+    /// Nothing reads any more: core must not wait for room in it while it ends.
     fn drop(&mut self) {
         let mut watched = self.flow.file.lock();
         *watched = None;

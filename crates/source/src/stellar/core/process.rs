@@ -1,4 +1,4 @@
-//! Core as a process: started, listened to, and gone with whoever started it.
+//! Core as a process: started, listened to, and ended with the program that started it.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read};
@@ -19,7 +19,7 @@ use super::quiet::Quiet;
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of a line of the log that are read.
 const LINE_BYTES_MAX: u64 = 64 << 10;
-/// How core tells where it stands: what it was and what it is, and the one that is no way behind.
+/// How core logs a change of its state, and the state in which it is in sync.
 const STATE_CHANGE: &str = "Changing state ";
 const STATE_SYNCED: &str = "LM_SYNCED_STATE";
 
@@ -52,7 +52,7 @@ struct Inner {
 #[derive(Default, Debug)]
 struct Said {
     last: String,
-    /// Whether it is behind the network, by its own account.
+    /// Whether it reported that it is behind the network.
     catching_up: bool,
 }
 
@@ -117,7 +117,7 @@ impl Process {
     pub(crate) fn ended(&self) -> Option<ExitStatus> {
         let mut inner = self.inner.lock();
         let child = inner.child.as_mut()?;
-        // It is reaped under the lock, so that nobody signals another one under its number.
+        // It is reaped under the lock, so that no signal reaches another process with its number.
         child.try_wait().ok().flatten()
     }
 
@@ -128,7 +128,7 @@ impl Process {
     }
 
     fn end_within(&self, patience: Duration) {
-        // Nobody else can signal it from here on, so that its number is its own until it is reaped below.
+        // Nothing else signals it from here on: its number is its own until it is reaped below.
         let child = self.inner.lock().child.take();
         let Some(mut child) = child else {
             return;
@@ -148,7 +148,7 @@ impl Process {
         let _ended = child.wait();
     }
 
-    /// Asks it to end, and lets none be started any more. Does not wait: whoever runs it does.
+    /// Asks it to end, and lets none be started any more. Does not wait: the thread that runs it does.
     pub(crate) fn close(&self) {
         let mut inner = self.inner.lock();
         inner.closed = true;
@@ -168,7 +168,7 @@ impl Process {
         }
     }
 
-    /// Whether it says that it is behind the network; false where it says nothing of it.
+    /// Whether it reports that it is behind the network; false where it reports nothing.
     pub(crate) fn is_catching_up(&self) -> bool {
         let said = self.inner.lock().said.clone();
         said.lock().catching_up
@@ -207,7 +207,7 @@ fn log(from: impl Read + Send + 'static, quiet: Quiet, said: Arc<Mutex<Said>>) {
     });
 }
 
-/// Whether a line says that core is behind the network now; none where it does not speak of it.
+/// Whether a line reports that core is behind the network now; none where it is about something else.
 fn is_catching_up(line: &str) -> Option<bool> {
     let (_, states) = line.split_once(STATE_CHANGE)?;
     let (_, now) = states.split_once(" -> ")?;
@@ -249,7 +249,7 @@ fn ends_within(id: u32, patience: Duration) -> bool {
 /// Where it is written down which process core is.
 const PID_FILE: &str = "core.pid";
 
-/// A core that outlived whoever started it, by what was written down: it still holds the database.
+/// A core that outlived the program that started it, by its pid file: it still holds the database.
 pub(crate) fn stale(call: &Call) -> Option<u32> {
     let noted = fs::read_to_string(call.work_dir.join(PID_FILE)).ok()?;
     let id: u32 = noted.trim().parse().ok()?;

@@ -1,12 +1,12 @@
-//! What core prints, without what nobody should read: seeds and passwords of its settings.
+//! What core prints, without secrets: seeds and passwords of its settings.
 
-/// What stands in place of a secret.
+/// Printed in place of a secret.
 const HIDDEN: &str = "[hidden]";
 /// Characters of a line that are passed on.
 const LINE_CHARS_MAX: usize = 1_000;
-/// Shorter values are no secrets, and occur in any text.
+/// Shorter values are not secrets, and occur in any text.
 const VALUE_CHARS_MIN: usize = 6;
-/// A seed begins so and has so many characters.
+/// How a seed begins, and how many characters it has.
 const SEED_FIRST: u8 = b'S';
 const SEED_CHARS: usize = 56;
 /// Fields of core's settings with such words hold secrets.
@@ -36,7 +36,7 @@ impl Quiet {
             if !is_secret || PUBLIC.contains(&field) {
                 continue;
             }
-            // A seed may have a name behind it; a database its password within.
+            // A name may follow a seed; the address of a database may contain its password.
             let parts = value.split(['"', '\'', ' ', ',', '[', ']']);
             let parts = parts.filter(|part| part.chars().count() >= VALUE_CHARS_MIN);
             values.extend(parts.map(str::to_owned));

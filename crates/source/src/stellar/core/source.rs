@@ -1,4 +1,4 @@
-//! A Stellar network behind a core of our own.
+//! A Stellar network read from a core that we run.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -24,14 +24,14 @@ use crate::health::{EndpointReport, Health};
 use crate::source::{EndpointBlock, Fetched, Heads, Identity, Plan, Source, Want};
 use crate::stellar::lake::FIRST_LEDGER;
 
-/// What core is called in logs and errors.
+/// The name of core in logs and errors.
 pub(crate) const NAME: &str = "core";
 
 /// The pauses before core is started again after a failure.
 const RESTART: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 /// Failures without one ledger between them, from which on nothing else is expected.
 const FAILURES_MAX: u32 = 6;
-/// Ledgers that are read and passed over before core is started anew from another one.
+/// Ledgers that are read and passed over before core is started again from another one.
 const PASS_OVER: u64 = 50_000;
 /// Ledgers of one fetch while core follows the network.
 const LIVE_LEDGERS: u64 = 20;
@@ -55,7 +55,7 @@ pub struct CoreSettings {
 }
 
 /// Reads a Stellar network from a core that it runs. Ledgers come in order, through a pipe, and core waits
-/// when nobody takes them. Every one is proven as one of a lake is.
+/// while they are not taken. Every one is proven as one of a lake is.
 #[derive(Debug)]
 pub struct CoreSource {
     health: Health,
@@ -64,7 +64,7 @@ pub struct CoreSource {
     last_ledger: Option<u32>,
     patience: Duration,
     hints: watch::Sender<u64>,
-    /// The ledger that comes next, by whoever takes them.
+    /// The ledger that the caller needs next.
     next: AtomicU64,
     /// Whether core had more ledgers than it had handed on, when the newest was last looked at.
     behind: AtomicBool,
@@ -76,7 +76,7 @@ struct State {
     running: Option<Running>,
     /// Keeps other processes out of the directory.
     lock: Option<File>,
-    /// One that was told to end.
+    /// One that was ordered to end.
     ending: Option<JoinHandle<()>>,
     /// Counts failures without one ledger between them.
     backoff: Backoff,
@@ -147,7 +147,7 @@ impl CoreSource {
         };
         let buffer = self.ensure(&mut state, task)?;
         if buffer.is_silent(self.patience) {
-            // Nobody waits for a ledger of a core that shows none.
+            // No fetch waits for a ledger of a core that shows none.
             return Err(self.silent(&mut state));
         }
         let behind = state.running.as_ref().is_none_or(Running::is_behind);
@@ -270,7 +270,7 @@ impl CoreSource {
                 state.backoff.reset();
                 Ok(fetched)
             }
-            // Whoever was told first has noted it.
+            // The first fetch that failed has noted it.
             Some(Err(end)) if state.is_of(&buffer) => Err(self.failed(&mut state, end)),
             None if state.is_of(&buffer) => Err(self.silent(&mut state)),
             Some(Err(_)) | None => {
@@ -394,7 +394,7 @@ impl Source for CoreSource {
         vec![self.health.report(self.health.has_failed_last())]
     }
 
-    /// Ledgers come one after the other, however many are asked for.
+    /// Ledgers come one after the other, however many are requested.
     fn plan(&self, _want: &Want) -> Plan {
         let follows = self.state.try_lock().is_ok_and(|state| {
             let running = state.running.as_ref();

@@ -1,4 +1,4 @@
-//! What core is asked for, and what it writes: on a thread of its own, because a pipe is waited for.
+//! The commands of core and the ledgers that it writes: on a thread of its own, because a pipe blocks.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -20,14 +20,14 @@ use crate::stellar::lake::open::{ProvenBlock, Wrong, prove_ledger};
 const TICK: Duration = Duration::from_millis(20);
 /// How long an end is waited for that must come.
 const END_TICKS: u32 = 500;
-/// A core that is so far behind is not waited for: it begins anew.
+/// A core that is further behind is started again instead of waited for.
 const BEHIND_MAX: u32 = 50_000;
-/// History is published every so many ledgers: 63, 127, and so on.
+/// History is published at every multiple of this, less one: 63, 127, and so on.
 const CHECKPOINT_LEDGERS: u32 = 64;
 /// The pipe's name in core's directory.
 const PIPE: &str = "meta.pipe";
 
-/// Which ledgers core is asked for.
+/// Which ledgers core must deliver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Task {
     /// These, and no more.
@@ -85,7 +85,7 @@ impl Running {
             job: job.clone(),
         };
         let thread = std::thread::spawn(move || {
-            // It has been told to end.
+            // It was ordered to end.
             let _ended = before.map(JoinHandle::join);
             let end = worker.work().err().unwrap_or(End::Done);
             worker.process.end();
@@ -103,20 +103,20 @@ impl Running {
     /// Whether core has more ledgers than it has handed on, as far as can be told. What is handed on by
     /// then must be looked at afterwards.
     pub(crate) fn is_behind(&self) -> bool {
-        // What it says comes first: it writes a ledger before it says that there is none behind it.
+        // Its own report comes first: it writes a ledger before it reports that none follows.
         let says = self.process.is_catching_up();
         let was_full = self.buffer.was_full();
         (says || was_full || !self.flow.is_dry()) && !self.buffer.is_over()
     }
 
-    /// That no ledger came for so long as one may take, and what core said last.
+    /// The error that no ledger came in time, with the last line of core.
     pub(crate) fn silence(&self, patience: Duration) -> End {
         let seconds = self.buffer.wait_max(patience).as_secs();
         let what = format!("no ledger came for {seconds} seconds or more");
         End::Failed(self.process.last_words(&what))
     }
 
-    /// Ends core. Whoever starts the next waits for the thread.
+    /// Ends core. The start of the next one waits for the thread.
     pub(crate) fn stop(mut self) -> Option<JoinHandle<()>> {
         self.thread.take()
     }
@@ -183,7 +183,7 @@ impl Worker {
         last_closed(&answer).filter(|_| ended.success())
     }
 
-    /// A command that must end well.
+    /// A command that must succeed.
     fn call(&self, words: &[&str]) -> Result<(), End> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let started = self.process.start(&self.job.call, &words, Output::Log);
@@ -246,7 +246,7 @@ impl Worker {
     }
 
     /// A ledger as a block: proven, and the one that is due. Core may begin before the first that is
-    /// wanted, but never behind it, and from there on leaves none out.
+    /// wanted, but never after it, and from there on leaves none out.
     fn proven(&self, frame: Bytes, before: Option<(u32, Hash32)>) -> Result<ProvenBlock, End> {
         let due = before.map_or(self.job.task.from(), |(before, _)| before.saturating_add(1));
         let wrong = |what: String| End::Wrong { ledger: due, what };
@@ -286,7 +286,7 @@ impl Worker {
         self.failed("it closed the pipe")
     }
 
-    /// What failed, and what core said before.
+    /// What failed, with the last line of core.
     fn failed(&self, what: &str) -> End {
         End::Failed(self.process.last_words(what))
     }

@@ -82,7 +82,7 @@ fn names(dir: &Path) -> Result<Vec<String>, Failure> {
 fn sorted(listed: std::io::Result<std::fs::ReadDir>) -> Result<Vec<String>, Failure> {
     let mut names = Vec::new();
     for entry in listed.map_err(failed)? {
-        // A name that is no text is no key.
+        // A name that is not text is not a key.
         let name = entry.map_err(failed)?.file_name().into_string();
         names.extend(name.ok());
     }

@@ -1,4 +1,4 @@
-//! A lake behind a plain web server, which lists nothing.
+//! A lake on a plain web server, which lists nothing.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::http::{READ_AHEAD_MAX, is_too_slow, reason_of};
 /// Between two pieces of an answer.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// What follows a request that failed on the way. Of millions of objects one fails now and then, and a
-/// round of history must not begin anew for it.
+/// round of history must not start again for it.
 const PAUSES_MS: [u64; 3] = [200, 1_000, 3_000];
 
 pub(crate) struct Http {
@@ -43,7 +43,7 @@ impl Http {
     pub(crate) fn new(url: &str) -> Result<Self> {
         let invalid = |what: String| Error::Invalid(format!("lake: {what}"));
         let mut base =
-            Url::parse(url).map_err(|error| invalid(format!("it is no URL: {error}")))?;
+            Url::parse(url).map_err(|error| invalid(format!("it is not a valid URL: {error}")))?;
         if !base.path().ends_with('/') {
             let path = format!("{}/", base.path());
             base.set_path(&path);
@@ -73,7 +73,7 @@ impl Http {
         }
     }
 
-    /// Asks again after what may pass.
+    /// Tries again after failures that may pass.
     async fn tried<T, F>(&self, ask: impl Fn() -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Failure>>,

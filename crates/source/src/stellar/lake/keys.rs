@@ -24,7 +24,7 @@ pub struct Layout {
 /// The ledgers of one object, by number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Batch {
-    /// As the name has it: it may be 0, which is no ledger.
+    /// As the name has it: it may be 0, which is not a ledger.
     pub(crate) start: u32,
     pub(crate) end: u32,
 }
@@ -37,7 +37,7 @@ impl Batch {
 }
 
 impl Layout {
-    /// So many ledgers in an object, and objects in a partition; one object is no partition.
+    /// Ledgers of an object, and objects of a partition; one object is not a partition.
     ///
     /// # Errors
     /// `Invalid` where one of them is 0.

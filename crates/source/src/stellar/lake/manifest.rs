@@ -28,7 +28,7 @@ struct Manifest {
 /// contradict each other.
 ///
 /// # Errors
-/// `Invalid` where they do, where nobody says, and where the lake is another network's.
+/// `Invalid` where they do, where neither says, and where the lake is another network's.
 pub(crate) fn layout(
     manifest: Option<&[u8]>,
     set: Option<Layout>,
@@ -44,7 +44,7 @@ pub(crate) fn layout(
         });
     };
     let said: Manifest = serde_json::from_slice(manifest)
-        .map_err(|error| invalid(format!("{KEY} is no manifest: {error}")))?;
+        .map_err(|error| invalid(format!("{KEY} is not a manifest: {error}")))?;
     if let Some(other) = said
         .network_passphrase
         .filter(|said| said != network.passphrase())

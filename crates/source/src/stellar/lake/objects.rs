@@ -1,11 +1,11 @@
-//! Where a lake's objects lie, and what can be asked for there.
+//! Where a lake's objects are, and what can be requested there.
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::keys::Layout;
 
-/// An object may take so many bytes as it is stored. The largest ledgers of the public network take less
+/// The most bytes of an object as it is stored. The largest ledgers of the public network take less
 /// than one hundredth of that.
 pub(crate) const OBJECT_BYTES_MAX: u64 = 128 << 20;
 
@@ -13,7 +13,7 @@ pub(crate) const OBJECT_BYTES_MAX: u64 = 128 << 20;
 pub(crate) enum Failure {
     /// It may come another time.
     Unavailable(String),
-    /// It is longer than what may be asked for.
+    /// It is longer than the limit.
     TooLong { bytes: u64, most: u64 },
 }
 
@@ -31,7 +31,7 @@ impl std::fmt::Display for Failure {
 /// The newest object by a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Newest {
-    /// Nobody lists anything there: it has to be looked for.
+    /// There is no listing: it has to be searched for.
     Unlisted,
     Nothing,
     Key(String),

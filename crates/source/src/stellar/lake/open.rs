@@ -1,6 +1,6 @@
 //! One object of a lake, opened: unpacked within bounds, taken apart, and every ledger proven.
 //!
-//! Nothing here waits or asks.
+//! Nothing here waits or sends.
 
 use std::io::Read as _;
 
@@ -13,7 +13,7 @@ use super::keys::Batch;
 /// The most that an object may unpack to: 64 of the largest ledgers that are known take half of it.
 pub(crate) const UNPACKED_BYTES_MAX: u64 = 256 << 20;
 
-/// What an object may unpack to where it does not say: so many times itself.
+/// What an object may unpack to where it does not say: a multiple of its own length.
 const RATIO: u64 = 12;
 
 /// Why an object is not used.
@@ -139,7 +139,7 @@ fn check_bounds(start: u32, end: u32, count: usize, batch: Batch) -> Result<(), 
     Ok(())
 }
 
-/// Unpacks no more than so many bytes, whatever the object says of itself.
+/// Unpacks no more than `most` bytes, whatever length the object states.
 fn unpack(packed: &[u8], most: u64) -> Result<Vec<u8>, String> {
     let too_long = || format!("it unpacks to more than {most} bytes");
     let stated = zstd::zstd_safe::get_frame_content_size(packed);

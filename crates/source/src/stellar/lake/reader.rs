@@ -23,7 +23,7 @@ use super::source::{LakePlace, LakeSettings};
 use crate::error::{Error, Result};
 use crate::health::Health;
 
-/// What a lake is called in logs and errors: a URL may carry a key.
+/// The name of a lake in logs and errors: a URL may carry a key.
 const NAME: &str = "lake";
 /// What a ledger takes, before any is known.
 const LEDGER_BYTES_FIRST: u64 = 1 << 20;
@@ -31,7 +31,7 @@ const LEDGER_BYTES_FIRST: u64 = 1 << 20;
 /// How many objects before the newest are tried where that one is wrong.
 const BACK_MAX: usize = 16;
 
-/// How often it is looked behind the end of a lake that lists nothing.
+/// How often objects after the end of a lake that lists nothing are searched for.
 const LOOK_AHEAD_EVERY: Duration = Duration::from_secs(60);
 
 /// Reads objects of a lake.
@@ -48,11 +48,11 @@ pub(crate) struct Reader {
     rewritten: AtomicBool,
     /// The newest object that was seen.
     newest: Mutex<Option<Batch>>,
-    /// When objects behind a hole were last looked for.
+    /// When objects after a hole were last searched for.
     looked_ahead: Mutex<Option<Instant>>,
     /// Fetches that meet in an object read it once.
     opened: Cache<Batch, Arc<Opened>, Weight>,
-    /// What a ledger took of late.
+    /// What recent ledgers took.
     ledger_bytes: AtomicU64,
     /// The newest ledger of the archive.
     archived: AtomicU64,
@@ -99,7 +99,7 @@ impl Reader {
         })
     }
 
-    /// What a ledger took of late.
+    /// What recent ledgers took.
     pub(crate) fn ledger_bytes(&self) -> u64 {
         self.ledger_bytes.load(Ordering::Relaxed).max(1)
     }
@@ -187,7 +187,7 @@ impl Reader {
         }
         let last = self.search_from(first).await?;
         match self.after_hole(&last).await? {
-            // Whoever asks for what is missing is told.
+            // A request for what is missing fails.
             Some(there) => Ok(self.search_from(there).await?.last()),
             None => Ok(last.last()),
         }
@@ -202,7 +202,7 @@ impl Reader {
         Ok(search)
     }
 
-    /// An object behind a hole at the end of what was found, if there is one. That takes requests, and
+    /// An object after a hole at the end of what was found, if there is one. That takes requests, and
     /// hardly any lake has a hole: it is looked for at first, and then seldom.
     async fn after_hole(&self, last: &Search) -> Result<Option<Batch>> {
         if !self.is_look_ahead_due() {
@@ -329,7 +329,7 @@ impl Reader {
         }
     }
 
-    /// Why there is no such object: it is not there yet, or it is lost.
+    /// Why an object is missing: it is not there yet, or it is lost.
     pub(crate) async fn absent(&self, batch: Batch, number: u64) -> Error {
         let newest = match self.find_newest().await {
             Ok(newest) => newest,
@@ -343,7 +343,7 @@ impl Reader {
         self.health.inconsistent(number, what)
     }
 
-    /// Reads the objects about a ledger anew when they are asked for: one of them is right in itself, and
+    /// Reads the objects around a ledger again when they are requested: one of them is right in itself, and
     /// does not fit the others.
     pub(crate) fn forget(&self, number: u64) {
         let ledger = u32::try_from(number).unwrap_or(u32::MAX);

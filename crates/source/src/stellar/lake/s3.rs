@@ -12,8 +12,8 @@ use super::keys::Layout;
 use super::objects::{Failure, Newest, Objects, fits};
 use crate::error::{Error, Result};
 
-/// Characters of an error that are told: an answer may be a page.
-const TOLD_CHARS_MAX: usize = 500;
+/// Characters of an error that are shown: an answer may be a page.
+const SHOWN_CHARS_MAX: usize = 500;
 /// Objects of another layout that are passed over before the newest: a page of a listing.
 const OTHERS_MAX: usize = 1_000;
 
@@ -118,7 +118,7 @@ fn told(error: &StoreError) -> String {
             } else {
                 format!("{told}: {last}")
             };
-            told.chars().take(TOLD_CHARS_MAX).collect()
+            told.chars().take(SHOWN_CHARS_MAX).collect()
         }
     }
 }
@@ -202,7 +202,7 @@ mod tests {
             assert_eq!(told(&generic(text)), expected);
         }
         let long = told(&generic(&"ä".repeat(10_000)));
-        assert_eq!(long.chars().count(), TOLD_CHARS_MAX);
+        assert_eq!(long.chars().count(), SHOWN_CHARS_MAX);
     }
 
     async fn bucket(keys: impl Iterator<Item = String>) -> S3 {

@@ -1,12 +1,12 @@
-//! The newest object of a lake: the first of a listing, or looked for where nobody lists anything.
+//! The newest object of a lake: the first of a listing, or searched for where there is no listing.
 
 use super::keys::{Batch, Layout};
 
-/// How far behind the last object it is looked for others: it may be a hole that it ends at.
+/// How far after the last object others are searched for: it may end at a hole.
 const AHEAD: [u32; 6] = [2, 3, 5, 9, 17, 33];
 
 /// Looks for the last object that is there, of objects without a gap between them: in steps that double,
-/// and then halve. Whoever looks answers whether the object that is [`due`](Search::due) is there.
+/// and then halve. The caller answers whether the object that is [`due`](Search::due) is there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search {
     layout: Layout,

@@ -1,4 +1,4 @@
-//! A Stellar network behind a data lake.
+//! A Stellar network in a data lake.
 
 use std::path::PathBuf;
 
@@ -52,7 +52,7 @@ pub struct LakeSettings {
     pub layout: Option<Layout>,
     /// The network it must be of.
     pub network: Network,
-    /// A ledger that is in it: where nobody lists its objects, the newest is looked for from there.
+    /// A ledger that is in it: where its objects cannot be listed, the newest is searched for from there.
     pub first_ledger: u32,
     /// Fetches that may run at the same time.
     pub at_once: usize,
@@ -187,7 +187,7 @@ impl LakeSource {
                 let first = opened.blocks.first();
                 Ok(first.map(|block| block.clock.parent_hash))
             }
-            // A damaged object is told of when it is wanted.
+            // A damaged object is reported when it is needed.
             Err(Unopened::Absent | Unopened::Failed(Error::Inconsistent { .. })) => Ok(None),
             Err(Unopened::Failed(error)) => Err(error),
         }
