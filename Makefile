@@ -72,7 +72,7 @@ bench-history: ## the hash index beside perfect hashing and RocksDB, and Stellar
 
 demo: ## follow two simulated chains with reorgs (DEMO_ARGS="--seconds 20" ends it by itself)
 	@scripts/need cargo cc
-	@cargo run --locked --release --quiet -p chronolith-node -- demo $(DEMO_ARGS)
+	@cargo run --locked --profile demo --quiet -p chronolith-node -- demo $(DEMO_ARGS)
 
 demo-archive: ## fill an archive with a simulated chain and ask it a few questions
 	@scripts/need cargo cc
