@@ -104,8 +104,8 @@ mod tests {
         check(Some(&packed), None, Err("packed as gzip"));
         let none = whole.replace("64000", "0");
         check(Some(&none), None, Err("above 0"));
-        check(Some("{}"), None, Err("no manifest"));
-        check(Some("<html>"), None, Err("no manifest"));
+        check(Some("{}"), None, Err("not a manifest"));
+        check(Some("<html>"), None, Err("not a manifest"));
         let short = r#"{ "ledgersPerBatch": 2, "batchesPerPartition": 1 }"#;
         check(Some(short), None, Ok((2, 1)));
     }
