@@ -5,6 +5,7 @@
 //! coverage does not hold is all that is left to do.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fmt::Write as _;
 
 use anyhow::{Error, Result, bail};
@@ -79,6 +80,7 @@ async fn fetch(chain: &Chain, on_fatal: OnFatal) -> Result<Vec<String>> {
     // Boxed: both are large, and a thread of the runtime has a small stack.
     let mut ingesting = Box::pin(ingest::rounds(chain, on_fatal));
     let mut filling = Box::pin(fill_all(chain, free, anchor, on_fatal));
+    let mut operating = Box::pin(operate(chain));
     let (mut ingest, mut fills) = (Part::Working, Part::Working);
     let mut phase = Phase::Ingesting;
     let mut moves = chain.moves();
@@ -101,12 +103,18 @@ async fn fetch(chain: &Chain, on_fatal: OnFatal) -> Result<Vec<String>> {
         tokio::select! {
             done = &mut ingesting, if ingest.is_working() => ingest = Part::ended(chain, done)?,
             done = &mut filling, if fills.is_working() => fills = Part::ended(chain, done)?,
-            () = chain.control.requested(), if phase == Phase::Draining => {
-                chain.control.run_waiting().await;
-            }
+            never = &mut operating, if phase == Phase::Draining => match never {},
             // A round that ends well may move nothing.
             _ = tokio::time::timeout(chain.settings.poll, moves.changed()) => {}
         }
+    }
+}
+
+/// Performs what operators request, beside the fills: an operation may wait for a lock that a fill holds.
+async fn operate(chain: &Chain) -> Infallible {
+    loop {
+        chain.control.requested().await;
+        chain.control.run_waiting().await;
     }
 }
 

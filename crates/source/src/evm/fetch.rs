@@ -382,7 +382,7 @@ impl Fetcher<'_> {
         let has_failed = |answer: &Answer<T>| match answer {
             // One URL may be many nodes, and some are a block behind the others.
             Ok(found) => found.is_none(),
-            Err(fault) => meaning(fault) == Meaning::Trouble,
+            Err(fault) => meaning(fault) == Meaning::Failure,
         };
         let mut backoff = CALL_BACKOFF;
         for _ in 0..CALL_RETRIES {
@@ -522,7 +522,7 @@ impl Fetcher<'_> {
                 endpoint: self.endpoint.name.to_string(),
                 method,
             },
-            Meaning::Trouble => self
+            Meaning::Failure => self
                 .endpoint
                 .unavailable(format!("{method}: {} ({})", fault.message, fault.code)),
         })?;

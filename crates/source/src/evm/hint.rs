@@ -11,7 +11,7 @@ pub(crate) enum Meaning {
     /// The method does not exist there.
     NoMethod,
     /// Anything else: worth another try.
-    Trouble,
+    Failure,
 }
 
 /// Parts of messages that mean "too much", in lower case.
@@ -70,12 +70,12 @@ pub(crate) fn meaning(fault: &RpcFault) -> Meaning {
         return Meaning::NoMethod;
     }
     if TOO_OFTEN.iter().any(|part| text.contains(part)) {
-        return Meaning::Trouble;
+        return Meaning::Failure;
     }
     if TOO_LARGE.iter().any(|part| text.contains(part)) {
         return Meaning::TooLarge(span(&text));
     }
-    Meaning::Trouble
+    Meaning::Failure
 }
 
 /// Whether it refuses several calls in one request, whatever they ask for. Too many of them, or too
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn spellings_of_providers() {
-        use Meaning::{NoMethod, TooLarge, Trouble};
+        use Meaning::{Failure, NoMethod, TooLarge};
         let plain = TooLarge(None);
         check(-32005, "query returned more than 10000 results", plain);
         check(
@@ -239,14 +239,14 @@ mod tests {
         check(
             -32005,
             "daily request count exceeded, request rate limited",
-            Trouble,
+            Failure,
         );
         check(
             429,
             "Your app has exceeded its compute units per second capacity",
-            Trouble,
+            Failure,
         );
-        check(-32000, "header not found", Trouble);
-        check(-32000, "", Trouble);
+        check(-32000, "header not found", Failure);
+        check(-32000, "", Failure);
     }
 }
