@@ -428,9 +428,10 @@ impl Window {
 
 /// What makes a block final: the chain's rule, or the process that writes the archive.
 fn rule(settings: &FollowSettings, is_replica: bool) -> Rule {
-    match is_replica {
-        true => Rule::Tag,
-        false => settings.finality.rule(),
+    if is_replica {
+        Rule::Tag
+    } else {
+        settings.finality.rule()
     }
 }
 

@@ -45,9 +45,10 @@ pub struct Progress {
 impl Progress {
     /// Of a command in the foreground.
     pub fn of_command(what: &'static str, chain: &str, unit: Unit) -> Self {
-        let shown = match std::io::stderr().is_terminal() {
-            true => Shown::Line,
-            false => Shown::Log,
+        let shown = if std::io::stderr().is_terminal() {
+            Shown::Line
+        } else {
+            Shown::Log
         };
         Self::new(what.into(), chain, unit, shown)
     }

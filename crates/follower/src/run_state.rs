@@ -83,9 +83,10 @@ impl RunState {
 
     /// What the mode is called. Who follows a chain streams, whatever was fetched before.
     pub fn mode(&self) -> &'static str {
-        match self.is_backfill {
-            true => "backfill",
-            false => "streaming",
+        if self.is_backfill {
+            "backfill"
+        } else {
+            "streaming"
         }
     }
 }

@@ -110,9 +110,10 @@ async fn make_room(chain: &Chain, heads: &Heads) -> Result<bool, FollowError> {
         (window.tail.len(), window.tracker.window_blocks())
     };
     let before = waiting();
-    match chain.is_replica {
-        true => replica::align(chain).await?,
-        false => ingest::finalize(chain, &ingest::observe(chain, heads)).await?,
+    if chain.is_replica {
+        replica::align(chain).await?
+    } else {
+        ingest::finalize(chain, &ingest::observe(chain, heads)).await?
     }
     Ok(waiting() < before)
 }

@@ -72,9 +72,10 @@ impl Part {
 /// Fetches all that comes, and returns why the rest was abandoned.
 async fn fetch(chain: &Chain, on_fatal: OnFatal) -> Result<Vec<String>> {
     let anchor = begin(chain, on_fatal).await?;
-    let parallel = match chain.is_core_alone() {
-        true => 1,
-        false => chain.settings.ranges.parallel,
+    let parallel = if chain.is_core_alone() {
+        1
+    } else {
+        chain.settings.ranges.parallel
     };
     let (slots, free) = watch::channel(parallel.saturating_sub(1));
     // Boxed: both are large, and a thread of the runtime has a small stack.
@@ -355,11 +356,10 @@ async fn judge(chain: &Chain, abandoned: &[String]) -> Result<()> {
     for cause in abandoned {
         let _ = write!(bad, "\n  abandoned: {cause}");
     }
-    match bad.is_empty() {
-        true => {
-            tracing::info!(chain = %name, start, end, "every block that is wanted is archived");
-            Ok(())
-        }
-        false => bail!("chain {name}: not every range is complete:{bad}"),
+    if bad.is_empty() {
+        tracing::info!(chain = %name, start, end, "every block that is wanted is archived");
+        Ok(())
+    } else {
+        bail!("chain {name}: not every range is complete:{bad}")
     }
 }

@@ -231,9 +231,10 @@ impl<'a> Steps<'a> {
         let anchor = filler.anchor(left).await?.or(job.anchor);
         // A block of a gap is taken when the next one names it as its parent.
         let links = job.checkpoints.is_some();
-        let wanted = match links && !self.is_vouched_for() {
-            true => BlockRange::new(left.start, left.end.saturating_add(1)),
-            false => left,
+        let wanted = if links && !self.is_vouched_for() {
+            BlockRange::new(left.start, left.end.saturating_add(1))
+        } else {
+            left
         };
         let mut fetches = Fetches::new(filler.source, job.want, wanted, anchor);
         while let Some(fetched) = fetches.next().await {

@@ -114,9 +114,10 @@ fn note(chain: &Chain, missing: &BTreeMap<u64, Vec<BlockRange>>, why: Option<&st
     match (summary, before) {
         (Some(summary), before) if before.is_none() || why.is_some() => {
             let again = before.as_ref() == Some(&summary);
-            match again {
-                true => tracing::debug!(chain = %name, %summary, "history still has gaps"),
-                false => tracing::warn!(chain = %name, %summary, "history has gaps"),
+            if again {
+                tracing::debug!(chain = %name, %summary, "history still has gaps")
+            } else {
+                tracing::warn!(chain = %name, %summary, "history has gaps")
             }
         }
         (None, Some(_)) => tracing::info!(chain = %name, "gaps filled"),

@@ -53,9 +53,10 @@ pub async fn check(chain: &Chain) -> Result<()> {
         missing: &missing,
     };
     let bad = found.incomplete(&ranges.all);
-    match bad.is_empty() {
-        true => Ok(()),
-        false => bail!("{}", found.message(&bad, &chain.settings.name)),
+    if bad.is_empty() {
+        Ok(())
+    } else {
+        bail!("{}", found.message(&bad, &chain.settings.name))
     }
 }
 
@@ -151,9 +152,10 @@ impl Found<'_> {
             end = end.max(*last);
         }
         // A range that holds the head is not full yet.
-        let end = match self.geometry.id_of(self.head) == self.geometry.id_of(end) {
-            true => self.head,
-            false => end,
+        let end = if self.geometry.id_of(self.head) == self.geometry.id_of(end) {
+            self.head
+        } else {
+            end
         };
         let _ = write!(
             message,

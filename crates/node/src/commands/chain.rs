@@ -22,14 +22,13 @@ pub(crate) async fn chain(what: &ChainCommand) -> Result<Exit> {
 async fn probe(asked: &ProbeChain) -> Result<Exit> {
     let prober = Prober::new(&asked.url)?;
     let (chain_id, newest) = prober.newest().await.context("ask the endpoint")?;
-    let blocks = match asked.blocks.is_empty() {
-        false => asked.blocks.clone(),
-        true => {
-            let part = |(of, whole)| u64::try_from(u128::from(newest) * of / whole).ok();
-            let mut blocks: Vec<u64> = PARTS.into_iter().filter_map(part).collect();
-            blocks.dedup();
-            blocks
-        }
+    let blocks = if asked.blocks.is_empty() {
+        let part = |(of, whole)| u64::try_from(u128::from(newest) * of / whole).ok();
+        let mut blocks: Vec<u64> = PARTS.into_iter().filter_map(part).collect();
+        blocks.dedup();
+        blocks
+    } else {
+        asked.blocks.clone()
     };
     let mut probed = Vec::new();
     for number in blocks {
