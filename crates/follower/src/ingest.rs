@@ -329,9 +329,11 @@ fn report_stall(chain: &Chain) {
     };
     match (stall, reason) {
         (Some(stall), Some(reason)) if !known(&stall) => {
-            tracing::warn!(chain = %name, %reason, "finality stalled");
+            tracing::warn!(event = "finality_stalled", chain = %name, %reason, "finality stalled");
         }
-        (None, _) if before.is_some() => tracing::info!(chain = %name, "ingest recovered"),
+        (None, _) if before.is_some() => {
+            tracing::info!(event = "ingest_recovered", chain = %name, "ingest recovered")
+        }
         _ => {}
     }
 }
@@ -367,10 +369,10 @@ pub fn report(chain: &Chain, error: &FollowError) {
     match severity {
         _ if again => tracing::debug!(chain = %name, %error, "ingest still failing"),
         Severity::Error => {
-            tracing::error!(chain = %name, %error, "ingest stopped, still serving");
+            tracing::error!(event = "ingest_stopped", chain = %name, %error, "ingest stopped, still serving");
         }
         Severity::Warning => {
-            tracing::warn!(chain = %name, %error, "ingest failing, retrying");
+            tracing::warn!(event = "ingest_failing", chain = %name, %error, "ingest failing, retrying");
         }
     }
 }

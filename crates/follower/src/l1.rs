@@ -108,7 +108,7 @@ impl L1 {
                 Err(FollowError::Refused(format!("finality.l1RpcHttp: {error}")))
             }
             Err(error) => {
-                tracing::warn!(%chain, %error, "L1 does not answer: nothing becomes final until it does");
+                tracing::warn!(%chain, %error, "L1 does not answer, no block becomes final until it does");
                 Ok(())
             }
         }
@@ -222,12 +222,7 @@ impl L1 {
             (Some((before, _)), _) if head <= before => return,
             (Some(before), _) if !follows(head, before, seen) => {
                 let (id, before) = (self.chain_id, before.0);
-                tracing::warn!(
-                    l1 = id,
-                    head,
-                    before,
-                    "a head of L1 that cannot be is passed over"
-                );
+                tracing::warn!(l1 = id, head, before, "implausible head of L1 ignored");
                 return;
             }
             (None, Some(first)) if head >= first.0 && follows(head, first, seen) => {}

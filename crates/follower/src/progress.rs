@@ -89,7 +89,7 @@ impl Progress {
                     rate,
                     seconds_left,
                 } = pace;
-                tracing::info!(%chain, done, all, ?unit, percent, per_second = rate, seconds_left, "{what}");
+                tracing::info!(event = "progress", %chain, done, all, ?unit, percent, per_second = rate, seconds_left, "{what}");
             }
             Shown::Line => {
                 let line = line((&self.what, &self.chain), (done, all), self.unit, &pace);

@@ -328,7 +328,7 @@ fn roll_back(chain: &Chain, window: &mut Window, to: BlockRef) -> Result<(), Tai
             to,
         });
     }
-    tracing::info!(chain = %chain.settings.name, to = to.number, blocks, "reorg");
+    tracing::info!(event = "reorg", chain = %chain.settings.name, to = to.number, blocks, "reorg");
     chain.meters.reorgs.increment(1);
     chain.meters.reorg_depth.record(blocks as f64);
     Ok(())

@@ -62,7 +62,7 @@ impl Codes {
             Ok(Err(error)) => format!("{error:#}"),
             Err(_) => "no answer in time".to_owned(),
         };
-        tracing::warn!(chain = %chain.settings.name, %why, "code was not looked at");
+        tracing::warn!(chain = %chain.settings.name, %why, "bytecode not checked");
         self.not_before = Some(Instant::now() + AGAIN_AFTER);
     }
 

@@ -175,7 +175,7 @@ pub(crate) async fn serve(
     handle: PrometheusHandle,
 ) -> Result<()> {
     let listener = bind(settings.metrics_listen, "metricsPort").await?;
-    tracing::info!(listen = %listener.local_addr()?, "health and metrics");
+    tracing::info!(event = "health_listening", listen = %listener.local_addr()?, "health and metrics listening");
     let (shown, upkeep) = (handle.clone(), handle);
     let (of, data_dir) = (probe.clone(), settings.data_dir.clone());
     let metrics: Metrics = Arc::new(move || {

@@ -182,7 +182,7 @@ pub(crate) fn who() -> String {
 async fn register(projector: &Projector) -> Result<bool> {
     match projector.register(now()).await {
         Err(error) if error.kind() == ErrorKind::Unavailable => {
-            tracing::warn!(chain = projector.chain(), %error, "projections wait for the database");
+            tracing::warn!(event = "projections_wait_for_database", chain = projector.chain(), %error, "projections wait for the database");
             Ok(false)
         }
         done => Ok(done.map(|()| true)?),
@@ -369,9 +369,9 @@ fn report(chain: &RunningChain, error: &Error) {
     let said = error.to_string();
     let name = &chain.settings.name;
     if chain.projected.cannot_write(&said) {
-        tracing::warn!(chain = %name, %said, "projections stand still, everything else goes on");
+        tracing::warn!(event = "projections_failing", chain = %name, %error, "projections failing, ingest and API not affected");
     } else {
-        tracing::debug!(chain = %name, %said, "projections still failing")
+        tracing::debug!(chain = %name, %error, "projections still failing")
     }
 }
 
@@ -390,6 +390,6 @@ fn report_behind(chain: &Chain, reported: &mut Option<i64>, behind: Option<i64>)
 
 fn settle_error(chain: &RunningChain) {
     if chain.projected.writes() {
-        tracing::info!(chain = %chain.settings.name, "projections go on");
+        tracing::info!(event = "projections_recovered", chain = %chain.settings.name, "projections recovered");
     }
 }

@@ -179,7 +179,7 @@ pub(crate) async fn serve(
     let has_fees = settings.chains.iter().any(|chain| chain.fees.is_some());
     let fees = projections.clone().filter(|_| has_fees);
     let listener = bind(settings.listen, "listen, PORT").await?;
-    tracing::info!(listen = %listener.local_addr()?, "serving");
+    tracing::info!(listen = %listener.local_addr()?, event = "public_listening", "serving");
     let served = ServedChains::new(chains)
         .with_fees(fees.clone())
         .with_projections(projections);
@@ -201,7 +201,7 @@ pub(crate) async fn bind(address: SocketAddr, setting: &str) -> Result<TcpListen
 /// Serves the fee API until dropped.
 async fn serve_fees(address: SocketAddr, fees: Database) -> Result<()> {
     let listener = bind(address, "feesListen, API_PORT").await?;
-    tracing::info!(listen = %listener.local_addr()?, "serving fees");
+    tracing::info!(event = "fees_listening", listen = %listener.local_addr()?, "serving fees");
     let room = ConnectionLimits {
         connections: FEES_CONNECTIONS,
         per_peer: None,

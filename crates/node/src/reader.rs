@@ -94,9 +94,9 @@ impl Reader {
             looked.good = Some(Instant::now());
         }
         let known = std::mem::replace(&mut looked.error, error.clone());
-        if let Some(said) = error.filter(|said| known.as_ref() != Some(said)) {
+        if let Some(error) = error.filter(|error| known.as_ref() != Some(error)) {
             let name = &self.settings.name;
-            tracing::warn!(chain = %name, %said, "no newer state can be read, serving the last one");
+            tracing::warn!(chain = %name, %error, "cannot read a newer state, serving the last one");
         }
     }
 }

@@ -122,7 +122,7 @@ impl HttpClient for Sender {
         })?;
         if status.is_success() {
             if self.is_down.swap(false, Ordering::Relaxed) {
-                tracing::info!(collector = %self.host, "spans are taken again");
+                tracing::info!(event = "spans_accepted", collector = %self.host, "collector accepts spans again");
             }
         } else {
             self.log_down(&format!("HTTP {}", status.as_u16()));
@@ -135,7 +135,7 @@ impl Sender {
     fn log_down(&self, reason: &str) {
         if !self.is_down.swap(true, Ordering::Relaxed) {
             let collector = &self.host;
-            tracing::warn!(%collector, reason, "spans are not taken; chains are followed on");
+            tracing::warn!(event = "spans_refused", %collector, reason, "collector does not accept spans, ingest not affected");
         }
     }
 }

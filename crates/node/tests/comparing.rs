@@ -207,7 +207,7 @@ async fn with_another_field(datasets: &[Dataset]) -> Vec<Block> {
     let honest = Bench::new(&[server.url()], &kept(datasets));
     honest.say(&["run", "--until-caught-up"]);
     let running = honest.start_with(&["serve"], &[]);
-    honest.wait("its listener", || honest.log().contains("no tail"));
+    honest.wait("its listener", || honest.has("archives_served"));
     let rpc = Rpc::new(honest.public());
     let mut blocks = blocks_of(&honest, 56).await;
     for block in &mut blocks {
@@ -237,7 +237,7 @@ async fn headers_with_other_fields_are_computed_again_and_say_what_is_unproven()
         "{found}"
     );
     let running = bench.start_with(&["serve"], &[]);
-    bench.wait("its listener", || bench.log().contains("no tail"));
+    bench.wait("its listener", || bench.has("archives_served"));
     let rpc = Rpc::new(bench.public());
     let shown = rpc
         .call("eth_getBlockByNumber", json!(["0x14", true]))

@@ -11,8 +11,6 @@ mod support;
 use chronolith_sim::evm::{EvmNode, EvmSpec, Faults, RpcFault, RpcOptions, RpcServer};
 use support::Bench;
 
-const REORG: &str = "\"message\":\"reorg\"";
-
 /// A node that is syncing shows a chain of long ago: a deep reorg on its word is none.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deep_reorg_of_a_node_that_is_syncing_waits_until_it_is_not() {
@@ -34,19 +32,19 @@ async fn a_deep_reorg_of_a_node_that_is_syncing_waits_until_it_is_not() {
     );
     // A shallow reorg needs no question.
     node.reorg(10);
-    bench.wait("the shallow reorg", || {
-        bench.log().matches(REORG).count() == 1
-    });
+    bench.wait("the shallow reorg", || bench.count("reorg") == 1);
     assert_eq!(server.stats().calls["eth_syncing"], asked);
     faults.always(RpcFault::Syncing);
     node.reorg(100);
     let said = "deep reorg from an endpoint that is syncing";
-    bench.wait("the doubt", || bench.log().contains(said));
+    bench.wait("the doubt", || {
+        bench.has_with("ingest_failing", "error", said)
+    });
     let (_, health) = bench.operations("/health").await;
     assert!(health.contains(said), "{health}");
-    assert_eq!(bench.log().matches(REORG).count(), 1, "it was followed");
+    assert_eq!(bench.count("reorg"), 1, "it was followed");
     faults.clear();
-    bench.wait("the deep reorg", || bench.log().matches(REORG).count() == 2);
+    bench.wait("the deep reorg", || bench.count("reorg") == 2);
     let head = node.mine(10).number;
     bench.wait("the head after it", || bench.head() == Some(head - 200));
     running.stop();
@@ -127,9 +125,8 @@ async fn one_endpoint_on_another_chain_does_not_halt() {
     assert!(pair.lies().await > 0, "the liar was not benched");
     let liar = pair._servers[0].url();
     let liar = liar.trim_start_matches("http://").trim_end_matches('/');
-    let log = pair.bench.log();
-    let named = |line: &&str| line.contains("contradicts itself or others") && line.contains(liar);
-    assert!(log.lines().any(|line| named(&line)), "{log}");
+    let told = pair.bench.messages("endpoint contradicts itself or others");
+    assert!(told.iter().any(|line| line["endpoint"] == liar), "{told:?}");
     running.stop();
     let block = pair.bench.json(&["state", "--json"])[0]["head"]["hash"].clone();
     assert_eq!(
@@ -216,8 +213,9 @@ async fn a_second_opinion_is_waited_for() {
     pair.faults[1].always(RpcFault::Http500);
     pair.nodes[0].reorg(30);
     let said = "waiting for a second endpoint";
-    pair.bench
-        .wait("the doubt", || pair.bench.log().contains(said));
+    pair.bench.wait("the doubt", || {
+        pair.bench.has_with("ingest_failing", "error", said)
+    });
     assert!(!pair.halted());
     pair.nodes[1].reorg(30);
     pair.faults[1].clear();
@@ -262,8 +260,8 @@ async fn a_reorg_at_the_tip_does_not_end_a_long_backfill() {
         receipts(&second) > 1_000,
         "the second endpoint was not needed"
     );
-    let log = bench.log();
-    assert_eq!(log.matches("fetching history").count(), 1, "{log}");
+    let fetches = bench.events("history_fetch_started");
+    assert_eq!(fetches.len(), 1, "{fetches:?}");
     let compared = bench.json(&["verify", "--json", "--to", "400"]);
     assert_eq!(compared["findings"].as_array().unwrap().len(), 0);
 }

@@ -142,7 +142,8 @@ impl Layers {
             trouble.contains(SILENT) && trouble.contains(why)
         };
         self.health("the silence of L1", silent).await;
-        assert!(self.bench.log().contains(SILENT), "not in the log");
+        let stalls = self.bench.has_with("finality_stalled", "reason", SILENT);
+        assert!(stalls, "not in the log: {}", self.bench.log());
     }
 
     /// The tail goes on while nothing becomes final.
@@ -187,7 +188,7 @@ async fn an_l1_that_stalls_stops_finality_and_nothing_else() {
     layers.assert_only_tail_goes_on().await;
     layers.l1_faults.clear();
     layers.confirm().await;
-    assert!(layers.bench.log().contains("ingest recovered"));
+    assert!(layers.bench.has("ingest_recovered"));
     running.stop();
     let compared = layers
         .bench
@@ -204,9 +205,7 @@ async fn a_full_tail_drains_as_l1_confirms_blocks() {
     l2.set_finalized_depth(5_900);
     let layers = Layers::of(l2, Teller::Endpoints, r#", "tailMib": 1"#).await;
     let running = layers.bench.start();
-    layers.bench.wait("the listener", || {
-        layers.bench.log().contains("health and metrics")
-    });
+    layers.bench.wait_for_listener();
     let full = |chain: &Value| {
         let trouble = chain["error"].as_str().unwrap_or_default();
         trouble.contains("raise tailMib")
@@ -256,7 +255,7 @@ async fn a_restart_waits_for_the_confirmations_again() {
     // Far enough for history: the finalized block is above everything that is archived.
     layers.l2.mine(40);
     let running = layers.bench.start();
-    let told = || layers.bench.log().matches("health and metrics").count();
+    let told = || layers.bench.count("health_listening");
     layers.bench.wait("the restart", || told() == 2);
     layers.assert_silent("HTTP 500").await;
     layers.assert_only_tail_goes_on().await;

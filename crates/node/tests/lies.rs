@@ -42,7 +42,7 @@ async fn endpoints_on_different_forks_hold_the_archive_until_they_agree() {
     let servers = [serve(&nodes[0]).await, serve(&nodes[1]).await];
     let bench = Bench::new(&[servers[0].url(), servers[1].url()], DEPTH);
     let running = bench.start();
-    bench.wait("the hold", || bench.log().contains("archiving held"));
+    bench.wait("the hold", || bench.has("archiving_held"));
     assert_eq!(bench.head(), None, "a block was archived on one word");
     let held = state(&bench)["held"].as_str().unwrap().to_owned();
     let (_, health) = bench.operations("/health").await;
@@ -134,7 +134,9 @@ async fn a_node_that_is_set_back_below_the_archive_shows_in_health() {
     bench.wait("the head", || bench.head() == Some(55));
     node.rollback(30);
     let said = "newest block 30 is below block 55";
-    bench.wait("the trouble", || bench.log().contains(said));
+    bench.wait("the error", || {
+        bench.has_with("ingest_failing", "error", said)
+    });
     let (_, health) = bench.operations("/health").await;
     assert!(health.contains(said), "{health}");
     node.mine(40);
@@ -186,7 +188,7 @@ async fn a_narrow_scope_is_not_emptied_by_the_first_endpoint() {
     let alone = Bench::new(&[liar.url()], &narrow);
     let running = alone.start();
     alone.wait("the reason", || {
-        alone.log().contains("verification to linked")
+        alone.has_with("ingest_failing", "error", "verification to linked")
     });
     assert_eq!(alone.head(), None);
     let (_, health) = alone.operations("/health").await;

@@ -84,9 +84,7 @@ async fn the_page_lists_what_is_exported_and_the_values_are_right() {
     let database = TempPostgres::start(&TempPostgresOptions::default()).unwrap();
     bench.say(&["db", "init", "--admin-url", &database.url]);
     let running = bench.start_with(&["run"], &[("PG_URL", &database.url)]);
-    bench.wait("the listener", || {
-        bench.log().contains("health and metrics")
-    });
+    bench.wait_for_listener();
     bench.until_health("readiness", |code, _| code == 200).await;
     node.reorg(5);
     node.mine(2);
@@ -259,9 +257,7 @@ async fn a_chain_without_a_contract_has_our_names_alone_and_losses_are_counted()
     let finality = r#", "finality": { "mode": "depth", "confirmations": 5 }"#;
     let bench = Bench::new(&[server.url()], &(more + finality));
     let running = bench.start();
-    bench.wait("the listener", || {
-        bench.log().contains("health and metrics")
-    });
+    bench.wait_for_listener();
     let up = r#"chronolith_head_subscription_up{chain="31337"}"#;
     until(&bench, up, |up| up == 1.0).await;
     faults.always(RpcFault::WsDrop);
@@ -343,9 +339,7 @@ async fn what_projections_do_is_counted_under_both_names() {
     let bench = projecting(&node, &server);
     bench.say(&["db", "init", "--admin-url", &database.url]);
     let running = bench.start_with(&["run"], &url);
-    bench.wait("the listener", || {
-        bench.log().contains("health and metrics")
-    });
+    bench.wait_for_listener();
     let events = |status: &str| {
         format!(
             r#"chronolith_projection_events_total{{chain="31337",projection="fees",status="{status}"}}"#
@@ -398,9 +392,7 @@ async fn what_projections_do_is_counted_under_both_names() {
     // Another node wants the same locks, and finds them held.
     let second = projecting(&node, &server);
     let waiting = second.start_with(&["run"], &url);
-    second.wait("the listener", || {
-        second.log().contains("health and metrics")
-    });
+    second.wait_for_listener();
     let held = r#"adfs_indexer_finality_lock_contention_total{chain="31337"}"#;
     until(&second, held, |count| count > 0.0).await;
     waiting.stop();
@@ -419,9 +411,7 @@ async fn a_full_tail_stands_still_is_counted_and_leaves_nothing_out() {
     let finality = r#", "finality": { "mode": "finalized" }, "datasets": ["logs"]"#;
     let bench = Bench::new(&[server.url()], finality);
     let running = bench.start();
-    bench.wait("the listener", || {
-        bench.log().contains("health and metrics")
-    });
+    bench.wait_for_listener();
     let waiting = r#"chronolith_tail_blocks{chain="31337"}"#;
     // It takes a while on a slow machine; only standing still is a failure.
     for part in 1..4 {
@@ -488,9 +478,7 @@ fn fetched(node: &EvmNode, server: &RpcServer) -> Vec<u64> {
 async fn drains(node: &EvmNode, server: &RpcServer, bench: &Bench) {
     const STEP: u64 = 10;
     let running = bench.start();
-    bench.wait("the listener", || {
-        bench.log().contains("health and metrics")
-    });
+    bench.wait_for_listener();
     let full = r#"chronolith_tail_full_total{chain="31337"}"#;
     let waiting = r#"chronolith_tail_blocks{chain="31337"}"#;
     let archived = r#"chronolith_archived_block{chain="31337"}"#;

@@ -133,10 +133,10 @@ async fn auto_mends_a_hole_while_it_follows() {
         covered[0]["from"] == 10 && covered[0]["to"] == 715
     };
     followed.wait("everything", is_whole);
-    let log = || followed.log();
-    followed.wait("the word of it", || log().contains("gaps filled"));
+    followed.wait("the end of the gaps", || followed.has("gaps_filled"));
     let what = "90 blocks between 10 and 99 are missing";
-    assert!(log().contains(what), "{}", log());
+    let told = followed.has_with("history_has_gaps", "summary", what);
+    assert!(told, "{}", followed.log());
     running.stop();
     caught_up.say(&["run", "--until-caught-up"]);
     for bench in [&followed, &caught_up] {

@@ -356,15 +356,8 @@ async fn no_command_shows_a_password_and_fees_are_served() {
     let newest = rows.last().unwrap().integrator_fee.to_string();
     assert_eq!(page["data"][0]["integratorFee"], newest);
     assert_eq!(page["pagination"]["total"], rows.len());
-    let log = all.bench.log();
-    let lines = log
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut fees = lines.filter(|line| line["fields"]["message"] == "serving fees");
-    let address = fees.next().unwrap()["fields"]["listen"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let fees = all.bench.events("fees_listening");
+    let address = fees[0]["listen"].as_str().unwrap();
     assert_eq!(fetch(format!("http://{address}/")).await, "Api Running");
     assert_eq!(fetch(format!("http://{address}{asked}")).await, text);
     running.stop();
@@ -374,10 +367,9 @@ async fn no_command_shows_a_password_and_fees_are_served() {
         ("PG_URL", all.database.url.as_str()),
         ("PG_READONLY_URL", &nowhere),
     ];
-    let began = all.bench.log().len();
     let running = all.bench.start_with(&["run"], &variables);
     all.bench.wait("the listener", || {
-        all.bench.log()[began..].contains("serving fees")
+        all.bench.count("fees_listening") > fees.len()
     });
     all.node.mine(3);
     all.until_whole().await;
@@ -517,7 +509,7 @@ async fn a_database_without_room_time_or_connections_loses_nothing_and_is_told()
         taken.push((client, tokio::spawn(connection)));
     }
     all.node.mine(20);
-    let listeners = || all.bench.log().matches("0.0.0.0:").count();
+    let listeners = || all.bench.count("health_listening");
     let before = listeners();
     let running = all.start(&["run"]);
     all.bench.wait("the listener", || listeners() > before);
@@ -556,12 +548,10 @@ async fn a_silent_database_does_not_hold_up_every_chain() {
     let text = format!(r#"{before} "chains": [{}] }}"#, entries.join(","));
     std::fs::write(&bench.config, text).unwrap();
     let running = bench.start_with(&["run"], &[("PG_URL", &url)]);
-    bench.wait("the chains are followed", || {
-        bench.log().contains("health and metrics")
-    });
+    bench.wait_for_listener();
     let log = bench.log();
-    let (before, _) = log.split_once("health and metrics").unwrap();
-    let waits = before.matches("projections wait for the database").count();
+    let (before, _) = log.split_once("health_listening").unwrap();
+    let waits = support::events(before, "projections_wait_for_database").len();
     assert_eq!(waits, 1, "{log}");
     running.kill();
 }

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use support::ranges::{
     Keys, assert_complete, assert_keys, counts, keys, set_mode, state_of, wait_keys,
 };
-use support::{Bench, Running, assert_equals, serve};
+use support::{Bench, Running, assert_equals, events, serve};
 
 fn backfill(start: u64, end: u64) -> String {
     format!(r#""mode": "backfill", "startBlock": {start}, "endBlock": {end}"#)
@@ -182,7 +182,8 @@ async fn keys_are_printed_in_the_order_of_the_requirement() {
     let node = EvmNode::new(EvmSpec::tiny(72), 80);
     let (_server, bench) = bench(&node, &backfill(0, 49), 0).await;
     let said = run(&bench, 0);
-    assert!(said.contains("the bounds cut this range"), "{said}");
+    let cut = events(&said, "range_cut_by_bounds");
+    assert_eq!((cut.len(), &cut[0]["range"]), (1, &json!(1)), "{said}");
     let printed = bench.say(&["state", "--keys"]);
     let names: Vec<&str> = printed
         .lines()
@@ -270,17 +271,16 @@ async fn scenario_2_a_crash_during_backfill() {
     let committed = committed.as_u64().unwrap();
     assert_eq!((committed + 1) % 10, 0, "{committed} is no checkpoint");
     assert_eq!(crashed["range:0:txhash:last_committed_ledger"], committed);
-    let log = bench.log().len();
+    let before = bench.count("filled");
     let running = bench.start();
     ended(running, &bench);
-    // It went on with the block behind the checkpoint.
-    let log = bench.log()[log..].to_owned();
-    let filled = log.lines().filter_map(|line| {
-        let line: Value = serde_json::from_str(line).ok()?;
-        let fields = &line["fields"];
-        (fields["message"] == "filled").then(|| fields["from"].as_u64().unwrap())
-    });
-    assert_eq!(filled.min(), Some(committed + 1), "{log}");
+    // It went on with the block after the checkpoint.
+    let filled = bench.events("filled").split_off(before);
+    let first = filled
+        .iter()
+        .map(|fill| fill["from"].as_u64().unwrap())
+        .min();
+    assert_eq!(first, Some(committed + 1), "{filled:?}");
     let asked = server.stats().calls["eth_getLogs"];
     assert!(asked >= 120, "{asked} requests for 120 blocks");
     let last = keys(&bench).unwrap();
@@ -449,7 +449,7 @@ impl Kills {
     fn one(&mut self, bench: &Bench, node: &EvmNode) {
         let running = bench.start();
         self.all += 1;
-        let said = || bench.log().matches("\"following\"").count();
+        let said = || bench.count("following");
         bench.wait("the start", || said() >= self.all);
         // Where nothing was archived since, a whole range must not pass: that would be a gap.
         let room = (self.last + 25).saturating_sub(node.head().number);
@@ -498,7 +498,7 @@ async fn scenario_6_crashes_at_random_moments() {
     }
     println!("{} of {} kills cut work short", kills.cut_short, kills.all);
     let head = node.head().number - 5;
-    let serving = || bench.log().matches("\"serving\"").count();
+    let serving = || bench.count("public_listening");
     let before = serving();
     let running = bench.start();
     bench.wait("the listener", || serving() > before);

@@ -177,7 +177,7 @@ fn a_range_that_is_cut_at_its_start_is_not_complete() {
     assert_eq!(keys(&later)["range:0:state"], "INGESTING");
     later.change(r#", "ranges""#, r#", "mode": "streaming", "ranges""#);
     let running = later.start();
-    later.wait("streaming", || later.log().contains("\"following\""));
+    later.wait("streaming", || later.has("following"));
     assert_eq!(keys(&later)["global:mode"], "streaming");
     running.stop();
 }

@@ -27,9 +27,7 @@ async fn a_chain_is_ready_after_its_first_good_round_and_a_blip_changes_nothing(
     let server = RpcServer::start(node.clone(), options).await.unwrap();
     let bench = Bench::new(&[server.url()], DEPTH_5);
     let running = bench.start();
-    bench.wait("the listener", || {
-        bench.log().contains("health and metrics")
-    });
+    bench.wait_for_listener();
     // Every answer takes a while, so the first round is still under way.
     let (code, body) = bench.operations("/health/ready").await;
     assert_eq!(code, 503, "{body}");
@@ -81,9 +79,7 @@ async fn a_round_that_fails_is_told_and_the_chain_stays_ready() {
     let server = RpcServer::start(node.clone(), options).await.unwrap();
     let bench = Bench::new(&[server.url()], DEPTH_5);
     let running = bench.start();
-    bench.wait("the listener", || {
-        bench.log().contains("health and metrics")
-    });
+    bench.wait_for_listener();
     bench
         .until_health("the first good round", |code, _| code == 200)
         .await;
@@ -117,9 +113,7 @@ async fn a_chain_without_a_good_round_for_long_is_not_ready_and_says_why() {
     let server = RpcServer::start(node, options).await.unwrap();
     let bench = Bench::new(&[server.url()], DEPTH_5);
     let running = bench.start();
-    bench.wait("the listener", || {
-        bench.log().contains("health and metrics")
-    });
+    bench.wait_for_listener();
     bench
         .until_health("the first good round", |code, _| code == 200)
         .await;
@@ -158,9 +152,7 @@ async fn a_source_that_hangs_is_told_long_before_it_times_out() {
     let server = RpcServer::start(node, options).await.unwrap();
     let bench = Bench::new(&[server.url()], DEPTH_5);
     let running = bench.start();
-    bench.wait("the listener", || {
-        bench.log().contains("health and metrics")
-    });
+    bench.wait_for_listener();
     bench
         .until_health("the first good round", |code, _| code == 200)
         .await;

@@ -455,7 +455,7 @@ async fn clocks_alone_are_verified_and_repaired() {
 async fn a_node_that_runs_is_not_disturbed() {
     let (bench, _node, _server) = archived(34).await;
     let running = bench.start();
-    bench.wait("the node", || bench.log().contains("following"));
+    bench.wait("the node", || bench.has("following"));
     let refused = bench.output(&["repair"]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(1));

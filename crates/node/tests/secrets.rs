@@ -42,9 +42,7 @@ async fn a_key_in_a_host_is_told_to_nobody() {
     let told = endpoints.iter().filter(|one| one["lastError"].is_string());
     assert_eq!(told.count(), 2, "no failure was told: {overview}");
     let (_, health) = rpc.get("/health").await;
-    bench.wait("the other listener", || {
-        bench.log().contains("health and metrics")
-    });
+    bench.wait_for_listener();
     let (_, metrics) = bench.operations("/metrics").await;
     assert!(metrics.contains("…provider.example"), "{metrics}");
     let log = bench.log();

@@ -125,12 +125,13 @@ async fn mixed_traffic_meets_no_error_and_memory_stays() {
         "note: {asked} questions, {blocks} blocks, memory {early:.0} MiB early, {late:.0} MiB late"
     );
     assert!(asked > 100, "only {asked} questions");
+    // A few seconds are too short to tell growth from a start.
     assert!(
-        late < early * GROWTH + GROWTH_MIB,
+        seconds.is_none() || late < early * GROWTH + GROWTH_MIB,
         "{early:.0} MiB became {late:.0} MiB"
     );
     let log = bench.log();
-    assert!(log.contains("\"message\":\"reorg\""), "no reorg was met");
+    assert!(bench.has("reorg"), "no reorg was met");
     assert!(!log.contains("\"level\":\"ERROR\""), "{log}");
     running.stop();
 }

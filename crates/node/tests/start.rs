@@ -46,7 +46,8 @@ fn chain(id: u64, url: &str) -> String {
 #[track_caller]
 fn assert_refused(bench: &Bench, expected: &[&str]) {
     let said = assert_fails(bench, expected);
-    assert!(!said.contains("health and metrics"), "it started: {said}");
+    let listeners = support::events(&said, "health_listening");
+    assert!(listeners.is_empty(), "it started: {said}");
 }
 
 /// A run to its end exits with 1 and says all of this, without a secret.
@@ -204,7 +205,7 @@ async fn a_chain_whose_source_is_wrong_stops_no_other() {
 /// Starts the program and waits for its listener for operators, the so manieth of this log.
 fn start(bench: &Bench, times: usize) -> Running {
     let running = bench.start();
-    let told = || bench.log().matches("health and metrics").count() >= times;
+    let told = || bench.count("health_listening") >= times;
     bench.wait("the listener", told);
     running
 }

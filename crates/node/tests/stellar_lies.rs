@@ -62,7 +62,7 @@ async fn a_lying_lake_is_refused_and_the_transaction_named() {
     let bench = bench(&pond.fields(&pond.lake_field()), "");
     let running = bench.start();
     for (number, words) in &told {
-        bench.wait(words, || bench.log().contains(words));
+        bench.wait(words, || bench.has_with("ingest_failing", "error", words));
         assert!(bench.head() < Some(u64::from(*number)), "{words}");
         pond.lake.write(&pond.chain, *number..number + 1).unwrap();
     }

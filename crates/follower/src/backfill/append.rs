@@ -35,7 +35,7 @@ pub async fn run(chain: &Chain, history: &History) -> Result<(), FollowError> {
     let name = &chain.settings.name;
     let (from, to) = (range.start, range.end - 1);
     if range.len() > chain.source.plan_at(range.start, &chain.want).blocks {
-        tracing::info!(chain = %name, from, to, "fetching history");
+        tracing::info!(event = "history_fetch_started", chain = %name, from, to, "fetching history");
     }
     let mut fetches = Fetches::new(&chain.source, &chain.want, range, Some(history.anchor));
     let mut held: Option<Fetched> = None;

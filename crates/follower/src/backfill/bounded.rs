@@ -346,7 +346,7 @@ async fn judge(chain: &Chain, abandoned: &[String]) -> Result<()> {
                 );
             }
             _ if is_cut && is_there => {
-                tracing::info!(chain = %name, range = id, state, first, last, end, "the bounds cut this range: all that is wanted of it is archived");
+                tracing::info!(event = "range_cut_by_bounds", chain = %name, range = id, state, first, last, end, "range is cut by the bounds, every requested block of it is archived");
             }
             _ => {
                 let _ = write!(bad, "\n  range {id} (blocks {first}-{last}) is {state}");
@@ -357,7 +357,7 @@ async fn judge(chain: &Chain, abandoned: &[String]) -> Result<()> {
         let _ = write!(bad, "\n  abandoned: {cause}");
     }
     if bad.is_empty() {
-        tracing::info!(chain = %name, start, end, "every block that is wanted is archived");
+        tracing::info!(chain = %name, start, end, "every requested block is archived");
         Ok(())
     } else {
         bail!("chain {name}: not every range is complete:{bad}")

@@ -311,7 +311,7 @@ impl<'a> Steps<'a> {
         self.step = self.job.step_at(self.next());
         (filling.published)();
         let (name, all) = (&self.filler.chain.name, filling.all);
-        tracing::info!(chain = %name, from, to, done, all, "filled");
+        tracing::info!(event = "filled", chain = %name, from, to, done, all, "filled");
         Ok(())
     }
 }

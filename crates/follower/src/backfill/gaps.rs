@@ -117,10 +117,10 @@ fn note(chain: &Chain, missing: &BTreeMap<u64, Vec<BlockRange>>, why: Option<&st
             if again {
                 tracing::debug!(chain = %name, %summary, "history still has gaps")
             } else {
-                tracing::warn!(chain = %name, %summary, "history has gaps")
+                tracing::warn!(event = "history_has_gaps", chain = %name, %summary, "history has gaps")
             }
         }
-        (None, Some(_)) => tracing::info!(chain = %name, "gaps filled"),
+        (None, Some(_)) => tracing::info!(event = "gaps_filled", chain = %name, "gaps filled"),
         _ => {}
     }
 }

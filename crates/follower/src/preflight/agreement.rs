@@ -123,7 +123,7 @@ pub async fn check(chain: &Chain, block: BlockRef) -> Result<(), FollowError> {
     let against: Vec<&EndpointBlock> = heard.iter().filter(|one| one.block != block).collect();
     if against.is_empty() && silent.is_empty() {
         if chain.agreement.agree(block) {
-            tracing::info!(chain = %chain.settings.name, block = block.number, "endpoints agree again, archiving goes on");
+            tracing::info!(event = "archiving_resumed", chain = %chain.settings.name, block = block.number, "endpoints agree again, archiving resumed");
         }
         return Ok(());
     }
@@ -132,7 +132,7 @@ pub async fn check(chain: &Chain, block: BlockRef) -> Result<(), FollowError> {
     let names = names.chain(silent).collect();
     if chain.agreement.hold(names, &why) {
         chain.meters.disagreements.increment(1);
-        tracing::error!(chain = %chain.settings.name, block = block.number, %why, "endpoints disagree, archiving held");
+        tracing::error!(event = "archiving_held", chain = %chain.settings.name, block = block.number, %why, "endpoints disagree, archiving held");
     }
     Err(FollowError::Unsettled(why))
 }

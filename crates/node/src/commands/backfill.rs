@@ -192,7 +192,7 @@ async fn wait_for_core(chain: &Chain) -> Result<()> {
             Err(error) => error.to_string(),
         };
         if error != told {
-            tracing::warn!(chain = %name, %error, "waiting for core");
+            tracing::warn!(event = "waiting_for_core", chain = %name, %error, "waiting for core");
             told = error;
         }
         let _ = tokio::time::timeout(CORE_LOOK_EVERY, hints.changed()).await;

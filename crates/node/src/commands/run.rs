@@ -106,11 +106,11 @@ async fn follow(chain: &Chain) -> Result<()> {
     chain.control.close();
     let name = &chain.settings.name;
     match &done {
-        Ok(()) => tracing::info!(chain = %name, "nothing is left to do"),
+        Ok(()) => tracing::info!(chain = %name, "every requested block is archived, chain ended"),
         Err(error) => {
             let said = format!("{error:#}");
             chain.status().error = Some(said.clone());
-            tracing::error!(chain = %name, %said, "the chain is not followed any more");
+            tracing::error!(chain = %name, error = %said, "chain stopped");
         }
     }
     done
@@ -218,7 +218,7 @@ async fn open_all(settings: &Settings) -> Result<Vec<Chain>> {
             chain.settings.chain_id,
             chain.archive_next(),
         );
-        tracing::info!(chain = %name, id, next, "following");
+        tracing::info!(event = "following", chain = %name, id, next, "following");
     }
     Ok(chains)
 }
@@ -306,7 +306,7 @@ async fn catch_up(chain: &Chain) -> Result<()> {
                 bail!("chain {}: {error}", chain.settings.name);
             }
             Err(error) => {
-                tracing::warn!(chain = %chain.settings.name, %error, "trying again");
+                tracing::warn!(chain = %chain.settings.name, %error, "retrying");
             }
         }
         tokio::time::sleep(chain.settings.poll).await;

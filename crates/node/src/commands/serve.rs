@@ -40,7 +40,10 @@ async fn archives_alone(settings: &Settings, metrics: Metrics) -> Result<()> {
         let place = settings.place(chain);
         readers.push(Arc::new(Reader::open(chain.clone(), &place).await?));
     }
-    tracing::info!("no tail: `latest` is the newest archived block");
+    tracing::info!(
+        event = "archives_served",
+        "no tail: `latest` is the newest archived block"
+    );
     let served = readers.iter().map(Reader::served).collect();
     let probe = Arc::new(Readers(readers.clone()));
     tokio::select! {

@@ -112,7 +112,7 @@ async fn work_on(projector: &Projector, archive: &Archive, until_done: bool) -> 
                 }
             }
             Err(error) => {
-                tracing::warn!(chain = projector.chain(), %error, "trying again");
+                tracing::warn!(chain = projector.chain(), %error, "retrying");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }

@@ -198,7 +198,7 @@ impl Operator for AdminServer {
 pub(crate) async fn serve(settings: &Settings, chains: Vec<Arc<RunningChain>>) -> Result<()> {
     let listener = bind(settings.admin_listen, "adminListen").await?;
     let address = listener.local_addr()?;
-    tracing::info!(listen = %address, "admin API listening");
+    tracing::info!(event = "admin_listening", listen = %address, "admin API listening");
     let _note = Note::write(&settings.data_dir, address)?;
     let (begin, mut due) = mpsc::unbounded_channel();
     let server = Arc::new(AdminServer {

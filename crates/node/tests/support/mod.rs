@@ -30,6 +30,18 @@ use tempfile::TempDir;
 /// How long the program may take for anything.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The fields of every log line of this event in what a program wrote to standard error.
+pub fn events(log: &str, event: &str) -> Vec<Value> {
+    fields(log, "event", event)
+}
+
+fn fields(log: &str, name: &str, value: &str) -> Vec<Value> {
+    let lines = log.lines();
+    let lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let fields = lines.map(|mut line| line["fields"].take());
+    fields.filter(|fields| fields[name] == value).collect()
+}
+
 /// A settings file for one chain, and what the program says with it.
 pub struct Bench {
     pub dir: TempDir,
@@ -125,11 +137,47 @@ impl Bench {
         std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// Asks the listener for operators, whose port is in the log.
+    /// The fields of every log line of this event, in order.
+    pub fn events(&self, event: &str) -> Vec<Value> {
+        events(&self.log(), event)
+    }
+
+    /// How many log lines of this event there are.
+    pub fn count(&self, event: &str) -> usize {
+        self.events(event).len()
+    }
+
+    pub fn has(&self, event: &str) -> bool {
+        self.count(event) > 0
+    }
+
+    /// Whether a log line of this event has this text in this field.
+    pub fn has_with(&self, event: &str, field: &str, text: &str) -> bool {
+        let has = |line: &Value| {
+            line[field]
+                .as_str()
+                .is_some_and(|value| value.contains(text))
+        };
+        self.events(event).iter().any(has)
+    }
+
+    /// The fields of every log line that has this text as its message: lines of libraries have no events.
+    pub fn messages(&self, message: &str) -> Vec<Value> {
+        fields(&self.log(), "message", message)
+    }
+
+    /// Waits until the program listens for health and metrics.
+    #[track_caller]
+    pub fn wait_for_listener(&self) {
+        self.wait("the listener", || self.has("health_listening"));
+    }
+
+    /// Asks the newest listener for health and metrics.
     pub async fn operations(&self, path: &str) -> (u16, String) {
-        let log = self.log();
-        let at = log.rfind("0.0.0.0:").expect("no listener in the log") + "0.0.0.0:".len();
-        let port: String = log[at..].chars().take_while(char::is_ascii_digit).collect();
+        let listeners = self.events("health_listening");
+        let newest = listeners.last().expect("no listener in the log");
+        let address = newest["listen"].as_str().unwrap();
+        let (_, port) = address.rsplit_once(':').unwrap();
         let url = format!("http://127.0.0.1:{port}{path}");
         let answer = reqwest::get(url).await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
@@ -138,11 +186,8 @@ impl Bench {
     /// Where everybody is answered, by the newest program that says so in the log.
     pub fn public(&self) -> String {
         let said = || {
-            let log = self.log();
-            let lines = log.lines().rev();
-            let mut lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
-            let serving = lines.find(|line| line["fields"]["message"] == "serving")?;
-            Some(serving["fields"]["listen"].as_str()?.to_owned())
+            let newest = self.events("public_listening").pop()?;
+            Some(newest["listen"].as_str()?.to_owned())
         };
         self.wait("the public listener", || said().is_some());
         format!("http://{}", said().unwrap())
@@ -171,14 +216,8 @@ impl Bench {
 
     /// How many reorgs of exactly so many blocks it told of.
     pub fn reorgs_of(&self, blocks: u64) -> usize {
-        let log = self.log();
-        let told = log
-            .lines()
-            .filter_map(|line| serde_json::from_str(line).ok());
-        let of = |line: &Value| {
-            line["fields"]["message"] == "reorg" && line["fields"]["blocks"] == blocks
-        };
-        told.filter(of).count()
+        let reorgs = self.events("reorg").into_iter();
+        reorgs.filter(|reorg| reorg["blocks"] == blocks).count()
     }
 
     #[track_caller]
