@@ -6,10 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chronolith_model::BlockMeta;
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 use crate::meters::{Meters, Outcome};
+use crate::source::EndpointBlock;
 
 /// Longest text of an endpoint that is kept, shown and logged.
 const TEXT_BYTES_MAX: usize = 1_000;
@@ -104,6 +106,15 @@ impl Health {
             backing_off,
             last_error: counts.last_error.clone(),
         }
+    }
+
+    /// The block of the only endpoint of a source; empty where it does not answer or has none.
+    pub(crate) fn block_at(&self, clock: Result<Option<BlockMeta>>) -> Vec<EndpointBlock> {
+        let block = |clock: BlockMeta| EndpointBlock {
+            endpoint: self.name.clone(),
+            block: clock.block_ref(),
+        };
+        clock.ok().flatten().map(block).into_iter().collect()
     }
 
     pub(crate) fn unavailable(&self, reason: impl Into<String>) -> Error {

@@ -299,12 +299,7 @@ impl Source for PortalSource {
     }
 
     async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {
-        let clock = self.clock(number).await.ok().flatten();
-        let block = |clock: BlockMeta| EndpointBlock {
-            endpoint: self.client.name.clone(),
-            block: clock.block_ref(),
-        };
-        clock.map(block).into_iter().collect()
+        self.client.health.block_at(self.clock(number).await)
     }
 
     async fn fetch_some(

@@ -346,12 +346,7 @@ impl Source for CoreSource {
     }
 
     async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {
-        let clock = self.clock(number).await.ok().flatten();
-        let block = |clock: BlockMeta| EndpointBlock {
-            endpoint: self.health.name.clone(),
-            block: clock.block_ref(),
-        };
-        clock.map(block).into_iter().collect()
+        self.health.block_at(self.clock(number).await)
     }
 
     /// On the chain that the network agrees on, whatever the anchor is.

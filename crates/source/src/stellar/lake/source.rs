@@ -238,12 +238,7 @@ impl Source for LakeSource {
     }
 
     async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {
-        let clock = self.clock(number).await.ok().flatten();
-        let block = |clock: BlockMeta| EndpointBlock {
-            endpoint: self.objects.health.name.clone(),
-            block: clock.block_ref(),
-        };
-        clock.map(block).into_iter().collect()
+        self.objects.health.block_at(self.clock(number).await)
     }
 
     async fn fetch_some(
