@@ -46,17 +46,19 @@ pub(crate) async fn serve(options: &SimServe) -> Result<()> {
         faults: faults.clone(),
         ..RpcOptions::default()
     };
-    let server = RpcServer::start_at(options.listen, node.clone(), rpc_options).await;
-    let server = server.with_context(|| format!("--listen: cannot open {}", options.listen))?;
+    let server = RpcServer::start_at(options.listen, node.clone(), rpc_options)
+        .await
+        .with_context(|| format!("--listen: cannot open {}", options.listen))?;
     let portal_options = PortalOptions {
         delay,
         rate_limit,
         faults: portal_faults.clone(),
         ..PortalOptions::default()
     };
-    let portal = PortalServer::start_at(options.portal_listen, node.clone(), portal_options).await;
     let at = options.portal_listen;
-    let portal = portal.with_context(|| format!("--portal-listen: cannot open {at}"))?;
+    let portal = PortalServer::start_at(at, node.clone(), portal_options)
+        .await
+        .with_context(|| format!("--portal-listen: cannot open {at}"))?;
     println!("http      {}", server.url());
     println!("websocket {}", server.ws_url());
     println!("portal    {}", portal.url());
@@ -93,7 +95,7 @@ fn load_faults(path: &Path, faults: &Faults, portal_faults: &PortalFaults) -> Re
     let mut value: Value = serde_json::from_str(&text).context("not JSON")?;
     let object = value.as_object_mut();
     let of_portal = object.and_then(|object| object.remove("portal"));
-    let names: Vec<&str> = RpcFault::ALL.iter().map(|fault| fault.name()).collect();
+    let names: Vec<&str> = RpcFault::NAMED.iter().map(|(_, name)| *name).collect();
     let known = || format!("the faults of a node are {}", names.join(", "));
     faults.load_json(&value.to_string()).with_context(known)?;
     let Some(of_portal) = of_portal else {

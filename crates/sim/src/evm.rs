@@ -30,5 +30,5 @@ pub use fees::{
 };
 pub use node::EvmNode;
 pub use proxy::UPGRADED_TOPIC;
-pub(crate) use server::{ANY_LOCAL_PORT, Limiter};
+pub(crate) use server::Limiter;
 pub use server::{MissingMethod, RateLimit, RpcOptions, RpcServer, RpcStats};

@@ -14,6 +14,8 @@ mod fault_registry;
 mod faults;
 #[cfg(feature = "stellar")]
 pub mod files;
+#[cfg(any(feature = "evm", feature = "stellar"))]
+mod http_server;
 #[cfg(feature = "evm")]
 mod json_writer;
 mod oracle;

@@ -70,73 +70,44 @@ pub enum RpcFault {
 }
 
 impl RpcFault {
-    /// All of them.
-    pub const ALL: [Self; 29] = [
-        Self::RpcError,
-        Self::Http500,
-        Self::Http429RetryAfter,
-        Self::Http429Bare,
-        Self::EmptyLogs,
-        Self::NullBlock,
-        Self::NullReceipts,
-        Self::HeadRegression,
-        Self::HashChange,
-        Self::TruncatedBody,
-        Self::HugeBody,
-        Self::WsDrop,
-        Self::DuplicateHeads,
-        Self::BatchOutOfOrder,
-        Self::WrongChainId,
-        Self::WrongBlockHashInLogs,
-        Self::MissingLog,
-        Self::BloomZero,
-        Self::MissingBlockTimestamp,
-        Self::RangeError,
-        Self::SlowAnswer,
-        Self::Syncing,
-        Self::LogsBehind,
-        Self::NoReceipts,
-        Self::ForeignTxHashes,
-        Self::ChangedBodies,
-        Self::ChangedData,
-        Self::MovedLog,
-        Self::NoBlockReceipt,
+    /// All of them, with their names in reports and settings.
+    pub const NAMED: [(Self, &'static str); 29] = [
+        (Self::RpcError, "rpc_error"),
+        (Self::Http500, "http_500"),
+        (Self::Http429RetryAfter, "http_429_retry_after"),
+        (Self::Http429Bare, "http_429_bare"),
+        (Self::EmptyLogs, "empty_logs"),
+        (Self::NullBlock, "null_block"),
+        (Self::NullReceipts, "null_receipts"),
+        (Self::HeadRegression, "head_regression"),
+        (Self::HashChange, "hash_change"),
+        (Self::TruncatedBody, "truncated_body"),
+        (Self::HugeBody, "huge_body"),
+        (Self::WsDrop, "ws_drop"),
+        (Self::DuplicateHeads, "duplicate_heads"),
+        (Self::BatchOutOfOrder, "batch_out_of_order"),
+        (Self::WrongChainId, "wrong_chain_id"),
+        (Self::WrongBlockHashInLogs, "wrong_block_hash_in_logs"),
+        (Self::MissingLog, "missing_log"),
+        (Self::BloomZero, "bloom_zero"),
+        (Self::MissingBlockTimestamp, "missing_block_timestamp"),
+        (Self::RangeError, "range_error"),
+        (Self::SlowAnswer, "slow_answer"),
+        (Self::Syncing, "syncing"),
+        (Self::LogsBehind, "logs_behind"),
+        (Self::NoReceipts, "no_receipts"),
+        (Self::ForeignTxHashes, "foreign_tx_hashes"),
+        (Self::ChangedBodies, "changed_bodies"),
+        (Self::ChangedData, "changed_data"),
+        (Self::MovedLog, "moved_log"),
+        (Self::NoBlockReceipt, "no_block_receipt"),
     ];
 
     /// Its name in reports and settings.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::RpcError => "rpc_error",
-            Self::Http500 => "http_500",
-            Self::Http429RetryAfter => "http_429_retry_after",
-            Self::Http429Bare => "http_429_bare",
-            Self::EmptyLogs => "empty_logs",
-            Self::NullBlock => "null_block",
-            Self::NullReceipts => "null_receipts",
-            Self::HeadRegression => "head_regression",
-            Self::HashChange => "hash_change",
-            Self::TruncatedBody => "truncated_body",
-            Self::HugeBody => "huge_body",
-            Self::WsDrop => "ws_drop",
-            Self::DuplicateHeads => "duplicate_heads",
-            Self::BatchOutOfOrder => "batch_out_of_order",
-            Self::WrongChainId => "wrong_chain_id",
-            Self::WrongBlockHashInLogs => "wrong_block_hash_in_logs",
-            Self::MissingLog => "missing_log",
-            Self::BloomZero => "bloom_zero",
-            Self::MissingBlockTimestamp => "missing_block_timestamp",
-            Self::RangeError => "range_error",
-            Self::SlowAnswer => "slow_answer",
-            Self::Syncing => "syncing",
-            Self::LogsBehind => "logs_behind",
-            Self::NoReceipts => "no_receipts",
-            Self::ForeignTxHashes => "foreign_tx_hashes",
-            Self::ChangedBodies => "changed_bodies",
-            Self::ChangedData => "changed_data",
-            Self::MovedLog => "moved_log",
-            Self::NoBlockReceipt => "no_block_receipt",
-        }
+        let named = Self::NAMED.into_iter().find(|(fault, _)| *fault == self);
+        named.expect("the table has every fault").1
     }
 }
 
@@ -168,7 +139,8 @@ impl InjectedFault for RpcFault {
     type Sizes = FaultSizes;
 
     fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|fault| fault.name() == name)
+        let found = Self::NAMED.into_iter().find(|(_, known)| *known == name);
+        found.map(|(fault, _)| fault)
     }
 
     fn stream(self) -> Option<u64> {
@@ -184,9 +156,10 @@ impl Faults {
     #[must_use]
     pub fn injected(&self) -> BTreeMap<&'static str, u64> {
         let counts = self.all_counts();
-        let count = |fault| counts.get(&fault).copied().unwrap_or_default();
-        let counts = RpcFault::ALL.map(|fault| (fault.name(), count(fault)));
-        counts.into_iter().collect()
+        let named = RpcFault::NAMED.into_iter();
+        named
+            .map(|(fault, name)| (name, counts.get(&fault).copied().unwrap_or(0)))
+            .collect()
     }
 }
 
@@ -207,7 +180,7 @@ mod tests {
         assert!((900..1_100).contains(&hits), "{hits}");
         assert!(faults.hits(RpcFault::RpcError));
         assert_eq!(faults.injected()["http_500"], hits as u64);
-        assert_eq!(faults.injected().len(), RpcFault::ALL.len());
+        assert_eq!(faults.injected().len(), RpcFault::NAMED.len());
         faults.clear();
         assert!(!faults.hits(RpcFault::RpcError));
     }

@@ -9,20 +9,18 @@ mod limiter;
 mod socket;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::get;
+use axum::{Extension, Router};
 use bytes::Bytes;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use super::faults::Faults;
 use super::node::EvmNode;
+use crate::http_server::{ANY_LOCAL_PORT, HttpServer};
 
 pub use context::RpcStats;
 pub(super) use context::{Cap, Context};
@@ -30,8 +28,6 @@ pub(crate) use limiter::Limiter;
 
 /// Longest request.
 const REQUEST_BYTES_MAX: usize = 16 << 20;
-/// A free port that only this machine can reach.
-pub(crate) const ANY_LOCAL_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// How often a server may be asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,10 +75,8 @@ pub struct RpcOptions {
 /// A running server. Dropping it stops it.
 #[derive(Debug)]
 pub struct RpcServer {
-    address: SocketAddr,
+    http: HttpServer,
     context: Arc<Context>,
-    stop: watch::Sender<bool>,
-    task: JoinHandle<io::Result<()>>,
 }
 
 impl RpcServer {
@@ -100,38 +94,28 @@ impl RpcServer {
     /// # Errors
     /// When the address cannot be opened.
     pub async fn start_at(at: SocketAddr, node: EvmNode, options: RpcOptions) -> io::Result<Self> {
-        let listener = TcpListener::bind(at).await?;
-        let address = listener.local_addr()?;
-        let (stop, stopped) = watch::channel(false);
-        let context = Arc::new(Context::new(node, options, stopped.clone()));
-        let router = Router::new()
-            .route("/", get(socket::upgrade).post(http::answer))
-            .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
-            .with_state(Arc::clone(&context));
-        let serve = axum::serve(listener, router).with_graceful_shutdown(until(stopped));
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a simulated node lives beside the test that talks to it"
-        )]
-        let task = tokio::spawn(async move { serve.await });
-        Ok(Self {
-            address,
-            context,
-            stop,
-            task,
-        })
+        let context = Arc::new(Context::new(node, options));
+        let router = |stopped| {
+            Router::new()
+                .route("/", get(socket::upgrade).post(http::answer))
+                .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
+                .layer(Extension(stopped))
+                .with_state(Arc::clone(&context))
+        };
+        let http = HttpServer::start(at, router).await?;
+        Ok(Self { http, context })
     }
 
     /// Where it answers HTTP.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}/", self.address)
+        format!("http://{}/", self.http.address)
     }
 
     /// Where it answers WebSocket.
     #[must_use]
     pub fn ws_url(&self) -> String {
-        format!("ws://{}/", self.address)
+        format!("ws://{}/", self.http.address)
     }
 
     /// What it was asked and what it sent, so far.
@@ -151,14 +135,6 @@ impl RpcServer {
     /// # Errors
     /// When serving had failed before.
     pub async fn shutdown(self) -> io::Result<()> {
-        // Nobody to tell means that the task has ended already.
-        let _ = self.stop.send(true);
-        self.task.await.map_err(io::Error::other)?
+        self.http.shutdown().await
     }
-}
-
-/// Waits until the server is told to stop, or is dropped.
-async fn until(mut stopped: watch::Receiver<bool>) {
-    // An error means that the sender is gone, and the server with it.
-    let _ = stopped.wait_for(|stop| *stop).await;
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,14 +13,11 @@ use axum::http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, RANGE};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
 use bytes::Bytes;
-use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use super::faults::{FileFault, FileFaults};
 use super::range::{Asked, parse};
+use crate::http_server::{ANY_LOCAL_PORT, HttpServer, cut_short};
 
 /// What a server was asked.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -42,10 +38,8 @@ struct Shared {
 /// A running server. Dropping it stops it.
 #[derive(Debug)]
 pub struct FileServer {
-    address: SocketAddr,
+    http: HttpServer,
     shared: Arc<Shared>,
-    stop: watch::Sender<bool>,
-    task: JoinHandle<io::Result<()>>,
 }
 
 impl FileServer {
@@ -55,10 +49,6 @@ impl FileServer {
     /// # Errors
     /// When no port can be opened.
     pub async fn start(directory: impl Into<PathBuf>, faults: FileFaults) -> io::Result<Self> {
-        let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-        let listener = TcpListener::bind(any).await?;
-        let address = listener.local_addr()?;
-        let (stop, mut stopped) = watch::channel(false);
         let shared = Arc::new(Shared {
             directory: directory.into(),
             faults,
@@ -67,28 +57,14 @@ impl FileServer {
         let router = Router::new()
             .fallback(answer)
             .with_state(Arc::clone(&shared));
-        let until = async move {
-            // An error means that the sender is gone, and the server with it.
-            let _ = stopped.wait_for(|stop| *stop).await;
-        };
-        let serve = axum::serve(listener, router).with_graceful_shutdown(until);
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a simulated server lives beside the test that talks to it"
-        )]
-        let task = tokio::spawn(async move { serve.await });
-        Ok(Self {
-            address,
-            shared,
-            stop,
-            task,
-        })
+        let http = HttpServer::start(ANY_LOCAL_PORT, |_| router).await?;
+        Ok(Self { http, shared })
     }
 
     /// Where the directory is, without a slash at the end.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}", self.http.address)
     }
 
     /// What it was asked, so far.
@@ -102,9 +78,7 @@ impl FileServer {
     /// # Errors
     /// When serving had failed before.
     pub async fn shutdown(self) -> io::Result<()> {
-        // Nobody to tell means that the task has ended already.
-        let _ = self.stop.send(true);
-        self.task.await.map_err(io::Error::other)?
+        self.http.shutdown().await
     }
 }
 
@@ -114,7 +88,13 @@ async fn answer(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    shared.count(|stats| *stats.requests.entry(uri.path().to_owned()).or_default() += 1);
+    let path_requested = uri.path().to_owned();
+    *shared
+        .stats
+        .lock()
+        .requests
+        .entry(path_requested)
+        .or_default() += 1;
     if method != Method::GET && method != Method::HEAD {
         return status(StatusCode::METHOD_NOT_ALLOWED);
     }
@@ -136,9 +116,9 @@ async fn answer(
         Some(FileFault::Half) => file.truncate(file.len() / 2),
         Some(FileFault::WrongByte) => {
             let middle = file.len() / 2;
-            file.get_mut(middle)
-                .into_iter()
-                .for_each(|byte| *byte ^= 0x10);
+            if let Some(byte) = file.get_mut(middle) {
+                *byte ^= 0x10;
+            }
         }
         _ => {}
     }
@@ -182,24 +162,13 @@ impl Answer {
         let body = match (self.body, self.cut) {
             (false, _) => Body::empty(),
             (true, false) => {
-                shared.count(|stats| stats.bytes += bytes.len() as u64);
+                shared.stats.lock().bytes += bytes.len() as u64;
                 Body::from(bytes)
             }
-            (true, true) => broken(&bytes),
+            (true, true) => cut_short(&bytes),
         };
         builder.body(body).expect("status and headers are valid")
     }
-}
-
-/// Half of the bytes, and then the connection breaks.
-fn broken(bytes: &Bytes) -> Body {
-    let half = bytes.slice(..bytes.len() / 2);
-    // The pause lets the half leave before the connection breaks.
-    let end = async {
-        tokio::task::yield_now().await;
-        Err(io::Error::other("injected fault: body cut short"))
-    };
-    Body::from_stream(stream::iter([Ok(half)]).chain(stream::once(end)))
 }
 
 fn status(code: StatusCode) -> Response {
@@ -217,10 +186,4 @@ fn path(directory: &Path, url: &str) -> Option<PathBuf> {
         path.push(part);
     }
     Some(path)
-}
-
-impl Shared {
-    fn count(&self, count: impl FnOnce(&mut FileStats)) {
-        count(&mut self.stats.lock());
-    }
 }

@@ -15,17 +15,15 @@ use axum::response::Response;
 use axum::routing::get;
 use bytes::Bytes;
 use chronolith_model::{BlockRange, BlockRef, Hash32};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::json;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use super::body::{BodyPlan, body};
 use super::encoder::Encoder;
 use super::faults::{PortalFault, PortalFaults};
 use super::query::Query;
-use crate::evm::{ANY_LOCAL_PORT, EvmNode, Limiter, RateLimit};
+use crate::evm::{EvmNode, Limiter, RateLimit};
+use crate::http_server::{ANY_LOCAL_PORT, HttpServer};
 
 /// How far the finalized head goes down.
 const DOWN_BLOCKS: u64 = 7;
@@ -78,10 +76,8 @@ struct Shared {
 /// A running Portal. Dropping it stops it.
 #[derive(Debug)]
 pub struct PortalServer {
-    address: SocketAddr,
+    http: HttpServer,
     shared: Arc<Shared>,
-    stop: watch::Sender<bool>,
-    task: JoinHandle<io::Result<()>>,
 }
 
 impl PortalServer {
@@ -103,9 +99,6 @@ impl PortalServer {
         node: EvmNode,
         options: PortalOptions,
     ) -> io::Result<Self> {
-        let listener = TcpListener::bind(at).await?;
-        let address = listener.local_addr()?;
-        let (stop, mut stopped) = watch::channel(false);
         let shared = Arc::new(Shared {
             node,
             limiter: Limiter::new(options.rate_limit),
@@ -116,34 +109,20 @@ impl PortalServer {
             .route("/datasets/sim/{call}", get(look_up).post(stream))
             .fallback(unknown)
             .with_state(Arc::clone(&shared));
-        let until = async move {
-            // An error means that the sender is gone, and the server with it.
-            let _ = stopped.wait_for(|stop| *stop).await;
-        };
-        let serve = axum::serve(listener, router).with_graceful_shutdown(until);
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a simulated Portal lives beside the test that talks to it"
-        )]
-        let task = tokio::spawn(async move { serve.await });
-        Ok(Self {
-            address,
-            shared,
-            stop,
-            task,
-        })
+        let http = HttpServer::start(at, |_| router).await?;
+        Ok(Self { http, shared })
     }
 
     /// Where its dataset is.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}/datasets/sim", self.address)
+        format!("http://{}/datasets/sim", self.http.address)
     }
 
     /// What it was asked and how it answered, so far.
     #[must_use]
     pub fn stats(&self) -> PortalStats {
-        self.shared.stats().clone()
+        self.shared.stats.lock().clone()
     }
 
     /// Stops taking requests and waits until those under way are answered.
@@ -151,9 +130,7 @@ impl PortalServer {
     /// # Errors
     /// When serving had failed before.
     pub async fn shutdown(self) -> io::Result<()> {
-        // Nobody to tell means that the task has ended already.
-        let _ = self.stop.send(true);
-        self.task.await.map_err(io::Error::other)?
+        self.http.shutdown().await
     }
 }
 
@@ -240,7 +217,7 @@ impl Shared {
         if from < self.options.start_block {
             return Err(bad("fromBlock is below the start of the dataset".to_owned()).into());
         }
-        self.stats().with_parent += u64::from(query.parent_block_hash.is_some());
+        self.stats.lock().with_parent += u64::from(query.parent_block_hash.is_some());
         let frontier = match which {
             Which::Head => self.node.head(),
             Which::Finalized => self.node.finalized(),
@@ -257,7 +234,12 @@ impl Shared {
             PortalEncoding::Negotiated => Encoder::negotiated(headers)
                 .map_err(|error| respond(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?,
         };
-        *self.stats().encodings.entry(encoder.name()).or_default() += 1;
+        *self
+            .stats
+            .lock()
+            .encodings
+            .entry(encoder.name())
+            .or_default() += 1;
         let faults = self.options.faults.clone();
         let mut response = respond(StatusCode::OK, "");
         let name = encoder.name().parse().expect("a word is a header's value");
@@ -305,9 +287,9 @@ impl Shared {
         if !self.options.faults.hits(PortalFault::FinalizedHeadDown) {
             return finalized;
         }
-        let lower = BlockRange::one(finalized.number.saturating_sub(DOWN_BLOCKS));
-        let lower = self.node.clocks(lower);
-        lower.first().map_or(finalized, |clock| clock.block_ref())
+        let lower = finalized.number.saturating_sub(DOWN_BLOCKS);
+        let clocks = self.node.clocks(BlockRange::one(lower));
+        clocks.first().map_or(finalized, |clock| clock.block_ref())
     }
 
     /// Too many requests, or a status that is injected, unless it is invalid here.
@@ -334,24 +316,23 @@ impl Shared {
 
     /// Counts a request, and lets it wait as long as every one does.
     async fn arrive(&self, call: &str) {
-        *self.stats().requests.entry(call.to_owned()).or_default() += 1;
+        *self
+            .stats
+            .lock()
+            .requests
+            .entry(call.to_owned())
+            .or_default() += 1;
         if !self.options.delay.is_zero() {
             tokio::time::sleep(self.options.delay).await;
         }
     }
-
-    fn stats(&self) -> MutexGuard<'_, PortalStats> {
-        // Counters are whole after every step.
-        self.stats.lock()
-    }
 }
 
 fn respond(status: StatusCode, text: impl Into<Body>) -> Response {
-    // Portal says now this, now that; nobody should look.
-    let builder = Response::builder()
+    // A real Portal is inconsistent about the type; clients must not depend on it.
+    Response::builder()
         .status(status)
-        .header(CONTENT_TYPE, "text/plain");
-    builder
+        .header(CONTENT_TYPE, "text/plain")
         .body(text.into())
         .expect("status and headers are valid")
 }

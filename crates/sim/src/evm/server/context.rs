@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::watch;
+use parking_lot::Mutex;
 
 use super::RpcOptions;
 use super::limiter::Limiter;
@@ -41,14 +40,13 @@ pub(in crate::evm) enum Cap {
 pub(in crate::evm) struct Context {
     pub(in crate::evm) node: EvmNode,
     pub(in crate::evm) options: RpcOptions,
-    pub(super) stopped: watch::Receiver<bool>,
     stats: Mutex<RpcStats>,
     requests: Mutex<Vec<Bytes>>,
     under_way: AtomicU64,
     pub(super) limiter: Limiter,
 }
 
-/// A request that is not answered yet, or left by whoever sent it.
+/// A request that is not answered yet, or whose client is gone.
 #[derive(Debug)]
 pub(super) struct UnderWay<'a>(&'a AtomicU64);
 
@@ -59,12 +57,11 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Context {
-    pub(super) fn new(node: EvmNode, options: RpcOptions, stopped: watch::Receiver<bool>) -> Self {
+    pub(super) fn new(node: EvmNode, options: RpcOptions) -> Self {
         Self {
             limiter: Limiter::new(options.rate_limit),
             node,
             options,
-            stopped,
             stats: Mutex::default(),
             requests: Mutex::default(),
             under_way: AtomicU64::default(),
@@ -76,49 +73,40 @@ impl Context {
     }
 
     pub(super) fn stats(&self) -> RpcStats {
-        self.counters().clone()
+        self.stats.lock().clone()
     }
 
     pub(in crate::evm) fn count_call(&self, method: &'static str) {
-        *self.counters().calls.entry(method).or_default() += 1;
+        *self.stats.lock().calls.entry(method).or_default() += 1;
     }
 
     /// Counts a request, and keeps it where that is wanted. It is under way until what is returned goes.
     pub(super) fn count_http(&self, body: &Bytes) -> UnderWay<'_> {
         let under_way = self.under_way.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut counters = self.counters();
+        let mut counters = self.stats.lock();
         counters.http_requests += 1;
         counters.http_at_once_max = counters.http_at_once_max.max(under_way);
         drop(counters);
         if self.options.keeps_requests {
-            self.kept().push(body.clone());
+            self.requests.lock().push(body.clone());
         }
         UnderWay(&self.under_way)
     }
 
     pub(super) fn requests(&self) -> Vec<Bytes> {
-        self.kept().clone()
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Vec<Bytes>> {
-        self.requests.lock()
+        self.requests.lock().clone()
     }
 
     pub(super) fn count_bytes(&self, bytes: u64) {
-        self.counters().bytes_out += bytes;
+        self.stats.lock().bytes_out += bytes;
     }
 
     /// Counts a refused `eth_getLogs`.
     pub(in crate::evm) fn count_cap(&self, cap: Cap) {
-        let mut counters = self.counters();
+        let mut counters = self.stats.lock();
         match cap {
             Cap::Blocks => counters.refused_for_blocks += 1,
             Cap::Results => counters.refused_for_results += 1,
         }
-    }
-
-    fn counters(&self) -> MutexGuard<'_, RpcStats> {
-        // Counters are whole after every step.
-        self.stats.lock()
     }
 }

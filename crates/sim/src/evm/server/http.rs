@@ -9,11 +9,12 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use axum::response::Response;
 use bytes::Bytes;
-use futures::{StreamExt as _, stream};
+use futures::stream;
 
 use super::Context;
 use crate::evm::faults::RpcFault;
 use crate::evm::rpc;
+use crate::http_server::cut_short;
 
 const JSON: &str = "application/json";
 /// Padding of a huge body is sent in pieces of this length.
@@ -30,7 +31,7 @@ pub(super) async fn answer(State(context): State<Arc<Context>>, body: Bytes) -> 
     let answer = rpc::answer(&context, &request, None);
     let faults = context.faults();
     if answer.len() > 1 && faults.hits(RpcFault::TruncatedBody) {
-        return truncated(&context, &answer);
+        return truncated(&context, answer);
     }
     if faults.hits(RpcFault::HugeBody) {
         return huge(&context, answer);
@@ -75,24 +76,16 @@ fn refuse(context: &Context, calls: u64) -> Option<Response> {
 }
 
 /// Promises the whole answer, sends half of it and breaks the connection.
-fn truncated(context: &Context, answer: &[u8]) -> Response {
-    let half = answer.get(..answer.len() / 2).unwrap_or_default();
-    context.count_bytes(half.len() as u64);
-    let half = Bytes::copy_from_slice(half);
-    // The pause lets what was promised and the half of it leave before the connection breaks.
-    let broken = async {
-        tokio::task::yield_now().await;
-        Err(io::Error::other("injected fault: body cut short"))
-    };
-    let parts = stream::iter([Ok(half)]).chain(stream::once(broken));
-    let body = Body::from_stream(parts);
-    let mut response = respond(StatusCode::OK, None, body);
+fn truncated(context: &Context, answer: Vec<u8>) -> Response {
+    let answer = Bytes::from(answer);
+    context.count_bytes(answer.len() as u64 / 2);
+    let mut response = respond(StatusCode::OK, None, cut_short(&answer));
     let headers = response.headers_mut();
     headers.insert(CONTENT_LENGTH, answer.len().into());
     response
 }
 
-/// The answer and spaces up to the wanted length: valid JSON for whoever has the memory.
+/// The answer and spaces up to the wanted length: valid JSON for a client with enough memory.
 fn huge(context: &Context, answer: Vec<u8>) -> Response {
     let wanted = context.faults().sizes().huge_body_bytes;
     let missing = wanted.saturating_sub(answer.len() as u64);

@@ -2,45 +2,49 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
 
-use super::{Context, http, until};
+use super::{Context, http};
 use crate::evm::faults::RpcFault;
 use crate::evm::json;
 use crate::evm::node::Head;
 use crate::evm::rpc::{self, Session};
+use crate::http_server::until_stopped;
 use crate::json_writer;
 
 /// Turns a GET into a WebSocket.
 pub(super) async fn upgrade(
     State(context): State<Arc<Context>>,
+    Extension(stopped): Extension<watch::Receiver<bool>>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    upgrade.on_upgrade(|socket| serve(context, socket))
+    upgrade.on_upgrade(|socket| serve(context, stopped, socket))
 }
 
 /// The connection has ended, one way or the other.
 struct Ended;
 
 /// Serves one connection. Returning drops it without a close frame.
-async fn serve(context: Arc<Context>, mut socket: WebSocket) {
+async fn serve(context: Arc<Context>, stopped: watch::Receiver<bool>, mut socket: WebSocket) {
     // Before any call: a head that comes after the answer to a subscription must not be missed.
     let mut heads = context.node.subscribe();
     let mut session = Session::default();
     loop {
         let step = tokio::select! {
-            () = until(context.stopped.clone()) => Err(Ended),
+            () = until_stopped(stopped.clone()) => Err(Ended),
             head = heads.recv() => match head {
-                Ok(head) => tell(&context, &mut socket, &session, &head).await,
+                Ok(head) => notify(&context, &mut socket, &session, &head).await,
                 // A real node loses heads of slow listeners too.
                 Err(RecvError::Lagged(_)) => Ok(()),
                 Err(RecvError::Closed) => Err(Ended),
             },
             message = socket.recv() => match message {
-                Some(Ok(message)) => hear(&context, &mut socket, &mut session, message).await,
+                Some(Ok(message)) => answer(&context, &mut socket, &mut session, message).await,
                 Some(Err(_)) | None => Err(Ended),
             },
         };
@@ -51,7 +55,7 @@ async fn serve(context: Arc<Context>, mut socket: WebSocket) {
 }
 
 /// Answers one message.
-async fn hear(
+async fn answer(
     context: &Context,
     socket: &mut WebSocket,
     session: &mut Session,
@@ -73,8 +77,8 @@ async fn hear(
     send(context, socket, answer).await
 }
 
-/// Tells every subscription about a new head.
-async fn tell(
+/// Sends a new head to every subscription.
+async fn notify(
     context: &Context,
     socket: &mut WebSocket,
     session: &Session,
