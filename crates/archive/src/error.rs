@@ -61,7 +61,7 @@ pub enum Error {
         archived: BlockRange,
         object: String,
     },
-    /// Ingest is halted. Serving goes on.
+    /// Ingest is halted. Serving continues.
     #[error("ingest is halted: {reason}; end it with `resume` or `rewind`")]
     Halted { reason: String },
     /// Too much garbage: ingest waits for collection.

@@ -17,7 +17,7 @@ pub enum Health {
     Empty,
     /// Ingest waits for garbage to be collected; the reason in words.
     Throttled(String),
-    /// Ingest is halted until an operator acts. Serving goes on.
+    /// Ingest is halted until an operator acts. Serving continues.
     Halted(Halt),
 }
 

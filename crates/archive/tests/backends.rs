@@ -56,7 +56,7 @@ async fn check_lost(stores: &Stores, lost: Stores, settings: &Settings) {
     assert_eq!(names(stores).await, before);
 }
 
-/// Writes, reopens, writes on, and compares with the chain. `open` gives a writer's stores anew, and
+/// Writes, reopens, writes on, and compares with the chain. `open` gives a writer's stores again, and
 /// `lost` a place for a state that is empty.
 async fn check(open: impl AsyncFn() -> Stores, lost: Arc<dyn MetaStore>) {
     let chain = tiny_chain(61);

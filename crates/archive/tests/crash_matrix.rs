@@ -2,9 +2,9 @@
 //!
 //! The script appends, seals, merges, fills, halts, resumes, rewinds, collects garbage and is taken
 //! over. A first run without faults counts its operations. Then for each number and each fault it
-//! runs again with the fault at that operation. After a crash the archive is opened anew on what the
+//! runs again with the fault at that operation. After a crash the archive is opened again on what the
 //! stores hold: it must show what it showed before the step under way or what it shows after it,
-//! and nothing else. Then the script goes on with that step. At the end everything is compared with
+//! and nothing else. Then the script continues with that step. At the end everything is compared with
 //! the run without faults.
 //!
 //! By default every `STRIDE`th operation is hit, with another offset for each fault, and then as

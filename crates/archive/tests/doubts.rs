@@ -1,5 +1,5 @@
 //! Callers that go away, and swaps that arrive late: neither may make the state name an object that
-//! was collected, and the writer goes on.
+//! was collected, and the writer continues.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -82,7 +82,7 @@ impl MetaStore for Distant {
     }
 }
 
-/// An append is given up while its swap is on its way; the swap arrives after a collection.
+/// An append is abandoned while its swap is on its way; the swap arrives after a collection.
 #[tokio::test(start_paused = true)]
 async fn a_swap_that_arrives_late_names_nothing_that_was_collected() {
     let (mut stores, chain) = (Stores::memory(), tiny_chain(92));
@@ -116,7 +116,7 @@ async fn a_swap_that_arrives_late_names_nothing_that_was_collected() {
     archive.ingest_finalized_blocks(more, &how).await.unwrap();
 }
 
-/// An append that is given up while its edit waits for its turn must not be published later, when
+/// An append that is abandoned while its edit waits for its turn must not be published later, when
 /// its objects may have been collected.
 #[tokio::test(start_paused = true)]
 async fn an_append_that_is_given_up_is_not_published_without_its_objects() {

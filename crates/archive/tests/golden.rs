@@ -396,7 +396,7 @@ async fn blocks_are_whole(archive: &Archive, blocks: &[Block], kept: DatasetSet)
     }
 }
 
-/// Reads the files, checks every answer, and goes on writing where they end. Returns which
+/// Reads the files, checks every answer, and continues writing where they end. Returns which
 /// sections their objects have, with the bytes of the largest of each.
 async fn check(golden: &Golden) -> BTreeMap<(String, u16), usize> {
     let mut files = files(&golden.folder);
@@ -490,7 +490,7 @@ async fn range_is_complete(archive: &Archive) {
 }
 
 /// What operators do with an archive whose objects are of several versions: nothing of it is damaged,
-/// what was there has the root it had, runs can be made anew, and blocks can be taken back.
+/// what was there has the root it had, runs can be rebuilt, and blocks can be taken back.
 async fn worked_on(stores: &Stores, golden: &Golden, root: &[u8]) {
     let kept = golden.settings.datasets;
     let writer = stores.writer(&golden.settings).await;
@@ -586,7 +586,7 @@ async fn version_two_is_read_and_written_further() {
     check_version(2, &all().map(|golden| golden.of_version(2)), 19).await;
 }
 
-/// One test, not several: making the files anew must come before reading them.
+/// One test, not several: rebuilding the files must come before reading them.
 #[tokio::test]
 async fn the_newest_version_is_read_and_written_further() {
     let goldens = all().into_iter().chain([Golden::falling()]);

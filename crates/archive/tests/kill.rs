@@ -37,7 +37,7 @@ const KILLS: u64 = 16;
 const KILLS_WITHIN_A_WRITE: u64 = 2;
 /// How long garbage stays for readers in other processes: no reader here is slower than a life.
 const GRACE: Duration = Duration::from_secs(1);
-/// How many steps of writes a life has. Some have many, and go on until garbage was removed.
+/// How many steps of writes a life has. Some have many, and continue until garbage was removed.
 const LIFE_STEPS: std::ops::Range<u64> = 1..250;
 const LONG_LIFE_STEPS: std::ops::Range<u64> = 1..60;
 const LONG_LIFE_EVERY: u64 = 5;

@@ -214,7 +214,7 @@ async fn named_bodies_lie_beside_all_of_them() {
     }
 }
 
-/// A pack with some bodies is made anew with the same ones.
+/// A pack with some bodies is rebuilt with the same ones.
 #[tokio::test]
 async fn a_pack_of_named_bodies_is_mended() {
     let chain = tiny_chain(1);

@@ -63,7 +63,7 @@ async fn merge_and_collect(archive: &Archive) -> u64 {
     report.removed
 }
 
-/// Takes the newest blocks back and goes on with a fork, up to the same height.
+/// Takes the newest blocks back and continues with a fork, up to the same height.
 async fn go_another_way(archive: &Archive, chain: &SimChain, id: u64) -> SimChain {
     archive.rewind(REWOUND, audit()).await.unwrap();
     let fork = chain.fork(REWOUND + 1, id);

@@ -280,7 +280,7 @@ async fn a_damaged_segment_fails_its_range_and_nothing_else() {
     assert_eq!(failure.phase, FailedPhase::Merging);
     assert!(!failure.cause.is_empty());
     assert_eq!(failed.ledger_status, Some(PartStatus::Pending));
-    // The next ranges go on, to their end.
+    // The next ranges continue, to their end.
     append(&archive, &chain, blocks(50, 100), 9, 111).await;
     settle(&archive, 112).await;
     assert_eq!(report(&archive, 1).await.state, RangeState::Complete);
@@ -336,7 +336,7 @@ async fn a_range_that_failed_is_mended_and_tried_again() {
     check_counts(&archive, &chain).await;
     check_lookups(&archive, &chain, blocks(2, 50)).await;
 
-    // A segment of a complete range that is made anew: it is brought to its end once more.
+    // A segment of a complete range that is rebuilt: it is brought to its end once more.
     let object = archive.segments_of(20).remove(0);
     let mut mended = archive.repair(&object, audit(7, "mend")).unwrap();
     let whole = chain.blocks(object.range).collect();

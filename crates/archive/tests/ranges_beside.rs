@@ -54,7 +54,7 @@ async fn the_next_range_is_written_and_read_while_one_is_in_transition() {
     check_lookups(&archive, &chain, blocks(2, 60)).await;
 }
 
-/// Who pinned the archive before a range was complete goes on with what it saw.
+/// Who pinned the archive before a range was complete continues with what it saw.
 #[tokio::test]
 async fn a_reader_keeps_the_range_as_it_was_when_it_began() {
     let (chain, stores) = (tiny_chain(92), Stores::memory());

@@ -2,7 +2,7 @@
 //!
 //! Two ranges of twelve blocks are written and brought to their end. A first life without faults
 //! counts its operations. Then for each of them, and each fault, it is lived again with the fault at
-//! that operation; a new process goes on with what the stores hold.
+//! that operation; a new process continues with what the stores hold.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -38,7 +38,7 @@ fn settings() -> Settings {
     settings
 }
 
-/// Writes everything, maintaining as it goes. Done again, it goes on where it was.
+/// Writes everything, maintaining as it goes. Done again, it continues where it was.
 async fn live(archive: &Archive, chain: &SimChain) -> Result<(), Error> {
     for (start, end) in BATCHES {
         let blocks: Vec<Block> = chain.blocks(BlockRange::new(start, end)).collect();

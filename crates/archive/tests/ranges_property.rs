@@ -32,7 +32,7 @@ enum Act {
     /// So many steps.
     Maintain(u8),
     Reopen,
-    /// Makes the segment of a block anew.
+    /// Makes the segment of a block again.
     Mend(u64),
 }
 

@@ -85,7 +85,7 @@ async fn a_lost_state_is_rebuilt_by_hash_links_from_an_anchor() {
     );
 }
 
-/// Runs were lost together with the state: they are made anew from the segments. A segment that cannot
+/// Runs were lost together with the state: they are rebuilt from the segments. A segment that cannot
 /// be read gives none, and then its hashes are not covered, rather than not found.
 #[tokio::test]
 async fn hashes_that_are_gone_are_not_covered_rather_than_not_found() {
@@ -321,7 +321,7 @@ async fn a_kept_version_of_the_state_is_the_start_where_it_fits() {
 }
 
 /// The newest copy of the state was a link to it. Damage in place damaged both, and the version before it,
-/// from before the halt, was the start: the archive went on as if nothing had been replaced.
+/// from before the halt, was the start: the archive continued as if nothing had been replaced.
 #[tokio::test]
 async fn a_halt_is_not_lost_with_the_state() {
     let mut settings = tiny_settings();

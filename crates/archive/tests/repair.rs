@@ -377,7 +377,7 @@ async fn assert_levels(archive: &Archive, chain: &SimChain) -> u64 {
     proven
 }
 
-/// A segment that is made anew keeps the payload that packs hold, and says no more of it than before. To replace
+/// A segment that is rebuilt keeps the payload that packs hold, and says no more of it than before. To replace
 /// both takes one edit, which leaves what reaches beyond the blocks as it was.
 #[tokio::test]
 async fn a_segment_is_mended_over_the_payload_that_packs_hold() {
@@ -551,7 +551,7 @@ async fn a_pack_that_does_not_fit_its_segment_is_found_and_mended() {
     assert_eq!(archive.misfit(3).await.unwrap(), None);
 }
 
-/// A damaged batch halts ingest. It is mended all the same, and ingest goes on after a resume.
+/// A damaged batch halts ingest. It is mended all the same, and ingest continues after a resume.
 #[tokio::test]
 async fn a_halted_archive_is_mended() {
     let (stores, chain) = whole().await;
@@ -588,7 +588,7 @@ async fn a_halted_archive_is_mended() {
     assert_equals(&archive, &chain, BlockRange::new(0, 300)).await;
 }
 
-/// At every operation of mending, in both forms: the object is damaged still, or it is made anew. By
+/// At every operation of mending, in both forms: the object is damaged still, or it is rebuilt. By
 /// default a third of them is tried, with `CHRONOLITH_TORTURE=1` all.
 #[tokio::test]
 async fn mending_that_is_interrupted_changes_nothing_or_all() {
@@ -633,7 +633,7 @@ async fn mending_that_is_interrupted_changes_nothing_or_all() {
             }
             (step, interrupted) = (step + stride, interrupted + 1);
         }
-        // A batch that was made anew is a segment: of these there is only one try each.
+        // A batch that was rebuilt is a segment: of these there is only one try each.
         assert!(
             interrupted > 7 || folder == "bat/",
             "{folder}: only {interrupted} operations"

@@ -1,5 +1,5 @@
 //! What a lookup by hash reads: one page of each run that is not in memory, all of them at once. And what is
-//! read where a run is made anew.
+//! read where a run is rebuilt.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -108,7 +108,7 @@ async fn a_miss_is_one_page_of_each_run_all_at_once() {
     assert!(counting.take().is_empty());
 }
 
-/// A run is made anew from the hashes of its segments, which are read in large steps: page by page, and block
+/// A run is rebuilt from the hashes of its segments, which are read in large steps: page by page, and block
 /// by block through the cache, a range of ten million blocks would take hours on a store far away.
 #[tokio::test(start_paused = true)]
 async fn a_run_is_made_anew_with_few_reads() {

@@ -162,7 +162,7 @@ impl World {
         self.met.borrow_mut().lost += 1;
         assert!(
             self.met.borrow().lost < LOST_MAX,
-            "nothing goes on: {error}"
+            "nothing continues: {error}"
         );
     }
 

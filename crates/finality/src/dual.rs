@@ -117,7 +117,7 @@ impl Covers {
             .map(|cover| cover.reported)
     }
 
-    /// Refuses to go on where both chains were not seen lately. A clock that was set back says nothing of how
+    /// Refuses to continue where both chains were not seen lately. A clock that was set back says nothing of how
     /// long ago that was: the next observation has its new time.
     pub(crate) fn check_fresh(&self, now: u64, max_delay_seconds: u64) -> Result<(), Stall> {
         let last = self.last.map(|last| last.seen_at);

@@ -36,7 +36,7 @@ pub enum Refused {
     },
 }
 
-/// Whether `depth` blocks below `ours` may go on this endpoint's word.
+/// Whether `depth` blocks below `ours` may continue this endpoint's word.
 pub(crate) fn check(
     depth: u64,
     max: u64,

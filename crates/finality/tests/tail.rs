@@ -252,7 +252,7 @@ fn archive_and_tail_join_where_they_are_one_chain() {
     check(Some(at(6, 1)), false);
     check(Some(at(9, 0)), true);
     check(Some(at(9, 1)), false);
-    // The archive went on while the snapshot was held: the tail adds nothing.
+    // The archive continued while the snapshot was held: the tail adds nothing.
     check(Some(at(12, 0)), true);
     check(Some(at(u64::MAX, 0)), true);
     let empty = tail(6, 6).snapshot();

@@ -33,7 +33,7 @@ impl Remote {
     /// A place by its URL; keys and endpoint come from the environment, never from a file.
     pub fn open(url: &str) -> Result<Self> {
         let options = store_options();
-        let parsed: reqwest::Url = url.parse().context("it is no URL")?;
+        let parsed: reqwest::Url = url.parse().context("it is not a URL")?;
         ensure!(
             parsed.username().is_empty() && parsed.password().is_none() && parsed.query().is_none(),
             "keys do not belong in it: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"

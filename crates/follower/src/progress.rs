@@ -53,7 +53,7 @@ impl Progress {
         Self::new(what.into(), chain, unit, shown)
     }
 
-    /// Of work that goes on beside others: log lines only.
+    /// Of work that continues beside others: log lines only.
     pub fn in_log(what: impl Into<Cow<'static, str>>, chain: &str) -> Self {
         Self::new(what.into(), chain, Unit::Blocks, Shown::Log)
     }

@@ -61,7 +61,9 @@ impl Ranges {
             RangeState::Failed => return None,
             RangeState::Complete => "there is nothing to try again".to_owned(),
             RangeState::Transitioning => {
-                format!("its transition goes on while a node runs, and {list} shows how far it is")
+                format!(
+                    "its transition continues while a node runs, and {list} shows how far it is"
+                )
             }
             RangeState::Pending | RangeState::Ingesting => {
                 "its missing blocks are fetched by `chronolith run` or `chronolith backfill`"
@@ -183,7 +185,7 @@ mod tests {
         assert_eq!(some.not_failed("sim", 0), None);
         for (id, words) in [
             (1, "it is COMPLETE: there is nothing"),
-            (2, "it is TRANSITIONING: its transition goes on"),
+            (2, "it is TRANSITIONING: its transition continues"),
             (3, "it is INGESTING: its missing blocks are fetched by"),
             (4, "it is PENDING: its missing blocks are fetched by"),
             (5, "there is no range 5, the last is 4: `chronolith state"),

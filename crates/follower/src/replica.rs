@@ -48,7 +48,7 @@ pub async fn align(chain: &Chain) -> Result<(), FollowError> {
             || window.tracker.hash_at(head.number) == Some(head.hash)
     };
     if !is_ours {
-        // The writer went on without us, took blocks back, or is on another fork than our tail.
+        // The writer continued without us, took blocks back, or is on another fork than our tail.
         let reset = chain.reset_window();
         return reset.map_err(|error| FollowError::Other(error.to_string()));
     }

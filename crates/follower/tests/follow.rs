@@ -121,7 +121,7 @@ async fn a_replaced_final_block_halts_and_a_restart_does_not_end_that() {
     }
 }
 
-/// Ended in the middle of history, at any fetch, it goes on from what is archived: nothing is lost and at
+/// Ended in the middle of history, at any fetch, it continues from what is archived: nothing is lost and at
 /// most what was on its way is fetched again.
 #[tokio::test(start_paused = true)]
 async fn a_restart_in_the_middle_of_history_goes_on_from_there() {
@@ -218,7 +218,7 @@ async fn a_second_endpoint_stands_in_for_the_first() {
         source.set_down(0, true);
         node.mine(10);
         until_archived(&chain, 65).await;
-        // Nobody answers: it is told, and goes on when somebody does.
+        // Nobody answers: it is told, and continues when somebody does.
         source.set_down(1, true);
         node.mine(10);
         wait("the trouble", || chain.status().error.is_some()).await;

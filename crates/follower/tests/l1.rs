@@ -36,7 +36,7 @@ async fn nothing_is_final_before_l1_has_confirmed_it() {
         assert!(before < Some(l2.safe().number), "{before:?}");
         for _ in 0..3 {
             let safe = l2.safe().number;
-            // L1 goes on, a block at a time.
+            // L1 continues, a block at a time.
             let mut mined = 0;
             while archived(&chain) < Some(safe) {
                 l1.mine(1);

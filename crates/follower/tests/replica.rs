@@ -54,7 +54,7 @@ async fn a_replica_shows_new_states_within_a_second_and_its_own_tail() {
     Box::pin(following(&writer, reading)).await;
     let end = node.head().number - 4;
     assert_archived(&reader.archive, &node, BlockRange::new(0, end)).await;
-    // The reader wrote nothing, and goes on where the writer ends.
+    // The reader wrote nothing, and continues where the writer ends.
     drop(writer);
     assert_archived(&reader.archive, &node, BlockRange::new(0, end)).await;
 }

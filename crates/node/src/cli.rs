@@ -50,11 +50,11 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Follow all chains of the settings file until told to stop (SIGTERM or Ctrl-C).
+    /// Follow all chains of the settings file until stopped (SIGTERM or Ctrl-C).
     ///
     /// History that is missing is fetched first, as fast as the endpoints allow; then new blocks are
     /// taken as they come. Stopping at any instant loses nothing: what was archived stays, and the
-    /// next start goes on from there. A second signal exits at once.
+    /// next start continues from there. A second signal exits at once.
     Run {
         /// Exit once every chain has caught up with its source.
         #[arg(long)]
@@ -106,7 +106,7 @@ pub(crate) enum Command {
     Repair(RepairRange),
     /// Fetch history between two blocks, as far as the archive lacks it, several ranges at a time.
     ///
-    /// What is there already is not fetched. Interrupted, it goes on after the last checkpoint when
+    /// What is there already is not fetched. Interrupted, it continues after the last checkpoint when
     /// called again. Only final blocks are fetched. It ends well when every range between the two blocks
     /// is complete. A node that runs on the data directory is asked to fill in what lies below its newest
     /// archived block.
@@ -131,7 +131,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         wanted: Wanted,
     },
-    /// End a halt: go on with what is archived.
+    /// End a halt: continue with what is archived.
     Resume {
         /// Let garbage collection remove what a rebuild of the state left undecided or could not read.
         /// Without it these objects stay.
@@ -139,7 +139,7 @@ pub(crate) enum Command {
         drop_undecided: bool,
         /// Which chain, and why.
         #[command(flatten)]
-        asked: Reasoned,
+        args: Reasoned,
     },
     /// Drop all blocks above a number, for example after a finalized block was replaced.
     Rewind {
@@ -148,7 +148,7 @@ pub(crate) enum Command {
         to: u64,
         /// Which chain, and why.
         #[command(flatten)]
-        asked: Reasoned,
+        args: Reasoned,
     },
     /// Let go of the oldest blocks: all segments that lie wholly below a number.
     ///
@@ -160,7 +160,7 @@ pub(crate) enum Command {
         below: u64,
         /// Which chain, and why.
         #[command(flatten)]
-        asked: Reasoned,
+        args: Reasoned,
     },
     /// Rebuild a lost state, or look at the format of an archive.
     Archive {
@@ -184,7 +184,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         what: DbCommand,
     },
-    /// Look at projections, let them go on, or project a range again.
+    /// Show projections, resume them, or project a range again.
     Projection {
         /// What to do with them.
         #[command(subcommand)]

@@ -63,10 +63,10 @@ pub(crate) fn health_of(chain: &RunningChain) -> ChainHealth {
     let unanswered = status.unanswered(Instant::now());
     let unanswered = unanswered.filter(|_| failing.is_none());
     // New blocks may come in time while history, or that of a projection, has gaps.
-    let given_up = chain.projected.given_up();
+    let failed_jobs = chain.projected.failed_jobs();
     let error = unanswered.as_deref().or(status.error.as_deref());
     let error = error.or(status.gaps.as_deref());
-    let error = error.or(given_up.as_deref()).map(without_paths);
+    let error = error.or(failed_jobs.as_deref()).map(without_paths);
     let since_good = status.last_success.map(|at| at.elapsed());
     let not_ready_reason = why_not_ready(&Facts {
         halt: halt.as_deref(),
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn paths_stay_inside() {
-        for (said, shown) in [
+        for (message, shown) in [
             ("no answer", "no answer"),
             (
                 "cannot open (path=/a/b c): gone (path=/d)",
@@ -214,7 +214,7 @@ mod tests {
                 "write object: No space left on device (os error 28)",
             ),
         ] {
-            assert_eq!(without_paths(said), shown);
+            assert_eq!(without_paths(message), shown);
         }
     }
 }

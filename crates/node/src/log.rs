@@ -100,11 +100,14 @@ mod tests {
             let value = if name == "RUST_LOG" { rust } else { level };
             Some(value.to_owned()).filter(|value| !value.is_empty())
         };
-        let said = match filter(&cli, &variable) {
+        let message = match filter(&cli, &variable) {
             Ok(filter) => filter.to_string(),
             Err(error) => error.to_string(),
         };
-        assert!(said.starts_with(expected), "{said} instead of {expected}");
+        assert!(
+            message.starts_with(expected),
+            "{message} instead of {expected}"
+        );
     }
 
     #[test]

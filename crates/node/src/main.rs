@@ -123,8 +123,8 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
         Command::Serve { follow } => commands::serve_archives(&settings()?, follow).await,
         Command::State(query) => commands::state(&settings()?, &query).await,
         Command::Range {
-            what: RangeCommand::Retry(asked),
-        } => commands::retry_range(&settings()?, &asked).await,
+            what: RangeCommand::Retry(args),
+        } => commands::retry_range(&settings()?, &args).await,
         Command::Logs(query) => commands::logs(&settings()?, &query).await,
         Command::BlockAt(query) => commands::block_at(&settings()?, &query).await,
         Command::Verify(range) => commands::verify(&settings()?, &range).await,
@@ -135,10 +135,10 @@ async fn dispatch(cli: Cli, overrides: &Overrides) -> Result<Exit> {
         Command::Archive { what } => commands::archive(&settings()?, &what).await,
         Command::Resume {
             drop_undecided,
-            asked,
-        } => commands::resume(&settings()?, drop_undecided.into(), &asked).await,
-        Command::Prune { below, asked } => commands::prune(&settings()?, below, &asked).await,
-        Command::Rewind { to, asked } => commands::rewind(&settings()?, to, &asked).await,
+            args,
+        } => commands::resume(&settings()?, drop_undecided.into(), &args).await,
+        Command::Prune { below, args } => commands::prune(&settings()?, below, &args).await,
+        Command::Rewind { to, args } => commands::rewind(&settings()?, to, &args).await,
         Command::Gc { dry_run, wanted } => commands::gc(&settings()?, dry_run, &wanted).await,
     }
 }

@@ -275,10 +275,10 @@ pub(crate) async fn watch(database: Option<&Database>, chains: &[Arc<RunningChai
             Err(error) => {
                 observe_projections(None);
                 tracing::debug!(%error, "projections could not be looked at");
-                let said = error.to_string();
+                let message = error.to_string();
                 projected
                     .iter()
-                    .for_each(|chain| chain.projected.cannot_look(&said));
+                    .for_each(|chain| chain.projected.cannot_look(&message));
             }
         }
         tokio::time::sleep(WATCH_EVERY).await;
@@ -351,7 +351,7 @@ pub(crate) async fn work_off(projector: &Projector) -> Result<()> {
         // Its jobs wait for a person, and so would we.
         ensure!(
             paused == 0,
-            "chain {chain}: a projection stands still: see `chronolith projection state`"
+            "chain {chain}: a projection is paused: see `chronolith projection state`"
         );
         if open > 0 {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -359,16 +359,16 @@ pub(crate) async fn work_off(projector: &Projector) -> Result<()> {
         }
         ensure!(
             dead == 0,
-            "chain {chain}: {dead} jobs were given up: look at them with `chronolith jobs list`"
+            "chain {chain}: {dead} jobs failed permanently: look at them with `chronolith jobs list`"
         );
         return Ok(());
     }
 }
 
 fn report(chain: &RunningChain, error: &Error) {
-    let said = error.to_string();
+    let message = error.to_string();
     let name = &chain.settings.name;
-    if chain.projected.cannot_write(&said) {
+    if chain.projected.cannot_write(&message) {
         tracing::warn!(event = "projections_failing", chain = %name, %error, "projections failing, ingest and API not affected");
     } else {
         tracing::debug!(chain = %name, %error, "projections still failing")

@@ -26,7 +26,7 @@ struct Known {
 
 #[derive(Clone, Debug)]
 struct Outage {
-    said: String,
+    message: String,
     since: u64,
 }
 
@@ -49,8 +49,8 @@ impl ProjectionHealth {
     }
 
     /// Nothing can be written; returns whether that is new.
-    pub(crate) fn cannot_write(&self, said: &str) -> bool {
-        note(&mut self.lock().writing, said)
+    pub(crate) fn cannot_write(&self, message: &str) -> bool {
+        note(&mut self.lock().writing, message)
     }
 
     /// Everything is written again; returns whether it was not before.
@@ -59,8 +59,8 @@ impl ProjectionHealth {
     }
 
     /// The database could not be looked at.
-    pub(crate) fn cannot_look(&self, said: &str) {
-        note(&mut self.lock().looking, said);
+    pub(crate) fn cannot_look(&self, message: &str) {
+        note(&mut self.lock().looking, message);
     }
 
     /// What the database says.
@@ -90,7 +90,7 @@ impl ProjectionHealth {
                 (None, Some(_)) => DatabaseState::Ok,
                 (None, None) => DatabaseState::Unknown,
             },
-            error: outage.map(|outage| outage.said.clone()),
+            error: outage.map(|outage| outage.message.clone()),
             error_since: since.min(),
             looked_at: seen.map(|seen| seen.at),
             last_seen_block: chain.and_then(|chain| chain.last_seen_block),
@@ -116,13 +116,13 @@ impl ProjectionHealth {
     }
 
     /// History that stays missing until an operator acts: jobs that failed permanently.
-    pub(crate) fn given_up(&self) -> Option<String> {
+    pub(crate) fn failed_jobs(&self) -> Option<String> {
         let known = self.lock();
         let mut all = known.chain()?.projections.iter();
         let dead = all.find(|one| one.dead_jobs > 0)?;
         let (name, jobs) = (&dead.projection, dead.dead_jobs);
         Some(format!(
-            "projection {name}: {jobs} jobs were given up, and their rows are missing: see `chronolith jobs list`, then `chronolith jobs retry`"
+            "projection {name}: {jobs} jobs failed permanently, and their rows are missing: see `chronolith jobs list`, then `chronolith jobs retry`"
         ))
     }
 
@@ -134,7 +134,7 @@ impl ProjectionHealth {
         let known = self.lock();
         let outage = known.writing.as_ref().or(known.looking.as_ref())?;
         let seconds = now().saturating_sub(outage.since);
-        Some(format!("projections: for {seconds} s: {}", outage.said))
+        Some(format!("projections: for {seconds} s: {}", outage.message))
     }
 }
 
@@ -145,16 +145,16 @@ impl Known {
 }
 
 /// Notes a failure with its begin; returns whether it is new.
-fn note(known: &mut Option<Outage>, said: &str) -> bool {
+fn note(known: &mut Option<Outage>, message: &str) -> bool {
     match known {
-        Some(outage) if outage.said == said => false,
+        Some(outage) if outage.message == message => false,
         Some(outage) => {
-            said.clone_into(&mut outage.said);
+            message.clone_into(&mut outage.message);
             true
         }
         None => {
-            let (said, since) = (said.to_owned(), now());
-            *known = Some(Outage { said, since });
+            let (message, since) = (message.to_owned(), now());
+            *known = Some(Outage { message, since });
             true
         }
     }
@@ -162,8 +162,8 @@ fn note(known: &mut Option<Outage>, said: &str) -> bool {
 
 fn paused_words(one: &ProjectionState) -> String {
     let reason = one.paused_reason.as_deref().unwrap_or("unknown");
-    let detail = one.paused_detail.as_deref().unwrap_or("nothing is said");
-    format!("{} stands still ({reason}): {detail}", one.projection)
+    let detail = one.paused_detail.as_deref().unwrap_or("no detail");
+    format!("{} is paused ({reason}): {detail}", one.projection)
 }
 
 #[cfg(test)]

@@ -138,7 +138,7 @@ impl ChainStatus for Reader {
         ChainHealth {
             paused: halt.is_some(),
             halted: halt.is_some(),
-            // A halted archive is served as before: only its writer stands still.
+            // A halted archive is served as before: only its writer is stopped.
             not_ready_reason: why_not_ready(&Facts {
                 halt: None,
                 since_good,

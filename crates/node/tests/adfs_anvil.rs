@@ -208,7 +208,7 @@ async fn an_implementation_that_nobody_named_stops_the_rows_until_it_is_gone_or_
         told.contains(&named) && told.contains("versions add"),
         "{said}"
     );
-    // It is gone with its fork, and the rows go on by themselves. It left none that could be dropped.
+    // It is gone with its fork, and the rows continue by themselves. It left none that could be dropped.
     all.take_back(2).await;
     all.gone.clear();
     all.mine(&[vec![act(1, 15, 3)], vec![], vec![act(1, 16, 4)]])

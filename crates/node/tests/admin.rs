@@ -42,7 +42,7 @@ async fn ask(bench: &Bench, path: &str, body: Option<&Value>) -> (u16, Value) {
     (code, serde_json::from_str(&text).unwrap_or(Value::Null))
 }
 
-/// A final block is replaced while the node runs: it halts, and goes on once it was told to go back,
+/// A final block is replaced while the node runs: it halts, and continues once it was told to go back,
 /// without being stopped.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_halt_is_ended_while_the_node_runs() {
@@ -151,7 +151,7 @@ async fn what_makes_no_sense_is_refused_with_a_reason() {
             "backfill",
             json!({ "chain": "sim", "from": 9, "to": 3 }),
             409,
-            "lies behind",
+            "is after",
         ),
         ("partitions", json!({}), 404, "there are"),
     ] {

@@ -147,7 +147,7 @@ async fn random_questions_equal_the_receipts_at_rest_and_while_blocks_are_replac
             assert_eq!(answer, chain.matching(from, to, &asked), "{asked}");
             at_rest += answer.len();
         }
-        // Questions go on while blocks are replaced: each answer is of one chain, and whole.
+        // Questions continue while blocks are replaced: each answer is of one chain, and whole.
         let depth = chance.random_range(1..CONFIRMATIONS);
         let asked = question(&mut chance, &chain);
         let replaced = Cell::new(false);

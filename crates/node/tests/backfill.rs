@@ -28,7 +28,7 @@ async fn what_is_lacking_is_fetched_and_nothing_else() {
         &["backfill", "--from", "0", "--to", "396"],
         "only final blocks",
     );
-    bench.refused(&["backfill", "--from", "9", "--to", "8"], "lies behind");
+    bench.refused(&["backfill", "--from", "9", "--to", "8"], "is after");
     // Below the first block, by the other names of the flags.
     let below = [
         "backfill",
@@ -82,7 +82,7 @@ async fn what_is_lacking_is_fetched_and_nothing_else() {
         0,
         "{verified}"
     );
-    // And it goes on above.
+    // And it continues above.
     node.mine(30);
     bench.say(&["run", "--until-caught-up"]);
     assert_equals(&bench, &node, BlockRange::new(0, 426));

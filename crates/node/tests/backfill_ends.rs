@@ -152,10 +152,10 @@ async fn a_hole_in_a_lake_ends_a_backfill_when_the_rest_is_there() {
         let bench = bench(&pond.fields(&pond.lake_field()), &ranges);
         let words = ["backfill", "--start-ledger", "2", "--end-ledger", "81"];
         let key = pond.lake.layout().key(missing[0]);
-        let hole = format!("object {key} is missing, and the lake goes on to ledger 89");
+        let hole = format!("object {key} is missing, and the lake continues to ledger 89");
         fails(&bench, &words, &[&hole, "not every range is complete"]);
         assert_eq!(states(&bench), expected, "without {missing:?}");
-        // Mended, the same command goes on from there.
+        // Mended, the same command continues from there.
         for (ledger, bytes) in missing.iter().zip(&objects) {
             std::fs::write(pond.lake.path(*ledger), bytes).unwrap();
         }

@@ -1,4 +1,4 @@
-//! A backup is taken beside a node that writes, and what is restored from it goes on.
+//! A backup is taken beside a node that writes, and what is restored from it continues.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

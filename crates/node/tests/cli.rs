@@ -33,7 +33,7 @@ fn commands(words: &[&str]) -> Vec<String> {
         return vec![words.join(" ")];
     };
     let lines = list.lines().take_while(|line| !line.is_empty());
-    // A description that is too long goes on further to the right.
+    // A description that is too long continues further to the right.
     let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     let names: Vec<&str> = names
         .filter_map(|line| line.split_whitespace().next())

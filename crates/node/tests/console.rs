@@ -101,7 +101,7 @@ async fn the_page_of_projections_shows_what_they_wait_for() {
     let setup = Arc::new(Setup::new(91, 70).await);
     let running = setup.start();
     setup.until_paused().await;
-    // Jobs of a projection that stands still wait, and one was given up.
+    // Jobs of a projection that stands still wait, and one was abandoned.
     let replay = ["projection", "replay", "--projection", "adfs", "--json"];
     setup.json(&[&replay[..], &["--from", "0", "--to", "30"]].concat());
     let given_up = "INSERT INTO jobs (chain_id, projection, from_block, to_block, next_block, status, \

@@ -109,7 +109,7 @@ impl Pair {
 }
 
 /// The other endpoint still has the final block: no halt, the liar is named and benched, and the
-/// chain goes on.
+/// chain continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_endpoint_on_another_chain_does_not_halt() {
     let pair = Pair::new(22).await;

@@ -138,7 +138,7 @@ async fn a_portal_that_fails_is_stood_in_for() {
     }
 }
 
-/// What endpoints proved further is made anew from them, although the portal has it by now.
+/// What endpoints proved further is rebuilt from them, although the portal has it by now.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_endpoints_proved_is_repaired_from_them() {
     let node = EvmNode::new(EvmSpec::tiny(55), FEW);

@@ -119,7 +119,7 @@ impl Layers {
         self.health("L1 at its head", seen).await;
     }
 
-    /// Lets L1 go on until everything that is safe by now is final.
+    /// Lets L1 continue until everything that is safe by now is final.
     async fn confirm(&self) {
         let head = self.l2.head().number;
         let seen = |chain: &Value| chain["lastSeenBlock"] == head;
@@ -146,7 +146,7 @@ impl Layers {
         assert!(stalls, "not in the log: {}", self.bench.log());
     }
 
-    /// The tail goes on while nothing becomes final.
+    /// The tail continues while nothing becomes final.
     async fn assert_only_tail_goes_on(&self) {
         let before = self.bench.head();
         let head = self.l2.mine(20).number;

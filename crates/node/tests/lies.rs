@@ -56,7 +56,7 @@ async fn endpoints_on_different_forks_hold_the_archive_until_they_agree() {
     let (_, metrics) = bench.operations("/metrics").await;
     let gauge = r#"chronolith_archiving_held{chain="31337"} 1"#;
     assert!(metrics.contains(gauge), "{metrics}");
-    // The first one comes to the other's chain: what was held goes on by itself.
+    // The first one comes to the other's chain: what was held continues by itself.
     nodes[0].reorg(30);
     bench.wait("the archive", || {
         bench.head() == Some(nodes[1].head().number - 5)

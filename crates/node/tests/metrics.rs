@@ -400,7 +400,7 @@ async fn what_projections_do_is_counted_under_both_names() {
 }
 
 /// More blocks wait for finality than are held: the head stands still and says so. When they become final it
-/// goes on, and nothing was left out.
+/// continues, and nothing was left out.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_tail_stands_still_is_counted_and_leaves_nothing_out() {
     const HELD: u64 = 16_384;

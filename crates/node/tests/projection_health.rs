@@ -1,4 +1,4 @@
-//! What health says of projections: which version is decoded, what is looked for, who stands still and
+//! What health says of projections: which version is decoded, what is looked for, what is paused and
 //! why, how far everything is, and since when the database is away.
 #![allow(
     clippy::unwrap_used,
@@ -74,7 +74,7 @@ async fn an_unknown_implementation_is_told_until_somebody_names_it() {
     assert_eq!(chain["version"], 1);
     let reason = chain["pausedReason"].as_str().unwrap();
     assert!(
-        reason.contains("adfs stands still (unknownImplementation)"),
+        reason.contains("adfs is paused (unknownImplementation)"),
         "{reason}"
     );
     assert!(chain["notReadyReason"].as_str().unwrap().contains(reason));
@@ -145,7 +145,7 @@ async fn a_database_that_is_away_is_told_with_since_when() {
     let reason = first["chains"][0]["notReadyReason"].as_str().unwrap();
     assert!(reason.starts_with("projections: for "), "{reason}");
     assert!(reason.contains("the database is unavailable"), "{reason}");
-    // The chain goes on, what is known is dated, and the beginning stays what it was.
+    // The chain continues, what is known is dated, and the beginning stays what it was.
     let head = setup.node.mine(4).number;
     let later = setup
         .bench
@@ -166,9 +166,9 @@ async fn a_database_that_is_away_is_told_with_since_when() {
     running.stop();
 }
 
-/// A job that was given up leaves a hole in the rows until a person acts. `/health` had not a word of it.
+/// A job that was abandoned leaves a hole in the rows until a person acts. `/health` had not a word of it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_was_given_up_is_told() {
+async fn a_job_that_failed_permanently_is_reported() {
     let setup = Setup::new(83, 30).await;
     let running = setup.start();
     setup.bench.public();
@@ -180,13 +180,14 @@ async fn a_job_that_was_given_up_is_told() {
     assert_eq!(setup.column(dead).await, ["fees"]);
     let told = |_: u16, health: &Value| {
         let trouble = health["chains"][0]["error"].as_str().unwrap_or_default();
-        trouble.contains("fees: 1 jobs were given up") && trouble.contains("chronolith jobs retry")
+        trouble.contains("fees: 1 jobs failed permanently")
+            && trouble.contains("chronolith jobs retry")
     };
     setup.bench.until_health("the job", told).await;
     running.stop();
 }
 
-/// Somebody makes the database anew under a node that runs. It stayed degraded until it was started again.
+/// An operator rebuilds the database under a node that runs. It stayed degraded until it was started again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_is_made_anew_is_filled_again() {
     let setup = Setup::new(84, 30).await;

@@ -233,7 +233,7 @@ async fn workers_share_history_and_two_nodes_take_turns() {
     for _ in 0..4 {
         workers.remove(0).kill();
         workers.push(all.start(&["work"]));
-        // Nobody waits two minutes for a test: what the killed one held is given up now.
+        // Nobody waits two minutes for a test: what the killed one held is abandoned now.
         all.number(
             "WITH expired AS (UPDATE jobs SET locked_until = now() - interval '1 second' \
              WHERE status = 'processing' RETURNING 1) SELECT count(*) FROM expired",
@@ -450,8 +450,8 @@ async fn a_rewind_takes_confirmed_rows_back_where_a_final_block_was_replaced() {
     running.stop();
     let acts = "SELECT count(*) FROM operator_acts WHERE act = 'rewind'";
     assert_eq!(all.number(acts).await, Some(3));
-    // And everything anew.
-    let anew = [
+    // And everything again.
+    let again = [
         "projection",
         "reset",
         "--projection",
@@ -459,12 +459,12 @@ async fn a_rewind_takes_confirmed_rows_back_where_a_final_block_was_replaced() {
         "--reason",
         "other",
     ];
-    let said = all.say(&anew);
-    assert!(said.contains("makes all of them anew"), "{said}");
+    let said = all.say(&again);
+    assert!(said.contains("rebuilds all of them"), "{said}");
     assert_eq!(all.number("SELECT count(*) FROM fee_events").await, Some(0));
     let running = all.start(&["run"]);
     all.until_whole().await;
-    let refused = all.command(&anew).output().unwrap();
+    let refused = all.command(&again).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("stop it first"), "{said}");
     running.stop();
@@ -494,7 +494,7 @@ async fn a_database_without_room_time_or_connections_loses_nothing_and_is_told()
         all.node.reorg(2);
         let told = |status: u16, health: &Value| status == 503 && health.to_string().contains(code);
         all.bench.until_health(named, told).await;
-        // Everything else goes on.
+        // Everything else continues.
         let head = all.node.head().number;
         all.bench
             .wait("the archive's head", || all.bench.head() == Some(head - 5));

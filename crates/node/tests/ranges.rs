@@ -274,7 +274,7 @@ async fn scenario_2_a_crash_during_backfill() {
     let before = bench.count("filled");
     let running = bench.start();
     ended(running, &bench);
-    // It went on with the block after the checkpoint.
+    // It continued with the block after the checkpoint.
     let filled = bench.events("filled").split_off(before);
     let first = filled
         .iter()
@@ -523,7 +523,7 @@ async fn scenario_6_crashes_at_random_moments() {
     assert_eq!(crashed, clean);
 }
 
-/// A range that cannot become complete says why; the others go on, and there is a way out.
+/// A range that cannot become complete says why; the others continue, and there is a way out.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_range_is_named_and_tried_again() {
     let node = EvmNode::new(EvmSpec::tiny(77), 200);

@@ -1,5 +1,5 @@
 //! Transitions of ranges, held at a step by a disk that does not answer: what operators see meanwhile, a
-//! kill there, and how the next program goes on. Ranges of 40 ledgers from ledger 2 on.
+//! kill there, and how the next program continues. Ranges of 40 ledgers from ledger 2 on.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -197,7 +197,7 @@ fn killed_while_verifying(bench: &Bench, pond: &Pond, before: &Value) {
         }),
     );
     assert_shown(bench, &["122-161", "TRANSITIONING", "VERIFYING_RECSPLIT"]);
-    // Ingest goes on beside it.
+    // Ingest continues beside it.
     pond.grow(168);
     let verifying = wait_keys(bench, &json!({ "global:last_processed_ledger": 167 }));
     assert_eq!(verifying["range:3:state"], "TRANSITIONING");
@@ -207,7 +207,7 @@ fn killed_while_verifying(bench: &Bench, pond: &Pond, before: &Value) {
 }
 
 /// Scenario 6 of the requirement: the transition of range 3 stands at one phase after the other while range
-/// 4 is written, the program is killed at each, and goes on there.
+/// 4 is written, the program is killed at each, and continues there.
 #[tokio::test(flavor = "multi_thread")]
 async fn scenario_6_a_transition_is_killed_at_its_phases() {
     let pond = Pond::new(38, 125);

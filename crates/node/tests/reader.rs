@@ -65,7 +65,7 @@ async fn readers_follow_what_another_process_writes() {
     );
     assert_eq!(answer["error"]["indexedUpTo"], node.head().number - 5);
     assert_unknown_hash(&read, node.head().number - 5, [&written, &followed]).await;
-    // The writer ends; readers go on.
+    // The writer ends; readers continue.
     writer.stop();
     assert_eq!(read.head().await, Some(node.head().number - 5));
     // What an operator takes back is final nowhere any more, tail or not.

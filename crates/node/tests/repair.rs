@@ -1,4 +1,4 @@
-//! Files are damaged as a bad disk would; the program finds it, refuses to answer, and makes it anew.
+//! Files are damaged as a bad disk would; the program finds it, refuses to answer, and rebuilds it.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -99,7 +99,7 @@ async fn every_sort_of_damage_is_named_repaired_and_gone() {
         // In the data, in the tables, in the trailer; cut; gone.
         for damage in 0..5 {
             if objects(&bench, folder).is_empty() {
-                // A batch that was made anew is a segment: there is none until blocks follow.
+                // A batch that was rebuilt is a segment: there is none until blocks follow.
                 node.mine(10);
                 bench.say(&["run", "--until-caught-up"]);
             }
@@ -139,7 +139,7 @@ async fn every_sort_of_damage_is_named_repaired_and_gone() {
         }
     }
     assert_eq!(tried, 15);
-    // It goes on where it was.
+    // It continues where it was.
     node.mine(50);
     bench.say(&["run", "--until-caught-up"]);
     let end = node.head().number - 4;
@@ -377,7 +377,7 @@ async fn count_proven(bench: &Bench, kept: &[Dataset]) -> (u64, u64) {
     (proven, claimed)
 }
 
-/// A segment that is lost is made anew at a better level than its blocks had. The packs beside it hold what was
+/// A segment that is lost is rebuilt at a better level than its blocks had. The packs beside it hold what was
 /// never proven, and no level says otherwise: once they were called `roots` for the segment's sake.
 #[tokio::test(flavor = "multi_thread")]
 async fn unproven_bodies_are_not_called_proven_by_a_repair() {

@@ -90,7 +90,7 @@ const RULES: &[(&str, &str)] = &[
     ("anchor", "a fork of the caller is a conflict"),
     ("rest-logs", "logs over REST"),
     ("rest-errors", "every refusal has the error body"),
-    ("hostile", "clear errors, and it goes on"),
+    ("hostile", "clear errors, and it continues"),
 ];
 
 fn scenarios() -> Vec<(String, Vec<Scenario>)> {

@@ -70,13 +70,13 @@ async fn machines_share_one_archive() {
         assert_eq!(read.call("eth_getLogs", range).await, archived);
     }
 
-    // A second writer waits for the first, also from the same machine, and goes on where it ended.
+    // A second writer waits for the first, also from the same machine, and continues where it ended.
     one.refused(&["run"], "another process of this machine");
     let second = other.start();
     other.wait("its turn", || {
         other
             .log()
-            .contains("waiting until the record stands still")
+            .contains("waiting until the record stops changing")
     });
     assert!(!other.log().contains("following"), "{}", other.log());
     writer.stop();
@@ -94,7 +94,7 @@ async fn machines_share_one_archive() {
     one.wait("the archive", || two.head() == Some(final_head));
     let started = one.log();
     assert!(
-        started.contains("waiting until the record stands still"),
+        started.contains("waiting until the record stops changing"),
         "{started}"
     );
     writer.stop();

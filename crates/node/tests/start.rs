@@ -101,7 +101,7 @@ async fn every_failure_says_what_to_do() {
     ] {
         assert_refused(&bench(&[entry]), &expected);
     }
-    // Who waits for the end is told that nobody answers; a node that follows would go on asking.
+    // Who waits for the end is told that nobody answers; a node that follows would continue asking.
     let words = [
         "the source cannot be used",
         "endpoint=127.0.0.1:1",
@@ -352,7 +352,7 @@ async fn a_dataset_that_cannot_be_used_stops_no_other_chain() {
         "{health}"
     );
     running.stop();
-    // With what it says to set, the chain goes on.
+    // With what it says to set, the chain continues.
     bench.change(
         r#""chainId": 31338,"#,
         r#""chainId": 31338, "startBlock": 7,"#,

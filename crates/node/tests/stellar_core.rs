@@ -38,7 +38,7 @@ fn core_in(pond: &Pond, dir: &str, more: &str) -> CoreSource {
     patient_core(pond, dir, more, Duration::from_secs(20))
 }
 
-/// The same, which is given up after so long without a ledger.
+/// The same, which is abandoned after so long without a ledger.
 fn patient_core(pond: &Pond, dir: &str, more: &str, patience: Duration) -> CoreSource {
     let (binary, config) = pond.core(more);
     let settings = CoreSettings {
@@ -156,7 +156,7 @@ async fn new_ledgers_come_as_they_close() {
     let error = second.heads().await.unwrap_err();
     assert!(error.to_string().contains("another process"), "{error}");
     assert_eq!(process(&core_dir), Some(id), "it was left alone");
-    // A far older one: core begins anew there, and then follows again.
+    // A far older one: core begins again there, and then follows again.
     let old = BlockRange::new(10, 20);
     assert_made(&pond, &core.fetch(old, &want(), None).await.unwrap(), 10);
     core.note_next(next);

@@ -293,7 +293,7 @@ async fn torture(seed: u64, told: &mut BTreeMap<LakeForgery, u32>) {
     }
     let bench = bench(&pond.fields(&pond.lake_field()), "");
     for (&number, &lie) in lies.iter().filter(|(_, lie)| lie.breaks_a_hash()) {
-        // Killed after each: a program that goes on would pause for longer after every lie.
+        // Killed after each: a program that continues would pause for longer after every lie.
         let running = bench.start();
         let key = pond.lake.layout().key(number);
         bench.wait(&format!("{lie:?} in {key}"), || bench.log().contains(&key));

@@ -69,19 +69,19 @@ fn the_data_directory_is_by_flag_over_environment_over_file_over_default() {
 fn the_port_is_by_flag_over_environment_over_file_over_default() {
     let file = r#"{ "listen": "127.0.0.1:81", "chains": ["base"] }"#;
     let (variable, flag) = ([("PORT", "82")], ["--port", "83"]);
-    check(WITHOUT, &[], &[], "Everybody is answered on 0.0.0.0:8080.");
-    check(file, &[], &[], "Everybody is answered on 127.0.0.1:81.");
+    check(WITHOUT, &[], &[], "The public API listens on 0.0.0.0:8080.");
+    check(file, &[], &[], "The public API listens on 127.0.0.1:81.");
     check(
         file,
         &[],
         &variable,
-        "Everybody is answered on 127.0.0.1:82.",
+        "The public API listens on 127.0.0.1:82.",
     );
     check(
         file,
         &flag,
         &variable,
-        "Everybody is answered on 127.0.0.1:83.",
+        "The public API listens on 127.0.0.1:83.",
     );
     for bad in ["http", "-1", "65536"] {
         let expected = format!("error: PORT: `{bad}` is no port");

@@ -186,7 +186,7 @@ impl ChainHealth {
 pub(crate) fn without_host(holder: String) -> String {
     match holder.rsplit_once(':') {
         Some((_, process)) => format!("process {process}"),
-        None => "somebody".to_owned(),
+        None => "another process".to_owned(),
     }
 }
 

@@ -391,7 +391,7 @@ async fn pages_of_ledgers_follow_each_other_and_are_the_very_bytes() {
     }
 }
 
-/// A page is cut where it would be too large, and the next one goes on there.
+/// A page is cut where it would be too large, and the next one continues there.
 #[tokio::test]
 async fn large_pages_are_cut_and_nothing_is_lost() {
     let world = world();

@@ -18,7 +18,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Goes on with an object that has fields already and no end.
+    /// Continues with an object that has fields already and no end.
     pub(crate) fn resume(out: &'a mut Vec<u8>) -> Self {
         let is_empty = false;
         Self { out, is_empty }

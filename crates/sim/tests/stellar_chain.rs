@@ -1,4 +1,4 @@
-//! The simulated Stellar chain, held to `stellar-xdr` and to hashes that are computed here anew.
+//! The simulated Stellar chain, held to `stellar-xdr` and to hashes that are computed here again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -163,7 +163,7 @@ fn headers_link_and_name_their_content() {
         assert_eq!(entry.header.previous_ledger_hash.0, hash.0);
         assert_eq!(made.previous_hash, hash);
         assert_eq!(entry.header.scp_value.close_time.0, made.close_time);
-        times.insert(made.close_time.checked_sub(time).expect("time goes on"));
+        times.insert(made.close_time.checked_sub(time).expect("time continues"));
         let results: Vec<_> = processed(&ledger).into_iter().map(|tx| tx.pair).collect();
         let results = TransactionResultSet {
             results: results.try_into().unwrap(),

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::measure;
 
-/// With two threads, so many logs are made ahead, so that merging can go on beside ingesting.
+/// With two threads, so many logs are made ahead, so that merging can continue beside ingesting.
 const LOGS_AHEAD: u64 = 250_000;
 
 /// What ingest came to.

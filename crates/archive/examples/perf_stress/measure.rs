@@ -126,7 +126,7 @@ impl TimeBox {
         }
     }
 
-    /// Whether to go on after so many.
+    /// Whether to continue after so many.
     pub(crate) fn allows(&self, done: usize) -> bool {
         done < 5 || self.began.elapsed() < self.limit
     }

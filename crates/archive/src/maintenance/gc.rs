@@ -134,7 +134,7 @@ impl Guardrails {
         ]
     }
 
-    /// Whether ingest, fills and merges may go on: all of them leave garbage behind.
+    /// Whether ingest, fills and merges may continue: all of them leave garbage behind.
     pub(crate) fn check(&self) -> Result<()> {
         for (guardrail, value, limit) in self.rails() {
             let value = value.load(Ordering::Relaxed);

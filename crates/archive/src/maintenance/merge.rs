@@ -333,7 +333,7 @@ async fn merge_terms(
 }
 
 impl TermSource<'_> {
-    /// Adds this input's logs of its next term, and goes on to the one after it.
+    /// Adds this input's logs of its next term, and continues to the one after it.
     async fn add_to(&mut self, payload: u64, list: &mut ListBuilder) -> Result<()> {
         self.terms.pop();
         self.next = self.terms.peek().await?;

@@ -267,7 +267,7 @@ async fn compare(
 }
 
 impl Writer {
-    /// Rebuilds a run from the hashes that its segments hold. Ingest goes on: no run holds what it
+    /// Rebuilds a run from the hashes that its segments hold. Ingest continues: no run holds what it
     /// adds.
     pub(crate) async fn rebuild_run(&self, name: &str, audit: AuditEntry) -> Result<()> {
         let _no_merges = self.maintenance.lock().await;

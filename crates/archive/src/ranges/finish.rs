@@ -50,7 +50,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes down why the transition of a range cannot go on. Everything else does. An object that was
+    /// Writes down why the transition of a range cannot continue. Everything else does. An object that was
     /// named and is replaced by now is no reason.
     pub(crate) async fn fail_range(
         &self,
@@ -86,7 +86,7 @@ impl Writer {
     }
 
     /// Lets the transition of a range run again. A run that was at fault is replaced in the same
-    /// swap, so that lookups never miss it. Ingest goes on: its blocks are after those of the range,
+    /// swap, so that lookups never miss it. Ingest continues: its blocks are after those of the range,
     /// and what a fill puts among them has a table of its own as long as nothing is merged.
     pub(crate) async fn retry_range(&self, id: u64, audit: AuditEntry) -> Result<()> {
         let _no_merges = self.maintenance.lock().await;

@@ -132,7 +132,7 @@ impl Writer {
     }
 
     /// Nothing is built on what is damaged: ingest stops until an operator has looked. Serving
-    /// goes on.
+    /// continues.
     async fn halt_for_damage(
         &self,
         object: &str,

@@ -295,7 +295,7 @@ impl Fill {
                 got: self.range.end,
             });
         }
-        // A push that failed or was given up took the rows with it.
+        // A push that failed or was abandoned took the rows with it.
         self.rows.take().ok_or_else(failed)?;
         // From the checks to the swap nothing else may move: no ingest, no rewind, no other fill.
         let writer = self.writer.clone();

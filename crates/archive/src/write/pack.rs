@@ -116,7 +116,7 @@ impl PackBuilder {
         self.container.len() + self.waiting_bytes / 8
     }
 
-    /// What waits is gone where this fails: the pack is to be given up.
+    /// What waits is gone where this fails: the pack is to be abandoned.
     fn pack(&mut self, learner: &mut Learner) -> Result<()> {
         let frames = cut(&std::mem::take(&mut self.waiting));
         if frames.is_empty() {

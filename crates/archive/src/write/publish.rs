@@ -90,7 +90,7 @@ impl Publisher {
         self.random.lock().next_u64()
     }
 
-    /// Grows with every object that is begun, given up or named: while it stands still, nothing that
+    /// Grows with every object that is begun, abandoned or named: while it stands still, nothing that
     /// this writer does makes garbage.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
@@ -372,7 +372,7 @@ impl Publisher {
                 });
             }
             if found.version != base.version {
-                // A swap of our own whose answer we had given up on has arrived.
+                // A swap of our own whose answer we had abandoned on has arrived.
                 return Err(Failure::Unavailable(
                     "an older swap arrived late".to_owned(),
                 ));

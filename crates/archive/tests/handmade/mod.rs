@@ -82,7 +82,7 @@ pub(crate) fn settings() -> Settings {
 }
 
 /// The chain in every form it can lie in: as one batch, as batches, sealed and merged and opened
-/// anew.
+/// again.
 pub(crate) async fn forms(start: u64, settings: &Settings) -> Vec<(&'static str, Archive)> {
     let how = Provenance::default();
     let mut loose = settings.clone();

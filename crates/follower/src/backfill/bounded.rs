@@ -47,7 +47,7 @@ enum Phase {
 enum Part {
     Working,
     Done,
-    /// It needs an operator. The other goes on.
+    /// It needs an operator. The other continues.
     Abandoned(String),
 }
 

@@ -98,7 +98,7 @@ impl Filler<'_> {
 
     /// Fetches the blocks of a gap that an archived segment holds in another form, and replaces segments and
     /// packs of them together: only their payload was missing, and no other segment can be put beside. Returns
-    /// where the gap goes on.
+    /// where the gap continues.
     async fn renew(
         &self,
         gap: BlockRange,

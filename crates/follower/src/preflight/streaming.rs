@@ -127,7 +127,7 @@ impl Found<'_> {
             RangeState::Pending | RangeState::Failed => true,
             // One that is cut by the first block that is wanted misses nothing, and is never complete.
             RangeState::Ingesting => range.id != next && blocks.start >= self.start,
-            // Every block is there, and the transition goes on beside the newest range: it may be one
+            // Every block is there, and the transition continues beside the newest range: it may be one
             // that was archived before ranges were kept.
             RangeState::Transitioning => false,
         }

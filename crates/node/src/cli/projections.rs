@@ -64,13 +64,13 @@ pub(crate) enum DbCommand {
 /// What to do with jobs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobsCommand {
-    /// Show the ranges that are on their way, that failed, or that were given up.
+    /// Show the jobs that are running, waiting or failed.
     List(CliRequest<OfChain>),
-    /// Let a job that failed or was given up be tried again, or all of them.
+    /// Retry a job that failed, or all of them.
     Retry(CliRequest<SomeJob>),
     /// Say what is known of a job, and what to do about it.
     Explain(CliRequest<OneJob>),
-    /// Compare the cursors with what is projected: a range that nobody has is a defect, and made a job.
+    /// Compare the cursors with what is projected: a range without an owner is a defect and becomes a job.
     Audit(CliRequest<OfChain>),
 }
 
@@ -79,7 +79,7 @@ pub(crate) enum JobsCommand {
 pub(crate) enum LocksCommand {
     /// Show who holds what, and since when.
     List(CliRequest<OfChain>),
-    /// Take a lock away from whoever holds it; what that one had under way is not written.
+    /// Release a lock that another process holds; that process writes nothing more with it.
     Release(CliRequest<LockOf>),
 }
 
@@ -102,7 +102,7 @@ pub(crate) enum PartitionsCommand {
 pub(crate) enum VersionsCommand {
     /// Show which implementation was in force from which block on, and which were added here.
     List(CliRequest<OfChain>),
-    /// Say which version an implementation has, and let the chain go on that stood still for want of it.
+    /// Say which version an implementation has, and resume the chain that is paused until it is known.
     ///
     /// It is kept in the database, with who said so and when. The version must be among those of the
     /// settings file, and the file must not say otherwise.
@@ -118,7 +118,7 @@ pub(crate) enum VersionsCommand {
 pub(crate) enum ProjectionCommand {
     /// Show how far each projection is, what is missing, and why one is paused.
     State(CliRequest<OfChain>),
-    /// Let a projection that is paused go on.
+    /// Resume a paused projection.
     Resume(CliRequest<OfProjection>),
     /// Project a range again. Rows that are there stay as they are.
     Replay(CliRequest<Replay>),

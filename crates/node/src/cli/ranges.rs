@@ -24,7 +24,7 @@ pub(crate) enum RangeCommand {
     /// Try the transition of a range again that is FAILED.
     ///
     /// Repair what its cause names first: `chronolith repair` fetches damaged objects again. Where a node
-    /// runs on the data directory it goes on by itself; else the transition is done here.
+    /// runs on the data directory it continues by itself; else the transition is done here.
     Retry(RetryRange),
 }
 

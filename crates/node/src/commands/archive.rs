@@ -21,20 +21,20 @@ use crate::exit::Exit;
 use crate::hex::parse_array;
 use crate::settings::{ChainSettings, Settings};
 
-/// Ends of segments that are shown to the source, the newest first, before it is given up.
+/// Ends of segments that are shown to the source, the newest first, before it is abandoned.
 const ANCHORS_MAX: usize = 1_000;
 /// Objects that are shown without being asked for all.
 const SHOWN: usize = 20;
 
 pub(crate) async fn archive(settings: &Settings, what: &ArchiveCommand) -> Result<Exit> {
     match what {
-        ArchiveCommand::RebuildState(asked) => rebuild(settings, asked).await,
+        ArchiveCommand::RebuildState(args) => rebuild(settings, args).await,
         ArchiveCommand::Upgrade(wanted) => upgrade(settings, wanted).await,
     }
 }
 
-async fn rebuild(settings: &Settings, asked: &RebuildState) -> Result<Exit> {
-    let chain = settings.chain(asked.wanted.chain.as_deref())?;
+async fn rebuild(settings: &Settings, args: &RebuildState) -> Result<Exit> {
+    let chain = settings.chain(args.wanted.chain.as_deref())?;
     let place = settings.place(chain);
     if let Some(dir) = place.directory() {
         ensure!(dir.exists(), "there is no archive in {place}");
@@ -42,7 +42,7 @@ async fn rebuild(settings: &Settings, asked: &RebuildState) -> Result<Exit> {
     let writable = place.writer().await;
     let writable = writable.context("stop the node that follows this chain first")?;
     check_lost(chain, &place).await?;
-    let vouching = Vouching::open(chain, asked, &*writable.place.blobs).await?;
+    let vouching = Vouching::open(chain, args, &*writable.place.blobs).await?;
     let anchor = vouching.anchor;
     let audit = AuditEntry {
         at: now(),
@@ -54,7 +54,7 @@ async fn rebuild(settings: &Settings, asked: &RebuildState) -> Result<Exit> {
     let confirm = async |block: BlockRef| Ok(vouching.confirms(block).await);
     let archive = archive_settings(chain);
     let report = rebuild_state(&writable.place, &archive, anchor, audit, &confirm).await?;
-    if asked.wanted.json {
+    if args.wanted.json {
         print_json(&report_json(chain, anchor, &report))?;
     } else {
         print(chain, anchor, &report);
@@ -75,10 +75,10 @@ struct Vouching {
 impl Vouching {
     async fn open(
         chain: &ChainSettings,
-        asked: &RebuildState,
+        args: &RebuildState,
         blobs: &dyn BlobStore,
     ) -> Result<Self> {
-        let named = asked.anchor.iter().map(|text| parse_anchor(text));
+        let named = args.anchor.iter().map(|text| parse_anchor(text));
         let named = named.collect::<Result<Vec<BlockRef>>>()?;
         let source = open_source(chain).await;
         let Some(&anchor) = named.iter().max_by_key(|block| block.number) else {

@@ -28,21 +28,21 @@ use crate::settings::{ChainSettings, Mode, Settings};
 const CORE_WAIT_MAX: Duration = Duration::from_secs(2 * 3_600);
 const CORE_LOOK_EVERY: Duration = Duration::from_secs(1);
 
-pub(crate) async fn backfill(settings: &Settings, asked: &BackfillRange) -> Result<Exit> {
-    let chain = settings.chain(asked.wanted.chain.as_deref())?;
+pub(crate) async fn backfill(settings: &Settings, args: &BackfillRange) -> Result<Exit> {
+    let chain = settings.chain(args.wanted.chain.as_deref())?;
     ensure!(
-        asked.from <= asked.to,
-        "--from {} lies behind --to {}",
-        asked.from,
-        asked.to
+        args.from <= args.to,
+        "--from {} is after --to {}",
+        args.from,
+        args.to
     );
-    check_numbers(chain, asked.from, asked.to)?;
-    let range = BlockRange::new(asked.from, asked.to.saturating_add(1));
+    check_numbers(chain, args.from, args.to)?;
+    let range = BlockRange::new(args.from, args.to.saturating_add(1));
     let filled = match RunningNode::find(settings).await? {
         Some(node) => node.backfill(chain.chain_id, range).await?,
         None => fetch(settings, chain, range).await?,
     };
-    let (from, to) = (asked.from, asked.to);
+    let (from, to) = (args.from, args.to);
     let answer = json!({
         "chainId": chain.chain_id,
         "from": from,
@@ -54,7 +54,7 @@ pub(crate) async fn backfill(settings: &Settings, asked: &BackfillRange) -> Resu
         chain.name,
         range.len() - filled
     );
-    print_result(&asked.wanted, &answer, &text)
+    print_result(&args.wanted, &answer, &text)
 }
 
 /// Refuses numbers that no ledger of a Stellar network has: they would be waited for.
@@ -143,7 +143,7 @@ fn check_reachable(chain: &Chain, range: BlockRange) -> Result<()> {
     };
     ensure!(
         range.start <= next,
-        "the archive ends with {}, and goes on from there: {} {blocks} between it and {} would have to be \
+        "the archive ends with {}, and continues from there: {} {blocks} between it and {} would have to be \
          fetched as well; to fetch them too, use {from} {next} {to} {last}",
         head.number,
         range.start.saturating_sub(next),
@@ -177,7 +177,7 @@ async fn check_final(chain: &Chain, range: BlockRange) -> Result<()> {
 async fn wait_for_core(chain: &Chain) -> Result<()> {
     let began = Instant::now();
     let mut hints = chain.source.hints();
-    let (name, mut told) = (&chain.settings.name, String::new());
+    let (name, mut reported) = (&chain.settings.name, String::new());
     loop {
         hints.mark_unchanged();
         let error = match chain.source.heads().await {
@@ -191,9 +191,9 @@ async fn wait_for_core(chain: &Chain) -> Result<()> {
             }
             Err(error) => error.to_string(),
         };
-        if error != told {
+        if error != reported {
             tracing::warn!(event = "waiting_for_core", chain = %name, %error, "waiting for core");
-            told = error;
+            reported = error;
         }
         let _ = tokio::time::timeout(CORE_LOOK_EVERY, hints.changed()).await;
     }
@@ -207,8 +207,8 @@ fn missing_below_head(chain: &Chain, range: BlockRange) -> Vec<BlockRange> {
 }
 
 /// Refuses to fill in what no archived block would vouch for.
-fn check_linked(archive: &Archive, lacking: &[BlockRange]) -> Result<()> {
-    let Some(last) = lacking.last() else {
+fn check_linked(archive: &Archive, missing: &[BlockRange]) -> Result<()> {
+    let Some(last) = missing.last() else {
         return Ok(());
     };
     let linked = linked_end(archive, last.end);
@@ -224,7 +224,7 @@ fn check_linked(archive: &Archive, lacking: &[BlockRange]) -> Result<()> {
 }
 
 /// Fetches what the archive lacks in a range below its head, and returns how many blocks that was.
-/// Whatever ends it early, what was published stays, and the next call goes on from there.
+/// Whatever ends it early, what was published stays, and the next call continues from there.
 pub(crate) async fn fill_missing(
     filler: &Filler<'_>,
     range: BlockRange,
@@ -239,12 +239,12 @@ pub(crate) async fn fill_missing(
         "only final blocks are filled in, and block {} is the newest one that is archived",
         head.number
     );
-    let lacking = archive.missing(range, chain.datasets, &chain.scope);
-    check_linked(archive, &lacking)?;
-    let all: u64 = lacking.iter().map(BlockRange::len).sum();
+    let missing = archive.missing(range, chain.datasets, &chain.scope);
+    check_linked(archive, &missing)?;
+    let all: u64 = missing.iter().map(BlockRange::len).sum();
     let progress = Progress::in_log("backfill", &chain.name);
     let mut filling = Filling::new(progress, all, moved);
-    for gap in lacking {
+    for gap in missing {
         filler.fill_gap(gap, None, &mut filling).await?;
     }
     Ok(all)

@@ -111,9 +111,15 @@ async fn copy(
 ) -> Result<Copied> {
     let target = to.writer().await?;
     let mut progress = Progress::of_command(what, &chain.name, Unit::Bytes);
-    let told =
+    let reached =
         &mut |done: chronolith_archive::Inspected| progress.reach(done.bytes, done.bytes_all);
-    let copied = copy_archive(&from.reader(), &target.place, ChainId(chain.chain_id), told).await?;
+    let copied = copy_archive(
+        &from.reader(),
+        &target.place,
+        ChainId(chain.chain_id),
+        reached,
+    )
+    .await?;
     // Which chain an archive is of goes with it, where a source served block 0.
     if let Some(hash) = genesis::load(from).await? {
         genesis::store(to, hash).await?;

@@ -14,21 +14,21 @@ const PARTS: [(u128, u128); 6] = [(0, 1), (1, 100), (1, 4), (1, 2), (9, 10), (1,
 
 pub(crate) async fn chain(what: &ChainCommand) -> Result<Exit> {
     match what {
-        ChainCommand::Probe(asked) => probe(asked).await,
-        ChainCommand::Record(asked) => record(asked).await,
+        ChainCommand::Probe(args) => probe(args).await,
+        ChainCommand::Record(args) => record(args).await,
     }
 }
 
-async fn probe(asked: &ProbeChain) -> Result<Exit> {
-    let prober = Prober::new(&asked.url)?;
+async fn probe(args: &ProbeChain) -> Result<Exit> {
+    let prober = Prober::new(&args.url)?;
     let (chain_id, newest) = prober.newest().await.context("ask the endpoint")?;
-    let blocks = if asked.blocks.is_empty() {
+    let blocks = if args.blocks.is_empty() {
         let part = |(of, whole)| u64::try_from(u128::from(newest) * of / whole).ok();
         let mut blocks: Vec<u64> = PARTS.into_iter().filter_map(part).collect();
         blocks.dedup();
         blocks
     } else {
-        asked.blocks.clone()
+        args.blocks.clone()
     };
     let mut probed = Vec::new();
     for number in blocks {
@@ -37,7 +37,7 @@ async fn probe(asked: &ProbeChain) -> Result<Exit> {
         probed.push(recorded.probe()?);
     }
     let level = level(&probed);
-    if asked.json {
+    if args.json {
         let blocks: Vec<Value> = probed.iter().map(as_json).collect();
         let answer =
             json!({ "chainId": chain_id, "blocks": blocks, "verification": level.as_str() });
@@ -140,12 +140,12 @@ fn as_json(one: &Probed) -> Value {
     })
 }
 
-async fn record(asked: &RecordChain) -> Result<Exit> {
-    let prober = Prober::new(&asked.url)?;
+async fn record(args: &RecordChain) -> Result<Exit> {
+    let prober = Prober::new(&args.url)?;
     let (chain_id, _) = prober.newest().await.context("ask the endpoint")?;
-    let dir = asked.out.join(chain_id.to_string());
+    let dir = args.out.join(chain_id.to_string());
     std::fs::create_dir_all(&dir).with_context(|| format!("make {}", dir.display()))?;
-    for number in &asked.blocks {
+    for number in &args.blocks {
         let recorded = prober.record(*number).await;
         let recorded = recorded.with_context(|| format!("fetch block {number}"))?;
         recorded.probe().context("the answer is not a block")?;

@@ -27,7 +27,7 @@ pub(crate) fn config(what: ConfigCommand, path: &Path, overrides: &Overrides) ->
             if let Some(remote) = &settings.remote {
                 println!("Archives go to {remote}.");
             }
-            println!("Everybody is answered on {}.", settings.listen);
+            println!("The public API listens on {}.", settings.listen);
             for chain in &settings.chains {
                 println!(
                     "  {} ({}): from block {}, {:?}, finality {:?}, {}, a look every {:?}",

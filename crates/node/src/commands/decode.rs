@@ -78,16 +78,16 @@ enum Lanes {
 }
 
 pub(crate) fn decode(what: &DecodeCommand) -> Result<Exit> {
-    let DecodeCommand::Adfs(asked) = what;
-    let input = asked.input()?;
-    let profile = asked.profile();
-    let Some(proxy) = asked.proxy else {
+    let DecodeCommand::Adfs(args) = what;
+    let input = args.input()?;
+    let profile = args.profile();
+    let Some(proxy) = args.proxy else {
         let decoded = adfs::decode(&input, &profile);
         let decoded = decoded.map_err(|fault| refusal(&fault, &profile, 0))?;
         return print_json(&decoded.to_json());
     };
-    let calls = adfs::find(asked.to, &input, proxy).map_err(|none| {
-        let act = match asked.to {
+    let calls = adfs::find(args.to, &input, proxy).map_err(|none| {
+        let act = match args.to {
             None => "if the transaction went to the proxy itself, say so with --to",
             Some(_) => "a call that another contract made is only in a call trace",
         };

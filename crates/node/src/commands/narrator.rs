@@ -90,7 +90,7 @@ impl Narrator {
         let blocks = grouped(head + 1);
         let what = match self.history_told {
             None => format!("history: fetching {blocks} blocks"),
-            Some(told) if archived > 0 && told.elapsed() >= HISTORY_EVERY => {
+            Some(shown) if archived > 0 && shown.elapsed() >= HISTORY_EVERY => {
                 format!(
                     "history: {} of {blocks} blocks, {logs} logs",
                     grouped(archived)

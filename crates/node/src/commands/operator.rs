@@ -30,19 +30,19 @@ use crate::settings::{ChainSettings, Settings};
 pub(crate) async fn resume(
     settings: &Settings,
     undecided: Undecided,
-    asked: &Reasoned,
+    args: &Reasoned,
 ) -> Result<Exit> {
-    let chain = settings.chain(asked.wanted.chain.as_deref())?;
-    let reason = signed(&asked.reason, user().as_deref()).map_err(Error::msg)?;
+    let chain = settings.chain(args.wanted.chain.as_deref())?;
+    let reason = signed(&args.reason, user().as_deref()).map_err(Error::msg)?;
     let operation = Resume {
         chain: chain.chain_id.to_string(),
-        reason: asked.reason.clone(),
+        reason: args.reason.clone(),
         by: user(),
         drop_undecided: undecided == Undecided::Drop,
     };
     if let Some(answer) = ask_running(settings, "resume", &operation).await? {
-        let line = format!("{}: the halt is over; the node goes on", chain.name);
-        return print_result(&asked.wanted, &answer, &line);
+        let line = format!("{}: the halt is over; the node continues", chain.name);
+        return print_result(&args.wanted, &answer, &line);
     }
     let (archive, _lock) = open_for_operator(chain, &settings.place(chain)).await?;
     let resumed = queue::resume(&archive, &chain.name, &reason, undecided).await;
@@ -50,29 +50,32 @@ pub(crate) async fn resume(
     resumed.map_err(Error::msg)?;
     let head = archive.health().head.map(|head| head.number);
     let answer = json!({ "chainId": chain.chain_id, "halted": false, "head": head });
-    let line = format!("{}: the halt is over; `chronolith run` goes on", chain.name);
-    print_result(&asked.wanted, &answer, &line)
+    let line = format!(
+        "{}: the halt is over; `chronolith run` continues",
+        chain.name
+    );
+    print_result(&args.wanted, &answer, &line)
 }
 
-pub(crate) async fn rewind(settings: &Settings, to: u64, asked: &Reasoned) -> Result<Exit> {
-    let chain = settings.chain(asked.wanted.chain.as_deref())?;
-    let reason = signed(&asked.reason, user().as_deref()).map_err(Error::msg)?;
+pub(crate) async fn rewind(settings: &Settings, to: u64, args: &Reasoned) -> Result<Exit> {
+    let chain = settings.chain(args.wanted.chain.as_deref())?;
+    let reason = signed(&args.reason, user().as_deref()).map_err(Error::msg)?;
     let operation = Rewind {
         chain: chain.chain_id.to_string(),
         to,
-        reason: asked.reason.clone(),
+        reason: args.reason.clone(),
         by: user(),
     };
     if let Some(answer) = ask_running(settings, "rewind", &operation).await? {
         let mut line = format!(
-            "{}: blocks above {to} were dropped; the node goes on from there",
+            "{}: blocks above {to} were dropped; the node continues from there",
             chain.name
         );
         if let Some(taken) = answer.get("database") {
             let taken = serde_json::from_value(taken.clone())?;
             line = format!("{line}\n{}", line_of(chain, &taken));
         }
-        return print_result(&asked.wanted, &answer, &line);
+        return print_result(&args.wanted, &answer, &line);
     }
     let database = has_any(chain).then(|| database_of(settings)).transpose();
     let database = database.context("the rows of this chain must be taken back as well")?;
@@ -84,21 +87,21 @@ pub(crate) async fn rewind(settings: &Settings, to: u64, asked: &Reasoned) -> Re
     let mut answer = json!({ "chainId": chain.chain_id, "head": to, "headBefore": before });
     let mut line = format!("{}: blocks above {to} are gone", chain.name);
     if let Some(database) = database {
-        let taken = take_back(&database, &archive, chain, &asked.reason).await;
+        let taken = take_back(&database, &archive, chain, &args.reason).await;
         let taken = taken.map_err(|error| anyhow!(half_done(&chain.name, &error)))?;
         answer = with_database(answer, &taken);
         line = format!("{line}\n{}", line_of(chain, &taken));
     }
-    print_result(&asked.wanted, &answer, &line)
+    print_result(&args.wanted, &answer, &line)
 }
 
-pub(crate) async fn prune(settings: &Settings, below: u64, asked: &Reasoned) -> Result<Exit> {
-    let chain = settings.chain(asked.wanted.chain.as_deref())?;
-    let reason = signed(&asked.reason, user().as_deref()).map_err(Error::msg)?;
+pub(crate) async fn prune(settings: &Settings, below: u64, args: &Reasoned) -> Result<Exit> {
+    let chain = settings.chain(args.wanted.chain.as_deref())?;
+    let reason = signed(&args.reason, user().as_deref()).map_err(Error::msg)?;
     let operation = Prune {
         chain: chain.chain_id.to_string(),
         below,
-        reason: asked.reason.clone(),
+        reason: args.reason.clone(),
         by: user(),
     };
     let answer = match ask_running(settings, "prune", &operation).await? {
@@ -117,7 +120,7 @@ pub(crate) async fn prune(settings: &Settings, below: u64, asked: &Reasoned) -> 
         "{}: {segments} segments below block {below} were let go; the first archived block is {first}",
         chain.name
     );
-    print_result(&asked.wanted, &answer, &line)
+    print_result(&args.wanted, &answer, &line)
 }
 
 /// Objects that nothing names. A dry run only reads: it takes no epoch and needs no write access.

@@ -12,39 +12,39 @@ use crate::projecting::{database_of, take_back, who};
 use crate::settings::{ChainSettings, Settings};
 
 /// `projection rewind`, for where the archive was rewound and the database was not.
-pub(super) async fn rewind(settings: &Settings, asked: &Reasoned) -> Result<Exit> {
-    let chain = settings.chain(asked.wanted.chain.as_deref())?;
+pub(super) async fn rewind(settings: &Settings, args: &Reasoned) -> Result<Exit> {
+    let chain = settings.chain(args.wanted.chain.as_deref())?;
     let archive = open_reader(chain, &settings.place(chain)).await?;
     let database = database_of(settings)?;
     database.check_version().await?;
-    let taken = take_back(&database, &archive, chain, &asked.reason).await?;
-    let told = json!({ "chainId": chain.chain_id, "database": taken });
-    print_result(&asked.wanted, &told, &line_of(chain, &taken))
+    let taken = take_back(&database, &archive, chain, &args.reason).await?;
+    let answer = json!({ "chainId": chain.chain_id, "database": taken });
+    print_result(&args.wanted, &answer, &line_of(chain, &taken))
 }
 
 /// `projection reset`.
-pub(super) async fn reset(settings: &Settings, asked: &ResetProjection) -> Result<Exit> {
-    let chain = settings.chain(asked.wanted.chain.as_deref())?;
-    let name = asked.projection.as_deref();
+pub(super) async fn reset(settings: &Settings, args: &ResetProjection) -> Result<Exit> {
+    let chain = settings.chain(args.wanted.chain.as_deref())?;
+    let name = args.projection.as_deref();
     let name = name.context("which one? Give --projection fees or --projection adfs")?;
     let database = database_of(settings)?;
     database.check_version().await?;
     let operator = who();
     let order = Order {
         operator: &operator,
-        reason: &asked.reason,
+        reason: &args.reason,
     };
     let done = chronolith_projection::reset(&database, chain.chain_id, name, order).await?;
     let line = if done.known {
         format!(
-            "{}: no row of {name} is left; `chronolith run` makes all of them anew",
+            "{}: no row of {name} is left; `chronolith run` rebuilds all of them",
             chain.name
         )
     } else {
         format!("{}: nothing was known of {name}", chain.name)
     };
-    let told = json!({ "chainId": chain.chain_id, "projection": name, "known": done.known });
-    print_result(&asked.wanted, &told, &line)
+    let answer = json!({ "chainId": chain.chain_id, "projection": name, "known": done.known });
+    print_result(&args.wanted, &answer, &line)
 }
 
 /// The result in the database, in a line.

@@ -103,17 +103,17 @@ fn print(outcome: &Outcome) {
             chains.iter().for_each(print_state);
         }
         Outcome::Resumed { chain, resumed, .. } if resumed.is_empty() => {
-            println!("{chain}: no projection stood still");
+            println!("{chain}: no projection was paused");
         }
         Outcome::Resumed { chain, resumed, .. } => {
-            println!("{chain}: {} goes on", resumed.join(", "));
+            println!("{chain}: {} resumed", resumed.join(", "));
         }
         Outcome::Replayed { chain, jobs, .. } => {
             println!("{chain}: {jobs} jobs; `chronolith run` or `chronolith work` works on them");
         }
         Outcome::Jobs(jobs) => print_jobs(jobs),
         Outcome::Explained { explanation, .. } => println!("{explanation}"),
-        Outcome::Retried { retried } => println!("{retried} jobs are tried anew"),
+        Outcome::Retried { retried } => println!("{retried} jobs are tried again"),
         Outcome::Gaps(gaps) => print_gaps(gaps),
         Outcome::Locks(locks) => locks.iter().for_each(print_lock),
         Outcome::Released {
@@ -185,7 +185,7 @@ fn print_state(chain: &ChainState) {
         );
         if one.dead_jobs > 0 {
             println!(
-                "             {} jobs were given up: `chronolith jobs list`",
+                "             {} jobs failed permanently: `chronolith jobs list`",
                 one.dead_jobs
             );
         }
@@ -242,7 +242,7 @@ fn print_gaps(gaps: &[Gap]) {
 }
 
 fn print_lock(lease: &LeaseReport) {
-    let holder = lease.holder.as_deref().unwrap_or("nobody");
+    let holder = lease.holder.as_deref().unwrap_or("not held");
     println!(
         "chain {} {:<9} {holder}, for {:.0} s (epoch {}), ends in {:.0} s",
         lease.chain_id, lease.kind, lease.age_seconds, lease.epoch, lease.expires_in_seconds

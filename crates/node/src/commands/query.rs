@@ -140,7 +140,7 @@ pub(super) fn range_of(
     let start = from.unwrap_or(covered.start);
     let end = to.unwrap_or(head.number).saturating_add(1);
     if start >= end {
-        bail!("--from {start} lies behind --to {}", end.saturating_sub(1));
+        bail!("--from {start} is after --to {}", end.saturating_sub(1));
     }
     Ok(BlockRange::new(start, end))
 }

@@ -76,13 +76,13 @@ fn as_json(chain: &ChainSettings, ranges: &Ranges) -> Value {
 
 /// A range with the names of its objects.
 fn with_objects(range: &RangeReport) -> Value {
-    let mut told = range_json(range);
-    if let Some(told) = told.as_object_mut() {
-        told.insert("segments".to_owned(), json!(range.segments));
-        told.insert("packs".to_owned(), json!(range.packs));
-        told.insert("runs".to_owned(), json!(range.runs));
+    let mut answer = range_json(range);
+    if let Some(answer) = answer.as_object_mut() {
+        answer.insert("segments".to_owned(), json!(range.segments));
+        answer.insert("packs".to_owned(), json!(range.packs));
+        answer.insert("runs".to_owned(), json!(range.runs));
     }
-    told
+    answer
 }
 
 fn print(chain: &ChainSettings, ranges: &Ranges) {
@@ -132,7 +132,7 @@ fn print(chain: &ChainSettings, ranges: &Ranges) {
 }
 
 fn row(range: &RangeReport) -> [String; 9] {
-    let or = |said: Option<String>| said.unwrap_or_else(|| "–".to_owned());
+    let or = |message: Option<String>| message.unwrap_or_else(|| "–".to_owned());
     let all = range.last + 1 - range.first;
     let percent = range.blocks.saturating_mul(100) / all.max(1);
     [
@@ -153,19 +153,19 @@ fn row(range: &RangeReport) -> [String; 9] {
 }
 
 /// Lets the transition of a range that failed run again.
-pub(crate) async fn retry_range(settings: &Settings, asked: &RetryRange) -> Result<Exit> {
-    let chain = settings.chain(asked.wanted.chain.as_deref())?;
-    let (id, name) = (asked.id, &chain.name);
+pub(crate) async fn retry_range(settings: &Settings, args: &RetryRange) -> Result<Exit> {
+    let chain = settings.chain(args.wanted.chain.as_deref())?;
+    let (id, name) = (args.id, &chain.name);
     let body = operation::RetryRange {
         chain: chain.chain_id.to_string(),
         id,
-        reason: asked.reason.clone(),
+        reason: args.reason.clone(),
         by: user(),
     };
-    let reason = signed(&asked.reason, user().as_deref()).map_err(Error::msg)?;
-    if let Some(told) = ask_running(settings, "range-retry", &body).await? {
+    let reason = signed(&args.reason, user().as_deref()).map_err(Error::msg)?;
+    if let Some(answer) = ask_running(settings, "range-retry", &body).await? {
         let line = format!("{name}: range {id} is tried again by the node that runs");
-        return print_result(&asked.wanted, &told, &line);
+        return print_result(&args.wanted, &answer, &line);
     }
     let place = settings.place(chain);
     let (archive, _lock) = open_for_operator(chain, &place).await?;
@@ -186,7 +186,7 @@ pub(crate) async fn retry_range(settings: &Settings, asked: &RetryRange) -> Resu
     tried?;
     let range = ranges.all.iter().find(|range| range.id == id);
     let state = range.map_or(RangeState::Pending, |range| range.state);
-    let told = json!({ "chainId": chain.chain_id, "id": id, "state": state.name() });
+    let answer = json!({ "chainId": chain.chain_id, "id": id, "state": state.name() });
     let line = format!("{name}: range {id} is {}", state.name());
     match state {
         RangeState::Failed => {
@@ -194,6 +194,6 @@ pub(crate) async fn retry_range(settings: &Settings, asked: &RetryRange) -> Resu
             let cause = cause.map_or("", |failure| failure.cause.as_str());
             bail!("{line} again: {cause}")
         }
-        _ => print_result(&asked.wanted, &told, &line),
+        _ => print_result(&args.wanted, &answer, &line),
     }
 }

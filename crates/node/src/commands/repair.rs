@@ -30,10 +30,10 @@ struct Repaired {
     left: Found,
 }
 
-pub(crate) async fn repair(settings: &Settings, asked: &RepairRange) -> Result<Exit> {
-    let chain = settings.chain(asked.wanted.chain.as_deref())?;
+pub(crate) async fn repair(settings: &Settings, args: &RepairRange) -> Result<Exit> {
+    let chain = settings.chain(args.wanted.chain.as_deref())?;
     let place = settings.place(chain);
-    let opened = if asked.dry_run {
+    let opened = if args.dry_run {
         open_reader(chain, &place)
             .await
             .map(|archive| (archive, None))
@@ -41,18 +41,18 @@ pub(crate) async fn repair(settings: &Settings, asked: &RepairRange) -> Result<E
         open_for_operator(chain, &place).await
     };
     let (archive, _lock) = opened.map_err(with_rebuild_hint)?;
-    let range = range_of(&archive, asked.from, asked.to)?;
-    let repaired = if asked.dry_run {
+    let range = range_of(&archive, args.from, args.to)?;
+    let repaired = if args.dry_run {
         Repaired {
             repaired: Vec::new(),
-            left: find(&archive, chain, range, asked).await?,
+            left: find(&archive, chain, range, args).await?,
         }
     } else {
-        let repaired = mend_found(&archive, chain, range, asked).await;
+        let repaired = mend_found(&archive, chain, range, args).await;
         archive.release().await?;
         repaired?
     };
-    print_repaired(chain, range, asked, &repaired)?;
+    print_repaired(chain, range, args, &repaired)?;
     repaired.left.end()
 }
 
@@ -78,10 +78,10 @@ async fn find(
     archive: &Archive,
     chain: &ChainSettings,
     range: BlockRange,
-    asked: &RepairRange,
+    args: &RepairRange,
 ) -> Result<Found> {
     let mut found = look(archive, chain, range).await?;
-    if asked.against_source {
+    if args.against_source {
         let differing = against_source(archive, chain, range, &mut found).await;
         for finding in differing.iter().filter(|finding| finding.content_differs) {
             let holding = archive.segments_of(finding.block).into_iter();
@@ -103,9 +103,9 @@ async fn mend_found(
     archive: &Archive,
     chain: &ChainSettings,
     range: BlockRange,
-    asked: &RepairRange,
+    args: &RepairRange,
 ) -> Result<Repaired> {
-    let found = find(archive, chain, range, asked).await?;
+    let found = find(archive, chain, range, args).await?;
     if found.objects.is_empty() && found.less_proven.is_empty() {
         let repaired = Vec::new();
         return Ok(Repaired {
@@ -122,7 +122,7 @@ async fn mend_found(
     let (repaired, failed) = repair_all(&filler, found).await?;
     settle(archive, now).await?;
     // Nothing is called whole that was not read.
-    let mut left = find(archive, chain, range, asked).await?;
+    let mut left = find(archive, chain, range, args).await?;
     for damaged in &mut left.objects {
         let why = failed
             .iter()
@@ -256,17 +256,17 @@ async fn fetch(
 fn print_repaired(
     chain: &ChainSettings,
     range: BlockRange,
-    asked: &RepairRange,
+    args: &RepairRange,
     repaired: &Repaired,
 ) -> Result<()> {
     let (from, to) = (range.start, range.end - 1);
     let Repaired { repaired, left } = repaired;
-    if asked.wanted.json {
+    if args.wanted.json {
         let answer = json!({
             "chainId": chain.chain_id,
             "from": from,
             "to": to,
-            "dryRun": asked.dry_run,
+            "dryRun": args.dry_run,
             "repaired": repaired.iter().map(object_json).collect::<Vec<_>>(),
             // Its name before, for one release.
             "mended": repaired.iter().map(object_json).collect::<Vec<_>>(),
@@ -285,7 +285,7 @@ fn print_repaired(
         );
     }
     let (repaired, count) = (repaired.len(), left.objects.len() + left.blocks.len());
-    match (left.is_empty(), asked.dry_run) {
+    match (left.is_empty(), args.dry_run) {
         (true, _) => println!("blocks {from} to {to} are whole; {repaired} objects were rebuilt"),
         (false, true) => println!("blocks {from} to {to} are not whole, {count} findings:"),
         (false, false) => println!("blocks {from} to {to} are still not whole, {count} findings:"),

@@ -99,7 +99,7 @@ pub(crate) async fn run(settings: &Settings, until_caught_up: bool) -> Result<Ex
     }
 }
 
-/// Follows a chain. One that has an end, or cannot go on, says so at once: others may keep the program
+/// Follows a chain. One that has an end, or cannot continue, says so at once: others may keep the program
 /// running for long.
 async fn follow(chain: &Chain) -> Result<()> {
     let done = ingest::run(chain).await;
@@ -108,9 +108,9 @@ async fn follow(chain: &Chain) -> Result<()> {
     match &done {
         Ok(()) => tracing::info!(chain = %name, "every requested block is archived, chain ended"),
         Err(error) => {
-            let said = format!("{error:#}");
-            chain.status().error = Some(said.clone());
-            tracing::error!(chain = %name, error = %said, "chain stopped");
+            let message = format!("{error:#}");
+            chain.status().error = Some(message.clone());
+            tracing::error!(chain = %name, error = %message, "chain stopped");
         }
     }
     done
@@ -342,7 +342,7 @@ mod tests {
         tasks.spawn(async { panic!("a bug") });
         let done = tokio::time::timeout(PATIENCE, all_done(&mut tasks)).await;
         let error = done.expect("the others were waited for").unwrap_err();
-        let said = format!("{error:#}");
-        assert!(said.contains("please report it"), "{said}");
+        let message = format!("{error:#}");
+        assert!(message.contains("please report it"), "{message}");
     }
 }

@@ -19,7 +19,7 @@ use crate::control::server::{RunningNode, audit_json};
 use crate::exit::Exit;
 use crate::settings::{ChainSettings, Settings};
 
-/// Acts of operators that are shown without being asked for all, the newest first.
+/// Operator actions that are shown without --all, the newest first.
 const AUDIT_SHOWN: usize = 5;
 /// How long a node that runs may take to say how it does.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -37,9 +37,9 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
     let mut all = Vec::new();
     let running = running(settings).await;
     for chain in chosen(settings, wanted)? {
-        let said = running.get(&chain.chain_id);
-        let error = said.and_then(|said| said.get("error")?.as_str());
-        let dropped = said.and_then(|said| said.get("droppedRules")?.as_array());
+        let status = running.get(&chain.chain_id);
+        let error = status.and_then(|status| status.get("error")?.as_str());
+        let dropped = status.and_then(|status| status.get("droppedRules")?.as_array());
         let dropped = dropped.map_or(&[][..], Vec::as_slice);
         let place = settings.place(chain);
         let archive = open_reader(chain, &place).await?;
@@ -208,8 +208,8 @@ fn downgraded(chain: &ChainSettings, proof: Proof) -> Vec<String> {
     let allowed = allowed(chain);
     let kept = chain.datasets.iter();
     let less = kept.filter(|one| proof.of(*one) < allowed.of(*one));
-    let told = less.map(|one| format!("{} {}", one.name(), allowed.of(one)));
-    told.collect()
+    let names = less.map(|one| format!("{} {}", one.name(), allowed.of(one)));
+    names.collect()
 }
 
 /// How far the chain and the settings allow to prove blocks. Logs of a narrow scope are requested one by one.

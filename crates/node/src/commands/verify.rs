@@ -114,12 +114,12 @@ impl Found {
 
 /// Reads every block of the range back: each must be there with all that is kept, link to the one before,
 /// and pass its checksums. So must every object that holds one of them, whether a block needs it or only a query.
-pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<Exit> {
-    let chain = settings.chain(asked.wanted.chain.as_deref())?;
+pub(crate) async fn verify(settings: &Settings, args: &VerifyRange) -> Result<Exit> {
+    let chain = settings.chain(args.wanted.chain.as_deref())?;
     let archive = open_reader(chain, &settings.place(chain)).await?;
-    let range = range_of(&archive, asked.from, asked.to)?;
+    let range = range_of(&archive, args.from, args.to)?;
     let mut found = look(&archive, chain, range).await?;
-    if asked.against_source {
+    if args.against_source {
         let differing = against_source(&archive, chain, range, &mut found).await;
         found.blocks.extend(differing);
     }
@@ -135,7 +135,7 @@ pub(crate) async fn verify(settings: &Settings, asked: &VerifyRange) -> Result<E
     let lowest = within.map(|(_, proof)| *proof).reduce(Proof::lower);
     let lowest = lowest.unwrap_or(Proof::CLAIMED);
     let (from, to, logs) = (range.start, range.end - 1, found.logs);
-    if asked.wanted.json {
+    if args.wanted.json {
         let answer = json!({
             "chainId": chain.chain_id,
             "from": from,
@@ -217,28 +217,28 @@ pub(super) async fn look(
     range: BlockRange,
 ) -> Result<Found> {
     let mut progress = Progress::of_command("reading objects", &chain.name, Unit::Bytes);
-    let told =
+    let reached =
         &mut |done: chronolith_archive::Inspected| progress.reach(done.bytes, done.bytes_all);
-    let objects = archive.inspect(range, told).await?;
+    let objects = archive.inspect(range, reached).await?;
     drop(progress);
-    let lacking = archive.missing(range, chain.datasets, &chain.scope);
+    let missing = archive.missing(range, chain.datasets, &chain.scope);
     let mut found = Found {
         logs: 0,
         falling_times: 0,
         not_recomputed: 0,
-        blocks: gaps(archive, &lacking),
+        blocks: gaps(archive, &missing),
         objects,
         other: HashSet::new(),
         less_proven: Vec::new(),
         not_compared: None,
         failed: None,
     };
-    read_back(archive, chain, range, &lacking, &mut found).await;
+    read_back(archive, chain, range, &missing, &mut found).await;
     Ok(found)
 }
 
 /// One finding for each gap, however long it is.
-fn gaps(archive: &Archive, lacking: &[BlockRange]) -> Vec<Finding> {
+fn gaps(archive: &Archive, missing: &[BlockRange]) -> Vec<Finding> {
     let head = archive.health().head.map_or(0, |head| head.number);
     let finding = |gap: &BlockRange| {
         let (from, last) = (gap.start, gap.end - 1);
@@ -257,7 +257,7 @@ fn gaps(archive: &Archive, lacking: &[BlockRange]) -> Vec<Finding> {
             content_differs: false,
         }
     };
-    lacking.iter().map(finding).collect()
+    missing.iter().map(finding).collect()
 }
 
 /// The blocks of a range that lie in none of the gaps.
@@ -422,7 +422,7 @@ async fn read_back(
     archive: &Archive,
     chain: &ChainSettings,
     range: BlockRange,
-    lacking: &[BlockRange],
+    missing: &[BlockRange],
     found: &mut Found,
 ) {
     let clocks = archive.coverage(DatasetSet::CLOCK, None).into_iter();
@@ -440,8 +440,8 @@ async fn read_back(
         lowest.unwrap_or(Proof::CLAIMED)
     };
     for number in there.iter().flat_map(|part| part.start..part.end) {
-        let gap = lacking.partition_point(|gap| gap.end <= number);
-        let in_gap = lacking.get(gap).is_some_and(|gap| gap.contains(number));
+        let gap = missing.partition_point(|gap| gap.end <= number);
+        let in_gap = missing.get(gap).is_some_and(|gap| gap.contains(number));
         let block = if in_gap {
             clock_alone(archive, number).await
         } else {

@@ -63,8 +63,8 @@ impl From<OperationError> for ApiError {
                 ErrorKind::Invalid => ErrorCode::BadRequest,
                 ErrorKind::Unavailable => {
                     let message = format!(
-                        "{message}. See that PostgreSQL runs and that PG_URL or db.url leads to it, then ask \
-                         again: twice is as good as once, and nothing has to be started anew"
+                        "{message}. Check that PostgreSQL runs and that PG_URL or db.url points to it, then \
+                         retry: the operation is idempotent, and no restart is needed"
                     );
                     return Self::for_operator(ErrorCode::Unavailable, message);
                 }
@@ -405,7 +405,7 @@ impl ProjectionControl {
     ) -> std::result::Result<Value, ApiError> {
         let no_database = || {
             let message =
-                "there is no database: set PG_URL, or db.url in the settings file, and start anew";
+                "there is no database: set PG_URL, or db.url in the settings file, and restart";
             ApiError::for_operator(ErrorCode::NoDatabase, message)
         };
         let operator = ProjectionOperator {

@@ -84,7 +84,7 @@ async fn perform(chain: &RunningChain, operation: ChainOperation) -> Done {
             }
             let tried = archive.retry_range(id, audit("range retry", reason)).await;
             tried.map_err(|error| error.to_string())?;
-            // Maintenance goes on with it.
+            // Maintenance continues with it.
             chain.note_moved();
             Ok(json!({ "chainId": chain_id, "id": id }))
         }

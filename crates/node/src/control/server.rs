@@ -100,7 +100,7 @@ impl AdminServer {
     fn begin(&self, range: &Backfill) -> Result<Value, ApiError> {
         let chain = self.chain(&range.chain)?;
         if range.from > range.to {
-            let message = format!("from {} lies behind to {}", range.from, range.to);
+            let message = format!("from {} is after to {}", range.from, range.to);
             return Err(refusal(ErrorCode::BadRange, message));
         }
         let possible = check_numbers(&chain.settings, range.from, range.to);

@@ -346,8 +346,8 @@ mod tests {
             ),
         ] {
             let error = parse(&[(from, to)]).unwrap_err();
-            let said = format!("{error:#}");
-            assert!(said.contains(expected), "{said}");
+            let message = format!("{error:#}");
+            assert!(message.contains(expected), "{message}");
         }
     }
 }

@@ -233,7 +233,7 @@ fn lake_url(url: &str, raw: &RawLake) -> Result<LakePlace> {
         Some("gs") => {
             let place = url.trim_start_matches("gs://");
             bail!(
-                "url: gs:// is read in two other ways. A bucket that everybody may read: url = \
+                "url: gs:// is read in two other ways. A public bucket: url = \
                  \"https://storage.googleapis.com/{place}\". Any other, in its S3 form: url = \"s3://{place}\" \
                  with endpoint = \"https://storage.googleapis.com\" and an HMAC key in AWS_ACCESS_KEY_ID and \
                  AWS_SECRET_ACCESS_KEY"
@@ -458,8 +458,8 @@ mod tests {
     fn what_makes_no_sense_is_named() {
         for (stellar, more, expected) in BAD {
             let error = parsed(stellar, more).expect_err(stellar);
-            let said = format!("{error:#}");
-            assert!(said.contains(expected), "{stellar} {more}\n  {said}");
+            let message = format!("{error:#}");
+            assert!(message.contains(expected), "{stellar} {more}\n  {message}");
         }
     }
 

@@ -94,7 +94,7 @@ impl Chain {
         self.sim.mine(blocks).number
     }
 
-    /// Lets the node go on while it tells no receipts, so that nobody can follow it.
+    /// Lets the node continue while it tells no receipts, so that nobody can follow it.
     fn hide(&self) {
         if self.head < self.source_head {
             self.faults.always(RpcFault::NullReceipts);

@@ -37,15 +37,15 @@ const STATUS_TONES = { confirmed: "good", dropped: "warn" };
 export function stateOf(one) {
   if (one.pausedAt !== null) {
     const why = `${one.pausedReason ?? "no reason"}: ${one.pausedDetail ?? "nothing more is said"}`;
-    const advice = "Nothing is lost: rows are made from the archive once it goes on. When the cause is gone:";
-    return { word: "stands still", tone: "bad", why, advice, commands: [one.remedy].filter(Boolean) };
+    const advice = "Nothing is lost: rows are made from the archive once it continues. When the cause is gone:";
+    return { word: "paused", tone: "bad", why, advice, commands: [one.remedy].filter(Boolean) };
   }
   if (one.deadJobs > 0) {
-    const why = `${counted(one.deadJobs, "job was", "jobs were")} given up after ten attempts.`;
-    const advice = "Rows of those blocks are missing. Look why, mend it, and let them be tried anew:";
+    const why = `${counted(one.deadJobs, "job was", "jobs were")} abandoned after ten attempts.`;
+    const advice = "Rows of those blocks are missing. Look why, mend it, and let them be tried again:";
     const dead = one.someJobs.find((job) => job.status === "dead");
     const explain = dead ? `chronolith jobs explain ${dead.id}` : "chronolith jobs list";
-    return { word: "jobs given up", tone: "bad", why, advice, commands: [explain, "chronolith jobs retry"] };
+    return { word: "jobs abandoned", tone: "bad", why, advice, commands: [explain, "chronolith jobs retry"] };
   }
   if (one.lagBlocks > FOLLOWING_MAX)
     return { word: "catching up", tone: "warn", why: "", advice: "", commands: [] };
@@ -243,7 +243,7 @@ function cardNumbers() {
     "events that have rows, as the database's statistics know it",
     "events of blocks that are not final",
     "jobs that wait for a worker",
-    "jobs that somebody works on",
+    "jobs in progress",
     "jobs that failed and are tried again",
     "jobs that are not tried any more",
     "logs that could not be projected: table quarantine",
@@ -275,7 +275,7 @@ function cardNumbers() {
   };
 }
 
-/** Jobs, those in trouble first; nothing where there are none. */
+/** Jobs, failed ones first; nothing where there are none. */
 function jobList() {
   const list = table("Jobs", ["Job", "Blocks", "Done", "State", "Tries", "Worker"], [0, 4]);
   const more = el("p", { class: "muted" });
@@ -364,7 +364,7 @@ function lockRow({ type }) {
     update(lock) {
       const isHeld = lock.holder !== null;
       const isLate = isHeld && lock.renewedSeconds > LOCK_SECONDS;
-      setText(holder, lock.holder ?? "nobody");
+      setText(holder, lock.holder ?? "not held");
       setText(held, isHeld ? span(lock.ageSeconds, 2) : NONE);
       setText(
         renewed,

@@ -43,8 +43,8 @@ export function stateOf(chain) {
   if (chain.paused || halted) {
     const word = halted ? "halted" : "paused";
     const advice = halted
-      ? "What is archived is served on. No block is taken until somebody acts: look into the reason, with the runbook for it, and stop the program. Then resume keeps what is archived, and rewind drops what is above block N:"
-      : "What is archived is served on. The chain goes on by itself when the reason is gone.";
+      ? "What is archived is served on. No block is taken until an operator acts: look into the reason, with the runbook for it, and stop the program. Then resume keeps what is archived, and rewind drops what is above block N:"
+      : "What is archived is served on. The chain continues by itself when the reason is gone.";
     const commands = halted
       ? [
           `chronolith resume --chain ${chain.chainId} --reason "…"`,
@@ -66,7 +66,7 @@ export function stateOf(chain) {
 function projectionsState(chain) {
   const word = chain.paused ? "projection paused" : "no projections";
   const advice = chain.paused
-    ? "Blocks are taken and served on. Rows of this projection are not made until somebody acts: see Projections."
+    ? "Blocks are taken and served on. Rows of this projection are not made until an operator acts: see Projections."
     : "Blocks are taken and served on. Rows follow by themselves when the database answers again.";
   const tone = chain.paused ? "bad" : "warn";
   return { word, tone, why: chain.notReadyReason.replace(/^projections: /, ""), advice, commands: [] };

@@ -102,7 +102,7 @@ function showTotals(chains) {
 function showAttention(chains) {
   const now = new Map(chains.map((chain) => [chain.chainId, { chain, state: stateOf(chain) }]));
   const bad = [...now.values()].filter(({ state }) => state.tone !== "good");
-  // Those that wait for somebody come before those that are tried again.
+  // Those that wait for an operator come before those that are tried again.
   bad.sort((a, b) => (b.state.tone === "bad") - (a.state.tone === "bad"));
   byId("attention").hidden = bad.length === 0;
   sync(byId("attention-list"), bad, ({ chain }) => chain.chainId, attentionItem);

@@ -169,7 +169,7 @@ export function setAge(node, seconds) {
   setText(node, ago(seconds));
 }
 
-/** Ages go on while the server does not answer. */
+/** Ages continue while the server does not answer. */
 export function tickAges() {
   for (const node of document.querySelectorAll("time[data-at]")) setText(node, ago(Number(node.dataset.at)));
 }

@@ -19,7 +19,7 @@ use super::rows::{Rows, Server};
 pub(super) enum Disruption {
     /// A node is stopped for a while.
     Pause,
-    /// A node is stopped until others may take its leases, and goes on as if nothing had happened.
+    /// A node is stopped until others may take its leases, and continues as if nothing had happened.
     LongPause,
     /// Leases run out while their holders live.
     LostLeases,

@@ -225,7 +225,7 @@ impl Inner {
         if found != expected {
             return Err(Error::stale(expected));
         }
-        // A record that was lost and made again goes on counting: a reader that saw the lost one
+        // A record that was lost and made again continues counting: a reader that saw the lost one
         // takes a lower number for an older record.
         let before = match found {
             Some(version) => version.0,

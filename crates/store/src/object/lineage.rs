@@ -13,7 +13,7 @@
 //! `state/lineage` is created once and never replaced, and only after version 1 of its lineage is there:
 //! that one create decides who made the record. What a writer of another lineage creates lies where
 //! nothing looks. Records from before lineages have their numbers directly in `state/` and no such object;
-//! they go on like that until they are lost.
+//! they continue like that until they are lost.
 
 use std::fmt;
 

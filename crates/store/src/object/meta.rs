@@ -56,7 +56,7 @@ const REMOVE_EVERY: u64 = 16;
 
 const REMOVALS_AT_ONCE: usize = 8;
 
-/// A removal that takes longer is given up: a later one tries again.
+/// A removal that takes longer is abandoned: a later one tries again.
 const REMOVAL_MAX: Duration = Duration::from_secs(60);
 
 /// Reads of a listed record that are gone before it is read: each means 64 swaps since the list.

@@ -151,6 +151,6 @@ fn a_new_database_remembers_what_went_wrong() {
     state.strike(1);
     state.save(directory.path()).unwrap();
     assert_eq!(CoreState::load(directory.path()).unwrap(), Some(state));
-    let anew = CoreState::anew(directory.path()).unwrap();
-    assert_eq!((anew.lcl, anew.struck), (1, vec![0, 2]));
+    let again = CoreState::anew(directory.path()).unwrap();
+    assert_eq!((again.lcl, again.struck), (1, vec![0, 2]));
 }

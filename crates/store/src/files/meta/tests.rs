@@ -89,7 +89,7 @@ async fn an_unsynced_swap_is_not_shown_to_its_writer_until_it_is_durable() {
     );
 }
 
-/// A record that cannot be written leaves the old one, and the handle goes on.
+/// A record that cannot be written leaves the old one, and the handle continues.
 #[tokio::test]
 async fn a_failed_write_changes_nothing() {
     let root = directory();

@@ -185,7 +185,7 @@ async fn versions_of_two_lineages_are_not_mixed_up() {
     assert_eq!(open(&store).load().await.unwrap().unwrap(), newest);
 }
 
-/// Numbers directly in `state` are read and go on where they are.
+/// Numbers directly in `state` are read and continue where they are.
 #[tokio::test]
 async fn a_record_from_before_lineages_goes_on() {
     let store = Faulty::new();
@@ -283,7 +283,7 @@ async fn a_winner_that_was_overtaken_has_still_won() {
     let store = Faulty::new();
     let (slow, other) = (open(&store), open(&store));
     swap_until(&slow, 1).await;
-    // The first half of a swap of version 1, then others go on, then its second half.
+    // The first half of a swap of version 1, then others continue, then its second half.
     let stored = Stored {
         nonce: slow.nonces.next(),
         bytes: Bytes::from_static(b"slow"),
@@ -317,7 +317,7 @@ async fn a_swap_does_not_wait_for_deletes() {
     }
     let kept = numbers(&owner).await.len() as u64;
     assert!(kept > KEEP_VERSIONS + REMOVE_EVERY, "nothing was removed");
-    // It is given up after a while, and the next one removes what is due.
+    // It is abandoned after a while, and the next one removes what is due.
     store.set(Fault::None);
     removed(&owner).await;
     swap_until(&owner, to + REMOVE_EVERY).await;
