@@ -1,87 +1,66 @@
-//! Months of the calendar, which partitions are cut at.
+//! Calendar months: each month of a chain has its own partition.
 
 use std::fmt;
 use std::str::FromStr;
 
+use chrono::{DateTime, Datelike as _, Months, NaiveDate};
+
 use crate::error::{Error, Result};
 
-/// A month of the calendar, in UTC.
+/// A month of the calendar, in UTC, as its first day.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Month {
-    year: i64,
-    /// From 1 to 12.
-    month: i64,
-}
+pub struct Month(NaiveDate);
 
-const DAY_SECONDS: u64 = 86_400;
-/// 9999-12-31T23:59:59Z: a chain that says more is taken to say this.
+/// 9999-12-31T23:59:59Z. A later time is stored as this one.
 pub(crate) const TIME_MAX: u64 = 253_402_300_799;
-const YEAR_MAX: i64 = 9_999;
 
 impl Month {
     /// The month of a time in seconds since 1970.
     #[must_use]
     pub fn of(seconds: u64) -> Self {
-        // Years are counted from March, so that the odd day is the last of a year.
-        let days = (seconds.min(TIME_MAX) / DAY_SECONDS) as i64 + 719_468;
-        let era = days / 146_097;
-        let day_of_era = days % 146_097;
-        let year_of_era =
-            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let shifted = (5 * day_of_year + 2) / 153;
-        let month = if shifted < 10 {
-            shifted + 3
-        } else {
-            shifted - 9
-        };
-        let year = year_of_era + era * 400 + i64::from(month <= 2);
-        Self { year, month }
+        let time = DateTime::from_timestamp(seconds.min(TIME_MAX) as i64, 0);
+        let date = time.expect("chrono knows the years to 9999").date_naive();
+        Self(date.with_day(1).expect("a month has a first day"))
     }
 
-    /// The month this many months later.
+    /// The month this many months later, or earlier where the number is negative.
+    ///
+    /// # Panics
+    /// The result is more than 200,000 years away.
     #[must_use]
-    pub fn plus(self, months: i64) -> Self {
-        let since = self.year * 12 + self.month - 1 + months;
-        Self {
-            year: since.div_euclid(12),
-            month: since.rem_euclid(12) + 1,
-        }
+    pub fn plus(self, months: i32) -> Self {
+        let distance = Months::new(months.unsigned_abs());
+        let moved = if months < 0 {
+            self.0.checked_sub_months(distance)
+        } else {
+            self.0.checked_add_months(distance)
+        };
+        Self(moved.expect("the result is within 200,000 years"))
     }
 
     /// Its first day, as the database reads it.
     #[must_use]
     pub fn first_day(self) -> String {
-        format!("{:04}-{:02}-01 00:00:00+00", self.year, self.month)
+        format!("{self}-01 00:00:00+00")
     }
 
     /// As a part of a table's name.
     #[must_use]
     pub fn suffix(self) -> String {
-        format!("{:04}_{:02}", self.year, self.month)
+        self.to_string().replace('-', "_")
     }
 
-    /// The month that a part of a table's name stands for.
+    /// The month of a table whose name ends with this text.
     #[must_use]
     pub fn from_suffix(text: &str) -> Option<Self> {
         let (year, month) = text.split_once('_')?;
-        Self::from_parts(year, month)
-    }
-
-    fn from_parts(year: &str, month: &str) -> Option<Self> {
-        let digits = |text: &str| text.bytes().all(|sign| sign.is_ascii_digit());
-        if !digits(year) || !digits(month) || month.len() != 2 || year.len() < 4 {
-            return None;
-        }
-        let (year, month) = (year.parse().ok()?, month.parse().ok()?);
-        let known = (1_970..=YEAR_MAX).contains(&year) && (1..=12).contains(&month);
-        known.then_some(Self { year, month })
+        format!("{year}-{month}").parse().ok()
     }
 }
 
 impl fmt::Display for Month {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:04}-{:02}", self.year, self.month)
+        write!(f, "{:04}-{:02}", self.0.year(), self.0.month())
     }
 }
 
@@ -89,9 +68,12 @@ impl FromStr for Month {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let parts = text.split_once('-');
-        let month = parts.and_then(|(year, month)| Self::from_parts(year, month));
-        month.ok_or_else(|| Error::Invalid(format!("`{text}` is no month: write YYYY-MM")))
+        let day = NaiveDate::parse_from_str(&format!("{text}-01"), "%Y-%m-%d");
+        let month = day.ok().map(Self).filter(|month| {
+            // chrono also reads spaces, signs and single digits.
+            (1970..=9999).contains(&month.0.year()) && month.to_string() == text
+        });
+        month.ok_or_else(|| Error::Invalid(format!("`{text}` is not a month: write YYYY-MM")))
     }
 }
 
@@ -124,6 +106,8 @@ mod tests {
         assert_eq!(month.plus(3).to_string(), "2025-02");
         assert_eq!(month.plus(-11).to_string(), "2023-12");
         assert_eq!(month.first_day(), "2024-11-01 00:00:00+00");
+        let last: Month = "9999-12".parse().unwrap();
+        assert_eq!(last.plus(1).first_day(), "10000-01-01 00:00:00+00");
         assert_eq!(Month::from_suffix(&month.suffix()), Some(month));
         for bad in [
             "2024",
@@ -134,6 +118,10 @@ mod tests {
             "2024-01-01",
             "abcd-ef",
             "",
+            " 2024-01",
+            "+2024-01",
+            "1969-12",
+            "10000-01",
         ] {
             assert!(bad.parse::<Month>().is_err(), "{bad}");
         }

@@ -16,9 +16,9 @@ use crate::months::Month;
 use crate::rows::Table;
 
 /// How many months ahead of the present one there are always partitions for.
-pub(crate) const MONTHS_AHEAD: i64 = 3;
+pub(crate) const MONTHS_AHEAD: i32 = 3;
 /// How many months are kept before rows of dropped blocks may go.
-pub const MONTHS_KEPT: i64 = 6;
+pub const MONTHS_KEPT: i32 = 6;
 
 /// Two that make the same partition at once would collide.
 const PARTITION_LOCK: &str = "SELECT pg_advisory_xact_lock(7163384699739271989)";

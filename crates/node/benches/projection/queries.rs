@@ -19,7 +19,7 @@ const CHAIN: u64 = 1;
 const FEEDS: u64 = 500;
 const BLOCKS: u64 = 50_000;
 /// From the first block to the last one, and something more.
-const MONTHS_BACK: i64 = 3;
+const MONTHS_BACK: i32 = 3;
 /// How often each side is asked before it counts, and then.
 const WARM_UP: u64 = 50;
 const RUNS: u64 = 400;
