@@ -224,13 +224,13 @@ async fn what_cannot_be_done_is_refused_with_what_to_do() {
     let acts = "SELECT act FROM operator_acts";
     assert_eq!(setup.column(acts).await, Vec::<String>::new());
 
-    // The database is away: that is told, with what to do, and over by itself.
+    // The database is down: the answer says what to do, and the node recovers by itself.
     setup.database.kill().unwrap();
     let (code, answer) = desk.post("jobs/retry", &json!({})).await;
     let error = &answer["error"];
     assert_eq!((code, &error["code"]), (503, &json!("UNAVAILABLE")));
     let message = error["message"].as_str().unwrap_or_default();
-    assert!(message.contains("See that PostgreSQL runs"), "{message}");
+    assert!(message.contains("Check that PostgreSQL runs"), "{message}");
     setup.database.restart().unwrap();
     let back = |_: u16, health: &Value| health["chains"][0]["projections"]["database"] == "ok";
     setup.bench.until_health("the database", back).await;
