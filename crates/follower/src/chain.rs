@@ -139,8 +139,9 @@ impl Chain {
         let ran = RunState::load(&settings, place.notes())?.with(&settings);
         let is_empty = archive.health().head.is_none();
         let begins_at = is_empty.then_some(settings.start_block);
-        let of = (place.clone(), archive.clone());
-        let admission = Arc::new(Admission::new(&settings, of, begins_at, source));
+        let admission =
+            Admission::new(&settings, place.clone(), archive.clone(), begins_at, source);
+        let admission = Arc::new(admission);
         let mut chain = Self::with(settings, archive, admission.clone(), false)?;
         chain.admission = Some(admission);
         chain.lock = lock;
@@ -289,8 +290,9 @@ impl Chain {
     /// Notes that a block is there, and how long it was known to be missing.
     pub fn note_there(&self, number: u64) {
         let wait = self.gaps().there(number, Instant::now());
-        wait.into_iter()
-            .for_each(|wait| self.meters.gap_wait.record(wait.as_secs_f64()));
+        if let Some(wait) = wait {
+            self.meters.gap_wait.record(wait.as_secs_f64());
+        }
     }
 
     /// Notes that everything that is archived is there.
@@ -299,9 +301,9 @@ impl Chain {
             return;
         };
         let waits = self.gaps().there_through(head.number, Instant::now());
-        waits
-            .into_iter()
-            .for_each(|wait| self.meters.gap_wait.record(wait.as_secs_f64()));
+        for wait in waits {
+            self.meters.gap_wait.record(wait.as_secs_f64());
+        }
     }
 
     fn gaps(&self) -> MutexGuard<'_, Gaps> {

@@ -88,11 +88,12 @@ impl Progress {
                     percent,
                     rate,
                     seconds_left,
+                    ..
                 } = pace;
                 tracing::info!(event = "progress", %chain, done, all, ?unit, percent, per_second = rate, seconds_left, "{what}");
             }
             Shown::Line => {
-                let line = line((&self.what, &self.chain), (done, all), self.unit, &pace);
+                let line = line(&self.chain, &self.what, self.unit, &pace);
                 SHOWN.store(true, Ordering::Relaxed);
                 // A terminal that went away is no reason to stop.
                 let _ = write!(std::io::stderr().lock(), "{CLEAR}{line}");
@@ -117,6 +118,8 @@ fn clear() {
 /// How fast it goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Pace {
+    done: u64,
+    all: u64,
     percent: u64,
     rate: u64,
     seconds_left: u64,
@@ -127,6 +130,8 @@ impl Pace {
         let rate = done as f64 / elapsed.as_secs_f64().max(0.001);
         let left = all.saturating_sub(done);
         Self {
+            done,
+            all,
             percent: (done.saturating_mul(100) / all.max(1)).min(100),
             rate: rate as u64,
             seconds_left: (left as f64 / rate.max(1.0)) as u64,
@@ -134,11 +139,12 @@ impl Pace {
     }
 }
 
-fn line((what, chain): (&str, &str), (done, all): (u64, u64), unit: Unit, pace: &Pace) -> String {
+fn line(chain: &str, what: &str, unit: Unit, pace: &Pace) -> String {
     let filled = (pace.percent * BAR / 100) as usize;
     let bar: String = (0..BAR as usize)
         .map(|at| if at < filled { '=' } else { ' ' })
         .collect();
+    let Pace { done, all, .. } = pace;
     let (amount, rate) = match unit {
         Unit::Blocks => (format!("{done} of {all} blocks"), pace.rate.to_string()),
         Unit::Bytes => (
@@ -172,14 +178,14 @@ mod tests {
     #[test]
     fn a_line_says_how_far_how_fast_and_how_long() {
         let pace = Pace::new(250, 1_000, Duration::from_secs(5));
-        let shown = line(("verify", "sim"), (250, 1_000), Unit::Blocks, &pace);
+        let shown = line("sim", "verify", Unit::Blocks, &pace);
         let bar = format!("{}{}", "=".repeat(6), " ".repeat(18));
         assert_eq!(
             shown,
             format!("sim: verify [{bar}]  25%  250 of 1000 blocks, 50/s, 15 s left")
         );
         let pace = Pace::new(3 << 20, 3 << 20, Duration::from_secs(1));
-        let shown = line(("backup", "sim"), (3 << 20, 3 << 20), Unit::Bytes, &pace);
+        let shown = line("sim", "backup", Unit::Bytes, &pace);
         assert!(
             shown.contains("100%  3 of 3 MiB, 3 MiB/s, 0 s left"),
             "{shown}"

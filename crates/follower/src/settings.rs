@@ -121,7 +121,8 @@ impl FollowSettings {
         let share = self.backfill.hold_bytes / self.ranges.parallel.max(1) as u64;
         let share = share.max(HISTORY_BYTES_LEAST);
         self.backfill.hold_bytes = share;
-        let lake = self.stellar.as_mut().and_then(|it| it.lake.as_mut());
-        lake.into_iter().for_each(|lake| lake.hold_bytes = share);
+        if let Some(lake) = self.stellar.as_mut().and_then(|it| it.lake.as_mut()) {
+            lake.hold_bytes = share;
+        }
     }
 }

@@ -91,8 +91,9 @@ impl Journal {
                 self.records.entry(*id).or_default().failure = Some(failure.clone());
             }
             Entry::Retried { id } => {
-                let record = self.records.get_mut(id);
-                record.into_iter().for_each(|record| record.failure = None);
+                if let Some(record) = self.records.get_mut(id) {
+                    record.failure = None;
+                }
             }
         }
     }

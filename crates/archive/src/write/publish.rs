@@ -301,9 +301,9 @@ impl Publisher {
         let weight: u64 = batches.iter().map(|batch| batch.facts.weight()).sum();
         meters.unsealed_weight.set(weight as f64);
         let block_num = snapshot.head().map(|head| head.number);
-        block_num
-            .into_iter()
-            .for_each(|number| meters.head_block.set(number as f64));
+        if let Some(number) = block_num {
+            meters.head_block.set(number as f64);
+        }
         let (writer_epoch, state_version) = (self.epoch, snapshot.version.0);
         tracing::debug!(block_num, writer_epoch, state_version, "published");
     }

@@ -51,7 +51,8 @@ impl Admission {
     /// Over this source; without one, over that of a Stellar network, which is opened when it is needed.
     pub fn new(
         settings: &FollowSettings,
-        (place, archive): (ArchiveLocation, Archive),
+        place: ArchiveLocation,
+        archive: Archive,
         begins_at: Option<u64>,
         source: Option<Arc<dyn Source>>,
     ) -> Self {

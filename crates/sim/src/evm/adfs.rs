@@ -107,9 +107,7 @@ impl AdfsTx {
         let mut data = Vec::new();
         let topics: Vec<&[u8]> = match &self.what {
             AdfsWhat::Upgraded(to) => {
-                word.last_chunk_mut::<20>()
-                    .into_iter()
-                    .for_each(|low| *low = *to);
+                *word.last_chunk_mut().expect("20 of 32 bytes") = *to;
                 vec![&UPGRADED_TOPIC, &word]
             }
             AdfsWhat::Updated { .. } => {
@@ -251,8 +249,9 @@ fn rows_of(feeds: &[Value]) -> Vec<Row> {
                 lanes: [0; 16],
             });
         }
-        let lane = rows.last_mut().and_then(|row| row.lanes.get_mut(lane));
-        lane.into_iter().for_each(|lane| *lane = feed.rb_index);
+        if let Some(lane) = rows.last_mut().and_then(|row| row.lanes.get_mut(lane)) {
+            *lane = feed.rb_index;
+        }
     }
     rows
 }
