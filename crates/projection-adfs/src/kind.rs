@@ -3,16 +3,25 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use chronolith_projection::{ChainState, ProjectionKind, Result, Table, Tried as _};
+use chronolith_projection::{ChainState, ProjectionKind, Result, Table, Tried as _, newest};
 use deadpool_postgres::Transaction;
 use serde_json::{Map, Value, json};
 
 use crate::projection::UNKNOWN;
 use crate::rows::{NAME, OTHER_NUMBER, TABLES};
-use crate::{latest, recent, registry};
+use crate::{latest, registry};
 
 /// Versions of a chain that the overview shows, the newest of them.
 const VERSIONS_SHOWN: usize = 12;
+
+/// The newest confirmed values. Of a long value the first bytes are shown.
+const LATEST_FEEDS: &str = "\
+    SELECT jsonb_build_object('feedId', bytea16_to_hex(feed_id), 'stride', stride, \
+        'blockNumber', block_number, 'timestamp', extract(epoch FROM block_timestamp)::bigint, \
+        'rbIndex', rb_index, 'data', '0x' || encode(substring(data FROM 1 FOR 32), 'hex'), \
+        'version', version) \
+    FROM feed_latest WHERE chain_id = $1 \
+    ORDER BY block_number DESC, log_index DESC, position DESC LIMIT $2";
 
 /// Projections of ADFS contracts.
 #[derive(Clone, Copy, Debug)]
@@ -78,14 +87,10 @@ impl ProjectionKind for AdfsKind {
             // The name of an operator is not public.
             version.operator = version.operator.take().map(|_| "an operator".to_owned());
         }
-        let feeds = if chain.has(NAME) {
-            recent::latest_feeds(tx, chain.chain_id).await?
-        } else {
-            Vec::new()
-        };
+        let feeds = newest(tx, chain, NAME, LATEST_FEEDS).await?;
         Ok(Map::from_iter([
             ("versions".to_owned(), json!(versions)),
-            ("latestFeeds".to_owned(), json!(feeds)),
+            ("latestFeeds".to_owned(), Value::Array(feeds)),
         ]))
     }
 }

@@ -141,7 +141,7 @@ async fn count_odd(
     Ok(())
 }
 
-/// Counts where the ring of a feed does not go on by one. It is known only where everything before is
+/// Counts where the ring of a feed does not continue by one. It is known only where everything before is
 /// projected; the view `feed_ring_gaps` says it of the whole history.
 async fn count_steps(
     tx: &Transaction<'_>,

@@ -15,7 +15,6 @@ mod kind;
 mod latest;
 mod pair;
 mod projection;
-mod recent;
 mod registry;
 mod rows;
 mod settings;

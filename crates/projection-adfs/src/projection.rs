@@ -9,9 +9,8 @@ use std::sync::{Mutex, PoisonError};
 
 use alloy_primitives::Address;
 use async_trait::async_trait;
-use bytes::Bytes;
 use chronolith_chain_view::ChainView;
-use chronolith_model::{BlockRange, Dataset, DatasetSet, Proof};
+use chronolith_model::{BlockRange, Dataset, Proof};
 use chronolith_projection::{
     BlockLog, Database, LogSelection, Pause, Projected, Projection, ProjectionKind, Result, Rows,
     chain_id,
@@ -90,20 +89,14 @@ impl Adfs {
             (*number, made)
         });
         let versions: BTreeMap<u32, Version> = versions.collect();
-        let topic0 = settings.topics();
-        let topic0 = topic0.iter().map(|topic| Bytes::copy_from_slice(topic));
-        let topic0: Vec<Bytes> = topic0.collect();
+        let datasets = [Dataset::Logs, Dataset::Transactions];
         Ok(Self {
             place: Place {
                 chain: chain_id(chain)?,
                 proxy: Address::from(settings.proxy),
             },
-            selection: LogSelection {
-                emitters: vec![Bytes::copy_from_slice(&settings.proxy)],
-                topic0,
-                datasets: DatasetSet::of(&[Dataset::Logs, Dataset::Transactions]),
-            },
-            upgrades: Upgrades::new(&settings.proxy, settings.start_block),
+            selection: LogSelection::new(&[settings.proxy], &settings.topics(), &datasets),
+            upgrades: Upgrades::new(settings.proxy, settings.start_block),
             versions,
             settings,
             database,

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use alloy_primitives::Address;
 use chronolith_projection::{
-    Database, Error, Result, Tried as _, chain_id, leases::audit, leases::fence, snapshot,
+    Database, Error, Result, Tried as _, chain_id, leases::audit, leases::fence,
 };
-use deadpool_postgres::Transaction;
+use deadpool_postgres::{GenericClient, Transaction};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ pub(crate) async fn register(
     if initial.is_some() && written != initial {
         return Err(Error::Invalid(format!(
             "initialVersion: events of chain {chain} before its first upgrade were read as version {}, and \
-             the settings say {}: say the same, or have all rows made anew with `chronolith projection reset`",
+             the settings say {}: say the same, or have all rows rebuilt with `chronolith projection reset`",
             written.unwrap_or_default(),
             initial.unwrap_or_default()
         )));
@@ -151,15 +151,12 @@ pub struct KnownVersion {
 /// # Errors
 /// The database does not answer.
 pub async fn list_versions(database: &Database, chain: Option<u64>) -> Result<Vec<KnownVersion>> {
-    let mut client = database.client().await?;
-    let tx = snapshot(&mut client).await?;
-    let all = read_versions(&tx, chain.map(chain_id).transpose()?).await?;
-    tx.commit().await.tried("read versions")?;
-    Ok(all)
+    let client = database.client().await?;
+    read_versions(&client, chain.map(chain_id).transpose()?).await
 }
 
 pub(crate) async fn read_versions(
-    tx: &Transaction<'_>,
+    client: &impl GenericClient,
     chain: Option<i64>,
 ) -> Result<Vec<KnownVersion>> {
     const LIST: &str = "SELECT coalesce(p.chain_id, a.chain_id), \
@@ -169,7 +166,7 @@ pub(crate) async fn read_versions(
         ON a.chain_id = p.chain_id AND a.implementation = p.implementation \
         WHERE $1::bigint IS NULL OR coalesce(p.chain_id, a.chain_id) = $1 \
         ORDER BY 1, 4 NULLS LAST, 2";
-    let rows = tx.query(LIST, &[&chain]).await;
+    let rows = client.query(LIST, &[&chain]).await;
     let rows = rows.tried("read versions")?;
     let known = rows.iter().map(|row| KnownVersion {
         chain_id: row.get(0),
@@ -181,7 +178,7 @@ pub(crate) async fn read_versions(
     Ok(known.collect())
 }
 
-/// Names the version of an implementation, and lets a projection that stood still for want of it go on.
+/// Names the version of an implementation, and resumes a projection that is paused until it is known.
 /// Audited. False where it was named so already.
 ///
 /// # Errors
@@ -262,7 +259,7 @@ pub async fn remove_version(
     if let Some(block) = used {
         return Err(Error::Invalid(format!(
             "implementation {named} of chain {chain} is in force since block {block}, and rows were made with \
-             its version: have them made anew with `chronolith projection reset`"
+             its version: have them rebuilt with `chronolith projection reset`"
         )));
     }
     let removed = tx.query_opt(REMOVE, &[&chain, &address]).await;

@@ -6,10 +6,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use bytes::Bytes;
 use chronolith_archive::Pinned;
 use chronolith_chain_view::ChainView;
-use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32, Log};
+use chronolith_model::{BlockRange, Dataset, Hash32, Log};
 use chronolith_projection::{Error, LogSelection, Result};
 
 use crate::settings::UPGRADED;
@@ -69,14 +68,10 @@ struct Known {
 }
 
 impl Upgrades {
-    pub(crate) fn new(proxy: &[u8; 20], start: u64) -> Self {
+    pub(crate) fn new(proxy: [u8; 20], start: u64) -> Self {
         Self {
             start,
-            selection: LogSelection {
-                emitters: vec![Bytes::copy_from_slice(proxy)],
-                topic0: vec![Bytes::copy_from_slice(UPGRADED.as_slice())],
-                datasets: DatasetSet::of(&[Dataset::Logs]),
-            },
+            selection: LogSelection::new(&[proxy], &[UPGRADED.0], &[Dataset::Logs]),
             known: Mutex::default(),
         }
     }

@@ -49,7 +49,7 @@ fn begin(chain: &TestChain) {
 
 /// One of everything that is counted when it is confirmed.
 fn go_on(chain: &TestChain) {
-    // One goes on around the end of its ring, the other leaves an index out.
+    // One continues around the end of its ring, the other leaves an index out.
     chain.send(0, &[direct(3, update(1, 2, &[(0, 8_191), (1, 7)]))]);
     chain.send(0, &[direct(4, update(1, 3, &[(0, 0), (1, 8)]))]);
     // A lane that is elsewhere.

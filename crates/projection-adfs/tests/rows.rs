@@ -60,7 +60,7 @@ fn fill(chain: &TestChain) {
         },
     );
     chain.send(0, &[direct(3, Act::Update(twice))]);
-    // The ring begins anew, in one update: 0 is newer than 8191.
+    // The ring begins again, in one update: 0 is newer than 8191.
     chain.send(0, &[direct(4, update(1, 12, &[(40, 8_191), (40, 0)]))]);
     chain.send(
         0,
@@ -275,7 +275,7 @@ async fn an_unknown_implementation_stops_everything_behind_it_until_it_is_named(
     assert!(add().await.unwrap());
     assert!(!add().await.unwrap());
     assert_eq!(number(&database, PAUSED).await, 0);
-    // The same projector goes on, without being started again.
+    // The same projector continues, without being started again.
     work_all(&one).await;
     let all = stored(&database, 4).await;
     assert_eq!(all, expected(&chain, &on_chain(&chain)));
@@ -318,7 +318,7 @@ async fn an_unknown_implementation_that_is_reorganised_away_stops_nothing() {
         stored(&database, 5).await,
         expected(&chain, &on_chain(&chain))
     );
-    // A new start with settings that name it goes on as well, and keeps what there is.
+    // A new start with settings that name it continues as well, and keeps what there is.
     chain.send(1, &[direct(4, Act::Upgrade(STRANGER))]);
     chain.send(1, &[direct(5, update(2, 2, &[(0, 2)]))]);
     one.follow(&mut following).await.unwrap();

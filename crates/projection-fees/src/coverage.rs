@@ -1,6 +1,6 @@
 //! How far the events of each chain are there, so that an answer can say what it is whole of.
 
-use chronolith_projection::{Database, Result, Tried as _, chain_id, snapshot};
+use chronolith_projection::{Result, Tried as _, chain_id};
 use deadpool_postgres::Transaction;
 use tokio_postgres::Row;
 
@@ -37,17 +37,6 @@ const COVERAGE: &str = "\
 
 /// The coverage of one chain or of all, by their ids. A chain without a projection of fees is not
 /// among them.
-///
-/// # Errors
-/// The database does not answer.
-pub async fn coverage(database: &Database, chain: Option<u64>) -> Result<Vec<FeeCoverage>> {
-    let mut client = database.client().await?;
-    let tx = snapshot(&mut client).await?;
-    let read = read(&tx, chain).await?;
-    tx.commit().await.tried("read coverage")?;
-    Ok(read)
-}
-
 pub(crate) async fn read(tx: &Transaction<'_>, chain: Option<u64>) -> Result<Vec<FeeCoverage>> {
     let chain = chain.map(chain_id).transpose()?;
     let rows = tx.query(COVERAGE, &[&chain]).await;

@@ -7,22 +7,20 @@ mod known;
 mod near;
 mod pages;
 mod query;
-mod recent;
 mod totals;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use chronolith_chain_view::ChainView;
-use chronolith_model::{Dataset, DatasetSet};
+use chronolith_model::Dataset;
 use chronolith_projection::{
     BlockLog, ChainState, Error, LogSelection, Projected, Projection, ProjectionKind, Refusal,
-    Result, Rows, Table, TableRole, chain_id,
+    Result, Rows, Table, TableRole, chain_id, newest,
 };
 use deadpool_postgres::Transaction;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-pub use coverage::{FeeCoverage, coverage};
+pub use coverage::FeeCoverage;
 pub use filter::{Address, FeeFilter, FeeStatus, event_named};
 pub use known::known_contracts;
 pub use pages::{FeePage, page};
@@ -48,6 +46,17 @@ const TABLE: Table = Table {
 
 /// The projection's name.
 const NAME: &str = "fees";
+
+/// The newest events. The party is the integrator of collected fees, or the receiver.
+const RECENT_FEES: &str = "\
+    SELECT jsonb_build_object('blockNumber', block_number, \
+        'timestamp', extract(epoch FROM block_timestamp)::bigint, \
+        'txHash', '0x' || encode(tx_hash, 'hex'), 'logIndex', log_index, 'position', position, \
+        'event', event::text, 'token', '0x' || encode(token, 'hex'), \
+        'party', '0x' || encode(coalesce(integrator, recipient), 'hex'), \
+        'amount', coalesce(integrator_fee, amount)::text, 'status', status::text) \
+    FROM fee_events WHERE chain_id = $1 \
+    ORDER BY block_number DESC, log_index DESC, position DESC LIMIT $2";
 
 /// A contract, and the first block whose events count.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -83,21 +92,11 @@ impl Fees {
             let why = format!("no fee contract is known on chain {chain}: name one");
             return Err(Error::Invalid(why));
         }
-        let topic0 = event::EVENTS.iter();
-        let selection = LogSelection {
-            emitters: contracts
-                .iter()
-                .map(|one| Bytes::copy_from_slice(&one.address))
-                .collect(),
-            topic0: topic0
-                .map(|(_, topic)| Bytes::copy_from_slice(topic.as_slice()))
-                .collect(),
-            datasets: DatasetSet::of(&[Dataset::Logs]),
-        };
+        let emitters: Vec<[u8; 20]> = contracts.iter().map(|one| one.address).collect();
         Ok(Self {
             chain: chain_id(chain)?,
             contracts,
-            selection,
+            selection: LogSelection::new(&emitters, &topics(), &[Dataset::Logs]),
         })
     }
 
@@ -135,12 +134,11 @@ impl ProjectionKind for FeesKind {
         tx: &Transaction<'_>,
         chain: &ChainState,
     ) -> Result<Map<String, Value>> {
-        let newest = if chain.has(NAME) {
-            recent::recent_fees(tx, chain.chain_id).await?
-        } else {
-            Vec::new()
-        };
-        Ok(Map::from_iter([("recentFees".to_owned(), json!(newest))]))
+        let fees = newest(tx, chain, NAME, RECENT_FEES).await?;
+        Ok(Map::from_iter([(
+            "recentFees".to_owned(),
+            Value::Array(fees),
+        )]))
     }
 }
 

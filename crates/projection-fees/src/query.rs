@@ -90,11 +90,27 @@ pub async fn list(
     database: &Database,
     asked: &FeeAsked<FeePosition>,
 ) -> Result<FeeList<FeeRow, FeePosition>> {
+    let first = asked.after.map_or(0, |after| after.chain);
+    chain_by_chain(database, asked, first, of_chain, |row| row.at).await
+}
+
+/// Items of the chains from the first one on, until there are as many as requested.
+pub(crate) async fn chain_by_chain<Item, Position>(
+    database: &Database,
+    asked: &FeeAsked<Position>,
+    first: u64,
+    of_chain: impl AsyncFn(
+        &Transaction<'_>,
+        &FeeAsked<Position>,
+        &FeeCoverage,
+        usize,
+    ) -> Result<Vec<Item>>,
+    position: impl Fn(&Item) -> Position,
+) -> Result<FeeList<Item, Position>> {
     let mut client = database.client().await?;
     let tx = snapshot(&mut client).await?;
     let coverage = coverage::read(&tx, asked.filter.chain).await?;
-    let first = asked.after.map_or(0, |after| after.chain);
-    let mut items: Vec<FeeRow> = Vec::new();
+    let mut items = Vec::new();
     for chain in coverage.iter().filter(|chain| chain.chain >= first) {
         // One more than is wanted says whether there is a next part.
         let wanted = asked.limit + 1 - items.len();
@@ -108,7 +124,7 @@ pub async fn list(
     items.truncate(asked.limit);
     let last = items.last().filter(|_| has_more);
     Ok(FeeList {
-        next: last.map(|last| last.at),
+        next: last.map(position),
         items,
         coverage,
     })

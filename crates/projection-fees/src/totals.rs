@@ -4,14 +4,14 @@
 //! of the totals costs what its own days hold and not the whole history.
 
 use chronolith_model::Order;
-use chronolith_projection::{Database, Result, Tried as _, snapshot};
+use chronolith_projection::{Database, Result, Tried as _};
 use deadpool_postgres::Transaction;
 use tokio_postgres::Row;
 
-use crate::coverage::{self, FeeCoverage};
+use crate::coverage::FeeCoverage;
 use crate::filter::{Address, Conditions, event_named, number};
 use crate::near::Part;
-use crate::query::{FeeAsked, FeeList, address, direction};
+use crate::query::{FeeAsked, FeeList, address, chain_by_chain, direction};
 
 const DAY_SECONDS: u64 = 86_400;
 /// Whole days, so that none is cut.
@@ -60,27 +60,8 @@ pub async fn totals(
     database: &Database,
     asked: &Asked,
 ) -> Result<FeeList<FeeTotal, TotalPosition>> {
-    let mut client = database.client().await?;
-    let tx = snapshot(&mut client).await?;
-    let coverage = coverage::read(&tx, asked.filter.chain).await?;
     let first = asked.after.map_or(0, |after| after.chain);
-    let mut items: Vec<FeeTotal> = Vec::new();
-    for chain in coverage.iter().filter(|chain| chain.chain >= first) {
-        let wanted = asked.limit + 1 - items.len();
-        items.extend(of_chain(&tx, asked, chain, wanted).await?);
-        if items.len() > asked.limit {
-            break;
-        }
-    }
-    tx.commit().await.tried("sum fees")?;
-    let has_more = items.len() > asked.limit;
-    items.truncate(asked.limit);
-    let last = items.last().filter(|_| has_more);
-    Ok(FeeList {
-        next: last.map(|last| last.of),
-        items,
-        coverage,
-    })
+    chain_by_chain(database, asked, first, of_chain, |total| total.of).await
 }
 
 /// Window by window, until there are as many as wanted or no more events.

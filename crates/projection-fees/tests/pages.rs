@@ -192,7 +192,7 @@ async fn status_is_as_defined_however_blocks_came_to_be_dropped() {
             FROM fee_event_rows WHERE block_number BETWEEN 10 AND 20",
         "INSERT INTO dropped_blocks VALUES (31337, sha256('nobody'), 8192 + 31, now())",
         "UPDATE processing_state SET last_safe_block = 5950",
-        // The chain is written down anew, and what was dropped stays so.
+        // The chain is written down again, and what was dropped stays so.
         "CREATE TABLE kept AS SELECT * FROM processing_state; DELETE FROM processing_state; \
             INSERT INTO processing_state (chain_id, last_seen_block, last_safe_block) \
             SELECT chain_id, last_seen_block, last_safe_block FROM kept",

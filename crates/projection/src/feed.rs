@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chronolith_archive::{Archive, Error as ArchiveError, LogRecord, Pinned};
 use chronolith_chain_view::{ChainView, Live};
-use chronolith_model::{Block, BlockMeta, BlockRange, Clause, DatasetSet, Hash32, Log, LogFilter};
+use chronolith_model::{
+    Block, BlockMeta, BlockRange, Clause, Dataset, DatasetSet, Hash32, Log, LogFilter,
+};
 
 use crate::error::{Error, Result};
 
@@ -51,6 +53,18 @@ impl ChainFeed {
 }
 
 impl LogSelection {
+    /// Logs of these contracts with one of these first topics.
+    #[must_use]
+    pub fn new(emitters: &[[u8; 20]], topic0: &[[u8; 32]], datasets: &[Dataset]) -> Self {
+        let emitters = emitters.iter().map(|one| Bytes::copy_from_slice(one));
+        let topic0 = topic0.iter().map(|one| Bytes::copy_from_slice(one));
+        Self {
+            emitters: emitters.collect(),
+            topic0: topic0.collect(),
+            datasets: DatasetSet::of(datasets),
+        }
+    }
+
     /// The filter of the archive for a range.
     #[must_use]
     pub fn filter(&self, range: BlockRange) -> LogFilter {
@@ -97,7 +111,7 @@ impl LogSelection {
                     next: range.end,
                 });
             };
-            // The last block may go on behind the page: it is left to the next one, unless it is
+            // The last block may continue behind the page: it is left to the next one, unless it is
             // all there is.
             let last = logs.last().map(|one| one.block.number);
             let whole = logs

@@ -50,7 +50,9 @@ impl Following {
         for done in &mut self.done {
             *done = done.split_off(&kept);
             // A block that was dropped and comes back is projected again, and so is pending again.
-            gone.into_iter().for_each(|gone| drop(done.split_off(gone)));
+            if let Some(gone) = gone {
+                drop(done.split_off(gone));
+            }
             if settled.forgot {
                 done.clear();
             }

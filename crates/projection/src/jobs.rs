@@ -69,7 +69,7 @@ pub(crate) struct Claimer<'a> {
     pub(crate) ttl: Duration,
 }
 
-/// Takes a job that failed, was given up by its worker, or waits.
+/// Takes a job that failed, was abandoned by its worker, or waits.
 pub(crate) async fn claim_again(
     database: &Database,
     (chain, projection): Of<'_>,
@@ -294,7 +294,7 @@ pub(crate) async fn put_all_back(database: &Database, chain: i64, worker: &str) 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Left {
     pub open: i64,
-    /// Jobs that were given up.
+    /// Jobs that were abandoned.
     pub dead: i64,
     pub paused: i64,
 }
@@ -401,7 +401,7 @@ pub async fn find(database: &Database, id: i64) -> Result<Option<JobReport>> {
     Ok(row.tried("find a job")?.as_ref().map(report))
 }
 
-/// Lets jobs that failed or were given up be tried again, at once and with all their attempts: one of
+/// Lets jobs that failed or were abandoned be tried again, at once and with all their attempts: one of
 /// them, or all. Audited. Returns how many.
 ///
 /// # Errors

@@ -7,14 +7,13 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use deadpool_postgres::Transaction;
+use deadpool_postgres::{GenericClient, Transaction};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::chain_id;
 use crate::database::Database;
 use crate::error::{Error, Result, Tried as _};
-use crate::state::snapshot;
 
 /// How long a lease holds without being renewed.
 pub const LEASE_TTL: Duration = Duration::from_secs(15);
@@ -166,18 +165,18 @@ pub struct LeaseReport {
 /// # Errors
 /// The database does not answer.
 pub async fn list(database: &Database, chain: Option<u64>) -> Result<Vec<LeaseReport>> {
-    let mut client = database.client().await?;
-    let tx = snapshot(&mut client).await?;
-    let all = read(&tx, chain.map(chain_id).transpose()?).await?;
-    tx.commit().await.tried("list leases")?;
-    Ok(all)
+    let client = database.client().await?;
+    read(&client, chain.map(chain_id).transpose()?).await
 }
 
-pub(crate) async fn read(tx: &Transaction<'_>, chain: Option<i64>) -> Result<Vec<LeaseReport>> {
+pub(crate) async fn read(
+    client: &impl GenericClient,
+    chain: Option<i64>,
+) -> Result<Vec<LeaseReport>> {
     const LIST: &str = "SELECT chain_id, kind, epoch, holder, \
         extract(epoch FROM now() - taken_at)::float8, extract(epoch FROM expires_at - now())::float8 \
         FROM leases WHERE $1::bigint IS NULL OR chain_id = $1 ORDER BY 1, 2";
-    let rows = tx.query(LIST, &[&chain]).await.tried("list leases")?;
+    let rows = client.query(LIST, &[&chain]).await.tried("list leases")?;
     let report = |row: &tokio_postgres::Row| LeaseReport {
         chain_id: row.get(0),
         kind: row.get(1),

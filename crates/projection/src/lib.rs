@@ -42,7 +42,7 @@ pub use follow::{Following, Round};
 pub use kind::{Kinds, ProjectionKind};
 pub use meters::once_committed;
 pub use months::Month;
-pub use overview::{ChainOverview, JobBrief, ProjectionOverview, overview};
+pub use overview::{ChainOverview, JobBrief, ProjectionOverview, newest, overview};
 pub use project::{Pause, Projected, Projection, Refusal};
 pub use projector::{JOB_BLOCKS, Projector, ProjectorSettings};
 pub use reset::{Reset, reset};

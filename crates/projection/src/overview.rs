@@ -18,6 +18,8 @@ use crate::state::{self, ChainState, ProjectionState, snapshot};
 
 /// Jobs of a projection that are shown: those failing first.
 const JOBS_SHOWN: i64 = 12;
+/// Rows of a projection that are shown.
+const NEWEST_SHOWN: i64 = 8;
 
 /// How long one statement may take.
 const PATIENCE: &str = "SET LOCAL statement_timeout = '2s'";
@@ -121,6 +123,25 @@ pub async fn overview(database: &Database, chains: &[u64]) -> Result<Vec<ChainOv
     }
     tx.commit().await.tried("read the overview")?;
     Ok(all)
+}
+
+/// The newest rows of a projection of a chain, for [`ProjectionKind::overview`](crate::ProjectionKind::overview). The
+/// statement selects one JSON object for each row, of chain `$1`, at most `$2` rows.
+///
+/// # Errors
+/// The database does not answer.
+pub async fn newest(
+    tx: &Transaction<'_>,
+    chain: &ChainState,
+    projection: &str,
+    statement: &str,
+) -> Result<Vec<Value>> {
+    if !chain.has(projection) {
+        return Ok(Vec::new());
+    }
+    let rows = tx.query(statement, &[&chain.chain_id, &NEWEST_SHOWN]).await;
+    let rows = rows.tried("read the newest rows")?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
 fn by_chain<T>(all: Vec<T>, chain: impl Fn(&T) -> i64) -> BTreeMap<i64, Vec<T>> {

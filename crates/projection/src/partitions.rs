@@ -1,7 +1,7 @@
 //! Partitions: one for each chain, and below it one for each month.
 //!
 //! A partition is made as a table of its own and then attached, which lets readers and writers of the
-//! others go on; `CREATE TABLE … PARTITION OF` would stop them all.
+//! others continue; `CREATE TABLE … PARTITION OF` would stop them all.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Mutex, PoisonError};

@@ -180,7 +180,7 @@ impl Projector {
         if !projection.extends(&known) {
             return Err(Error::Conflict(format!(
                 "the rows of projection {name} of chain {} were made with other settings: {known}; now they \
-                 are {settings}. Put the old ones back, have all rows made anew with `chronolith projection reset`, or \
+                 are {settings}. Put the old ones back, have all rows rebuilt with `chronolith projection reset`, or \
                  use another database",
                 self.chain
             )));
@@ -192,10 +192,10 @@ impl Projector {
         );
         for nothing in NOTHING {
             let nothing = tx.execute(nothing, &[&self.chain, &name]).await;
-            nothing.tried("begin a projection anew")?;
+            nothing.tried("begin a projection again")?;
         }
-        let anew = tx.execute(ANEW, &parameters).await;
-        anew.tried("begin a projection anew").map(|_| ())
+        let again = tx.execute(ANEW, &parameters).await;
+        again.tried("begin a projection again").map(|_| ())
     }
 
     /// Whether the rows that are there were asked for with the same settings.
@@ -264,7 +264,7 @@ impl Projector {
         Ok(())
     }
 
-    /// Lets a projection stand still until an operator acts.
+    /// Pauses a projection until an operator acts.
     pub(crate) async fn pause(&self, projection: &str, pause: &Pause) -> Result<()> {
         const PAUSE: &str = "UPDATE projections SET paused_at = now(), paused_reason = $3, \
             paused_detail = $4 WHERE chain_id = $1 AND projection = $2 AND paused_at IS NULL";
@@ -276,11 +276,11 @@ impl Projector {
             )
             .await;
         let (chain, reason, detail) = (self.chain, pause.reason, &pause.detail);
-        tracing::error!(chain, projection, reason, %detail, "projection stands still");
+        tracing::error!(chain, projection, reason, %detail, "projection paused");
         done.tried("pause a projection").map(|_| ())
     }
 
-    /// The projections that do not stand still, by their place. One whose reason is gone goes on: the
+    /// The projections that are not paused, by their place. One whose reason is gone is resumed: the
     /// block may be on no chain any more, or somebody named what was not known.
     pub(crate) async fn running(&self, view: &ChainView) -> Result<Vec<usize>> {
         const PAUSED: &str = "SELECT projection, coalesce(paused_reason, '') FROM projections \
@@ -337,8 +337,8 @@ impl Projector {
         let done = client
             .execute(GO_ON, &[&self.chain, &projection, &reason])
             .await;
-        done.tried("let a projection go on")?;
-        tracing::info!(chain = self.chain, projection, reason, "projection goes on");
+        done.tried("resume a projection")?;
+        tracing::info!(chain = self.chain, projection, reason, "projection resumed");
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ use crate::{chain_id, kind};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reset {
-    /// Whether there was anything to make anew.
+    /// Whether there was anything to make again.
     pub known: bool,
 }
 

@@ -22,6 +22,18 @@ pub(crate) type Done = BTreeMap<u64, (Hash32, Hash32)>;
 /// Blocks with rows, by their numbers.
 type Blocks = Vec<(i64, Vec<u8>)>;
 
+/// The block is no longer pending: its rows are dropped.
+const DROP: &str = "\
+    WITH gone AS (DELETE FROM pending_blocks WHERE chain_id = $1 AND block_hash = ANY($2) \
+        RETURNING chain_id, block_hash, block_number, block_timestamp, counts), \
+    kept AS (INSERT INTO dropped_blocks (chain_id, block_hash, block_number, block_timestamp) \
+        SELECT chain_id, block_hash, block_number, block_timestamp FROM gone \
+        ON CONFLICT DO NOTHING) \
+    SELECT counts FROM gone";
+/// The block is no longer pending: its rows are confirmed.
+const CONFIRM: &str =
+    "DELETE FROM pending_blocks WHERE chain_id = $1 AND block_hash = ANY($2) RETURNING counts";
+
 /// What became of pending blocks.
 #[derive(Debug, Default)]
 struct Verdict {
@@ -111,9 +123,9 @@ impl Projector {
         let forgot = written.any(|(number, hash)| !has(*number, hash))
             || known.safe.is_some_and(|before| before > safe);
         let verdict = self.judge(view, &mut hashes, pending).await?;
-        let dropped_rows = self.drop_blocks(&tx, &verdict.dropped).await?;
+        let dropped_rows = self.end_pending(&tx, DROP, &verdict.dropped).await?;
         let mut confirmed = verdict.confirmed.clone();
-        let confirmed_rows = self.forget_pending(&tx, &confirmed).await?;
+        let confirmed_rows = self.end_pending(&tx, CONFIRM, &confirmed).await?;
         let rises = view
             .finalized_head()
             .filter(|head| head.number as i64 > safe);
@@ -228,33 +240,20 @@ impl Projector {
         Ok(verdict)
     }
 
-    /// Drops blocks; returns how many rows of each projection they have.
-    async fn drop_blocks(&self, tx: &Transaction<'_>, dropped: &Blocks) -> Result<Counts> {
-        if dropped.is_empty() {
+    /// Removes pending blocks by one of the statements above; returns how many rows of each projection they
+    /// have.
+    async fn end_pending(
+        &self,
+        tx: &Transaction<'_>,
+        statement: &str,
+        blocks: &Blocks,
+    ) -> Result<Counts> {
+        if blocks.is_empty() {
             return Ok(Counts::new());
         }
-        const DROP: &str = "\
-            WITH gone AS (DELETE FROM pending_blocks WHERE chain_id = $1 AND block_hash = ANY($2) \
-                RETURNING chain_id, block_hash, block_number, block_timestamp, counts), \
-            kept AS (INSERT INTO dropped_blocks (chain_id, block_hash, block_number, block_timestamp) \
-                SELECT chain_id, block_hash, block_number, block_timestamp FROM gone \
-                ON CONFLICT DO NOTHING) \
-            SELECT counts FROM gone";
-        let hashes: Vec<&[u8]> = dropped.iter().map(|(_, hash)| hash.as_slice()).collect();
-        let gone = tx.query(DROP, &[&self.chain, &hashes]).await;
-        Ok(added_up(&gone.tried("drop blocks")?))
-    }
-
-    /// Confirms blocks; returns how many rows of each projection they have.
-    async fn forget_pending(&self, tx: &Transaction<'_>, settled: &Blocks) -> Result<Counts> {
-        if settled.is_empty() {
-            return Ok(Counts::new());
-        }
-        let hashes: Vec<&[u8]> = settled.iter().map(|(_, hash)| hash.as_slice()).collect();
-        const SETTLED: &str = "DELETE FROM pending_blocks WHERE chain_id = $1 AND block_hash = ANY($2) \
-            RETURNING counts";
-        let settled = tx.query(SETTLED, &[&self.chain, &hashes]).await;
-        Ok(added_up(&settled.tried("confirm blocks")?))
+        let hashes: Vec<&[u8]> = blocks.iter().map(|(_, hash)| hash.as_slice()).collect();
+        let rows = tx.query(statement, &[&self.chain, &hashes]).await;
+        Ok(added_up(&rows.tried("settle pending blocks")?))
     }
 
     /// A block that was dropped and became final after all, while nobody looked, is not dropped.

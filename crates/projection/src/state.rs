@@ -65,16 +65,16 @@ pub struct ProjectionState {
     pub running_jobs: i64,
     /// Those of them that failed and are tried again.
     pub failed_jobs: i64,
-    /// Jobs that were given up.
+    /// Jobs that were abandoned.
     pub dead_jobs: i64,
     /// Logs that could not be projected; 10,000 where there are more.
     pub quarantined: i64,
-    /// Since when it stands still, in seconds since 1970, where it does.
+    /// Since when it is paused, in seconds since 1970, where it does.
     pub paused_at: Option<i64>,
     pub paused_reason: Option<String>,
     /// In detail.
     pub paused_detail: Option<String>,
-    /// The command that lets it go on once the reason is gone.
+    /// The command that lets it continue once the reason is gone.
     pub remedy: Option<String>,
 }
 
@@ -222,7 +222,7 @@ fn remedy(chain: i64, state: &ProjectionState, kinds: Kinds) -> Option<String> {
     }
 }
 
-/// Lets a projection that is paused go on. Audited. False where it did not.
+/// Lets a projection that is paused continue. Audited. False where it did not.
 ///
 /// # Errors
 /// The database does not answer.

@@ -103,7 +103,7 @@ impl Projector {
                 Ok(())
             }
             Ok(Ended::Paused) => jobs::put_back(&self.database, &job, None).await,
-            // Whoever took it over goes on with it.
+            // The worker that took it over continues with it.
             Err(Error::Fenced { what, .. }) => {
                 tracing::warn!(chain, %what, "taken over");
                 Ok(())

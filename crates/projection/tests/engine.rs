@@ -200,7 +200,7 @@ async fn what_happened_while_nobody_looked_is_settled() {
     assert_eq!(stored(&database, 10).await, expected(&all));
 }
 
-/// A process that begins anew knows a part of a new fork at first. A transaction of a pending block that
+/// A process that begins again knows a part of a new fork at first. A transaction of a pending block that
 /// is above that part, and gone, may be in it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_is_never_there_twice() {

@@ -268,7 +268,7 @@ async fn a_database_that_missed_a_rewind_goes_back_to_where_both_agree() {
     assert_eq!(fees(&database).await[1], 3);
     let whole = "SELECT count(*) FROM complete_through WHERE complete_through = 7";
     assert_eq!(number(&database, whole).await, 2);
-    // Whoever holds a lease loses it with what is taken back, and goes on with the next round.
+    // Whoever holds a lease loses it with what is taken back, and continues with the next round.
     chain.rewind(5).await;
     taken_back(&database, &chain).await;
     chain.extend(2, &[139]);

@@ -1,5 +1,5 @@
 //! Anything may happen in any order: blocks, reorgs, finality, restarts, two that want to write, jobs
-//! that are given up. Afterwards the tables say what the chain says.
+//! that are abandoned. Afterwards the tables say what the chain says.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -164,7 +164,7 @@ impl Storm {
     /// Until nothing is left to do.
     async fn quiesce(&mut self) {
         self.chain.lose_tail(None);
-        // Whoever holds the leases goes on with what it remembers.
+        // Whoever holds the leases continues with what it remembers.
         let mut waiting = 0;
         for (projector, following) in &mut self.projectors {
             let mut done = projector.follow(following).await;
