@@ -431,53 +431,45 @@ fn timeless(mut keys: Keys) -> Keys {
     keys
 }
 
-/// Kills at random moments, and how many of them came in the middle of something.
+const KILLS: u64 = 24;
+const KILL_STEPS: u64 = 40;
+
+/// Kills at steps of writes, and where they came.
 struct Kills {
     random: StdRng,
-    /// The last block that was archived when the last one came.
-    last: u64,
-    all: usize,
-    cut_short: usize,
+    /// Lives that archived a block.
+    progressed: u64,
+    /// Lives that left a transition behind.
+    in_transition: u64,
 }
 
 impl Kills {
-    fn pause(&mut self, most_ms: u64) {
-        std::thread::sleep(Duration::from_millis(self.random.random_range(0..most_ms)));
-    }
-
-    /// One life: it follows, blocks come, and it is killed before long.
+    /// One life: it follows, blocks come, and it is killed at a step of its writes.
     fn one(&mut self, bench: &Bench, node: &EvmNode) {
-        let running = bench.start();
-        self.all += 1;
-        let said = || bench.count("following");
-        bench.wait("the start", || said() >= self.all);
-        // Where nothing was archived since, a whole range must not pass: that would be a gap.
-        let room = (self.last + 25).saturating_sub(node.head().number);
-        for _ in 0..room.min(self.random.random_range(1..16)) {
-            node.mine(1);
-            self.pause(15);
+        let before = bench.head();
+        let step = self.random.random_range(1..KILL_STEPS);
+        bench.crash_at(step, || {
+            // One after the other, however slow the machine is.
+            if bench.head() == Some(node.head().number - 5) {
+                node.mine(1);
+            }
+        });
+        // What the next life finds. A whole range that nothing is archived of would be a gap.
+        if node.head().number < bench.head().unwrap() + 20 {
+            node.mine(self.random.random_range(0..5));
         }
-        // Most kills come amid new blocks, the others amid what follows from them.
-        if self.all.is_multiple_of(3) {
-            self.pause(300);
-        }
-        running.kill();
+        self.progressed += u64::from(bench.head() > before);
         let now = keys(bench).unwrap();
-        let last = now["global:last_processed_ledger"].as_u64().unwrap();
-        let states: Vec<_> = (0..20).map(|id| state_of(&now, id).to_owned()).collect();
-        let ranges: Vec<_> = states.iter().filter(|state| *state != "none").collect();
-        // Some of its blocks and not all of them, or a transition: that is work cut short.
-        let is_between = self.last < last && last < node.head().number - 5;
-        let in_transition = states.iter().any(|state| state == "TRANSITIONING");
-        self.cut_short += usize::from(is_between || in_transition);
-        self.last = last;
+        let states = (0..).map(|id| state_of(&now, id));
+        let states: Vec<_> = states.take_while(|state| *state != "none").collect();
+        self.in_transition += u64::from(states.contains(&"TRANSITIONING"));
         // Nothing but the newest two is anything but complete, so it always starts again.
-        let mut old = ranges.iter().rev().skip(2);
-        assert!(old.all(|state| *state == "COMPLETE"), "{ranges:?}");
+        let mut old = states.iter().rev().skip(2);
+        assert!(old.all(|state| *state == "COMPLETE"), "{states:?}");
     }
 }
 
-/// Killed at random moments, in ingest and in transitions, it ends with what a clean run ends with.
+/// Killed at steps of its writes, in ingest and in transitions, it ends with what a clean run ends with.
 #[tokio::test(flavor = "multi_thread")]
 async fn scenario_6_crashes_at_random_moments() {
     let node = EvmNode::new(EvmSpec::tiny(76), 125);
@@ -485,18 +477,16 @@ async fn scenario_6_crashes_at_random_moments() {
     bench.say(&["backfill", "--start-ledger", "0", "--end-ledger", "119"]);
     let mut kills = Kills {
         random: StdRng::seed_from_u64(76),
-        last: 119,
-        all: 0,
-        cut_short: 0,
+        progressed: 0,
+        in_transition: 0,
     };
-    while kills.all < 24 || kills.cut_short < 3 {
-        assert!(
-            kills.all < 100,
-            "too few kills hit work: this proved nothing"
-        );
+    for _ in 0..KILLS {
         kills.one(&bench, &node);
     }
-    println!("{} of {} kills cut work short", kills.cut_short, kills.all);
+    assert!(
+        kills.progressed >= 3 && kills.in_transition >= 1,
+        "too few kills hit work: this proved nothing"
+    );
     let head = node.head().number - 5;
     let serving = || bench.count("public_listening");
     let before = serving();

@@ -15,6 +15,7 @@ pub mod real_node;
 pub mod rpc;
 pub mod stellar;
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
@@ -29,6 +30,9 @@ use tempfile::TempDir;
 
 /// How long the program may take for anything.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The signal of a process that ended at a step of its writes.
+const ABORTED: i32 = 6;
 
 /// The fields of every log line of this event in what a program wrote to standard error.
 pub fn events(log: &str, event: &str) -> Vec<Value> {
@@ -123,6 +127,30 @@ impl Bench {
             .spawn()
             .unwrap();
         Running(child)
+    }
+
+    /// Runs the program until this step of its writes, where it ends as a kill would end it. Calls `feed`
+    /// again and again until then, so that there is something to write.
+    #[track_caller]
+    pub fn crash_at(&self, step: u64, mut feed: impl FnMut()) {
+        let can_crash = cfg!(feature = "crash");
+        assert!(
+            can_crash,
+            "built without the feature `crash`: use --all-features"
+        );
+        let variable = ("CHRONOLITH_CRASH_AFTER_STEPS", &*step.to_string());
+        let mut running = self.start_with(&["run"], &[variable]);
+        self.wait(&format!("step {step}"), || {
+            feed();
+            !running.is_alive()
+        });
+        let status = running.wait();
+        let is_crash = status.signal() == Some(ABORTED);
+        assert!(
+            is_crash,
+            "ended before step {step}: {status}\n{}",
+            self.log()
+        );
     }
 
     /// Changes the settings file.
