@@ -1,4 +1,4 @@
-//! A Portal beside endpoints: history goes on while the Portal keeps it waiting.
+//! A Portal beside endpoints: history continues while the Portal keeps it waiting.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

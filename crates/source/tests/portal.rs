@@ -255,7 +255,7 @@ async fn streams_that_break_are_ridden_out() {
     }
 }
 
-/// Whatever gave a block goes on at once; what gave none waits, and not for ever.
+/// Whatever gave a block continues at once; what gave none waits, and not for ever.
 #[tokio::test(start_paused = true)]
 async fn only_answers_without_a_block_are_waited_for() {
     use PortalFault::{BrokenBody, CutLine, EmptyBody};

@@ -73,7 +73,7 @@ async fn assert_whole(pond: &Pond, settings: LakeSettings, head: u64) {
 async fn every_layout_comes_whole_from_a_directory_and_over_http() {
     for layout in layouts() {
         let pond = Pond::new(5, layout, 40);
-        // Whole objects of eight go on to 39 as well.
+        // Whole objects of eight continue to 39 as well.
         assert_whole(&pond, pond.here(), 39).await;
         let server = FileServer::start(pond.lake.directory(), FileFaults::default());
         let server = server.await.unwrap();
@@ -228,7 +228,7 @@ async fn a_hole_is_named_until_it_is_filled() {
     assert_eq!(told.kind(), ErrorKind::Disagreement);
     let told = told.to_string();
     assert!(
-        told.contains(&key) && told.contains("goes on to ledger 39"),
+        told.contains(&key) && told.contains("continues to ledger 39"),
         "{told}"
     );
     assert!(
@@ -254,7 +254,7 @@ async fn a_hole_over_http_is_not_the_end_of_the_lake() {
     assert_eq!(lake.heads().await.unwrap().head.number, 39);
     let told = said(&lake, 33).await;
     assert!(
-        told.contains(&key) && told.contains("goes on to ledger 39"),
+        told.contains(&key) && told.contains("continues to ledger 39"),
         "{told}"
     );
     assert!(told.contains("Disagreement"), "{told}");
@@ -425,7 +425,7 @@ async fn every_flipped_bit_is_found() {
     assert!(harmless < FLIPS / 50, "{harmless} flips changed nothing");
 }
 
-/// The same behind the checksum: objects without one, packed anew from ledgers with a flipped bit, so that the
+/// The same behind the checksum: objects without one, packed again from ledgers with a flipped bit, so that the
 /// hashes of the ledger decide and not those of the packing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flipped_bit_without_a_checksum_is_found_by_proof() {

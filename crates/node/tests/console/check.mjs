@@ -122,7 +122,7 @@ async function showsReorg(page) {
       return item?.querySelector(`[title="${stayed}"]`) && shown?.title === head;
     },
   );
-  if (!(await page.evaluate(() => window.sameDocument))) fail("(b) the page was loaded anew");
+  if (!(await page.evaluate(() => window.sameDocument))) fail("(b) the page was loaded again");
   console.log(`ok (b) reorg: ${reorg.dropped} dropped, ${reorg.head} is the head`);
 }
 
@@ -271,7 +271,7 @@ async function worksByKeyboard(page, time) {
   await tabTo(page, "lookup-time");
   await page.keyboard.type(time);
   // Two polls must take neither the focus nor the text.
-  for (const _ of [1, 2]) await nextPoll(page, "(h) polling goes on");
+  for (const _ of [1, 2]) await nextPoll(page, "(h) polling continues");
   same(
     "(h) the field after two polls",
     await page.evaluate(() => [document.activeElement.id, document.activeElement.value]),

@@ -1,4 +1,4 @@
-// The page of projections in a real browser, while one stands still and the database goes away.
+// The page of projections in a real browser, while one is paused and the database goes away.
 //
 //   node projections.mjs BASE_URL CONTROL_URL ARTIFACT_DIR CHAIN_ID
 //
@@ -38,7 +38,7 @@ async function untilPill(page, name, word) {
 }
 
 async function showsWhatTheApiSays(page) {
-  await untilPill(page, "adfs", "stands still");
+  await untilPill(page, "adfs", "paused");
   const chain = await chainTold();
   for (const one of chain.projections) {
     const shown = await page.locator(`${card(one.projection)} [data-field="complete-through"]`).textContent();
@@ -75,9 +75,9 @@ async function saysWhatMends(page) {
   const copied = await page.evaluate(() => navigator.clipboard.readText());
   if (copied !== remedy || !remedy.startsWith("chronolith versions add "))
     fail(`copied ${copied}, not ${remedy}`);
-  await untilPill(page, "fees", "jobs given up");
+  await untilPill(page, "fees", "jobs failed");
   const explain = page.locator('#attention-list [data-copy^="chronolith jobs explain "]');
-  if ((await explain.count()) !== 1) fail("nothing says how to look at the job that was given up");
+  if ((await explain.count()) !== 1) fail("nothing says how to look at the job that failed");
   console.log("ok (b) what mends it");
 }
 
@@ -90,7 +90,7 @@ async function worksByKeyboard(page) {
     if (tabs > TABS_MAX) fail("no tab reaches a command");
     await page.keyboard.press("Tab");
   }
-  // Two polls take the focus from nobody.
+  // Two polls take the focus from no element.
   for (const _ of [1, 2])
     await page.waitForResponse((response) => response.url().endsWith("/v1/projections"));
   if (!(await reached())) fail("a poll took the focus away");
@@ -123,7 +123,7 @@ async function isToldInTheConsole(page) {
     return state?.textContent === "projection paused";
   });
   await page.locator('nav a[href="/projections"]').click();
-  await untilPill(page, "adfs", "stands still");
+  await untilPill(page, "adfs", "paused");
   console.log("ok (e) the console leads here");
 }
 
@@ -156,7 +156,7 @@ async function goesOn(page) {
   );
   await untilPill(page, "adfs", "complete");
   await until(page, "nothing needs attention", () => document.querySelector("#attention").hidden);
-  console.log("ok (g) it goes on");
+  console.log("ok (g) it continues");
 }
 
 mkdirSync(artifacts, { recursive: true });

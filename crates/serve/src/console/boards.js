@@ -36,16 +36,16 @@ const STATUS_TONES = { confirmed: "good", dropped: "warn" };
 /** How a projection is: a word, a tone, why, and what to do. */
 export function stateOf(one) {
   if (one.pausedAt !== null) {
-    const why = `${one.pausedReason ?? "no reason"}: ${one.pausedDetail ?? "nothing more is said"}`;
+    const why = `${one.pausedReason ?? "no reason"}: ${one.pausedDetail ?? "no detail"}`;
     const advice = "Nothing is lost: rows are made from the archive once it continues. When the cause is gone:";
     return { word: "paused", tone: "bad", why, advice, commands: [one.remedy].filter(Boolean) };
   }
   if (one.deadJobs > 0) {
-    const why = `${counted(one.deadJobs, "job was", "jobs were")} abandoned after ten attempts.`;
-    const advice = "Rows of those blocks are missing. Look why, mend it, and let them be tried again:";
+    const why = `${counted(one.deadJobs, "job", "jobs")} failed after ten attempts.`;
+    const advice = "Rows of those blocks are missing. Find and fix the cause, then retry them:";
     const dead = one.someJobs.find((job) => job.status === "dead");
     const explain = dead ? `chronolith jobs explain ${dead.id}` : "chronolith jobs list";
-    return { word: "jobs abandoned", tone: "bad", why, advice, commands: [explain, "chronolith jobs retry"] };
+    return { word: "jobs failed", tone: "bad", why, advice, commands: [explain, "chronolith jobs retry"] };
   }
   if (one.lagBlocks > FOLLOWING_MAX)
     return { word: "catching up", tone: "warn", why: "", advice: "", commands: [] };

@@ -202,7 +202,7 @@ impl Known {
 
 impl EvmSource {
     /// A block does not follow a rule. If every endpoint shows the same, the rule is wrong here: the
-    /// chain goes on one level lower. Else the endpoint is.
+    /// chain continues one level lower. Else the endpoint is.
     pub(super) fn rule_failed(&self, endpoint: &Endpoint, error: &Error) {
         let Error::RuleFailed {
             number,

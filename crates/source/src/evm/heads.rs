@@ -78,7 +78,7 @@ impl HeadListener {
     fn lost(&self) -> bool {
         let mut since = self.down_since.lock();
         let was_there = since.is_none();
-        // One that never began changes nothing: it goes on being down.
+        // One that never began changes nothing: it continues being down.
         since.get_or_insert_with(Instant::now);
         was_there
     }

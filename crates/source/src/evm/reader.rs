@@ -42,7 +42,7 @@ impl Tags {
         safe: true,
     };
 
-    /// The older first: the chain goes on while they are answered.
+    /// The older first: the chain continues while they are answered.
     fn names(self) -> Vec<&'static str> {
         let names = [
             (self.finalized, "finalized"),

@@ -19,7 +19,7 @@ use crate::health::EndpointReport;
 use crate::source::{EndpointBlock, Fetched, Heads, Identity, Plan, Source, Want};
 use crate::stellar::{CoreSource, LakeSource};
 
-/// How often the lake is looked at while core goes on.
+/// How often the lake is looked at while core continues.
 const LAKE_EVERY: Duration = Duration::from_secs(10);
 
 /// Reads a Stellar network from its lake, and from a core where the lake ends.
@@ -63,7 +63,7 @@ impl LakeAndCore {
         Ok(head)
     }
 
-    /// The newest ledger of the lake, which is asked for seldom where core goes on: a lake that answers
+    /// The newest ledger of the lake, which is asked for seldom where core continues: a lake that answers
     /// slowly would keep one waiting for what closes now.
     async fn lake_head(&self, next: u64) -> Result<BlockRef> {
         let core_goes_on = !self.core_is_late.load(Ordering::Relaxed);

@@ -162,7 +162,7 @@ impl PortalSource {
         Ok(self.client.finalized(head.map(BlockRef::from)))
     }
 
-    /// Goes on until the range is complete, or more of it than is worth holding.
+    /// Continues until the range is complete, or more of it than is worth holding.
     async fn complete(&self, walk: &mut Walk<'_>, query: &Query) -> Result<()> {
         let mut tries = 0;
         while !walk.rest().is_empty() && !walk.is_full() {

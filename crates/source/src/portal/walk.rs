@@ -1,6 +1,6 @@
 //! Blocks from lines: each follows the one before it, none is left out, none comes twice.
 //!
-//! Nothing here waits or sends. A walk survives the end of a stream and goes on with the next one.
+//! Nothing here waits or sends. A walk survives the end of a stream and continues with the next one.
 
 use std::sync::Arc;
 

@@ -124,7 +124,7 @@ impl CoreSource {
         })
     }
 
-    /// The newest ledger, of a core that follows the network from this one on, or goes on to the last that
+    /// The newest ledger, of a core that follows the network from this one on, or continues to the last that
     /// is wanted; none where none came yet.
     pub(crate) async fn follow(&self, from: u64) -> Result<Option<BlockRef>> {
         let began = Instant::now();
@@ -274,7 +274,7 @@ impl CoreSource {
             Some(Err(end)) if state.is_of(&buffer) => Err(self.failed(&mut state, end)),
             None if state.is_of(&buffer) => Err(self.silent(&mut state)),
             Some(Err(_)) | None => {
-                let other = || self.health.unavailable("it was started anew");
+                let other = || self.health.unavailable("it was started again");
                 Err(state.last_error.clone().unwrap_or_else(other))
             }
         }

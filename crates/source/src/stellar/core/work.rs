@@ -321,7 +321,7 @@ fn catchup_target(from: u32) -> Option<u32> {
     Some(checkpoint.unwrap_or(before))
 }
 
-/// Whether core can go on from what it closed last, to the ledger that is wanted.
+/// Whether core can continue from what it closed last, to the ledger that is wanted.
 fn is_usable(closed: u32, from: u32) -> bool {
     let before = from.saturating_sub(1);
     let is_new = closed < FIRST_LEDGER;

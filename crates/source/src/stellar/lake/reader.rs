@@ -339,7 +339,7 @@ impl Reader {
             return self.health.missing(number);
         }
         let (key, last) = (self.key(batch), newest.end);
-        let what = format!("object {key} is missing, and the lake goes on to ledger {last}");
+        let what = format!("object {key} is missing, and the lake continues to ledger {last}");
         self.health.inconsistent(number, what)
     }
 

@@ -93,7 +93,7 @@ mod tests {
         check(64, 2, 64_190_000, 48);
         check(1, 2, u32::MAX, 40);
         check(64, 2, u32::MAX, 40);
-        // Where it stood still, one look is enough; where it went on by one, three are.
+        // Where it stood still, one look is enough; where it continued by one, three are.
         check(1, 500, 500, 1);
         check(1, 500, 501, 3);
     }
