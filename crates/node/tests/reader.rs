@@ -1,5 +1,5 @@
-//! `chronolith serve` beside the process that writes: new states are served within a second, with
-//! --follow the newest blocks too.
+//! `chronolith serve` beside the process that writes: new states are served, with --follow the newest blocks
+//! too. That a state shows within a second is proven under paused time (`follower/tests/replica.rs`).
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -9,15 +9,10 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
-
 use chronolith_sim::evm::{EvmNode, EvmSpec, RpcOptions};
 use serde_json::json;
 use support::rpc::Rpc;
 use support::{Bench, DEPTH_5, serve};
-
-/// How soon a reader must see what the writer published.
-const WITHIN: Duration = Duration::from_secs(1);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_follow_what_another_process_writes() {
@@ -47,9 +42,7 @@ async fn readers_follow_what_another_process_writes() {
         written.until_head(head).await;
         followed.until_head(head).await;
         bench.wait("the archive", || bench.head() == Some(head - 5));
-        let published = Instant::now();
         read.until_head(head - 5).await;
-        assert!(published.elapsed() < WITHIN, "{:?}", published.elapsed());
         let range = json!([{ "fromBlock": "earliest", "toBlock": "latest" }]);
         let tip = written.call("eth_getLogs", range.clone()).await;
         assert_eq!(followed.call("eth_getLogs", range.clone()).await, tip);
@@ -70,17 +63,14 @@ async fn readers_follow_what_another_process_writes() {
     assert_eq!(read.head().await, Some(node.head().number - 5));
     // What an operator takes back is final nowhere any more, tail or not.
     bench.say(&["rewind", "--to", "60", "--reason", "a test"]);
-    let rewound = Instant::now();
     read.until_head(60).await;
-    let finalized = json!(["finalized", false]);
-    while followed
-        .call("eth_getBlockByNumber", finalized.clone())
-        .await["number"]
-        != "0x3c"
-    {
-        assert!(rewound.elapsed() < WITHIN, "{:?}", rewound.elapsed());
-    }
-    assert!(rewound.elapsed() < WITHIN, "{:?}", rewound.elapsed());
+    followed
+        .until(
+            "eth_getBlockByNumber",
+            json!(["finalized", false]),
+            |block| block["number"] == "0x3c",
+        )
+        .await;
     followed.until_head(node.head().number).await;
     let whole = json!([{ "fromBlock": "earliest", "toBlock": "latest" }]);
     let logs = followed.call("eth_getLogs", whole).await;

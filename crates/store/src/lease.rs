@@ -53,7 +53,12 @@ pub async fn wait_until_quiet(
         }
         if told.as_ref() != Some(&holder) {
             let ttl_ms = claim.ttl.as_millis() as u64;
-            tracing::info!(holder, ttl_ms, "waiting until the record stops changing");
+            tracing::info!(
+                event = "lease_held_elsewhere",
+                holder,
+                ttl_ms,
+                "lease is held elsewhere, waiting until its record stops changing"
+            );
             told = Some(holder);
         }
         match tokio::time::timeout(claim.ttl, meta.watch(Some(record.version))).await {

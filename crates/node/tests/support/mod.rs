@@ -287,6 +287,13 @@ impl Running {
         assert!(status.success(), "stopped with {status}");
     }
 
+    /// Stops it, and fails where that takes longer than any wait of the tests.
+    pub fn stop_in_time(self) {
+        self.signal("-TERM");
+        let status = self.wait();
+        assert!(status.success(), "stopped with {status}");
+    }
+
     /// Whether it has not ended.
     pub fn is_alive(&mut self) -> bool {
         self.0.try_wait().unwrap().is_none()

@@ -62,6 +62,19 @@ impl Rpc {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
+
+    /// Waits until a call that must succeed has such a result.
+    pub async fn until(&self, method: &str, params: Value, reached: impl Fn(&Value) -> bool) {
+        let began = Instant::now();
+        loop {
+            let result = self.call(method, params.clone()).await;
+            if reached(&result) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{method}: {result}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
 }
 
 async fn answered(request: reqwest::RequestBuilder) -> (u16, Value) {
