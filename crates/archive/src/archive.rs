@@ -250,9 +250,9 @@ impl Archive {
     pub async fn inspect(
         &self,
         range: BlockRange,
-        told: &mut (dyn FnMut(Inspected) + Send),
+        progress: &mut (dyn FnMut(Inspected) + Send),
     ) -> Result<Vec<DamagedObject>> {
-        inspect::inspect(&self.view, &range, told).await
+        inspect::inspect(&self.view, &range, progress).await
     }
 
     /// Whether the newest state known here still names an object.

@@ -149,22 +149,22 @@ impl<'a> Body<'a> {
             index: place.index,
             base_fee: place.base_fee,
         };
-        let said = match others {
+        let claims = match others {
             Some(others) => serde_json::from_slice(others).map_err(|_| MALFORMED)?,
             None => Members(Vec::new()),
         };
         // What the bytes tell is shown from them alone, whatever was said of it.
-        let is_said = |name: &str| name != UNPROVEN && !decoded.tells(name, place.base_fee);
-        let said = said.0.iter().filter(|(name, _)| is_said(name));
-        let mut said: Vec<(&str, &str)> = said
+        let is_claimed = |name: &str| name != UNPROVEN && !decoded.derives(name, place.base_fee);
+        let claims = claims.0.iter().filter(|(name, _)| is_claimed(name));
+        let mut claims: Vec<(&str, &str)> = claims
             .map(|(name, value)| (name.as_str(), value.get()))
             .collect();
         let price = decoded.claimed_price(place.base_fee, place.claimed_base_fee);
-        let price = price.filter(|_| said.iter().all(|(name, _)| *name != "gasPrice"));
-        said.extend(price.as_deref().map(|price| ("gasPrice", price)));
-        let names: Vec<&str> = said.iter().map(|(name, _)| *name).collect();
+        let price = price.filter(|_| claims.iter().all(|(name, _)| *name != "gasPrice"));
+        claims.extend(price.as_deref().map(|price| ("gasPrice", price)));
+        let names: Vec<&str> = claims.iter().map(|(name, _)| *name).collect();
         let mut object = decoded.write(&shown, &names, out);
-        for (name, value) in said {
+        for (name, value) in claims {
             object.raw(&escaped(name), value);
         }
         object.unproven(&names);

@@ -140,11 +140,11 @@ impl HeaderFields {
     /// Whether the header is Ethereum's, nothing more and nothing less: then its bytes are all of it.
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        self.extra.0.is_empty() && self.lacking().next().is_none()
+        self.extra.0.is_empty() && self.missing().next().is_none()
     }
 
     /// Ethereum's fields that did not come.
-    pub fn lacking(&self) -> impl Iterator<Item = &'static str> {
+    pub fn missing(&self) -> impl Iterator<Item = &'static str> {
         let at = CORE.iter().enumerate();
         at.filter(|(at, _)| self.present & (1 << at) == 0)
             .map(|(_, name)| *name)

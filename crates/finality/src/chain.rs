@@ -93,7 +93,7 @@ impl Chain {
             Some(ours) if ours == parent.hash => Ok(Place::After(parent)),
             Some(ours) if self.is_final(number) => Err(violation(ours, parent)),
             Some(_) => Err(Fault::ParentUnknown {
-                ask: number,
+                wanted: number,
                 hash: parent.hash,
             }),
             // It replaces our first block. Nothing is final, so nothing speaks against it.

@@ -6,10 +6,10 @@ use chronolith_model::{BlockRef, ErrorKind, Hash32};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
     /// It is on a fork that leaves our chain further down: the walk goes back one block.
-    #[error("parent unknown, go further back (ask={ask}, hash={hash})")]
+    #[error("parent unknown, go further back (ask={wanted}, hash={hash})")]
     ParentUnknown {
         /// The block to fetch and offer next.
-        ask: u64,
+        wanted: u64,
         /// The hash that it must have.
         hash: Hash32,
     },

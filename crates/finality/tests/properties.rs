@@ -218,9 +218,9 @@ impl World {
             };
             next = match self.offer(&clock) {
                 Ok(()) => clock.number + 1,
-                Err(Fault::ParentUnknown { ask, hash }) => {
+                Err(Fault::ParentUnknown { wanted, hash }) => {
                     assert_eq!(hash, clock.parent_hash);
-                    ask
+                    wanted
                 }
                 Err(Fault::Gap { expected, .. }) => expected,
                 Err(Fault::WindowFull { .. }) => return,
@@ -265,8 +265,8 @@ impl World {
         let head = self.tracker.head().unwrap().number;
         let finalized = self.tracker.finalized().map(|block| block.number);
         match *fault {
-            Fault::ParentUnknown { ask, .. } => {
-                assert!(ask <= head && finalized.is_none_or(|finalized| ask > finalized));
+            Fault::ParentUnknown { wanted, .. } => {
+                assert!(wanted <= head && finalized.is_none_or(|finalized| wanted > finalized));
             }
             Fault::Gap { expected, got } => assert!(expected == head + 1 && got > expected),
             Fault::FinalityViolation { ours, offered } => {

@@ -52,10 +52,10 @@ fn violation(ours: BlockRef, offered: BlockRef) -> Fault {
     Fault::FinalityViolation { ours, offered }
 }
 
-fn unknown(ask: u64, fork: u64) -> Fault {
+fn unknown(wanted: u64, fork: u64) -> Fault {
     Fault::ParentUnknown {
-        ask,
-        hash: hash(ask, fork),
+        wanted,
+        hash: hash(wanted, fork),
     }
 }
 
@@ -158,21 +158,21 @@ fn a_full_window_stands_still_until_something_is_final() {
 fn a_walk_back_finds_the_fork_and_goes_up_again() {
     let mut tracker = grown();
     let remote = |number| clock(number, u64::from(number > 6), u64::from(number > 7));
-    let (mut offer, mut asked, mut steps) = (10, Vec::new(), Vec::new());
+    let (mut offer, mut requested, mut steps) = (10, Vec::new(), Vec::new());
     while offer <= 10 {
         match tracker.accept(&remote(offer)) {
             Ok(taken) => {
                 steps.extend(taken);
                 offer += 1;
             }
-            Err(Fault::ParentUnknown { ask, .. }) => {
-                asked.push(ask);
-                offer = ask;
+            Err(Fault::ParentUnknown { wanted, .. }) => {
+                requested.push(wanted);
+                offer = wanted;
             }
             Err(fault) => panic!("{fault}"),
         }
     }
-    assert_eq!(asked, [9, 8, 7]);
+    assert_eq!(requested, [9, 8, 7]);
     let extended = (7..11).map(|number| Step::Extend(at(number, 1)));
     let expected: Vec<_> = std::iter::once(Step::Rollback { to: at(6, 0) })
         .chain(extended)

@@ -52,7 +52,7 @@ pub struct Status {
     /// When a round last succeeded.
     pub last_success: Option<Instant>,
     /// Since when a request for the heads has waited for its answer.
-    pub asked_at: Option<Instant>,
+    pub request_started: Option<Instant>,
     /// Since when no round has succeeded, and how that was logged last.
     pub failing_since: Option<Instant>,
     pub logged_as: Option<Severity>,
@@ -61,7 +61,7 @@ pub struct Status {
 impl Status {
     /// A message for a source that has not answered for long. Its own timeouts come much later.
     pub fn unanswered(&self, now: Instant) -> Option<String> {
-        let waited = now.saturating_duration_since(self.asked_at?);
+        let waited = now.saturating_duration_since(self.request_started?);
         let seconds = waited.as_secs();
         (waited >= ANSWER_AFTER).then(|| format!("the source has not answered for {seconds} s"))
     }
@@ -271,9 +271,9 @@ impl Chain {
 
     /// The heads of the source. The status shows how long that takes.
     pub async fn heads(&self) -> Result<Heads, SourceError> {
-        self.status().asked_at = Some(Instant::now());
+        self.status().request_started = Some(Instant::now());
         let heads = self.source.heads().await;
-        self.status().asked_at = None;
+        self.status().request_started = None;
         heads
     }
 

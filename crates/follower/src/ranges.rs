@@ -183,7 +183,7 @@ mod tests {
             of(RangeState::Pending, 4),
         ]);
         assert_eq!(some.not_failed("sim", 0), None);
-        for (id, words) in [
+        for (id, text) in [
             (1, "it is COMPLETE: there is nothing"),
             (2, "it is TRANSITIONING: its transition continues"),
             (3, "it is INGESTING: its missing blocks are fetched by"),
@@ -191,7 +191,7 @@ mod tests {
             (5, "there is no range 5, the last is 4: `chronolith state"),
         ] {
             let message = some.not_failed("sim", id).unwrap();
-            assert!(message.contains(words), "{message}");
+            assert!(message.contains(text), "{message}");
         }
         let message = ranges(Vec::new()).not_failed("sim", 0).unwrap();
         assert!(message.contains("no range 0, none is there"), "{message}");

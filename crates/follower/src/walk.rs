@@ -264,8 +264,8 @@ fn offer(
     }
     let steps = match window.tracker.accept(clock) {
         Ok(steps) => steps,
-        Err(Fault::ParentUnknown { ask, hash }) => {
-            let (number, hash) = (ask, Some(hash));
+        Err(Fault::ParentUnknown { wanted, hash }) => {
+            let (number, hash) = (wanted, Some(hash));
             return returned(one, NotTaken::Before { number, hash });
         }
         Err(Fault::Gap { expected, .. }) => {

@@ -93,9 +93,9 @@ mod tests {
     /// The filter that comes of a flag, `RUST_LOG` and `LOG_LEVEL`, or what is said of them.
     #[track_caller]
     fn check(flag: Option<&str>, (rust, level): (&str, &str), expected: &str) {
-        let words = ["chronolith", "state"].into_iter();
+        let args = ["chronolith", "state"].into_iter();
         let flag = flag.into_iter().flat_map(|flag| ["--log-level", flag]);
-        let cli = Cli::try_parse_from(words.chain(flag)).unwrap();
+        let cli = Cli::try_parse_from(args.chain(flag)).unwrap();
         let variable = |name: &str| {
             let value = if name == "RUST_LOG" { rust } else { level };
             Some(value.to_owned()).filter(|value| !value.is_empty())

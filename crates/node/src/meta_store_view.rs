@@ -14,18 +14,18 @@ use serde_json::{Value, json};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Key {
     pub(crate) name: String,
-    pub(crate) value: Said,
+    pub(crate) value: KeyValue,
 }
 
-/// What a key says.
+/// The value of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Said {
+pub(crate) enum KeyValue {
     Number(u64),
     Text(String),
     Counts(TxCounts),
 }
 
-impl Said {
+impl KeyValue {
     pub(crate) fn as_json(&self) -> Value {
         match self {
             Self::Number(number) => json!(number),
@@ -35,7 +35,7 @@ impl Said {
     }
 }
 
-impl std::fmt::Display for Said {
+impl std::fmt::Display for KeyValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Number(number) => write!(f, "{number}"),
@@ -74,17 +74,17 @@ pub(crate) fn keys(ranges: &Ranges, place: &ArchiveLocation) -> Vec<Key> {
 struct Keys(Vec<Key>);
 
 impl Keys {
-    fn put(&mut self, name: impl Into<String>, value: Option<Said>) {
+    fn put(&mut self, name: impl Into<String>, value: Option<KeyValue>) {
         let name = name.into();
         self.0.extend(value.map(|value| Key { name, value }));
     }
 
     fn text(&mut self, name: impl Into<String>, text: Option<impl Into<String>>) {
-        self.put(name, text.map(|text| Said::Text(text.into())));
+        self.put(name, text.map(|text| KeyValue::Text(text.into())));
     }
 
     fn number(&mut self, name: impl Into<String>, number: Option<u64>) {
-        self.put(name, number.map(Said::Number));
+        self.put(name, number.map(KeyValue::Number));
     }
 
     fn range(&mut self, range: &RangeReport, place: &ArchiveLocation) {
@@ -109,7 +109,7 @@ impl Keys {
         self.number(of("txhash:last_committed_ledger"), range.last_committed);
         self.put(
             of("txhash:cf_counts"),
-            range.keys.filter(|_| begun.is_some()).map(Said::Counts),
+            range.keys.filter(|_| begun.is_some()).map(KeyValue::Counts),
         );
         // Until there is one index for all of the range, its segments are asked for hashes.
         let active = range.segments.first().filter(|_| !is_complete);

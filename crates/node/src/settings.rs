@@ -312,7 +312,7 @@ fn chain(entry: RawChainEntry, path: &str, shared: &Shared) -> Result<ChainSetti
     let finality = match (&raw.finality, portal_alone) {
         // A portal knows what is final.
         (None, Some(_)) => Finality::Finalized,
-        (asked, _) => finality::rule(asked.as_ref(), known).context("finality")?,
+        (requested, _) => finality::rule(requested.as_ref(), known).context("finality")?,
     };
     ensure!(
         portal_alone.is_none() || !finality.tags().safe,

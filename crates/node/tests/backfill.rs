@@ -127,7 +127,7 @@ async fn killed_on_its_way_it_goes_on_where_it_was() {
     bench.say(&["run", "--until-caught-up"]);
     let words = ["backfill", "--json", "--from", "0", "--to", "1899"];
     let running = bench.start_with(&words, &[]);
-    bench.wait("the first fill", || bench.log().contains("\"filled\""));
+    bench.wait("the first fill", || bench.has("filled"));
     running.kill();
     let covered = bench.json(&["state", "--json"]);
     assert_eq!(covered[0]["covered"][0]["from"], 0);

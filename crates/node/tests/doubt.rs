@@ -125,7 +125,7 @@ async fn one_endpoint_on_another_chain_does_not_halt() {
     assert!(pair.lies().await > 0, "the liar was not benched");
     let liar = pair._servers[0].url();
     let liar = liar.trim_start_matches("http://").trim_end_matches('/');
-    let told = pair.bench.messages("endpoint contradicts itself or others");
+    let told = pair.bench.events("endpoint_inconsistent");
     assert!(told.iter().any(|line| line["endpoint"] == liar), "{told:?}");
     running.stop();
     let block = pair.bench.json(&["state", "--json"])[0]["head"]["hash"].clone();

@@ -72,7 +72,7 @@ async fn a_failed_range_is_tried_again_by_the_node_that_runs() {
         bench.refused(&["range", "retry", id], said);
     }
     // What is damaged still fails it again.
-    let failed = || bench.messages("the transition of a range failed").len();
+    let failed = || bench.count("range_transition_failed");
     assert_eq!(failed(), 0);
     let told = bench.say(&["range", "retry", "1"]);
     assert!(told.contains("range 1 is tried again by the node that runs"));

@@ -351,9 +351,7 @@ async fn connections_of_one_address_are_as_many_as_the_settings_say() {
     for _ in 0..3 {
         assert!(answered(&address).is_none(), "a third connection");
     }
-    bench.wait("the other listener", || {
-        bench.log().contains("health and metrics")
-    });
+    bench.wait_for_listener();
     let (_, metrics) = bench.operations("/metrics").await;
     let counted = "\nchronolith_connections_refused_total 3\n";
     assert!(metrics.contains(counted), "{metrics}");

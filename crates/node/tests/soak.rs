@@ -65,12 +65,28 @@ fn memory_mib(process: u32) -> f64 {
     kib / 1_024.0
 }
 
+/// The most memory that was taken in the first and in the last third of a run.
+#[derive(Default)]
+struct Peaks {
+    early: f64,
+    late: f64,
+}
+
+impl Peaks {
+    /// `part` is how much of the run is over, from 0 to 1.
+    fn record(&mut self, part: f64, memory: f64) {
+        match part {
+            part if part < 0.34 => self.early = self.early.max(memory),
+            part if part > 0.66 => self.late = self.late.max(memory),
+            _ => {}
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn mixed_traffic_meets_no_error_and_memory_stays() {
-    let seconds = std::env::var(SECONDS)
-        .ok()
-        .and_then(|text| text.parse().ok());
-    let lasting = seconds.map(Duration::from_secs);
+    let seconds = std::env::var(SECONDS).ok();
+    let lasting = seconds.map(|text| Duration::from_secs(text.parse().unwrap()));
     let node = EvmNode::new(EvmSpec::tiny(91), 500);
     let server = serve(&node, RpcOptions::default()).await;
     let more = format!(
@@ -111,7 +127,7 @@ async fn mixed_traffic_meets_no_error_and_memory_stays() {
         })
     });
     let clients: Vec<_> = clients.collect();
-    let (mut early, mut late, mut blocks) = (0.0_f64, 0.0_f64, 0);
+    let (mut peaks, mut blocks) = (Peaks::default(), 0);
     while !done(blocks, BLOCKS) {
         blocks += 1;
         match blocks % 10 {
@@ -119,12 +135,8 @@ async fn mixed_traffic_meets_no_error_and_memory_stays() {
             _ => node.mine(1),
         };
         if let Some(lasting) = lasting {
-            let memory = memory_mib(running.id());
-            match began.elapsed().as_secs_f64() / lasting.as_secs_f64() {
-                part if part < 0.34 => early = early.max(memory),
-                part if part > 0.66 => late = late.max(memory),
-                _ => {}
-            }
+            let part = began.elapsed().as_secs_f64() / lasting.as_secs_f64();
+            peaks.record(part, memory_mib(running.id()));
         }
         tokio::time::sleep(BLOCK_TIME).await;
     }
@@ -132,6 +144,7 @@ async fn mixed_traffic_meets_no_error_and_memory_stays() {
         client.await.unwrap();
     }
     let asked = asked.load(Ordering::Relaxed);
+    let Peaks { early, late } = peaks;
     println!(
         "note: {asked} questions, {blocks} blocks, memory {early:.0} MiB early, {late:.0} MiB late"
     );

@@ -284,8 +284,8 @@ fn set_table_lanes(feeds: &mut [Feed], rows: &[RingRow]) {
 /// Only the last value of a feed counts: the table has room for no other.
 fn disagreements(decoded: &Decoded) -> Vec<Disagreement> {
     let newest = decoded.newest_feeds().into_iter();
-    let told = newest.filter_map(|feed| Some((feed, feed.table_lane?)));
-    let apart = told.filter(|(feed, lane)| feed.rb_index != *lane);
+    let lanes = newest.filter_map(|feed| Some((feed, feed.table_lane?)));
+    let apart = lanes.filter(|(feed, lane)| feed.rb_index != *lane);
     let disagreement = |(feed, table_lane): (&Feed, u16)| Disagreement {
         feed: feed.position,
         rb_index: feed.rb_index,

@@ -31,11 +31,11 @@ pub fn pair(calls: &[Option<u64>], events: &[Option<u64>]) -> Vec<Pairing> {
             by_number.entry(*number).or_default().push_back(at);
         }
     }
-    let mut told: HashMap<u64, usize> = HashMap::new();
+    let mut counts: HashMap<u64, usize> = HashMap::new();
     for number in events.iter().flatten() {
-        *told.entry(*number).or_default() += 1;
+        *counts.entry(*number).or_default() += 1;
     }
-    by_number.retain(|number, calls| told.get(number) == Some(&calls.len()));
+    by_number.retain(|number, calls| counts.get(number) == Some(&calls.len()));
     let mut same_number = |number: &Option<u64>| by_number.get_mut(&(*number)?)?.pop_front();
     let matched: Vec<Option<usize>> = events.iter().map(&mut same_number).collect();
     let mut free = vec![true; calls.len()];

@@ -50,7 +50,7 @@ pub struct Adfs {
 /// What is said in the database, read once when it is first needed. Not kept for long: what no row was
 /// made with may be said otherwise.
 #[derive(Default)]
-struct Said {
+struct Known {
     /// Implementations that operators named.
     added: OnceCell<BTreeMap<[u8; 20], u32>>,
     /// The version of events before the first upgrade.
@@ -107,14 +107,14 @@ impl Adfs {
     /// What is in force after an upgrade to an implementation.
     async fn standing(
         &self,
-        said: &Said,
+        known: &Known,
         (block, implementation): (u64, &[u8; 20]),
     ) -> Result<Standing<'_>> {
         let number = match self.settings.implementations.get(implementation) {
             Some(number) => Some(*number),
             None => {
                 let read = || registry::added(&self.database, self.place.chain);
-                let added = said.added.get_or_try_init(read).await?;
+                let added = known.added.get_or_try_init(read).await?;
                 added.get(implementation).copied()
             }
         };
@@ -151,16 +151,16 @@ impl Adfs {
     }
 
     /// What is in force before the first upgrade that is known.
-    async fn standing_at_first(&self, said: &Said, block: u64) -> Result<Standing<'_>> {
-        Ok(match self.initial_version(said).await? {
+    async fn standing_at_first(&self, known: &Known, block: u64) -> Result<Standing<'_>> {
+        Ok(match self.initial_version(known).await? {
             Some(version) => Standing::Known(version),
             None => Standing::Stop(no_first(block)),
         })
     }
 
-    async fn initial_version(&self, said: &Said) -> Result<Option<&Version>> {
+    async fn initial_version(&self, known: &Known) -> Result<Option<&Version>> {
         let read = || registry::initial(&self.database, self.place.chain);
-        let number = *said.initial.get_or_try_init(read).await?;
+        let number = *known.initial.get_or_try_init(read).await?;
         Ok(number.and_then(|number| self.versions.get(&number)))
     }
 
@@ -168,7 +168,7 @@ impl Adfs {
     async fn events<'a>(
         &'a self,
         (timeline, head): (&Timeline, Option<u64>),
-        said: &Said,
+        known: &Known,
         block: &'a [BlockLog<'a>],
     ) -> Result<Outcome<'a>> {
         let is_final = |block: u64| head.is_some_and(|head| block <= head);
@@ -180,8 +180,8 @@ impl Adfs {
             let epoch = timeline.at(number, found.log.log_index());
             let implementation = own.or(epoch.map(|epoch| epoch.implementation));
             let standing = match &implementation {
-                Some(implementation) => self.standing(said, (number, implementation)).await?,
-                None => self.standing_at_first(said, number).await?,
+                Some(implementation) => self.standing(known, (number, implementation)).await?,
+                None => self.standing_at_first(known, number).await?,
             };
             match standing {
                 Standing::Known(version) => events.push(Event { found, version }),
@@ -337,7 +337,7 @@ impl Projection for Adfs {
             not_yet: true,
             ..Projected::default()
         };
-        let said = Said::default();
+        let known = Known::default();
         let head = view.finalized_head().map(|head| head.number);
         let last = found.last().map_or(0, |one| one.block.number);
         let Some(timeline) = self.upgrades.through(view, last).await? else {
@@ -352,7 +352,7 @@ impl Projection for Adfs {
                     ..Projected::default()
                 });
             }
-            let events = match self.events((&timeline, head), &said, block).await? {
+            let events = match self.events((&timeline, head), &known, block).await? {
                 Outcome::Events(events) => events,
                 Outcome::NotYet => return Ok(not_yet()),
                 Outcome::Stop(pause) => {
@@ -418,9 +418,9 @@ impl Projection for Adfs {
     /// Stands still while an upgrade of the chain as it is now is to an implementation that nobody named
     /// or that is another, and while nobody said what the first version is.
     async fn stands_still(&self, view: &ChainView, reason: &str) -> Result<bool> {
-        let said = Said::default();
+        let known = Known::default();
         if reason == NONE {
-            return Ok(self.initial_version(&said).await?.is_none());
+            return Ok(self.initial_version(&known).await?.is_none());
         }
         // Somebody may have looked at code again.
         *self.codes.lock().unwrap_or_else(PoisonError::into_inner) = Codes::default();
@@ -433,7 +433,7 @@ impl Projection for Adfs {
         };
         for epoch in timeline.epochs() {
             let at = (epoch.block, &epoch.implementation);
-            if !matches!(self.standing(&said, at).await?, Standing::Known(_)) {
+            if !matches!(self.standing(&known, at).await?, Standing::Known(_)) {
                 return Ok(true);
             }
         }

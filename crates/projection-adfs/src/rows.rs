@@ -240,12 +240,12 @@ pub(crate) fn put_transaction(
     let is_one = due.iter().all(|event| event.version.profile.header == form);
     let number = |call: &Call<'_>| block_number(call.calldata, form).filter(|_| is_one);
     let numbers: Vec<_> = calls.iter().map(number).collect();
-    let told = due
+    let numbered = due
         .iter()
         .map(|event| event_block_number(event.found.log.data()));
-    let told: Vec<_> = told.collect();
+    let numbered: Vec<_> = numbered.collect();
     let mut updates = Vec::new();
-    for (event, pairing) in due.iter().zip(pair(&numbers, &told)) {
+    for (event, pairing) in due.iter().zip(pair(&numbers, &numbered)) {
         let (call, why) = match pairing {
             Pairing::ByNumber(at) | Pairing::ByOrder(at) => (calls.get(at), NOT_TOLD),
             Pairing::Alone => (None, NOT_TOLD),
@@ -327,10 +327,10 @@ fn extra_of(found: &BlockLog<'_>, call: &Call<'_>, decoded: &Decoded) -> Map<Str
     extra.insert("offset".to_owned(), json!(call.offset));
     if let Header::BlockNumber(number) = decoded.header {
         extra.insert("blockNumber".to_owned(), json!(number.to_string()));
-        let told = event_block_number(found.log.data());
-        if told != Some(number) {
-            let told = told.map(|told| told.to_string());
-            extra.insert("eventBlockNumber".to_owned(), json!(told));
+        let in_event = event_block_number(found.log.data());
+        if in_event != Some(number) {
+            let in_event = in_event.map(|number| number.to_string());
+            extra.insert("eventBlockNumber".to_owned(), json!(in_event));
         }
     }
     let apart: Vec<Value> = decoded

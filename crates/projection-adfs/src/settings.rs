@@ -257,8 +257,8 @@ mod tests {
         let check = |change: &dyn Fn(&mut AdfsSettings), expected: &str| {
             let mut changed = settings();
             change(&mut changed);
-            let said = changed.check().unwrap_err().to_string();
-            assert!(said.contains(expected), "{said}");
+            let error = changed.check().unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
         };
         check(&|all| all.versions.clear(), "topicNames");
         check(

@@ -24,7 +24,7 @@ pub use coverage::FeeCoverage;
 pub use filter::{Address, FeeFilter, FeeStatus, event_named};
 pub use known::known_contracts;
 pub use pages::{FeePage, page};
-pub use query::{FeeAsked, FeeList, FeePosition, FeeRow, list};
+pub use query::{FeeList, FeePosition, FeeRequest, FeeRow, list};
 pub use totals::{FeeTotal, TotalPosition, totals};
 
 const TABLE: Table = Table {

@@ -81,8 +81,8 @@ impl Part {
                 "off"
             }
         };
-        let told =
+        let choice =
             format!("SET LOCAL enable_indexscan = {ordered}; SET LOCAL enable_seqscan = {ordered}");
-        tx.batch_execute(&told).await.tried("choose an index")
+        tx.batch_execute(&choice).await.tried("choose an index")
     }
 }

@@ -55,7 +55,7 @@ pub struct FeePosition {
 
 /// What is asked of a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FeeAsked<Position> {
+pub struct FeeRequest<Position> {
     pub filter: FeeFilter,
     /// By block, in each chain.
     pub order: Order,
@@ -88,20 +88,20 @@ pub(crate) const COLUMNS: &str = "chain_id, block_number, log_index, position, b
 /// The database does not answer, or the chain's id is larger than it can hold.
 pub async fn list(
     database: &Database,
-    asked: &FeeAsked<FeePosition>,
+    request: &FeeRequest<FeePosition>,
 ) -> Result<FeeList<FeeRow, FeePosition>> {
-    let first = asked.after.map_or(0, |after| after.chain);
-    chain_by_chain(database, asked, first, of_chain, |row| row.at).await
+    let first = request.after.map_or(0, |after| after.chain);
+    chain_by_chain(database, request, first, of_chain, |row| row.at).await
 }
 
 /// Items of the chains from the first one on, until there are as many as requested.
 pub(crate) async fn chain_by_chain<Item, Position>(
     database: &Database,
-    asked: &FeeAsked<Position>,
+    request: &FeeRequest<Position>,
     first: u64,
     of_chain: impl AsyncFn(
         &Transaction<'_>,
-        &FeeAsked<Position>,
+        &FeeRequest<Position>,
         &FeeCoverage,
         usize,
     ) -> Result<Vec<Item>>,
@@ -109,19 +109,19 @@ pub(crate) async fn chain_by_chain<Item, Position>(
 ) -> Result<FeeList<Item, Position>> {
     let mut client = database.client().await?;
     let tx = snapshot(&mut client).await?;
-    let coverage = coverage::read(&tx, asked.filter.chain).await?;
+    let coverage = coverage::read(&tx, request.filter.chain).await?;
     let mut items = Vec::new();
     for chain in coverage.iter().filter(|chain| chain.chain >= first) {
         // One more than is wanted says whether there is a next part.
-        let wanted = asked.limit + 1 - items.len();
-        items.extend(of_chain(&tx, asked, chain, wanted).await?);
-        if items.len() > asked.limit {
+        let wanted = request.limit + 1 - items.len();
+        items.extend(of_chain(&tx, request, chain, wanted).await?);
+        if items.len() > request.limit {
             break;
         }
     }
     tx.commit().await.tried("read fees")?;
-    let has_more = items.len() > asked.limit;
-    items.truncate(asked.limit);
+    let has_more = items.len() > request.limit;
+    items.truncate(request.limit);
     let last = items.last().filter(|_| has_more);
     Ok(FeeList {
         next: last.map(position),
@@ -132,16 +132,16 @@ pub(crate) async fn chain_by_chain<Item, Position>(
 
 async fn of_chain(
     tx: &Transaction<'_>,
-    asked: &FeeAsked<FeePosition>,
+    request: &FeeRequest<FeePosition>,
     chain: &FeeCoverage,
     wanted: usize,
 ) -> Result<Vec<FeeRow>> {
-    let after = asked.after.filter(|after| after.chain == chain.chain);
-    let from = (asked.order, after.map(|after| after.block));
+    let after = request.after.filter(|after| after.chain == chain.chain);
+    let from = (request.order, after.map(|after| after.block));
     let mut rows = Vec::new();
-    for part in Part::of(tx, &asked.filter, chain, from).await? {
+    for part in Part::of(tx, &request.filter, chain, from).await? {
         if rows.len() < wanted {
-            rows.extend(of_part(tx, asked, chain, (part, wanted - rows.len())).await?);
+            rows.extend(of_part(tx, request, chain, (part, wanted - rows.len())).await?);
         }
     }
     Ok(rows)
@@ -149,14 +149,14 @@ async fn of_chain(
 
 async fn of_part(
     tx: &Transaction<'_>,
-    asked: &FeeAsked<FeePosition>,
+    request: &FeeRequest<FeePosition>,
     chain: &FeeCoverage,
     (part, wanted): (Part, usize),
 ) -> Result<Vec<FeeRow>> {
-    let mut conditions = Conditions::of(&asked.filter, chain)?;
-    part.narrow(tx, &mut conditions, asked.order).await?;
-    let (direction, beyond) = direction(asked.order);
-    if let Some(after) = asked.after.filter(|after| after.chain == chain.chain) {
+    let mut conditions = Conditions::of(&request.filter, chain)?;
+    part.narrow(tx, &mut conditions, request.order).await?;
+    let (direction, beyond) = direction(request.order);
+    if let Some(after) = request.after.filter(|after| after.chain == chain.chain) {
         let place = [
             conditions.bind(number(after.block)),
             conditions.bind(i32::try_from(after.log_index).unwrap_or(i32::MAX)),

@@ -11,7 +11,7 @@ use tokio_postgres::Row;
 use crate::coverage::FeeCoverage;
 use crate::filter::{Address, Conditions, event_named, number};
 use crate::near::Part;
-use crate::query::{FeeAsked, FeeList, address, chain_by_chain, direction};
+use crate::query::{FeeList, FeeRequest, address, chain_by_chain, direction};
 
 const DAY_SECONDS: u64 = 86_400;
 /// Whole days, so that none is cut.
@@ -43,7 +43,7 @@ pub struct FeeTotal {
     pub amount: Option<String>,
 }
 
-type Asked = FeeAsked<TotalPosition>;
+type Request = FeeRequest<TotalPosition>;
 
 /// Seconds since 1970 that are left to look at, the end not among them.
 #[derive(Clone, Copy)]
@@ -58,16 +58,16 @@ struct Left {
 /// The database does not answer, or the chain's id is larger than it can hold.
 pub async fn totals(
     database: &Database,
-    asked: &Asked,
+    request: &Request,
 ) -> Result<FeeList<FeeTotal, TotalPosition>> {
-    let first = asked.after.map_or(0, |after| after.chain);
-    chain_by_chain(database, asked, first, of_chain, |total| total.of).await
+    let first = request.after.map_or(0, |after| after.chain);
+    chain_by_chain(database, request, first, of_chain, |total| total.of).await
 }
 
 /// Window by window, until there are as many as wanted or no more events.
 async fn of_chain(
     tx: &Transaction<'_>,
-    asked: &Asked,
+    request: &Request,
     chain: &FeeCoverage,
     wanted: usize,
 ) -> Result<Vec<FeeTotal>> {
@@ -75,21 +75,21 @@ async fn of_chain(
         from: 0,
         until: u64::MAX,
     };
-    if let Some(after) = asked.after.filter(|after| after.chain == chain.chain) {
+    if let Some(after) = request.after.filter(|after| after.chain == chain.chain) {
         let day = after.day.saturating_mul(DAY_SECONDS);
-        match asked.order {
+        match request.order {
             Order::Ascending => left.from = day,
             Order::Descending => left.until = day.saturating_add(DAY_SECONDS),
         }
     }
     let mut all = Vec::new();
     while all.len() < wanted {
-        let Some(time) = next_event(tx, asked, chain, left).await? else {
+        let Some(time) = next_event(tx, request, chain, left).await? else {
             break;
         };
         let start = time - time % WINDOW_SECONDS;
         let mut window = left;
-        match asked.order {
+        match request.order {
             Order::Ascending => {
                 window.until = start + WINDOW_SECONDS;
                 left.from = window.until;
@@ -99,7 +99,7 @@ async fn of_chain(
                 left.until = start;
             }
         }
-        all.extend(of_window(tx, asked, chain, (window, wanted - all.len())).await?);
+        all.extend(of_window(tx, request, chain, (window, wanted - all.len())).await?);
     }
     Ok(all)
 }
@@ -108,16 +108,16 @@ async fn of_chain(
 /// fork has out of order lies in the window all the same, which ends where the last one began.
 async fn next_event(
     tx: &Transaction<'_>,
-    asked: &Asked,
+    request: &Request,
     chain: &FeeCoverage,
     left: Left,
 ) -> Result<Option<u64>> {
-    let (direction, _) = direction(asked.order);
-    for part in Part::of(tx, &asked.filter, chain, (asked.order, None)).await? {
-        let mut conditions = Conditions::of(&asked.filter, chain)?;
+    let (direction, _) = direction(request.order);
+    for part in Part::of(tx, &request.filter, chain, (request.order, None)).await? {
+        let mut conditions = Conditions::of(&request.filter, chain)?;
         conditions.since_time(left.from);
         conditions.until_time(left.until);
-        part.narrow(tx, &mut conditions, asked.order).await?;
+        part.narrow(tx, &mut conditions, request.order).await?;
         let read = format!(
             "SELECT floor(extract(epoch FROM block_timestamp))::bigint FROM fee_events WHERE {} \
              ORDER BY block_number {direction}, log_index {direction} LIMIT 1",
@@ -133,16 +133,16 @@ async fn next_event(
 
 async fn of_window(
     tx: &Transaction<'_>,
-    asked: &Asked,
+    request: &Request,
     chain: &FeeCoverage,
     (window, wanted): (Left, usize),
 ) -> Result<Vec<FeeTotal>> {
-    let mut conditions = Conditions::of(&asked.filter, chain)?;
+    let mut conditions = Conditions::of(&request.filter, chain)?;
     conditions.since_time(window.from);
     conditions.until_time(window.until);
-    let (direction, beyond) = direction(asked.order);
+    let (direction, beyond) = direction(request.order);
     let mut behind = String::new();
-    if let Some(after) = asked.after.filter(|after| after.chain == chain.chain) {
+    if let Some(after) = request.after.filter(|after| after.chain == chain.chain) {
         let who = after.integrator.map_or(Vec::new(), |who| who.to_vec());
         let place = [
             conditions.bind(number(after.day)),

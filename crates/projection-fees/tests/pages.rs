@@ -11,7 +11,7 @@ mod support;
 use chronolith_model::Order;
 use chronolith_projection::{Database, Month, partitions};
 use chronolith_projection_fees as fees;
-use chronolith_projection_fees::{FeeAsked, FeeFilter};
+use chronolith_projection_fees::{FeeFilter, FeeRequest};
 use support::{GENESIS_TIME, database, number};
 
 const CHAIN: u64 = 31_337;
@@ -132,7 +132,7 @@ async fn a_token_is_found_wherever_it_is() {
             .map(|row| row.get::<_, i64>(0) as u64)
             .collect();
         for order in [Order::Ascending, Order::Descending] {
-            let mut asked = FeeAsked {
+            let mut request = FeeRequest {
                 filter: FeeFilter {
                     token: Some(token.as_slice().try_into().unwrap()),
                     ..FeeFilter::default()
@@ -143,16 +143,16 @@ async fn a_token_is_found_wherever_it_is() {
             };
             let mut found = Vec::new();
             loop {
-                let part = fees::list(&database, &asked).await.unwrap();
+                let part = fees::list(&database, &request).await.unwrap();
                 found.extend(part.items.iter().map(|row| row.at.block));
-                asked.after = part.next;
+                request.after = part.next;
                 if part.next.is_none() {
                     break;
                 }
             }
             assert_eq!(found, blocks, "{name} {order:?}");
-            let sums = FeeAsked {
-                filter: asked.filter.clone(),
+            let sums = FeeRequest {
+                filter: request.filter.clone(),
                 order,
                 limit: 1_000,
                 after: None,

@@ -35,14 +35,14 @@ pub(crate) struct Target {
 impl Target {
     /// What a URL says. No message quotes it, since it may carry a password.
     pub(crate) fn parse(url: &str) -> Result<Self> {
-        let (rest, asked) = Asked::split(url)?;
+        let (rest, request) = Request::split(url)?;
         let mut config = Config::from_str(&rest).map_err(|_| {
             let form = "postgres://user:password@host:5432/database";
             Error::Invalid(format!(
                 "the URL of the database cannot be read: it is of the form {form}"
             ))
         })?;
-        if asked.verify_full {
+        if request.verify_full {
             config.ssl_mode(SslMode::Require);
         }
         // A socket of this machine needs no TLS, and servers offer none there.
@@ -53,41 +53,41 @@ impl Target {
             config.ssl_mode(SslMode::Disable);
         }
         // Whoever names an authority wants nothing that it did not sign.
-        if asked.root.is_some() && config.get_ssl_mode() == SslMode::Prefer {
+        if request.root.is_some() && config.get_ssl_mode() == SslMode::Prefer {
             config.ssl_mode(SslMode::Require);
         }
-        let tls = connector(config.get_ssl_mode(), asked.root.as_deref())?;
+        let tls = connector(config.get_ssl_mode(), request.root.as_deref())?;
         Ok(Self { config, tls })
     }
 }
 
 /// What is requested in a URL and not known to the driver.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Asked {
+struct Request {
     root: Option<PathBuf>,
     verify_full: bool,
 }
 
-impl Asked {
+impl Request {
     /// Takes it out of a URL.
     fn split(url: &str) -> Result<(String, Self)> {
-        let mut asked = Self::default();
+        let mut request = Self::default();
         // A password may have a question mark in it.
         let from = url.find('@').unwrap_or(0);
         let Some((before, query)) = url
             .split_at_checked(from)
             .and_then(|(user, rest)| Some((user.len() + rest.find('?')?, rest.split_once('?')?.1)))
         else {
-            return Ok((url.to_owned(), asked));
+            return Ok((url.to_owned(), request));
         };
         let mut kept = Vec::new();
         for pair in query.split('&') {
             match pair.split_once('=') {
                 Some(("sslrootcert", path)) => {
                     let path = percent_decode_str(path).decode_utf8_lossy().into_owned();
-                    asked.root = (!path.is_empty()).then(|| PathBuf::from(path));
+                    request.root = (!path.is_empty()).then(|| PathBuf::from(path));
                 }
-                Some(("sslmode", "verify-full")) => asked.verify_full = true,
+                Some(("sslmode", "verify-full")) => request.verify_full = true,
                 Some(("sslmode", "verify-ca" | "allow")) => {
                     let known = "disable, prefer, require or verify-full";
                     return Err(Error::Invalid(format!(
@@ -102,7 +102,7 @@ impl Asked {
             true => before.to_owned(),
             false => format!("{before}?{}", kept.join("&")),
         };
-        Ok((rest, asked))
+        Ok((rest, request))
     }
 }
 
@@ -232,12 +232,16 @@ mod tests {
 
     #[test]
     fn what_the_driver_does_not_know_is_taken_out_of_the_url() {
-        let root = |path: &str| Asked {
+        let root = |path: &str| Request {
             root: Some(PathBuf::from(path)),
             verify_full: false,
         };
-        for (url, rest, asked) in [
-            ("postgres://u:p@h/d", "postgres://u:p@h/d", Asked::default()),
+        for (url, rest, request) in [
+            (
+                "postgres://u:p@h/d",
+                "postgres://u:p@h/d",
+                Request::default(),
+            ),
             (
                 "postgres://u:p@h/d?sslrootcert=/a%20b/c+d.pem",
                 "postgres://u:p@h/d",
@@ -251,15 +255,15 @@ mod tests {
             (
                 "postgres://h/d?sslmode=verify-full",
                 "postgres://h/d",
-                Asked {
+                Request {
                     verify_full: true,
-                    ..Asked::default()
+                    ..Request::default()
                 },
             ),
         ] {
             assert_eq!(
-                Asked::split(url).unwrap(),
-                (rest.to_owned(), asked),
+                Request::split(url).unwrap(),
+                (rest.to_owned(), request),
                 "{url}"
             );
         }
@@ -279,10 +283,10 @@ mod tests {
             ("sslmode=sometimes", "cannot be read"),
             ("sslrootcert=/no/such/file", "sslrootcert /no/such/file"),
         ] {
-            let said = mode(query).unwrap_err().to_string();
+            let error = mode(query).unwrap_err().to_string();
             assert!(
-                said.contains(expected) && !said.contains("hidden"),
-                "{said}"
+                error.contains(expected) && !error.contains("hidden"),
+                "{error}"
             );
         }
         let socket = Target::parse("postgres://u@%2Frun%2Fpostgresql/d?sslmode=require");

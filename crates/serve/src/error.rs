@@ -321,11 +321,11 @@ mod tests {
     fn a_busy_server_is_not_reported_as_a_too_large_query() {
         let busy = ApiError::from(Fault::Busy);
         assert_eq!(busy.code.rpc(), -32_005);
-        let (status, word) = busy.code.rest();
-        assert_eq!((status.as_u16(), word), (503, "BUSY"));
+        let (status, code) = busy.code.rest();
+        assert_eq!((status.as_u16(), code), (503, "BUSY"));
         let large = ApiError::new(ErrorCode::TooLarge, "query exceeds max results");
-        let (status, word) = large.code.rest();
-        assert_eq!((status.as_u16(), word), (413, "TOO_LARGE"));
+        let (status, code) = large.code.rest();
+        assert_eq!((status.as_u16(), code), (413, "TOO_LARGE"));
         assert_eq!(large.code.rpc(), -32_005);
     }
 }

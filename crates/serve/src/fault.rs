@@ -98,10 +98,10 @@ mod tests {
             message(Some(80)),
             format!("{all}the source is at 80: retry")
         );
-        for (source_head, word) in [(Some(40), "may be ahead"), (None, "follows no source")] {
+        for (source_head, text) in [(Some(40), "may be ahead"), (None, "follows no source")] {
             let message = message(source_head);
             assert!(
-                message.starts_with(all) && message.contains(word),
+                message.starts_with(all) && message.contains(text),
                 "{message}"
             );
         }

@@ -105,7 +105,7 @@ pub(crate) async fn stellar_core(options: &StellarCore) -> Result<()> {
     match options.what {
         CoreCommand::Version => {}
         CoreCommand::NewDb => CoreState::anew(&process.directory)?.save(&process.directory)?,
-        CoreCommand::OfflineInfo => process.tell()?,
+        CoreCommand::OfflineInfo => process.print_info()?,
         CoreCommand::Catchup { ledgers, stream } => process.catchup(ledgers, &stream).await?,
         CoreCommand::Run { stream } => process.run(&stream).await?,
     }
@@ -131,7 +131,7 @@ impl Process {
     }
 
     /// What `offline-info` says.
-    fn tell(&self) -> Result<()> {
+    fn print_info(&self) -> Result<()> {
         let state = self.state()?;
         let chain = StellarChain::new(self.conf.chain.clone());
         let ledger = if state.lcl >= self.conf.chain.first_ledger {

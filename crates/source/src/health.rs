@@ -69,7 +69,7 @@ impl Health {
     /// Counts a contradiction with itself or with others, and warns of it.
     pub(crate) fn report_bad(&self, what: &str) {
         let what = cut(what.to_owned());
-        tracing::warn!(endpoint = %self.name, %what, "endpoint contradicts itself or others");
+        tracing::warn!(event = "endpoint_inconsistent", endpoint = %self.name, %what, "endpoint contradicts itself or others");
         let mut counts = self.counts.lock();
         counts.inconsistencies += 1;
         counts.last_error = Some(what);

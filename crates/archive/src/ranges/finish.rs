@@ -74,12 +74,13 @@ impl Writer {
         let applied = self.publisher.publish(edit).await?;
         if applied == Applied::Published {
             tracing::error!(
+                event = "range_transition_failed",
                 chain = self.settings.chain.0,
                 range = id,
                 phase = phase.name(),
                 object,
                 cause,
-                "the transition of a range failed"
+                "range transition failed"
             );
         }
         Ok(applied)

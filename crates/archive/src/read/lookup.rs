@@ -166,9 +166,9 @@ pub(crate) async fn block_at(
     objects: &Objects,
     snapshot: &Snapshot,
     first: u64,
-    asked: (u64, TimeSide),
+    wanted: (u64, TimeSide),
 ) -> Result<Option<BlockMeta>> {
-    match number_at(objects, snapshot, first, asked).await? {
+    match number_at(objects, snapshot, first, wanted).await? {
         None => Ok(None),
         Some(found) => block_by_number(objects, snapshot, found.number)
             .await

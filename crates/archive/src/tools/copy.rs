@@ -64,7 +64,7 @@ pub async fn copy_archive(
     from: &Place,
     to: &Place,
     chain: ChainId,
-    told: &mut (dyn FnMut(Inspected) + Send),
+    progress: &mut (dyn FnMut(Inspected) + Send),
 ) -> Result<Copied> {
     let source = view_of(from, chain);
     let target = view_of(to, chain);
@@ -81,7 +81,7 @@ pub async fn copy_archive(
             return Err(Error::Invalid(message));
         }
         let older = check_target(to, &state).await?;
-        match copy_objects(&source, &target, &found, told).await {
+        match copy_objects(&source, &target, &found, progress).await {
             Ok(copied) => {
                 write_state(to, found.bytes).await?;
                 // Without a state there is no telling what else lies there: a lost archive, perhaps.
@@ -141,7 +141,7 @@ async fn copy_objects(
     source: &View,
     target: &View,
     found: &chronolith_store::Versioned,
-    told: &mut (dyn FnMut(Inspected) + Send),
+    progress: &mut (dyn FnMut(Inspected) + Send),
 ) -> Result<Copied> {
     let state = decode_state(found)?;
     let catalog = match &state.catalog {
@@ -180,7 +180,7 @@ async fn copy_objects(
             copied.new_bytes += object.len;
         }
         done.bytes += object.len;
-        told(done);
+        progress(done);
     }
     if let Some(place) = &snapshot.state.catalog {
         copy_catalog(source, target, place).await?;

@@ -135,7 +135,7 @@ impl SegmentEntry {
 pub(crate) async fn inspect(
     view: &View,
     range: &BlockRange,
-    told: &mut (dyn FnMut(Inspected) + Send),
+    progress: &mut (dyn FnMut(Inspected) + Send),
 ) -> Result<Vec<DamagedObject>> {
     let (mut seen, mut damaged) = (HashSet::new(), Vec::<DamagedObject>::new());
     for _ in 0..ROUNDS_MAX {
@@ -174,7 +174,7 @@ pub(crate) async fn inspect(
                 Err(error) => return Err(error),
             }
             done.bytes += entry.place().len;
-            told(done);
+            progress(done);
             seen.insert(entry.place().name.clone());
         }
         for missing in hash_check::missing(&view.objects, &snapshot, range).await? {

@@ -40,7 +40,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for BlockVisitor<T> {
         }
         fields.hash = hash.ok_or_else(|| A::Error::missing_field("hash"))?;
         for needed in ["parentHash", "number", "timestamp"] {
-            if fields.lacking().any(|name| name == needed) {
+            if fields.missing().any(|name| name == needed) {
                 return Err(A::Error::custom(format!("a block without {needed}")));
             }
         }

@@ -24,9 +24,9 @@ impl HeaderFields {
         let mut out = Vec::with_capacity(1_500);
         let mut object = Object::begin(&mut out);
         object.data("hash", self.hash.as_slice());
-        let lacking: Vec<&str> = self.lacking().collect();
+        let missing: Vec<&str> = self.missing().collect();
         let mut data = |name: &str, bytes: &[u8]| {
-            if !lacking.contains(&name) {
+            if !missing.contains(&name) {
                 object.data(name, bytes);
             }
         };
@@ -41,7 +41,7 @@ impl HeaderFields {
         data("mixHash", header.mix_hash.as_slice());
         data("nonce", header.nonce.as_slice());
         let mut number = |name: &str, bytes: &[u8]| {
-            if !lacking.contains(&name) {
+            if !missing.contains(&name) {
                 object.wide(name, bytes);
             }
         };

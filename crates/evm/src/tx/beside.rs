@@ -16,11 +16,11 @@ impl TxFields<'_> {
         self.put_numbers(&mut came);
         self.put_strings(&mut came);
         self.put_lists(&mut came);
-        let told = |(name, value): &Field<'_>| {
-            decoded.tells(name, base_fee)
+        let derived = |(name, value): &Field<'_>| {
+            decoded.derives(name, base_fee)
                 || decoded.usual(name, base_fee).as_deref() == Some(value.as_slice())
         };
-        came.retain(|field| !told(field));
+        came.retain(|field| !derived(field));
         let others = self.others.iter();
         came.extend(others.map(|(name, value)| (name.as_str(), value.get().as_bytes().to_vec())));
         came

@@ -348,8 +348,8 @@ impl<'a> Decoded<'a> {
         proven: Option<u64>,
         claimed: Option<u64>,
     ) -> Option<String> {
-        let told = self.tells("gasPrice", proven) || self.usual("gasPrice", proven).is_some();
-        let price = self.effective_price(claimed.filter(|_| !told))?;
+        let derived = self.derives("gasPrice", proven) || self.usual("gasPrice", proven).is_some();
+        let price = self.effective_price(claimed.filter(|_| !derived))?;
         Some(format!("\"{price:#x}\""))
     }
 
@@ -359,7 +359,7 @@ impl<'a> Decoded<'a> {
 
     /// Whether a field follows from the bytes, in a block with this base fee. What an endpoint says of it
     /// besides counts for nothing.
-    pub(crate) fn tells(&self, name: &str, base_fee: Option<u64>) -> bool {
+    pub(crate) fn derives(&self, name: &str, base_fee: Option<u64>) -> bool {
         let signed = |name| {
             self.field(name)
                 .is_some_and(|part| part.iter().any(|byte| *byte != 0))
@@ -416,7 +416,7 @@ impl<'a> Decoded<'a> {
     pub(crate) fn write<'o>(
         &self,
         shown: &Shown<'_>,
-        said: &[&str],
+        claimed_names: &[&str],
         out: &'o mut Vec<u8>,
     ) -> Object<'o> {
         let mut object = Object::begin(out);
@@ -432,7 +432,7 @@ impl<'a> Decoded<'a> {
             put_field(&mut object, name, *how, item);
         }
         if self.field("from").is_none()
-            && !said.contains(&"from")
+            && !claimed_names.contains(&"from")
             && let Some(from) = self.sender()
         {
             object.data("from", from.as_slice());
@@ -454,7 +454,7 @@ impl<'a> Decoded<'a> {
         }
         for name in ["v", "r", "s", "gasPrice", "to", "gas", "nonce", "value"] {
             let usual = self.usual(name, shown.base_fee);
-            if let Some(value) = usual.filter(|_| !said.contains(&name)) {
+            if let Some(value) = usual.filter(|_| !claimed_names.contains(&name)) {
                 object.key(name).extend_from_slice(&value);
             }
         }

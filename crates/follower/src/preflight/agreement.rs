@@ -127,7 +127,7 @@ pub async fn check(chain: &Chain, block: BlockRef) -> Result<(), FollowError> {
         }
         return Ok(());
     }
-    let why = words(block, &heard, &silent);
+    let why = description(block, &heard, &silent);
     let names = against.iter().map(|one| one.endpoint.clone());
     let names = names.chain(silent).collect();
     if chain.agreement.hold(names, &why) {
@@ -152,7 +152,7 @@ async fn strangers(chain: &Chain) -> Result<Vec<Arc<str>>, FollowError> {
 }
 
 /// Who has which block, and what ends it.
-fn words(block: BlockRef, heard: &[EndpointBlock], silent: &[Arc<str>]) -> String {
+fn description(block: BlockRef, heard: &[EndpointBlock], silent: &[Arc<str>]) -> String {
     let number = block.number;
     let mut sides: Vec<(String, Vec<&str>)> = vec![(block.hash.to_string(), Vec::new())];
     for one in heard {

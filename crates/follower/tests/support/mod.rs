@@ -45,6 +45,8 @@ struct Inner {
     down: Mutex<BTreeSet<usize>>,
     /// Fetches that are still answered; the next one never is.
     fetches_left: AtomicU64,
+    /// Blocks that the source cannot deliver before an operator acts.
+    broken: Mutex<Option<BlockRange>>,
     is_stuck: watch::Sender<bool>,
     fetched: Mutex<Vec<u64>>,
     reported: Mutex<Vec<String>>,
@@ -67,6 +69,7 @@ impl MemorySource {
             nodes: Mutex::new(nodes.iter().map(|node| (*node).clone()).collect()),
             down: Mutex::default(),
             fetches_left: AtomicU64::new(u64::MAX),
+            broken: Mutex::default(),
             is_stuck: watch::Sender::new(false),
             fetched: Mutex::default(),
             reported: Mutex::default(),
@@ -78,6 +81,11 @@ impl MemorySource {
     pub fn stop_after_fetches(&self, count: u64) {
         self.0.fetches_left.store(count, Ordering::SeqCst);
         self.0.is_stuck.send_replace(false);
+    }
+
+    /// Fails fetches of these blocks until an operator acts.
+    pub fn break_blocks(&self, blocks: BlockRange) {
+        *self.0.broken.lock().unwrap() = Some(blocks);
     }
 
     /// Waits until a fetch waits for ever.
@@ -93,10 +101,11 @@ impl MemorySource {
 
     pub fn set_down(&self, at: usize, is_down: bool) {
         let mut down = self.0.down.lock().unwrap();
-        match is_down {
-            true => down.insert(at),
-            false => down.remove(&at),
-        };
+        if is_down {
+            down.insert(at);
+        } else {
+            down.remove(&at);
+        }
     }
 
     /// The numbers of all blocks that were fetched, each as often as that happened.
@@ -187,6 +196,13 @@ impl Source for MemorySource {
         }
         self.0.fetches_left.store(left - 1, Ordering::SeqCst);
         tokio::time::sleep(FETCH_TIME).await;
+        let broken = *self.0.broken.lock().unwrap();
+        if broken.is_some_and(|broken| broken.contains(range.start)) {
+            return Err(Error::Stuck {
+                endpoint: "memory".to_owned(),
+                reason: "broken".to_owned(),
+            });
+        }
         let has_anchor = |node: &EvmNode| {
             let at = |anchor: BlockRef| node.block(anchor.number).map(|block| block.block_ref());
             anchor.is_none_or(|anchor| at(anchor) == Some(anchor))
@@ -206,10 +222,10 @@ impl Source for MemorySource {
             .collect();
         let numbers = blocks.iter().map(|one| one.block.clock.number);
         self.0.fetched.lock().unwrap().extend(numbers);
-        match blocks.is_empty() {
-            true => Err(unavailable()),
-            false => Ok(blocks),
+        if blocks.is_empty() {
+            return Err(unavailable());
         }
+        Ok(blocks)
     }
 
     fn hints(&self) -> watch::Receiver<u64> {
@@ -280,7 +296,7 @@ impl Ground {
         opened.expect("the directory stays locked")
     }
 
-    /// Opens it beside whoever writes it.
+    /// Opens it beside the process that writes it.
     pub async fn open_replica(&self, source: &MemorySource) -> Chain {
         let source = Arc::new(source.clone());
         let place = self.place();

@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::demo_rows::Rows;
-use super::narrator::{Narrator, say};
+use super::narrator::{Narrator, print};
 use crate::exit::Exit;
 use crate::health_server::Chains;
 use crate::public_server;
@@ -226,8 +226,8 @@ async fn set(dir: &Path, address: SocketAddr) -> Result<Stage> {
 
 /// Tells what happens, and once all have caught up, what to try.
 async fn watch(stage: &Stage, spectators: &mut [Narrator], began: Instant) {
-    let mut asked = false;
-    let mut heads_told = Instant::now();
+    let mut requested = false;
+    let mut heads_printed = Instant::now();
     loop {
         for ((chain, node), spectator) in
             stage.chains.iter().zip(&stage.nodes).zip(&mut *spectators)
@@ -235,17 +235,17 @@ async fn watch(stage: &Stage, spectators: &mut [Narrator], began: Instant) {
             spectator.look(chain, node.head().number);
         }
         let ready = spectators.iter().all(Narrator::caught_up);
-        if ready && !asked {
-            asked = suggest(stage).await;
+        if ready && !requested {
+            requested = suggest(stage).await;
         }
-        if ready && heads_told.elapsed() >= HEADS_EVERY {
-            heads_told = Instant::now();
+        if ready && heads_printed.elapsed() >= HEADS_EVERY {
+            heads_printed = Instant::now();
             let all = stage.chains.iter().zip(&stage.nodes).zip(&*spectators);
             let head = |((chain, node), spectator): ((&Arc<RunningChain>, &EvmNode), &Narrator)| {
                 spectator.head(chain, node.head().number)
             };
             let heads: Vec<String> = all.map(head).collect();
-            say(began, "heads", &heads.join("   "));
+            print(began, "heads", &heads.join("   "));
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }

@@ -21,7 +21,7 @@ pub(super) struct Narrator {
     waiting: BTreeMap<u64, Hash32>,
     /// Upgrades that may still go: their block, and what was upgraded to.
     upgrades: Vec<(BlockRef, String)>,
-    history_told: Option<Instant>,
+    history_printed: Option<Instant>,
     caught_up: bool,
     reorgs: u64,
 }
@@ -33,7 +33,7 @@ impl Narrator {
             name: name.to_owned(),
             waiting: BTreeMap::new(),
             upgrades: Vec::new(),
-            history_told: None,
+            history_printed: None,
             caught_up: false,
             reorgs: 0,
         }
@@ -50,7 +50,7 @@ impl Narrator {
         let tail = chain.tail();
         let archived = chain.archive.health().head.map_or(0, |head| head.number);
         if !self.caught_up {
-            self.tell_history(chain, head, tail.len() as u64);
+            self.print_history(chain, head, tail.len() as u64);
         }
         let now = hashes(&tail);
         let replaced = replaced(&self.waiting, &now, archived);
@@ -62,16 +62,16 @@ impl Narrator {
             } else {
                 format!("{first} to {last}")
             };
-            self.say(&format!(
+            self.print(&format!(
                 "reorg: {} replaced ({which}), nothing of it was archived",
                 counted(count, "block")
             ));
         }
-        self.tell_upgrades(&tail, archived);
+        self.print_upgrades(&tail, archived);
         self.waiting = now;
     }
 
-    fn tell_history(&mut self, chain: &Chain, head: u64, waiting: u64) {
+    fn print_history(&mut self, chain: &Chain, head: u64, waiting: u64) {
         let report = chain.archive.health();
         let archived = report.head.map_or(0, |head| head.number + 1);
         let (logs, mib) = (
@@ -81,14 +81,14 @@ impl Narrator {
         if archived > 0 && archived + waiting > head.saturating_sub(2) {
             self.caught_up = true;
             let seconds = self.began.elapsed().as_secs_f64();
-            self.say(&format!(
+            self.print(&format!(
                 "history: all {} final blocks are proven and archived: {logs} logs, {mib:.1} MiB, {seconds:.1} s",
                 grouped(archived)
             ));
             return;
         }
         let blocks = grouped(head + 1);
-        let what = match self.history_told {
+        let what = match self.history_printed {
             None => format!("history: fetching {blocks} blocks"),
             Some(shown) if archived > 0 && shown.elapsed() >= HISTORY_EVERY => {
                 format!(
@@ -98,23 +98,23 @@ impl Narrator {
             }
             Some(_) => return,
         };
-        self.history_told = Some(Instant::now());
-        self.say(&what);
+        self.history_printed = Some(Instant::now());
+        self.print(&what);
     }
 
     /// New upgrades among the blocks in memory, and those that have become final or are gone.
-    fn tell_upgrades(&mut self, tail: &TailSnapshot, archived: u64) {
+    fn print_upgrades(&mut self, tail: &TailSnapshot, archived: u64) {
         let known = std::mem::take(&mut self.upgrades);
         for (block, to) in known {
             let number = block.number;
             if number <= archived {
-                self.say(&format!(
+                self.print(&format!(
                     "upgrade: block {number} is archived, {to} is final"
                 ));
             } else if tail.find_block(&block.hash).is_some() {
                 self.upgrades.push((block, to));
             } else {
-                self.say(&format!(
+                self.print(&format!(
                     "upgrade: block {number} is gone, and {to} with it"
                 ));
             }
@@ -127,7 +127,7 @@ impl Narrator {
                 continue;
             }
             if let Some((proxy, to)) = block.logs.iter().find_map(upgrade) {
-                self.say(&format!(
+                self.print(&format!(
                     "upgrade: contract {proxy} runs {to} since block {number}, not final yet"
                 ));
                 self.upgrades.push((block.clock.block_ref(), to));
@@ -156,13 +156,13 @@ impl Narrator {
         )
     }
 
-    fn say(&self, what: &str) {
-        say(self.began, &self.name, what);
+    fn print(&self, what: &str) {
+        print(self.began, &self.name, what);
     }
 }
 
 /// One line: when, of whom, what.
-pub(super) fn say(began: Instant, of: &str, what: &str) {
+pub(super) fn print(began: Instant, of: &str, what: &str) {
     let seconds = began.elapsed().as_secs();
     println!("{:>3}:{:02}  {of:<7} {what}", seconds / 60, seconds % 60);
 }

@@ -21,7 +21,7 @@ use super::output::print_result;
 use super::projection_reset::line_of;
 use crate::cli::{Reasoned, Wanted};
 use crate::control::queue::{self, Undecided, audit, gc_mode, half_done, user, with_database};
-use crate::control::server::ask_running;
+use crate::control::server::send_to_running;
 use crate::exit::Exit;
 use crate::projecting::{database_of, take_back};
 use crate::projections::has_any;
@@ -40,7 +40,7 @@ pub(crate) async fn resume(
         by: user(),
         drop_undecided: undecided == Undecided::Drop,
     };
-    if let Some(answer) = ask_running(settings, "resume", &operation).await? {
+    if let Some(answer) = send_to_running(settings, "resume", &operation).await? {
         let line = format!("{}: the halt is over; the node continues", chain.name);
         return print_result(&args.wanted, &answer, &line);
     }
@@ -66,7 +66,7 @@ pub(crate) async fn rewind(settings: &Settings, to: u64, args: &Reasoned) -> Res
         reason: args.reason.clone(),
         by: user(),
     };
-    if let Some(answer) = ask_running(settings, "rewind", &operation).await? {
+    if let Some(answer) = send_to_running(settings, "rewind", &operation).await? {
         let mut line = format!(
             "{}: blocks above {to} were dropped; the node continues from there",
             chain.name
@@ -104,7 +104,7 @@ pub(crate) async fn prune(settings: &Settings, below: u64, args: &Reasoned) -> R
         reason: args.reason.clone(),
         by: user(),
     };
-    let answer = match ask_running(settings, "prune", &operation).await? {
+    let answer = match send_to_running(settings, "prune", &operation).await? {
         Some(answer) => answer,
         None => {
             let (archive, _lock) = open_for_operator(chain, &settings.place(chain)).await?;
@@ -148,7 +148,7 @@ pub(crate) async fn gc(settings: &Settings, dry_run: bool, wanted: &Wanted) -> R
         dry_run,
     };
     let name = &chain.name;
-    if let Some(answer) = ask_running(settings, "gc", &operation).await? {
+    if let Some(answer) = send_to_running(settings, "gc", &operation).await? {
         let line = format!("{name}: the node that runs did it: {answer}");
         return print_result(wanted, &answer, &line);
     }

@@ -18,7 +18,7 @@ use super::output::{print_json, print_result};
 use super::state::chosen;
 use crate::cli::{RetryRange, Wanted};
 use crate::control::queue::{audit, user};
-use crate::control::server::ask_running;
+use crate::control::server::send_to_running;
 use crate::exit::Exit;
 use crate::meta_store_view::keys;
 use crate::settings::{ChainSettings, Settings};
@@ -163,7 +163,7 @@ pub(crate) async fn retry_range(settings: &Settings, args: &RetryRange) -> Resul
         by: user(),
     };
     let reason = signed(&args.reason, user().as_deref()).map_err(Error::msg)?;
-    if let Some(answer) = ask_running(settings, "range-retry", &body).await? {
+    if let Some(answer) = send_to_running(settings, "range-retry", &body).await? {
         let line = format!("{name}: range {id} is tried again by the node that runs");
         return print_result(&args.wanted, &answer, &line);
     }

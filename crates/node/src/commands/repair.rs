@@ -48,7 +48,7 @@ pub(crate) async fn repair(settings: &Settings, args: &RepairRange) -> Result<Ex
             left: find(&archive, chain, range, args).await?,
         }
     } else {
-        let repaired = mend_found(&archive, chain, range, args).await;
+        let repaired = repair_found(&archive, chain, range, args).await;
         archive.release().await?;
         repaired?
     };
@@ -99,7 +99,7 @@ async fn find(
     Ok(found)
 }
 
-async fn mend_found(
+async fn repair_found(
     archive: &Archive,
     chain: &ChainSettings,
     range: BlockRange,

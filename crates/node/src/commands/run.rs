@@ -244,10 +244,10 @@ fn all_or_none(opened: Vec<Result<Chain, String>>) -> Result<Vec<Chain>> {
 /// without them. Refuses only where none of them does and no later try would change that.
 async fn admit_all(chains: &[Chain]) -> Result<()> {
     let admitted = chains.iter().map(Chain::admit);
-    let asked = join_all(admitted.map(|one| tokio::time::timeout(ADMIT_WITHIN, one))).await;
+    let admissions = join_all(admitted.map(|one| tokio::time::timeout(ADMIT_WITHIN, one))).await;
     let mut refused = Vec::new();
-    for (chain, asked) in chains.iter().zip(asked) {
-        let error = match asked {
+    for (chain, admissions) in chains.iter().zip(admissions) {
+        let error = match admissions {
             Ok(Ok(())) => continue,
             Ok(Err(error)) => error,
             Err(_) => FollowError::Unsettled(format!(

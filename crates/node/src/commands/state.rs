@@ -80,11 +80,11 @@ pub(crate) async fn state(settings: &Settings, query: &StateQuery) -> Result<Exi
 /// What the node that runs on this data directory reports of its chains, by their ids. Nothing where none runs
 /// or answers in time: the archive is shown all the same.
 async fn running(settings: &Settings) -> BTreeMap<u64, Value> {
-    let asked = async {
+    let reading = async {
         let node = RunningNode::find(settings).await.ok()??;
         node.get("state").await.ok()
     };
-    let state = tokio::time::timeout(ANSWER_WITHIN, asked).await;
+    let state = tokio::time::timeout(ANSWER_WITHIN, reading).await;
     let Ok(Some(Value::Object(mut state))) = state else {
         return BTreeMap::new();
     };

@@ -44,7 +44,7 @@ const NOT_FOLLOWED: &str =
     "the chain is not followed any more: stop the node, and run the command again";
 
 /// Performs an operation between two rounds of a chain, and waits until it is done.
-pub(crate) async fn ask(chain: &Arc<RunningChain>, operation: ChainOperation) -> Done {
+pub(crate) async fn submit(chain: &Arc<RunningChain>, operation: ChainOperation) -> Done {
     let job = {
         let chain = chain.clone();
         async move { perform(&chain, operation).await }

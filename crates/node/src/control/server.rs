@@ -188,7 +188,7 @@ impl Operator for AdminServer {
             let reason = operation.recorded_reason();
             reason.map_err(|message| refusal(ErrorCode::NoReason, message))?;
             let chain = self.chain(operation.chain())?;
-            let done = queue::ask(&chain, operation).await;
+            let done = queue::submit(&chain, operation).await;
             done.map_err(|message| refusal(ErrorCode::Refused, message))
         })
     }
@@ -257,7 +257,7 @@ impl Drop for Note {
 }
 
 /// Sends an operation to the node that runs on this data directory; none where none runs.
-pub(crate) async fn ask_running(
+pub(crate) async fn send_to_running(
     settings: &Settings,
     name: &str,
     body: &impl Serialize,

@@ -156,7 +156,7 @@ pub(super) fn kept(
         "contractAddress: the updates are in transactions, and a portal does not tell all of them: give \
          rpcHttp as well"
     );
-    let asked = if raw.datasets.is_some() {
+    let requested = if raw.datasets.is_some() {
         datasets
     } else {
         DatasetSet::CLOCK
@@ -165,7 +165,7 @@ pub(super) fn kept(
         emitter: Some(Bytes::copy_from_slice(&contract.proxy)),
         topic0: None,
     };
-    let all_logs = asked.contains(Dataset::Logs) || raw.logs.is_some();
+    let all_logs = requested.contains(Dataset::Logs) || raw.logs.is_some();
     let scope = match scope {
         Scope::Only(mut entries) => {
             entries.push(own);
@@ -174,7 +174,7 @@ pub(super) fn kept(
         Scope::All if all_logs => Scope::All,
         Scope::All => Scope::only(vec![own]),
     };
-    let datasets = asked.with(Dataset::Logs).with(Dataset::Transactions);
+    let datasets = requested.with(Dataset::Logs).with(Dataset::Transactions);
     Ok(Kept { datasets, scope })
 }
 

@@ -49,8 +49,8 @@ pub(super) fn of_service(raw: &RawSettings) -> Result<AlertSettings> {
 /// Thresholds of a chain over those of the service.
 pub(super) fn of_chain(raw: Option<&RawAlerts>, service: AlertSettings) -> Result<AlertSettings> {
     let Some(raw) = raw else { return Ok(service) };
-    let seconds = |name: &str, asked: Option<u64>, default: u64| {
-        positive(&format!("alertsConfig.{name}"), asked, default)
+    let seconds = |name: &str, requested: Option<u64>, default: u64| {
+        positive(&format!("alertsConfig.{name}"), requested, default)
     };
     let ratio = raw.rpc_error_ratio.unwrap_or(service.rpc_error_ratio);
     ensure!(
@@ -82,8 +82,8 @@ pub(super) fn of_chain(raw: Option<&RawAlerts>, service: AlertSettings) -> Resul
 }
 
 /// A threshold of 0 would be an alert that never ends.
-fn positive(name: &str, asked: Option<u64>, default: u64) -> Result<u64> {
-    let value = asked.unwrap_or(default);
+fn positive(name: &str, requested: Option<u64>, default: u64) -> Result<u64> {
+    let value = requested.unwrap_or(default);
     ensure!(value > 0, "{name}: 0 would always be exceeded");
     Ok(value)
 }

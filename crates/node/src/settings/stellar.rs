@@ -139,12 +139,12 @@ fn refuse_others(raw: &RawChain) -> Result<()> {
 
 /// The network's name and what follows from its passphrase.
 fn network(raw: &RawStellar) -> Result<(String, Network)> {
-    let asked = raw.network.as_deref();
-    let known = NETWORKS.iter().find(|(name, phrase)| match asked {
-        Some(asked) => *name == asked,
+    let requested = raw.network.as_deref();
+    let known = NETWORKS.iter().find(|(name, phrase)| match requested {
+        Some(requested) => *name == requested,
         None => raw.passphrase.as_deref() == Some(*phrase),
     });
-    match (known, asked, raw.passphrase.as_deref()) {
+    match (known, requested, raw.passphrase.as_deref()) {
         (Some((name, phrase)), _, given) => {
             ensure!(
                 given.is_none_or(|given| given == *phrase),

@@ -36,14 +36,10 @@ const ABORTED: i32 = 6;
 
 /// The fields of every log line of this event in what a program wrote to standard error.
 pub fn events(log: &str, event: &str) -> Vec<Value> {
-    fields(log, "event", event)
-}
-
-fn fields(log: &str, name: &str, value: &str) -> Vec<Value> {
     let lines = log.lines();
     let lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let fields = lines.map(|mut line| line["fields"].take());
-    fields.filter(|fields| fields[name] == value).collect()
+    fields.filter(|fields| fields["event"] == event).collect()
 }
 
 /// A settings file for one chain, and what the program says with it.
@@ -187,11 +183,6 @@ impl Bench {
                 .is_some_and(|value| value.contains(text))
         };
         self.events(event).iter().any(has)
-    }
-
-    /// The fields of every log line that has this text as its message: lines of libraries have no events.
-    pub fn messages(&self, message: &str) -> Vec<Value> {
-        fields(&self.log(), "message", message)
     }
 
     /// Waits until the program listens for health and metrics.

@@ -5,9 +5,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use chrono::{Days, NaiveDate};
 use chronolith_projection_fees::Address;
-use chronolith_projection_fees::FeeAsked;
 use chronolith_projection_fees::FeeCoverage;
 use chronolith_projection_fees::FeeList;
+use chronolith_projection_fees::FeeRequest;
 use chronolith_projection_fees::FeeRow;
 use chronolith_projection_fees::FeeTotal;
 use serde::Serialize;
@@ -71,7 +71,7 @@ pub(super) struct Total {
 
 /// An error for a chain without a projection: an empty list would mean that it has no events.
 pub(super) fn respond<Item, Position: CursorText, Dto: Serialize>(
-    request: &FeeAsked<Position>,
+    request: &FeeRequest<Position>,
     list: &FeeList<Item, Position>,
     show: impl Fn(&Item) -> Dto,
 ) -> Result<Response, FeesError> {

@@ -2,7 +2,7 @@
 //! ignored.
 
 use chronolith_model::Order;
-use chronolith_projection_fees::{FeeAsked, FeeFilter, FeeStatus, event_named};
+use chronolith_projection_fees::{FeeFilter, FeeRequest, FeeStatus, event_named};
 
 use super::FeesError;
 use super::cursor::CursorText;
@@ -68,8 +68,8 @@ pub(super) fn is_list(pairs: &Pairs) -> bool {
 /// Parses the parameters of a list.
 pub(super) fn parse<Position: CursorText>(
     query: Option<&str>,
-) -> Result<FeeAsked<Position>, FeesError> {
-    let mut request = FeeAsked {
+) -> Result<FeeRequest<Position>, FeesError> {
+    let mut request = FeeRequest {
         filter: FeeFilter::default(),
         order: Order::Descending,
         limit: LIMIT,

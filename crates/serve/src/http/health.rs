@@ -144,7 +144,7 @@ mod tests {
             last_backfill_block: None,
             ..chain()
         };
-        for (chains, path, code, word) in [
+        for (chains, path, code, text) in [
             (vec![chain()], "/health", "200", "\"status\":\"ok\""),
             (vec![chain()], "/health/ready", "200", "\"queueDepth\":3"),
             (
@@ -173,7 +173,7 @@ mod tests {
             let answer = fetch_path(chains, path).await;
             let first = answer.lines().next().unwrap_or_default().to_owned();
             assert!(
-                first.contains(code) && answer.contains(word),
+                first.contains(code) && answer.contains(text),
                 "{path}: {answer}"
             );
         }

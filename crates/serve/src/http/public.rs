@@ -277,7 +277,7 @@ mod tests {
 
     #[tokio::test]
     async fn refusals_are_json_whatever_the_path_holds() {
-        for (request, code, word) in [
+        for (request, code, text) in [
             ("GET /v1/chains/%FF", "404", "CHAIN_NOT_FOUND"),
             ("GET /v1/chains/1/block/%FF/3", "400", "INVALID_DIRECTION"),
             ("GET /v1/chains/%FF/logs", "404", "CHAIN_NOT_FOUND"),
@@ -301,7 +301,7 @@ mod tests {
                 head.contains("content-type: application/json"),
                 "{request}: {head}"
             );
-            assert!(body.contains(word), "{request}: {body}");
+            assert!(body.contains(text), "{request}: {body}");
         }
     }
 

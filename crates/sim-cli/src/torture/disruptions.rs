@@ -77,7 +77,7 @@ pub(super) const SECOND: &str = "second";
 /// Another process that writes.
 struct Other {
     program: Program,
-    words: &'static str,
+    args: &'static str,
     running: Option<(Child, Instant)>,
     /// All processes it ever was.
     ids: Vec<u32>,
@@ -86,7 +86,7 @@ struct Other {
 impl Other {
     fn start(&mut self) -> Result<()> {
         if self.running.is_none() {
-            let child = self.program.start(&[self.words])?;
+            let child = self.program.start(&[self.args])?;
             self.ids.push(child.id());
             self.running = Some((child, Instant::now()));
         }
@@ -140,9 +140,9 @@ impl<'a> Disruptions<'a> {
         (node, second): (&Program, Program),
         seed: u64,
     ) -> Self {
-        let other = |program: Program, words| Other {
+        let other = |program: Program, args| Other {
             program,
-            words,
+            args,
             running: None,
             ids: Vec::new(),
         };

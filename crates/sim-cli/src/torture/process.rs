@@ -81,11 +81,11 @@ impl Program {
         }
     }
 
-    pub(super) fn start(&self, words: &[&str]) -> Result<Child> {
+    pub(super) fn start(&self, args: &[&str]) -> Result<Child> {
         // Only the last run's log is of interest.
         let log = std::fs::File::create(&self.log)?;
         let mut command = Command::new(&self.executable);
-        command.args(words).arg("--config").arg(&self.config);
+        command.args(args).arg("--config").arg(&self.config);
         command
             .env_remove("DATA_DIR")
             .env_remove("PG_URL")
@@ -106,7 +106,7 @@ impl Program {
             return Ok(End::Killed);
         };
         let log = self.last_lines();
-        let unusable = SOURCE_UNUSABLE.iter().any(|words| log.contains(words));
+        let unusable = SOURCE_UNUSABLE.iter().any(|args| log.contains(args));
         if unusable || (self.needs_database && log.contains(NO_DATABASE)) {
             return Ok(End::NotStarted);
         }

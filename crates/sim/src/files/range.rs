@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// What a request asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Asked {
+pub(super) enum RequestedRange {
     /// All of it: no header, or one that is not understood, which a server must ignore.
     Whole,
     /// These bytes.
@@ -14,22 +14,22 @@ pub(super) enum Asked {
 }
 
 /// Reads the header's text for a file of this length. Of several ranges none is served.
-pub(super) fn parse(header: Option<&str>, len: usize) -> Asked {
+pub(super) fn parse(header: Option<&str>, len: usize) -> RequestedRange {
     let range = header.and_then(|text| text.strip_prefix("bytes="));
     let Some((first, last)) = range.and_then(|range| range.split_once('-')) else {
-        return Asked::Whole;
+        return RequestedRange::Whole;
     };
     let number = |text: &str| text.parse::<usize>().ok();
     let part = match (number(first), number(last)) {
         (Some(first), Some(last)) if first <= last => first..last.saturating_add(1).min(len),
         (Some(first), None) if last.is_empty() => first..len,
         (None, Some(count)) if first.is_empty() => len.saturating_sub(count)..len,
-        _ => return Asked::Whole,
+        _ => return RequestedRange::Whole,
     };
     if part.start < part.end {
-        Asked::Part(part)
+        RequestedRange::Part(part)
     } else {
-        Asked::Beyond
+        RequestedRange::Beyond
     }
 }
 
@@ -42,19 +42,19 @@ mod tests {
         let check = |header: &str, expected| {
             assert_eq!(parse(Some(header), 100), expected, "{header}");
         };
-        check("bytes=0-0", Asked::Part(0..1));
-        check("bytes=10-19", Asked::Part(10..20));
-        check("bytes=90-500", Asked::Part(90..100));
-        check("bytes=90-", Asked::Part(90..100));
-        check("bytes=-30", Asked::Part(70..100));
-        check("bytes=-300", Asked::Part(0..100));
-        check("bytes=100-", Asked::Beyond);
-        check("bytes=-0", Asked::Beyond);
-        check("bytes=20-10", Asked::Whole);
-        check("bytes=1-2,4-5", Asked::Whole);
-        check("lines=1-2", Asked::Whole);
-        check("bytes=18446744073709551616-", Asked::Whole);
-        assert_eq!(parse(None, 100), Asked::Whole);
-        assert_eq!(parse(Some("bytes=0-"), 0), Asked::Beyond);
+        check("bytes=0-0", RequestedRange::Part(0..1));
+        check("bytes=10-19", RequestedRange::Part(10..20));
+        check("bytes=90-500", RequestedRange::Part(90..100));
+        check("bytes=90-", RequestedRange::Part(90..100));
+        check("bytes=-30", RequestedRange::Part(70..100));
+        check("bytes=-300", RequestedRange::Part(0..100));
+        check("bytes=100-", RequestedRange::Beyond);
+        check("bytes=-0", RequestedRange::Beyond);
+        check("bytes=20-10", RequestedRange::Whole);
+        check("bytes=1-2,4-5", RequestedRange::Whole);
+        check("lines=1-2", RequestedRange::Whole);
+        check("bytes=18446744073709551616-", RequestedRange::Whole);
+        assert_eq!(parse(None, 100), RequestedRange::Whole);
+        assert_eq!(parse(Some("bytes=0-"), 0), RequestedRange::Beyond);
     }
 }

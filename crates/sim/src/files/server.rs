@@ -16,7 +16,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::faults::{FileFault, FileFaults};
-use super::range::{Asked, parse};
+use super::range::{RequestedRange, parse};
 use crate::http_server::{ANY_LOCAL_PORT, HttpServer, cut_short};
 
 /// What a server was asked.
@@ -123,11 +123,11 @@ async fn answer(
         _ => {}
     }
     let file = Bytes::from(file);
-    let asked = headers.get(RANGE).and_then(|range| range.to_str().ok());
-    let part = match parse(asked, file.len()) {
-        Asked::Whole => None,
-        Asked::Part(part) => Some(part),
-        Asked::Beyond => return status(StatusCode::RANGE_NOT_SATISFIABLE),
+    let header = headers.get(RANGE).and_then(|range| range.to_str().ok());
+    let part = match parse(header, file.len()) {
+        RequestedRange::Whole => None,
+        RequestedRange::Part(part) => Some(part),
+        RequestedRange::Beyond => return status(StatusCode::RANGE_NOT_SATISFIABLE),
     };
     let answer = Answer {
         file,

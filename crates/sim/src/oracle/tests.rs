@@ -99,11 +99,11 @@ fn select_and_topics() {
     check(&topics(&any_two), &[(1, 0), (3, 1)], false);
     check(&exactly(&[Clause::Any]), &[(1, 1), (3, 2)], false);
     check(&topics(&[Clause::OneOf(vec![])]), &[], false);
-    let stranger = LogFilter {
+    let unknown = LogFilter {
         emitters: one(b"f"),
         ..all()
     };
-    check(&stranger, &[], false);
+    check(&unknown, &[], false);
 }
 
 #[test]

@@ -266,10 +266,10 @@ impl Shared {
         let mut previous = self.node.clocks(before);
         let parent = previous.last().map(|clock| clock.hash);
         // What is final is not asked what came before it.
-        let asked = query.parent_block_hash.map(|hash| Hash32(hash.0));
-        let asked = asked.filter(|_| which == Which::Head);
+        let wanted_parent = query.parent_block_hash.map(|hash| Hash32(hash.0));
+        let wanted_parent = wanted_parent.filter(|_| which == Which::Head);
         let injected = from > 0 && self.options.faults.hits(PortalFault::Conflict);
-        if !injected && asked.is_none_or(|asked| parent == Some(asked)) {
+        if !injected && wanted_parent.is_none_or(|wanted_parent| parent == Some(wanted_parent)) {
             return Ok(());
         }
         // Neither rising nor falling: both are found in the wild.

@@ -205,8 +205,8 @@ pub(super) fn fee_of(
     payer: ScVal,
     amount: ScVal,
 ) -> TransactionEvent {
-    let said = (vec![symbol("fee"), payer], amount);
-    let event = build(ContractEventType::Contract, Some(maker.native()), said);
+    let body = (vec![symbol("fee"), payer], amount);
+    let event = build(ContractEventType::Contract, Some(maker.native()), body);
     TransactionEvent { stage, event }
 }
 

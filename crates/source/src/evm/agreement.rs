@@ -39,8 +39,8 @@ impl EvmSource {
         }
         let is_asked =
             |endpoint: &&Arc<Endpoint>| endpoint.is_healthy() || also.contains(&endpoint.name);
-        let asked = endpoints.iter().filter(is_asked);
-        let asked = asked.map(|endpoint| async move {
+        let attempt = endpoints.iter().filter(is_asked);
+        let attempt = attempt.map(|endpoint| async move {
             let heard = timeout(ENDPOINT_TIMEOUT, self.block_at(endpoint, number)).await;
             let slow = |_| Err(endpoint.unavailable("no answer in time"));
             match heard.unwrap_or_else(slow) {
@@ -51,7 +51,7 @@ impl EvmSource {
                 }
             }
         });
-        let heard = futures::future::join_all(asked).await;
+        let heard = futures::future::join_all(attempt).await;
         heard.into_iter().flatten().collect()
     }
 
@@ -59,11 +59,11 @@ impl EvmSource {
     pub(super) async fn heads_from(&self, number: u64) -> Option<Heads> {
         let endpoints = self.pool.endpoints().iter();
         for endpoint in endpoints.filter(|one| one.is_healthy()) {
-            let asked = async {
+            let attempt = async {
                 self.admit(endpoint, None).await?;
                 self.heads_of(endpoint).await
             };
-            match timeout(ENDPOINT_TIMEOUT, asked).await {
+            match timeout(ENDPOINT_TIMEOUT, attempt).await {
                 Ok(Ok(heads)) if heads.head.number >= number => return Some(heads),
                 Ok(Err(error)) => self.note(endpoint, &error),
                 Ok(Ok(_)) | Err(_) => {}
@@ -128,7 +128,7 @@ impl EvmSource {
         let heard = self.first_blocks().await;
         if heard.is_empty() {
             // One after the other, as often as it takes.
-            let first = self.ask_any(None, |source, endpoint| {
+            let first = self.first_answer(None, |source, endpoint| {
                 source.readable_first_block(endpoint).boxed()
             });
             return first.await;
@@ -171,8 +171,8 @@ impl EvmSource {
     async fn first_blocks(&self) -> Vec<(&Arc<Endpoint>, Option<Hash32>)> {
         let is_admitted =
             |endpoint: &&Arc<Endpoint>| self.admitted.lock().contains_key(&endpoint.name);
-        let asked = self.pool.endpoints().iter().filter(is_admitted);
-        let asked = asked.map(|endpoint| async move {
+        let attempt = self.pool.endpoints().iter().filter(is_admitted);
+        let attempt = attempt.map(|endpoint| async move {
             let heard = timeout(ENDPOINT_TIMEOUT, self.genesis_of(endpoint)).await;
             match heard {
                 Ok(Ok(Ok(first))) => Some((endpoint, first)),
@@ -182,7 +182,7 @@ impl EvmSource {
                 }
             }
         });
-        let heard = futures::future::join_all(asked).await;
+        let heard = futures::future::join_all(attempt).await;
         heard.into_iter().flatten().collect()
     }
 

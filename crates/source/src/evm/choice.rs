@@ -44,14 +44,14 @@ impl EvmSource {
             let claimed = claims.count();
             // An endpoint may count as one with receipts again while its answer is on the way.
             let strategy = self.strategy(&endpoint, want);
-            let asked = async {
+            let attempt = async {
                 self.admit(&endpoint, anchor).await?;
                 let fetcher = self.fetcher(&endpoint, want, anchor, &claims);
                 let fetched = self.prefix(&fetcher, range, strategy).await?;
                 check_level(&fetched, want)?;
                 Ok((fetched, fetcher.verifier.has_excused()))
             };
-            let error = match asked.await {
+            let error = match attempt.await {
                 Ok((fetched, excused)) => {
                     self.note_proof(strategy, want, &fetched);
                     return Ok(if excused {

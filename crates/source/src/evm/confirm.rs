@@ -77,12 +77,12 @@ impl Fetcher<'_> {
         let mut found = HashMap::with_capacity(blocks.len());
         for some in blocks.chunks(together) {
             let calls: Vec<Call> = some.iter().map(call).collect();
-            let answers: Vec<Answer<Vec<WireLog>>> = self.ask(&calls).await?;
+            let answers: Vec<Answer<Vec<WireLog>>> = self.request(&calls).await?;
             if answers
                 .iter()
                 .all(|answer| answer.as_ref().is_err_and(takes_no_hashes))
             {
-                if self.endpoint.lacks(BLOCK_HASHES) {
+                if self.endpoint.is_missing(BLOCK_HASHES) {
                     tracing::warn!(
                         endpoint = %self.endpoint.name,
                         "logs by block hash are refused: blocks without logs are taken unconfirmed"

@@ -45,11 +45,11 @@ impl Elsewhere {
     }
 
     fn note_in_vain(&self) {
-        let mut asked = self.0.lock();
+        let mut attempt = self.0.lock();
         // After a pause one more range is enough to tell.
-        asked.in_vain = (asked.in_vain + 1).min(IN_VAIN_MAX);
-        if asked.in_vain == IN_VAIN_MAX {
-            asked.pause_until = Some(Instant::now() + PAUSE);
+        attempt.in_vain = (attempt.in_vain + 1).min(IN_VAIN_MAX);
+        if attempt.in_vain == IN_VAIN_MAX {
+            attempt.pause_until = Some(Instant::now() + PAUSE);
         }
     }
 }

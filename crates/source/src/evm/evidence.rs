@@ -117,15 +117,15 @@ impl Evidence {
     }
 
     /// Notes a failure. Whether the rule is to be dropped, with these endpoints to be asked about it.
-    pub(crate) fn note(&self, failure: &Failure<'_>, asked: &[Arc<str>]) -> bool {
-        let of_run = self.known.lock().note_run(failure, asked);
+    pub(crate) fn note(&self, failure: &Failure<'_>, attempt: &[Arc<str>]) -> bool {
+        let of_run = self.known.lock().note_run(failure, attempt);
         self.known.lock().note_block(failure);
-        of_run || self.speaks_against((failure.number, failure.rule), asked)
+        of_run || self.speaks_against((failure.number, failure.rule), attempt)
     }
 
     /// Whether what these endpoints showed of one block speaks against the rule: all that showed it
     /// failed alike, and none is left that may yet show another one.
-    pub(crate) fn speaks_against(&self, block: (u64, Rule), asked: &[Arc<str>]) -> bool {
+    pub(crate) fn speaks_against(&self, block: (u64, Rule), attempt: &[Arc<str>]) -> bool {
         let known = self.known.lock();
         let Some(Failures { by_endpoint, .. }) = known.blocks.get(&block) else {
             return false;
@@ -135,7 +135,7 @@ impl Evidence {
             return false;
         };
         let alike = shown.all(|one| one.computed == first.computed);
-        let silent = asked.iter().any(|name| !by_endpoint.contains_key(name));
+        let silent = attempt.iter().any(|name| !by_endpoint.contains_key(name));
         let lasts = |time: Duration| {
             let mut shown = by_endpoint.values();
             shown.any(|one| one.tries >= LONE_TRIES && one.since.elapsed() >= time)
@@ -179,7 +179,7 @@ impl Known {
 
     /// Whether enough blocks failed in a row, at every endpoint that may show them, that it does not
     /// matter that no block was shown twice.
-    fn note_run(&mut self, failure: &Failure<'_>, asked: &[Arc<str>]) -> bool {
+    fn note_run(&mut self, failure: &Failure<'_>, attempt: &[Arc<str>]) -> bool {
         let begin = || Run {
             held: failure.held,
             since: Instant::now(),
@@ -194,7 +194,7 @@ impl Known {
             run.blocks.insert(failure.number);
         }
         run.endpoints.insert(failure.endpoint.clone());
-        let silent = asked.iter().any(|name| !run.endpoints.contains(name));
+        let silent = attempt.iter().any(|name| !run.endpoints.contains(name));
         let time = if silent { SILENT_WHILE } else { LONE_WHILE };
         run.blocks.len() >= LONE_TRIES as usize && run.since.elapsed() >= time
     }
@@ -214,7 +214,7 @@ impl EvmSource {
         else {
             return;
         };
-        let asked = self.asked_about(*rule);
+        let attempt = self.asked_about(*rule);
         let failure = Failure {
             endpoint: &endpoint.name,
             number: *number,
@@ -222,7 +222,7 @@ impl EvmSource {
             computed: *computed,
             held: self.verifier.held().count(*rule),
         };
-        if self.evidence.note(&failure, &asked) {
+        if self.evidence.note(&failure, &attempt) {
             if self.verifier.drop_rule(*rule) {
                 self.evidence.note_dropped(*number, *rule, what);
                 let (chain, block, rule) = (self.settings.chain_id, number, rule.name());
@@ -238,7 +238,7 @@ impl EvmSource {
             for endpoint in self.pool.endpoints() {
                 endpoint.end_suspension();
             }
-        } else if asked.len() == 1 {
+        } else if attempt.len() == 1 {
             // It is asked again soon: nothing else can tell whether the rule or the answer is wrong.
             endpoint.failed(error);
         } else {

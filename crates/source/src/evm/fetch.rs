@@ -93,7 +93,7 @@ impl Fetcher<'_> {
             params: format!(r#"["{}"]"#, hex(*number)),
         });
         let calls: Vec<Call> = calls.collect();
-        let receipts = self.ask::<Vec<WireReceipt>>(&calls);
+        let receipts = self.request::<Vec<WireReceipt>>(&calls);
         let (mut blocks, receipts) = futures::try_join!(self.blocks_of(numbers), receipts)?;
         let keeping = blocks.iter().zip(&receipts);
         let keeping = keeping.filter(|(_, answer)| self.keeps_any(answer));
@@ -286,13 +286,13 @@ impl Fetcher<'_> {
             method: GET_LOGS,
             params: format!(r#"[{{"fromBlock":"{from}","toBlock":"{to}"{scope}}}]"#),
         };
-        self.required(range.start, GET_LOGS, self.ask_one(call).await?)
+        self.required(range.start, GET_LOGS, self.request_one(call).await?)
     }
 
     /// The headers of blocks, with the transactions as far as they are wanted.
     pub(super) async fn blocks_of(&self, numbers: &[u64]) -> Result<Vec<WireBlock>> {
         let parts = numbers.chunks(self.endpoint.batch());
-        let asked = parts.map(|part| async move {
+        let attempt = parts.map(|part| async move {
             let kept = self.want.datasets.contains(Dataset::Transactions);
             match self.whole_transactions() {
                 true if kept => self.blocks_as::<WholeBlock<true>>(part).await,
@@ -300,7 +300,7 @@ impl Fetcher<'_> {
                 false => self.blocks_as::<WireBlock>(part).await,
             }
         });
-        let parts = futures::future::try_join_all(asked).await?;
+        let parts = futures::future::try_join_all(attempt).await?;
         Ok(parts.into_iter().flatten().collect())
     }
 
@@ -308,7 +308,7 @@ impl Fetcher<'_> {
         &self,
         numbers: &[u64],
     ) -> Result<Vec<WireBlock>> {
-        let answers = self.ask::<T>(&self.block_calls(numbers)).await?;
+        let answers = self.request::<T>(&self.block_calls(numbers)).await?;
         let mut blocks = Vec::with_capacity(answers.len());
         for (&number, answer) in numbers.iter().zip(answers) {
             let block: WireBlock = self.required(number, GET_BLOCK, answer)?.into();
@@ -321,21 +321,24 @@ impl Fetcher<'_> {
         Ok(blocks)
     }
 
-    pub(super) async fn ask_one<T: DeserializeOwned>(&self, call: Call) -> Result<Answer<T>> {
-        let mut answers = self.ask(&[call]).await?;
+    pub(super) async fn request_one<T: DeserializeOwned>(&self, call: Call) -> Result<Answer<T>> {
+        let mut answers = self.request(&[call]).await?;
         Ok(answers
             .pop()
             .expect("every call has an answer, or asking failed"))
     }
 
     /// Sends calls, as many in a request as the endpoint takes. Each has an answer.
-    pub(super) async fn ask<T: DeserializeOwned>(&self, calls: &[Call]) -> Result<Vec<Answer<T>>> {
+    pub(super) async fn request<T: DeserializeOwned>(
+        &self,
+        calls: &[Call],
+    ) -> Result<Vec<Answer<T>>> {
         let mut answers = Vec::with_capacity(calls.len());
         let mut failures = 0;
         while let Some(rest) = calls.get(answers.len()..).filter(|rest| !rest.is_empty()) {
             let some = rest.get(..self.endpoint.batch()).unwrap_or(rest);
             let began = Instant::now();
-            let more = match self.ask_once(some).await {
+            let more = match self.request_once(some).await {
                 // One request of a hundred that fails must not cost the others. An endpoint that
                 // is slow to fail, or says when to come back, is left to the caller, which may know a better one.
                 Err(Error::Unavailable {
@@ -374,7 +377,7 @@ impl Fetcher<'_> {
 
     /// Sends calls in one request. Those that fail for no reason of their own are sent again: one
     /// bad answer in a batch is not a reason to request all of it again.
-    async fn ask_once<T: DeserializeOwned>(&self, calls: &[Call]) -> Result<Vec<Answer<T>>> {
+    async fn request_once<T: DeserializeOwned>(&self, calls: &[Call]) -> Result<Vec<Answer<T>>> {
         let mut answers: Vec<Answer<T>> = self.endpoint.send(calls).await?;
         if calls.len() > 1 && no_batches(&answers) {
             return Ok(answers);

@@ -88,7 +88,7 @@ impl EvmSource {
     /// `Exhausted` where no endpoint answers.
     pub(super) async fn agreed_heads(&self) -> Result<Heads> {
         let (name, mut heads) = self
-            .ask_any(None, |source, endpoint| {
+            .first_answer(None, |source, endpoint| {
                 let heads =
                     async move { Ok((endpoint.name.clone(), source.heads_of(endpoint).await?)) };
                 heads.boxed()
@@ -112,9 +112,9 @@ impl EvmSource {
             return heads;
         }
         let is_asked = |endpoint: &&Arc<Endpoint>| endpoint.name != *from && endpoint.is_healthy();
-        let asked = endpoints.iter().filter(is_asked);
+        let attempt = endpoints.iter().filter(is_asked);
         let heard =
-            futures::future::join_all(asked.map(|endpoint| self.heads_in_time(endpoint))).await;
+            futures::future::join_all(attempt.map(|endpoint| self.heads_in_time(endpoint))).await;
         let heard = heard.into_iter().flatten().chain([(from.clone(), heads)]);
         let (heard, now) = (heard.collect(), Instant::now());
         let mut finals = self.finals.0.lock();
@@ -136,7 +136,7 @@ impl EvmSource {
 
     /// The heads of another endpoint; none where it does not answer in time.
     async fn heads_in_time(&self, endpoint: &Arc<Endpoint>) -> Option<(Arc<str>, Heads)> {
-        let asked = async {
+        let attempt = async {
             self.admit(endpoint, None).await?;
             let verifier = &self.verifier;
             Reader { endpoint, verifier }
@@ -144,7 +144,10 @@ impl EvmSource {
                 .await
         };
         let slow = |_| Err(endpoint.unavailable("no answer in time"));
-        match timeout(ENDPOINT_TIMEOUT, asked).await.unwrap_or_else(slow) {
+        match timeout(ENDPOINT_TIMEOUT, attempt)
+            .await
+            .unwrap_or_else(slow)
+        {
             Ok((heads, _)) => Some((endpoint.name.clone(), heads)),
             Err(error) => {
                 self.note(endpoint, &error);

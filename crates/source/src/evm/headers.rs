@@ -26,7 +26,7 @@ impl EvmSource {
     /// # Errors
     /// `Exhausted` where no endpoint shows them.
     pub(crate) async fn headers(&self, range: BlockRange, anchor: BlockRef) -> Result<Headers> {
-        self.ask_any(Some(anchor), move |source, endpoint| {
+        self.first_answer(Some(anchor), move |source, endpoint| {
             let headers = async move {
                 let want = Want {
                     datasets: DatasetSet::CLOCK,

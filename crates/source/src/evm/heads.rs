@@ -146,7 +146,7 @@ impl HeadListener {
                 Ok(Some(Err(error))) => return Ended::Lost(error),
                 Ok(Some(Ok(message))) => {
                     silent = false;
-                    if matches!(said(&message), Some(Said::Head)) {
+                    if matches!(parse(&message), Some(Notice::Head)) {
                         self.wake();
                     }
                 }
@@ -184,9 +184,9 @@ async fn subscribed<S: AsyncRead + AsyncWrite + Unpin>(
             None => return Err(Ended::Lost(WsError::ConnectionClosed)),
             Some(message) => message.map_err(Ended::Lost)?,
         };
-        match said(&message) {
-            Some(Said::Subscribed | Said::Head) => return Ok(()),
-            Some(Said::Refused(reason)) => return Err(Ended::Refused(reason)),
+        match parse(&message) {
+            Some(Notice::Subscribed | Notice::Head) => return Ok(()),
+            Some(Notice::Refused(reason)) => return Err(Ended::Refused(reason)),
             None => {}
         }
     }
@@ -194,13 +194,13 @@ async fn subscribed<S: AsyncRead + AsyncWrite + Unpin>(
 
 /// What a message says, where it says anything.
 #[derive(PartialEq, Eq, Debug)]
-enum Said {
+enum Notice {
     Subscribed,
     Refused(String),
     Head,
 }
 
-fn said(message: &Message) -> Option<Said> {
+fn parse(message: &Message) -> Option<Notice> {
     #[derive(Deserialize)]
     struct Reply {
         id: Option<IgnoredAny>,
@@ -215,16 +215,16 @@ fn said(message: &Message) -> Option<Said> {
     match reply {
         Reply {
             error: Some(fault), ..
-        } => Some(Said::Refused(fault.message)),
+        } => Some(Notice::Refused(fault.message)),
         Reply {
             method: Some(method),
             ..
-        } if method == "eth_subscription" => Some(Said::Head),
+        } if method == "eth_subscription" => Some(Notice::Head),
         Reply {
             id: Some(_),
             result: Some(_),
             ..
-        } => Some(Said::Subscribed),
+        } => Some(Notice::Subscribed),
         _ => None,
     }
 }
@@ -283,18 +283,18 @@ mod tests {
 
     #[test]
     fn an_error_is_a_refusal_and_never_a_head() {
-        let check = |text: &str, expected: Option<Said>| {
-            assert_eq!(said(&Message::text(text)), expected, "{text}");
+        let check = |text: &str, expected: Option<Notice>| {
+            assert_eq!(parse(&Message::text(text)), expected, "{text}");
         };
         let geth = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no \"newHeads\" subscription in eth namespace"}}"#;
         let reason = r#"no "newHeads" subscription in eth namespace"#.to_owned();
-        check(geth, Some(Said::Refused(reason)));
+        check(geth, Some(Notice::Refused(reason)));
         let nameless = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}"#;
-        check(nameless, Some(Said::Refused("no".to_owned())));
+        check(nameless, Some(Notice::Refused("no".to_owned())));
         let taken = r#"{"jsonrpc":"2.0","id":1,"result":"0x1"}"#;
-        check(taken, Some(Said::Subscribed));
+        check(taken, Some(Notice::Subscribed));
         let head = r#"{"jsonrpc":"2.0","method":"eth_subscription","params":{"subscription":"0x1","result":{}}}"#;
-        check(head, Some(Said::Head));
+        check(head, Some(Notice::Head));
         check("\"result\"", None);
         check("{}", None);
     }

@@ -31,7 +31,7 @@ impl Fetcher<'_> {
             params: format!(r#"["{}",true]"#, hex(block.number())),
         };
         let calls: Vec<Call> = due.iter().map(call).collect();
-        let answers = self.ask::<WholeBlock<true>>(&calls).await?;
+        let answers = self.request::<WholeBlock<true>>(&calls).await?;
         for (block, answer) in due.iter_mut().zip(answers) {
             let number = block.number();
             let whole: WireBlock = self.required(number, GET_BLOCK, answer)?.into();

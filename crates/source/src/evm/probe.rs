@@ -74,13 +74,13 @@ impl Prober {
     }
 
     async fn number(&self, method: &'static str) -> Result<u64> {
-        let raw = self.ask(method, "[]".to_owned()).await?;
+        let raw = self.request(method, "[]".to_owned()).await?;
         let text: Option<String> = serde_json::from_str(raw.get()).ok();
         let number = text.as_deref().and_then(parse_quantity);
         number.ok_or_else(|| self.endpoint.unavailable(format!("{method}: not a number")))
     }
 
-    async fn ask(&self, method: &'static str, params: String) -> Result<Box<RawValue>> {
+    async fn request(&self, method: &'static str, params: String) -> Result<Box<RawValue>> {
         let call = Call { method, params };
         match self.endpoint.send_one(call).await? {
             Ok(Some(raw)) => Ok(raw),
@@ -98,10 +98,10 @@ impl Prober {
     /// Where the block is not there.
     pub async fn record(&self, number: u64) -> Result<Recorded> {
         let block = self
-            .ask(GET_BLOCK, format!(r#"["{}",true]"#, hex(number)))
+            .request(GET_BLOCK, format!(r#"["{}",true]"#, hex(number)))
             .await?;
         let receipts = self
-            .ask(GET_RECEIPTS, format!(r#"["{}"]"#, hex(number)))
+            .request(GET_RECEIPTS, format!(r#"["{}"]"#, hex(number)))
             .await;
         Ok(Recorded {
             number,

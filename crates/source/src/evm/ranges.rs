@@ -148,10 +148,10 @@ impl Spans {
 
     /// A call for the logs of this many blocks was answered with this many logs.
     pub(crate) fn answered(&self, blocks: u64, logs: usize) {
-        let asked = self.for_logs();
+        let span = self.for_logs();
         let mut inner = self.inner.lock();
         inner.found.add(blocks, logs as f64);
-        if blocks < asked {
+        if blocks < span {
             return;
         }
         inner.good += 1;
@@ -183,7 +183,7 @@ impl Spans {
         inner.grow_after = (inner.grow_after * 2).min(GROW_AFTER_MAX);
         let logs = |blocks: u64| inner.found.a_block().map(|logs| logs * blocks as f64);
         match logs(blocks).zip(logs(next)) {
-            Some((asked, fits)) if asked > inner.logs / 2.0 => {
+            Some((span, fits)) if span > inner.logs / 2.0 => {
                 inner.logs = inner.logs.min(fits.max(1.0));
             }
             _ => inner.blocks = inner.blocks.min(next.max(1)),
@@ -239,16 +239,16 @@ mod tests {
         let spans = Spans::new(RangeSettings::default(), 8);
         let (mut at, mut sent) = (0, 0);
         while at < blocks {
-            let mut asked = spans.for_logs().min(blocks - at);
+            let mut span = spans.for_logs().min(blocks - at);
             loop {
                 sent += 1;
-                if asked <= blocks_max && asked * logs_a_block <= logs_max {
+                if span <= blocks_max && span * logs_a_block <= logs_max {
                     break;
                 }
-                asked = spans.refused(asked, None).unwrap();
+                span = spans.refused(span, None).unwrap();
             }
-            spans.answered(asked, (asked * logs_a_block) as usize);
-            at += asked;
+            spans.answered(span, (span * logs_a_block) as usize);
+            at += span;
         }
         sent
     }

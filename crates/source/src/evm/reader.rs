@@ -49,8 +49,8 @@ impl Tags {
             (self.safe, "safe"),
             (true, "latest"),
         ];
-        let asked = names.into_iter().filter(|(asked, _)| *asked);
-        asked.map(|(_, name)| name).collect()
+        let attempt = names.into_iter().filter(|(attempt, _)| *attempt);
+        attempt.map(|(_, name)| name).collect()
     }
 }
 
@@ -140,8 +140,8 @@ impl Reader<'_> {
     fn heads_from(&self, tags: Tags, blocks: Vec<Option<WireBlock>>) -> Result<(Heads, WireBlock)> {
         let mut blocks = blocks.into_iter();
         let block_ref = |block: WireBlock| clock_of(&block).block_ref();
-        let mut tag = |asked: bool| {
-            let block = asked.then(|| blocks.next().flatten()).flatten();
+        let mut tag = |attempt: bool| {
+            let block = attempt.then(|| blocks.next().flatten()).flatten();
             block.map(block_ref)
         };
         let (finalized, safe) = (tag(tags.finalized), tag(tags.safe));
@@ -162,19 +162,19 @@ impl Reader<'_> {
     }
 
     fn read(&self, tag: &str, answer: Answer<WireBlock>) -> Result<Option<WireBlock>> {
-        let asked = parse_quantity(tag);
+        let attempt = parse_quantity(tag);
         let block = match answer {
             Ok(Some(block)) => block,
             Ok(None) => return Ok(None),
             Err(fault) if is_no_such_block(&fault.message) => return Ok(None),
-            Err(fault) if asked.is_none() && fault.code == INVALID_PARAMS => return Ok(None),
+            Err(fault) if attempt.is_none() && fault.code == INVALID_PARAMS => return Ok(None),
             Err(fault) => return Err(self.endpoint.unavailable(fault.message)),
         };
         let hashed = self.verifier.header(&block);
         hashed.map_err(|refusal| refusal.of(&self.endpoint.name, block.number()))?;
-        match asked.filter(|asked| *asked != block.number()) {
-            Some(asked) => {
-                let what = format!("asked for block {asked}");
+        match attempt.filter(|attempt| *attempt != block.number()) {
+            Some(attempt) => {
+                let what = format!("asked for block {attempt}");
                 Err(self.endpoint.health.inconsistent(block.number(), what))
             }
             None => Ok(Some(block)),

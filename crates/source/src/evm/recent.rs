@@ -66,7 +66,7 @@ impl Fetcher<'_> {
             method: GET_RECEIPTS,
             params: format!(r#"["{}"]"#, hex(number)),
         };
-        let answer = self.ask_one(call).await?;
+        let answer = self.request_one(call).await?;
         let receipts: Vec<WireReceipt> = self.required(number, GET_RECEIPTS, answer)?;
         let named = |receipt: &WireReceipt| receipt.block_hash == Some(block.hash);
         if receipts.is_empty() || !receipts.iter().all(named) {

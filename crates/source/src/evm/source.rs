@@ -223,11 +223,11 @@ impl EvmSource {
         Ok(())
     }
 
-    /// Asks one endpoint after the other until one answers; with an anchor, only those that have it.
-    pub(super) async fn ask_any<T>(
+    /// Sends the request to one endpoint after the other until one answers; with an anchor, only to those that have it.
+    pub(super) async fn first_answer<T>(
         &self,
         anchor: Option<BlockRef>,
-        ask: impl for<'a> Fn(&'a Self, &'a Arc<Endpoint>) -> BoxFuture<'a, Result<T>>,
+        request: impl for<'a> Fn(&'a Self, &'a Arc<Endpoint>) -> BoxFuture<'a, Result<T>>,
     ) -> Result<T> {
         let mut avoid: Vec<Arc<str>> = Vec::new();
         let mut last = Error::Invalid("no endpoint is given".to_owned());
@@ -240,11 +240,11 @@ impl EvmSource {
                 unfit: &[],
             };
             let endpoint = self.pool.endpoint(&passed).await?;
-            let asked = async {
+            let attempt = async {
                 self.admit(&endpoint, anchor).await?;
-                ask(self, &endpoint).await
+                request(self, &endpoint).await
             };
-            match asked.await {
+            match attempt.await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => {
                     self.note(&endpoint, &error);
@@ -397,8 +397,8 @@ impl EvmSource {
             }
             Error::RuleFailed { .. } => self.rule_failed(endpoint, error),
             Error::NoMethod { method, .. } if *method == GET_RECEIPTS => {
-                if endpoint.lacks(method) {
-                    tracing::info!(endpoint = %endpoint.name, method, "method missing, asking another way");
+                if endpoint.is_missing(method) {
+                    tracing::info!(event = "method_missing", endpoint = %endpoint.name, method, "method missing, using another");
                 }
             }
             _ => {
@@ -436,7 +436,7 @@ impl Source for EvmSource {
 
     async fn clock(&self, number: u64) -> Result<Option<BlockMeta>> {
         let tag = hex(number);
-        let block = self.ask_any(None, |source, endpoint| {
+        let block = self.first_answer(None, |source, endpoint| {
             let tag = tag.clone();
             async move { source.header(endpoint, &tag).await }.boxed()
         });
@@ -444,9 +444,10 @@ impl Source for EvmSource {
     }
 
     async fn block_at_each_endpoint(&self, number: u64) -> Vec<EndpointBlock> {
-        let ask = async |endpoint: &Arc<Endpoint>| self.block_at(endpoint, number).await.ok()?;
-        let asked = self.pool.endpoints().iter().map(ask);
-        let heard = futures::future::join_all(asked).await;
+        let request =
+            async |endpoint: &Arc<Endpoint>| self.block_at(endpoint, number).await.ok()?;
+        let attempt = self.pool.endpoints().iter().map(request);
+        let heard = futures::future::join_all(attempt).await;
         heard.into_iter().flatten().collect()
     }
 

@@ -88,11 +88,11 @@ pub(super) fn weaker(
     if !needs_receipts(settings, want) {
         return Vec::new();
     }
-    let lacking = endpoints.iter().filter(|one| !one.has(GET_RECEIPTS));
-    let lacking: Vec<Arc<str>> = lacking.map(|one| one.name.clone()).collect();
-    if lacking.len() == endpoints.len() {
+    let missing = endpoints.iter().filter(|one| !one.has(GET_RECEIPTS));
+    let missing: Vec<Arc<str>> = missing.map(|one| one.name.clone()).collect();
+    if missing.len() == endpoints.len() {
         Vec::new()
     } else {
-        lacking
+        missing
     }
 }

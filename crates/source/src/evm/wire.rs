@@ -139,7 +139,7 @@ impl<'de> Deserialize<'de> for WireBlock {
 fn check_list<T>(block: &BlockFields<T>) -> Result<(), &'static str> {
     let header = &block.header;
     let is_empty = header.header.transactions_root == alloy_trie::EMPTY_ROOT_HASH
-        && header.lacking().all(|name| name != "transactionsRoot");
+        && header.missing().all(|name| name != "transactionsRoot");
     if block.has_transactions || is_empty {
         Ok(())
     } else {

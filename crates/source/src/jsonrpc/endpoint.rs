@@ -197,7 +197,7 @@ impl Endpoint {
 
     /// Notes that it takes no more than one call in a request.
     pub(crate) fn refuses_batches(&self) {
-        if self.lacks(BATCH) {
+        if self.is_missing(BATCH) {
             tracing::info!(endpoint = %self.name, "batches are refused, sending single calls");
         }
     }
@@ -239,7 +239,7 @@ impl Endpoint {
     }
 
     /// Notes what it cannot do, for a while; returns whether that is news.
-    pub(crate) fn lacks(&self, method: &'static str) -> bool {
+    pub(crate) fn is_missing(&self, method: &'static str) -> bool {
         let mut missing = self.missing.lock();
         missing.insert(method, Instant::now()).is_none()
     }

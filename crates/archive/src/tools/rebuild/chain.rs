@@ -55,7 +55,7 @@ impl Used {
     }
 
     /// Whether a segment holds something of a block that no used one holds.
-    fn lacks(&mut self, found: &Found) -> bool {
+    fn is_missing(&mut self, found: &Found) -> bool {
         let facts = &found.entry.facts;
         if self.names.contains(&found.entry.object.name) {
             return false;
@@ -78,14 +78,14 @@ impl Used {
     }
 
     /// What the used segments say of a block: whether it is theirs. None where they do not hold it.
-    pub(super) async fn says(&self, objects: &Objects, block: BlockRef) -> Result<Option<bool>> {
-        let mut said = None;
+    pub(super) async fn holds(&self, objects: &Objects, block: BlockRef) -> Result<Option<bool>> {
+        let mut found = None;
         for entry in &self.segments {
             let facts = &entry.facts;
             if facts.range.start == block.number + 1 && facts.parent_hash != block.hash {
                 return Ok(Some(false));
             }
-            if !facts.range.contains(block.number) || said.is_some() {
+            if !facts.range.contains(block.number) || found.is_some() {
                 continue;
             }
             let clock = async {
@@ -93,13 +93,13 @@ impl Used {
                 objects.clock(&segment, block.number).await
             };
             match clock.await {
-                Ok(clock) => said = clock.map(|clock| clock.hash == block.hash),
+                Ok(clock) => found = clock.map(|clock| clock.hash == block.hash),
                 // Another segment may tell.
                 Err(Error::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(said)
+        Ok(found)
     }
 }
 
@@ -124,14 +124,14 @@ pub(super) async fn take_islands(
         let below = found
             .iter()
             .filter(|found| found.end().number <= anchor.number);
-        let mut more: Vec<&Found> = below.filter(|found| used.lacks(found)).collect();
+        let mut more: Vec<&Found> = below.filter(|found| used.is_missing(found)).collect();
         more.sort_by_key(|found| (Reverse(found.end().number), found.end().hash));
         let mut confirmed = None;
         for end in more.iter().map(|found| found.end()) {
             let is_theirs = match asked.get(&end) {
                 Some(&known) => known,
-                None => match used.says(objects, end).await? {
-                    Some(says) => says,
+                None => match used.holds(objects, end).await? {
+                    Some(holds) => holds,
                     None if asked.len() >= ASKED_MAX => false,
                     None => confirm(end).await?,
                 },

@@ -142,9 +142,9 @@ async fn ends_in(objects: &Objects, part: &FoundPart, used: &Used) -> Result<boo
         return Ok(false);
     };
     let hash = part.last_hash;
-    let said = used.says(objects, chronolith_model::BlockRef { number, hash });
+    let found = used.holds(objects, chronolith_model::BlockRef { number, hash });
     // Where nothing tells whether it belongs, it is listed as undecided.
-    Ok(said.await? == Some(true))
+    Ok(found.await? == Some(true))
 }
 
 /// Merged segments whose hashes no run holds, each with those of its blocks.

@@ -101,13 +101,13 @@ async fn parts_of_history_that_fail_together_do_not_hide_each_other() {
 #[tokio::test(start_paused = true)]
 async fn heads_that_move_on_count_together() {
     let both = names();
-    for asked in [&both[..1], &both] {
+    for attempt in [&both[..1], &both] {
         let evidence = Evidence::default();
         let dropped = async {
             for second in 0..60_u64 {
-                let name = &asked[second as usize % asked.len()];
+                let name = &attempt[second as usize % attempt.len()];
                 let computed = Hash32([second as u8; 32]);
-                if evidence.note(&failure(name, 1_000 + second, computed), asked) {
+                if evidence.note(&failure(name, 1_000 + second, computed), attempt) {
                     return Some(second);
                 }
                 wait(1).await;
@@ -200,7 +200,7 @@ async fn an_endpoint_that_cannot_be_asked_holds_no_rule_up() {
     let [strong, weak] = both.pool.endpoints() else {
         panic!("two endpoints");
     };
-    weak.lacks(GET_RECEIPTS);
+    weak.is_missing(GET_RECEIPTS);
     let lone = LONE_WHILE.as_secs();
     assert_eq!(seconds_until_dropped(&both, Rule::ReceiptsRoot).await, lone);
     assert_eq!(strong.report().inconsistencies, 0);

@@ -29,22 +29,22 @@ fn no_secret_is_in_a_name_or_an_error() {
 fn hostile_text_is_cut_where_it_is_kept() {
     let endpoint = endpoint();
     let long = "ü".repeat(100_000);
-    for say in [&|| endpoint.report_bad(&long) as (), &|| {
+    for report in [&|| endpoint.report_bad(&long) as (), &|| {
         endpoint.failed(&endpoint.unavailable(long.clone()))
     }] as [&dyn Fn(); 2]
     {
-        say();
-        let said = endpoint.report().last_error.unwrap();
+        report();
+        let error = endpoint.report().last_error.unwrap();
         assert!(
-            said.len() <= 1_000 && said.len() > 900,
+            error.len() <= 1_000 && error.len() > 900,
             "{} bytes",
-            said.len()
+            error.len()
         );
     }
     let hostile = format!(r#"{{"jsonrpc":"2.0","id":0,"result":"{long}"}}"#);
     let parsed = endpoint.parsed::<u64>(StatusCode::OK, hostile.as_bytes(), 1);
-    let said = parsed.unwrap_err().to_string();
-    assert!(said.len() < 1_200, "{} bytes", said.len());
+    let error = parsed.unwrap_err().to_string();
+    assert!(error.len() < 1_200, "{} bytes", error.len());
 }
 
 /// A refusal of one bad hour kept requests small for ever.
@@ -72,7 +72,7 @@ fn batches_grow_again_after_many_good_requests() {
 async fn what_an_endpoint_lacks_is_asked_for_again_after_a_pause() {
     let endpoint = endpoint();
     assert!(endpoint.has("eth_getBlockReceipts"));
-    assert!(endpoint.lacks("eth_getBlockReceipts"));
+    assert!(endpoint.is_missing("eth_getBlockReceipts"));
     endpoint.refuses_batches();
     for _ in 0..3 {
         assert!(!endpoint.has("eth_getBlockReceipts"));
@@ -82,7 +82,7 @@ async fn what_an_endpoint_lacks_is_asked_for_again_after_a_pause() {
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(endpoint.has("eth_getBlockReceipts"));
         assert_eq!(endpoint.batch(), 100);
-        assert!(!endpoint.lacks("eth_getBlockReceipts"), "no news");
+        assert!(!endpoint.is_missing("eth_getBlockReceipts"), "no news");
         endpoint.refuses_batches();
     }
 }

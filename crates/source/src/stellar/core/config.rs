@@ -131,19 +131,19 @@ NODE_IS_VALIDATOR=true
             ),
             ("[[", "NODE_IS_VALIDATOR=true\n[[", "NODE_IS_VALIDATOR=true"),
         ] {
-            let told = checked(from, to).unwrap_err();
-            assert!(told.contains(expected), "{told}");
+            let error = checked(from, to).unwrap_err();
+            assert!(error.contains(expected), "{error}");
         }
     }
 
     #[test]
     fn events_that_core_would_leave_out_are_said() {
         for (name, _) in EVENTS {
-            let told = checked(name, "OTHER").unwrap();
-            assert_eq!(told.len(), 1, "{told:?}");
+            let error = checked(name, "OTHER").unwrap();
+            assert_eq!(error.len(), 1, "{error:?}");
             assert!(
-                told[0].ends_with(&format!("add the line {name}=true")),
-                "{told:?}"
+                error[0].ends_with(&format!("add the line {name}=true")),
+                "{error:?}"
             );
         }
         assert_eq!(checked("=true\n", "=false\n").unwrap().len(), 2);

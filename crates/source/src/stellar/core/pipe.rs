@@ -41,10 +41,10 @@ impl Flow {
         let Some(file) = held.as_ref() else {
             return false;
         };
-        let mut asked = [PollFd::new(file, PollFlags::IN)];
+        let mut polled_fds = [PollFd::new(file, PollFlags::IN)];
         // The reader reports what is wrong with the pipe.
-        let polled = poll(&mut asked, Some(&NOW));
-        let [answered] = asked;
+        let polled = poll(&mut polled_fds, Some(&NOW));
+        let [answered] = polled_fds;
         polled.is_ok() && answered.revents().contains(PollFlags::IN)
     }
 }
@@ -98,14 +98,14 @@ impl Drop for Pipe<'_> {
 impl Read for Pipe<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            let mut asked = [PollFd::new(&self.file, PollFlags::IN)];
+            let mut polled_fds = [PollFd::new(&self.file, PollFlags::IN)];
             // Asked before the wait: what was written before the end is still there then.
             let over = (self.is_over)();
-            match poll(&mut asked, Some(&TICK)) {
+            match poll(&mut polled_fds, Some(&TICK)) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 polled => polled?,
             };
-            let [answered] = asked;
+            let [answered] = polled_fds;
             let found = answered.revents();
             if found.contains(PollFlags::IN) {
                 self.flow.busy.store(true, Ordering::SeqCst);

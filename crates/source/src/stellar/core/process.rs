@@ -46,11 +46,11 @@ struct Inner {
     /// Whether none is to be started any more.
     closed: bool,
     /// Of this process alone: one of before may still be heard.
-    said: Arc<Mutex<Said>>,
+    output: Arc<Mutex<CoreOutput>>,
 }
 
 #[derive(Default, Debug)]
-struct Said {
+struct CoreOutput {
     last: String,
     /// Whether it reported that it is behind the network.
     catching_up: bool,
@@ -68,7 +68,7 @@ impl Process {
     pub(crate) fn start(
         &self,
         call: &Call,
-        words: &[String],
+        args: &[String],
         output: Output,
     ) -> Result<Option<JoinHandle<String>>, String> {
         let mut inner = self.inner.lock();
@@ -80,7 +80,7 @@ impl Process {
             .arg("--conf")
             .arg(&call.config)
             .arg("--console")
-            .args(words)
+            .args(args)
             .current_dir(&call.work_dir)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -91,19 +91,19 @@ impl Process {
         let mut child = command
             .spawn()
             .map_err(|error| format!("{binary} cannot be started: {error}"))?;
-        tracing::info!(pid = child.id(), command = words.join(" "), "core started");
+        tracing::info!(pid = child.id(), command = args.join(" "), "core started");
         let noted = fs::write(call.work_dir.join(PID_FILE), child.id().to_string());
         if let Err(error) = noted {
             tracing::warn!(%error, "it is not written down which process core is");
         }
-        inner.said = Arc::default();
+        inner.output = Arc::default();
         if let Some(stderr) = child.stderr.take() {
-            log(stderr, call.quiet.clone(), inner.said.clone());
+            log(stderr, call.quiet.clone(), inner.output.clone());
         }
         let stdout = child.stdout.take();
         let answer = match (stdout, output) {
             (Some(stdout), Output::Log) => {
-                log(stdout, call.quiet.clone(), inner.said.clone());
+                log(stdout, call.quiet.clone(), inner.output.clone());
                 None
             }
             (Some(stdout), Output::Answer) => Some(std::thread::spawn(move || answer_of(stdout))),
@@ -160,9 +160,9 @@ impl Process {
     }
 
     /// What went wrong, with what it printed last.
-    pub(crate) fn last_words(&self, what: &str) -> String {
-        let said = self.inner.lock().said.clone();
-        match said.lock().last.as_str() {
+    pub(crate) fn with_last_lines(&self, what: &str) -> String {
+        let output = self.inner.lock().output.clone();
+        match output.lock().last.as_str() {
             "" => what.to_owned(),
             last => format!("{what}; it said: {last}"),
         }
@@ -170,8 +170,8 @@ impl Process {
 
     /// Whether it reports that it is behind the network; false where it reports nothing.
     pub(crate) fn is_catching_up(&self) -> bool {
-        let said = self.inner.lock().said.clone();
-        said.lock().catching_up
+        let output = self.inner.lock().output.clone();
+        output.lock().catching_up
     }
 }
 
@@ -182,7 +182,7 @@ impl Drop for Process {
 }
 
 /// Passes what it prints on to the log, line by line, on a thread of its own.
-fn log(from: impl Read + Send + 'static, quiet: Quiet, said: Arc<Mutex<Said>>) {
+fn log(from: impl Read + Send + 'static, quiet: Quiet, output: Arc<Mutex<CoreOutput>>) {
     std::thread::spawn(move || {
         let mut lines = BufReader::new(from);
         let mut line = Vec::new();
@@ -200,9 +200,9 @@ fn log(from: impl Read + Send + 'static, quiet: Quiet, said: Arc<Mutex<Said>>) {
                 continue;
             }
             tracing::debug!(core = %text, "core says");
-            let mut said = said.lock();
-            said.catching_up = is_catching_up(&text).unwrap_or(said.catching_up);
-            said.last = text;
+            let mut output = output.lock();
+            output.catching_up = is_catching_up(&text).unwrap_or(output.catching_up);
+            output.last = text;
         }
     });
 }
@@ -241,8 +241,8 @@ fn ends_within(id: u32, patience: Duration) -> bool {
         tv_nsec: patience.subsec_nanos().into(),
     };
     watched.is_some_and(|watched| {
-        let mut asked = [PollFd::new(&watched, PollFlags::IN)];
-        poll(&mut asked, Some(&patience)).is_ok_and(|ready| ready > 0)
+        let mut requested = [PollFd::new(&watched, PollFlags::IN)];
+        poll(&mut requested, Some(&patience)).is_ok_and(|ready| ready > 0)
     })
 }
 
@@ -267,9 +267,9 @@ pub(crate) fn end_stale(id: u32) {
 
 /// Whether a process is a core with these settings: numbers of processes are given again.
 fn is_ours(id: u32, config: &Path) -> bool {
-    let words = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+    let args = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
     let config = config.as_os_str().as_encoded_bytes();
-    words.split(|byte| *byte == 0).any(|word| word == config)
+    args.split(|byte| *byte == 0).any(|word| word == config)
 }
 
 #[cfg(test)]
@@ -321,7 +321,7 @@ mod tests {
     /// is killed after that.
     #[test]
     fn core_is_asked_to_end_before_it_is_killed() {
-        for (trap, patience, is_asked) in [
+        for (trap, patience, is_requested) in [
             ("trap 'echo asked > asked; exit 0' INT", END_PATIENCE, true),
             ("trap '' INT", Duration::from_millis(50), false),
         ] {
@@ -336,7 +336,7 @@ mod tests {
                 std::thread::yield_now();
             }
             process.end_within(patience);
-            assert_eq!(dir.path().join("asked").exists(), is_asked, "{trap}");
+            assert_eq!(dir.path().join("asked").exists(), is_requested, "{trap}");
             assert!(process.ended().is_none());
         }
     }

@@ -93,8 +93,8 @@ mod tests {
         ] {
             assert_eq!(quiet.hide(line), expected.unwrap_or(line));
         }
-        let told = quiet.hide(&format!("seed={seed}, done"));
-        assert_eq!(told, "seed=[hidden], done");
+        let shown = quiet.hide(&format!("seed={seed}, done"));
+        assert_eq!(shown, "seed=[hidden], done");
         let other = format!("S{}", "ZYX2".repeat(13)) + "CDE";
         assert_eq!(Quiet::default().hide(&other), "[hidden]");
         let public = other.replacen('S', "G", 1);

@@ -104,16 +104,16 @@ impl Running {
     /// then must be looked at afterwards.
     pub(crate) fn is_behind(&self) -> bool {
         // Its own report comes first: it writes a ledger before it reports that none follows.
-        let says = self.process.is_catching_up();
+        let claims = self.process.is_catching_up();
         let was_full = self.buffer.was_full();
-        (says || was_full || !self.flow.is_dry()) && !self.buffer.is_over()
+        (claims || was_full || !self.flow.is_dry()) && !self.buffer.is_over()
     }
 
     /// The error that no ledger came in time, with the last line of core.
     pub(crate) fn silence(&self, patience: Duration) -> End {
         let seconds = self.buffer.wait_max(patience).as_secs();
         let what = format!("no ledger came for {seconds} seconds or more");
-        End::Failed(self.process.last_words(&what))
+        End::Failed(self.process.with_last_lines(&what))
     }
 
     /// Ends core. The start of the next one waits for the thread.
@@ -173,10 +173,10 @@ impl Worker {
 
     /// The ledger that core closed last, by its own account; none where it has none.
     fn last_closed(&self) -> Option<u32> {
-        let words = ["offline-info".to_owned()];
+        let args = ["offline-info".to_owned()];
         let started = self
             .process
-            .start(&self.job.call, &words, Output::Answer)
+            .start(&self.job.call, &args, Output::Answer)
             .ok()?;
         let ended = self.wait().ok()?;
         let answer = started?.join().ok()?;
@@ -184,15 +184,15 @@ impl Worker {
     }
 
     /// A command that must succeed.
-    fn call(&self, words: &[&str]) -> Result<(), End> {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let started = self.process.start(&self.job.call, &words, Output::Log);
+    fn call(&self, args: &[&str]) -> Result<(), End> {
+        let args: Vec<String> = args.iter().map(|word| (*word).to_owned()).collect();
+        let started = self.process.start(&self.job.call, &args, Output::Log);
         started.map_err(End::Failed)?;
         let ended = self.wait()?;
         if ended.success() {
             Ok(())
         } else {
-            Err(self.failed(&format!("`{}` ended with {ended}", words.join(" "))))
+            Err(self.failed(&format!("`{}` ended with {ended}", args.join(" "))))
         }
     }
 
@@ -208,14 +208,14 @@ impl Worker {
     }
 
     /// Runs a command that writes ledgers, and takes them.
-    fn stream(&self, mut words: Vec<String>) -> Result<(), End> {
+    fn stream(&self, mut args: Vec<String>) -> Result<(), End> {
         let path = self.job.call.work_dir.join(PIPE);
         let is_over = || self.buffer.is_stopped() || self.process.ended().is_some();
         let pipe = Pipe::make(&path, &self.flow, &is_over);
         let mut pipe = pipe.map_err(|error| End::Failed(format!("no pipe for core: {error}")))?;
-        words.push("--metadata-output-stream".to_owned());
-        words.push(path.display().to_string());
-        let started = self.process.start(&self.job.call, &words, Output::Log);
+        args.push("--metadata-output-stream".to_owned());
+        args.push(path.display().to_string());
+        let started = self.process.start(&self.job.call, &args, Output::Log);
         started.map_err(End::Failed)?;
         let mut before: Option<(u32, Hash32)> = None;
         loop {
@@ -288,7 +288,7 @@ impl Worker {
 
     /// What failed, with the last line of core.
     fn failed(&self, what: &str) -> End {
-        End::Failed(self.process.last_words(what))
+        End::Failed(self.process.with_last_lines(what))
     }
 
     /// Ends a core that outlived the program that started it, and waits until it is gone.

@@ -57,7 +57,7 @@ impl Http {
         Ok(Self { base, client })
     }
 
-    async fn ask(&self, method: Method, key: &str, head: bool) -> Result<Answer, Failure> {
+    async fn send(&self, method: Method, key: &str, head: bool) -> Result<Answer, Failure> {
         let mut url = self.base.clone();
         url.set_path(&format!("{}{key}", self.base.path()));
         let mut request = self.client.request(method, url);
@@ -74,22 +74,22 @@ impl Http {
     }
 
     /// Tries again after failures that may pass.
-    async fn tried<T, F>(&self, ask: impl Fn() -> F) -> Result<T, Failure>
+    async fn tried<T, F>(&self, send: impl Fn() -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Failure>>,
     {
         for pause_ms in PAUSES_MS {
-            match ask().await {
+            match send().await {
                 Err(Failure::Unavailable(_)) => {}
                 done => return done,
             }
             tokio::time::sleep(Duration::from_millis(pause_ms)).await;
         }
-        ask().await
+        send().await
     }
 
     async fn read(&self, key: &str, most: u64) -> Result<Option<Bytes>, Failure> {
-        let mut answer = match self.ask(Method::GET, key, false).await? {
+        let mut answer = match self.send(Method::GET, key, false).await? {
             Answer::There(answer) => answer,
             Answer::Absent => return Ok(None),
             Answer::NoMethod => {
@@ -113,8 +113,8 @@ impl Http {
     }
 
     async fn look(&self, key: &str) -> Result<bool, Failure> {
-        let answer = match self.ask(Method::HEAD, key, false).await? {
-            Answer::NoMethod => self.ask(Method::GET, key, true).await?,
+        let answer = match self.send(Method::HEAD, key, false).await? {
+            Answer::NoMethod => self.send(Method::GET, key, true).await?,
             answer => answer,
         };
         Ok(matches!(answer, Answer::There(_)))

@@ -43,29 +43,29 @@ pub(crate) fn layout(
             ))
         });
     };
-    let said: Manifest = serde_json::from_slice(manifest)
+    let stated: Manifest = serde_json::from_slice(manifest)
         .map_err(|error| invalid(format!("{KEY} is not a manifest: {error}")))?;
-    if let Some(other) = said
+    if let Some(other) = stated
         .network_passphrase
-        .filter(|said| said != network.passphrase())
+        .filter(|stated| stated != network.passphrase())
     {
         let ours = network.passphrase();
         return Err(invalid(format!(
             "it is of the network {other:?}, and this chain is {ours:?}"
         )));
     }
-    if let Some(other) = said.compression.filter(|said| said != COMPRESSION) {
+    if let Some(other) = stated.compression.filter(|stated| stated != COMPRESSION) {
         return Err(invalid(format!(
             "its objects are packed as {other}: only {COMPRESSION} can be read"
         )));
     }
-    let said = Layout::new(said.ledgers_per_batch, said.batches_per_partition)
+    let stated = Layout::new(stated.ledgers_per_batch, stated.batches_per_partition)
         .map_err(|error| invalid(format!("{KEY}: {error}")))?;
     match set {
-        Some(set) if set != said => Err(invalid(format!(
-            "{KEY} has {said}, and the settings {set}: leave them out of the settings"
+        Some(set) if set != stated => Err(invalid(format!(
+            "{KEY} has {stated}, and the settings {set}: leave them out of the settings"
         ))),
-        _ => Ok(said),
+        _ => Ok(stated),
     }
 }
 

@@ -94,31 +94,31 @@ fn present<T>(found: Result<T, StoreError>) -> Result<Option<T>, Failure> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(StoreError::NotFound { .. }) => Ok(None),
-        Err(error) => Err(Failure::Unavailable(told(&error))),
+        Err(error) => Err(Failure::Unavailable(describe(&error))),
     }
 }
 
 /// What went wrong, without the request: its URL may be signed.
-fn told(error: &StoreError) -> String {
+fn describe(error: &StoreError) -> String {
     match error {
         StoreError::PermissionDenied { .. } => "permission denied".to_owned(),
         StoreError::Unauthenticated { .. } => {
             "not authenticated: are the keys right, or is it anonymous?".to_owned()
         }
         _ => {
-            let told = without_urls(&error.to_string());
+            let describe = without_urls(&error.to_string());
             // A request that failed tells why only at the end of its causes.
             let mut last: &dyn std::error::Error = error;
             while let Some(cause) = last.source() {
                 last = cause;
             }
             let last = without_urls(&last.to_string());
-            let told = if told.contains(&last) {
-                told
+            let describe = if describe.contains(&last) {
+                describe
             } else {
-                format!("{told}: {last}")
+                format!("{describe}: {last}")
             };
-            told.chars().take(SHOWN_CHARS_MAX).collect()
+            describe.chars().take(SHOWN_CHARS_MAX).collect()
         }
     }
 }
@@ -170,13 +170,13 @@ mod tests {
         let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let lake = S3::new("s3://bucket/lake", &options).unwrap();
         let failure = lake.get(".config.json", 1_000).await.unwrap_err();
-        let told = failure.to_string();
+        let describe = failure.to_string();
         server.join().unwrap();
         for part in ["performing GET [url]", "400 Bad Request", "InvalidRegion"] {
-            assert!(told.contains(part), "{told}");
+            assert!(describe.contains(part), "{describe}");
         }
         for part in ["SECRET", "KEY-ID", "127.0.0.1", "docs.example"] {
-            assert!(!told.contains(part), "{told}");
+            assert!(!describe.contains(part), "{describe}");
         }
     }
 
@@ -199,9 +199,9 @@ mod tests {
             ),
             ("no\n  answer", "Generic S3 error: no answer"),
         ] {
-            assert_eq!(told(&generic(text)), expected);
+            assert_eq!(describe(&generic(text)), expected);
         }
-        let long = told(&generic(&"ä".repeat(10_000)));
+        let long = describe(&generic(&"ä".repeat(10_000)));
         assert_eq!(long.chars().count(), SHOWN_CHARS_MAX);
     }
 
@@ -224,9 +224,9 @@ mod tests {
         let lake = bucket(many.clone().map(key)).await;
         let newest = many.end - 1;
         assert_eq!(lake.newest(layout).await, Ok(Newest::Key(key(newest))));
-        let told = lake.newest(other).await.unwrap_err().to_string();
+        let describe = lake.newest(other).await.unwrap_err().to_string();
         for part in [key(newest), other.to_string(), OTHERS_MAX.to_string()] {
-            assert!(told.contains(&part), "{told}");
+            assert!(describe.contains(&part), "{describe}");
         }
         // What else lies there does not hide the lake.
         let beside = (0..OTHERS_MAX - 2).map(|at| format!(".{at}"));
