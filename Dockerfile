@@ -1,5 +1,5 @@
-# The program and nothing else: built from the lock file, run by a user that owns only its data.
-# docs/deployment.md says how to use it.
+# Only the program, built from the lock file, run by a user that owns only its data.
+# docs/deployment.md describes its use.
 
 ARG RUST=1.95
 ARG DEBIAN=bookworm
@@ -7,7 +7,7 @@ ARG DEBIAN=bookworm
 FROM rust:${RUST}-slim-${DEBIAN} AS build
 WORKDIR /src
 COPY . .
-# The target directory is a cache and no part of the image, so the program is taken out of it.
+# The target directory is a cache outside the image, so the program is copied out of it.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     cargo build --locked --release -p chronolith-node \
@@ -19,10 +19,10 @@ COPY --from=build /out /
 RUN install -d -o 10001 -g 10001 /var/lib/chronolith
 USER 10001:10001
 WORKDIR /var/lib/chronolith
-# Over `dataDir` of the settings file: archives lie in the volume, whatever the file says.
+# Overrides `dataDir` of the settings file, so that archives are in the volume.
 ENV DATA_DIR=/var/lib/chronolith
 VOLUME /var/lib/chronolith
-# Everybody, health and metrics, callers of the fee document. Operators ask inside of the container.
+# Public API, health and metrics, fee document API. The admin listener is reachable inside the container only.
 EXPOSE 8080 9464 9999
 ENTRYPOINT ["chronolith"]
 CMD ["run", "--config", "/etc/chronolith/chronolith.json"]
