@@ -1,10 +1,10 @@
-"""The shape of the dashboard: what Grafana needs of its JSON, and what we ask of it."""
+"""Checks the dashboard's JSON: the fields that Grafana needs, and our own requirements."""
 
 import re
 
 import texts
 
-# Field, and the types that it may have. Of a panel's kind beside it.
+# Fields and their types.
 BOARD = {
     "uid": str, "title": str, "tags": list, "schemaVersion": int, "panels": list, "refresh": str,
     "time": dict, "templating": dict, "annotations": dict, "links": list, "editable": bool,
@@ -20,7 +20,7 @@ KINDS = {"timeseries", "stat", "table"}
 VARIABLES = {"datasource": "datasource", "chain": "query", "docs": "textbox"}
 COLUMNS = 24
 
-# What an operator looks for, as words in the titles of panels.
+# Panels that operators need, by the beginning of their titles.
 WANTED = [
     "Throughput", "Queue depth", "RPC error budget", "DB latency", "Confirmation lag",
     "Backfill progress", "Jobs", "Paused", "Guard drops", "Reorgs", "Freshness", "Durability",
@@ -33,11 +33,11 @@ def typed(value, shape, where):
         if field not in value:
             yield f"{where}: no {field}"
         elif type(value[field]) is not kind:
-            yield f"{where}: {field} is no {kind.__name__}"
+            yield f"{where}: {field} is not a {kind.__name__}"
 
 
 def places(panels):
-    """Panels that lie outside of the grid or on each other."""
+    """Panels that are outside the grid or overlap."""
     taken = {}
     for panel in panels:
         at = panel["gridPos"]
@@ -45,12 +45,12 @@ def places(panels):
             yield f"{panel['title']}: gridPos is not h, w, x, y"
             continue
         if at["x"] < 0 or at["w"] < 1 or at["h"] < 1 or at["x"] + at["w"] > COLUMNS:
-            yield f"{panel['title']}: lies outside of the grid"
+            yield f"{panel['title']}: is outside the grid"
         for x in range(at["x"], at["x"] + at["w"]):
             for y in range(at["y"], at["y"] + at["h"]):
                 other = taken.setdefault((x, y), panel["title"])
                 if other != panel["title"]:
-                    yield f"{panel['title']}: lies on {other}"
+                    yield f"{panel['title']}: overlaps {other}"
                     return
 
 
@@ -61,14 +61,14 @@ def of_panel(panel, anchors):
         return
     yield from typed(panel, PANEL, where)
     if panel["type"] not in KINDS:
-        yield f"{where}: {panel['type']} is none of {sorted(KINDS)}"
+        yield f"{where}: {panel['type']} is not one of {sorted(KINDS)}"
     if not panel["targets"]:
-        yield f"{where}: asks nothing"
+        yield f"{where}: has no query"
     for target in panel["targets"]:
         yield from typed(target, TARGET, where)
     ids = [target["refId"] for target in panel["targets"]]
     if len(set(ids)) != len(ids):
-        yield f"{where}: a refId is there twice"
+        yield f"{where}: duplicate refId"
     runbooks = 0
     for link in panel["links"]:
         yield from typed(link, LINK, where)
@@ -89,7 +89,7 @@ def faults(board):
         yield from of_panel(panel, anchors)
     ids = [panel["id"] for panel in panels]
     if len(set(ids)) != len(ids):
-        yield "dashboard: an id is there twice"
+        yield "dashboard: duplicate panel id"
     yield from places(panels)
     titles = [panel["title"] for panel in panels]
     for wanted in WANTED:
@@ -105,7 +105,7 @@ def faults(board):
 
 
 def expressions(board):
-    """Every expression with its place, variables filled in."""
+    """Every expression with its location, variables replaced."""
     for panel in board["panels"]:
         for target in panel.get("targets", []):
             yield f"panel {panel['title']} {target['refId']}", filled(target["expr"])

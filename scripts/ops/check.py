@@ -1,5 +1,5 @@
-"""Runs the rules and every panel of the dashboard in a real Prometheus, over nodes that show every metric of
-the documents, and holds names, links and annotations to what is there."""
+"""Runs the rules and every panel of the dashboard in a real Prometheus, over nodes that export every documented
+metric, and checks names, links and annotations."""
 
 import http.server
 import json
@@ -18,10 +18,10 @@ import board
 import texts
 
 PATIENCE_SECONDS = 90
-# Of the same chains: what is joined must still be joined one to one.
+# Two nodes with the same chains: joins must still be one to one.
 NODES = 2
 
-# Values of labels, so that every expression has something to choose from.
+# Values of labels, so that every expression matches a series.
 LABELS = {
     "chain": ["1", "8453"],
     "endpoint": ["a.example", "b.example"],
@@ -38,7 +38,7 @@ LABELS = {
 BUCKETS = ["1", "5", "30", "+Inf"]
 SEVERITIES = {"page", "ticket"}
 RUNBOOK_PARTS = [f"**{part}**" for part in ("Looks like", "Why", "Look first", "Do", "Over when")]
-# Prometheus' own.
+# Metrics of Prometheus itself.
 OWN = {"up", "ALERTS"}
 
 
@@ -51,7 +51,7 @@ def series(labels):
 
 
 def shown(metrics, age):
-    """What a node shows that has counted for some seconds."""
+    """The metrics of a node that has counted for some seconds."""
     count = int(age * 10) + 1
     for name, (kind, labels) in metrics.items():
         yield f"# TYPE {name} {kind}"
@@ -66,7 +66,7 @@ def shown(metrics, age):
 
 
 def serve(metrics):
-    """Shows metrics on a free port, and tells its address."""
+    """Exports metrics on a free port, and returns its address."""
     began = time.monotonic()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -86,7 +86,7 @@ def serve(metrics):
 
 
 class Prometheus:
-    """A server of its own, with the rules as they are and quicker than they will be."""
+    """A temporary server with the real rules and short intervals."""
 
     def __init__(self, work, targets):
         files = [str(texts.ROOT / "ops/prometheus" / name) for name in ("alerts.yml", "slo.yml")]
@@ -131,7 +131,7 @@ class Prometheus:
             raise ValueError(json.load(refused)["error"]) from None
 
     def ready(self):
-        """Whether it has read its files and answers; before that it refuses everything."""
+        """Whether it has read its files and answers; until then it refuses every request."""
         if not (address := self.address()):
             return False
         try:
@@ -144,7 +144,7 @@ class Prometheus:
         return [rule for group in self.ask("rules")["groups"] for rule in group["rules"]]
 
     def evaluated(self):
-        """Whether all nodes were seen and all rules evaluated. One that cannot be is told at once: waiting mends nothing."""
+        """Whether all nodes were scraped and all rules evaluated. A failing rule is reported at once: waiting does not help."""
         rules = self.rules()
         for rule in rules:
             if rule["health"] == "err":
@@ -153,48 +153,48 @@ class Prometheus:
         return len(known) == NODES and all(rule["health"] == "ok" for rule in rules)
 
     def until(self, what, condition):
-        """Waits for something to be the case, and says what was not."""
+        """Waits for a condition; on a timeout, exits with its name."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not (found := condition()):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 tail = "\n".join(self.log.read_text().splitlines()[-5:])
-                raise SystemExit(f"check: {what} did not come\n{tail}")
+                raise SystemExit(f"check: timeout: {what}\n{tail}")
             time.sleep(0.2)
         return found
 
 
 def of_alert(rule, sections):
-    """What is wrong with what an alert tells people."""
+    """Faults in the labels and annotations of an alert."""
     name = rule["name"]
     if rule["labels"].get("severity") not in SEVERITIES:
-        yield f"{name}: severity is none of {sorted(SEVERITIES)}"
+        yield f"{name}: severity is not one of {sorted(SEVERITIES)}"
     notes = rule["annotations"]
     for note in ("summary", "description"):
         if not re.search(r"\$labels\.(chain|instance)\b", notes.get(note, "")):
             yield f"{name}: its {note} names neither chain nor instance"
     path, _, anchor = notes.get("runbook_url", "").partition("#")
     if path != texts.RUNBOOKS or anchor not in sections:
-        yield f"{name}: runbook_url leads nowhere: {notes.get('runbook_url')}"
+        yield f"{name}: runbook_url does not resolve: {notes.get('runbook_url')}"
     section = sections.get(anchor, "")
     for part in [f"`{name}`"] + RUNBOOK_PARTS:
         if part not in section:
             yield f"{name}: its runbook has no {part}"
     if f"| `{name}` | [" not in sections.get("alerts", ""):
-        yield f"{name}: the list of alerts in the runbooks lacks it"
+        yield f"{name}: missing in the list of alerts in the runbooks"
     used = set(re.findall(r"\$labels\.(\w+)", " ".join(notes.values())))
     for label in sorted(used - LABELS.keys() - {"instance"}):
         yield f"{name}: there is no label {label}"
     for alert in rule["alerts"]:
         for label in sorted(used - alert["labels"].keys()):
             yield f"{name}: it has no label {label}"
-        for note, said in alert["annotations"].items():
-            # What Prometheus puts where a template went wrong.
-            if "<error" in said:
-                yield f"{name}: {note} says: {said}"
+        for note, text in alert["annotations"].items():
+            # Prometheus inserts this if a template fails.
+            if "<error" in text:
+                yield f"{name}: {note}: {text}"
 
 
 def names(rules, panels):
-    """Metrics that are used and that nothing shows."""
+    """Metrics that are used and not exported."""
     known = {}
     for path in texts.CATALOGS:
         known |= texts.described(path)
@@ -208,13 +208,13 @@ def names(rules, panels):
     for where, expression in [(rule["name"], rule["query"]) for rule in rules] + panels:
         used = texts.metrics_of(expression)
         if not used:
-            yield f"{where}: asks for no metric"
+            yield f"{where}: uses no metric"
         for name in sorted(used - plain - parts - recorded - OWN):
             yield f"{where}: there is no metric {name}"
 
 
 def catalogs():
-    """The documents and the catalogs of the exporter name the same metrics, of the same types."""
+    """Differences between the documents and the exporter's catalogs: names and types of metrics."""
     listed = {name: kind for name, (kind, _) in texts.listed().items()}
     described = {}
     for path in texts.CATALOGS:
@@ -227,7 +227,7 @@ def catalogs():
 
 
 def empty(prometheus, panels):
-    """Expressions that show nothing; one that cannot be read is told at once."""
+    """Expressions without a result; an invalid one is reported at once."""
     left = []
     for where, expression in panels:
         try:
@@ -239,18 +239,18 @@ def empty(prometheus, panels):
 
 
 def run(panels, metrics):
-    """The rules after a good round, and the panels that show nothing."""
+    """The rules after a complete evaluation, and the panels without data."""
     with tempfile.TemporaryDirectory() as work:
         targets = [serve(metrics) for _ in range(NODES)]
         with Prometheus(pathlib.Path(work), targets) as prometheus:
             prometheus.until("the server", prometheus.ready)
-            prometheus.until("a round of every rule", prometheus.evaluated)
+            prometheus.until("an evaluation of every rule", prometheus.evaluated)
             deadline = time.monotonic() + PATIENCE_SECONDS
             left = panels
             while (left := empty(prometheus, left)) and time.monotonic() < deadline:
                 time.sleep(0.5)
-            # Once more: by now every rule has seen all nodes.
-            prometheus.until("another round of every rule", prometheus.evaluated)
+            # Again: by now every rule has data of all nodes.
+            prometheus.until("another evaluation of every rule", prometheus.evaluated)
             return prometheus.rules(), left
 
 
@@ -263,13 +263,13 @@ def main():
     rules, left = run(panels, metrics)
     sections = texts.sections(texts.RUNBOOKS)
     alerts = [rule for rule in rules if rule["type"] == "alerting"]
-    faults = [f"{where}: shows nothing" for where, _ in left]
+    faults = [f"{where}: has no data" for where, _ in left]
     faults += [fault for rule in alerts for fault in of_alert(rule, sections)]
     faults += names(rules, panels)
     faults += catalogs()
     print(
         f"{len(rules)} rules evaluated, {len(alerts)} of them alerts; {len(panels) - len(left)} of "
-        f"{len(panels)} expressions of the dashboard show something; {len(metrics)} metrics"
+        f"{len(panels)} expressions of the dashboard have data; {len(metrics)} metrics"
     )
     return faults
 
