@@ -1,10 +1,10 @@
-// What the comparisons of all clients share: what is compared with what, counted, and reported.
+// Shared by all clients: the comparisons, their counts and the report.
 
 import { readFileSync } from "node:fs";
 import { APPROVAL, NOISE, TOKEN, TRANSFER, topic } from "./contracts.mjs";
 import { call, headOf, hex } from "./rpc.mjs";
 
-/** Fields of a block that Chronolith may leave out, each with the reason. */
+/** Fields of a block that Chronolith may omit, each with the reason. */
 const LEFT_OUT = JSON.parse(readFileSync(new URL("left-out.json", import.meta.url), "utf8"));
 const DIFFERENCES_SHOWN = 10;
 
@@ -21,12 +21,12 @@ export class Tally {
     this.same = same;
   }
 
-  /** Both answers are the same, but for what may be left out. */
+  /** Both answers are equal, except for fields that may be omitted. */
   equal(group, what, theirs, ours) {
     this.#count(group, what, this.#difference(theirs, ours, ""));
   }
 
-  /** A rule that holds for Chronolith alone: the node does otherwise, and is not asked. */
+  /** A rule that only Chronolith follows; the node deviates and is not compared. */
   rule(group, what, holds, found) {
     if (this.same) return;
     this.#count(group, what, holds ? null : `found ${text(found)}`);
@@ -52,7 +52,7 @@ export class Tally {
     if (this.#differences <= DIFFERENCES_SHOWN) console.log(`  ${this.client}: ${group}: ${what}: ${difference}`);
   }
 
-  /** Where the first difference is, or null. */
+  /** The first difference, or null. */
   #difference(theirs, ours, path) {
     if (Object.is(theirs, ours)) return null;
     if (!isObject(theirs) || !isObject(ours) || Array.isArray(theirs) !== Array.isArray(ours)) {
@@ -84,7 +84,7 @@ export function commandLine() {
   const urls = words.filter((word) => !word.startsWith("--"));
   const unknown = words.filter((word) => word.startsWith("--") && word !== "--same");
   if (urls.length !== 2 || unknown.length > 0) {
-    console.error("usage: node CLIENT.mjs NODE_URL OURS_URL [--same: both are nodes, rules of ours are not asked]");
+    console.error("usage: node CLIENT.mjs NODE_URL OURS_URL [--same: both are nodes, rules of Chronolith are not checked]");
     process.exit(2);
   }
   return { node: urls[0], ours: urls[1], same: words.includes("--same") };
@@ -94,7 +94,7 @@ export function commandLine() {
 export const NO_HASH = topic(0xdead);
 const NO_ADDRESS = "0x000000000000000000000000000000000000dead";
 
-/** What the filters are made of, read from the node alone. */
+/** Values for the filters, read from the node only. */
 export async function material(node) {
   const head = await headOf(node);
   const logs = await call(node, "eth_getLogs", { fromBlock: "0x0", toBlock: "latest", address: TOKEN });
@@ -105,7 +105,7 @@ export async function material(node) {
   return { head, blockHash: block.hash, emptyHash: empty.hash, holders };
 }
 
-/** Filters by what they are there for. Block numbers are numbers: libraries encode them. */
+/** Filters by their purpose. Block numbers are numbers: libraries encode them. */
 export function filters({ head, blockHash, emptyHash, holders }) {
   const [a, b, c] = holders;
   const all = { fromBlock: 0, toBlock: head };
@@ -137,7 +137,7 @@ export function filters({ head, blockHash, emptyHash, holders }) {
     "tags": { fromBlock: "earliest", toBlock: "latest", address: TOKEN },
     "the newest by default": { topics: [] },
   };
-  // Windows that do not fit anything, so that some of them cross from final blocks into newer ones.
+  // Windows of an unrelated size, so that some of them cross from final blocks into newer ones.
   for (let from = 0; from <= head; from += 7) {
     list[`from ${from}`] = { fromBlock: from, toBlock: Math.min(from + 9, head), address: TOKEN };
   }
@@ -176,7 +176,7 @@ export async function rules(tally, about, [askNode, askOurs], codeIn) {
     );
     tally.rule("errors", what, met === code, met);
   }
-  // A position that may be anything still has to be there; the node takes it for no condition.
+  // An open position still requires a topic; the node treats it as no condition.
   const everything = { fromBlock: "0x0", toBlock: hex(about.head) };
   const logs = await askNode("eth_getLogs", [everything]);
   for (const count of [2, 4]) {

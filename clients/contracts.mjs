@@ -1,5 +1,4 @@
-// The two contracts of the test chain, written down as instructions and assembled when they are
-// deployed: what is read here is what runs, and no compiler is needed.
+// The two contracts of the test chain, as instructions that are assembled at deployment: no compiler is needed.
 
 /** The first and the second contract of the node's first account: addresses follow from that. */
 export const TOKEN = "0x5fbdb2315678afecb367f032d93f642f64180aa3";
@@ -37,7 +36,7 @@ function deployment(before, body) {
   return `0x${start(offset)}${body}`;
 }
 
-// An ERC-20 with `transfer` alone. A balance lies in storage under its holder's address.
+// An ERC-20 with `transfer` only. The storage key of a balance is its holder's address.
 const TOKEN_BODY = assemble(`
   0x00 CALLDATALOAD 0xe0 SHR 0xa9059cbb EQ ISZERO 0x61 JUMPI  ; only transfer(to, value)
   0x24 CALLDATALOAD CALLER SLOAD                 ; value, balance

@@ -1,4 +1,4 @@
-// The same questions to a node and to Chronolith, asked through ethers.
+// The same queries to a node and to Chronolith, through ethers.
 //   node ethers.mjs NODE_URL OURS_URL [--same]
 
 import { JsonRpcProvider } from "ethers";
@@ -35,7 +35,7 @@ async function blocks() {
     });
     await both("blocks", `${number} by hash`, (provider) => provider.getBlock(block.hash));
     hashes.push(...block.transactions);
-    // What the library does not look at is compared as it came.
+    // Fields that the library ignores are compared as received.
     const tag = `0x${number.toString(16)}`;
     await both("blocks as sent", tag, (provider) => provider.send("eth_getBlockByNumber", [tag, true]));
   }
@@ -46,7 +46,7 @@ async function blocks() {
 }
 
 async function transactions(hashes) {
-  // All at once: the library sends them in batches.
+  // Concurrently: the library sends them in batches.
   await Promise.all(hashes.map((hash) => both("transactions", hash, (provider) => provider.getTransaction(hash))));
   await both("nothing", "an unknown transaction", (provider) => provider.getTransaction(NO_HASH));
 }

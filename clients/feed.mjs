@@ -1,5 +1,5 @@
-// Makes the history that the clients read: an ERC-20 with some hundred transfers in few, fat blocks,
-// another contract whose logs look alike, and transactions of every type that the node makes.
+// Creates the history that the clients read: an ERC-20 with some hundred transfers in a few large blocks, another
+// contract with similar logs, and transactions of every type that the node supports.
 //   node feed.mjs NODE_URL
 
 import { pathToFileURL } from "node:url";
@@ -52,7 +52,7 @@ async function fatBlock(url, accounts, block) {
   for (let at = 0; at < NOISE_PER_BLOCK; at++) {
     await noise(at, at % 2 ? APPROVAL : TRANSFER, block * 100 + at);
   }
-  // One that is refused, and one without input: transactions without logs.
+  // A reverted one, and one without input: transactions without logs.
   await transfer(1, 2, 10n ** 30n);
   await send({ from: accounts[3], to: accounts[4], value: hex(block) });
   await call(url, "evm_mine");

@@ -1,5 +1,5 @@
-// Ponder indexes the same token twice, from a node and from Chronolith, and must make the same rows:
-// first from history, then from blocks that come while it runs, then after a reorg.
+// Ponder indexes the same token twice, from a node and from Chronolith, and must produce the same rows: first from
+// history, then from new blocks, then after a reorg.
 //   node ponder.mjs NODE_URL OURS_URL [--same]
 
 import { spawn } from "node:child_process";
@@ -23,7 +23,7 @@ const tally = new Tally("ponder", { same });
 const home = mkdtempSync(join(tmpdir(), "chronolith-ponder-"));
 const runs = [];
 
-// However this ends, nothing stays behind.
+// Clean up at every exit.
 process.on("exit", () => {
   for (const { child } of runs) child.kill("SIGKILL");
   rmSync(home, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
@@ -89,7 +89,7 @@ async function compare(group) {
     const rows = Math.max(theirs[table].length, mine[table].length);
     for (let at = 0; at < rows; at++) tally.equal(group, `${table} ${at}`, theirs[table][at], mine[table][at]);
   }
-  // Two runs that are both behind would be equal too.
+  // Two runs that both lag would be equal too.
   const filter = { fromBlock: "0x0", toBlock: "latest", address: TOKEN, topics: [TRANSFER] };
   const logs = await call(node, "eth_getLogs", filter);
   if (logs.length === 0) throw new Error("there are no transfers to index");

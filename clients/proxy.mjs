@@ -1,9 +1,9 @@
-// Stands between a client and a node. It can write down what is asked, and it can answer wrongly, to
-// show that a comparison notices.
+// A proxy between a client and a node. It can record calls, and it can alter answers, to test that a comparison
+// detects it.
 //   node proxy.mjs URL [--spoil data|drop] [--log FILE]
-// Prints the URL at which it listens. --spoil touches the last log of the token in each answer to
-// eth_getLogs: `data` changes a digit, `drop` leaves the log out where others remain. An empty answer
-// for a block that has logs is nothing to compare: some clients refuse it by the block's bloom.
+// Prints the URL at which it listens. --spoil alters the last log of the token in each answer to
+// eth_getLogs: `data` changes a digit, `drop` removes the log if others remain. An empty answer for a block with logs
+// cannot be compared: some clients refuse it by the block's bloom.
 
 import { appendFileSync } from "node:fs";
 import { createServer } from "node:http";

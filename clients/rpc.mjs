@@ -1,4 +1,4 @@
-// JSON-RPC without a client library, for what no comparison rests on: feeding a node and waiting.
+// JSON-RPC without a client library, for steps outside the comparisons: feeding a node and waiting.
 
 const PATIENCE_MS = 60_000;
 const PAUSE_MS = 50;
@@ -18,7 +18,7 @@ export async function call(url, method, ...params) {
 export const hex = (number) => `0x${number.toString(16)}`;
 export const headOf = async (url) => Number(await call(url, "eth_blockNumber"));
 
-/** Asks again until `probe` gives something; what it throws last is told when time is up. */
+/** Retries until `probe` returns a value; on a timeout, the error has its last exception. */
 export async function until(what, probe, patienceMs = PATIENCE_MS) {
   const deadline = Date.now() + patienceMs;
   let last = "";

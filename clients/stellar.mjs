@@ -1,5 +1,5 @@
-// Stellar's own client asks a server for everything it can be asked for, and writes down what it read: the
-// test that serves real ledgers (crates/serve/tests/stellar_sdk.rs) compares that with the ledgers.
+// Stellar's own client calls every method of a server and prints the results: the test that serves real ledgers
+// (crates/serve/tests/stellar_sdk.rs) compares them with the ledgers.
 //   stellar.mjs URL FIRST_LEDGER
 
 import { rpc } from "@stellar/stellar-sdk";
@@ -31,7 +31,7 @@ const listed = await pages((at) => server.getTransactions(paged(at, 13)), "trans
 const transactions = [];
 for (const { txHash } of listed) transactions.push(await server.getTransaction(txHash));
 const events = await pages((at) => server.getEvents({ ...at, filters: [], limit: 50 }), "events");
-// These ledgers do not begin with the first: whether there is such a transaction nobody knows.
+// These ledgers do not begin with the first one, so whether the transaction exists is unknown.
 const missing = await server.getTransaction("ab".repeat(32)).then((tx) => tx.status, (error) => error.code);
 
 const transaction = (tx) => ({

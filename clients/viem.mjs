@@ -1,4 +1,4 @@
-// The same questions to a node and to Chronolith, asked through viem.
+// The same queries to a node and to Chronolith, through viem.
 //   node viem.mjs NODE_URL OURS_URL [--same]
 
 import { createPublicClient, http, parseAbi } from "viem";
@@ -15,7 +15,7 @@ const abi = parseAbi([
   "event Approval(address indexed owner, address indexed spender, uint256 value)",
 ]);
 
-/** What a client finds. Where it throws because there is nothing, that is the finding. */
+/** The result of a client. If it throws because there is none, the error is the result. */
 async function found(client, question) {
   try {
     return await question(client);

@@ -1,5 +1,5 @@
-// One token on one chain. Where the chain is read and where the rows go comes from the environment:
-// nothing else differs between the two runs.
+// One token on one chain. The environment names the node and the database; nothing else differs between the two
+// runs.
 
 import { createConfig } from "ponder";
 import { parseAbi } from "viem";

@@ -1,4 +1,4 @@
-// Every transfer as it came, and what the holders have after all of them.
+// Every transfer, and the balances after all of them.
 
 import { onchainTable, primaryKey } from "ponder";
 

@@ -1,4 +1,4 @@
-"""Checks beside those of schemathesis: what JSON-RPC answers, and that examples work."""
+"""Checks besides those of schemathesis: JSON-RPC answers, and that examples work."""
 
 import csv
 import json
@@ -8,13 +8,13 @@ import schemathesis
 
 
 def result_schema(document, method):
-    """The schema of a method's result, or none where there is no such method."""
+    """The schema of a method's result; none for an unknown method."""
     described = document["components"]["schemas"].get(method, {}).get("x-result")
     return described and {**described, "components": document["components"]}
 
 
 def pairs(calls, replies):
-    """Each call beside its reply, where that is plain: all of a batch have ids, and all came back."""
+    """Each call with its reply, if they can be matched: all calls of a batch have ids, and all have replies."""
     if isinstance(calls, dict) and isinstance(replies, dict):
         calls, replies = [calls], [replies]
     if not isinstance(calls, list) or not isinstance(replies, list) or len(calls) != len(replies):
@@ -23,9 +23,9 @@ def pairs(calls, replies):
 
 
 def calls_of(case, response):
-    """The calls that were answered, with their replies."""
+    """The answered calls, with their replies."""
     is_rpc = case.operation.definition.raw.get("operationId", "") in ("rpc", "rpcOfChain", "stellar")
-    # Other methods than the described one are tried too.
+    # Methods other than the described one are generated too.
     if not is_rpc or response.request.method != "POST" or response.status_code != 200:
         return []
     return [
@@ -58,7 +58,7 @@ def lines_are_logs(ctx, response, case):
     if kind.startswith("text/csv"):
         names, *rows = csv.reader(response.text.splitlines())
         if any(len(row) != len(names) for row in rows):
-            raise AssertionError(f"a row has not {len(names)} values")
+            raise AssertionError(f"a row does not have {len(names)} values")
 
 
 @schemathesis.check
@@ -68,7 +68,7 @@ def examples_work(ctx, response, case):
     if response.status_code >= 300:
         raise AssertionError(f"an example was answered with {response.status_code}: {response.text}")
     for method, reply in calls_of(case, response):
-        # Simulated ledgers closed long ago, and a network whose newest ledger is old is not healthy.
+        # Simulated ledgers closed long ago, and a network with an old newest ledger is not healthy.
         if method == "getHealth" and "is too high" in reply.get("error", {}).get("message", ""):
             continue
         if reply.get("result") is None:

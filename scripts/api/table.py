@@ -12,7 +12,7 @@ import sys
 
 
 def interactions(report):
-    """Each request's operation with its request and response."""
+    """The operation of each request, with request and response."""
     with open(report, encoding="utf-8") as lines:
         for line in lines:
             recorder = json.loads(line).get("ScenarioFinished", {}).get("recorder", {})
@@ -22,7 +22,7 @@ def interactions(report):
 
 
 def body(part):
-    """A body as JSON, or none where it is something else."""
+    """A body as JSON; none if it is not JSON."""
     try:
         return json.loads(base64.b64decode(part["$base64"]))
     except (KeyError, TypeError, ValueError):
@@ -30,7 +30,7 @@ def body(part):
 
 
 def calls(one):
-    """Each call's method, and whether it had a result."""
+    """The method of each call, and whether it had a result."""
     asked, answered = body(one["request"].get("body")), body((one.get("response") or {}).get("content"))
     if isinstance(asked, dict) and isinstance(answered, dict):
         asked, answered = [asked], [answered]
@@ -72,7 +72,7 @@ def main(description, report):
     # Simulated ledgers closed long ago: their network is never healthy.
     never += [method for method, counts in results.items() if not counts[True] and method != "getHealth"]
     if never:
-        sys.exit(f"never answered well: {', '.join(never)}")
+        sys.exit(f"never answered successfully: {', '.join(never)}")
 
 
 main(*sys.argv[1:])

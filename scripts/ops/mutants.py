@@ -1,5 +1,5 @@
-"""Proves that the tests of the rules can fail: every rule is made wrong in several ways, one at a time, and
-some test must notice each."""
+"""Mutation tests of the rules: every rule is changed in several ways, one at a time, and a test must fail for
+each."""
 
 import concurrent.futures
 import pathlib
@@ -11,7 +11,7 @@ import tempfile
 
 RULES = pathlib.Path("ops/prometheus")
 
-# What is put in place of what, in the text of one rule.
+# Replacements in the text of one rule.
 WRONGS = [
     ("no delay", r"\n +for: \w+", ""),
     ("half the delay", r"for: (\d+)m", lambda m: f"for: {int(m[1]) * 30}s"),
@@ -44,11 +44,11 @@ WRONGS = [
 
 
 def rules(text):
-    """Where each rule begins and ends, by name."""
+    """The position of each rule in the text, by name."""
     starts = list(re.finditer(r"^ +- (?:alert|record): (\S+)$", text, re.M))
     ends = [start.start() for start in starts[1:]] + [len(text)]
     for start, end in zip(starts, ends):
-        # Remarks before the next rule belong to it.
+        # Comments before the next rule belong to it.
         block = re.sub(r"(\n *#.*|\n *- name:.*|\n *rules:|\n *)*$", "", text[start.start() : end])
         yield start[1], start.start(), start.start() + len(block)
 
@@ -66,7 +66,7 @@ def mutants():
 
 
 def survives(mutant):
-    """Whether all tests pass with a wrong rule; a rule that does not even load is no proof."""
+    """Whether all tests pass with a mutant; a mutant that does not load does not count."""
     file, name, what, text = mutant
     with tempfile.TemporaryDirectory() as work:
         copy = pathlib.Path(work) / "prometheus"
@@ -75,12 +75,12 @@ def survives(mutant):
         loads = subprocess.run(["promtool", "check", "rules", copy / file], capture_output=True)
         if loads.returncode:
             return f"{name}, {what}: does not load: {loads.stderr.decode().strip()}"
-        # Those that name the rule: all the others would pass.
+        # Only tests that name the rule: all others would pass.
         tests = [test for test in (copy / "tests").glob("*.yml") if name in test.read_text()]
         if not tests:
             return f"{name}: no test names it"
         ran = subprocess.run(["promtool", "test", "rules", *tests], capture_output=True)
-    return None if ran.returncode else f"{name}, {what}: no test notices"
+    return None if ran.returncode else f"{name}, {what}: no test fails"
 
 
 def main():
@@ -90,7 +90,7 @@ def main():
         faults = [fault for fault in pool.map(survives, everything) if fault]
     for fault in faults:
         print(f"mutants: {fault}", file=sys.stderr)
-    print(f"{len(everything)} wrong forms of {len(names)} rules, {len(faults)} not found out")
+    print(f"{len(everything)} mutants of {len(names)} rules, {len(faults)} not detected")
     return 1 if faults or not everything else 0
 
 

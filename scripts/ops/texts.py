@@ -1,4 +1,4 @@
-"""What documents, sources and expressions say, as far as the checks of ops/ need it."""
+"""Parsers of documents, sources and expressions for the checks of ops/."""
 
 import json
 import pathlib
@@ -32,7 +32,7 @@ def described(path):
 
 
 def sections(path):
-    """Sections of a document by their headings as links name them, without what is in fences."""
+    """Sections of a document by their anchors, without code fences."""
     text = re.sub(r"^ *```.*?^ *```", "", read(path), flags=re.S | re.M)
     parts = re.split(r"^#+ (.+)$", text, flags=re.M)[1:]
     anchor = lambda title: re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-")

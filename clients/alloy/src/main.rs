@@ -1,8 +1,8 @@
-//! The same questions to a node and to Chronolith, asked through alloy's provider.
+//! The same queries to a node and to Chronolith, through alloy's provider.
 //!
-//! Called with two URLs. Answers go through alloy's types, so that what it cannot read is a failure
-//! too, and are compared as JSON but for the fields in `left-out.json`. Prints how many were compared;
-//! a difference, or nothing to compare, is a failure.
+//! The arguments are two URLs. Answers are parsed into alloy's types, so that a value that it cannot parse is a failure
+//! too, and compared as JSON except for the fields in `left-out.json`. Prints the number of comparisons; a difference, or
+//! no comparison at all, is a failure.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Fields of a block that Chronolith may leave out, each with the reason.
+/// Fields of a block that Chronolith may omit, each with the reason.
 const LEFT_OUT: &str = include_str!("../../left-out.json");
 const DIFFERENCES_SHOWN: usize = 10;
 
@@ -141,7 +141,7 @@ impl Tally {
         })
     }
 
-    /// Both answers are the same, but for what may be left out.
+    /// Both answers are equal, except for fields that may be omitted.
     fn equal(&mut self, what: &str, theirs: &Value, ours: &Value) {
         self.compared += 1;
         if let Some(place) = self.difference(theirs, ours) {
@@ -152,7 +152,7 @@ impl Tally {
         }
     }
 
-    /// Where the first difference is.
+    /// The first difference.
     fn difference(&self, theirs: &Value, ours: &Value) -> Option<String> {
         match (theirs, ours) {
             (Value::Object(theirs), Value::Object(ours)) => {

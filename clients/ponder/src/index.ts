@@ -1,4 +1,4 @@
-// What is done with each transfer.
+// The handler of each transfer.
 
 import { ponder } from "ponder:registry";
 import { holder, transfer } from "ponder:schema";

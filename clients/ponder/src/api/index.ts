@@ -1,4 +1,4 @@
-// All rows in one answer, in an order that does not depend on how they came.
+// All rows in one answer, in an order that does not depend on their arrival.
 
 import { Hono } from "hono";
 import { asc } from "ponder";
