@@ -1,6 +1,6 @@
-"""Shows what was asked and answered, by operation and by JSON-RPC method, from schemathesis' report.
+"""Prints requests and answers by operation and by JSON-RPC method, from schemathesis' report.
 
-Fails where an operation was never answered with 2xx, or a method never with a result.
+Fails if an operation was never answered with 2xx, or a method never with a result.
 
     table.py DESCRIPTION REPORT
 """
@@ -31,12 +31,12 @@ def body(part):
 
 def calls(one):
     """The method of each call, and whether it had a result."""
-    asked, answered = body(one["request"].get("body")), body((one.get("response") or {}).get("content"))
-    if isinstance(asked, dict) and isinstance(answered, dict):
-        asked, answered = [asked], [answered]
-    if not isinstance(asked, list) or not isinstance(answered, list) or len(asked) != len(answered):
+    sent, answered = body(one["request"].get("body")), body((one.get("response") or {}).get("content"))
+    if isinstance(sent, dict) and isinstance(answered, dict):
+        sent, answered = [sent], [answered]
+    if not isinstance(sent, list) or not isinstance(answered, list) or len(sent) != len(answered):
         return
-    for call, reply in zip(asked, answered):
+    for call, reply in zip(sent, answered):
         if isinstance(call, dict) and isinstance(reply, dict):
             yield str(call.get("method")), "result" in reply
 
