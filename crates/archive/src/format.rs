@@ -27,6 +27,12 @@ pub(crate) struct Damage(pub(crate) &'static str);
 /// The result of decoding.
 pub(crate) type Decoded<T> = Result<T, Damage>;
 
+/// Refuses bytes that break a rule of the format.
+#[inline]
+pub(crate) fn ensure(holds: bool, damage: &'static str) -> Decoded<()> {
+    if holds { Ok(()) } else { Err(Damage(damage)) }
+}
+
 /// The checksum of a unit of reading, with its position mixed in, so that a whole unit in the
 /// wrong place is as wrong as a flipped bit.
 pub(crate) fn checksum(bytes: &[u8], position: u64) -> u32 {

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use super::facts::SegmentFacts;
 use super::segment::PlacedStretch;
 use super::wire::{Put, Reader};
-use super::{Damage, Decoded};
+use super::{Damage, Decoded, ensure};
 
 /// Blocks of a page.
 pub(crate) const PAGE_BLOCKS: usize = 64;
@@ -119,9 +119,8 @@ impl<'a> PageView<'a> {
         let first_time = reader.varint()?;
         let form = reader.u8()?;
         let width = u32::from(form >> 1);
-        if blocks == 0 || blocks as usize > PAGE_BLOCKS || width > WIDTH_MAX {
-            return Err(Damage("impossible page of blocks"));
-        }
+        let possible = (1..=PAGE_BLOCKS as u32).contains(&blocks) && width <= WIDTH_MAX;
+        ensure(possible, "impossible page of blocks")?;
         let least = reader.signed()?;
         let steps = reader.take(((blocks - 1) * width).div_ceil(8) as usize)?;
         let counts = (form & 1 != 0).then_some(*reader);
@@ -228,24 +227,18 @@ impl BlockTable {
         reader.finish()?;
         let first_time = pages.first().map(|page| page.reached);
         let found = (u64::from(place), logs, txs, first_time, last_time);
-        let first_time = Some(facts.first_timestamp);
-        let expected = (facts.range.len(), facts.logs, facts.txs, first_time);
-        if found
-            != (
-                expected.0,
-                expected.1,
-                expected.2,
-                expected.3,
-                facts.last_timestamp,
-            )
-        {
-            return Err(Damage("block table does not fit the summary"));
-        }
-        // Segments of format version 2 say that the last time is the latest, whatever is so.
-        let is_falling = facts.latest_timestamp > facts.last_timestamp;
-        if is_falling && facts.latest_timestamp != latest_time {
-            return Err(Damage("block table does not fit the summary"));
-        }
+        let (first_time, last_time) = (Some(facts.first_timestamp), facts.last_timestamp);
+        let expected = (
+            facts.range.len(),
+            facts.logs,
+            facts.txs,
+            first_time,
+            last_time,
+        );
+        // Segments of format version 2 name the last time as the latest, whatever the latest is.
+        let is_falling = facts.latest_timestamp > last_time;
+        let fits = found == expected && (!is_falling || facts.latest_timestamp == latest_time);
+        ensure(fits, "block table does not fit the summary")?;
         Ok(Self {
             bytes,
             pages,
@@ -465,11 +458,7 @@ impl Walk<'_> {
         }
         let fits = id - placed.first_id == placed.stretch.rows
             && tx - placed.first_tx == placed.stretch.txs;
-        if fits {
-            Ok(())
-        } else {
-            Err(Damage("block table does not fit its stretch"))
-        }
+        ensure(fits, "block table does not fit its stretch")
     }
 }
 

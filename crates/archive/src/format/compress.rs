@@ -4,7 +4,7 @@ use bytes::Bytes;
 use zstd::zstd_safe::{self, CCtx, CDict, CParameter, DCtx, DDict};
 
 use super::frame::FRAME_BYTES_MAX;
-use super::{Damage, Decoded};
+use super::{Damage, Decoded, ensure};
 
 /// A dictionary is a quarter of what it is learnt from, within these bounds. The upper one is where
 /// frames stop shrinking by more than the dictionary grows (ADR 0003).
@@ -157,9 +157,10 @@ impl Unpacker {
         let len = len
             .and_then(|len| usize::try_from(len).ok())
             .ok_or(Damage("no frame length"))?;
-        if len > most.min(packed.len().saturating_mul(RATIO_MAX)) {
-            return Err(Damage("frame length beyond reason"));
-        }
+        ensure(
+            len <= most.min(packed.len().saturating_mul(RATIO_MAX)),
+            "frame length beyond reason",
+        )?;
         let mut out = Vec::with_capacity(len);
         let result = CONTEXT.with_borrow_mut(|context| match &self.prepared {
             Some(dictionary) => context.decompress_using_ddict(&mut out, packed, dictionary),

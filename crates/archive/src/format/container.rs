@@ -14,7 +14,7 @@ use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::wire::{Put, Reader};
-use super::{Damage, Decoded};
+use super::{Damage, Decoded, ensure};
 
 /// The version that this code writes.
 pub(crate) const FORMAT_VERSION: u16 = 3;
@@ -113,13 +113,9 @@ impl ContainerBuilder {
         }
     }
 
-    fn position(&self) -> u64 {
-        self.drained + self.buffer.len() as u64
-    }
-
     /// Bytes written so far, without the tables.
     pub(crate) fn len(&self) -> u64 {
-        self.position()
+        self.drained + self.buffer.len() as u64
     }
 
     /// Where the bytes of data sections go.
@@ -136,7 +132,7 @@ impl ContainerBuilder {
     /// Begins a data section; everything written until the next begins belongs to it.
     pub(crate) fn begin(&mut self, section: Section) {
         self.close();
-        let offset = self.position();
+        let offset = self.len();
         let entry = Entry {
             kind: section as u16,
             flags: FLAG_REQUIRED,
@@ -148,7 +144,7 @@ impl ContainerBuilder {
     }
 
     fn close(&mut self) {
-        let end = self.position();
+        let end = self.len();
         if let Some(entry) = self.entries.last_mut() {
             entry.len = end - entry.offset;
         }
@@ -169,9 +165,9 @@ impl ContainerBuilder {
     /// the bytes are what [`Self::drain`] gave and gives.
     pub(crate) fn finish(&mut self) -> Finished {
         self.close();
-        let tables_start = self.position();
+        let tables_start = self.len();
         for (section, flags, bytes) in std::mem::take(&mut self.tables) {
-            let offset = self.position();
+            let offset = self.len();
             let checksum = xxh3_64_with_seed(&bytes, offset ^ section as u64);
             let len = bytes.len() as u64;
             self.entries.push(Entry {
@@ -183,7 +179,7 @@ impl ContainerBuilder {
             });
             self.buffer.put(&bytes);
         }
-        let trailer_start = self.position();
+        let trailer_start = self.len();
         let trailer = self.trailer();
         let checksum = xxh3_64_with_seed(&trailer, trailer_start ^ tables_start.rotate_left(32));
         self.buffer.put(&trailer);
@@ -192,7 +188,7 @@ impl ContainerBuilder {
         self.buffer.put_u64(checksum);
         self.buffer.put(&MAGIC);
         Finished {
-            len: self.position(),
+            len: self.len(),
             tables_start,
         }
     }
@@ -221,50 +217,40 @@ pub(crate) struct Finished {
     pub(crate) tables_start: u64,
 }
 
-/// Where the tables begin, as the footer says; `footer` is the object's last [`FOOTER_BYTES`].
-pub(crate) fn tables_start(footer: &[u8]) -> Decoded<u64> {
-    let mut reader = Reader::new(footer);
-    let start = reader.u64()?;
-    reader.take(16)?;
-    if reader.array()? == MAGIC {
-        Ok(start)
-    } else {
-        Err(Damage("not one of our objects"))
+/// The last [`FOOTER_BYTES`] of an object.
+pub(crate) struct Footer {
+    pub(crate) tables_start: u64,
+    pub(crate) trailer_start: u64,
+    checksum: u64,
+}
+
+impl Footer {
+    pub(crate) fn decode(bytes: &[u8]) -> Decoded<Self> {
+        let mut reader = Reader::new(bytes);
+        let footer = Self {
+            tables_start: reader.u64()?,
+            trailer_start: reader.u64()?,
+            checksum: reader.u64()?,
+        };
+        ensure(reader.array()? == MAGIC, "not one of our objects")?;
+        Ok(footer)
     }
-}
 
-/// Where the trailer begins, as the footer of an object of `len` bytes says, if that can be.
-pub(crate) fn trailer_start(footer: &[u8], len: u64) -> Decoded<u64> {
-    let tables_start = tables_start(footer)?;
-    let mut reader = Reader::new(footer);
-    reader.u64()?;
-    let start = reader.u64()?;
-    let is_inside = tables_start <= start && start <= len.saturating_sub(FOOTER_BYTES);
-    match is_inside {
-        true => Ok(start),
-        false => Err(Damage("trailer out of bounds")),
+    /// The footer of an object of `len` bytes, whose trailer it must place inside the object.
+    pub(crate) fn decode_within(bytes: &[u8], len: u64) -> Decoded<Self> {
+        let footer = Self::decode(bytes)?;
+        let is_inside = footer.tables_start <= footer.trailer_start
+            && footer.trailer_start <= len.saturating_sub(FOOTER_BYTES);
+        ensure(is_inside, "trailer out of bounds")?;
+        Ok(footer)
     }
-}
 
-/// Whether the trailer's checksum fits; `end` is the object from where its trailer begins. The checksum
-/// covers where the tables begin, so that nothing is read by a damaged footer.
-pub(crate) fn check_trailer(end: &[u8], trailer_start: u64) -> Decoded<()> {
-    let footer_at = end.len().checked_sub(FOOTER_BYTES as usize);
-    let (trailer, footer) = footer_at
-        .and_then(|at| end.split_at_checked(at))
-        .ok_or(Damage("object too short"))?;
-    check_sum(trailer, trailer_start, footer)
-}
-
-fn check_sum(trailer: &[u8], trailer_start: u64, footer: &[u8]) -> Decoded<()> {
-    let mut reader = Reader::new(footer);
-    let tables_start = reader.u64()?;
-    reader.u64()?;
-    let expected = reader.u64()?;
-    let seed = trailer_start ^ tables_start.rotate_left(32);
-    match xxh3_64_with_seed(trailer, seed) == expected {
-        true => Ok(()),
-        false => Err(Damage("trailer checksum mismatch")),
+    /// Whether the checksum is that of the trailer. It covers where the tables begin, so that nothing is
+    /// read by a damaged footer.
+    pub(crate) fn check(&self, trailer: &[u8]) -> Decoded<()> {
+        let seed = self.trailer_start ^ self.tables_start.rotate_left(32);
+        let sum = xxh3_64_with_seed(trailer, seed);
+        ensure(sum == self.checksum, "trailer checksum mismatch")
     }
 }
 
@@ -297,18 +283,16 @@ impl Container {
                 .checked_add(entry.len)
                 .ok_or(Damage("section out of bounds"))?;
             if entry.flags & FLAG_TABLE == 0 {
-                if end > self.tail_offset {
-                    return Err(Damage("data section out of bounds"));
-                }
+                ensure(end <= self.tail_offset, "data section out of bounds")?;
                 continue;
             }
-            if entry.offset < self.tail_offset || end > trailer_start {
-                return Err(Damage("table out of bounds"));
-            }
+            ensure(
+                self.tail_offset <= entry.offset && end <= trailer_start,
+                "table out of bounds",
+            )?;
             let bytes = self.slice(entry)?;
-            if xxh3_64_with_seed(&bytes, entry.offset ^ u64::from(entry.kind)) != entry.checksum {
-                return Err(Damage("table checksum mismatch"));
-            }
+            let sum = xxh3_64_with_seed(&bytes, entry.offset ^ u64::from(entry.kind));
+            ensure(sum == entry.checksum, "table checksum mismatch")?;
         }
         Ok(())
     }
@@ -316,50 +300,35 @@ impl Container {
     fn slice(&self, entry: &Entry) -> Decoded<Bytes> {
         let start = (entry.offset - self.tail_offset) as usize;
         let end = start + entry.len as usize;
-        if end <= self.tail.len() {
-            Ok(self.tail.slice(start..end))
-        } else {
-            Err(Damage("table out of bounds"))
-        }
+        ensure(end <= self.tail.len(), "table out of bounds")?;
+        Ok(self.tail.slice(start..end))
     }
 
     fn entry(&self, section: Section) -> Decoded<&Entry> {
-        let entry = self
-            .entries
-            .iter()
-            .find(|entry| entry.kind == section as u16);
+        let mut entries = self.entries.iter();
+        let entry = entries.find(|entry| entry.kind == section as u16);
         entry.ok_or(Damage("a section is missing"))
-    }
-
-    /// Whether there is such a section.
-    pub(crate) fn has(&self, section: Section) -> bool {
-        self.entry(section).is_ok()
     }
 
     /// A table's bytes.
     pub(crate) fn table(&self, section: Section) -> Decoded<Bytes> {
         let entry = self.entry(section)?;
-        if entry.flags & FLAG_TABLE == 0 {
-            return Err(Damage("a table is stored as data"));
-        }
+        ensure(entry.flags & FLAG_TABLE != 0, "a table is stored as data")?;
         self.slice(entry)
     }
 
     /// A table's bytes; none where the object has no such table.
     pub(crate) fn optional_table(&self, section: Section) -> Decoded<Option<Bytes>> {
-        let mut entries = self.entries.iter();
-        match entries.any(|entry| entry.kind == section as u16) {
-            true => self.table(section).map(Some),
-            false => Ok(None),
+        match self.entry(section) {
+            Ok(_) => self.table(section).map(Some),
+            Err(_) => Ok(None),
         }
     }
 
     /// Where a data section lies in the object: offset and length.
     pub(crate) fn data(&self, section: Section) -> Decoded<(u64, u64)> {
         let entry = self.entry(section)?;
-        if entry.flags & FLAG_TABLE != 0 {
-            return Err(Damage("data is stored as a table"));
-        }
+        ensure(entry.flags & FLAG_TABLE == 0, "data is stored as a table")?;
         Ok((entry.offset, entry.len))
     }
 }
@@ -367,24 +336,19 @@ impl Container {
 /// The trailer, checked, and where in the object it begins.
 fn checked_trailer(tail: &[u8], tail_offset: u64) -> Decoded<(&[u8], u64)> {
     let footer_at = tail.len().checked_sub(FOOTER_BYTES as usize);
-    let footer_at = footer_at.ok_or(Damage("object too short"))?;
-    let (body, footer) = tail
-        .split_at_checked(footer_at)
+    let (body, footer) = footer_at
+        .and_then(|at| tail.split_at_checked(at))
         .ok_or(Damage("object too short"))?;
-    if tables_start(footer)? != tail_offset {
-        return Err(Damage("tables are not where the catalog says"));
-    }
-    let mut reader = Reader::new(footer);
-    reader.u64()?;
-    let trailer_start = reader.u64()?;
-    let at = trailer_start
+    let footer = Footer::decode(footer)?;
+    let expected = footer.tables_start == tail_offset;
+    ensure(expected, "tables are not where the catalog says")?;
+    let trailer = footer
+        .trailer_start
         .checked_sub(tail_offset)
-        .and_then(|at| usize::try_from(at).ok());
-    let trailer = at
-        .and_then(|at| body.get(at..))
+        .and_then(|at| body.get(usize::try_from(at).ok()?..))
         .ok_or(Damage("trailer out of bounds"))?;
-    check_sum(trailer, trailer_start, footer)?;
-    Ok((trailer, trailer_start))
+    footer.check(trailer)?;
+    Ok((trailer, footer.trailer_start))
 }
 
 /// Which version wrote an object, and the oldest that can read it, from the object's end: all that may
@@ -398,15 +362,12 @@ pub(crate) fn versions(tail: &[u8], tail_offset: u64) -> Decoded<(u16, u16)> {
 
 fn parse_trailer(trailer: &[u8], kind: ObjectKind) -> Decoded<Vec<Entry>> {
     let mut reader = Reader::new(trailer);
-    if reader.u8()? != kind as u8 {
-        return Err(Damage("object of another kind"));
-    }
+    ensure(reader.u8()? == kind as u8, "object of another kind")?;
     let _written_by = reader.u16()?;
-    if reader.u16()? > FORMAT_VERSION {
-        return Err(Damage(
-            "written by a newer version that this one cannot read",
-        ));
-    }
+    ensure(
+        reader.u16()? <= FORMAT_VERSION,
+        "written by a newer version that this one cannot read",
+    )?;
     let count = reader.count(13)?;
     let mut entries = Vec::with_capacity(count);
     for _ in 0..count {
@@ -418,9 +379,10 @@ fn parse_trailer(trailer: &[u8], kind: ObjectKind) -> Decoded<Vec<Entry>> {
             checksum: reader.u64()?,
         };
         let known = (1..=Section::PackDictionaries as u16).contains(&entry.kind);
-        if !known && entry.flags & FLAG_REQUIRED != 0 {
-            return Err(Damage("a required section is unknown to this version"));
-        }
+        ensure(
+            known || entry.flags & FLAG_REQUIRED == 0,
+            "a required section is unknown to this version",
+        )?;
         entries.push(entry);
     }
     reader.finish()?;
@@ -508,7 +470,8 @@ mod tests {
         let (bytes, finished) = sample();
         assert_eq!(finished.len, bytes.len() as u64);
         let footer = &bytes[bytes.len() - FOOTER_BYTES as usize..];
-        assert_eq!(tables_start(footer), Ok(finished.tables_start));
+        let footer = Footer::decode(footer).unwrap();
+        assert_eq!(footer.tables_start, finished.tables_start);
         let container = parse(&bytes, finished.tables_start).unwrap();
         let (offset, len) = container.data(Section::Postings).unwrap();
         assert_eq!(

@@ -5,7 +5,7 @@ use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32, Proof, Scope, Sc
 
 use super::term::TermKey;
 use super::wire::{Put, Reader};
-use super::{Damage, Decoded};
+use super::{Damage, Decoded, ensure};
 
 /// The facts of a segment that its catalog entry and its own summary both hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -141,12 +141,14 @@ impl SegmentFacts {
             0 => facts.last_timestamp,
             _ => reader.varint()?,
         };
-        if facts.latest_timestamp < facts.last_timestamp {
-            return Err(Damage("the latest time is before the last"));
-        }
-        if facts.logs > 0 && !facts.datasets.contains(Dataset::Logs) {
-            return Err(Damage("logs in a segment without logs"));
-        }
+        ensure(
+            facts.latest_timestamp >= facts.last_timestamp,
+            "the latest time is before the last",
+        )?;
+        ensure(
+            facts.logs == 0 || facts.datasets.contains(Dataset::Logs),
+            "logs in a segment without logs",
+        )?;
         Ok(facts)
     }
 }
@@ -158,17 +160,12 @@ fn decode_levels(reader: &mut Reader<'_>, range: BlockRange) -> Decoded<Vec<(u64
     for _ in 0..count {
         let end = range.start.saturating_add(reader.varint()?);
         let level = Proof::from_byte(reader.u8()?).ok_or(Damage("unknown level"))?;
-        if end <= before || end > range.end {
-            return Err(Damage("levels out of order"));
-        }
+        ensure(before < end && end <= range.end, "levels out of order")?;
         levels.push((end, level));
         before = end;
     }
-    if before == range.end {
-        Ok(levels)
-    } else {
-        Err(Damage("levels do not fill the range"))
-    }
+    ensure(before == range.end, "levels do not fill the range")?;
+    Ok(levels)
 }
 
 pub(crate) fn encode_scope(scope: &Scope, out: &mut Vec<u8>) {

@@ -10,7 +10,7 @@ use chronolith_model::Log;
 
 use super::row::{self, RowNumbers};
 use super::wire::{Put, Reader};
-use super::{Damage, Decoded};
+use super::{Damage, Decoded, ensure};
 
 /// Rows in every frame but the last of a run.
 pub(crate) const FRAME_ROWS: usize = 32;
@@ -50,9 +50,8 @@ impl Frame {
     pub(crate) fn decode(bytes: Vec<u8>, first_tx: u32) -> Decoded<Self> {
         let mut reader = Reader::new(&bytes);
         let count = usize::from(reader.u8()?);
-        if count == 0 || count > FRAME_ROWS {
-            return Err(Damage("wrong number of rows in a frame"));
-        }
+        let possible = (1..=FRAME_ROWS).contains(&count);
+        ensure(possible, "wrong number of rows in a frame")?;
         let mut rows = Vec::with_capacity(count);
         let (mut tx, mut index) = (first_tx, -1_i64);
         for _ in 0..count {

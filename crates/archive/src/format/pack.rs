@@ -15,7 +15,7 @@ use chronolith_model::{BlockRange, Payload};
 use super::compress::Unpacker;
 use super::container::{Container, ObjectKind, Section};
 use super::wire::{Put, Reader};
-use super::{Damage, Decoded, checksum};
+use super::{Damage, Decoded, checksum, ensure};
 
 /// Unpacked bytes of a dictionary.
 const DICTIONARY_BYTES_MAX: usize = 1 << 20;
@@ -40,11 +40,10 @@ impl PackFrame {
     }
 
     pub(crate) fn verify(&self, packed: &[u8], number: usize) -> Decoded<()> {
-        if checksum(packed, number as u64) == self.checksum {
-            Ok(())
-        } else {
-            Err(Damage("frame checksum mismatch"))
-        }
+        ensure(
+            checksum(packed, number as u64) == self.checksum,
+            "frame checksum mismatch",
+        )
     }
 }
 
@@ -71,11 +70,8 @@ fn decode_frames(bytes: &[u8], section_len: u64) -> Decoded<Vec<PackFrame>> {
         });
         start = end;
     }
-    if start == section_len {
-        Ok(frames)
-    } else {
-        Err(Damage("frames do not fill their section"))
-    }
+    ensure(start == section_len, "frames do not fill their section")?;
+    Ok(frames)
 }
 
 /// Appends what the index says of a block.
@@ -149,17 +145,12 @@ impl Dictionaries {
         let mut total = 0_u64;
         while !reader.is_empty() {
             let (frames, dictionary) = (reader.varint_u32()?, reader.varint_u32()?);
-            if dictionary as usize > count {
-                return Err(Damage("no such dictionary"));
-            }
+            ensure(dictionary as usize <= count, "no such dictionary")?;
             total += u64::from(frames);
             found.stretches.push((frames, dictionary));
         }
-        if total == frames as u64 {
-            Ok(found)
-        } else {
-            Err(Damage("dictionaries do not fit the frames"))
-        }
+        ensure(total == frames as u64, "dictionaries do not fit the frames")?;
+        Ok(found)
     }
 
     /// The packed dictionary of each stretch, with the number of its frames.
@@ -321,9 +312,10 @@ impl OpenPack {
         let unpackers = tables.unpackers()?;
         let (anchors, stream_len) = anchors(&tables.index, range)?;
         let in_frames = tables.frames.last().map_or(0, |frame| frame.stream_end);
-        if stream_len != in_frames {
-            return Err(Damage("pack index does not fit its frames"));
-        }
+        ensure(
+            stream_len == in_frames,
+            "pack index does not fit its frames",
+        )?;
         let mut behind = 0;
         let stretches = tables.dictionaries.stretches.iter();
         let stretches = stretches.map(|&(frames, dictionary)| {
@@ -385,17 +377,15 @@ impl OpenPack {
         let unpacker = dictionary.and_then(|&number| self.unpackers.get(number as usize));
         let unpacker = unpacker.ok_or(Damage("no such dictionary"))?;
         let unpacked = unpacker.unpack_within(packed, frame.unpacked as usize)?;
-        if unpacked.len() == frame.unpacked as usize {
-            Ok(unpacked)
-        } else {
-            Err(Damage("frame of another length"))
-        }
+        ensure(
+            unpacked.len() == frame.unpacked as usize,
+            "frame of another length",
+        )?;
+        Ok(unpacked)
     }
 
     fn parts(&self, number: u64) -> Decoded<Parts<'_>> {
-        if !self.range.contains(number) {
-            return Err(Damage("block outside its pack"));
-        }
+        ensure(self.range.contains(number), "block outside its pack")?;
         let behind = self
             .anchors
             .partition_point(|anchor| anchor.block <= number);
@@ -462,9 +452,7 @@ impl OpenPack {
 /// Reads the whole index once: places from which to read on, and the length of the stream.
 fn anchors(index: &[u8], range: BlockRange) -> Decoded<(Vec<Anchor>, u64)> {
     let mut reader = Reader::new(index);
-    if range.len() > index.len() as u64 {
-        return Err(Damage("pack index too short"));
-    }
+    ensure(range.len() <= index.len() as u64, "pack index too short")?;
     let (mut anchors, mut stream): (Vec<Anchor>, u64) = (Vec::new(), 0);
     for block in range.start..range.end {
         let at = index.len() - reader.rest().len();
@@ -493,9 +481,8 @@ fn decode_parts<'a>(reader: &mut Reader<'a>, stream: &mut u64) -> Decoded<Parts<
     let header = part(reader)?;
     let raw = part(reader)?;
     let bodies = reader.varint()?.checked_sub(1);
-    if bodies.is_some_and(|count| count > reader.rest().len() as u64) {
-        return Err(Damage("too many bodies"));
-    }
+    let fits = bodies.is_none_or(|count| count <= reader.rest().len() as u64);
+    ensure(fits, "too many bodies")?;
     let lengths = *reader;
     for _ in 0..bodies.unwrap_or(0) {
         part(reader)?.ok_or(Damage("a body is missing"))?;

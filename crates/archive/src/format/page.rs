@@ -8,7 +8,7 @@
 //! The smallest form is chosen, so equal content gives equal bytes.
 
 use super::wire::{Put, Reader};
-use super::{Damage, Decoded};
+use super::{Damage, Decoded, ensure};
 
 /// Ids in a page.
 pub(crate) const PAGE_IDS: u32 = 1 << 16;
@@ -177,17 +177,15 @@ pub(crate) fn decode(bytes: &[u8], count: u32) -> Decoded<Ids> {
         _ => return Err(Damage("unknown page form")),
     };
     reader.finish()?;
-    if ids.len() == count as usize {
-        Ok(ids)
-    } else {
-        Err(Damage("page count mismatch"))
-    }
+    ensure(ids.len() == count as usize, "page count mismatch")?;
+    Ok(ids)
 }
 
 fn decode_sparse(reader: &mut Reader<'_>, count: u32) -> Decoded<Vec<u16>> {
-    if count as usize > reader.rest().len() {
-        return Err(Damage("page count beyond the bytes"));
-    }
+    ensure(
+        count as usize <= reader.rest().len(),
+        "page count beyond the bytes",
+    )?;
     let mut ids = Vec::with_capacity(count as usize);
     let mut next = 0_u64;
     for _ in 0..count {
@@ -204,9 +202,7 @@ fn decode_runs(reader: &mut Reader<'_>) -> Decoded<Ids> {
     while !reader.is_empty() {
         let start = next + reader.varint()?.min(u64::from(PAGE_IDS));
         let end = start + reader.varint()?.min(u64::from(PAGE_IDS)) + 1;
-        if end > u64::from(PAGE_IDS) {
-            return Err(Damage("id outside its page"));
-        }
+        ensure(end <= u64::from(PAGE_IDS), "id outside its page")?;
         (start..end).for_each(|id| set(&mut bits, id as u16));
         next = end;
     }

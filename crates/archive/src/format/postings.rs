@@ -12,7 +12,7 @@
 //! touch the others.
 
 use super::wire::{Put, Reader};
-use super::{Damage, Decoded, page};
+use super::{Damage, Decoded, ensure, page};
 
 /// Lists up to this length are stored whole.
 pub(crate) const SHORT_MAX: usize = 256;
@@ -75,9 +75,7 @@ impl RecordHead {
         let mut reader = Reader::new(bytes);
         let count = reader.varint_u32()?;
         let len = u64::from(reader.varint_u32()?);
-        if count < 2 {
-            return Err(Damage("record of fewer than two logs"));
-        }
+        ensure(count >= 2, "record of fewer than two logs")?;
         let start = offset + (bytes.len() - reader.rest().len()) as u64;
         Ok(Self {
             count,
@@ -116,9 +114,7 @@ impl RecordHead {
                 .varint_u32()?
                 .checked_add(1)
                 .ok_or(Damage("page count"))?;
-            if count > page::PAGE_IDS {
-                return Err(Damage("page count"));
-            }
+            ensure(count <= page::PAGE_IDS, "page count")?;
             let end = start + u64::from(reader.varint_u32()?);
             pages.push(PageRef {
                 page,
@@ -128,11 +124,8 @@ impl RecordHead {
             });
             (start, total) = (end, total + u64::from(count));
         }
-        if total == u64::from(self.count) {
-            Ok(pages)
-        } else {
-            Err(Damage("list count mismatch"))
-        }
+        ensure(total == u64::from(self.count), "list count mismatch")?;
+        Ok(pages)
     }
 }
 

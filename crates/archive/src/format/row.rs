@@ -14,7 +14,7 @@ use chronolith_model::{EMITTER_BYTES_MAX, Log, LogParts, TOPICS_MAX};
 
 use super::frame::FRAME_BYTES_MAX;
 use super::wire::{Put, Reader};
-use super::{Damage, Decoded};
+use super::{Damage, Decoded, ensure};
 
 const WORD: usize = 32;
 const ODD_LENGTH: u8 = 255;
@@ -73,14 +73,10 @@ pub(crate) struct RowNumbers {
 pub(crate) fn skip(reader: &mut Reader<'_>) -> Decoded<usize> {
     let _kind = reader.u8()?;
     let emitter_len = usize::from(reader.u8()?);
-    if emitter_len > EMITTER_BYTES_MAX {
-        return Err(Damage("emitter too long"));
-    }
+    ensure(emitter_len <= EMITTER_BYTES_MAX, "emitter too long")?;
     reader.take(emitter_len)?;
-    let topic_count = reader.u8()?;
-    if usize::from(topic_count) > TOPICS_MAX {
-        return Err(Damage("too many topics"));
-    }
+    let topic_count = usize::from(reader.u8()?);
+    ensure(topic_count <= TOPICS_MAX, "too many topics")?;
     let mut len = emitter_len;
     for _ in 0..topic_count {
         match reader.u8()? {
@@ -98,18 +94,13 @@ pub(crate) fn skip(reader: &mut Reader<'_>) -> Decoded<usize> {
     }
     reader.take(data_len % WORD)?;
     len += data_len + reader.bytes()?.len();
-    if len <= FRAME_BYTES_MAX {
-        Ok(len)
-    } else {
-        Err(Damage("row too large"))
-    }
+    ensure(len <= FRAME_BYTES_MAX, "row too large")?;
+    Ok(len)
 }
 
 #[inline]
 fn skip_word(reader: &mut Reader<'_>, significant: u8) -> Decoded<()> {
-    if usize::from(significant) > WORD {
-        return Err(Damage("word too long"));
-    }
+    ensure(usize::from(significant) <= WORD, "word too long")?;
     reader.take(usize::from(significant)).map(|_| ())
 }
 
@@ -140,10 +131,9 @@ pub(crate) fn decode(
     }
     out.put(reader.take(data_len % WORD)?);
     out.put(reader.bytes()?);
-    if out.len() != len || topic_count > TOPICS_MAX || emitter_len > EMITTER_BYTES_MAX {
-        return Err(Damage("row does not unpack as it was measured"));
-    }
-    // The buffer holds the parts; only the emitter's length is told.
+    let fits = out.len() == len && topic_count <= TOPICS_MAX && emitter_len <= EMITTER_BYTES_MAX;
+    ensure(fits, "row does not unpack as it was measured")?;
+    // The buffer holds the parts; only the emitter's length is looked at.
     const LENGTH_ONLY: [u8; EMITTER_BYTES_MAX] = [0; EMITTER_BYTES_MAX];
     let emitter = LENGTH_ONLY.get(..emitter_len);
     let emitter = emitter.expect("an emitter's length was checked just now");

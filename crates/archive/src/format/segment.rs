@@ -13,7 +13,7 @@ use super::frame::FRAME_ROWS;
 use super::page::PAGE_IDS;
 use super::table::TableDirectory;
 use super::wire::{Put, Reader};
-use super::{Damage, Decoded, checksum, v1};
+use super::{Damage, Decoded, checksum, ensure, v1};
 
 /// Bytes of a block of the hash sections: 64 hashes.
 pub(crate) const HASH_BLOCK_BYTES: usize = 2048;
@@ -87,9 +87,10 @@ impl BlockedSection {
     ) -> Decoded<Self> {
         let block_bytes = reader.varint()?;
         let count = reader.count(4)?;
-        if block_bytes != expected as u64 || len.div_ceil(block_bytes) != count as u64 {
-            return Err(Damage("block checksums do not fit their section"));
-        }
+        ensure(
+            block_bytes == expected as u64 && len.div_ceil(block_bytes) == count as u64,
+            "block checksums do not fit their section",
+        )?;
         let sums = (0..count)
             .map(|_| reader.u32())
             .collect::<Decoded<Vec<_>>>()?;
@@ -111,11 +112,10 @@ impl BlockedSection {
         let expected = usize::try_from(index)
             .ok()
             .and_then(|index| self.sums.get(index));
-        if expected == Some(&checksum(bytes, index)) {
-            Ok(())
-        } else {
-            Err(Damage("block checksum mismatch"))
-        }
+        ensure(
+            expected == Some(&checksum(bytes, index)),
+            "block checksum mismatch",
+        )
     }
 }
 
@@ -162,9 +162,7 @@ impl SegmentTables {
         let dictionaries = decode_dictionaries(&container.table(Section::Dictionaries)?)?;
         let enough =
             |placed: &PlacedStretch| placed.stretch.dictionary as usize <= dictionaries.len();
-        if !stretches.iter().all(enough) {
-            return Err(Damage("a dictionary is missing"));
-        }
+        ensure(stretches.iter().all(enough), "a dictionary is missing")?;
         let blocked = Blocked::decode(&container, &facts, listed_hashes.is_some())?;
         let (terms_offset, terms_len) = container.data(Section::Terms)?;
         let terms = TableDirectory::decode(&container.table(Section::TermDirectory)?, terms_len)?;
@@ -311,11 +309,11 @@ impl Blocked {
             len => len == of_blocks,
         };
         let hashes_fit = listed || sections.block_hashes.len == of_blocks;
-        if sections.tx_hashes.len == facts.txs * 32 && digests_fit && hashes_fit {
-            Ok(sections)
-        } else {
-            Err(Damage("hash sections do not fit the counts"))
-        }
+        ensure(
+            sections.tx_hashes.len == facts.txs * 32 && digests_fit && hashes_fit,
+            "hash sections do not fit the counts",
+        )?;
+        Ok(sections)
     }
 }
 
@@ -337,9 +335,10 @@ fn decode_blocks(
         return Ok((BlockTable::decode(table, facts, stretches)?, None));
     }
     let (pages, hashes) = v1::decode_blocks(&table, stretches)?;
-    if hashes.last_chunk::<32>() != Some(&facts.last_hash.0) {
-        return Err(Damage("block table does not fit the summary"));
-    }
+    ensure(
+        hashes.last_chunk::<32>() == Some(&facts.last_hash.0),
+        "block table does not fit the summary",
+    )?;
     Ok((BlockTable::decode(pages, facts, stretches)?, Some(hashes)))
 }
 
@@ -398,9 +397,10 @@ fn decode_stretches(bytes: &[u8]) -> Decoded<Vec<PlacedStretch>> {
             frames: reader.varint_u32()?,
             dictionary: reader.varint_u32()?,
         };
-        if stretch.frames != stretch.rows.div_ceil(FRAME_ROWS as u32) {
-            return Err(Damage("frames do not fit the rows"));
-        }
+        ensure(
+            stretch.frames == stretch.rows.div_ceil(FRAME_ROWS as u32),
+            "frames do not fit the rows",
+        )?;
         stretches.push(stretch);
     }
     reader.finish()?;
@@ -424,9 +424,7 @@ fn decode_frames(
         .iter()
         .map(|placed| placed.stretch.frames as usize)
         .sum();
-    if count > bytes.len() / 6 {
-        return Err(Damage("frame table too short"));
-    }
+    ensure(count <= bytes.len() / 6, "frame table too short")?;
     let mut frames = Vec::with_capacity(count);
     let mut start = 0_u64;
     for _ in 0..count {
@@ -441,11 +439,8 @@ fn decode_frames(
         start += u64::from(len);
     }
     reader.finish()?;
-    if start == section_len {
-        Ok(frames)
-    } else {
-        Err(Damage("frames do not fill their section"))
-    }
+    ensure(start == section_len, "frames do not fill their section")?;
+    Ok(frames)
 }
 
 pub(crate) fn encode_dictionaries<'a>(dictionaries: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
@@ -510,9 +505,8 @@ fn decode_tx_indexes(bytes: &[u8], blocks: &BlockTable) -> Decoded<Vec<OddIndexe
     let mut reader = Reader::new(bytes);
     let mut found = Vec::new();
     for entry in blocks.counted().filter(|entry| !entry.txs_in_sequence) {
-        if reader.varint_u32()? != entry.place || entry.txs as usize > reader.rest().len() {
-            return Err(Damage("transaction positions do not fit the blocks"));
-        }
+        let fits = reader.varint_u32()? == entry.place && entry.txs as usize <= reader.rest().len();
+        ensure(fits, "transaction positions do not fit the blocks")?;
         let mut indexes = Vec::with_capacity(entry.txs as usize);
         let mut next = 0_u64;
         for _ in 0..entry.txs {

@@ -13,7 +13,7 @@
 pub(crate) mod packed;
 
 use super::wire::{Put, Reader};
-use super::{Damage, Decoded, checksum};
+use super::{Damage, Decoded, checksum, ensure};
 
 /// A page holds on average this many entries, up to twice as many: 3 to 7 KiB at the usual widths.
 const PAGE_ENTRIES: u64 = 640;
@@ -53,11 +53,11 @@ impl TableShape {
     fn checked(self) -> Decoded<Self> {
         let bits = self.page_bits.checked_add(BUCKET_BITS);
         let split = self.key_bits <= 64 && bits.is_some_and(|bits| bits <= self.key_bits);
-        if split && self.payload_bits <= 40 && self.entry_bits() <= ENTRY_BITS_MAX {
-            Ok(self)
-        } else {
-            Err(Damage("impossible table shape"))
-        }
+        ensure(
+            split && self.payload_bits <= 40 && self.entry_bits() <= ENTRY_BITS_MAX,
+            "impossible table shape",
+        )?;
+        Ok(self)
     }
 
     fn remainder_bits(self) -> u32 {
@@ -199,11 +199,10 @@ pub(crate) struct PagePlace {
 impl PagePlace {
     /// Whether these are the page's bytes.
     pub(crate) fn verify(&self, bytes: &[u8]) -> Decoded<()> {
-        if checksum(bytes, u64::from(self.index)) == self.checksum {
-            Ok(())
-        } else {
-            Err(Damage("table page checksum mismatch"))
-        }
+        ensure(
+            checksum(bytes, u64::from(self.index)) == self.checksum,
+            "table page checksum mismatch",
+        )
     }
 }
 
@@ -218,9 +217,10 @@ impl TableDirectory {
         let shape = shape.checked()?;
         let entries = reader.varint()?;
         let pages = 1_usize.checked_shl(shape.page_bits).unwrap_or(usize::MAX);
-        if pages > reader.rest().len() / 5 {
-            return Err(Damage("more pages than directory"));
-        }
+        ensure(
+            pages <= reader.rest().len() / 5,
+            "more pages than directory",
+        )?;
         let mut end = 0_u64;
         let mut places = Vec::with_capacity(pages);
         for _ in 0..pages {
@@ -228,9 +228,7 @@ impl TableDirectory {
             places.push((end, reader.u32()?));
         }
         reader.finish()?;
-        if end != section_len {
-            return Err(Damage("table directory does not fit its pages"));
-        }
+        ensure(end == section_len, "table directory does not fit its pages")?;
         Ok(Self {
             shape,
             entries,
@@ -294,9 +292,10 @@ impl TableDirectory {
         let bucket = self.shape.bucket(key);
         view.fetch(bucket);
         let (first, count) = view.bucket(bucket);
-        if !view.holds(first + count) {
-            return Err(Damage("table page does not fit its counts"));
-        }
+        ensure(
+            view.holds(first + count),
+            "table page does not fit its counts",
+        )?;
         Ok((first..first + count).filter_map(move |at| {
             let (remainder, payload) = view.entry(at);
             (remainder == wanted).then_some(payload)
@@ -337,11 +336,11 @@ impl<'a> PageView<'a> {
         let view = Self::split(shape, page)?;
         let total = view.counts_before(BUCKETS);
         let bytes = (total as u64 * u64::from(shape.entry_bits())).div_ceil(8);
-        if view.entries.len() as u64 == bytes + PADDING.len() as u64 {
-            Ok(view)
-        } else {
-            Err(Damage("table page does not fit its counts"))
-        }
+        ensure(
+            view.entries.len() as u64 == bytes + PADDING.len() as u64,
+            "table page does not fit its counts",
+        )?;
+        Ok(view)
     }
 
     /// Whether the bytes hold this many entries.

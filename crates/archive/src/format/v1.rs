@@ -6,7 +6,7 @@ use bytes::Bytes;
 use super::blocks::{BlockRecord, encode_stretch};
 use super::segment::PlacedStretch;
 use super::wire::{Put, Reader};
-use super::{Damage, Decoded};
+use super::{Damage, Decoded, ensure};
 
 /// A hash, a step of time and two counts.
 const BLOCK_BYTES_MIN: u64 = 35;
@@ -16,9 +16,8 @@ pub(crate) fn decode_blocks(bytes: &[u8], stretches: &[PlacedStretch]) -> Decode
     let count = stretches
         .iter()
         .map(|placed| u64::from(placed.stretch.blocks));
-    if count.sum::<u64>() > bytes.len() as u64 / BLOCK_BYTES_MIN {
-        return Err(Damage("block table does not fit the stretches"));
-    }
+    let fits = count.sum::<u64>() <= bytes.len() as u64 / BLOCK_BYTES_MIN;
+    ensure(fits, "block table does not fit the stretches")?;
     let mut reader = Reader::new(bytes);
     let (mut pages, mut hashes, mut time) = (Vec::new(), Vec::new(), 0_u64);
     for placed in stretches {

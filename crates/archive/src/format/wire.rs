@@ -1,6 +1,6 @@
 //! Little-endian primitives: a growing buffer to write to, a bounded slice to read from.
 
-use super::{Damage, Decoded};
+use super::{Damage, Decoded, ensure};
 
 /// Writes primitives to the end of a buffer.
 pub(crate) trait Put {
@@ -167,11 +167,7 @@ impl<'a> Reader<'a> {
 
     /// Nothing may be left.
     pub(crate) fn finish(self) -> Decoded<()> {
-        if self.rest.is_empty() {
-            Ok(())
-        } else {
-            Err(Damage("bytes left over"))
-        }
+        ensure(self.rest.is_empty(), "bytes left over")
     }
 }
 

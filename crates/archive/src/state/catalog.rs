@@ -8,7 +8,7 @@ use chronolith_model::{BlockRange, Dataset, DatasetSet, Hash32, LogFilter, Scope
 use crate::format::container::{Container, ContainerBuilder, ObjectKind, Section};
 use crate::format::facts::{SegmentFacts, decode_scope, encode_scope};
 use crate::format::wire::{Put, Reader};
-use crate::format::{Damage, Decoded};
+use crate::format::{Damage, Decoded, ensure};
 use crate::ranges::journal::Journal;
 use crate::ranges::tx_counts::TxCounts;
 
@@ -35,11 +35,8 @@ impl ObjectRef {
             len: reader.varint()?,
             tables_start: reader.varint()?,
         };
-        if object.tables_start <= object.len {
-            Ok(object)
-        } else {
-            Err(Damage("impossible object"))
-        }
+        ensure(object.tables_start <= object.len, "impossible object")?;
+        Ok(object)
     }
 }
 
@@ -266,11 +263,10 @@ impl Catalog {
         let packs = packs.collect::<Decoded<Vec<_>>>()?;
         reader.finish()?;
         let mut journal = Journal::default();
-        if container.has(Section::Journal) {
-            let (written, keys) = Journal::decode(&container.table(Section::Journal)?)?;
-            if keys.len() != segments.len() {
-                return Err(Damage("the journal is of another catalog"));
-            }
+        if let Some(table) = container.optional_table(Section::Journal)? {
+            let (written, keys) = Journal::decode(&table)?;
+            let fits = keys.len() == segments.len();
+            ensure(fits, "the journal is of another catalog")?;
             let pairs = segments.iter_mut().zip(keys);
             pairs.for_each(|(entry, keys)| entry.keys = keys);
             journal = written;

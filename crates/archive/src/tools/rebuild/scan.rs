@@ -5,11 +5,9 @@ use chronolith_model::{BlockRange, BlockRef, Hash32};
 use chronolith_store::{BlobInfo, BlobStore};
 
 use crate::error::{Error, Result};
-use crate::format::container::{
-    Container, FOOTER_BYTES, ObjectKind, Section, check_trailer, tables_start, trailer_start,
-};
+use crate::format::container::{Container, FOOTER_BYTES, Footer, ObjectKind, Section};
 use crate::format::segment::SegmentTables;
-use crate::format::{Damage, Decoded};
+use crate::format::{Decoded, ensure};
 use crate::state::catalog::{ObjectRef, PackContent, SegmentEntry};
 use crate::write::pack::decode_summary;
 
@@ -125,25 +123,23 @@ async fn read_tail(blobs: &dyn BlobStore, info: &BlobInfo) -> Result<(ObjectRef,
     let end_start = len.saturating_sub(END_BYTES);
     let mut end = read(end_start).await?;
     let footer = end.slice(end.len().saturating_sub(FOOTER_BYTES as usize)..);
-    let tables_start = tables_start(&footer).map_err(damaged)?;
-    let trailer_start = trailer_start(&footer, len).map_err(damaged)?;
-    if len - trailer_start > TRAILER_BYTES_MAX {
-        return Err(damaged(Damage("trailer too long")));
-    }
-    end = match trailer_start.checked_sub(end_start) {
+    let footer = Footer::decode_within(&footer, len).map_err(damaged)?;
+    let end_len = len - footer.trailer_start;
+    ensure(end_len <= TRAILER_BYTES_MAX, "trailer too long").map_err(damaged)?;
+    end = match footer.trailer_start.checked_sub(end_start) {
         Some(at) => end.slice(at as usize..),
-        None => read(trailer_start).await?,
+        None => read(footer.trailer_start).await?,
     };
-    check_trailer(&end, trailer_start).map_err(damaged)?;
+    end.truncate((end_len - FOOTER_BYTES) as usize);
+    footer.check(&end).map_err(damaged)?;
+    let tables_start = footer.tables_start;
     let tail = read(tables_start).await?;
-    Ok((
-        ObjectRef {
-            name,
-            len,
-            tables_start,
-        },
-        tail,
-    ))
+    let object = ObjectRef {
+        name,
+        len,
+        tables_start,
+    };
+    Ok((object, tail))
 }
 
 fn read_segment(object: ObjectRef, tail: Bytes) -> Decoded<Found> {
